@@ -36,7 +36,7 @@ async function chaosDriver(options?: ChaosOptions): Promise<{ line: ChaosDriver;
   return { line, direct, pushes };
 }
 
-test("without orders it is the driver itself", async () => {
+test("without planned faults the chaos driver passes all calls through", async () => {
   const { line, pushes } = await chaosDriver();
   const [one, other] = [makeClaim(), makeClaim()];
   assert.equal((await line.claim(one)).state, "held");
@@ -64,7 +64,7 @@ test("a lost call does not reach the store, a lost reply does", async () => {
   await line.close();
 });
 
-test("a cut fails what is under way and what comes after it, drops pushes, and is followed by notify(null)", async () => {
+test("a cut fails calls in flight and later ones, drops pushes, and is followed by notify(null)", async () => {
   const { line, direct, pushes } = await chaosDriver();
   const [holder, waiter] = [makeClaim(), makeClaim()];
   await direct.claim(holder);
@@ -85,7 +85,7 @@ test("a cut fails what is under way and what comes after it, drops pushes, and i
   await line.close();
 });
 
-test("a push that is late when the connection breaks never comes", async () => {
+test("a push delayed when the connection breaks is never delivered", async () => {
   const { line, direct, pushes } = await chaosDriver({ delayPush: 1, maxDelayMs: 30 });
   const [holder, waiter] = [makeClaim(), makeClaim()];
   await direct.claim(holder);
@@ -112,7 +112,7 @@ test("a repeated release answers as its first call, a repeated claim as its last
   await line.close();
 });
 
-test("a stopped answer has reached the store", async () => {
+test("a withheld answer belongs to a call that has reached the store", async () => {
   const { line, direct } = await chaosDriver();
   const call = line.pauseNext("claim", "after");
   const claim = line.claim(makeClaim());

@@ -58,7 +58,7 @@ function suiteOptions(traits: Traits): ConformanceOptions {
   };
 }
 
-describe("a driver that can do less", () => {
+describe("a driver with fewer capabilities", () => {
   conformance({ describe, test: leakCheckedTest(test) }, "like an advisory lock", suiteOptions(ADVISORY_TRAITS));
   conformance({ describe, test: leakCheckedTest(test) }, "like rows", suiteOptions(ROW_LOCK_TRAITS));
 });

@@ -121,7 +121,7 @@ describe("a majority of three", () => {
     else expect(answer).toEqual(expected);
   });
 
-  test("whatever order its members answer in, a pause is what keeps it from a majority, for as long as that", () => {
+  test("in whatever order its members answer, a pause is reported when it alone prevents a majority, and for as long", () => {
     const none: Answer = { state: "none" };
     const pause = (remainingMs: number): Answer => ({ ...none, paused: { reason: "recovery", remainingMs } });
     const heard = (...answers: readonly Answer[]): Tally => {
@@ -136,7 +136,7 @@ describe("a majority of three", () => {
     expect(heard(none).paused).toBeUndefined();
   });
 
-  test("whoever waits is told only where the pause is what it waits for", async () => {
+  test("a waiter is notified only where the pause is what it waits for", async () => {
     expect(await claimed("ppf", { wait: true })).toMatchObject({ state: "waiting", paused: isPaused });
     expect(await claimed("phh", { wait: true })).not.toHaveProperty("paused");
   });
@@ -194,7 +194,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     };
   }
 
-  test("a key that the other two hold is busy, not paused", async () => {
+  test("a key held on the other two is busy, not paused", async () => {
     const { locks, driver, others, late, places } = await scene();
     const holder = makeClaim("key", { ttlMs: 60_000 });
     for (const member of others) expectHeld(await member.claim(holder));
@@ -213,7 +213,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
   test.each([
     ["is free", ({ toClient }: TcpProxy) => toClient.resume()],
     ["does not answer, since its connection breaks", (last: TcpProxy) => last.reset()],
-  ])("a key that one holds is paused if the last %s: unknown is not busy", async (_, end) => {
+  ])("a key held on one is paused if the last %s: unknown is not busy", async (_, end) => {
     const { locks, others, late, places } = await scene();
     expectHeld(await others[0].claim(makeClaim("key", { ttlMs: 60_000 })));
     await expect(late(() => locks.tryAcquire("key"), end)).rejects.toMatchObject({ code: "PAUSED" });

@@ -36,7 +36,7 @@ withRedis((server, admin) => {
     },
   });
 
-  test("in a grace period a key whose holder has placed its claim again is busy; of any other it is not known", async () => {
+  test("in a grace period a key whose holder has placed its claim again is busy; the state of any other is unknown", async () => {
     const prefix = randomUUID();
     await markLongInUse(admin(), prefix);
     const [holder, other] = [guardedDriver(server(), prefix), guardedDriver(server(), prefix)];

@@ -33,17 +33,17 @@ const RUNNERS: readonly Runner[] = [
   { describe: nodeDescribe, test: nodeTest },
 ];
 
-test("the runners in use fit", () => {
+test("the supported runners are compatible", () => {
   for (const runner of RUNNERS) assert.equal(typeof runner.test, "function");
 });
 
-test("every test has a name of its own, since a skip names it", () => {
+test("every test has a unique name, since a skip names it", () => {
   const names = recordSuite(MEMORY_OPTIONS).map(({ name }) => name);
   assert.deepEqual(names, [...new Set(names)]);
   assert.ok(names.length > 150);
 });
 
-test("a skipped test is shown with its reason and not run; one that does not exist fails", async () => {
+test("a skipped test is shown with its reason and not run; an unknown one fails", async () => {
   const shown: string[] = [];
   const run: string[] = [];
   const bodies = new Map<string, () => Promise<void>>();
@@ -65,7 +65,7 @@ test("a skipped test is shown with its reason and not run; one that does not exi
   await assert.rejects(async () => bodies.get("every test to be skipped exists")?.(), /no such test/);
 });
 
-test("a driver that lacks something is tested without it, and must say so itself", async () => {
+test("a driver that lacks a capability is tested without it, and must declare the lack", async () => {
   const lacking = recordSuite({
     ...MEMORY_OPTIONS,
     traits: { manyKeys: false, permits: "one", fencing: false, fifo: false },
@@ -83,7 +83,7 @@ test("a driver that lacks something is tested without it, and must say so itself
   assert.match((await runExpectingFailure(traits)) ?? "", /manyKeys/);
 });
 
-test("what a test leaves behind makes it fail", async () => {
+test("a test that leaves claims behind fails", async () => {
   const leaving: ConformanceOptions = {
     ...MEMORY_OPTIONS,
     timeScale: 0.1,
@@ -100,7 +100,7 @@ test("what a test leaves behind makes it fail", async () => {
   assert.match((await runExpectingFailure(unused)) ?? "", /left claims behind/);
 });
 
-test("the oracle does the same again by the same seed", async () => {
+test("the oracle repeats a run from its seed", async () => {
   const run = async (seed: number): Promise<string[]> => {
     const driver = memory();
     await driver.open(() => undefined);

@@ -25,7 +25,7 @@ const CONCURRENT_CONNECTIONS = 32;
 const MAX_TURNS = 12;
 const MIB = 1_048_576;
 
-test(`HTTP stands ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () => {
+test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
   // one of the nasty numbers is a lease of 24 days: whoever lost its reference would have the key to the end
   const harness = new ServerHarness({ limits: { ttlMs: 60_000 } });

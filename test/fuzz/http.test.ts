@@ -96,7 +96,7 @@ async function expectHealthy(url: string, turn: number): Promise<void> {
   expect(status === 200 || took >= LEASE_MS, `${status} ${text} after ${took} ms`).toBe(true);
 }
 
-test(`a live server stands ${TURN_COUNT} fuzzed requests (seed ${SEED})`, async () => {
+test(`a live server survives ${TURN_COUNT} fuzzed requests (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
   const server = await startHttpServer({ limits: { ttlMs: LEASE_MS } });
   const url = new URL(server.url);
@@ -126,7 +126,7 @@ test(`a live server stands ${TURN_COUNT} fuzzed requests (seed ${SEED})`, async 
   expect(server.logged.filter((line) => !line.startsWith("a lock was"))).toEqual([]);
 }, 7_200_000);
 
-test(`connections that speak anything, cut at any byte, harm nobody (seed ${SEED})`, async () => {
+test(`connections with arbitrary bytes, cut at any byte, harm no other client (seed ${SEED})`, async () => {
   const random = seededRandom(SEED + 1);
   const server = await startHttpServer({ limits: { ttlMs: LEASE_MS } });
   const { host, port } = new URL(server.url);

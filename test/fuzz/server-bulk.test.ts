@@ -20,7 +20,7 @@ disableStackTraces();
 
 const MIB = 1_048_576;
 
-test(`the server's side of a connection stands ${FRAME_COUNT} fuzzed frames (seed ${SEED})`, async () => {
+test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
   const harness = new ServerHarness();
   await harness.start();
@@ -116,7 +116,7 @@ async function expectServed(
   return answer;
 }
 
-test(`the client's decoders give a value or a ProtocolError (seed ${SEED})`, () => {
+test(`the client's decoders return a value or throw a ProtocolError (seed ${SEED})`, () => {
   const random = seededRandom(SEED + 1);
   const decoders: ((raw: unknown, text: string) => unknown)[] = [
     (raw) => decodeAnswer(raw),

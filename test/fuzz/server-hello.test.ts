@@ -15,7 +15,7 @@ cleanUpAfterEach();
 const HELLO_COUNT = process.env.HOLDFAST_LONG === "1" ? 200_000 : 5_000;
 const SEED = Number(process.env.HOLDFAST_SEED ?? Math.floor(Math.random() * 2 ** 31));
 
-test(`${HELLO_COUNT} fuzzed hellos let nobody in who has no credential (seed ${SEED})`, async () => {
+test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
   const ana = testAccount("ana");
   const limits = { refusalMs: 10, refusals: 8 };
@@ -81,7 +81,7 @@ test(`${HELLO_COUNT} fuzzed hellos let nobody in who has no credential (seed ${S
   expect(harness.logLines.join("\n")).not.toContain(ana.credential);
 });
 
-test("the hellos of a probe and of a tether open nothing, either", async () => {
+test("the hellos of a probe and of a keep-session connection admit none either", async () => {
   const harness = new ServerHarness({ access: createTestAccess(testAccount("ana")) });
   await harness.start();
   for (const more of [{ probe: true }, { tether: true }]) {

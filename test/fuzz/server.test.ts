@@ -34,7 +34,7 @@ function offsetClock(): { readonly clock: Clock; leap(ms: number): void } {
   };
 }
 
-test(`a live server stands fuzzed connections, cut at any byte (seed ${SEED})`, async () => {
+test(`a live server survives fuzzed connections, cut at any byte (seed ${SEED})`, async () => {
   const random = seededRandom(SEED + 2);
   const later = offsetClock();
   const it = await startServer({ clock: later.clock });
@@ -91,7 +91,7 @@ test("a line that is too long, and one that never ends, cost their connection on
   expect(it.logged).toEqual([]);
 });
 
-test("a client that never reads is not read from, and harms nobody", async () => {
+test("a client that never reads is no longer read from, and harms no other client", async () => {
   const it = await startServer();
   const { driver } = await openClient(it.addresses[0] as string);
   const socket = connect({ path: it.path });

@@ -13,7 +13,7 @@ cleanUpAfterEach();
 /** Those in which something was found once, and others. HOLDFAST_LONG=1 has many more. */
 const SEED_COUNT = [264, ...Array.from({ length: process.env.HOLDFAST_LONG === "1" ? 500 : 11 }, (_, at) => at + 1)];
 
-test.each(SEED_COUNT)("a storm of the disk (seed %i)", async (seed) => {
+test.each(SEED_COUNT)("random disk failures (seed %i)", async (seed) => {
   const storm = new StorageWorkload(seededRandom(seed));
   await storm.run(300);
   expect(storm.faults, storm.trace.slice(-150).join("\n")).toEqual([]);

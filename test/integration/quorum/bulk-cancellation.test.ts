@@ -3,7 +3,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
 
-test("2,000 waits that end at once cost nobody a lock and leave no place: a majority of memories", async () => {
+test("2,000 waits that end at once cost no other client a lock and leave no entry: a majority of memories", async () => {
   const stores = Array.from({ length: 3 }, () => memoryStore());
   await testBulkCancellation({
     createDriver: () => quorum(stores.map((store) => memory({ store }))),

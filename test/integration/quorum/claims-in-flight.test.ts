@@ -5,7 +5,7 @@ import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, MemberStore } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
 
-test("a release that is repeated still tells a member of the claim that is on its way there", async () => {
+test("a repeated release still informs a member about the claim in flight to it", async () => {
   const linkedQuorum = createLinkedQuorum();
   const ours = await linkedQuorum.openClient();
   const [third, store] = [ours.links[2] as FaultyLink, linkedQuorum.stores[2] as MemberStore];
@@ -22,7 +22,7 @@ test("a release that is repeated still tells a member of the claim that is on it
   expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
 });
 
-test("a place that is being made again when another client releases the lock is not made", async () => {
+test("an entry that is being restored when another client releases the lock is not placed", async () => {
   const linkedQuorum = createLinkedQuorum();
   const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const [third, store] = [ours.links[2] as FaultyLink, linkedQuorum.stores[2] as MemberStore];

@@ -28,7 +28,7 @@ afterAll(async () => {
   for (const server of servers) await server.stop();
 });
 
-test("a holder with a bare majority keeps it when one of its members is restarted empty, and nobody else gets one", {
+test("a holder with a bare majority keeps its lock when one of its members is restarted empty, and no other client gets it", {
   timeout: 40_000,
 }, async () => {
   const prefix = randomUUID();

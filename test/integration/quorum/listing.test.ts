@@ -5,8 +5,8 @@ import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestMember } from "./quorum-fixture.ts";
 import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
 
-describe("what a majority lists", () => {
-  test("a claim on a key that leaves no room for its ticket's name is listed as held", async () => {
+describe("the list of a majority", () => {
+  test("a claim on a key too long for its ticket's name is listed as held", async () => {
     const scene = await createQuorumFixture();
     const key = "k".repeat(MAX_KEY_BYTES);
     await settleWithin(scene, 10, scene.driver.claim(makeClaim(key)));
@@ -16,7 +16,7 @@ describe("what a majority lists", () => {
     }
   });
 
-  test("a list in one piece has the holder first, then those who have waited longest", async () => {
+  test("a list in one page has the holder first, then the waiters by waiting time", async () => {
     const scene = await createQuorumFixture();
     const claims = Array.from({ length: 5 }, () => makeClaim("key", { ttlMs: 60_000 }));
     for (const claim of claims) {
@@ -27,7 +27,7 @@ describe("what a majority lists", () => {
     expect(listed.map(({ tag }) => tag)).toEqual(claims.map(({ id }) => publicTag(id)));
   });
 
-  test("pages leave none out and give none twice, in whatever order the members have them, and when one is late", async () => {
+  test("pages omit and repeat no claim, in whatever order the members have them, and when one is late", async () => {
     const scene = await createQuorumFixture();
     const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
     const claims = Array.from({ length: 9 }, (_, index) => makeClaim(`key ${index % 2}`, { ttlMs: 60_000 }));

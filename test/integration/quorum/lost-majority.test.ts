@@ -108,7 +108,7 @@ async function settleWithin<T>({ clock }: Fixture, ms: number, asked: Promise<T>
 
 const directDriver = ({ store }: TestMember): Driver => memory({ store });
 
-test("a claim that is released while it gives back the vote of a tie is not placed again", async () => {
+test("a claim released while it returns the vote of a tie is not placed again", async () => {
   const fixture = await createFixture();
   const [one, two, three] = fixture.members;
   const [first, second] = [makeClaim("key"), makeClaim("key")];
@@ -128,7 +128,7 @@ test("a claim that is released while it gives back the vote of a tie is not plac
   expect(there.flat().map(({ tag }) => tag)).toHaveLength(2);
 });
 
-test("who had asked for a token, and lost its majority for a moment, is not granted by that token", async () => {
+test("a claim that asked for a token, and lost its majority for a moment, is not granted with that token", async () => {
   const fixture = await createFixture();
   const [, two, three] = fixture.members;
   const ours = makeClaim("key", { ttlMs: 20_000 });
@@ -159,7 +159,7 @@ test("who had asked for a token, and lost its majority for a moment, is not gran
   ).toBeGreaterThan(token);
 });
 
-test("what is not known of one claim costs the others that are renewed by the same call nothing", async () => {
+test("an unknown answer for one claim costs nothing to the others renewed by the same call", async () => {
   const fixture = await createFixture();
   const [first, second] = [makeClaim("first", { ttlMs: 8_000 }), makeClaim("second", { ttlMs: 8_000 })];
   const { token } = await settleWithin(fixture, 10, fixture.driver.claim(first)).then(expectHeld);
@@ -179,7 +179,7 @@ test("what is not known of one claim costs the others that are renewed by the sa
   await expect(settleWithin(fixture, 1_200, detached)).rejects.toThrow(/is not known/);
 });
 
-test("a grant that is pushed late, on a connection of its own, is none of the place that was made since", async () => {
+test("a grant pushed late, on a separate connection, does not count for the entry made since", async () => {
   const fixture = await createFixture();
   const [one, two, three] = fixture.members;
   const [first, second, third, rival] = [makeClaim("key"), makeClaim("key"), makeClaim("key"), makeClaim("key")];

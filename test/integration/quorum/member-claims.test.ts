@@ -6,8 +6,8 @@ import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestMember } from "./quorum-fixture.ts";
 import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
 
-describe("votes", () => {
-  test("a lease is counted from when the votes were asked for, however late they are answered", async () => {
+describe("votes of the members", () => {
+  test("a lease is counted from when the votes were requested, however late they are answered", async () => {
     const scene = await createQuorumFixture();
     const claim = makeClaim("key", { ttlMs: 1_000 });
     for (const member of scene.members) member.claimDelayMs = 600;
@@ -18,7 +18,7 @@ describe("votes", () => {
     expect((push as { ttlMs: number }).ttlMs).toBeLessThanOrEqual(300);
   });
 
-  test("a grant that is pushed before the answer that tells of its place is a vote as soon as that answer is here", async () => {
+  test("a grant pushed before the answer that confirms its entry counts when that answer arrives", async () => {
     const scene = await createQuorumFixture();
     const before = makeClaim("key", { ttlMs: 1_000 });
     for (const { driver } of scene.members) expect(await driver.claim(before)).toMatchObject({ state: "held" });
@@ -32,7 +32,7 @@ describe("votes", () => {
     expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
   });
 
-  test("a vote that a member's answer leaves out is not lost for it", async () => {
+  test("a vote left out of a member's answer is not lost", async () => {
     const scene = await createQuorumFixture();
     const claim = makeClaim("key", { ttlMs: 1_000 });
     expect(await settleWithin(scene, 10, scene.driver.claim(claim))).toMatchObject({ state: "held" });
@@ -47,7 +47,7 @@ describe("votes", () => {
     expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
   });
 
-  test("a lease is that of the majority: a vote that was not renewed does not stand for one", async () => {
+  test("a lease is that of the majority: a vote that was not renewed does not extend it", async () => {
     const scene = await createQuorumFixture();
     const claim = makeClaim("key", { ttlMs: 1_000 });
     expect(await settleWithin(scene, 10, scene.driver.claim(claim))).toMatchObject({ state: "held" });
@@ -68,7 +68,7 @@ describe("votes", () => {
     expect(await settleWithin(scene, 10, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
   });
 
-  test("the highest token is written back: a majority that shares one member with the former goes above it", async () => {
+  test("the highest token is written back: a majority that shares one member with the previous one goes above it", async () => {
     const scene = await createQuorumFixture();
     const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
     const tokenOf = async (): Promise<bigint> => {
@@ -89,7 +89,7 @@ describe("votes", () => {
     expect(await tokenOf()).toBeGreaterThan(second);
   });
 
-  test("three readers' votes never stand for a writer, and a semaphore is refused before anything is sent", async () => {
+  test("three readers' votes are never enough for a writer, and a semaphore is refused before anything is sent", async () => {
     const scene = await createQuorumFixture();
     expect(scene.driver.traits.permits).toBe("shared");
     const read = makeClaim([{ key: "key", permits: 1, limit: 2 ** 30 }]);
@@ -98,7 +98,7 @@ describe("votes", () => {
     expect(await settleWithin(scene, 10, scene.driver.claim(write))).toEqual({ state: "none" });
   });
 
-  test("two members of five may be away, three may not, and what is unknown is not busy", async () => {
+  test("a claim survives two missing members of five, not three, and unknown is not busy", async () => {
     const scene = await createQuorumFixture(5);
     for (const member of scene.members.slice(3)) member.isAway = true;
     const claim = makeClaim("key", { wait: false });
@@ -112,7 +112,7 @@ describe("votes", () => {
     );
   });
 
-  test("a grant whose votes fall below a majority is lost, and what is left of it is given back", async () => {
+  test("a grant whose votes fall below a majority is lost, and the remaining votes are released", async () => {
     const scene = await createQuorumFixture();
     const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
     const claim = makeClaim("key");
@@ -122,7 +122,7 @@ describe("votes", () => {
     expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
-  test("a vote of a tie is given back after a while, and asked for again only when that was answered", async () => {
+  test("a vote of a tie is released after a while, and requested again only after that was answered", async () => {
     const scene = await createQuorumFixture();
     const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
     const [first, second, ours] = [makeClaim("key"), makeClaim("key"), makeClaim("key", { ttlMs: 10_000 })];
@@ -146,7 +146,7 @@ describe("votes", () => {
     expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
   });
 
-  test("who has asked for a token and then lost its majority begins anew: its old ticket may be too low by now", async () => {
+  test("a claim that requested a token and then lost its majority starts again: its old ticket may be too low", async () => {
     const scene = await createQuorumFixture();
     const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
     const [other, ours] = [makeClaim("key"), makeClaim("key", { ttlMs: 10_000 })];
@@ -159,7 +159,7 @@ describe("votes", () => {
     expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
   });
 
-  test("what a member was not told of is released there as soon as it answers anything", async () => {
+  test("a release that a member missed is repeated as soon as the member answers", async () => {
     const scene = await createQuorumFixture();
     const three = scene.members[2] as TestMember;
     const claim = makeClaim("key");
@@ -174,7 +174,7 @@ describe("votes", () => {
     expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
-  test("a minority's places are released too", async () => {
+  test("the entries of a minority are released too", async () => {
     const scene = await createQuorumFixture();
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
@@ -182,7 +182,7 @@ describe("votes", () => {
     for (const { driver } of scene.members) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
   });
 
-  test("keys of tickets are refused, and are in no list", async () => {
+  test("the keys of tickets are refused, and are in no list", async () => {
     const scene = await createQuorumFixture();
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));

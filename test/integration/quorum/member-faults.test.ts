@@ -13,7 +13,7 @@ import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, LinkedQuorum, MemberStore, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
 
-test("a tie of claims whose first calls were never answered ends like any other", async () => {
+test("a tie of claims with unanswered first calls ends like any other", async () => {
   const linkedQuorum = createLinkedQuorum();
   const clients = await Promise.all([0, 1, 2].map(() => linkedQuorum.openClient({ random: Math.random })));
   const claims = clients.map(() => makeClaim("key", { ttlMs: 30_000 }));
@@ -37,7 +37,7 @@ test("a tie of claims whose first calls were never answered ends like any other"
   expect([...states]).toContain("held");
 });
 
-test("a majority that was lost for a moment while its token was asked for grants nothing by that token", async () => {
+test("a majority lost for a moment while its token was requested grants nothing with that token", async () => {
   const linkedQuorum = createLinkedQuorum();
   const [ours, rival] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const [, two, three] = linksOf(ours);
@@ -65,7 +65,7 @@ test("a majority that was lost for a moment while its token was asked for grants
   expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toEqual([{ state: "none" }]);
 });
 
-test("a grant that is pushed late is none of the place made since, though the first place was never heard of", async () => {
+test("a grant pushed late does not count for the entry made since, though the first entry was never confirmed", async () => {
   for (const again of ["renew", "claim"] as const) {
     const linkedQuorum = createLinkedQuorum();
     const ours = await linkedQuorum.openClient();
@@ -120,7 +120,7 @@ async function createTie(trouble: "away" | "late"): Promise<{
   return { it: linkedQuorum, ours, claim, others: otherClaims };
 }
 
-test("a grant that is pushed is taken at its word, however often the claim has been renewed while it waited", async () => {
+test("a pushed grant counts, however often the claim has been renewed while it waited", async () => {
   const linkedQuorum = createLinkedQuorum();
   const ours = await linkedQuorum.openClient();
   const before = makeClaim("key");
@@ -133,7 +133,7 @@ test("a grant that is pushed is taken at its word, however often the claim has b
   expect(ours.pushes).toMatchObject([{ id: claim.id, answer: { state: "held" } }]);
 });
 
-test("a vote of a tie that could not be given back is given back when the member answers, and asked for again", async () => {
+test("a tie's vote whose release failed is released when the member answers, and requested again", async () => {
   const { it, ours, claim, others } = await createTie("away");
   const [one, two] = linksOf(ours);
   for (let renewals = 0; renewals < 24; renewals++) await it.settleWithin(500, ours.driver.renew([claim]));
@@ -147,7 +147,7 @@ test("a vote of a tie that could not be given back is given back when the member
   expect(await it.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
 });
 
-test("a vote that is given back by a call that comes late is not taken for ours when we ask for it again", async () => {
+test("a vote that a late call releases is not counted when it is requested again", async () => {
   const { it, ours, claim, others } = await createTie("late");
   await it.settleWithin(500, ours.driver.renew([claim]));
   await it.settleWithin(500, ours.driver.renew([claim]));
@@ -162,7 +162,7 @@ test("a vote that is given back by a call that comes late is not taken for ours 
   expect(await storeAt(it, 0).direct().renew([rival])).toMatchObject([{ state: "held" }]);
 });
 
-test("a member that refuses for good is a member that is away: while another one stutters claims wait on", async () => {
+test("a member that refuses permanently counts as missing: claims wait on while another one fails now and then", async () => {
   const linkedQuorum = createLinkedQuorum();
   const refusal = new FatalDriverError("no such user");
   const ours = await linkedQuorum.openClient({}, (all) => {
@@ -182,7 +182,7 @@ test("a member that refuses for good is a member that is away: while another one
   await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(makeClaim("other")))).rejects.toBe(refusal);
 });
 
-test("a place that a member has lost is made again while another member was never reached", async () => {
+test("an entry that a member has lost is made again while another member was never reached", async () => {
   const linkedQuorum = createLinkedQuorum();
   const ours = await linkedQuorum.openClient({}, (all) => {
     (all[2] as FaultyLink).fault = "away";
@@ -201,7 +201,7 @@ test("a place that a member has lost is made again while another member was neve
   expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
 });
 
-test("a detached lock is taken up again with its token though a member knows none and another one is slow", async () => {
+test("a detached lock is attached with its token though one member has none and another is slow", async () => {
   const linkedQuorum = createLinkedQuorum();
   const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const third = ours.links[2] as FaultyLink;
@@ -219,7 +219,7 @@ test("a detached lock is taken up again with its token though a member knows non
   expect(await linkedQuorum.settleWithin(1_200, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
 });
 
-test("a lock that was detached, and comes back, is looked at as if it had never been here", async () => {
+test("a detached lock that returns to its client is examined as if it were new", async () => {
   const linkedQuorum = createLinkedQuorum();
   const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const claim = makeClaim("key", { ttlMs: 10_000 });
@@ -233,7 +233,7 @@ test("a lock that was detached, and comes back, is looked at as if it had never 
   expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
 });
 
-test("a reference of a lock that was released makes no place anywhere", async () => {
+test("a reference to a released lock makes no entry on any member", async () => {
   const linkedQuorum = createLinkedQuorum();
   const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const claim = makeClaim("key", { ttlMs: 20_000 });
@@ -248,7 +248,7 @@ test("a reference of a lock that was released makes no place anywhere", async ()
   expect(await storeAt(linkedQuorum, 0).direct().list({ prefix: "" }, 10)).toEqual([]);
 });
 
-test("only a member in trouble may owe no more than some thousands of answers", async () => {
+test("unanswered calls are limited to some thousands only for a member in trouble", async () => {
   const clock = fakeClock();
   const member = new Member({
     index: 0,
@@ -266,7 +266,7 @@ test("only a member in trouble may owe no more than some thousands of answers", 
   await expect(member.call(() => Promise.resolve("answered"))).rejects.toThrow(/has too many unanswered calls/);
 });
 
-test("of more releases than are kept for a member the oldest are left to the end of their lease", async () => {
+test("when a member has too many pending releases the oldest are left to the end of their lease", async () => {
   const clock = fakeClock();
   const released: Claim[] = [];
   const driver = delegate(memory(), {
@@ -291,7 +291,7 @@ test("of more releases than are kept for a member the oldest are left to the end
   expect(released).toEqual(claims.slice(2));
 });
 
-test("answers that come when more than a thousand other claims were made meanwhile find their claim", async () => {
+test("answers that arrive after more than a thousand other claims find their claim", async () => {
   const linkedQuorum = createLinkedQuorum();
   const ours = await linkedQuorum.openClient();
   await linkedQuorum.clock.advance(100_000);
@@ -310,7 +310,7 @@ test("answers that come when more than a thousand other claims were made meanwhi
   for (const { direct } of linkedQuorum.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
 });
 
-test("claims that the core asks no more about are forgotten, and so is what was kept of them", async () => {
+test("the records of claims that the core no longer asks about are deleted", async () => {
   const quorumClaims = new QuorumClaims(3);
   const now = 1_000_000;
   const first = quorumClaims.getOrCreate(makeClaim("key", { ttlMs: 1_000 }), now);

@@ -5,7 +5,7 @@ import { createLinkedQuorum } from "./faulty-links.ts";
 
 afterEach(() => vi.restoreAllMocks());
 
-test("a fault of onMember breaks no lock, and is told of as a warning", async () => {
+test("an error of onMember breaks no lock, and is reported as a warning", async () => {
   const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => undefined);
   const linkedQuorum = createLinkedQuorum();
   const told: (string | null)[] = [];

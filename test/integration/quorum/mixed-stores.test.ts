@@ -10,7 +10,7 @@ import { until } from "../../support/until.ts";
 const long = process.env.HOLDFAST_LONG === "1";
 const openQuorum = (): ReturnType<typeof createServerStore> => createServerStore(() => "tcp://127.0.0.1:0");
 
-test("stores of different kinds make one majority: a lock outlives the restart of one, and tokens rise", async () => {
+test("stores of different kinds form one majority: a lock outlives the restart of one, and tokens rise", async () => {
   const store = memoryStore();
   const [one, two] = [await openQuorum(), await openQuorum()];
   const client = async (): Promise<ReturnType<typeof createLocks>> =>

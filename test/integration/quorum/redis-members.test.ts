@@ -133,7 +133,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     }, 60_000);
   }
 
-  test("a member restarted empty lets nobody in while the others stand, and gets its vote again", async () => {
+  test("a member restarted empty grants no second lock while the others are up, and gets its vote again", async () => {
     const [holder, other] = [openClient({ ttl: SHORT_TTL_MS }), openClient()];
     const lock = await holder.acquire("key");
     await until(async () => (await countKeepers("key")) === 3, { ...ALL_MEMBERS_BOUND, what: "three votes" });
@@ -153,7 +153,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     expect(await lock.release()).toBe(true);
   }, 30_000);
 
-  test("while a majority is away busy is not said, the holder is told by its own clock, and all goes on afterwards", async () => {
+  test("while a majority is missing no claim is busy, the holder's lease ends by its own clock, and afterwards locks work again", async () => {
     const told: string[] = [];
     const onMember = (index: number, error: unknown): void =>
       void told.push(`${index} ${error === null ? "back" : "away"}`);
@@ -184,7 +184,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     });
   }, 30_000);
 
-  test("contenders that each have one vote resolve the tie, also with a member away", async () => {
+  test("contenders with one vote each resolve the tie, also with a member missing", async () => {
     const clients = [
       openClient({ handoffs: 1 }),
       openClient({ handoffs: 1 }),
@@ -226,7 +226,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     expect(Number(last) / 1_000 - Date.now()).toBeLessThan(5_000);
   });
 
-  test("what a black-holed member was not told of is released there when it answers again", async () => {
+  test("a release that a black-holed member missed is repeated when it answers again", async () => {
     const locks = openClient({ ttl: 60_000 });
     const lock = await locks.acquire("key");
     await until(async () => (await countKeepers("key")) === 3, { ...ALL_MEMBERS_BOUND, what: "three votes" });

@@ -11,7 +11,7 @@ import { cleanUpAfterEach, onCleanup, startServer } from "../../support/server-f
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-test("a detached lock outlives its client, also with a member away", async () => {
+test("a detached lock outlives its client, also with a member missing", async () => {
   const servers = [await startServer(), await startServer(), await startServer()];
   const client = (): Locks => {
     const locks = createLocks(quorum(servers.map(({ path }) => server({ path }))), { ttl: "20s" });

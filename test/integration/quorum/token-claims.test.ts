@@ -31,7 +31,7 @@ const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<read
   (await driver.detach?.([claim])) ?? [];
 
 for (const count of [3, 5]) {
-  test(`of ${count} members each came back empty in one lock's life: it is listed as held, and travels with its token`, async () => {
+  test(`of ${count} members each came back empty during one lock: it is listed as held, and is transferred with its token`, async () => {
     const linkedQuorum = createLinkedQuorum(count);
     const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
     const claim = makeClaim("key", { ttlMs: 10_000, tokens: 3 });
@@ -51,7 +51,7 @@ for (const count of [3, 5]) {
   });
 }
 
-test("a lock whose tickets are not made again yet is not said to be lost when it is detached, and can be a moment later", async () => {
+test("a lock whose tickets are not restored yet is not reported as lost by detach, and can be detached a moment later", async () => {
   const linkedQuorum = createLinkedQuorum();
   const ours = await linkedQuorum.openClient();
   const claim = makeClaim("key", { ttlMs: 10_000 });
@@ -66,7 +66,7 @@ test("a lock whose tickets are not made again yet is not said to be lost when it
   expect(await linkedQuorum.settleWithin(2_000, detachClaim(ours, claim))).toEqual([true]);
 });
 
-test("a claim that another client took up before it had a token is given one", async () => {
+test("a claim attached by another client before it had a token is given one", async () => {
   const linkedQuorum = createLinkedQuorum();
   const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const before = makeClaim("key");
@@ -80,7 +80,7 @@ test("a claim that another client took up before it had a token is given one", a
 });
 
 for (const aheadMs of [48 * 3_600_000, -48 * 3_600_000]) {
-  test(`a member whose clock is ${aheadMs / 3_600_000} hours ahead of the others' costs nobody a grant`, async () => {
+  test(`a member whose clock is ${aheadMs / 3_600_000} hours ahead of the others' costs no claim its grant`, async () => {
     const clock = fakeClock();
     const walls = [0, aheadMs, 0];
     const drivers = walls.map((byMs) => memory({ store: memoryStore({ ...clock, wall: () => clock.wall() + byMs }) }));

@@ -223,7 +223,7 @@ describe("a Cluster", () => {
     await other.release([late]);
   });
 
-  test("with waitForReplicas a lock outlives its master, and without its replica none is granted", {
+  test("with replicas to wait for a lock outlives its master, and without its replica none is granted", {
     timeout: 60_000,
   }, async () => {
     let at = 0;

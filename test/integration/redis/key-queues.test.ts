@@ -103,7 +103,7 @@ withRedis((server) => {
       await well.driver.release([mine]);
     });
 
-    test("of 64 in a process whose inbox reconnects loses no entry by a release meanwhile", async () => {
+    test("loses no entry by a release while the inbox of its process, with 64 waiters, reconnects", async () => {
       const [crowd, well] = [await scene.open(), await scene.open()];
       const holder = makeClaim("key");
       await well.claimHeld(holder);
@@ -128,7 +128,9 @@ withRedis((server) => {
       expect(order.filter((id) => id !== later.id)).toEqual(inOrder);
     });
 
-    test("of 10,000 dead ones: a release is delayed by at most 32 of them", { timeout: 60_000 }, async () => {
+    test("delays a release only as one of the first 32, even if 10,000 waiters are dead", {
+      timeout: 60_000,
+    }, async () => {
       const [dead, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
       const holder = makeClaim("key");
       await well.claimHeld(holder);
@@ -178,7 +180,7 @@ withRedis((server) => {
       await one.driver.release([waiter]);
     });
 
-    test("of one of a claim's queues leaves the others in order", async () => {
+    test("of an entry in one of its queues: a claim over several keys leaves the other queues", async () => {
       const one = await scene.open();
       const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
       const both = makeClaim([hold("a"), hold("b")]);

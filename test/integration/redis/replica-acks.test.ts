@@ -110,7 +110,7 @@ describe.each([
   });
 });
 
-test("whose renewals no replica has is lost when its lease ends, and not before", async () => {
+test("a holder whose renewals no replica has is notified of the loss when its lease ends, and not before", async () => {
   const locks = openClient();
   const lock = await locks.acquire("key", { ttl: "3s" });
   replica.signal("SIGSTOP");
@@ -120,7 +120,7 @@ test("whose renewals no replica has is lost when its lease ends, and not before"
   expect(performance.now()).toBeGreaterThanOrEqual(end - 5);
 });
 
-test("that waits for replicas delays no other call on the connection", async () => {
+test("a claim that waits for replicas delays no other call on the connection", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   replica.signal("SIGSTOP");
   const before = await commandCount("wait");
@@ -137,7 +137,7 @@ test("that waits for replicas delays no other call on the connection", async () 
   expect((await held).state).toBe("held");
 });
 
-test("of many at once asks the replicas together with the others", async () => {
+test("many claims made at once ask the replicas together", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
   const before = await commandCount("wait");
@@ -150,7 +150,7 @@ test("of many at once asks the replicas together with the others", async () => {
   await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
 });
 
-test("is renewed on a full store", async () => {
+test("a full store renews held claims", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   const held = makeClaim("key");
   await one.claimHeld(held);
@@ -162,7 +162,7 @@ test("is renewed on a full store", async () => {
   }
 });
 
-test("does not count the replicas of a server other than the one that granted it", async () => {
+test("the replicas of a server other than the one that granted do not count", async () => {
   const [other, its] = await startRedisPair();
   cleanups.push(
     () => its.stop(),
@@ -183,7 +183,7 @@ test("does not count the replicas of a server other than the one that granted it
   made.disconnect();
 });
 
-test("does not count a replica's acknowledgement after the connection broke: another server may have taken over", async () => {
+test("an acknowledgement does not count after the connection broke: another server may have taken over", async () => {
   const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
   replica.signal("SIGSTOP");
   const claim = makeClaim("key");
@@ -201,7 +201,7 @@ test("does not count a replica's acknowledgement after the connection broke: ano
   await one.driver.release([claim]);
 });
 
-test("replaces a broken connection for replicas, under load", { timeout: 30_000 }, async () => {
+test("a broken connection for replicas is replaced, under load", { timeout: 30_000 }, async () => {
   await using work = startContention([openClient(), openClient(nodeRedisClient)], "key", 3);
   await work.waitForProgress();
   for (let round = 0; round < 3; round++) {
@@ -215,7 +215,7 @@ test("replaces a broken connection for replicas, under load", { timeout: 30_000 
   expect(work.lostLocks).toBe(0);
 });
 
-test("is checked by doctor, which counts the replicas; a user without the right is refused", async () => {
+test("doctor reports the number of replicas waited for; a user without the right is refused", async () => {
   const warnings: string[] = [];
   const awaiting = (minAcks: number): RedisOptions => ({
     prefix: scene.prefix,
@@ -243,7 +243,7 @@ test("is checked by doctor, which counts the replicas; a user without the right 
   await refused.close();
 });
 
-test("takes the option by url; a meaningless option is a TypeError that names it", async () => {
+test("the option is accepted in a url; a meaningless one is a TypeError that names it", async () => {
   const locks = await connect(`${master.url}?prefix=${scene.prefix}&replicas=2`);
   await expect(locks.tryAcquire("key")).rejects.toMatchObject({
     code: "DRIVER_FAILED",

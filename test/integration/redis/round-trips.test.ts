@@ -90,7 +90,7 @@ withRedis((server) => {
   });
 
   describe("clients", () => {
-    test("one that the caller passes stays open and unchanged", async () => {
+    test("a client that the caller passes stays open and unchanged", async () => {
       for (const make of [
         async () => ioredis(),
         async () => {
@@ -115,7 +115,7 @@ withRedis((server) => {
       }
     });
 
-    test("one that the driver creates is closed, and so is its inbox", async () => {
+    test("a client that the driver creates is closed, and so is its inbox", async () => {
       const client = ioredis();
       const one = await scene.open(redis(() => client, { prefix: scene.prefix }));
       const inboxes = (): Promise<unknown> => scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`);
@@ -125,7 +125,7 @@ withRedis((server) => {
       await until(async () => ((await inboxes()) as []).length === 0, { within: 5_000, what: "the end of the inbox" });
     });
 
-    test("of any options see the same locks", async () => {
+    test("clients with any options see the same locks", async () => {
       const clients = [
         ioredis({ keyPrefix: "app:" }),
         ioredis({ lazyConnect: true }),
@@ -150,7 +150,7 @@ withRedis((server) => {
       expect(await scene.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
     });
 
-    test("other than of Redis are refused at once, naming the argument", () => {
+    test("an object that is not a Redis client is refused at once, naming the argument", () => {
       for (const wrong of [
         undefined,
         null,

@@ -39,7 +39,7 @@ withRedis((server) => {
     }
   };
 
-  test("an acquire and release of a free key takes 10 commands and 6", async () => {
+  test("acquire and release of a free key take 10 commands and 6", async () => {
     const one = await scene.open();
     const claim = quiet("key");
     await commands();

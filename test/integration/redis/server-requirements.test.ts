@@ -74,7 +74,7 @@ withRedis((server) => {
       }
     });
 
-    test("without any one of them are refused before any claim is placed, with its name", async () => {
+    test("a user without any one of them is refused before any claim is placed, and the missing right is named", async () => {
       const keys = [`~${scene.prefix}:*`, `&${scene.prefix}:*`];
       for (const lacking of ["zadd", "zscore", "zrangebylex", "publish", "del", "pttl"]) {
         const without = LEAST_PERMISSIONS.filter((command) => command !== `+${lacking}`);

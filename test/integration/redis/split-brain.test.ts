@@ -63,7 +63,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
     for (const locks of clients) await locks.close();
   });
 
-  test("grants and renews nothing where waitForReplicas is set: no lock has two holders", {
+  test("grants and renews nothing where replicas are waited for: no lock has two holders", {
     timeout: 60_000,
   }, async () => {
     const [holder, left, moved] = [

@@ -117,7 +117,7 @@ withRedis((server) => {
     });
   });
 
-  test("when removed leaves its entry in an earlier queue to others in the same call", async () => {
+  test("the entry that a removed waiter leaves in an earlier queue is free for others in the same call", async () => {
     const [h, f] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(1, 3)])];
     const b = makeClaim("b");
     const [d, w] = [

@@ -233,7 +233,7 @@ withRedis((server) => {
     }
   });
 
-  test("its database is the one of its settings, also after a connection loss", async () => {
+  test("the database is the one in the client's settings, also after a connection loss", async () => {
     const one = await scene.open(redis(await glide({ databaseId: 3 }), { prefix: scene.prefix }));
     const claim = makeClaim("key");
     await one.claimHeld(claim);
@@ -247,7 +247,7 @@ withRedis((server) => {
     expect(await scene.keys()).toEqual([]);
   });
 
-  test("the documented rights are enough for it", async () => {
+  test("the documented rights are enough for the client", async () => {
     const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...LEAST_PERMISSIONS];
     await scene.admin.call("ACL", "SETUSER", "least", "reset", "on", ">secret", ...rules);
     await scene.admin.call("ACL", "LOG", "RESET");

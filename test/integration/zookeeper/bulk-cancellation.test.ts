@@ -4,7 +4,7 @@ import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 
 const fixture = zookeeperFixture({}, { root: "/crowd" });
 
-test("2,000 waits that end at once cost nobody a lock and leave no node: ZooKeeper", async () => {
+test("2,000 waits that end at once cost no other client a lock and leave no node: ZooKeeper", async () => {
   await testBulkCancellation({
     createDriver: () => fixture.createDriver(),
     countEntries: async (key) => (await fixture.observer.children(`/crowd/${key}`)).names.length,

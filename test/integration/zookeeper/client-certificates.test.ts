@@ -67,7 +67,7 @@ async function nodeOwners(path: string, asked: ZooKeeper): Promise<readonly stri
   }
 }
 
-test("the servers know us by our certificate: our nodes are for us alone, and nobody comes in without one", async () => {
+test("servers identify clients by certificate: nodes belong to their client, and a client without one is refused", async () => {
   const locks = openLocks({ ca: issuer.cert, ...ana }, { root: "/known" });
   await locks.using("key", async (lock) => {
     expect(lock.token).toBeGreaterThan(0n);
@@ -83,7 +83,7 @@ test("the servers know us by our certificate: our nodes are for us alone, and no
   });
 });
 
-test("an url's files are read for each connection; half a renewal does no harm", async () => {
+test("the files of a url are read for each connection; a half-finished renewal does no harm", async () => {
   await using proxy = await tcpProxy(server.secureAddress);
   const { port } = proxy.address as { port: number };
   const files = { ca: join(folder, "ca.pem"), cert: join(folder, "cert.pem"), key: join(folder, "key.pem") };
@@ -132,7 +132,7 @@ test("an url's files are read for each connection; half a renewal does no harm",
   await locks.close();
 });
 
-test("a program's own function is asked for each connection; what it throws fails that connection alone", async () => {
+test("a custom function is called for each connection; its error fails that connection alone", async () => {
   await using proxy = await tcpProxy(server.secureAddress);
   const zk = new ZooKeeper({
     servers: [proxy.address as { host: string; port: number }],
@@ -158,7 +158,7 @@ test("a program's own function is asked for each connection; what it throws fail
   expect(await zk.whoAmI()).toContainEqual({ scheme: "x509", user: "CN=ben" });
 });
 
-test("certificate and key that do not belong together are refused when the driver is made", () => {
+test("a certificate that does not match the key is refused when the driver is created", () => {
   expect(() => zookeeper({ servers: [server.secureAddress], tls: { cert: ana.cert, key: ben.key } })).toThrow(
     /^tls cannot be used: /,
   );

@@ -67,7 +67,7 @@ async function openDirect(): Promise<ZooKeeper> {
   return zk;
 }
 
-test("a stream of events keeps nobody from telling the server that we live", async () => {
+test("a stream of events delays no ping to the server", async () => {
   const { zk, events } = await openBehindProxy();
   const otherZooKeeper = await openDirect();
   await otherZooKeeper.create("/busy");
@@ -84,7 +84,7 @@ test("a stream of events keeps nobody from telling the server that we live", asy
   expect(zk.leftMs()).toBeGreaterThan(SESSION_MS / 2);
 });
 
-test("a server that has fallen silent is noticed, and the session ends by our clock before the server ends it", async () => {
+test("a silent server is noticed, and the session ends by the client's clock before the server ends it", async () => {
   const { zk, events } = await openBehindProxy();
   const otherZooKeeper = await openDirect();
   await zk.create("/held", { mode: "ephemeral" });
@@ -116,14 +116,14 @@ test("half a frame of one connection is not the beginning of the next", async ()
   await zk.delete("/long");
 });
 
-test("bytes one by one make the same frames", async () => {
+test("bytes received one by one make the same frames", async () => {
   const { zk } = await openBehindProxy();
   proxy.toClient.byteByByte(true);
   await zk.create("/slow", { data: Buffer.alloc(100, "x") });
   expect((await zk.get("/slow")).data).toHaveLength(100);
 });
 
-test("what waits for a connection fails with its session, and is not asked in the next one", async () => {
+test("a request that waits for a connection fails with its session, and is not sent in the next one", async () => {
   const { zk, events } = await openBehindProxy({ requestMs: 60_000 });
   const otherZooKeeper = await openDirect();
   proxy.refuseConnections(true);
@@ -136,7 +136,7 @@ test("what waits for a connection fails with its session, and is not asked in th
   expect(await otherZooKeeper.exists("/waits")).toBeNull();
 });
 
-test("a request has its time, connected or not; its late reply is nobody else's", async () => {
+test("a request has a time limit, connected or not; its late reply is matched to no other request", async () => {
   const { zk } = await openBehindProxy({ requestMs: 2_000, sessionMs: 20_000 });
   proxy.toClient.pause();
   await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
@@ -145,7 +145,7 @@ test("a request has its time, connected or not; its late reply is nobody else's"
   expect(there.map((stat) => stat !== null)).toEqual([true, false]);
 });
 
-test("after a reconnect nothing is asked before the servers know who asks", async () => {
+test("after a reconnect no request is sent before authentication", async () => {
   const { zk, events } = await openBehindProxy({ auth: [{ scheme: "digest", auth: "ana:secret" }], requestMs: 10_000 });
   await zk.create("/private", { acl: CREATOR_ALL });
   for (let round = 0; round < 20; round++) {
@@ -156,7 +156,7 @@ test("after a reconnect nothing is asked before the servers know who asks", asyn
   await zk.delete("/private");
 });
 
-test("a server that takes connections and says nothing has its time, then another is tried", async () => {
+test("a server that accepts connections and stays silent has a time limit, then another is tried", async () => {
   const held: Socket[] = [];
   const mute = createServer((socket) => held.push(socket));
   await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
@@ -176,7 +176,7 @@ test("a server that takes connections and says nothing has its time, then anothe
   mute.close();
 });
 
-test("a name is looked up anew for each connection: servers that have moved are found", async () => {
+test("the host name is resolved again for each connection: servers that have moved are found", async () => {
   proxy = await tcpProxy(server.address);
   const { port } = proxy.address as { port: number };
   let address = "127.0.0.2";
@@ -208,7 +208,7 @@ test("a name is looked up anew for each connection: servers that have moved are 
   }
 });
 
-test("closing works at any moment: at once, while dialing, with a dead peer", async () => {
+test("closing works at any moment: at once, while connecting, with a dead peer", async () => {
   const { zk } = await openBehindProxy();
   proxy.toTarget.pause();
   proxy.toClient.pause();
@@ -223,7 +223,7 @@ test("closing works at any moment: at once, while dialing, with a dead peer", as
   expect(await opening).toMatchObject({ code: "CONNECTION_LOSS" });
 });
 
-test("a session that the server has ended is told when we come back, and another is made", async () => {
+test("a session expired by the server is reported on reconnect, and another is made", async () => {
   const { zk, events } = await openBehindProxy();
   const first = zk.sessionId;
   // closeSession for it from outside: a second client takes the session over and ends it
@@ -237,7 +237,7 @@ test("a session that the server has ended is told when we come back, and another
   expect(await zk.exists("/")).not.toBeNull();
 });
 
-test("a server that was stopped and comes back finds the session, with its nodes", async () => {
+test("a server that was stopped and continues finds the session, with its nodes", async () => {
   const { zk, events } = await openBehindProxy({ sessionMs: 40_000 });
   await zk.create("/stays", { mode: "ephemeral" });
   await server.stop("SIGKILL");
@@ -254,7 +254,7 @@ test.each([
   ["an empty frame", "\0\0\0\0"],
   ["a greeting cut short", "\0\0\0\u0008\0\0\0\0\0\0\u0027\u0010"],
   ["a frame without end", "\u007f\u007f\u007f\u007f"],
-])("a server that speaks otherwise (%s) is left for another, and named where there is none", async (_, text) => {
+])("a server that speaks another protocol (%s) is left for another, and named where there is none", async (_, text) => {
   let met = 0;
   const stranger = createServer((socket) => {
     met++;

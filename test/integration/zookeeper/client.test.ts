@@ -37,7 +37,7 @@ async function createNode(zk: ZooKeeper): Promise<string> {
   return (await zk.create(`/test-${++nextPath}`)).path;
 }
 
-test("nodes are made, read, changed, listed and deleted; what is refused says why", async () => {
+test("nodes are created, read, changed, listed and deleted; a refusal names its reason", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
   const created = await zk.create(`${root}/a`, { data: Buffer.from("one") });
@@ -73,7 +73,7 @@ test("sequential, ephemeral, container and TTL nodes", async () => {
   });
 });
 
-test("several steps are all done or none, and the failing one is named", async () => {
+test("a multi with several steps succeeds or fails completely, and the failing step is named", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
   const paths = await zk.multi([
@@ -94,7 +94,7 @@ test("several steps are all done or none, and the failing one is named", async (
   expect((await zk.children(root)).names).toEqual(["a-0000000000"]);
 });
 
-test("a create and the list that follows it leave in one write, and the list has the node", async () => {
+test("a create and the list that follows it are sent in one write, and the list has the node", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
   const [made, { names }] = await Promise.all([
@@ -104,7 +104,7 @@ test("a create and the list that follows it leave in one write, and the list has
   expect(names).toEqual([made.path.slice(root.length + 1)]);
 });
 
-test("a thousand requests at once are answered, each with its own", async () => {
+test("a thousand requests at once are answered, each with its own reply", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
   const made = await Promise.all(
@@ -114,7 +114,7 @@ test("a thousand requests at once are answered, each with its own", async () => 
   expect(read.map(({ data }) => Number(data))).toEqual(Array.from({ length: 1_000 }, (_, n) => n));
 });
 
-test("a client with a root of its own sees nothing above it", async () => {
+test("a client with a chroot sees nothing above it", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
   const inside = await openClient({ chroot: root });
@@ -126,7 +126,7 @@ test("a client with a root of its own sees nothing above it", async () => {
   expect(seenWatchedEvents).toEqual([{ kind: "created", path: "/a" }]);
 });
 
-test("watches tell once what happened; those that stay tell until they are stopped", async () => {
+test("watches fire once with the event; persistent ones fire until they are removed", async () => {
   const [zk, other] = [await openClient(), await openClient()];
   // a server before 3.9 keeps one mode a node: a recursive watch takes the place of the others on the same one
   const [root, whole] = [await createNode(zk), await createNode(zk)];
@@ -154,7 +154,7 @@ test("watches tell once what happened; those that stay tell until they are stopp
   expect(seen).toHaveLength(5);
 });
 
-test("watches outlive a connection, however many there are, and tell what happened meanwhile", async () => {
+test("watches outlive a connection, however many there are, and report the changes made meanwhile", async () => {
   await using proxy = await tcpProxy(server.address);
   const zk = await openClient({ servers: [proxy.address as { host: string; port: number }] });
   const otherZooKeeper = await openClient();
@@ -176,7 +176,7 @@ test("watches outlive a connection, however many there are, and tell what happen
   expect(new Set(seen)).toEqual(new Set([names[7], names[1_999]]));
 });
 
-test("credentials of the digest scheme open what only their owner may read", async () => {
+test("digest credentials open nodes that only their owner may read", async () => {
   const [zk, other] = [await openClient({ auth: [{ scheme: "digest", auth: "ana:secret" }] }), await openClient()];
   const root = await createNode(zk);
   await zk.create(`${root}/mine`, { acl: CREATOR_ALL, data: Buffer.from("x") });

@@ -27,7 +27,7 @@ async function createForeignNode(folder: string, kind: string, text: string): Pr
   });
 }
 
-test("ls and show tell of others' places, and a run waits for them or is refused, with their name but not their id", async () => {
+test("ls and show list foreign entries, and a run waits for them or is refused, with their name but not their id", async () => {
   await createForeignNode("/shown-mutex", "lock-", "10.0.0.7");
   await createForeignNode("/shown-rw", "__WRIT__", "\u001b[2Jforged");
   await createForeignNode("/shown-latch", "latch-", "x");
@@ -53,7 +53,7 @@ test("ls and show tell of others' places, and a run waits for them or is refused
   }
 });
 
-test("a chroot in the url stands before every key, and Ctrl-C leaves nothing", async () => {
+test("a chroot in the url prefixes every key, and Ctrl-C leaves nothing", async () => {
   const held = sandbox.start(["run", "job", "--url", zookeeperUrl("/its/own"), "--", "sleep", "60"]);
   const nodes = (): Promise<readonly string[]> => listChildren(fixture.observer, "/its/own/holdfast/job");
   await until(async () => (await nodes()).length === 1, { within: TIMEOUT_MS, what: "the place" });
@@ -78,7 +78,7 @@ function ignoreTermCommand(name: string): {
   };
 }
 
-test("when the wrapper is killed a command that heeds nothing is gone before anybody else can be in", async () => {
+test("when the wrapper is killed a command that ignores signals is gone before the next holder is granted", async () => {
   const { command, works, lastAlive } = ignoreTermCommand("orphan");
   const url = zookeeperUrl(`?sessionMs=${SESSION_MS}`);
   const first = sandbox.start(["run", "orphan", "--url", url, "--", ...command]);
@@ -89,7 +89,7 @@ test("when the wrapper is killed a command that heeds nothing is gone before any
   expect(lastAlive()).toBeLessThan(Number(next.out) / 1e6);
 });
 
-test("when the server falls silent the command is ended before its session can be, and the run says lost", async () => {
+test("when the server falls silent the command is ended before its session can end, and the run reports the loss", async () => {
   const { command, works, lastAlive } = ignoreTermCommand("silent");
   const run = sandbox.start(["run", "silent", "--url", zookeeperUrl(`?sessionMs=${SESSION_MS}`), "--", ...command]);
   await works();
@@ -105,7 +105,7 @@ test("when the server falls silent the command is ended before its session can b
   }
 });
 
-test("--hold-at-least is refused before the command is started: there is nothing that could outlive the session", async () => {
+test("--hold-at-least is refused before the command is started, since no node could outlive the session", async () => {
   const env = { HOLDFAST_URL: zookeeperUrl() };
   const { code, out, err } = await sandbox.run(["run", "/tick", "--hold-at-least", "5s", "--", "echo", "ran"], { env });
   expect({ code, out }).toEqual({ code: 64, out: "" });

@@ -11,7 +11,7 @@ async function queueNodes(key: string): Promise<readonly string[]> {
   return (await fixture.observer.children(`/at-once/${key}`)).names;
 }
 
-test("a renewal beside the claim's first call does not take what it read before for the claim's end", async () => {
+test("a renewal during the claim's first call does not take its earlier list for the claim's end", async () => {
   const [one, other] = [await opened(), await opened()];
   const [holder, elsewhere, waiting, late] = [
     makeSessionClaim("k"),
@@ -34,7 +34,7 @@ test("a renewal beside the claim's first call does not take what it read before 
   await other.release([elsewhere]);
 });
 
-test("without places: a claim that is asked for twice as its turn comes holds only with its node", async () => {
+test("without fair order a claim called twice as its turn comes holds only with its node", async () => {
   const [one, other] = [await opened({ fair: false }), await opened()];
   for (let round = 0; round < 60; round++) {
     const [holder, twice] = [makeSessionClaim("u"), makeSessionClaim("u")];

@@ -9,7 +9,7 @@ import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 
-test("a lost connection puts held locks in jeopardy, a new one in time restores them; when the session is over they are lost", async () => {
+test("a lost connection puts held locks in jeopardy, a new one in time restores them; a session's end loses them", async () => {
   await using server = await startZooKeeper();
   await using proxy = await tcpProxy(server.address);
   const { port } = proxy.address as { port: number };

@@ -27,7 +27,7 @@ function grantOrder(path: string): (name: string) => Promise<string | null> {
 }
 
 test(
-  "4 of ours and 4 of Curator's on one path: nobody inside beside another, all in order of arrival, nobody starved",
+  "4 Holdfast and 4 Curator processes on one path: no two holders overlap, all in order of arrival, none starved",
   async () => {
     const path = "/contended";
     const { register, holdfast, curator } = await fixture.startContest({ onEnter: grantOrder(path) });
@@ -48,7 +48,7 @@ test(
   LOAD_MS + 60_000,
 );
 
-test("ours and Curator's are granted in the order in which they came", async () => {
+test("Holdfast's and Curator's claims are granted in the order of their arrival", async () => {
   const path = "/ordered";
   const { holdfast, curator } = await fixture.startContest();
   const order = [0, 1, 2, 3].flatMap((n) => [
@@ -69,7 +69,7 @@ test("ours and Curator's are granted in the order in which they came", async () 
 }, 60_000);
 
 test.each(["ours", "theirs"] as const)(
-  "when %s are killed, holding and waiting, the others go on, and nobody is inside twice",
+  "when %s are killed, holding and waiting, the others continue, and no two holders overlap",
   async (killed) => {
     const path = `/killed-${killed}`;
     const { register, holdfast, curator } = await fixture.startContest();
@@ -93,7 +93,7 @@ test.each(["ours", "theirs"] as const)(
   60_000,
 );
 
-test("Curator's Revoker asks a holder of ours to go, and ours asks Curator's", async () => {
+test("Curator's Revoker asks a Holdfast holder to release, and Holdfast asks Curator's", async () => {
   const path = "/revoked";
   const { holdfast, curator } = await fixture.startContest();
   holdfast.send(`open us mutex ${path}`);
@@ -117,7 +117,7 @@ test("Curator's Revoker asks a holder of ours to go, and ours asks Curator's", a
   await holdfast.waitForReport("us held", 2);
 }, 60_000);
 
-test("who gives up leaves no node behind, of either kind", async () => {
+test("a cancelled wait leaves no node behind, of either kind", async () => {
   const path = "/given-up";
   const { holdfast, curator } = await fixture.startContest();
   holdfast.send(`open us mutex ${path}`);

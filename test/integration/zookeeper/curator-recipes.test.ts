@@ -25,7 +25,7 @@ async function contend(
 }
 
 test(
-  "5 that keep their place, 5 that keep none and 2 of Curator's on one path: never two inside",
+  "5 fair, 5 unfair and 2 Curator clients on one path: never two holders",
   async () => {
     const { register, holdfast, curator } = await fixture.startContest();
     const laps = long ? 100 : 15;
@@ -42,7 +42,7 @@ test(
 );
 
 test(
-  "readers and writers of Curator's read-write lock and of ours under load: nobody beside a writer",
+  "readers and writers of Curator's read-write lock and of Holdfast's under load: none overlaps a writer",
   async () => {
     const isReader = (name: string): boolean => name.includes("reads");
     const { register, holdfast, curator } = await fixture.startContest({
@@ -61,7 +61,7 @@ test(
   LOAD_MS + 60_000,
 );
 
-test("a reader of ours and one of Curator's hold together; writers of both wait for them, and each other, in order", async () => {
+test("a Holdfast reader and a Curator one hold together; writers of both wait for them, and each other, in order", async () => {
   const path = "/order-of-both";
   const { holdfast, curator } = await fixture.startContest();
   const all = [
@@ -90,7 +90,7 @@ test("a reader of ours and one of Curator's hold together; writers of both wait 
   await fixture.waitForNodes(path, 0);
 }, 60_000);
 
-test("Curator's LeaderSelector and InterProcessMultiLock stand in the same line as our mutex", async () => {
+test("Curator's LeaderSelector and InterProcessMultiLock share one queue with Holdfast's mutex", async () => {
   const { holdfast, curator } = await fixture.startContest();
   holdfast.send("open us mutex /leaders");
   curator.send("open leader selector /leaders");
@@ -115,7 +115,7 @@ test("Curator's LeaderSelector and InterProcessMultiLock stand in the same line 
   await holdfast.waitForReport("us held", 2);
 }, 60_000);
 
-test("a path where another recipe of Curator's stands is refused to our mutex, which names it and leaves no node", async () => {
+test("a path used by another Curator recipe is refused to a Holdfast mutex, which names it and leaves no node", async () => {
   const { holdfast, curator } = await fixture.startContest();
   const others = [
     ["read", /a node of Curator's read-write lock/],

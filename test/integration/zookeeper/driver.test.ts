@@ -41,7 +41,7 @@ async function createCuratorNode(folder: string, kind = "lock-"): Promise<string
   return path;
 }
 
-test("nodes are named as Curator names its mutex; other permits stand before the number", async () => {
+test("nodes are named as Curator names its mutex; other permits precede the number", async () => {
   const driver = await opened();
   const [name, folder] = nextKey();
   const [mutex, reader] = [makeSessionClaim(name), makeSessionClaim(name, readSpecs(name))];
@@ -53,7 +53,7 @@ test("nodes are named as Curator names its mutex; other permits stand before the
   await driver.release([mutex, reader]);
 });
 
-test("a client has one session, and all its locks, held and waited for, are of it", async () => {
+test("a client has one session for all its locks, held and waited for", async () => {
   const [locks, other] = [openLocks(), openLocks()];
   const names = [nextKey(), nextKey(), nextKey()].map(([name]) => name) as [string, string, string];
   const held = await Promise.all([locks.acquire(names[0]), locks.rw(names[1]).read.acquire(), other.acquire(names[2])]);
@@ -73,7 +73,7 @@ test("a client has one session, and all its locks, held and waited for, are of i
   await (await waits).release();
 });
 
-test("a mutex of Curator's and ours keep each other out, each in its turn", async () => {
+test("a Curator mutex and a Holdfast one exclude each other, each in its turn", async () => {
   const driver = await opened();
   const [name, folder] = nextKey();
   const [first, second] = [makeSessionClaim(name), makeSessionClaim(name)];
@@ -105,7 +105,7 @@ test("a key that begins with a slash is the node's path itself", async () => {
 });
 
 test.each(["__WRIT__", "__READ__", "lease-", "something"])(
-  "a path that holds a child named %s is refused, and no place is left",
+  "a path with a child named %s is refused, and no entry is left",
   async (kind) => {
     const driver = await opened();
     const [name, folder] = nextKey();
@@ -122,7 +122,7 @@ test.each(["__WRIT__", "__READ__", "lease-", "something"])(
   },
 );
 
-test("others' places are listed, marked so, and never their secrets", async () => {
+test("foreign entries are listed, marked so, and never their secrets", async () => {
   const driver = await opened();
   const [name, folder] = nextKey();
   const claim = makeSessionClaim(name);
@@ -138,7 +138,7 @@ test("others' places are listed, marked so, and never their secrets", async () =
   await driver.release([claim]);
 });
 
-test("a place of ours whose data somebody has overwritten is not taken for another program's", async () => {
+test("a Holdfast entry with overwritten data is not taken for another program's", async () => {
   const driver = await opened();
   const [name, folder] = nextKey();
   const claim = makeSessionClaim(name);
@@ -149,7 +149,7 @@ test("a place of ours whose data somebody has overwritten is not taken for anoth
   await driver.release([claim]);
 });
 
-test("the queue of one key costs two requests, however many claims stand in it", async () => {
+test("the queue of one key costs two requests, however many claims are in it", async () => {
   await using proxy = await createEventBlockingProxy(fixture.server.address);
   const [driver, looker] = [await opened(), await opened({ servers: [proxy.address] })];
   const [name] = nextKey();
@@ -161,7 +161,7 @@ test("the queue of one key costs two requests, however many claims stand in it",
   await driver.release(claims);
 });
 
-test("places of the other family, for which a path is refused, are listed as well: whoever is refused can see why", async () => {
+test("entries of the other family, for which a path is refused, are listed as well and explain the refusal", async () => {
   const driver = await opened();
   const [name, folder] = nextKey();
   const ours = await opened({ family: "readWrite" });
@@ -179,7 +179,7 @@ test("places of the other family, for which a path is refused, are listed as wel
 });
 
 test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "a.b", "__proto__", "\u{1f512}"])(
-  "the key %j has a line of its own, and is listed by its name",
+  "the key %j has its own queue, and is listed by its name",
   async (name) => {
     const driver = await opened({ root: "/escaped" });
     const claim = makeSessionClaim(name);
@@ -208,7 +208,7 @@ test("a create whose reply is lost at any byte makes one node, which is found", 
   }
 }, 60_000);
 
-test("a claim that is left while its create has no answer leaves no node", async () => {
+test("a claim released while its create has no answer leaves no node", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const { port } = proxy.address as { port: number };
   const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
@@ -224,7 +224,7 @@ test("a claim that is left while its create has no answer leaves no node", async
   }
 }, 60_000);
 
-test("a session that is over ends what was held, and who waited waits on in the next one", async () => {
+test("the end of a session ends its held claims, and waiting claims wait on in the next one", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const { port } = proxy.address as { port: number };
   const [name] = nextKey();
@@ -248,7 +248,7 @@ test("a session that is over ends what was held, and who waited waits on in the 
   await (await waits).release();
 }, 60_000);
 
-test("a node that somebody deletes is a lock that is lost, at once", async () => {
+test("a deleted node is a lost lock, at once", async () => {
   const locks = openLocks();
   const [name, folder] = nextKey();
   const lock = await locks.acquire(name);
@@ -257,7 +257,7 @@ test("a node that somebody deletes is a lock that is lost, at once", async () =>
   await until(() => lock.signal.aborted, { within: SESSION_MS / 4, what: "the holder to be told before it asks" });
 });
 
-test("Curator's way to ask a holder to go is obeyed", async () => {
+test("a Curator request to release is obeyed", async () => {
   const locks = openLocks();
   const [name, folder] = nextKey();
   const lock = await locks.acquire(name);
@@ -270,7 +270,7 @@ test("Curator's way to ask a holder to go is obeyed", async () => {
   await until(left, { within: TIMEOUT_MS, what: "its place to be given up" });
 });
 
-test("a floor that the store's tokens cannot reach is refused, unless tokenBase lifts them", async () => {
+test("a floor that the store's tokens cannot reach is refused, unless tokenBase raises them", async () => {
   const [name, folder] = nextKey();
   const floor = 1_795_247_483_680_000n;
   const plain = await opened();
@@ -290,7 +290,7 @@ test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
   ["SASL where the servers have no users", { sasl: { user: "bob", password: "canary" } }, "does not request SASL"],
   ["an ACL for whom we are, where we are nobody", { acl: [{ perms: 31, scheme: "auth", id: "" }] }, "INVALID_ACL"],
   ["an ACL of a scheme that the servers do not have", { acl: [{ perms: 31, scheme: "x", id: "y" }] }, "INVALID_ACL"],
-])("%s is refused for good, at once", async (_, options, why) => {
+])("%s is refused permanently, at once", async (_, options, why) => {
   const error = await made(options)
     .open(() => undefined)
     .catch((thrown: unknown) => thrown as Error);
@@ -298,7 +298,7 @@ test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
   expect((error as Error).message).not.toContain("canary");
 });
 
-test("whoever waits watches one node: nobody else wakes when the holder goes", async () => {
+test("a waiter watches one node: no other waiter wakes when the holder is released", async () => {
   const woken: (ClaimId | null)[] = [];
   const driver = await opened({}, (id) => woken.push(id));
   const [name] = nextKey();

@@ -113,7 +113,7 @@ const FAULTS: readonly (readonly [string, () => Promise<readonly ZooKeeperServer
 ];
 
 test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
-  "%s killed and started again under load: grants go on, what is held stays held",
+  "%s killed and started again under load: grants continue, held locks stay held",
   async (what, killed) => {
     const key = `killed-${what.replaceAll(" ", "-")}`;
     // longer than an election on a busy machine
@@ -135,7 +135,7 @@ test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
   180_000,
 );
 
-test("a node that falls silent under load is left for another, and sessions move with what they hold", async () => {
+test("a server that falls silent under load is left for another, and sessions move with their holds", async () => {
   const [first, ...others] = proxies as [TcpProxy, ...TcpProxy[]];
   for (const proxy of others) proxy.refuseConnections(true);
   const work = startLoad("silent");
@@ -222,7 +222,7 @@ test("a server that has lost its leader renews nothing: it answers reads and pin
   await Promise.all([driver.close(), zk.close()]);
 }, 120_000);
 
-test("doctor tells of three voting servers", async () => {
+test("doctor reports three voting servers", async () => {
   const driver = zookeeper({ servers: ensemble.addresses, root: "/ensemble", sessionMs: SESSION_MS });
   await driver.open(() => undefined);
   expect((await driver.diagnose?.())?.[1]).toMatchObject({ level: "good", says: "an ensemble of 3 voting servers" });

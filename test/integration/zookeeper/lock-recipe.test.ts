@@ -36,7 +36,7 @@ function queueNodes(folder: string): Promise<readonly string[]> {
   return listChildren(fixture.observer, folder);
 }
 
-test("in the family of Curator's read-write lock nodes bear its names, and its nodes are obeyed", async () => {
+test("in the family of Curator's read-write lock nodes have its names, and its nodes are obeyed", async () => {
   const driver = await opened({ family: "readWrite" });
   const [name, folder] = nextKey();
   const [reader, writer, last] = [
@@ -63,7 +63,7 @@ test("in the family of Curator's read-write lock nodes bear its names, and its n
   await driver.release([writer, last]);
 });
 
-test("two families on one path refuse each other, whoever comes second, and without an id in the message", async () => {
+test("the second of two families on one path is refused, without an id in the message", async () => {
   const [mutex, rw] = [await opened(), await opened({ family: "readWrite" })];
   for (const [first, second, advice] of [
     [mutex, rw, 'family: "mutex"'],
@@ -80,7 +80,7 @@ test("two families on one path refuse each other, whoever comes second, and with
   }
 });
 
-test("a stranger on one path is the affair of that path alone", async () => {
+test("a foreign node on one path affects that path alone", async () => {
   const driver = await opened();
   const [[bad, folder], [good]] = [nextKey(), nextKey()];
   const [holder, waiter, other, next] = [
@@ -100,7 +100,7 @@ test("a stranger on one path is the affair of that path alone", async () => {
   await fixture.observer.delete(stranger);
 });
 
-test("a wait that times out leaves no node, and whoever comes next does not wait for it", async () => {
+test("a wait that times out leaves no node, and the next claim does not wait for it", async () => {
   const [one, other] = [openLocks(), openLocks()];
   const [name, folder] = nextKey();
   const lock = await one.acquire(name);
@@ -127,7 +127,7 @@ test("a node of an earlier request of the same session is not taken for a later 
   await driver.release([earlier, later]);
 });
 
-test("a node of another session is not taken for ours, whatever its name says", async () => {
+test("a node of another session is not taken for the client's own, whatever its name", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const dying = await opened();
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
@@ -145,7 +145,7 @@ test("a node of another session is not taken for ours, whatever its name says", 
   await dying.release([claim]);
 });
 
-test("whoever goes between the look and the watch is noticed", async () => {
+test("a release between the list and the watch is noticed", async () => {
   const told: (ClaimId | null)[] = [];
   await using proxy = await tcpProxy(fixture.server.address);
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }] }, (id) => told.push(id));
@@ -207,7 +207,7 @@ test("a release that cannot be sent is sent when the servers are back, and its n
   await kept.release();
 });
 
-test("a session that is ended from outside: what is held is lost, who waits waits on, and the next session is used", async () => {
+test("a session that is ended from outside loses its holds, its waiters wait on, and the next session is used", async () => {
   await using thief = await createSessionTerminator(fixture.server.address);
   const [robbed, other] = [openLocks({ servers: [thief.address] }), openLocks()];
   const [[held], [busy]] = [nextKey(), nextKey()];
@@ -225,7 +225,7 @@ test("a session that is ended from outside: what is held is lost, who waits wait
   await robbed.close();
 }, 60_000);
 
-test("reconnects in a storm make no more nodes than there are claims", async () => {
+test("repeated reconnects make no more nodes than there are claims", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const driver = await opened({ servers: [proxy.address as { host: string; port: number }], retry: () => 5 });
   const [name, folder] = nextKey();
@@ -252,7 +252,7 @@ test("reconnects in a storm make no more nodes than there are claims", async () 
   expect(await queueNodes(folder)).toEqual([]);
 }, 60_000);
 
-test("empty parents are removed, of keys and of paths, and taking a key just then does no harm", async () => {
+test("empty parents are removed, of keys and of paths, and a claim of the key at that moment succeeds", async () => {
   const locks = openLocks();
   const name = "/deep/path/of/mine";
   for (let turn = 0; turn < 60; turn++) await locks.using(name, () => undefined);
@@ -270,7 +270,7 @@ test("empty parents are removed, of keys and of paths, and taking a key just the
   expect(await fixture.observer.exists("/recipe")).not.toBeNull();
 });
 
-test("who leaves while the parent of its node is still being made leaves no node", async () => {
+test("a claim released while the parent of its node is being created leaves no node", async () => {
   const driver = await opened();
   for (let turn = 0; turn < 10; turn++) {
     const [name, folder] = nextKey();
@@ -282,7 +282,7 @@ test("who leaves while the parent of its node is still being made leaves no node
   }
 });
 
-test("a chroot that does not exist is made, and a prefix parts the locks of two programs", async () => {
+test("a missing chroot is created, and a prefix separates the locks of two programs", async () => {
   const driver = zookeeper({ servers: [fixture.server.address], chroot: "/name/space", sessionMs: SESSION_MS });
   const [billing, mail] = [
     createLocks(driver, { ttl: "session", prefix: "billing/" }),

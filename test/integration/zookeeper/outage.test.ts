@@ -31,7 +31,7 @@ function recordEvents(locks: Locks): string[] {
   return told;
 }
 
-test("a client that holds nothing hears soon that no server is there, and waits on; a try is told, too", async () => {
+test("an idle client learns soon that no server is reachable, and waits on; a try fails with that reason", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const locks = openLocks(proxy.address as { host: string; port: number });
   const told = recordEvents(locks);
@@ -53,7 +53,7 @@ test("a client that holds nothing hears soon that no server is there, and waits 
   await locks.close();
 });
 
-test("who waits in line hears of it at once, and keeps its place", async () => {
+test("a waiter is notified of an outage at once, and keeps its entry", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const [holder, locks] = [
     openLocks(fixture.server.address),
@@ -75,7 +75,7 @@ test("who waits in line hears of it at once, and keeps its place", async () => {
   await locks.close();
 });
 
-test("who holds hears of it at once, long before anything is due, and that it is over", async () => {
+test("a holder is notified of an outage at once, long before a renewal is due, and of its end", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const locks = openLocks(proxy.address as { host: string; port: number });
   const told = recordEvents(locks);
@@ -102,7 +102,7 @@ const slowClock: Clock = {
   },
 };
 
-test("a moment without a connection is no outage: a try that meets it is answered", async () => {
+test("a moment without a connection is no outage: a try at that moment is answered", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   let isDown = (): void => undefined;
   const down = new Promise<void>((resolve) => {
@@ -125,7 +125,7 @@ test("a moment without a connection is no outage: a try that meets it is answere
   await locks.close();
 });
 
-test("a lock that is taken and given back at once costs three requests: create, list and delete", async () => {
+test("a lock acquired and released at once costs three requests: create, list and delete", async () => {
   const locks = openLocks(fixture.server.address);
   const received = async (): Promise<number> =>
     Number(/Received: (\d+)/.exec(await fixture.server.runCommand("srvr"))?.[1]);
@@ -138,7 +138,7 @@ test("a lock that is taken and given back at once costs three requests: create, 
   expect(each).toBeLessThan(3.3);
 });
 
-test("who found no server when it began finds it later, each time anew", async () => {
+test("a client that found no server at first finds it later, each time again", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const locks = openLocks(proxy.address as { host: string; port: number }, { connectTimeoutMs: 300 });
   proxy.refuseConnections(true);

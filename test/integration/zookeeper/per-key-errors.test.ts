@@ -13,7 +13,7 @@ const fixture = zookeeperFixture({}, { root: "/apart", sessionMs: 20_000 });
 const answerStates = (answers: readonly (Answer | undefined)[]): (string | undefined)[] =>
   answers.map((answer) => answer?.state);
 
-test("a path that we may not read any more ends the claims that wait there, and no others", async () => {
+test("a path that became unreadable ends the claims that wait there, and no others", async () => {
   const driver = await fixture.openDriver();
   const [holder, waiter, held, waiting] = [
     makeSessionClaim("bad"),
@@ -40,7 +40,7 @@ test("a path that we may not read any more ends the claims that wait there, and 
   await driver.release([held, waiting, holder]);
 });
 
-test("a node that we may not delete any more keeps no other from being given back", async () => {
+test("a node that may no longer be deleted prevents no other release", async () => {
   const driver = await fixture.openDriver();
   const [kept, free] = [makeSessionClaim("kept"), makeSessionClaim("free")];
   for (const claim of [kept, free]) await driver.claim(claim);
@@ -52,7 +52,7 @@ test("a node that we may not delete any more keeps no other from being given bac
   expect((await fixture.observer.children("/apart/kept")).names, "with our session").toEqual([]);
 });
 
-test("what may not be read is left out of lists, and refused to who asks for it alone", async () => {
+test("unreadable nodes are left out of lists, and a direct query for one is refused", async () => {
   const auth = [{ scheme: "digest", auth: "ana:x" }];
   const [ana, anybody] = [await fixture.openDriver({ auth, acl: CREATOR_ALL }), await fixture.openDriver()];
   const [secret, open, half] = [
@@ -80,7 +80,7 @@ test("what may not be read is left out of lists, and refused to who asks for it 
   await anybody.release([open]);
 });
 
-test("a place that is given up while the connection breaks leaves no node: the next renewal deletes it", async () => {
+test("an entry abandoned while the connection breaks leaves no node: the next renewal deletes it", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const driver = await fixture.openDriver({ servers: [proxy.address as { host: string; port: number }] });
   const [holder, waiter] = [makeSessionClaim("cut"), makeSessionClaim("cut")];

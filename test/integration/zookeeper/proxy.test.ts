@@ -43,7 +43,7 @@ async function startProxyServer(driver: Driver): Promise<{ it: Server; locks: ()
   return { it: server, locks: () => openClient(serverDriver({ port: portOf(server) })) };
 }
 
-test("when a relay ends nobody gets a lock whose holder still believes in it", async () => {
+test("when a proxy ends no lock is granted while its holder still relies on it", async () => {
   const key = randomUUID();
   const { it, locks } = await startProxyServer(openDirect());
   const lock = await locks().acquire(key);
@@ -66,7 +66,7 @@ test("when a relay ends nobody gets a lock whose holder still believes in it", a
   await granted.release();
 }, 30_000);
 
-test("a lease through a relay ends with the session of the relay's, not of ours", async () => {
+test("a lease through a proxy ends with the session of the proxy, not of the client", async () => {
   const key = randomUUID();
   const toStore = await tcpProxy(fixture.server.address);
   const { it } = await startProxyServer(openDirect(toStore.address as Address));

@@ -53,7 +53,7 @@ async function openClient(options: Partial<ConstructorParameters<typeof ZooKeepe
   return zk;
 }
 
-test("a lock is held over TLS with a certificate that is checked", async () => {
+test("a lock is held over TLS with a verified certificate", async () => {
   const locks = createLocks(
     createDriver({ servers: [server.secureAddress], tls: { ca: issuer.cert, servername: "localhost" } }),
     {
@@ -64,7 +64,7 @@ test("a lock is held over TLS with a certificate that is checked", async () => {
   await locks.using("encrypted", async (lock) => expect(lock.token).toBeGreaterThan(0n));
 });
 
-test("an url over TLS names its files, for programs and for the command line", async () => {
+test("a url over TLS names its files, for programs and for the command line", async () => {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-zk-url-"));
   const ca = join(folder, "ca.pem");
   writeFileSync(ca, issuer.cert);
@@ -76,12 +76,12 @@ test("an url over TLS names its files, for programs and for the command line", a
   rmSync(folder, { recursive: true });
 });
 
-test("without a name the address is what the certificate must be for", async () => {
+test("without a server name the certificate must be for the address", async () => {
   const driver = await openDriver({ servers: [server.secureAddress], tls: { ca: issuer.cert } });
   expect(await driver.list({ prefix: "" }, 1)).toEqual([]);
 });
 
-test("a certificate of somebody else's is refused, and the message says so", async () => {
+test("a certificate for another name is refused, and the message says so", async () => {
   const stranger = createAuthority("somebody else");
   const driver = createDriver({
     servers: [server.secureAddress],
@@ -95,7 +95,7 @@ test("a certificate of somebody else's is refused, and the message says so", asy
 });
 
 test.each(["plain", "TLS"])(
-  "SASL DIGEST-MD5 over %s: the server knows us, and only we may touch our nodes",
+  "SASL DIGEST-MD5 over %s: the server identifies the client, and its nodes are for it alone",
   async (how) => {
     const isTls = how === "TLS";
     const driver = await openDriver({
@@ -114,14 +114,14 @@ test.each(["plain", "TLS"])(
   },
 );
 
-test("a wrong SASL password is refused for good, and never shown", async () => {
+test("a wrong SASL password is refused permanently, and never shown", async () => {
   const driver = createDriver({ sasl: { user: "bob", password: BOB.password } });
   const error = await driver.open(() => undefined).catch((thrown: unknown) => thrown as Error);
   expect(error).toMatchObject({ code: "DRIVER_FATAL" });
   expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("builder");
 });
 
-test("with a digest credential nodes are for their owner alone, and whoever else comes is refused for good", async () => {
+test("with a digest credential nodes are for their owner alone, and any other client is refused permanently", async () => {
   const owner = await openDriver({ root: "/closed", auth: [ANA] });
   const claim = makeSessionClaim("private");
   expect((await owner.claim(claim)).state).toBe("held");
@@ -135,7 +135,7 @@ test("with a digest credential nodes are for their owner alone, and whoever else
   await owner.release([claim]);
 });
 
-test("an ACL that is given is the one that nodes have", async () => {
+test("a given ACL is set on all nodes", async () => {
   const acl = [
     { perms: 31, scheme: "auth", id: "" },
     { perms: 1, scheme: "world", id: "anyone" },
@@ -150,7 +150,7 @@ test("an ACL that is given is the one that nodes have", async () => {
   await owner.release([claim]);
 });
 
-test("who may make nothing at the servers' root uses a path that exists", async () => {
+test("a client without rights at the servers' root uses a path that exists", async () => {
   const admin = await openClient({ auth: [{ scheme: "digest", auth: "admin:adminsecret" }] });
   await admin.create("/theirs", { acl: [{ perms: 31, scheme: "world", id: "anyone" }] });
   const before = await admin.getAcl("/");

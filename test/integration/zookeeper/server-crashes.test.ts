@@ -71,7 +71,7 @@ async function killServer(): Promise<void> {
 
 const FAULTS = [killServer, () => pauseServer(1.5 * SESSION_MS), () => pauseServer(SESSION_MS / 2)];
 
-test("a server killed and stopped under load: nobody is beside another, tokens rise, nothing is left", async () => {
+test("a server killed and stopped under load: no two holders overlap, tokens rise, nothing is left", async () => {
   const registers = new Map(
     KEYS.map((key) => [key, { inside: new Set(), last: 0n, grants: 0, faults: [] } as ExclusionRegister]),
   );

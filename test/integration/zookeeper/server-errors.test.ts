@@ -25,7 +25,7 @@ function openListeningDriver(): { readonly locks: Locks; readonly told: string[]
   return { locks, told };
 }
 
-test("a refusal of one path is no outage, however often it comes", async () => {
+test("repeated refusals of one path are no outage", async () => {
   const { locks, told } = openListeningDriver();
   await fixture.observer.create("/strange", { mode: "container" });
   await fixture.observer.create("/strange/kazoo-__lock__0000000000");
@@ -42,7 +42,7 @@ test.each([
   ["and we may read its ACL", READ | CREATE | ADMIN],
   ["and its ACL is not for us to read", CREATE],
   ["and we may write", READ | WRITE | CREATE | ADMIN],
-])("where we may create but not delete a lock is refused before there is a node, %s", async (_, perms) => {
+])("with the right to create but not to delete, a lock is refused before a node is made, %s", async (_, perms) => {
   const path = `/not-to-delete-${perms}`;
   const { locks } = openListeningDriver();
   const admin = new ZooKeeper({
@@ -68,7 +68,7 @@ test.each([
   expect((await admin.children(path)).names).toEqual([]);
 });
 
-test("an exceeded quota is told at once, by name, and leaves nothing", async () => {
+test("an exceeded quota is reported at once, by name, and leaves nothing", async () => {
   await using server = await startZooKeeper({ properties: { "zookeeper.enforceQuota": "true" } });
   const { host, port } = server.address;
   const zk = new ZooKeeper({ servers: [server.address] });
@@ -109,7 +109,7 @@ test("a connection that is lost at any byte while the client opens is made again
   }
 }, 60_000);
 
-test("a holder whose node is gone learns of it by a renewal, should the event be lost", async () => {
+test("a holder whose node is gone learns of it by a renewal if the event is lost", async () => {
   await using proxy = await createEventBlockingProxy(fixture.server.address);
   const driver = await fixture.openDriver({ servers: [proxy.address], sessionMs: 4_000 });
   const claims = Array.from({ length: 3 }, (_, at) => makeSessionClaim(`watched-${at}`));

@@ -52,7 +52,7 @@ test("from an ensemble to another: its own tokenBase counts", async () => {
   expect(BigInt(tokenBase ?? 0)).toBeGreaterThan(there + 2n ** 44n);
 });
 
-test("an old store that cannot be reached is named; without --from nothing is said of tokens", async () => {
+test("an unreachable old store is named; without --from tokens are not mentioned", async () => {
   const { out } = await sandbox.run(["doctor", "--url", zookeeperUrl()]);
   expect(out).not.toContain("tokens");
   const unreached = await sandbox.run(["doctor", "--url", zookeeperUrl(), "--from", "redis://127.0.0.1:1"]);

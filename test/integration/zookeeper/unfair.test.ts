@@ -30,7 +30,7 @@ async function queueNodes(key: string): Promise<number> {
   return (await fixture.observer.children(`/unfair/${key}`)).names.length;
 }
 
-test("who waits has no node, and is in when the holder has gone", async () => {
+test("a waiter has no node, and is granted after the holder's release", async () => {
   const [holder, waiter] = [openLocks({ fair: false }), openLocks({ fair: false })];
   expect(waiter.traits.fifo).toBe(false);
   const lock = await holder.acquire("k");
@@ -45,7 +45,7 @@ test("who waits has no node, and is in when the holder has gone", async () => {
   await (await waits).release();
 });
 
-test("who gives up, or only tried, leaves nothing", async () => {
+test("a cancelled wait or a single try leaves nothing", async () => {
   const [holder, other] = [openLocks({}), openLocks({ fair: false })];
   const lock = await holder.acquire("given-up");
   await expect(other.acquire("given-up", { wait: 300 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
@@ -58,7 +58,7 @@ test("who gives up, or only tried, leaves nothing", async () => {
   expect(await queueNodes("given-up")).toBe(0);
 });
 
-test("who was woken and found another in its way watches that one", async () => {
+test("a woken waiter that finds another holder watches that one", async () => {
   // long sessions: nobody is asked again by itself in time
   const [holder, waiter, late] = [{}, { fair: false }, {}].map((one) => openLocks({ ...one, sessionMs: 30_000 })) as [
     Locks,
@@ -84,7 +84,7 @@ test("who was woken and found another in its way watches that one", async () => 
   await (await waits).release();
 });
 
-test("fair and unfair ones on one key: never two inside, and none is left out", async () => {
+test("fair and unfair clients on one key: never two holders, and none is starved", async () => {
   let [inside, most, grants] = [0, 0, 0];
   const work = async (locks: Locks): Promise<void> => {
     for (let turn = 0; turn < 10; turn++) {
@@ -101,7 +101,7 @@ test("fair and unfair ones on one key: never two inside, and none is left out", 
   expect(await queueNodes("mixed")).toBe(0);
 }, 60_000);
 
-test("readers that keep no place share, and a writer waits for the last of them", async () => {
+test("unfair readers share, and a writer waits for the last of them", async () => {
   const [one, other, third] = [openLocks({ fair: false }), openLocks({ fair: false }), openLocks({ fair: false })];
   const readers = [await one.rw("rw").read.acquire(), await other.rw("rw").read.acquire()];
   let written = false;
@@ -119,7 +119,7 @@ test("readers that keep no place share, and a writer waits for the last of them"
   await (await writes).release();
 });
 
-test("the articles' random suffix is no order: the suite sees two inside", async () => {
+test("the articles' random suffix gives no order: the suite finds two holders", async () => {
   const suite = recordSuite({
     async open() {
       const root = `/random-${++stores}`;

@@ -18,7 +18,7 @@ const waitForNoWatches = (): Promise<unknown> =>
   until(async () => (await countWatches()) === 0, { within: TIMEOUT_MS, what: "all watches to be gone" });
 
 test.each([true, false])(
-  "who finds its way free when it sets its watch leaves no watch behind (fair: %s)",
+  "a claim that finds the key free when it sets its watch leaves no watch behind (fair: %s)",
   async (fair) => {
     const driver = await opened({ fair });
     const key = `gone-${fair}`;
@@ -39,7 +39,7 @@ test.each([true, false])(
   },
 );
 
-test("all readers behind a writer share one watch and one question, and each is told", async () => {
+test("all readers behind a writer share one watch and one list, and each is notified", async () => {
   const told = new Set<ClaimId | null>();
   const driver = await opened({}, (id) => told.add(id));
   const writer = makeSessionClaim("shared");
@@ -59,7 +59,7 @@ test("all readers behind a writer share one watch and one question, and each is 
   await waitForNoWatches();
 });
 
-test("all who wait for permits share one watch and one look: a release costs the same however many wait", async () => {
+test("all waiters for permits share one watch and one list: a release costs the same however many wait", async () => {
   const told = new Set<ClaimId | null>();
   const driver = await opened({}, (id) => told.add(id));
   const hold = { holds: [{ key: "permits", permits: 1, limit: 2 }] } as const;
@@ -85,7 +85,7 @@ test("all who wait for permits share one watch and one look: a release costs the
   await waitForNoWatches();
 });
 
-test("whoever stops waiting is forgotten, however long the one it waited for holds on", async () => {
+test("a cancelled waiter is forgotten, however long the claim in front of it stays", async () => {
   const driver = await opened();
   const holder = makeSessionClaim("left");
   await driver.claim(holder);

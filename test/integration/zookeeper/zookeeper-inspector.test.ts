@@ -27,7 +27,7 @@ afterEach(async () => {
   for (const path of plantedPaths.splice(0)) await fixture.observer.delete(path);
 });
 
-test("what the driver makes is in order: holders, waiters, readers, permits", async () => {
+test("the driver's own nodes pass: holders, waiters, readers, permits", async () => {
   const driver = await fixture.openDriver();
   const permit = { holds: [{ key: "permits", permits: 2, limit: 3 }] as const };
   const claims = [
@@ -61,7 +61,7 @@ test.each([
   expect(await findViolations()).toEqual([expect.stringMatching(wrong)]);
 });
 
-test("the folder of a queue, made and not used yet, has an end: it has had a child", async () => {
+test("the directory of a queue, made and not used yet, has an end: it has had a child", async () => {
   await makeContainers(fixture.observer, `${ROOT}/unused/deep`, OPEN_TO_ALL);
   for (const path of [`${ROOT}/unused`, `${ROOT}/unused/deep`]) {
     expect((await fixture.observer.exists(path))?.cversion).toBeGreaterThan(0);
@@ -69,7 +69,7 @@ test("the folder of a queue, made and not used yet, has an end: it has had a chi
   expect(await findViolations()).toEqual([]);
 });
 
-test("a node without an end, and one of nobody", async () => {
+test("a node without an end, and one without an owner", async () => {
   const driver = await fixture.openDriver();
   const claim = makeSessionClaim("key");
   await driver.claim(claim);
@@ -82,7 +82,7 @@ test("a node without an end, and one of nobody", async () => {
   await driver.release([claim]);
 });
 
-test("two folders of one key", async () => {
+test("two directories of one key", async () => {
   const driver = await fixture.openDriver();
   const claim = makeSessionClaim("key");
   await driver.claim(claim);

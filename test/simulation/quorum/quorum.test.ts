@@ -8,12 +8,12 @@ const FIRST_SEED = Number(process.env.HOLDFAST_QUORUM_SEED ?? 1);
 /** In which something was wrong once. */
 const FAULTS = [38, 83, 106, 136, 142];
 
-describe("a majority in trouble, simulated", () => {
-  test.for(FAULTS)("seed %i is well", async (seed) => {
+describe("a simulated majority under faults", () => {
+  test.for(FAULTS)("seed %i passes", async (seed) => {
     await runQuorumSeed(seed);
   });
 
-  test(`in ${SEEDS} seeds of loss, delay, partition and forgetting nobody overlaps, tokens rise, all are served`, async () => {
+  test(`in ${SEEDS} seeds of loss, delay, partition and forgetting no two holders overlap, tokens rise, all are served`, async () => {
     let grants = 0;
     for (let seed = FIRST_SEED; seed < FIRST_SEED + SEEDS; seed++) grants += await runQuorumSeed(seed);
     assert.ok(grants > 20 * SEEDS, `${grants} grants in ${SEEDS} seeds`);

@@ -55,7 +55,7 @@ test("ten contenders, started in order, are granted in order, and one at a time"
   expect(await queueNodes()).toEqual([]);
 });
 
-test("each waiter watches its predecessor and nobody else; nodes are ephemeral, numbered and bear an id", async () => {
+test("each waiter watches its predecessor alone; nodes are ephemeral, numbered and have an id", async () => {
   const held = await openLocks().acquire(KEY);
   const waits: Promise<Lock>[] = [];
   for (let contender = 1; contender < 10; contender++) {
@@ -122,7 +122,7 @@ test("a connection that is lost puts a lock in jeopardy; only the end of the ses
   await locks.close();
 }, 60_000);
 
-test("without places who comes later may be first, and two are never inside", async () => {
+test("without fair order a later claim may be first, and two never hold together", async () => {
   const [holder, early, late] = [openLocks({ fair: false }), openLocks({ fair: false }), openLocks({ fair: false })];
   let inversions = 0;
   let inside = 0;

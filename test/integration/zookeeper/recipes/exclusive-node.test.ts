@@ -30,7 +30,7 @@ function queueNodes(): Promise<readonly string[]> {
   return listChildren(fixture.observer, KEY);
 }
 
-test("one holds it, others are told at once that it is busy, and nothing is left of their tries", async () => {
+test("one client holds it, others learn at once that it is busy, and their tries leave nothing", async () => {
   const [one, others] = [openLocks(), Array.from({ length: 8 }, () => openLocks())];
   const lock = await one.acquire(KEY);
   const tries = await Promise.all(others.map((locks) => locks.tryAcquire(KEY)));
@@ -44,7 +44,7 @@ test("one holds it, others are told at once that it is busy, and nothing is left
   expect(next).not.toBeNull();
 });
 
-test("of many who try at once on a free key exactly one is in", async () => {
+test("of many tries at once on a free key exactly one succeeds", async () => {
   const all = Array.from({ length: 8 }, () => openLocks());
   await Promise.all(all.map((locks) => locks.list("/")));
   for (let round = 0; round < 10; round++) {
@@ -75,7 +75,7 @@ test("a try whose connection is cut at any byte leaves no node while its session
   await cut.close();
 }, 60_000);
 
-test("a holder that is killed leaves a node for no longer than its session, and then somebody else is in", async () => {
+test("a killed holder leaves its node no longer than its session, and then another client is granted", async () => {
   const { host, port } = fixture.server.address;
   const url = `zookeeper://${host}:${port}?sessionMs=${SESSION_MS}`;
   const held = sandbox.start(["run", KEY, "--url", url, "--", "sleep", "60"]);
@@ -88,7 +88,7 @@ test("a holder that is killed leaves a node for no longer than its session, and 
   expect(next).not.toBeNull();
 }, 60_000);
 
-test("acquire on the command line says at once that nothing can be carried away from this store", async () => {
+test("acquire on the command line reports at once that this store's locks cannot be detached", async () => {
   const { host, port } = fixture.server.address;
   const url = `zookeeper://${host}:${port}`;
   const { code, err } = await sandbox.run(["acquire", KEY], { env: { HOLDFAST_URL: url } });
@@ -99,7 +99,7 @@ test("acquire on the command line says at once that nothing can be carried away 
   expect(await queueNodes()).toEqual([]);
 });
 
-test("doctor tells of this store what matters to its locks", async () => {
+test("doctor reports the store's settings that matter to its locks", async () => {
   const { host, port } = fixture.server.address;
   const { code, out } = await sandbox.run(["doctor", "--url", `zookeeper://${host}:${port}?sessionMs=90000`]);
   expect(code).toBe(0);

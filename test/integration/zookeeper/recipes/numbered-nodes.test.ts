@@ -53,7 +53,7 @@ async function waitUntilHeld({ wait }: Contender): Promise<boolean> {
   return is;
 }
 
-test("the lowest number is in, and the next one when it has gone", async () => {
+test("the lowest number holds, and the next one after its release", async () => {
   const all = await queueContenders(4);
   const tokens: bigint[] = [];
   for (const [at, { wait }] of all.entries()) {
@@ -65,7 +65,7 @@ test("the lowest number is in, and the next one when it has gone", async () => {
   expect(tokens).toEqual([...tokens].sort((one, other) => (one < other ? -1 : 1)));
 });
 
-test("who goes from the middle of the line lets nobody in, and the one behind waits for the one before", async () => {
+test("a release from the middle of the queue grants nothing, and the next waiter waits for the one before", async () => {
   const [first, second, third] = (await queueContenders(3)) as [Contender, Contender, Contender];
   second.stop.abort(new Error("changed its mind"));
   await expect(second.wait).rejects.toThrow("changed its mind");

@@ -37,7 +37,7 @@ function nextKey(): [string, string] {
 
 const queueNodes = async (folder: string): Promise<number> => (await fixture.observer.children(folder)).names.length;
 
-test("its case on ZooKeeper: many readers and writers of one file, in 8 processes", async () => {
+test("the article's case on ZooKeeper: many readers and writers of one file, in 8 processes", async () => {
   const { host, port } = fixture.server.address;
   const program = [process.execPath, resolve("build/examples/shared-file/main.js")] as const;
   const env = { HOLDFAST_URL: `zookeeper://${host}:${port}?root=/shared&sessionMs=${SESSION_MS}` };
@@ -52,7 +52,7 @@ test("its case on ZooKeeper: many readers and writers of one file, in 8 processe
   console.log(`figure: shared file on ZooKeeper: ${(performance.now() - began).toFixed(0)} ms with 8 processes`);
 });
 
-test("requests of one process queue among themselves: one of them stands at ZooKeeper, and another process is not starved", async () => {
+test("requests of one process queue locally: one of them waits at ZooKeeper, and another process is not starved", async () => {
   const [name, folder] = nextKey();
   const [mine, other] = [openLocks(), openLocks()];
   const first = await other.acquire(name);
@@ -74,7 +74,7 @@ test("requests of one process queue among themselves: one of them stands at ZooK
   expect(await queueNodes(folder)).toBe(0);
 });
 
-test("a flow that holds the lock is not asked to queue for it; it is free when the outermost has let go", async () => {
+test("a flow that holds the lock enters no queue for it again; it is free after the outermost release", async () => {
   const [name, folder] = nextKey();
   const [locks, other] = [openLocks(), openLocks()];
   await locks.using(name, async (outer) => {
@@ -91,7 +91,7 @@ test("a flow that holds the lock is not asked to queue for it; it is free when t
   expect(await lock?.release()).toBe(true);
 });
 
-test("a wait that ran out leaves no node in line: nobody is granted in its name", async () => {
+test("a wait that timed out leaves no node in the queue, and no grant is made to it", async () => {
   const [name, folder] = nextKey();
   const [holder, waiter, next] = [openLocks(), openLocks(), openLocks()];
   const lock = await holder.acquire(name);
@@ -117,7 +117,7 @@ test("a request never takes a node of an earlier one of its session for its own"
   expect(await second.release()).toBe(true);
 });
 
-test("a release between a waiter's look and its watch is noticed at once", async () => {
+test("a release between a waiter's list and its watch is noticed at once", async () => {
   const [name] = nextKey();
   const [one, other] = [openLocks({ handoffs: 1 }), openLocks({ handoffs: 1 })];
   let longest = 0;
@@ -137,7 +137,7 @@ test("a release between a waiter's look and its watch is noticed at once", async
   expect(longest).toBeLessThan(IMMEDIATE_MS);
 });
 
-test("nothing is kept for a key that nobody uses: the server removes its node", async () => {
+test("nothing is kept for an unused key: the server removes its node", async () => {
   const locks = openLocks();
   const all = Array.from({ length: 50 }, nextKey);
   await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
@@ -151,7 +151,7 @@ test("nothing is kept for a key that nobody uses: the server removes its node", 
   await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
 });
 
-test("all that a process holds is given back at once, and it stays usable", async () => {
+test("all locks of a process are released at once, and it stays usable", async () => {
   const [locks, other] = [openLocks(), openLocks()];
   const names = Array.from({ length: 20 }, () => nextKey()[0]);
   const held = await Promise.all(names.map((name) => locks.acquire(name)));
