@@ -14,7 +14,7 @@ function usageErrorOf(keys: readonly string[], flags: RunFlags, command: readonl
   throw new Error("nothing was wrong with it");
 }
 
-describe("contradictory flags of run are wrong usage, and the message names the flag", () => {
+describe("invalid flags of run are wrong usage, and the message names the flag", () => {
   test.each<readonly [RunFlags, RegExp]>([
     [{ ttl: "5ms" }, /^--ttl must be from 100ms to 36500d .*, not "5ms"$/],
     [{ ttl: "soon" }, /^--ttl must be a duration/],
