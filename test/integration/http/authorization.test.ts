@@ -287,7 +287,7 @@ test("too many wrong credentials in a minute are answered 429 and logged once, o
   await stranger.sendHello().catch(() => undefined);
   expect(stranger.refusal).toBe("LIMIT");
   stranger.end();
-  expect(server.logged.filter((line) => line.includes("was not let in"))).toHaveLength(5);
+  expect(server.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(5);
   expect(server.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
   expect(server.logged.join("\n")).not.toContain("a request failed");
   expect((await request(server.url, "/v1/locks", { credential: ana.credential })).status).toBe(200);
