@@ -47,13 +47,13 @@ test("every log message has its row in the guide", () => {
   );
   const code = files.map((name) => readFileSync(join("src", name), "utf8")).join("\n");
   // up to its first variable part
-  const said = [...code.matchAll(/\blog\(\s*(?:"([^"]+)"|`([^`$]{4,})\$)/g)].map(
+  const messages = [...code.matchAll(/\blog\(\s*(?:"([^"]+)"|`([^`$]{4,})\$)/g)].map(
     ([, text, begun]) => text ?? begun ?? "",
   );
-  expect(said.length).toBeGreaterThan(12);
+  expect(messages.length).toBeGreaterThan(12);
   const log = readChapters("server.md").split("## The log")[1]?.split("\n## ")[0] ?? "";
   const beginnings = [...log.matchAll(/`([^`]+)`/g)]
     .map(([, text = ""]) => text.replace(/[:;]? \.\.\.$/, ""))
     .filter((text) => text.length >= 6);
-  expect(said.filter((text) => !beginnings.some((row) => text.startsWith(row)))).toEqual([]);
+  expect(messages.filter((text) => !beginnings.some((row) => text.startsWith(row)))).toEqual([]);
 });

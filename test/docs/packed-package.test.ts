@@ -70,13 +70,13 @@ test("the package contains the pages and everything they link to, except what on
 
 test("no page tells users to install the name from a registry, where it belongs to another project", () => {
   const fetched = /\bnpm (?:i|install|add|exec)\b[^`\n]* holdfast(?![-\w./])|\b(?:pnpm|yarn) (?:add|dlx) holdfast\b/;
-  const found = readPages().flatMap(({ path, text }) =>
+  const mentions = readPages().flatMap(({ path, text }) =>
     text
       .split("\n")
       .filter((line) => fetched.test(line))
       .map((line) => `${path}: ${line}`),
   );
-  expect(found).toEqual([]);
+  expect(mentions).toEqual([]);
   // outside of a directory that has it, npx would download it
   const byName = readPages().flatMap(({ path, text }) => (/^npx holdfast/m.test(text) ? [path] : []));
   expect(byName).toEqual([]);

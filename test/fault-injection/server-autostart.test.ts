@@ -111,7 +111,7 @@ test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
 );
 
 const refusals: readonly (readonly [string, (path: string) => void, RegExp])[] = [
-  ["a link to a directory of ours", symlinkDirectory, /symbolic link/],
+  ["a link to the user's own directory", symlinkDirectory, /symbolic link/],
   ["a link to nowhere", (path) => symlinkSync(`${path}-nowhere`, path), /symbolic link/],
   ["open to others", makeWorldAccessible, /open to others/],
   ["a file", (path) => writeFileSync(path, ""), /not a directory/],

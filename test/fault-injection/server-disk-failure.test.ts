@@ -123,8 +123,8 @@ async function fillLastPage(client: RawClient): Promise<void> {
     if (refused === null) continue;
     expect(String(refused)).toMatch(/DISK/);
     // less is left than such a line needs; a short one may still fit
-    for (let at = 0; at < 100; at++) {
-      const isRefused = await client.claim(randomId(), `short${at}`, DAY_MS).then(
+    for (let index = 0; index < 100; index++) {
+      const isRefused = await client.claim(randomId(), `short${index}`, DAY_MS).then(
         () => false,
         () => true,
       );

@@ -33,34 +33,34 @@ type RawHolder = {
 /** The state and the token, without the other fields of an answer. */
 const firstWord = (answer: unknown): unknown => (answer as RawAnswer).slice(0, 2);
 
-async function forEachBatch<T>(items: readonly T[], act: (item: T, at: number) => Promise<void>): Promise<void> {
+async function forEachBatch<T>(items: readonly T[], act: (item: T, index: number) => Promise<void>): Promise<void> {
   for (let from = 0; from < items.length; from += BATCH_SIZE) {
-    await Promise.all(items.slice(from, from + BATCH_SIZE).map((item, at) => act(item, from + at)));
+    await Promise.all(items.slice(from, from + BATCH_SIZE).map((item, index) => act(item, from + index)));
   }
 }
 
-const openSession = (server: ServerProcess, at: number, session: string): Promise<RawClient> =>
+const openSession = (server: ServerProcess, index: number, session: string): Promise<RawClient> =>
   RawClient.open(
-    { ...server.rawAddress, localAddress: `127.0.0.${2 + Math.floor(at / CLIENTS_AN_ADDRESS)}` },
+    { ...server.rawAddress, localAddress: `127.0.0.${2 + Math.floor(index / CLIENTS_AN_ADDRESS)}` },
     { session },
   );
 
 /** So many clients, each with a connection and a key of its own. */
 async function createHolders(server: ServerProcess): Promise<RawHolder[]> {
   const all: RawHolder[] = [];
-  await forEachBatch(Array.from({ length: HOLDER_COUNT }), async (_, at) => {
-    const [id, session, key] = [randomId(), randomId(), `key:${at}`];
-    const client = await openSession(server, at, session);
+  await forEachBatch(Array.from({ length: HOLDER_COUNT }), async (_, index) => {
+    const [id, session, key] = [randomId(), randomId(), `key:${index}`];
+    const client = await openSession(server, index, session);
     const [state, token] = await client.claim(id, key, USUAL_MS);
     expect(state).toBe("held");
-    all[at] = { id, key, session, token: String(token), client };
+    all[index] = { id, key, session, token: String(token), client };
   });
   return all;
 }
 
 /** Reconnects and reclaims the locks at the new server. */
-async function reconnect(server: ServerProcess, holder: RawHolder, at: number): Promise<RawAnswer> {
-  holder.client = await openSession(server, at, holder.session);
+async function reconnect(server: ServerProcess, holder: RawHolder, index: number): Promise<RawAnswer> {
+  holder.client = await openSession(server, index, holder.session);
   const was = [
     [holder.id, [holder.key], USUAL_MS],
     ["held", holder.token, 1, USUAL_MS - 5_000],
@@ -85,8 +85,8 @@ test(`${HOLDER_COUNT} holders that reconnect at once after kill -9 keep their lo
   expect((await intruder.claim(wanted, "key:0"))[0]).toBe("waiting");
   expect((await intruder.claim(randomId(), "free", USUAL_MS, { wait: false }))[0]).toBe("none");
 
-  await forEachBatch(all, async (holder, at) => {
-    expect(firstWord(await reconnect(server, holder, at))).toEqual(["held", holder.token]);
+  await forEachBatch(all, async (holder, index) => {
+    expect(firstWord(await reconnect(server, holder, index))).toEqual(["held", holder.token]);
   });
   const free = await until(
     async () => {
@@ -122,9 +122,9 @@ test.runIf(IS_LONG_RUN)(
     const placed = performance.now();
     await server.kill();
     await server.restart();
-    const isBack = (at: number): boolean => at % 2 === 0;
-    await forEachBatch(all, async (holder, at) => {
-      if (isBack(at)) expect(firstWord(await reconnect(server, holder, at))).toEqual(["held", holder.token]);
+    const isBack = (index: number): boolean => index % 2 === 0;
+    await forEachBatch(all, async (holder, index) => {
+      if (isBack(index)) expect(firstWord(await reconnect(server, holder, index))).toEqual(["held", holder.token]);
     });
     const next = await RawClient.open(server.rawAddress);
     await next.call("reclaim", [], true);
@@ -134,7 +134,8 @@ test.runIf(IS_LONG_RUN)(
     await next.claim(kept, "key:0");
     // a reconnected client repeats its reclaim, as real clients do
     const renewing = setInterval(() => {
-      for (const [at, { client, id }] of all.entries()) if (isBack(at)) client.send(`["renew",${1e6 + at},["${id}"]]`);
+      for (const [index, { client, id }] of all.entries())
+        if (isBack(index)) client.send(`["renew",${1e6 + index},["${id}"]]`);
       next.send(`["renew",1,["${lost}","${kept}"]]`);
     }, 5_000);
     try {
@@ -143,8 +144,8 @@ test.runIf(IS_LONG_RUN)(
       expect(ms).toBeGreaterThanOrEqual(USUAL_MS);
       expect(ms).toBeLessThan(RECLAIM_MS + 10_000);
       expect(next.pushed.has(kept)).toBe(false);
-      await forEachBatch(all, async ({ client, id }, at) => {
-        if (isBack(at)) expect(await client.release(id)).toBe(true);
+      await forEachBatch(all, async ({ client, id }, index) => {
+        if (isBack(index)) expect(await client.release(id)).toBe(true);
       });
       console.log(
         `figure: half of ${HOLDER_COUNT} holders lost with the server: their keys granted ${(ms / 1_000).toFixed(1)} s after their claims`,

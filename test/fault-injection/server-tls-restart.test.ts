@@ -62,8 +62,8 @@ test(`with TLS and credentials, the server killed ${KILLS} times under load from
     await server.restart();
   }
   await expectAllProceeded(workers, register, process.hrtime.bigint());
-  const told = [server.logged(), ...workers.map((worker) => worker.out() + worker.err())].join("\n");
-  expect(told).not.toContain(ana);
+  const output = [server.logged(), ...workers.map((worker) => worker.out() + worker.err())].join("\n");
+  expect(output).not.toContain(ana);
   console.log(
     `figure: server on TLS killed ${KILLS} times: ${register.log.length / 2} turns of ${WORKER_COUNT} clients, longest stop ${longestGapMs(register).toFixed(0)} ms`,
   );

@@ -41,15 +41,15 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, watchd
   });
   const family = [wrapper!, ...all];
   // the run's own processes; what the child itself left behind has the signal, and may still be about to end
-  const ours = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-guard"))];
-  expect(ours).toHaveLength(2);
+  const ownProcesses = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-guard"))];
+  expect(ownProcesses).toHaveLength(2);
   terminal.type(CTRL_C);
   await until(() => existsSync(harness.path("code")) && readFileSync(harness.path("code"), "utf8"), {
     within: 5_000,
     what: "the run's end",
   });
   // the terminal is still open: it is the run that has left nothing
-  expect(ours.some(isAlive)).toBe(false);
+  expect(ownProcesses.some(isAlive)).toBe(false);
   await until(() => !family.some(isAlive), { within: 5_000, what: "the end of what was below the child" });
   expect(readFileSync(harness.path("code"), "utf8")).toBe("130\n");
   expect(existsSync(harness.path("went-on"))).toBe(false);

@@ -139,8 +139,10 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
   /** One is the master, and the other has all of its data. */
   async function isWhole(): Promise<boolean> {
     for (const server of SERVERS) if (redis.hasEnded(server)) await redis.start(server);
-    const said = [await replicationOf(0), await replicationOf(1)];
-    return said.some((text) => /state=online/.test(text)) && said.some((text) => /master_link_status:up/.test(text));
+    const reports = [await replicationOf(0), await replicationOf(1)];
+    return (
+      reports.some((text) => /state=online/.test(text)) && reports.some((text) => /master_link_status:up/.test(text))
+    );
   }
 
   const sentinels = redis.sentinels.map(({ port }) => `127.0.0.1:${port}`).join(",");

@@ -43,8 +43,8 @@ test("a lock is watched, shown and revoked by its token, and its holder is notif
     within: 30_000,
     what: "its end",
   });
-  const told = splitLines(watch.out()).find(({ event }) => event === "revoked");
-  expect(told).toMatchObject({ token, reason: "host is dead", keys: ["deploy"] });
+  const revocation = splitLines(watch.out()).find(({ event }) => event === "revoked");
+  expect(revocation).toMatchObject({ token, reason: "host is dead", keys: ["deploy"] });
   watch.process.kill("SIGINT");
   expect(await watch.ended).toMatchObject({ signal: "SIGINT", err: "" });
 

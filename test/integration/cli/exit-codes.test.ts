@@ -217,9 +217,9 @@ describe.concurrent("exit codes of run", () => {
     const first = await startHolder("json");
     const { err } = await sandbox.run(["run", "json", "--json", "--wait", "100ms", "--", "true"]);
     expect(err.endsWith("}\n") && err.trim().includes("\n")).toBe(false);
-    const told = JSON.parse(err) as Record<string, unknown>;
-    expect(told).toMatchObject({ error: "timeout", code: 124, keys: ["json"], ahead: 1 });
-    expect(told.holder).toMatch(/pid \d+ \(sh\)$/);
+    const report = JSON.parse(err) as Record<string, unknown>;
+    expect(report).toMatchObject({ error: "timeout", code: 124, keys: ["json"], ahead: 1 });
+    expect(report.holder).toMatch(/pid \d+ \(sh\)$/);
     first.process.kill("SIGTERM");
     await first.ended;
   });

@@ -45,13 +45,13 @@ describe.concurrent("a lock carried between processes", () => {
 
   test("with --json every command prints one object", async () => {
     const { out } = await sandbox.run(["acquire", "as json", "--ttl", "1m", "--json"]);
-    const told = JSON.parse(out) as { reference: string; token: string };
-    expect(told).toMatchObject({ keys: ["as json"], ttlMs: 60_000 });
-    const say = async (name: string) => JSON.parse((await sandbox.run([name, told.reference, "--json"])).out);
-    expect(await say("check")).toMatchObject({ held: true, keys: ["as json"], token: told.token });
+    const report = JSON.parse(out) as { reference: string; token: string };
+    expect(report).toMatchObject({ keys: ["as json"], ttlMs: 60_000 });
+    const say = async (name: string) => JSON.parse((await sandbox.run([name, report.reference, "--json"])).out);
+    expect(await say("check")).toMatchObject({ held: true, keys: ["as json"], token: report.token });
     expect(await say("renew")).toMatchObject({ renewed: true, keys: ["as json"], ttlMs: 60_000 });
     expect(await say("release")).toMatchObject({ released: true, keys: ["as json"] });
-    const { code, out: nothing, err } = await sandbox.run(["release", told.reference, "--json"]);
+    const { code, out: nothing, err } = await sandbox.run(["release", report.reference, "--json"]);
     expect({ code, nothing }).toEqual({ code: 123, nothing: "" });
     expect(JSON.parse(err)).toMatchObject({ error: "lost", code: 123, reason: "released", keys: ["as json"] });
   });

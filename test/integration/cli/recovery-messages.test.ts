@@ -34,17 +34,17 @@ test("during recovery the commands report the recovery, not that the lock is fre
   first.process.kill("SIGKILL");
   await first.ended;
   const second = await serve();
-  const said = "the lock server is recovering after a restart and grants no new locks, for at most \\d+ m?s";
+  const notice = "the lock server is recovering after a restart and grants no new locks, for at most \\d+ m?s";
   const [busy, waited] = await Promise.all([
     sandbox.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
     sandbox.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),
   ]);
   // not 124: it is unknown whether the lock is held
   expect(busy).toMatchObject({ code: 69, out: "" });
-  expect(busy.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${said}; nothing was run\n$`));
+  expect(busy.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${notice}; nothing was run\n$`));
   expect(waited.err).toMatch(
     new RegExp(
-      `^holdfast: waiting for "other": ${said}.*\nholdfast: waited 5 s for "other": ${said}.*; nothing was run\n$`,
+      `^holdfast: waiting for "other": ${notice}.*\nholdfast: waited 5 s for "other": ${notice}.*; nothing was run\n$`,
     ),
   );
   const looked = await sandbox.run(["doctor", "--url", url, "--json"]);

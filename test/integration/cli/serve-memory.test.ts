@@ -25,16 +25,16 @@ test(`reclaims after a restart do not exhaust a server with ${HEAP_MIB} MiB: ${C
   };
   const held = ["held", "5", 1, 30_000];
   // each session has as many as it may have at least; over TCP its claims outlive its connection
-  for (let told = 0, session = 0; told < CLAIM_COUNT; session++) {
+  for (let claimCount = 0, session = 0; claimCount < CLAIM_COUNT; session++) {
     const client = await RawClient.open(address);
-    for (let frame = 0; frame < 25 && told < CLAIM_COUNT; frame++) {
+    for (let frame = 0; frame < 25 && claimCount < CLAIM_COUNT; frame++) {
       const key = (n: number): unknown => (session % 2 === 0 ? `${session}/${frame}/${n}` : ["one key", 1, 1_000_000]);
       const is = frame % 2 === 0 ? held : ["waiting", 1];
       await tell(
         client,
         Array.from({ length: 1_000 }, (_, n) => [[randomId(), [key(n)], 30_000], is]),
       );
-      told += 1_000;
+      claimCount += 1_000;
     }
     for (let claim = 0; claim < 20; claim++) {
       const keys = Array.from({ length: 128 }, (_, n) =>

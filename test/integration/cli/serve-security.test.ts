@@ -31,13 +31,13 @@ async function startSecuredServer(name: string, ...more: string[]) {
   const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), "--limit", "refusalMs=0", ...more];
   const server = sandbox.start(["serve", ...args]);
   await until(() => server.out().includes("\n") || !isProcessAlive(server.pid), { within: 20_000, what: "the server" });
-  const at = (server.out().split("\n")[0] as string).replace("listening on tls://", "holdfasts://");
-  const port = Number(at.split(":").at(-1));
+  const url = (server.out().split("\n")[0] as string).replace("listening on tls://", "holdfasts://");
+  const port = Number(url.split(":").at(-1));
   return {
     server,
     args,
-    at,
-    url: `${at}?ca=${files.ca}`,
+    at: url,
+    url: `${url}?ca=${files.ca}`,
     port,
     folder,
     issuer,
@@ -50,8 +50,8 @@ async function startSecuredServer(name: string, ...more: string[]) {
 }
 
 async function waitForLog(server: RunningCommand, what: string, times = 1): Promise<void> {
-  const found = (): boolean => server.err().split(what).length > times;
-  await until(found, { within: 10_000, what: `the server to say "${what}"` });
+  const isLogged = (): boolean => server.err().split(what).length > times;
+  await until(isLogged, { within: 10_000, what: `the server to say "${what}"` });
 }
 
 /** The serial number of the certificate that a new connection gets. */

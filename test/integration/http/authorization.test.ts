@@ -276,7 +276,7 @@ test("too many wrong credentials in a minute are answered 429 and logged once, o
   const server = await startHttpServer({ access, listen: "tcp://127.0.0.1:0", limits: { refusalMs: 0 } });
   const wrong = () => request(server.url, "/v1/locks", { credential: `hf1_${"a".repeat(52)}` });
   const statuses: number[] = [];
-  for (let at = 0; at < 12; at++) statuses.push((await wrong()).status);
+  for (let index = 0; index < 12; index++) statuses.push((await wrong()).status);
   expect(statuses).toEqual([...Array.from({ length: 5 }, () => 401), ...Array.from({ length: 7 }, () => 429)]);
   const { headers, json } = await wrong();
   expect(headers["retry-after"]).toBe("60");

@@ -44,7 +44,7 @@ test("a waiting claim is granted when the holder releases, in order of arrival",
   const held = await post(url, "/v1/claims", { key: "k" });
   const order: string[] = [];
   const waiters: Promise<void>[] = [];
-  for (const [at, name] of ["a", "b", "c"].entries()) {
+  for (const [index, name] of ["a", "b", "c"].entries()) {
     waiters.push(
       post(url, "/v1/claims", { key: "k", label: name }).then(async (answer) => {
         expect(answer.status).toBe(201);
@@ -52,7 +52,7 @@ test("a waiting claim is granted when the holder releases, in order of arrival",
         await post(url, "/v1/claims/release", { reference: answer.json.reference });
       }),
     );
-    await until(() => stats().claims === at + 2, { ...UNTIL_EXPIRED, what: "the next place" });
+    await until(() => stats().claims === index + 2, { ...UNTIL_EXPIRED, what: "the next place" });
   }
   await post(url, "/v1/claims/release", { reference: held.json.reference });
   await Promise.all(waiters);
@@ -152,7 +152,7 @@ test("a repeated or late release gets the reason, and changes nothing", async ()
 
 test("a reference that was altered, cut, or issued by another server is refused, and changes nothing", async () => {
   const here = await startHttpServer();
-  const there = await startHttpServer();
+  const otherServer = await startHttpServer();
   const held = await post(here.url, "/v1/claims", { key: "k" });
   const reference = held.json.reference as string;
   const wrong = [
@@ -168,7 +168,7 @@ test("a reference that was altered, cut, or issued by another server is refused,
     expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field: "reference", reason: "malformed" } });
     expect(refused.text).not.toContain("eyJ");
   }
-  const foreign = await post(there.url, "/v1/claims/release", { reference });
+  const foreign = await post(otherServer.url, "/v1/claims/release", { reference });
   expect(foreign).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
   expect((await post(here.url, "/v1/claims/renew", { reference })).status).toBe(200);
 });
@@ -216,8 +216,8 @@ test("a queue entry without a waiting request is dropped after the grace, and gr
 test("locks are listed page by page, by prefix, without ids or references", async () => {
   const { url } = await startHttpServer();
   const references: string[] = [];
-  for (let at = 0; at < 7; at++) {
-    const { json } = await post(url, "/v1/claims", { key: `job:${at}` });
+  for (let index = 0; index < 7; index++) {
+    const { json } = await post(url, "/v1/claims", { key: `job:${index}` });
     references.push(json.reference);
   }
   await post(url, "/v1/claims", { key: "other" });
@@ -235,7 +235,7 @@ test("locks are listed page by page, by prefix, without ids or references", asyn
     cursor = page.json.cursor;
     pages++;
   } while (cursor !== null);
-  expect(keys).toEqual(Array.from({ length: 7 }, (_, at) => `job:${at}`));
+  expect(keys).toEqual(Array.from({ length: 7 }, (_, index) => `job:${index}`));
   expect(pages).toBe(3);
 });
 

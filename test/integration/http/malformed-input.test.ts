@@ -34,7 +34,7 @@ const postClaim = (raw: string | Buffer): Promise<HttpResponse> => request(url, 
 
 test.each<[string, string | Buffer, string, string]>([
   ["no body", "", "body", "malformed"],
-  ["no JSON", "{", "body", "malformed"],
+  ["invalid JSON", "{", "body", "malformed"],
   ["JSON and more", '{"key":"k"} x', "body", "malformed"],
   ["a list", '["k"]', "body", "malformed"],
   ["a text", '"k"', "body", "malformed"],
@@ -72,7 +72,7 @@ test.each<[string, object, string, string]>([
   ["a session", { key: "a", ttl: "session" }, "ttl", "session"],
   ["wait -1", { key: "a", wait: -1 }, "wait", "malformed"],
   ["wait true", { key: "a", wait: true }, "wait", "malformed"],
-  ["a mode nobody knows", { key: "a", mode: "read" }, "mode", "malformed"],
+  ["an unknown mode", { key: "a", mode: "read" }, "mode", "malformed"],
   ["a semaphore without a limit", { key: "a", mode: "semaphore" }, "limit", "missing"],
   ["permits without a limit", { key: "a", permits: 1 }, "permits", "conflict"],
   ["a limit of 0", { key: "a", limit: 0 }, "limit", "range"],
@@ -202,7 +202,7 @@ test.each([
 
 test("a reference that no server can have made is malformed, whatever it contains", async () => {
   const { createHash } = await import("node:crypto");
-  const made = (content: unknown): string => {
+  const encode = (content: unknown): string => {
     const body = Buffer.from(JSON.stringify(content)).toString("base64url");
     return `hf1.${body}.${createHash("sha256").update(`hf1.${body}`).digest("base64url").slice(0, 8)}`;
   };
@@ -239,7 +239,7 @@ test("a reference that no server can have made is malformed, whatever it contain
     { p: "", c: Array.from({ length: 200 }, () => [id, [["k", all, all]], 1_000, "1", "1"]) },
   ]) {
     for (const verb of ["wait", "renew", "release"]) {
-      const reference = verb === "wait" ? `wait.${made(content)}` : made(content);
+      const reference = verb === "wait" ? `wait.${encode(content)}` : encode(content);
       const refused = await post(url, `/v1/claims/${verb}`, { reference });
       expect([content, refused.status, refused.json.field]).toEqual([content, 400, "reference"]);
     }

@@ -32,8 +32,8 @@ test.each([
   ["an Origin with another scheme", { origin: "https://HOST" }, "origin"],
   ["a cross-site request", { "sec-fetch-site": "cross-site" }, "site"],
   ["a request of a neighbouring site", { "sec-fetch-site": "same-site" }, "site"],
-  ["a name of somebody else (DNS rebinding)", { host: "evil.example" }, "host"],
-  ["a name that only begins like ours", { host: "127.0.0.1.evil.example" }, "host"],
+  ["the host name of another site (DNS rebinding)", { host: "evil.example" }, "host"],
+  ["a host name that only begins like the server's", { host: "127.0.0.1.evil.example" }, "host"],
   ["a name behind a user part", { host: "127.0.0.1@evil.example" }, "host"],
   ["an address of another machine", { host: "10.0.0.1:7421" }, "host"],
 ])(

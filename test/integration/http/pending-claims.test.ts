@@ -182,15 +182,15 @@ test("a stopping server answers waiting requests, and the next one knows their p
   const second = post(before.url, "/v1/claims", { key: "k" });
   await until(() => countClaims(world) === 3, SOON_BOUND);
   before.http.drain();
-  const told = await first;
-  expect(told).toMatchObject({ status: 202, headers: { connection: "close" } });
+  const answer = await first;
+  expect(answer).toMatchObject({ status: 202, headers: { connection: "close" } });
   const toldToo = await second;
   await world.stop();
   await before.close();
   await world.start();
   const { url } = await createSite(world);
   const later = post(url, "/v1/claims/wait", { reference: toldToo.json.reference });
-  const again = post(url, "/v1/claims/wait", { reference: told.json.reference });
+  const again = post(url, "/v1/claims/wait", { reference: answer.json.reference });
   await until(async () => (await request(url, "/v1/locks")).json.locks.length === 3, SOON_BOUND);
   await until(
     () => (world.openedBackend?.backend.table.tokenIssuer.queues.get("k")?.entries.last?.arrival ?? 0) > 0,
@@ -198,7 +198,7 @@ test("a stopping server answers waiting requests, and the next one knows their p
   );
   await post(url, "/v1/claims/release", { reference: held.json.reference });
   const granted = await again;
-  expect(granted).toMatchObject({ status: 201, json: { tag: told.json.tag } });
+  expect(granted).toMatchObject({ status: 201, json: { tag: answer.json.tag } });
   await post(url, "/v1/claims/release", { reference: granted.json.reference });
   expect((await later).json.tag).toBe(toldToo.json.tag);
 });

@@ -162,9 +162,9 @@ test("the number of connections of one address is limited, and those of the lock
   const figures = ["", "_total", "_refused_total"].map(
     (what) => new RegExp(`^holdfast_http_connections${what} (\\d+)$`, "m"),
   );
-  const told = (): (string | undefined)[] => figures.map((figure) => figure.exec(inside[0]?.text() ?? "")?.[1]);
-  await until(() => told().every((it) => it !== undefined), { within: 5_000, what: "the figures" });
-  expect(told()).toEqual(["10", "10", "1"]);
+  const values = (): (string | undefined)[] => figures.map((figure) => figure.exec(inside[0]?.text() ?? "")?.[1]);
+  await until(() => values().every((it) => it !== undefined), { within: 5_000, what: "the figures" });
+  expect(values()).toEqual(["10", "10", "1"]);
   const { createLocks } = await import("../../../src/client/locks.ts");
   const { server } = await import("../../../src/drivers/server/driver.ts");
   const locks = createLocks(server({ path }));

@@ -41,18 +41,18 @@ function startWatch(
   prefix: string,
 ): { readonly events: ServerEvent[]; readonly told: string[] } {
   const events: ServerEvent[] = [];
-  const told: string[] = [];
+  const states: string[] = [];
   const serverEventListener: ServerEventListener = {
     onEvents(some, gap) {
       events.push(...some);
-      if (gap) told.push("gap");
+      if (gap) states.push("gap");
     },
-    onConnected: (_, restarted) => told.push(restarted ? "restarted" : "up"),
-    onDisconnected: () => told.push("down"),
-    onRefused: ({ message }) => told.push(message),
+    onConnected: (_, restarted) => states.push(restarted ? "restarted" : "up"),
+    onDisconnected: () => states.push("down"),
+    onRefused: ({ message }) => states.push(message),
   };
   link.watch(prefix, serverEventListener);
-  return { events, told };
+  return { events, told: states };
 }
 
 async function openRawClient(address: string, more: Readonly<Record<string, unknown>> = {}): Promise<RawClient> {
@@ -90,23 +90,23 @@ test("a watch reports the events below its prefix, and continues after a restart
   const it = await startServer();
   const address = it.addresses[0] as string;
   const { driver, pushes } = await openClient(address);
-  const { events, told } = startWatch(await openAdmin(address), "a/");
-  await until(() => told.length > 0, { within: 2_000, what: "the watch" });
+  const { events, told: states } = startWatch(await openAdmin(address), "a/");
+  await until(() => states.length > 0, { within: 2_000, what: "the watch" });
   const [mine, other] = [makeClaim("a/1"), makeClaim("b/1")];
   await driver.claim(other);
   await driver.claim(mine);
   await until(() => events.length > 0, { within: 2_000, what: "the first event" });
   expect(events).toMatchObject([{ kind: "granted", keys: ["a/1"] }]);
   await it.close();
-  await until(() => told.includes("down"), { within: 2_000, what: "the end of the server" });
+  await until(() => states.includes("down"), { within: 2_000, what: "the end of the server" });
   await startServer({ in: it.dir, listen: `unix:${it.path}` });
-  await until(() => told.includes("restarted"), { within: 5_000, what: "the server's return" });
+  await until(() => states.includes("restarted"), { within: 5_000, what: "the server's return" });
   // the client has its own connection and backoff
   await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
   await driver.release([mine, other]);
   await until(() => events.some(({ kind }) => kind === "released"), { within: 2_000, what: "the release" });
   expect(events.map(({ keys }) => keys)).not.toContainEqual(["b/1"]);
-  expect(told).toEqual(["up", "down", "restarted"]);
+  expect(states).toEqual(["up", "down", "restarted"]);
 });
 
 test("no frame shows a credential what it may not inspect", async () => {
@@ -253,8 +253,8 @@ test("a request for the histories of thousands of keys is answered in part, and 
   const refused = answers().filter(([kind, , code]) => kind === "error" && code === "LIMIT").length;
   expect(refused).toBeGreaterThan(many / 2);
   // the delayed calls are answered, and the connection continues
-  const told = answers().filter(([kind]) => kind === "ok").length;
-  expect(told).toBe(many - refused);
-  expect(told).toBeGreaterThanOrEqual(16);
+  const answered = answers().filter(([kind]) => kind === "ok").length;
+  expect(answered).toBe(many - refused);
+  expect(answered).toBeGreaterThanOrEqual(16);
   expect(await busy.call("history", "k1", 10)).toHaveLength(1);
 });

@@ -210,9 +210,9 @@ test("a revocation needs a token of the holder, any in its range, and reports it
   expect(await ops.driver.revoke?.(targets(token + 8n))).toEqual([false]);
   expect(it.logged.filter((line) => line.includes("revoked"))).toEqual([]);
   expect(await ops.driver.revoke?.(targets(token + 7n))).toEqual([true]);
-  const [told] = it.logged.filter((line) => line.includes("revoked"));
-  expect(told).toContain('"account":"ops"');
-  expect(told).toContain("hung  since noon");
+  const [logLine] = it.logged.filter((line) => line.includes("revoked"));
+  expect(logLine).toContain('"account":"ops"');
+  expect(logLine).toContain("hung  since noon");
   expect(await holder.driver.renew([claim])).toEqual([{ state: "none", reason: "revoked" }]);
 });
 

@@ -129,7 +129,7 @@ test("waitersPerKey: the limit counts the entries of one queue; other queues hav
 test("waitersPerKey: the limit includes the holders, also those granted without waiting", async () => {
   const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
   const once = () => makeClaim([lockSpec("k")], { wait: false });
-  for (let at = 0; at < 3; at++) expectHeld(await first.driver.claim(once()));
+  for (let index = 0; index < 3; index++) expectHeld(await first.driver.claim(once()));
   await expect(second.driver.claim(once())).rejects.toThrow("at most 3 entries in the queue of a key");
   // a busy key is refused as busy, not as full, even when its queue is full
   expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
@@ -173,7 +173,7 @@ test("the counts of held claims, accounts and sessions return to zero however cl
   // a holder that stays counted for ever would make room for more waiters
   const { driver } = await openClient(address, { credential: ana.credential });
   expectHeld(await driver.claim(makeClaim("k")));
-  for (let at = 0; at < 2; at++) await driver.claim(makeClaim("k"));
+  for (let index = 0; index < 2; index++) await driver.claim(makeClaim("k"));
   await expect(driver.claim(makeClaim("k"))).rejects.toThrow("at most 2 waiting claims");
 });
 

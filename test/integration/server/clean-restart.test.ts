@@ -240,12 +240,12 @@ test("a queue whose clients reconnected in another order keeps its order over a 
     await harness.connectClient(),
   ] as const;
   const claims = [makeClaim("k"), makeClaim("k"), makeClaim("k")] as const;
-  for (const [at, { driver }] of clients.entries()) await driver.claim(claims[at] as Claim);
+  for (const [index, { driver }] of clients.entries()) await driver.claim(claims[index] as Claim);
   for (const client of clients) client.isUnreachable = true;
   harness.crash();
   await harness.start();
-  for (const at of [2, 1, 0] as const) {
-    clients[at].isUnreachable = false;
+  for (const index of [2, 1, 0] as const) {
+    clients[index].isUnreachable = false;
     await harness.clock.advance(2_500);
   }
   await harness.stop();
@@ -264,7 +264,7 @@ test("the journal does not grow without bound", async () => {
   const kept = makeClaim("kept", { ttlMs: DAY_MS });
   await driver.claim(kept);
   for (let turn = 0; turn < 60; turn++) {
-    const claims = Array.from({ length: 50 }, (_, at) => makeClaim(`k${at}`, { ttlMs: DAY_MS }));
+    const claims = Array.from({ length: 50 }, (_, index) => makeClaim(`k${index}`, { ttlMs: DAY_MS }));
     await Promise.all(claims.map((claim) => driver.claim(claim)));
     await driver.release(claims);
   }
@@ -281,7 +281,7 @@ test("many long claims share one write", async () => {
   const { driver } = await harness.connectClient();
   await driver.claim(makeClaim("first", { ttlMs: DAY_MS }));
   const before = requireStorage(harness).writes.length;
-  await Promise.all(Array.from({ length: 100 }, (_, at) => driver.claim(makeClaim(`k${at}`, { ttlMs: DAY_MS }))));
+  await Promise.all(Array.from({ length: 100 }, (_, index) => driver.claim(makeClaim(`k${index}`, { ttlMs: DAY_MS }))));
   // the calls of one batch arrive in seven lines
   expect(requireStorage(harness).writes.length - before).toBeLessThan(8);
 });

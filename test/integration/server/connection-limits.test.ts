@@ -53,7 +53,7 @@ test("connections: on a full Unix socket the client gets the reason, each time",
   const it = await startServer({ limits: { connections: 1 } });
   const address = it.addresses[0] as string;
   await openFrom(address);
-  for (let at = 0; at < 20; at++) await expect(openClient(address)).rejects.toThrow("at most 1 connections");
+  for (let index = 0; index < 20; index++) await expect(openClient(address)).rejects.toThrow("at most 1 connections");
 });
 
 test("connectionsPerAddress: one address does not use up the room of the others", async () => {
@@ -169,12 +169,12 @@ test("revocations and lists in one line are bounded by failing the calls beyond 
   const answers = ["1", "2", "3"].map((n) => `["list",${n}000,{"prefix":""},1]`);
   rawClient.send(...answers);
   const { driver } = await openClient(address);
-  const said = await Promise.allSettled([
+  const results = await Promise.allSettled([
     driver.list({ prefix: "" }, 1),
     driver.list({ prefix: "" }, 1),
     driver.list({ prefix: "" }, 1),
   ]);
-  expect(said.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
+  expect(results.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
 });
 
 test("page: no answer to list is longer", async () => {
@@ -231,9 +231,9 @@ test("unreadBytes: a client that does not read is disconnected when this much wa
   await other.call("ping");
   // each answer has 250 KB; the socket buffers fill up first
   deaf.socket.pause();
-  for (let at = 0; at < 40; at++) deaf.send(`["list",${at},{"prefix":""},1000]`);
+  for (let index = 0; index < 40; index++) deaf.send(`["list",${index},{"prefix":""},1000]`);
   const pings: number[] = [];
-  for (let at = 0; at < 20; at++) {
+  for (let index = 0; index < 20; index++) {
     const began = performance.now();
     await other.call("ping");
     pings.push(performance.now() - began);
@@ -270,7 +270,7 @@ test("unreadMs: a client that asks and never reads is disconnected when it took 
   const began = performance.now();
   for (const client of [deaf, slow]) {
     client.socket.pause();
-    for (let at = 0; at < 56; at++) client.send(`["list",${at + 5_000},{"prefix":""},1000]`);
+    for (let index = 0; index < 56; index++) client.send(`["list",${index + 5_000},{"prefix":""},1000]`);
   }
   await other.call("ping");
   // it reads what has arrived, then keeps reading
@@ -294,7 +294,7 @@ test("unreadMs: on a Unix socket a client that does not read is not disconnected
   );
   await stopped.call("ping");
   stopped.socket.pause();
-  for (let at = 0; at < 40; at++) stopped.send(`["list",${at + 5_000},{"prefix":""},1000]`);
+  for (let index = 0; index < 40; index++) stopped.send(`["list",${index + 5_000},{"prefix":""},1000]`);
   await delay(700);
   stopped.socket.resume();
   expect(await stopped.call("ping")).toEqual([]);

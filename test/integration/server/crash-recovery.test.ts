@@ -255,20 +255,20 @@ test("a queue keeps its order over a crash, although its clients reconnect in an
     await harness.connectClient(),
   ] as const;
   const claims = clients.map(() => makeClaim("k"));
-  for (const [at, { driver }] of clients.entries()) await driver.claim(claims[at] as (typeof claims)[0]);
+  for (const [index, { driver }] of clients.entries()) await driver.claim(claims[index] as (typeof claims)[0]);
   for (const client of clients) client.isUnreachable = true;
   harness.crash();
   await harness.start();
-  for (const at of [3, 1, 2, 0]) {
-    (clients[at] as HarnessClient).isUnreachable = false;
+  for (const index of [3, 1, 2, 0]) {
+    (clients[index] as HarnessClient).isUnreachable = false;
     await harness.clock.advance(2_500);
   }
   expect(harness.openedBackend?.backend.isRecovering).toBe(false);
-  for (const [at, player] of clients.entries()) {
-    const claim = claims[at] as (typeof claims)[0];
+  for (const [index, player] of clients.entries()) {
+    const claim = claims[index] as (typeof claims)[0];
     expect(await claimState(player, claim)).toMatchObject({ state: "held" });
-    if (at < 3)
-      expect(await claimState(clients[at + 1] as HarnessClient, claims[at + 1] as typeof claim)).toMatchObject({
+    if (index < 3)
+      expect(await claimState(clients[index + 1] as HarnessClient, claims[index + 1] as typeof claim)).toMatchObject({
         state: "waiting",
       });
     await player.driver.release([claim]);
@@ -395,10 +395,10 @@ test("during recovery a renewal omits unreported claims and answers the others; 
   harness.crash();
   await harness.start();
   const otherClient = await harness.connectClient();
-  const known = makeClaim("known");
-  expect(await otherClient.driver.claim(known)).toMatchObject({ state: "waiting" });
-  expect(await otherClient.driver.renew([a, known])).toMatchObject([undefined, { state: "waiting" }]);
-  expect(await otherClient.driver.release([known])).toEqual([true]);
+  const reported = makeClaim("known");
+  expect(await otherClient.driver.claim(reported)).toMatchObject({ state: "waiting" });
+  expect(await otherClient.driver.renew([a, reported])).toMatchObject([undefined, { state: "waiting" }]);
+  expect(await otherClient.driver.release([reported])).toEqual([true]);
   expect(await otherClient.driver.release([a])).toEqual([true]);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);

@@ -99,11 +99,11 @@ type Damage = (path: string, text: string) => void;
 const flipByte =
   (pattern: RegExp): Damage =>
   (path, text) => {
-    const found = [...text.matchAll(pattern)].at(-1);
-    if (found === undefined) throw new Error(`there is no ${pattern}`);
-    const at = found.index + found[0].length - 1;
-    const other = text[at] === "1" ? "2" : "1";
-    writeFileSync(path, `${text.slice(0, at)}${other}${text.slice(at + 1)}`);
+    const match = [...text.matchAll(pattern)].at(-1);
+    if (match === undefined) throw new Error(`there is no ${pattern}`);
+    const end = match.index + match[0].length - 1;
+    const other = text[end] === "1" ? "2" : "1";
+    writeFileSync(path, `${text.slice(0, end)}${other}${text.slice(end + 1)}`);
   };
 
 const sessionsFile: readonly (readonly [string, Damage])[] = [

@@ -39,7 +39,7 @@ interface Fixture {
   readonly server: Server & { readonly logged: string[] };
   readonly address: RawAddress;
   /** The same from another network address. */
-  from(at: number): RawAddress;
+  from(index: number): RawAddress;
   /** How other clients were served meanwhile: turns, and the longest one in milliseconds. Ends them. */
   others(): Promise<{ readonly turns: number; readonly longest: number }>;
   /** The longest time in milliseconds for which this process blocked everything, so far. */
@@ -67,7 +67,7 @@ async function createFixture(limits: Partial<ServerLimits> = {}, more: readonly 
     server,
     address,
     stall: () => delays.max / 1e6,
-    from: (at) => ({ ...address, localAddress: `127.0.0.${2 + (at % 200)}` }),
+    from: (index) => ({ ...address, localAddress: `127.0.0.${2 + (index % 200)}` }),
     async others() {
       over = true;
       const fared = await working;
@@ -130,8 +130,8 @@ test("a hello sent one byte at a time is ended at its time limit, and so is a si
   const mute = await RawClient.connect(here.address);
   const began = performance.now();
   const hello = `{"hello":{"protocol":1,"session":"${CANARY}"}}\n`;
-  for (let at = 0; at < hello.length - 1 && !slow.isClosed; at++) {
-    slow.write(hello[at] as string);
+  for (let index = 0; index < hello.length - 1 && !slow.isClosed; index++) {
+    slow.write(hello[index] as string);
     await delay(20);
   }
   await slow.waitUntilClosed();
@@ -172,8 +172,8 @@ test("a half-open connection: a client that ends its side is gone; its lock stay
 test(`${CONNECT_COUNT} connections that open and close at once leave nothing`, async () => {
   const here = await createFixture();
   const before = heapInUse();
-  for (let at = 0; at < CONNECT_COUNT; at += 50) {
-    const sockets = await Promise.all(Array.from({ length: 50 }, (_, n) => openConnection(here.from(at + n))));
+  for (let index = 0; index < CONNECT_COUNT; index += 50) {
+    const sockets = await Promise.all(Array.from({ length: 50 }, (_, n) => openConnection(here.from(index + n))));
     for (const [n, socket] of sockets.entries()) {
       if (n % 2 === 0) socket.resetAndDestroy();
       else socket.destroy();
@@ -188,8 +188,8 @@ test(`${IDLE_CONNECTIONS} connections that never send a hello are all ended in t
   const here = await createFixture({ helloMs: 1_000 });
   const before = heapInUse();
   const sockets: Socket[] = [];
-  for (let at = 0; at < IDLE_CONNECTIONS; at += 100) {
-    sockets.push(...(await Promise.all(Array.from({ length: 100 }, (_, n) => openConnection(here.from(at + n))))));
+  for (let index = 0; index < IDLE_CONNECTIONS; index += 100) {
+    sockets.push(...(await Promise.all(Array.from({ length: 100 }, (_, n) => openConnection(here.from(index + n))))));
   }
   await until(() => sockets.every(({ closed }) => closed), {
     within: 15_000,
@@ -218,11 +218,11 @@ test("a line of 100 MB ends the connection when it exceeds the limit; it is not 
 /** Asks for some MiB of lists at a time, and reads none of it. */
 async function connectWithoutReading(address: RawAddress): Promise<RawClient> {
   const deaf = await RawClient.open(address);
-  const keys = Array.from({ length: 300 }, (_, at) => `${at}:`.padEnd(400, "x"));
+  const keys = Array.from({ length: 300 }, (_, index) => `${index}:`.padEnd(400, "x"));
   await Promise.all(keys.map((key) => deaf.claim(randomId(), key, 2_000)));
   deaf.socket.pause();
-  const lists = Array.from({ length: 16 }, (_, at) => `["list",${1_000 + at},{"prefix":""},1000]`);
-  for (let at = 0; at < 20; at++) {
+  const lists = Array.from({ length: 16 }, (_, index) => `["list",${1_000 + index},{"prefix":""},1000]`);
+  for (let index = 0; index < 20; index++) {
     deaf.send(...lists);
     await delay(20);
   }
@@ -280,8 +280,11 @@ test(`${WAITER_COUNT} waiters on one key whose client disconnects: the next wait
   await holder.claim(held, "crowd", 60_000);
   const before = heapInUse();
   const crowd = await RawClient.open(here.address);
-  for (let at = 0; at < WAITER_COUNT; at += 500) {
-    const frames = Array.from({ length: 500 }, (_, n) => `["claim",${1e6 + at + n},"${randomId()}",["crowd"],60000]`);
+  for (let index = 0; index < WAITER_COUNT; index += 500) {
+    const frames = Array.from(
+      { length: 500 },
+      (_, n) => `["claim",${1e6 + index + n},"${randomId()}",["crowd"],60000]`,
+    );
     crowd.send(...frames);
     await crowd.call("ping");
   }

@@ -28,7 +28,7 @@ function openConnection(harness: ServerHarness): {
     received.push(connection);
   };
   const connection = service.accept({ write, close: () => undefined }, { isLocal: false, address: "" });
-  const who = {
+  const hello = {
     protocol: PROTOCOL_VERSION,
     version: "",
     label: "",
@@ -37,7 +37,7 @@ function openConnection(harness: ServerHarness): {
     pid: null,
     pidStart: null,
   };
-  connection.receive([encodeClientHello(who).trim()]);
+  connection.receive([encodeClientHello(hello).trim()]);
   const ping = (): number => {
     written.length = 0;
     connection.receive([JSON.stringify([service.runId, ...Array.from({ length: PING_COUNT }, (_, n) => ["ping", n])])]);

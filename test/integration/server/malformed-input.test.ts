@@ -82,8 +82,8 @@ describe("keys", () => {
   test.each(MALFORMED_KEYS)("$what is $outcome", async ({ keys, outcome }) => {
     const client = await RawClient.open(address);
     const ids = keys.map(() => randomId());
-    for (const [at, key] of keys.entries()) {
-      const became = await actualOutcome(client, JSON.stringify(key), "1000", ids[at]);
+    for (const [index, key] of keys.entries()) {
+      const became = await actualOutcome(client, JSON.stringify(key), "1000", ids[index]);
       expect(became).toBe(outcome === "apart" ? "held" : outcome);
     }
     if (outcome !== "closed") await client.call("release", ids);
@@ -182,6 +182,6 @@ test("HTTP on the lock port gets one answer that names no lock, and places nothi
 test("every malformed input is in a table, or the list names the test that covers it", () => {
   const rows = [...MALFORMED_KEYS, ...MALFORMED_TERMS, ...MALFORMED_BYTES].map(({ row }) => row);
   const all = new Set([...rows, ...Object.keys(COVERED_ELSEWHERE).map(Number)]);
-  expect(Array.from({ length: 72 }, (_, at) => at + 1).filter((row) => !all.has(row))).toEqual([]);
+  expect(Array.from({ length: 72 }, (_, index) => index + 1).filter((row) => !all.has(row))).toEqual([]);
   expect(rows.filter((row) => COVERED_ELSEWHERE[row] !== undefined)).toEqual([]);
 });

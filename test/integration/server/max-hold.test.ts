@@ -64,7 +64,7 @@ test("a holder that never releases keeps its lock until its lease ends, and no l
   const [a, b] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
   expectHeld(await holder.driver.claim(a));
   await next.driver.claim(b);
-  for (let at = 0; at < 3; at++) {
+  for (let index = 0; index < 3; index++) {
     await harness.clock.advance(19_000);
     await holder.driver.renew([a]);
     await next.driver.renew([b]);
@@ -121,7 +121,7 @@ test("after a crash the time counts from the reclaim", async () => {
   harness.crash();
   await harness.start();
   await harness.clock.advance(3_000);
-  for (let at = 0; at < 3; at++) {
+  for (let index = 0; index < 3; index++) {
     expect(await ownClient.driver.renew([claim])).toMatchObject([{ state: "held" }]);
     await harness.clock.advance(19_000);
   }

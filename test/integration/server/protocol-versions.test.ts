@@ -89,28 +89,28 @@ const tokenPattern = new Map<string, string>();
 
 /** Does `now` match what a reader of `then` expects? Further elements and fields are ignored, times and tokens differ. */
 function expectCompatible(then: unknown, now: unknown, path = ""): void {
-  const at = `at ${path || "the top"}`;
+  const where = `at ${path || "the top"}`;
   if (Array.isArray(then)) {
-    expect(Array.isArray(now) && now.length >= then.length, at).toBe(true);
+    expect(Array.isArray(now) && now.length >= then.length, where).toBe(true);
     const loose = typeof then[0] === "string" && /^[a-z2-7]{10}$/.test(then[0]) && then.length >= 6;
     for (const [index, part] of then.entries()) {
       // the last element of a listed claim is its age
-      if (loose && index === 5) expect(typeof (now as unknown[])[index], at).toBe("number");
+      if (loose && index === 5) expect(typeof (now as unknown[])[index], where).toBe("number");
       else expectCompatible(part, (now as unknown[])[index], `${path}/${index}`);
     }
   } else if (typeof then === "object" && then !== null) {
     for (const [name, part] of Object.entries(then)) {
       expectCompatible(part, (now as Record<string, unknown>)[name], `${path}/${name}`);
     }
-  } else if (path.endsWith("/start") || path.endsWith("/version")) expect(typeof now, at).toBe("string");
+  } else if (path.endsWith("/start") || path.endsWith("/version")) expect(typeof now, where).toBe("string");
   else if (typeof then === "string" && /^\d{10,}$/.test(then)) {
-    expect(now, at).toMatch(/^\d{10,}$/);
-    expect(tokenPattern.get(then) ?? now, at).toBe(now);
+    expect(now, where).toMatch(/^\d{10,}$/);
+    expect(tokenPattern.get(then) ?? now, where).toBe(now);
     tokenPattern.set(then, now as string);
   } else if (typeof then === "number" && then >= 1_000 && !path.includes("/limits"))
-    expect(typeof now, at).toBe("number");
-  else if (path.includes("/limits")) expect(now as number, at).toBeGreaterThanOrEqual(then as number);
-  else expect(now, at).toEqual(then);
+    expect(typeof now, where).toBe("number");
+  else if (path.includes("/limits")) expect(now as number, where).toBeGreaterThanOrEqual(then as number);
+  else expect(now, where).toEqual(then);
 }
 
 const recordingFiles = readdirSync(RECORDINGS_DIRECTORY).filter((name) => name.endsWith(".jsonl"));

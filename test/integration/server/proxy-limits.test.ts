@@ -86,8 +86,8 @@ test("a forced release is logged with its reason, whichever client placed the lo
     { key: "there", token: 5n, now: true, reason: "not held" },
   ];
   expect(await driver.revoke?.(targets)).toEqual([true, true, false]);
-  const told = it.logged.filter((line) => line.startsWith("a lock was"));
-  expect(told).toEqual([
+  const revocations = it.logged.filter((line) => line.startsWith("a lock was"));
+  expect(revocations).toEqual([
     expect.stringMatching(/^a lock was revoked .*"here".*its host is gone/),
     expect.stringMatching(/^a lock was removed at once .*"there".*so is this one/),
   ]);

@@ -56,8 +56,8 @@ test("a server is not ready after a failed write of its state, until a write suc
   expectHeld(await driver.claim(makeClaim("other", { ttlMs: 120_000 })));
   expect(it.ready()).toEqual({ ok: true });
   // however many writes failed, the log has one line for the failure and one for its end
-  const told = it.logged.filter((line) => line.startsWith("the state directory is"));
-  expect(told).toEqual([
+  const stateLines = it.logged.filter((line) => line.startsWith("the state directory is"));
+  expect(stateLines).toEqual([
     expect.stringMatching(/^the state directory is not writable: /),
     "the state directory is writable again",
   ]);

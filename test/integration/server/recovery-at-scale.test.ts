@@ -28,21 +28,23 @@ async function connectHolders(): Promise<{ readonly world: ServerHarness; readon
   const all: ClientLocks[] = [];
   for (let one = 0; one < CLIENT_COUNT; one++) {
     const client = await harness.connectClient(false);
-    const claims = Array.from({ length: LOCKS_PER_CLIENT }, (_, at) => makeClaim(`${one}:${at}`, { ttlMs: LEASE_MS }));
+    const claims = Array.from({ length: LOCKS_PER_CLIENT }, (_, index) =>
+      makeClaim(`${one}:${index}`, { ttlMs: LEASE_MS }),
+    );
     const answers = await Promise.all(claims.map((claim) => client.driver.claim(claim)));
     all.push({ player: client, claims, tokens: answers.map((answer) => expectHeld(answer).token) });
   }
   return { world: harness, all };
 }
 
-const isEven = (at: number): boolean => at % 2 === 0;
+const isEven = (index: number): boolean => index % 2 === 0;
 
 test(`when half of ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders never return after a crash, nothing new is granted until their leases must have ended; the others keep their locks and tokens; then all waiters proceed`, async () => {
   const { world, all } = await connectHolders();
   for (const { player } of all) player.isUnreachable = true;
   world.crash();
   await world.start();
-  for (const [at, { player }] of all.entries()) player.isUnreachable = !isEven(at);
+  for (const [index, { player }] of all.entries()) player.isUnreachable = !isEven(index);
   const next = await world.connectClient(false);
   const wanted = all.map((_, one) => makeClaim(`${one}:0`, { ttlMs: 120_000 }));
   for (const claim of wanted) void next.driver.claim(claim);
@@ -51,8 +53,8 @@ test(`when half of ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders never return after
     next.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id);
   expect(granted()).toEqual([]);
 
-  for (const [at, { player, claims, tokens }] of all.entries()) {
-    if (!isEven(at)) continue;
+  for (const [index, { player, claims, tokens }] of all.entries()) {
+    if (!isEven(index)) continue;
     const answers = await player.driver.renew(claims);
     expect(answers.map((answer) => expectHeld(answer).token)).toEqual(tokens);
   }

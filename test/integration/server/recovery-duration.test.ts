@@ -249,7 +249,7 @@ test.each([
       writeFileSync(path, "", { mode: 0o600 });
     },
   ],
-  ["moved away with its folder", (path: string) => renameSync(join(path, ".."), join(path, "..", "..", "moved"))],
+  ["moved away with its directory", (path: string) => renameSync(join(path, ".."), join(path, "..", "..", "moved"))],
 ])("a server whose state lock was %s grants nothing more and ends", async (_, spoil) => {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });

@@ -77,7 +77,7 @@ function writeRecord({ head = {}, processes = [], text }: RecordContent) {
   const session = randomId();
   const claim = makeClaim("k", { ttlMs: "session" });
   const reference = encodeReference([{ claim, firstToken: 5n, token: 5n, prefix: "" }]);
-  const whole = {
+  const header = {
     boot: readBootId(),
     space: readPidNamespace(),
     session,
@@ -88,7 +88,7 @@ function writeRecord({ head = {}, processes = [], text }: RecordContent) {
     ...head,
   };
   const path = runFilePath(runsIn, session);
-  writeFileSync(path, text ?? encodeHeader(whole) + processes.map(encodeProcess).join("") + "\n".repeat(100), {
+  writeFileSync(path, text ?? encodeHeader(header) + processes.map(encodeProcess).join("") + "\n".repeat(100), {
     mode: 0o600,
   });
   return { runsIn, session, path, claim };
@@ -256,7 +256,7 @@ test.each([
   ["empty", () => ""],
   ["of another version", (text: string) => text.replace('"run":1', '"run":2')],
 ])("a head that is %s identifies no run: while a process has the lock the server must wait", async (_, damage) => {
-  const whole = encodeHeader({
+  const header = encodeHeader({
     boot: null,
     space: null,
     session: randomId(),
@@ -265,12 +265,12 @@ test.each([
     locked: true,
     holdUntil: 0,
   });
-  const it = writeRecord({ text: damage(whole) });
+  const it = writeRecord({ text: damage(header) });
   const lock = await lockFile(it.path);
-  const told: string[] = [];
-  const runs = await openCommandRuns(it.runsIn, (message) => void told.push(message));
+  const warnings: string[] = [];
+  const runs = await openCommandRuns(it.runsIn, (message) => void warnings.push(message));
   expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: true });
-  expect(told).toEqual([expect.stringContaining("is damaged: the locks of its run are unknown")]);
+  expect(warnings).toEqual([expect.stringContaining("is damaged: the locks of its run are unknown")]);
   closeSync(lock);
   expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
   expect(existsSync(it.path)).toBe(false);

@@ -33,7 +33,8 @@ test("no log line, error, list, event or answer to another client contains a cli
       (reason: Error) => reason,
     );
     expect(error).not.toBe(null);
-    for (let at: unknown = error; at instanceof Error; at = at.cause) seen.push(`${at.stack} ${JSON.stringify(at)}`);
+    for (let cause: unknown = error; cause instanceof Error; cause = cause.cause)
+      seen.push(`${cause.stack} ${JSON.stringify(cause)}`);
   };
 
   const watcher = await RawClient.open(parseRawAddress(address), { credential: ops.credential });

@@ -180,9 +180,13 @@ test("with a client CA a client must show a certificate of its issuer, and gets 
 
 test("a client that connects to the HTTP port gets the reason", async () => {
   const { server, files } = await startTlsServer(["127.0.0.1"], { http: "127.0.0.1:0" });
-  const at = server.httpAddress?.replace("http:", "holdfast:");
-  await expect(connect(at as string)).rejects.toThrow(`${at}: this port speaks HTTP: connect to the port of the lock`);
-  await expect(connect(`${at?.replace("holdfast:", "holdfasts:")}?ca=${files.ca}`)).rejects.toThrow("does not use TLS");
+  const url = server.httpAddress?.replace("http:", "holdfast:");
+  await expect(connect(url as string)).rejects.toThrow(
+    `${url}: this port speaks HTTP: connect to the port of the lock`,
+  );
+  await expect(connect(`${url?.replace("holdfast:", "holdfasts:")}?ca=${files.ca}`)).rejects.toThrow(
+    "does not use TLS",
+  );
 });
 
 test("a url names both cert and key or neither, and the files must be readable and contain what they are for", async () => {

@@ -12,7 +12,7 @@ cleanUpAfterEach();
 
 const kinds: readonly [string, () => Partial<ServeOptions>][] = [
   ["the server's own table", () => ({})],
-  ["a relay", () => ({ driver: memory() })],
+  ["a proxy", () => ({ driver: memory() })],
 ];
 
 test.each(kinds)(

@@ -55,7 +55,7 @@ async function createHarness(options: ConstructorParameters<typeof ServerHarness
 test("a new connection replaces the oldest of its own address, and is admitted when it sends its hello", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 4 } });
   const idle = Array.from({ length: 10 }, () => new RawCaller(harness, "10.0.0.1"));
-  expect(idle.map(({ isClosed }) => isClosed)).toEqual(idle.map((_, at) => at < 6));
+  expect(idle.map(({ isClosed }) => isClosed)).toEqual(idle.map((_, index) => index < 6));
   expect(idle[0]?.received).toContain('"LIMIT"');
   expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
   expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4 });
@@ -64,16 +64,16 @@ test("a new connection replaces the oldest of its own address, and is admitted w
 test("an address with few connections keeps them, however many come from another one", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 6 } });
   const few = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "")];
-  for (let at = 0; at < 100; at++) new RawCaller(harness, "10.0.0.1");
+  for (let index = 0; index < 100; index++) new RawCaller(harness, "10.0.0.1");
   // 2^64 addresses of one network count as one
-  for (let at = 0; at < 100; at++) new RawCaller(harness, `2001:db8::${at.toString(16)}`);
+  for (let index = 0; index < 100; index++) new RawCaller(harness, `2001:db8::${index.toString(16)}`);
   expect(few.map(({ isClosed }) => isClosed)).toEqual([false, false]);
   expect(few.map((rawCaller) => rawCaller.hello().isAuthenticated)).toEqual([true, true]);
 });
 
 test("of many addresses with one connection each, the oldest connection is ended", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 5 } });
-  const all = Array.from({ length: 8 }, (_, at) => new RawCaller(harness, `10.0.0.${at + 1}`));
+  const all = Array.from({ length: 8 }, (_, index) => new RawCaller(harness, `10.0.0.${index + 1}`));
   expect(all.map(({ isClosed }) => isClosed)).toEqual([true, true, true, false, false, false, false, false]);
 });
 
@@ -82,7 +82,7 @@ test("a connection that waits for the refusal of its credential counts as unauth
   const harness = await createHarness({ limits: { unauthenticatedConnections: 3 }, access: createTestAccess(ana) });
   const inside = new RawCaller(harness, "10.0.0.1").hello({ credential: ana.credential });
   const wrong = new RawCaller(harness, "10.0.0.1").hello({ credential: "wrong" });
-  for (let at = 0; at < 3; at++) new RawCaller(harness, "10.0.0.1");
+  for (let index = 0; index < 3; index++) new RawCaller(harness, "10.0.0.1");
   expect([inside.isClosed, wrong.isClosed]).toEqual([false, true]);
   expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4, pendingRefusals: 0 });
 });
@@ -91,7 +91,7 @@ test("unauthenticated connections also make room when connections reach their li
   const harness = await createHarness({
     limits: { connections: 5, connectionsPerAddress: 3, unauthenticatedConnections: 100 },
   });
-  for (let at = 0; at < 2; at++) new RawCaller(harness, "10.0.0.1").hello();
+  for (let index = 0; index < 2; index++) new RawCaller(harness, "10.0.0.1").hello();
   const idle = new RawCaller(harness, "10.0.0.1");
   expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
   expect(idle.isClosed).toBe(true);
@@ -122,7 +122,7 @@ function openConnections(address: string, from: string, count: number): { readon
     });
     socket.resume();
   };
-  for (let at = 0; at < count; at++) again();
+  for (let index = 0; index < count; index++) again();
   const end = (): void => {
     over = true;
     for (const socket of sockets) socket.destroy();
@@ -149,7 +149,7 @@ test.each(["127.0.0.1", "127.0.0.9"])(
     const siege = openConnections(address, from, 50);
     await until(() => siege.dials > 200, { within: 20_000, what: "the siege" });
     proxy.disconnect();
-    for (let at = 0; at < 20; at++) {
+    for (let index = 0; index < 20; index++) {
       const client = await RawClient.open(parseRawAddress(address));
       expect(await client.call("ping")).toEqual([]);
       client.end();
