@@ -50,15 +50,15 @@ test.each(["unix", "tcp"])("over %s only a known credential is admitted", async 
 
 test("every bad credential gets the same answer, after a delay", async () => {
   const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 150 } });
-  const said = new Set<string>();
+  const responses = new Set<string>();
   for (const hello of [{}, { credential: ben.credential }, { credential: "x" }, { credential: null }]) {
     const began = performance.now();
     const stranger = await openRawClient(it.addresses[0] as string, hello);
     await stranger.waitUntilClosed();
     expect(performance.now() - began).toBeGreaterThan(140);
-    said.add(stranger.lines.join());
+    responses.add(stranger.lines.join());
   }
-  expect([...said]).toEqual(['{"error":{"code":"AUTH","message":"no valid credential was given"}}']);
+  expect([...responses]).toEqual(['{"error":{"code":"AUTH","message":"no valid credential was given"}}']);
   expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(4);
 });
 

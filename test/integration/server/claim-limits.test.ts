@@ -74,7 +74,7 @@ test("claims and claimsPerAccount: a claim of several keys counts once for each 
   expectHeld(await client.driver.claim(makeClaim(["a", "b", "c"])));
 });
 
-test("claims: releases of unknown ids count too, so that no client can fill the server with them", async () => {
+test("claims: the limit also bounds the tombstones that releases of unknown ids leave", async () => {
   const harness = new ServerHarness({ limits: { claims: 100 } });
   await harness.start();
   const { driver } = await harness.connectClient();
