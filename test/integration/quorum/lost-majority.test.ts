@@ -176,7 +176,7 @@ test("an unknown answer for one claim costs nothing to the others renewed by the
   );
   // nor is it told to be lost, which a false would say
   const detached = fixture.driver.detach?.([second, first]) ?? Promise.resolve([]);
-  await expect(settleWithin(fixture, 1_200, detached)).rejects.toThrow(/is not known/);
+  await expect(settleWithin(fixture, 1_200, detached)).rejects.toThrow(/cannot detach: the state of a/);
 });
 
 test("a grant pushed late, on a separate connection, does not count for the entry made since", async () => {
