@@ -9,7 +9,7 @@ import { HOLDFAST, HOLDFAST_STRICT } from "../implementations/zookeeper.ts";
 
 const METHOD =
   "One ZooKeeper for all, as it comes: each write is synced to the disk. Curator in a JVM, a thread a caller.";
-/** What the commissioned lock, with a local lock in front of ZooKeeper, was said to reach: lock and unlock a second. */
+/** What a lock of that kind, with a local lock in front of ZooKeeper, was said to reach: lock and unlock a second. */
 const SHARED_FILE_NAME = 3_000;
 
 export const zooKeeperUncontended: BenchCase = {
@@ -67,7 +67,7 @@ export const zooKeeperContended: BenchCase = {
     const { rows, checks, ours } = await measureContended({ processes: 1, load, ms: 700 }, 15);
     const s3 = check(
       "goal",
-      "lock and unlock a second, as the commissioned lock reached",
+      "lock and unlock a second, as a published recipe reached",
       computeSpread(ours),
       "at least",
       SHARED_FILE_NAME,

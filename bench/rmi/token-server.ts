@@ -1,4 +1,4 @@
-/** The commissioned token lock server's own test: 8 clients, each 1,000 times lock and unlock, all on one lock. */
+/** A token lock server's own test: 8 clients, each 1,000 times lock and unlock, all on one lock. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -64,7 +64,7 @@ async function startBusyHolder(harness: ProcessHarness, through: string, registe
 }
 
 test.concurrent.for(Object.keys(faults))(
-  "a holder whose socket %s is notified before the next one enters, and works again after the repair",
+  "with its socket %s, a holder is notified before the next one enters, and works again after the repair",
   async (fault, { harness }) => {
     await using net = await startProxiedServer(harness);
     const register = await openFencedRegister(harness);

@@ -1,6 +1,6 @@
 /**
- * Bad inputs as they come over the wire, each with what must become of it (keys and leases over HTTP, too). The numbers are those of the list of 72 that
- * every part of Holdfast is held to; the last table says where the others are proven.
+ * Bad inputs as they come over the wire (keys and leases over HTTP, too), each with its expected outcome. The numbers count
+ * the kinds of bad input that every part of Holdfast is tested with; the last table names the tests of the others.
  */
 
 const ID = "a".repeat(26);
@@ -160,16 +160,16 @@ export const COVERED_ELSEWHERE: Readonly<Record<number, string>> = {
   49: "a counter of Redis: not this store",
   50: "a counter of Redis: not this store",
   51: "a sequence of ZooKeeper: not this store",
-  55: "flood.test.ts",
-  56: "bad-input-wire.test.ts, below",
-  61: "bad-input-wire.test.ts, below",
-  62: "bad-input-wire.test.ts, below",
-  63: "bad-input-wire.test.ts, below",
-  64: "flood.test.ts",
-  65: "flood.test.ts",
-  66: "flood.test.ts",
-  67: "flood.test.ts",
-  69: "bad-input-wire.test.ts, below",
+  55: "test/integration/server/denial-of-service.test.ts",
+  56: "test/integration/server/malformed-input.test.ts",
+  61: "test/integration/server/malformed-input.test.ts",
+  62: "test/integration/server/malformed-input.test.ts",
+  63: "test/integration/server/malformed-input.test.ts",
+  64: "test/integration/server/denial-of-service.test.ts",
+  65: "test/integration/server/denial-of-service.test.ts",
+  66: "test/integration/server/denial-of-service.test.ts",
+  67: "test/integration/server/denial-of-service.test.ts",
+  69: "test/integration/server/malformed-input.test.ts",
   70: "test/http",
   71: "test/http",
   72: "test/http",

@@ -1,5 +1,5 @@
 /**
- * The commissioned lock across JVMs (Curator's recipe): many processes contend below a root such as /mylock, the lowest
+ * The lock across JVMs (Curator's recipe): many processes contend below a root such as /mylock, the lowest
  * number holds, each waits for its predecessor alone. And its unfair variant, which here keeps no place and stays safe.
  * That Curator itself and ours exclude each other is test/integration/zookeeper/curator-mutex.test.ts.
  */

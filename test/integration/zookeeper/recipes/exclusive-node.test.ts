@@ -1,6 +1,6 @@
 /**
- * The commissioned lock by one exclusive node: whoever makes it holds, others fail at once. There a crash left the node,
- * and nobody ever got in again.
+ * The lock by one exclusive node: whoever makes it holds, others fail at once. In the plain recipe a crash leaves the node,
+ * and the lock is never free again.
  */
 
 import { expect, test } from "vitest";

@@ -1,5 +1,5 @@
 /**
- * The commissioned lock by ephemeral numbered nodes: the lowest is first, each watches the next lower. What the article
+ * The lock by ephemeral numbered nodes: the lowest is first, each watches the next lower. What the article
  * leaves open is here: who goes from the middle of the line, and what follows when the one before goes first.
  */
 

@@ -1,5 +1,5 @@
 /**
- * The commissioned ZooKeeper lock with a local lock in front of it: what it does, and each fault that it has. Its case,
+ * A ZooKeeper lock with a local lock in front of it: what it does, and each fault that it has. Its case,
  * one file with many readers and writers, is examples/shared-file.
  */
 
