@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-// as the author of a driver elsewhere has it: the package, not its sources
+// as an external driver author does: from the package, not its sources
 import { conformance } from "holdfast/conformance";
 import { describe, test } from "vitest";
 import { documentDriver } from "../../examples/driver/document-driver.ts";
@@ -14,7 +14,7 @@ conformance({ describe, test }, "document", {
     return {
       driver: () => documentDriver(store),
       async close() {
-        await store.change(() => undefined); // a call whose answer the test does not wait for may still be writing
+        await store.change(() => undefined); // a call without an awaited answer may still be writing
         await rm(folder, { recursive: true });
       },
     };

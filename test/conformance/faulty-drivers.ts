@@ -1,4 +1,4 @@
-// Drivers that each break one promise of the contract, made of the memory driver. The suite has to find every one.
+// Drivers that each break one guarantee of the contract, derived from the memory driver. The suite must find every one.
 
 import { delegate } from "../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../src/drivers/memory.ts";
@@ -9,14 +9,14 @@ import { randomId } from "../../src/util/ids.ts";
 
 export type FaultyDriver = {
   readonly fault: string;
-  /** Tests that must fail, by the beginning of their names, and what they must say. */
+  /** Tests that must fail, by the beginning of their names, with their messages. */
   readonly caughtBy: Readonly<Record<string, RegExp>>;
-  /** Short by default, since most faults are waited for in vain; longer where the fault is one of time. */
+  /** Short by default, since most tests wait in vain; longer where the fault is one of time. */
   readonly timeScale?: number;
   create(store: MemoryStore): Driver;
 };
 
-/** A driver whose claims the store sees changed: the same claim always in the same way. */
+/** A driver that changes claims on the way to the store: the same claim always in the same way. */
 function mapAnswers(store: MemoryStore, change: (claim: Claim) => Partial<Claim>): Driver {
   const right = memory({ store });
   const known = new WeakMap<Claim, Claim>();
@@ -32,7 +32,7 @@ function mapAnswers(store: MemoryStore, change: (claim: Claim) => Partial<Claim>
   });
 }
 
-/** A driver whose answers are changed on the way. */
+/** A driver that changes answers on the way back. */
 function changeAnswers(store: MemoryStore, change: (answer: Answer, claim: Claim) => Answer): Driver {
   const right = memory({ store });
   return delegate(right, {

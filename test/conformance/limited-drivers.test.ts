@@ -1,4 +1,4 @@
-// Drivers that can do less, made of the memory driver: the suite must ask of them only what they say they can.
+// Drivers with fewer capabilities, derived from the memory driver: the suite must test only the declared ones.
 
 import { describe, test } from "vitest";
 import { delegate } from "../../src/conformance/delegate.ts";
@@ -9,7 +9,7 @@ import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Answer, Driver, Traits } from "../../src/spi/driver.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 
-/** Like an advisory lock of a database: a session, one key, nothing but exclusive, no tokens. */
+/** Like an advisory lock of a database: a session, one key, exclusive only, no tokens. */
 const ADVISORY_TRAITS: Traits = {
   lease: { claim: false, sessionMs: 30_000 },
   manyKeys: false,
@@ -39,7 +39,7 @@ function limitDriver(store: MemoryStore, traits: Traits): Driver {
     traits,
     claim: async (claim) => plain(await right.claim(claim)),
     renew: async (claims) => (await right.renew(claims)).map((answer) => answer && plain(answer)),
-    // it cannot speak first, so its waiters ask often
+    // it cannot push, so its waiters poll often
     open: () => right.open(() => undefined),
   });
 }

@@ -1,4 +1,4 @@
-// Stores that grant nothing new because what stands behind them does not: a relay, and a majority.
+// Stores that are paused because the stores behind them are: a proxy, and a majority.
 
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
@@ -84,7 +84,7 @@ conformance(pauseTopicRunner(), "a majority of servers that recover", {
 });
 
 describe("a majority of three", () => {
-  /** Members that pause, that hold the key for somebody else, and that are free. */
+  /** Members that are paused, that hold the key for another client, and that are free. */
   async function claimed(kinds: string, terms: Partial<Claim> = {}): Promise<Awaited<ReturnType<Driver["claim"]>>> {
     const stores = [...kinds].filter((kind) => kind === "p").map(() => pausedDriver());
     const opened = await Promise.all(stores);
@@ -146,7 +146,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
   interface Scene {
     readonly locks: Locks;
     readonly driver: Driver;
-    /** Direct drivers of the two servers that do not recover; the second of them answers last. */
+    /** Direct drivers of the two servers that are not in recovery; the second of them answers last. */
     readonly others: readonly [Driver, Driver];
     /** To the last one: no answer passes until the driver has the others' answers to one claim; then `end` is called. */
     late<T>(call: () => Promise<T>, end?: (last: TcpProxy) => void): Promise<T>;
@@ -169,7 +169,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
       return delegate(member, { claim });
     });
     const driver = quorum(members, { callTimeoutMs: 10_000 });
-    // an eighth of it is how long the last one is waited for
+    // the driver waits an eighth of it for the last one
     const locks = createLocks(driver, { ttl: "60s" });
     onCleanup(() => locks.close());
     await (await locks.tryAcquire("another"))?.release();
@@ -183,7 +183,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
         last.toClient.pause();
         const settled = Promise.allSettled([call()]);
         await until(() => answered === 2, { within: 10_000, what: "the answers of two members" });
-        await turn(); // if they decide, the call is over
+        await turn(); // if they are decisive, the call has ended
         end(last);
         last.toClient.resume();
         const [result] = await settled;

@@ -29,7 +29,7 @@ withRedis((server, admin) => {
       await markLongInUse(admin(), prefix);
       return { driver: () => guardedDriver(server(), prefix), inspect: () => findRedisViolations(admin(), prefix) };
     },
-    // the first use of a prefix: for all the store knows, it has lost data
+    // the first use of a prefix looks to the store like a loss of data
     openPaused: async () => {
       const prefix = randomUUID();
       return { driver: () => guardedDriver(server(), prefix), inspect: () => findRedisViolations(admin(), prefix) };

@@ -1,4 +1,4 @@
-/** The suite with a replica that is waited for. */
+/** The suite with a replica to wait for. */
 
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";

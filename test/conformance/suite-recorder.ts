@@ -7,7 +7,7 @@ export type RecordedTest = {
   readonly body: () => Promise<void>;
 };
 
-/** The tests that the suite would register for this driver, to be run one by one and seen to fail. */
+/** The tests that the suite would register for this driver, to be run one by one and expected to fail. */
 export function recordSuite(options: ConformanceOptions): readonly RecordedTest[] {
   const tests: RecordedTest[] = [];
   let topic = "";
@@ -22,7 +22,7 @@ export function recordSuite(options: ConformanceOptions): readonly RecordedTest[
   return tests;
 }
 
-/** What the test said when it failed, or null. */
+/** The message of the failed test, or null. */
 export async function runExpectingFailure(test: RecordedTest): Promise<string | null> {
   try {
     await test.body();

@@ -27,7 +27,7 @@ const LEFTOVER_CLAIM: Claim = {
   label: "",
 };
 
-/** Both fit the suite as they are. */
+/** Both fit the suite unchanged. */
 const RUNNERS: readonly Runner[] = [
   { describe, test },
   { describe: nodeDescribe, test: nodeTest },

@@ -1,13 +1,13 @@
-// What clients believe to hold, as they were told, and what must not be believed at a time.
+// The locks that clients rely on, from their answers, and the conflicts that must never exist.
 
 import type { Claim } from "../../src/spi/driver.ts";
 
-/** What a client knows of one of its claims. */
+/** A client's knowledge of one of its claims. */
 export interface ExpectedClaim {
   readonly claim: Claim;
   readonly key: string;
   readonly requestedAt: number;
-  /** Until when it believes what it was told. */
+  /** The end of its lease by the last answer. */
   deadline: number;
   token: bigint | null;
   heldAt: number;
@@ -16,7 +16,7 @@ export interface ExpectedClaim {
   isDetached: boolean;
 }
 
-/** Does its client believe to hold it? */
+/** Does its client rely on it? */
 export function isBelievedHeld({ token, isReleased, deadline }: ExpectedClaim, now: number): boolean {
   return token !== null && !isReleased && now < deadline;
 }
@@ -24,12 +24,12 @@ export function isBelievedHeld({ token, isReleased, deadline }: ExpectedClaim, n
 export class ClientExpectations {
   readonly all: ExpectedClaim[] = [];
 
-  /** Those that are believed to be held. */
+  /** The claims that clients rely on. */
   believedHeld(now: number): ExpectedClaim[] {
     return this.all.filter((mine) => isBelievedHeld(mine, now));
   }
 
-  /** It is held with this token; gives what is wrong with that. */
+  /** It is held with this token; returns the violation, if any. */
   recordGrant(expectation: ExpectedClaim, token: bigint, now: number): string[] {
     expectation.token = token;
     expectation.heldAt = now;
@@ -50,7 +50,7 @@ export class ClientExpectations {
       .map(({ claim, token: of }) => `${of} of ${claim.id}, then ${token} of ${expectation.claim.id}`);
   }
 
-  /** Keys that several believe to hold. */
+  /** Keys that several clients rely on at once. */
   conflicts(now: number): string[] {
     const ids = new Map<string, string[]>();
     for (const { key, claim } of this.believedHeld(now)) ids.set(key, [...(ids.get(key) ?? []), claim.id]);

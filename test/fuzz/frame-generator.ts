@@ -1,9 +1,9 @@
-// Lines of the lock protocol that may be right, or nearly, or not at all.
+// Lines of the lock protocol that are valid, nearly valid, or invalid.
 
 import { randomId } from "../../src/util/ids.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 
-/** Inputs a bulk test is fed with. HOLDFAST_FRAMES says another number. */
+/** The number of inputs of a bulk test. HOLDFAST_FRAMES sets another one. */
 export const FRAME_COUNT: number = Number(
   process.env.HOLDFAST_FRAMES ?? (process.env.HOLDFAST_LONG === "1" ? 10_000_000 : 20_000),
 );
@@ -63,17 +63,17 @@ const VERBS = [
 ];
 /** Of these some were claimed by one of the last connections, and some by none. */
 const IDS = 64;
-/** How likely each part of a frame is a nasty one: lines that are nearly right get further than those that never are. */
+/** The probability that a part of a frame is hostile: nearly valid lines get further than completely invalid ones. */
 const ODDS = [0, 0.01, 0.05, 0.15] as const;
 
 export interface FrameGenerator {
-  /** Lines come from another client: from now on they are as bad as it is. */
+  /** Lines come from another client: from now on its probability applies. */
   nextFrame(): void;
-  /** The bytes of a line, some of them broken at some place. */
+  /** The bytes of a line, some of them corrupted. */
   nextLine(start: string): Buffer;
 }
 
-/** ttls: leases that are asked for. */
+/** ttls: the requested leases. */
 export function createFrameGenerator(
   random: SeededRandom,
   ttls: readonly unknown[] = [100, 30_000, "session"],
@@ -133,7 +133,7 @@ export function createFrameGenerator(
       const rare = (): boolean => random.chance(odds / 3);
       const frames = Array.from({ length: 1 + random.int(3) }, frame);
       let text = JSON.stringify([rare() ? any() : start, ...frames]);
-      // deep, or long: dear to read, so there are fewer of them
+      // deep or long: expensive to parse, so there are fewer of them
       if (random.chance(odds / 50)) text = "[".repeat(random.int(50_000));
       if (rare()) text = text.replace(/\d+/, "1e400");
       if (rare()) text = text.replace("{", '{"tokens":1,"tokens":-5,"__proto__":{"wait":false},');

@@ -1,4 +1,4 @@
-// Requests by the million, through Node's own reading of HTTP, but without sockets or real time; and nothing of all that is left.
+// Requests by the million, through Node's own HTTP parser, but without sockets or real time; in the end nothing is left.
 
 import { createServer } from "node:http";
 import type { Duplex } from "node:stream";
@@ -19,15 +19,15 @@ cleanUpAfterEach();
 disableStackTraces();
 
 const HOST = "127.0.0.1:7421";
-/** Connections that ask at a time. */
+/** Connections with a request at a time. */
 const CONCURRENT_CONNECTIONS = 32;
-/** If in so many turns of the event loop nobody was answered, all wait for something to happen. */
+/** If this number of turns of the event loop brings no answer, time is advanced. */
 const MAX_TURNS = 12;
 const MIB = 1_048_576;
 
 test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
-  // one of the nasty numbers is a lease of 24 days: whoever lost its reference would have the key to the end
+  // one of the hostile numbers is a lease of 24 days: a claim with a lost reference would hold its key to the end
   const harness = new ServerHarness({ limits: { ttlMs: 60_000 } });
   await harness.start();
   const { http, open } = createHttpFor(harness);
@@ -53,7 +53,7 @@ test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () =
       asked.set(line, next);
       if (++sent % 1_000 === 0) await expectHealthy(open, sent, () => harness.clock.advance(10));
     }
-    // somebody goes in the midst of it
+    // a client disconnects in the midst of it
     if (random.chance(0.2)) random.pick(lines).disconnect();
     await nextTurn();
     if (idle > MAX_TURNS) await harness.clock.advance(random.chance(0.1) ? 30_000 : random.pick([1, 10, 200]));
@@ -61,7 +61,7 @@ test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () =
   }
   for (const status of [200, 201, 400, 403, 404, 405, 409, 415]) expect([...statuses.keys()]).toContain(status);
   for (const line of lines) line.disconnect();
-  // every lease and every grace there was is over then
+  // every lease and every grace period is over then
   await harness.clock.advance(100_000);
   const grown = heapUsed() - early;
   expect(grown, `${Math.round(grown / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
@@ -104,7 +104,7 @@ function createHttpFor({ service, eventLog, openedBackend, access }: ServerHarne
   return { http, open: (stream) => void server.emit("connection", stream) };
 }
 
-/** A lock is taken, waited for by another for a little, and given back amid all that. */
+/** A lock is acquired, briefly awaited by another client, and released under this load. */
 async function expectHealthy(open: (stream: Duplex) => void, number: number, pass: () => Promise<void>): Promise<void> {
   const [line, other] = [new InMemorySocket(open), new InMemorySocket(open)];
   const held = await postJson(line, "/v1/claims", { key: `healthy ${number}`, wait: 0, ttl: "10s" });
@@ -118,7 +118,7 @@ async function expectHealthy(open: (stream: Duplex) => void, number: number, pas
   other.disconnect();
 }
 
-/** pass: lets time pass where nothing else brings an answer. */
+/** pass: advances time where nothing else brings an answer. */
 async function postJson(
   line: InMemorySocket,
   path: string,

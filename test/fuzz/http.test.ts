@@ -1,4 +1,4 @@
-// Whatever is asked: an answer that the OpenAPI document has, or the end of that one connection; never a crash, never a harm.
+// Every request gets an answer of the OpenAPI document, or the end of its connection; never a crash or harm to others.
 
 import type { Socket } from "node:net";
 import { connect } from "node:net";
@@ -13,14 +13,14 @@ import { checkResponse, generateRequest, REQUEST_COUNT, SEED } from "./request-g
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** Of what the bulk is fed with, sockets get a tenth: what waits there waits in real time. */
+/** Sockets get a tenth of the bulk test's requests, since waits take real time. */
 const TURN_COUNT = Math.min(REQUEST_COUNT / 10, 100_000);
-/** The longest lease: some of the nasty numbers are fine as leases, but too long to wait for their end. */
+/** The longest lease: some of the hostile numbers are valid as leases, but too long to wait for their end. */
 const LEASE_MS = 3_000;
-/** Connections that ask at a time. */
+/** Connections with a request at a time. */
 const CONCURRENT_CONNECTIONS = 32;
 
-/** One connection that asks and is answered, again and again; a new one after each that ended. */
+/** One connection that sends request after request; a new one after each that ended. */
 class FuzzConnection {
   readonly #port: number;
   #socket: Socket | null = null;
@@ -31,7 +31,7 @@ class FuzzConnection {
     this.#port = port;
   }
 
-  /** The answer; null: the connection ended instead. cut: it is ended by us after so many milliseconds, if not -1. */
+  /** The answer; null: the connection ended instead. cut: the client ends it after this number of milliseconds, if not -1. */
   async send({ method, path, headers, body }: FuzzRequest, cut: number): Promise<RawResponse | null> {
     const socket = this.#open();
     const head = Object.entries(headers).map(([name, value]) => `${name}: ${value}\r\n`);
@@ -83,8 +83,8 @@ class FuzzConnection {
 }
 
 /**
- * A lock that is taken and given back amid all that. Its lease may only be over if the machine let this process, which is
- * all these clients and the server, wait for longer than that; who runs this beside something else sees it happen.
+ * A lock that is acquired and released under this load. Its lease may only expire if the machine stopped this process,
+ * which is all these clients and the server, for longer than that; it happens when other programs run beside it.
  */
 async function expectHealthy(url: string, turn: number): Promise<void> {
   const began = performance.now();
@@ -117,7 +117,7 @@ test(`a live server survives ${TURN_COUNT} fuzzed requests (seed ${SEED})`, asyn
   };
   await Promise.all(Array.from({ length: CONCURRENT_CONNECTIONS }, worker));
   for (const status of [200, 201, 400, 403, 404, 405, 409, 415]) expect([...statuses.keys()]).toContain(status);
-  // every lease and every grace there was is over soon
+  // every lease and every grace period is over soon
   await until(() => server.stats().claims === 0, { within: 20_000, what: "the end of all claims" }).catch(
     async (error) => {
       throw new Error((await request(server.url, "/v1/locks")).text, { cause: error });

@@ -1,4 +1,4 @@
-// One connection after the other to a server of node:http, without a socket: requests go in, answers come out.
+// One connection after another to a server of node:http, without a socket: requests go in, answers come out.
 
 import { Duplex } from "node:stream";
 import type { FuzzRequest, RawResponse } from "./request-generator.ts";
@@ -13,7 +13,7 @@ export class InMemorySocket {
     this.#accept = open;
   }
 
-  /** The server has ended it, or we have; the next question opens another one. */
+  /** It was ended by the server or the client; the next request opens another one. */
   get isClosed(): boolean {
     return this.#stream === null;
   }
@@ -26,7 +26,7 @@ export class InMemorySocket {
     if (body !== null && body.length > 0) stream.push(body);
   }
 
-  /** The answer to the question asked last; null: it has not come. */
+  /** The answer to the last request; null: it has not arrived. */
   takeResponse(method: string): RawResponse | null {
     const end = this.#received.indexOf("\r\n\r\n");
     if (end === -1) return null;
@@ -45,7 +45,7 @@ export class InMemorySocket {
     return { status: Number(first.split(" ")[1]), headers, text: Buffer.from(text, "latin1").toString() };
   }
 
-  /** Ends it as a client does that has gone. */
+  /** Ends it as a disconnected client does. */
   disconnect(): void {
     this.#stream?.destroy();
     this.#stream = null;

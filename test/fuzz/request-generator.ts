@@ -1,10 +1,10 @@
-// Requests that may be right, or nearly, or not at all; and whether an answer is one that the OpenAPI document has.
+// Requests that are valid, nearly valid, or invalid; and the check of answers against the OpenAPI document.
 
 import { createOpenApiDocument } from "../../src/server/http/openapi.ts";
 import { findSchemaFaults } from "../support/json-schema.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 
-/** Requests the bulk test is fed with. HOLDFAST_REQUESTS says another number. */
+/** The number of requests of the bulk test. HOLDFAST_REQUESTS sets another one. */
 export const REQUEST_COUNT: number = Number(
   process.env.HOLDFAST_REQUESTS ?? (process.env.HOLDFAST_LONG === "1" ? 10_000_000 : 20_000),
 );
@@ -47,7 +47,7 @@ export interface FuzzRequest {
   readonly body: Buffer | null;
 }
 
-/** References that were answered last; some are sent back. */
+/** References of the latest answers; some are sent back. */
 const references: string[] = [];
 let referenceCount = 0;
 
@@ -89,13 +89,13 @@ function encodeBody(path: string, random: SeededRandom, live: boolean): Buffer {
     const at = random.int(bytes.length);
     const before = bytes[at] as number;
     bytes[at] = random.int(256);
-    // by default a request waits for 25 s, and a lease lasts 30 s: there are not so many of those here
+    // by default a request waits for 25 s, and a lease lasts 30 s: there are few of those here
     if (text.includes("wait") && !/"wait":.*"ttl":|"wait":[^,]*}$/.test(bytes.toString())) bytes[at] = before;
   }
   return random.chance(0.03) ? bytes.subarray(0, random.int(bytes.length + 1)) : bytes;
 }
 
-/** What is asked next, of a server that is called `host`. live: what waits does so in real time, so nothing waits for long. */
+/** The next request, to a server called `host`. live: waits take real time, so none is long. */
 export function generateRequest(random: SeededRandom, host: string, live = false): FuzzRequest {
   const rarely = (value: string, otherwise: string): string => (random.chance(0.03) ? value : otherwise);
   const path = random.chance(0.7)
@@ -123,21 +123,21 @@ export function generateRequest(random: SeededRandom, host: string, live = false
   return { method, path: path + query, headers, body };
 }
 
-/** An answer as it came. */
+/** An answer as received. */
 export interface RawResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
 }
 
-/** Answers that were right: most are given again and again. */
+/** Answers that were valid: most occur again and again. */
 const knownGoodResponses = new Set<string>();
 
-/** @throws Error unless the answer is one that the document has */
+/** @throws Error unless the answer is in the document */
 export function checkResponse(request: FuzzRequest, response: RawResponse): void {
   const { method, path } = request;
   const where = path.split("?")[0] as string;
-  // what is different in each answer is kept for the next question, and looked at each time
+  // the parts that differ in each answer are kept for the next request, and checked each time
   const known = `${method} ${where} ${response.status} ${response.headers["content-type"]} ${response.text}`;
   if (knownGoodResponses.has(known)) return;
   const faults = findFaults(method, where, response);

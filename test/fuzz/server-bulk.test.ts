@@ -1,4 +1,4 @@
-// Frames by the million, without sockets or real time: a typed error, or an answer; and nothing of all that is left.
+// Frames by the million, without sockets or real time: each gets a typed error or an answer; in the end nothing is left.
 
 import { expect, test } from "vitest";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
@@ -24,7 +24,7 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
   const random = seededRandom(SEED);
   const harness = new ServerHarness();
   await harness.start();
-  // in its first minute a server believes a client that says it has seen a later state
+  // in its first minute a server trusts a client that reports a later state
   await harness.clock.advance(60_000);
   const healthy = await harness.connectClient();
   const { service, openedBackend } = harness;
@@ -37,14 +37,14 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
     const code = fuzzConnection(harness, fuzz, random, verdict);
     if (code !== null) codes.set(code, (codes.get(code) ?? 0) + 1);
     if (turn % 100 === 0) expectHeld(await expectServed(healthy, harness));
-    // now and then what was asked comes to its end, leases and silent sessions, too
+    // now and then all requests come to their end, with leases and silent sessions
     if (random.chance(0.1)) await harness.clock.advance(random.chance(0.05) ? 40_000 : 1);
     if (early === 0 && verdict.sent > FRAME_COUNT / 10) early = await expectIdle(harness);
   }
   expect(harness.logLines.filter((line) => !/^a lock was (revoked|taken away)/.test(line))).toEqual([]);
   expect([...codes.keys()].filter((code) => !["PROTOCOL", "START"].includes(code))).toEqual([]);
   expect(verdict.refused).toBeGreaterThan(FRAME_COUNT / 100);
-  // most of what is asked gets far enough to take locks
+  // most requests get far enough to take locks
   expect(verdict.held).toBeGreaterThan(FRAME_COUNT / 100);
   expectHeld(await expectServed(healthy, harness));
   const grown = (await expectIdle(harness)) - early;
@@ -57,7 +57,7 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
   expect([openedBackend.backend.table.records.size, harness.eventLog?.subscriberCount]).toEqual([0, 0]);
 }, 7_200_000);
 
-/** One client: what it sends, and the code by which it is thrown out; null: it went. */
+/** One client: what it sends, and the code with which it is disconnected; null: it left. */
 function fuzzConnection(
   { service }: ServerHarness,
   fuzz: FrameGenerator,
@@ -98,7 +98,7 @@ function fuzzConnection(
   return decodeConnectionError(last.trimEnd())?.code ?? last;
 }
 
-/** Bytes in use when all has ended that can end. */
+/** Bytes in use when all that can end has ended. */
 async function expectIdle({ clock, service }: ServerHarness): Promise<number> {
   await clock.advance(100_000);
   service?.endTurn();

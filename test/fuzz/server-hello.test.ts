@@ -1,4 +1,4 @@
-// First lines of every kind at a server that asks for credentials: none but the right one opens anything.
+// First lines of every kind to a server that requires credentials: only a valid credential is admitted.
 
 import { expect, test } from "vitest";
 import { decodeConnectionError } from "../../src/protocol/handshake.ts";

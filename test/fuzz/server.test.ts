@@ -1,4 +1,4 @@
-// Whatever comes in: a typed error, or an answer; never a crash, never a harm to others.
+// Every input gets a typed error or an answer; never a crash, never harm to others.
 
 import type { Socket } from "node:net";
 import { connect } from "node:net";
@@ -15,7 +15,7 @@ import { createFrameGenerator, FRAME_COUNT, SEED } from "./frame-generator.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** Of what the bulk is fed with, sockets get a hundredth. */
+/** Sockets get a hundredth of the bulk test's inputs. */
 const CONNECTION_COUNT = Math.min(FRAME_COUNT / 100, 20_000);
 
 /** The machine's clock, which can be set forward. */
@@ -38,7 +38,7 @@ test(`a live server survives fuzzed connections, cut at any byte (seed ${SEED})`
   const random = seededRandom(SEED + 2);
   const later = offsetClock();
   const it = await startServer({ clock: later.clock });
-  // in its first minute a server believes a client that says it has seen a later state
+  // in its first minute a server trusts a client that reports a later state
   later.leap(60_000);
   const { driver } = await openClient(it.addresses[0] as string);
   const fuzz = createFrameGenerator(random, [100, 500, "session"]);

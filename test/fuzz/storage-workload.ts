@@ -1,4 +1,4 @@
-// Random clients on a server whose disk hangs and fails, which crashes and stops, and what must hold whatever they do.
+// Random clients on a server whose disk hangs and fails, which crashes and stops, and the invariants that must hold.
 
 import type { Driver } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
@@ -12,9 +12,9 @@ import { ClientExpectations, isBelievedHeld } from "./client-expectations.ts";
 
 const KEYS = ["a", "b", "c"];
 const LEASES = [2_000, 20_000, 50_000, 58_000, 61_000, 90_000, "session"] as const;
-/** More than any lease, and than a reclaim. */
+/** More than any lease, and than a recovery. */
 const LONGER_THAN_ANY_LEASE_MS = 400_000;
-/** Claims of one account, and places that wait, at the end. */
+/** Claims of one account, and waiting entries, at the end. */
 const FINAL_CLAIMS = 40;
 
 interface FuzzClient {
@@ -146,13 +146,13 @@ export class StorageWorkload {
     const held = this.#random.pick(all);
     const now = this.#random.int(2) === 0;
     this.#log("revoke", held.claim.id, now);
-    // its holder may still believe: that is what "at once" says
+    // its holder may still rely on it, as "at once" implies
     if (now) held.isReleased = true;
     const target = { key: held.key, token: held.token as bigint, now };
     this.#track(fuzzClient.client.driver.revoke?.([target]) as Promise<readonly boolean[]>, () => undefined);
   }
 
-  /** The death of a process on this machine; of another one its connection is lost, perhaps for a while. */
+  /** The crash of a process on this machine; on another one its connection is lost, perhaps for a while. */
   async #disconnect(fuzzClient: FuzzClient): Promise<void> {
     this.#log("cut", fuzzClient.local);
     if (!fuzzClient.local) {
@@ -224,7 +224,7 @@ export class StorageWorkload {
   ): void {
     if (mine.isReleased || mine.isDetached) return;
     this.#log("told", mine.claim.id, answer.state);
-    // what was revoked keeps its place until it is given back
+    // a revoked claim keeps its entry until it is released
     if (answer.state === "none") return this.#releaseUntilAnswered(fuzzClient, mine);
     const { ttlMs } = mine.claim;
     const most = Math.min(answer.ttlMs, ttlMs === "session" ? 30_000 : ttlMs);
@@ -274,7 +274,7 @@ export class StorageWorkload {
     }
   }
 
-  /** All that was counted has been given back. */
+  /** All counted resources have been returned. */
   async #expectQuotasFree(): Promise<void> {
     const { driver } = (this.#clients[0] as FuzzClient).client;
     const claims = Array.from({ length: 2 * FINAL_CLAIMS + 1 }, () => makeClaim("room"));

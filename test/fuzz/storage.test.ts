@@ -1,5 +1,5 @@
-// Whatever clients do while the disk hangs and fails, and the server ends: nobody holds what another holds, tokens rise,
-// every call is answered, nothing is left in the end, and all that was counted has been given back.
+// Random clients while the disk hangs and fails, and the server ends: no two holders overlap, tokens rise, every call is
+// answered, nothing is left in the end, and all counted resources have been returned.
 
 import { expect, test } from "vitest";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
@@ -10,7 +10,7 @@ import { StorageWorkload } from "./storage-workload.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-/** Those in which something was found once, and others. HOLDFAST_LONG=1 has many more. */
+/** Seeds that found faults, and others. HOLDFAST_LONG=1 has many more. */
 const SEED_COUNT = [264, ...Array.from({ length: process.env.HOLDFAST_LONG === "1" ? 500 : 11 }, (_, at) => at + 1)];
 
 test.each(SEED_COUNT)("random disk failures (seed %i)", async (seed) => {

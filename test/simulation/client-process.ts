@@ -13,9 +13,9 @@ export class ClientProcess {
   readonly machine: SimulatedMachine;
   readonly client: Client;
   readonly locks: Locks;
-  /** Actors at work in it. */
+  /** Workloads in it. */
   activeUsers = 0;
-  /** It is being closed, or was. */
+  /** It is closing, or closed. */
   isClosing = false;
 
   readonly #checksTimers: boolean;
@@ -41,14 +41,14 @@ export class ClientProcess {
     return this.machine.state !== "dead" && !this.isClosing;
   }
 
-  /** What is left in its maps; empty: nothing. */
+  /** The rest in its maps; empty: nothing. */
   findLeftovers(): string {
     const host = this.client.openedAcquirer?.queues;
     if (host === undefined) return "";
     const left: string[] = [];
     if (host.engine.size > 0) left.push(`${host.engine.size} claims or releases`);
     if (host.queues.size > 0) left.push(`${host.queues.size} lanes`);
-    // a connection's timer may be set for a ping that turns out not to be needed
+    // a connection's timer may be set for a ping that is no longer needed
     if (this.#checksTimers && this.machine.armedTimers > 0) left.push(`${this.machine.armedTimers} timers`);
     return left.join(", ");
   }

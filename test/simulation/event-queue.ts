@@ -1,20 +1,20 @@
-/** Virtual time: a queue of things that happen, and the trace of what did. Everything in it comes from one seed. */
+/** Virtual time: a queue of events, and the trace of past ones. Everything in it follows from one seed. */
 
 import type { HeapItem } from "../../src/util/deadline-heap.ts";
 import { DeadlineHeap } from "../../src/util/deadline-heap.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 
-/** Something that will happen; it can be called off. */
+/** A future event, which can be cancelled. */
 export interface ScheduledEvent extends HeapItem {
   run: () => void;
 }
 
-/** How to play. */
+/** How to run. */
 export interface EventQueueOptions {
-  /** Prints what happens. */
+  /** Prints the events. */
   readonly trace?: boolean;
-  /** As the simulation was then: 1 at first, each addition one more. Default: as it is now. */
+  /** The revision of the simulation: 1 at first, each addition one more. Default: the present one. */
   readonly revision?: number;
 }
 
@@ -33,10 +33,10 @@ export class EventQueue {
   readonly #lines: string[] = [];
   readonly #print: boolean;
   #failure: string | null = null;
-  /** Of all lines of the trace: two runs that did the same have the same. */
+  /** A digest of all lines of the trace: two equal runs have the same. */
   digest = 0;
   eventCount = 0;
-  /** Called after everything that happens. */
+  /** Called after each event. */
   check: () => void = () => {};
 
   constructor(seed: number, { trace = false, revision = 3 }: EventQueueOptions = {}) {
@@ -60,7 +60,7 @@ export class EventQueue {
     this.#queue.remove(scheduledEvent);
   }
 
-  /** Lets things happen until `done`, or until that time; between any two of them promises run to their ends. */
+  /** Processes events until `done`, or until that time; between any two of them promises run to their ends. */
   async run(until: number, done: () => boolean = () => false): Promise<void> {
     await nextTurn();
     while (this.#failure === null && !done()) {
@@ -75,7 +75,7 @@ export class EventQueue {
     if (this.#failure === null && !done()) this.now = Math.max(this.now, until);
   }
 
-  /** Who did what, for the reader of a failure. */
+  /** A trace line, for the reader of a failure. */
   note(who: string, what: string): void {
     const line = `${this.now.toFixed(3).padStart(12)}  ${who.padEnd(8)} ${what}`;
     for (let index = 0; index < line.length; index++) this.digest = (this.digest * 31 + line.charCodeAt(index)) | 0;
@@ -84,7 +84,7 @@ export class EventQueue {
     if (this.#print) console.log(line);
   }
 
-  /** An invariant is broken; the first one counts, and the world stops. */
+  /** An invariant is violated; the first violation counts, and the run stops. */
   fail(what: string): void {
     if (this.#failure !== null) return;
     this.note("CHECKER", what);
@@ -101,7 +101,7 @@ export class EventQueue {
   }
 }
 
-/** All promises that can go on have done so. */
+/** All promises that can proceed have settled. */
 function nextTurn(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,6 +1,6 @@
 /**
- * What may never happen, checked while it could. It sees everything from outside: what stores answer, what clients
- * believe, and true time.
+ * The invariants, checked as events happen. It sees everything from outside: the answers of stores, the clients' view, and
+ * true time.
  */
 
 import { LockLostError } from "../../src/errors.ts";
@@ -10,19 +10,19 @@ import type { Answer, Claim, ClaimId, LockSpec } from "../../src/spi/driver.ts";
 import type { EventQueue } from "./event-queue.ts";
 import type { SimulatedMachine } from "./simulated-machine.ts";
 
-/** A lock as somebody in the simulated world has it. */
+/** A lock of a user in the simulated world. */
 export interface HeldLock {
   readonly name: string;
   readonly machine: SimulatedMachine;
-  /** Its client: one that is being closed gives everything back at once. */
+  /** Its client: a closing client releases everything at once. */
   readonly client: { readonly isClosing: boolean };
   readonly lock: Lock;
   readonly holds: readonly LockSpec[];
-  /** 0: not known. */
+  /** 0: unknown. */
   readonly leaseMs: number;
-  /** Until here its lease stood when it was last looked at, by the clock of its machine that also counts sleep. */
+  /** The end of its lease at the last look, by the clock of its machine that also counts sleep. */
   leaseUntil: number;
-  /** Told to stop while its lease stands, and still at it. */
+  /** Notified to stop while its lease lasts, and still working. */
   isStopping: boolean;
 }
 
@@ -51,7 +51,7 @@ export class InvariantChecker {
     ClaimId,
     { readonly machine: SimulatedMachine; readonly at: number; readonly lateMs: number }
   >();
-  /** Longest answer time a client grants a call, plus its scheduling: a nudge is answered by a call within it. */
+  /** The longest answer time a client allows a call, plus its scheduling: a nudge is followed by a call within it. */
   recheckBoundMs = Number.POSITIVE_INFINITY;
   grants = 0;
 
@@ -59,7 +59,7 @@ export class InvariantChecker {
     this.events = world;
   }
 
-  /** Claims are numbered as they come up: their ids are not of the seed. */
+  /** Claims are numbered as they appear: their ids do not follow from the seed. */
   claimName(id: ClaimId): string {
     let name = this.#names.get(id);
     if (name === undefined) {
@@ -71,7 +71,7 @@ export class InvariantChecker {
 
   // --- calls
 
-  /** A call about these claims leaves a client. */
+  /** A client sends a call for these claims. */
   recordCall(machine: SimulatedMachine, ids: readonly ClaimId[]): void {
     for (const id of ids) {
       this.#lastCallAt.set(id, machine.now);
@@ -92,7 +92,7 @@ export class InvariantChecker {
       this.#rechecks.set(id, { machine, at: machine.now, lateMs: machine.totalStoppedMs });
   }
 
-  /** These claims have left their client with its consent: nobody need ask about them. */
+  /** The client has given up these claims: no further calls are required. */
   recordDetach(reference: string): void {
     const body = Buffer.from(reference.split(".")[1] ?? "", "base64url").toString();
     const { c: claims } = JSON.parse(body) as { readonly c: readonly (readonly [ClaimId])[] };
@@ -102,7 +102,7 @@ export class InvariantChecker {
     }
   }
 
-  /** A release of these claims leaves a client: it need not ask any more, but must not give up leaving. */
+  /** A client sends a release of these claims: it need not renew any more, but must repeat the release until it is answered. */
   recordRelease(machine: SimulatedMachine, claims: readonly Claim[]): void {
     for (const { id, ttlMs } of claims) {
       this.#rechecks.delete(id);
@@ -113,7 +113,7 @@ export class InvariantChecker {
     }
   }
 
-  /** A release that is not answered is sent again, unless the store has forgotten the claim by then. */
+  /** An unanswered release is sent again, unless the store has forgotten the claim by then. */
   #expectReleased(machine: SimulatedMachine, id: ClaimId, ttlMs: number): void {
     const { totalStoppedMs } = machine;
     const patience = ttlMs / 6 + FIRST_RETRY_MS;
@@ -126,12 +126,12 @@ export class InvariantChecker {
     });
   }
 
-  /** A release of this claim was answered; the store had done it then. */
+  /** A release of this claim was answered; the store executed it at that time. */
   recordReleaseAnswer(id: ClaimId, doneAt: number): void {
     this.#releasedAt.set(id, doneAt);
   }
 
-  /** The store answered a `claim` call. What is late by more than a lease nobody has to remember. */
+  /** The store answered a `claim` call. A call late by more than a lease need not be remembered. */
   recordStatus({ id, ttlMs }: Claim, answer: Answer): void {
     const lateMs = this.events.now - (this.#releasedAt.get(id) ?? Number.NEGATIVE_INFINITY);
     if (answer.state !== "none" && lateMs < 0.98 * Number(ttlMs)) {
@@ -141,7 +141,7 @@ export class InvariantChecker {
 
   // --- holders
 
-  /** What is known of a key before a request for it is made. */
+  /** The known token of a key before a request for it is made. */
   highestSeen(lockSpecs: readonly LockSpec[]): ReadonlyMap<string, bigint> {
     return new Map(lockSpecs.map(({ key }) => [key, this.#historyOf(key).highestToken]));
   }
@@ -170,7 +170,7 @@ export class InvariantChecker {
     this.recordAttach(heldLock);
   }
 
-  /** It is held (again: after attach), with tokens that are known. */
+  /** It is held (again: after attach), with known tokens. */
   recordAttach(heldLock: HeldLock): void {
     for (const { key } of heldLock.holds) this.#historyOf(key).holdings.add(heldLock);
   }
@@ -180,7 +180,7 @@ export class InvariantChecker {
     for (const { key } of heldLock.holds) this.#historyOf(key).holdings.delete(heldLock);
   }
 
-  /** Has somebody been granted a key after this holder that cannot be shared with it? */
+  /** Has a key of this holder been granted since to a holder that excludes it? */
   isOvertaken({ holds, lock }: HeldLock): boolean {
     return holds.some(({ key, permits, limit }) => {
       const known = this.#historyOf(key);
@@ -203,7 +203,7 @@ export class InvariantChecker {
     }
   }
 
-  /** Looks at a holder before something happens on its machine: until when could it be working? */
+  /** Examines a holder before an event on its machine: until when could it be working? */
   checkHolding(heldLock: HeldLock): void {
     const left = heldLock.lock.remainingMs;
     if (left > 0) heldLock.leaseUntil = heldLock.machine.clock.uptime() + left;
@@ -219,7 +219,7 @@ export class InvariantChecker {
       return true;
     } catch (error) {
       if (!(error instanceof LockLostError)) throw error;
-      // told to go although its lease stands: until its body has ended nobody may enter
+      // notified although its lease lasts: until its body has ended no other may be granted
       heldLock.isStopping = error.reason === "maxHold" || error.reason === "revoked";
       return heldLock.isStopping && !client.isClosing && machine.clock.uptime() < heldLock.leaseUntil;
     }

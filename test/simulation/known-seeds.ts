@@ -1,4 +1,4 @@
-/** Seeds that found faults, played in every run as the simulation was then (`revision`, see event-queue.ts). */
+/** Seeds that found faults, played in every run with their revision of the simulation (`revision`, see event-queue.ts). */
 
 export interface KnownSeed {
   readonly seed: number;

@@ -1,4 +1,4 @@
-/** What users of locks ask for. */
+/** The requests of users. */
 
 import { exclusive, semaphorePermits, shared } from "../../src/client/lock-spec.ts";
 import type { Lockable } from "../../src/client/lockable.ts";
@@ -22,7 +22,7 @@ export function readRequest(locks: Locks, key: string): LockRequest {
   return { lockable: locks.rw(key).read, holds: shared(key) };
 }
 
-/** A semaphore on a key that others lock whole: they exclude each other. */
+/** A semaphore on a key that others lock exclusively: they exclude each other. */
 export function permitRequest(locks: Locks, key: string, count: number): LockRequest {
   const semaphore = locks.semaphore(key, SEMAPHORE_LIMIT);
   return {

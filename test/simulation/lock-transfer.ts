@@ -1,4 +1,4 @@
-/** A lock that travels: detached by one client, taken up by another. */
+/** A lock transfer: detached by one client, attached by another. */
 
 import { ClosedError, DriverError, LockLostError, UnsupportedError } from "../../src/errors.ts";
 import type { LockSpec } from "../../src/spi/driver.ts";
@@ -6,7 +6,7 @@ import type { SeededRandom } from "../support/seeded-random.ts";
 import type { HeldLock } from "./invariant-checker.ts";
 import { LockUser } from "./workload.ts";
 
-/** Detaches the lock, and somebody takes it up again. */
+/** Detaches the lock, and another client attaches it. */
 export async function transferLock(lockUser: LockUser, heldLock: HeldLock | null, random: SeededRandom): Promise<void> {
   if (heldLock === null) return;
   const { context, clientProcess, name } = lockUser;
@@ -25,7 +25,7 @@ export async function transferLock(lockUser: LockUser, heldLock: HeldLock | null
   await lockUser.sleep(random.next() * context.scenario.ttlMs * 0.7);
   const next = context.pickClient();
   if (next === null) return;
-  // on its own: it may be killed without our being so
+  // in its own process: it may be killed while this one lives
   const nextUser = new LockUser(`${name}>${next.machine.name}`, next, context);
   void nextUser.runCounted(() => attachLock(nextUser, reference, heldLock.holds));
 }

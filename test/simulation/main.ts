@@ -22,14 +22,14 @@ const { values } = parseArgs({
 
 const first = Number(values.seed ?? values.first);
 const seedCount = values.seed === undefined ? Number(values.seeds) : 1;
-/** As the simulation was then. */
+/** The revision of the simulation. */
 const revision: { readonly revision?: number } = values.as === undefined ? {} : { revision: Number(values.as) };
 const startedAt = performance.now();
 let failed = 0;
 let eventCount = 0;
 let grants = 0;
 let playedCount = 0;
-/** Of the seeds that were asked for: two commits that decide alike have the same. A trace has names in it, a verdict none. */
+/** Over the given seeds: two equal commits have the same. A trace has names in it, a verdict none. */
 const traces = createHash("sha256");
 const verdicts = createHash("sha256");
 
@@ -51,12 +51,12 @@ function recordResult(seed: number, result: SeedResult, known = "", as = revisio
   if (result.failure === null) return;
   failed++;
   if (!values.trace) console.log(`\n${result.lines.slice(-60).join("\n")}`);
-  // scripts/test says lines that begin so again where the whole run ends
+  // scripts/test repeats lines with this beginning at the end of the complete run
   console.log(`FAILED seed ${seed}${known}: ${result.failure}`);
   console.log(`FAILED     replay: npm run sim -- --seed ${seed}${as === undefined ? "" : ` --as ${as}`} --trace`);
 }
 
-/** A failure is of use only if its seed brings it back: now and then the same is played again. */
+/** A failure is useful only if its seed reproduces it: now and then the same seed is played again. */
 async function expectSameReplay(seed: number, result: SeedResult): Promise<SeedResult> {
   if (seed % REPLAY_INTERVAL !== 0 || result.failure !== null) return result;
   const again = await runSeed(seed, revision);

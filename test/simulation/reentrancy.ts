@@ -42,7 +42,7 @@ export async function runReentrant(lockUser: LockUser, random: SeededRandom): Pr
         expectThat(lockUser, lock.remainingMs === 0 || locks.holds(key), "holds() is false inside");
         await nestedAction(lockUser, heldLock, random);
       } catch (error) {
-        // what was lost meanwhile cannot be joined
+        // a lock lost meanwhile cannot be joined
         if (!(error instanceof LockLostError) || lock.remainingMs > 0) throw error;
         machine.note(`${lockUser.name}: ${error.message}`);
       } finally {
@@ -65,10 +65,10 @@ export async function runReentrant(lockUser: LockUser, random: SeededRandom): Pr
   (finishRelease as ((wasHeld: boolean) => void) | null)?.(wasHeld);
 }
 
-/** Holdings that go on with another handle when their first one is released. */
+/** Holds that continue with another handle when their first one is released. */
 const keptHoldings = new WeakSet<HeldLock>();
 
-/** Asks again for what it holds. */
+/** Requests again what it holds. */
 async function reacquire(lockUser: LockUser, { lockable }: LockRequest, { lock, holds }: HeldLock): Promise<Lock> {
   const { machine } = lockUser.clientProcess;
   const at = machine.now;

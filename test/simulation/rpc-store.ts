@@ -1,7 +1,7 @@
 /**
- * A store that is core/table on a machine of its own, and a driver that reaches it through the simulated network. It
+ * A store that is the lock table on its own machine, and a driver that reaches it through the simulated network. It
  * behaves as badly as the driver contract allows: pushes come late, twice, as mere nudges or not at all, renewals may be
- * looks that extend nothing, may leave answers out, and a call may be answered when its caller has long given up.
+ * look-ups without an extension, may leave answers out, and a call may be answered long after its caller has abandoned it.
  */
 
 import { toAnswer } from "../../src/lock-table/answer.ts";
@@ -16,9 +16,9 @@ import type { SimulatedNetwork } from "./simulated-network.ts";
 
 /** How the store behaves within its contract. */
 export interface StoreBehavior {
-  /** Ends leases by a timer of its own; else only when somebody asks. */
+  /** Ends leases by its own timer; else only on a call. */
   readonly hasTimer: boolean;
-  /** A renewal looks without extending while more than three quarters of the lease are left. */
+  /** A renewal does not extend while more than three quarters of the lease are left. */
   readonly renewalsOnlyLook: boolean;
   /** How often a grant is announced by a mere nudge. */
   readonly recheckChance: number;
@@ -72,7 +72,7 @@ export class RpcStore {
 
 type Push = (id: ClaimId, answer: Answer) => void;
 
-/** One client's driver. It belongs to that life of its machine. */
+/** One client's driver. It belongs to that run of its machine. */
 export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, network: SimulatedNetwork): Driver {
   const { events } = network;
   const random: SeededRandom = events.random.fork();
@@ -167,7 +167,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
     async release(claims, unanswered) {
       checker.recordRelease(machine, claims);
-      // a library that sends a release again unseen would make its "was not there" worthless: the contract forbids it
+      // a library that silently resends a release would make its "was not there" worthless: the contract forbids it
       let doneAt = 0;
       const there = await call(`release ${names(claims, unanswered)}`, false, () =>
         claims.map(({ id, ttlMs }) => {

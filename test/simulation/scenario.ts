@@ -1,4 +1,4 @@
-/** What one seed plays: how many clients on how few keys, in which weather, with which mishaps. */
+/** The scenario of one seed: how many clients on how few keys, with which network and which faults. */
 
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { NetworkConditions } from "./simulated-network.ts";
@@ -8,28 +8,28 @@ export interface Scenario {
   /** table: core/table behind calls that may be lost or repeated. unix, tcp: the real server, over streams. */
   readonly store: "table" | "unix" | "tcp";
   readonly clients: number;
-  /** Requests each client has under way at once. */
+  /** Requests each client has in flight at once. */
   readonly actors: number;
   readonly keys: readonly string[];
   readonly ttlMs: number;
   /** The length of a session, where the store has sessions. */
   readonly sessionMs: number;
-  /** How long there is trouble; afterwards everything must come to rest. */
+  /** The duration of faults; afterwards everything must settle. */
   readonly troubleMs: number;
   readonly handoffs: number;
   readonly handoffMs: number;
   readonly maxHoldMs: number | null;
-  /** false: holders let their leases run out. */
+  /** false: holders let their leases expire. */
   readonly renew: boolean;
   readonly weather: NetworkConditions;
   /** Clock rates lie within 1 plus or minus this. Two of them differ by at most 1 %. */
   readonly drift: number;
-  /** Mishaps in the time of trouble. */
+  /** Faults in that time. */
   readonly mishaps: number;
   readonly kinds: readonly Fault[];
-  /** Some use using(), and ask again inside. */
+  /** Some use using(), and request again inside. */
   readonly reenters: boolean;
-  /** The server keeps no state: every start of it reclaims. */
+  /** The server keeps no state: every start of it begins with a recovery. */
   readonly stateless: boolean;
 }
 
@@ -62,10 +62,10 @@ const NETWORK_CONDITIONS: readonly ((random: SeededRandom, ttlMs: number) => Net
   (_, ttlMs) => ({ ...GOOD_CONDITIONS, lost: 0.3, slow: 0.2, slowMs: ttlMs * 0.7, repeated: 0.1 }),
 ];
 
-/** Longer than the lease a server must wait for without having been told, and still a short one. */
+/** Longer than the lease a server must wait for without a report, and still short. */
 const LONG_MS = 55_000;
 
-/** How long a server without a state reclaims at each start. */
+/** The length of the recovery of a server without a state, at each start. */
 const RECOVERY_MS = 60_000;
 
 /** Streams lose nothing. */
@@ -99,13 +99,13 @@ const FAULT_SETS: Readonly<Record<Scenario["store"], readonly (readonly Fault[])
   ],
 };
 
-/** Must every lock outlive the mishaps? The server comes back within a fraction of the lease, and nothing else happens. */
+/** Must every lock outlive the faults? The server comes back within a fraction of the lease, and nothing else happens. */
 export function mustKeepLocks({ store, kinds, ttlMs, mishaps, renew, maxHoldMs }: Scenario): boolean {
   if (store === "table" || ttlMs < 10_000 || mishaps > 3 || !renew || maxHoldMs !== null) return false;
   return kinds.every((kind) => kind === "crash" || kind === "restart");
 }
 
-/** Is it about what becomes of a lock towards the end of its lease? Then users hold it for long. */
+/** Is the scenario about the end of a lease? Then users hold locks for long. */
 export function testsLeaseEnd(plan: Scenario): boolean {
   return !plan.renew || plan.kinds.includes("partition") || mustKeepLocks(plan);
 }

@@ -17,7 +17,7 @@ export interface ServerProcessOptions {
   readonly isLocal: boolean;
   /** It keeps nothing between its starts. */
   readonly isStateless: boolean;
-  /** What has become of the process of that name. */
+  /** The state of the process of that name. */
   readonly probe: (name: string) => ProcessState;
 }
 
@@ -64,16 +64,16 @@ export class ServerProcess {
     machine.note(`serves${kept.backend.isRecovering ? ", reclaiming" : ""}`);
   }
 
-  /** It is gone from one moment to the next, and starts again after a while. */
+  /** It crashes, and starts again after a while. */
   crash(downMs: number, powerLost: boolean): void {
-    if (this.machine.state === "dead") return; // it is down already
+    if (this.machine.state === "dead") return; // already down
     this.machine.note(powerLost ? "loses power" : "crashes");
     this.#end(powerLost);
     this.#storage.crash(powerLost);
     this.#startAfter(downMs);
   }
 
-  /** A clean end, and a start after a while. */
+  /** A clean stop, and a start after a while. */
   async stop(downMs: number): Promise<void> {
     const { openedBackend, service, machine } = this;
     if (openedBackend === null || service === null || this.#stopping) return;
@@ -94,7 +94,7 @@ export class ServerProcess {
     machine.execute(() => {
       this.#connections.push(connection);
       connection.accept(machine, service.accept(connection.stream, { isLocal: this.#options.isLocal, address: "" }));
-      if (connection.client.state === "dead") connection.closeByClient(); // it died while it connected
+      if (connection.client.state === "dead") connection.closeByClient(); // it crashed while it connected
     });
   }
 
@@ -128,7 +128,7 @@ export class ServerProcess {
     const { drift, isStateless } = this.#options;
     // the clock is all that such a server's tokens rise by
     const machine = new SimulatedMachine(this.#events, `srv.${++this.#startCount}`, isStateless ? 0 : drift);
-    // a machine that was started anew may have lost the time
+    // a restarted machine may have lost the time
     if (this.#startCount > 1 && !isStateless) machine.stepWallClock(this.#random.pick([0, 0, -2_000, -100_000]));
     return machine;
   }

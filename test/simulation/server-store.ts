@@ -7,10 +7,10 @@ import type { SimulatedMachine } from "./simulated-machine.ts";
 import type { StoreDependencies, StoreUnderTest } from "./store-under-test.ts";
 import { findTableLeftovers, revokeRandom } from "./table-checks.ts";
 
-/** How long a server that has ended stays away at most. */
+/** The longest time between a server's end and its next start. */
 const DOWN_MS = 2_000;
 const PROBE_TIME_MS = 60_000;
-/** As long as a client that has not come back, or a lease of before, can keep anything. */
+/** As long as an absent client, or an earlier lease, can keep anything. */
 const SETTLE_MS = 130_000;
 
 export function createServerStore({ events, scenario, checker, network, random }: StoreDependencies): StoreUnderTest {

@@ -6,7 +6,7 @@ import type { ServerProcess } from "./server-process.ts";
 import type { SimulatedMachine } from "./simulated-machine.ts";
 import type { SimulatedNetwork } from "./simulated-network.ts";
 
-/** A machine that cannot be reached is tried again after this time, then after twice as long, and so on. */
+/** An unreachable machine is tried again after this time, then after twice as long, and so on. */
 const RETRANSMIT_MS = 25;
 const MAX_WAIT_MS = 1_000;
 
@@ -29,7 +29,7 @@ export class SimulatedConnection {
     this.#events = events;
   }
 
-  /** The server has taken the connection. */
+  /** The server has accepted the connection. */
   accept(server: SimulatedMachine, connection: Connection): void {
     this.#server = server;
     this.#connection = connection;
@@ -37,12 +37,12 @@ export class SimulatedConnection {
     for (let count = this.#toServer.length; count > 0; count--) this.#arriveAtServer();
   }
 
-  /** Nobody listens. */
+  /** The server is not listening. */
   refuse(): void {
     this.#end("nobody listens");
   }
 
-  /** What the client does with its end. */
+  /** The client's end. */
   get transport(): ReturnType<Connector> {
     return {
       write: (text) => {
@@ -58,7 +58,7 @@ export class SimulatedConnection {
     };
   }
 
-  /** What the server does with its end. */
+  /** The server's end. */
   get stream(): { write(text: string): void; close(): void } {
     return {
       write: (text) => {
@@ -71,13 +71,13 @@ export class SimulatedConnection {
     };
   }
 
-  /** Both ends learn that the connection is gone, each in its time. */
+  /** Both ends notice the lost connection, each in its time. */
   reset(): void {
     this.closeByClient();
     this.#end("reset");
   }
 
-  /** The server learns that the client has gone. */
+  /** The server notices that the client is gone. */
   closeByClient(): void {
     this.#toServer.push(() => {
       if (!this.#serverOpen) return;
@@ -87,7 +87,7 @@ export class SimulatedConnection {
     if (this.#connection !== null) this.#arriveAtServer();
   }
 
-  /** The server's process has died: the client learns of it, unless the power failed. */
+  /** The server's process has crashed: the client notices it, unless the power failed. */
   closeByServer(silently: boolean): void {
     this.#serverOpen = false;
     this.#connection = null;
@@ -102,7 +102,7 @@ export class SimulatedConnection {
     });
   }
 
-  /** To the client, behind all that was sent before. */
+  /** To the client, after all that was sent before. */
   #send(run: () => void): void {
     this.#toClient.push(run);
     const { events } = this.#network;
@@ -125,7 +125,7 @@ export class SimulatedConnection {
   }
 }
 
-/** How a client of this machine reaches the server, whichever runs at the time. */
+/** The connection of a client of this machine to the present server. */
 export function createConnector(
   client: SimulatedMachine,
   network: SimulatedNetwork,
@@ -140,7 +140,7 @@ export function createConnector(
     return {
       ...transport,
       write(text) {
-        // all clients of the simulation are one process in truth; each says here which one it is meant to be
+        // all clients of the simulation are one real process; each reports its simulated one here
         transport.write(isFirst ? text.replace(/"pidStart":("\d+"|null)/, `"pidStart":"${name}"`) : text);
         isFirst = false;
       },

@@ -1,10 +1,10 @@
 /**
- * A machine of the simulated world: it has clocks of its own and can be stopped, sent to sleep and killed.
+ * A machine of the simulated world: it has its own clocks and can be stopped, sent to sleep and killed.
  *
- *   running  things happen on it
+ *   running  events happen on it
  *   paused   its clocks run on while it executes nothing (SIGSTOP, a long garbage collection); then all of it at once
  *   asleep   the same, but its monotonic clock stands still as well (a suspended laptop)
- *   dead     what was to happen on it never does
+ *   dead     its pending events never happen
  */
 
 import type { Clock, Timer } from "../../src/util/clock.ts";
@@ -25,7 +25,7 @@ export class SimulatedMachine {
   /** Timers that are set. */
   armedTimers = 0;
   state: "running" | "paused" | "asleep" | "dead" = "running";
-  /** True time spent not running. */
+  /** True time in which it did not run. */
   stoppedMs = 0;
   #stoppedAt = 0;
   #sleptMs = 0;
@@ -57,7 +57,7 @@ export class SimulatedMachine {
     this.events.note(this.name, what);
   }
 
-  /** Does it on this machine, now or when it runs again. */
+  /** Runs this on the machine, now or when it runs again. */
   execute(run: () => void, isTimer = false): void {
     if (this.state === "dead") return;
     if (this.state === "running") run();
@@ -125,7 +125,7 @@ export class SimulatedMachine {
       pending = ownScheduledEvent;
     };
     const fire = (ownScheduledEvent: ScheduledEvent): void => {
-      if (pending !== ownScheduledEvent) return; // set anew while it waited for the machine to run again
+      if (pending !== ownScheduledEvent) return; // set again while it waited for the machine to run
       pending = null;
       this.armedTimers -= counts;
       // early by rounding, or because the clock stood still meanwhile

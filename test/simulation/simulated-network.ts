@@ -16,13 +16,13 @@ export interface NetworkConditions {
 
 export const GOOD_CONDITIONS: NetworkConditions = { lost: 0, repeated: 0, slow: 0, slowMs: 0, usualMs: 2 };
 
-/** What becomes of one call. */
+/** The fate of one call. */
 export interface Delivery {
   /** When the request arrives, once or twice; none: it is lost. */
   readonly arrivals: readonly number[];
-  /** How long the last reply travels; null: it is lost. */
+  /** The delay of the last reply; null: it is lost. */
   readonly replyMs: number | null;
-  /** The caller learns of a loss (a connection error) after that time; null: it never does. */
+  /** The caller is notified of a loss (a connection error) after that time; null: never. */
   readonly failsMs: number | null;
 }
 
@@ -30,7 +30,7 @@ export class SimulatedNetwork {
   readonly events: EventQueue;
   readonly #random: SeededRandom;
   conditions: NetworkConditions;
-  /** Machines that nobody reaches at present. */
+  /** Machines that are unreachable at present. */
   readonly partitioned: Set<SimulatedMachine> = new Set();
 
   constructor(world: EventQueue, weather: NetworkConditions) {

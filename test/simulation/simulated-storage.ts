@@ -1,4 +1,4 @@
-/** A disk that outlives the server's process: what was not settled when it died may have been written, or not. */
+/** A disk that outlives the server's process: writes pending at a crash may have been written, or not. */
 
 import { decodeRecord, decodeState, encodeRecord, encodeState } from "../../src/server/storage/format.ts";
 import type {
@@ -35,7 +35,7 @@ export class SimulatedStorage {
     this.#random = eventQueue.random.fork();
   }
 
-  /** The process that wrote is gone: some of the last writes have happened, the rest never will. */
+  /** The writing process is gone: some of the last writes have happened, the rest never will. */
   crash(powerLost: boolean): void {
     while (this.#pending.length > 0 && this.#random.chance(0.5)) this.#pending.shift()?.();
     this.#pending = [];
@@ -49,7 +49,7 @@ export class SimulatedStorage {
     const storage: Storage = {
       beginRun: async ({ state, journal, sessions }) => {
         this.#sessions = [...sessions];
-        // as long as the state is of an earlier start, this list is nobody's
+        // while the state is of an earlier start, this list belongs to no run
         this.#sessionsGeneration = state.generation;
         await storage.rewriteJournal(journal);
         await storage.saveState(state);

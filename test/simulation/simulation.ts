@@ -1,4 +1,4 @@
-/** One seed: clients and their users on a stage of misfortune, and what must be true when the curtain falls. */
+/** One seed: clients and their users under faults, and the invariants that must hold afterwards. */
 
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { findTableViolations } from "../support/stores/table-inspector.ts";
@@ -15,11 +15,11 @@ import { createTableOverRpc } from "./table-over-rpc.ts";
 import type { SimulationContext } from "./workload.ts";
 import { LockUser } from "./workload.ts";
 
-/** After trouble has ended, everybody who waits is served within this many leases, or this time if it is longer. */
+/** After the faults every waiter is served within this many leases, or this time if it is longer. */
 const CALM_LEASES = 100;
 const CALM_MS = 200_000;
 
-/** The table is looked at after one event in so many: to look after each would take as long as the rest. */
+/** The table is checked after one event in this number: a check after each would take as long as the rest. */
 const INSPECT_INTERVAL = 4;
 
 export class Simulation implements SimulationContext {
@@ -75,7 +75,7 @@ export class Simulation implements SimulationContext {
     if (left !== "") events.fail(`the store keeps ${left}`);
   }
 
-  /** What a killed process would have taken along. */
+  /** What a killed process would have lost. */
   end(): void {
     for (const { client } of this.#clients) client.flowHolds.close();
   }
@@ -85,7 +85,7 @@ export class Simulation implements SimulationContext {
     return running.length === 0 ? null : this.#random.pick(running);
   }
 
-  /** Judges the store's own state, whatever clients believe. */
+  /** Checks the store's own state, whatever the clients' view. */
   #inspect(): void {
     const table = ++this.#events % INSPECT_INTERVAL === 0 ? this.#store.table() : null;
     if (table === null) return;
@@ -134,7 +134,7 @@ export class Simulation implements SimulationContext {
       case "cut":
         return this.#partition(machine, ms);
       case "partition":
-        // the server starts anew while one who may hold cannot say so
+        // the server starts again while a possible holder cannot report
         this.#partition(machine, ttlMs * (0.6 + random.next()));
         this.events.after(random.next() * ttlMs * 0.05, () =>
           this.#store.injectFault(random.pick(["crash", "power"]), ms),
@@ -165,7 +165,7 @@ export class Simulation implements SimulationContext {
       ...GOOD_CONDITIONS,
       usualMs: Math.min(this.scenario.weather.usualMs, GOOD_CONDITIONS.usualMs),
     };
-    // partitions last as long as they were to last: a lease may be at stake
+    // partitions last their planned time: a lease may be at stake
     if (!this.scenario.kinds.includes("partition")) this.#network.partitioned.clear();
   }
 

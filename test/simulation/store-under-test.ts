@@ -1,4 +1,4 @@
-/** What stands behind the clients: a table over calls, or the real server over streams. */
+/** The store behind the clients: a table over calls, or the real server over streams. */
 
 import type { LockTable } from "../../src/lock-table/table.ts";
 import type { Driver } from "../../src/spi/driver.ts";
@@ -20,18 +20,18 @@ export interface StoreDependencies {
 
 export interface StoreUnderTest {
   createDriver(machine: SimulatedMachine): Driver;
-  /** True if this mishap was the store's. */
+  /** True if this fault was the store's. */
   injectFault(kind: Fault, ms: number): boolean;
-  /** A client's process has died. */
+  /** A client's process has crashed. */
   clientKilled(machine: SimulatedMachine): void;
   /** A client's connections break. */
   reset(machine: SimulatedMachine): void;
-  /** An operator asks a holder to go; gives "key token" of all it may have handed on. */
+  /** An operator revokes a holder; returns "key token" of all tokens it may have handed on. */
   revoke(): readonly string[];
-  /** The lock table as it stands in memory; null: nobody serves one now. */
+  /** The lock table in memory; null: no server runs now. */
   table(): LockTable | null;
   /** After this time without clients nothing is kept. */
   readonly settleMs: number;
-  /** What is kept then; empty: nothing. */
+  /** What is kept after that time; empty: nothing. */
   findLeftovers(): string;
 }

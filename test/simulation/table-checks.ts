@@ -7,7 +7,7 @@ import type { InvariantChecker } from "./invariant-checker.ts";
 
 const DAY_MICROS = 86_400_000_000;
 
-/** Asks some holder to go; gives "key token" for every token it may have handed on. */
+/** Revokes some holder; returns "key token" for every token it may have handed on. */
 export function revokeRandom(
   table: LockTable,
   random: SeededRandom,

@@ -1,4 +1,4 @@
-/** core/table on one machine, reached by calls. */
+/** The lock table on one machine, reached by calls. */
 
 import { createRpcDriver, RpcStore } from "./rpc-store.ts";
 import { SimulatedMachine } from "./simulated-machine.ts";

@@ -1,4 +1,4 @@
-/** Somebody who uses locks: asks in every way there is, holds for a while, lets go. */
+/** A user of locks: requests them in every way, holds for a while, releases. */
 
 import type { Lock } from "../../src/client/lock.ts";
 import type { AcquireOptions } from "../../src/client/options.ts";
@@ -14,17 +14,17 @@ import { runReentrant } from "./reentrancy.ts";
 import type { Scenario } from "./scenario.ts";
 import { mustKeepLocks, testsLeaseEnd } from "./scenario.ts";
 
-/** How late a wait may end: one look at who stood in the way, and a timer's rounding. */
+/** How late a wait may end: one look-up of the holders in the way, and a timer's rounding. */
 const LOOKUP_MS = 500;
 const ROUNDING_MS = 0.01;
 
-/** What the simulation shares with its actors. */
+/** The state that the simulation shares with its actors. */
 export interface SimulationContext {
   readonly scenario: Scenario;
   readonly checker: InvariantChecker;
-  /** There is no more trouble: finish what you are at. */
+  /** The faults are over: finish the current work. */
   readonly isCalm: boolean;
-  /** Somebody who can take up a lock. */
+  /** A user that can attach a lock. */
   pickClient(): ClientProcess | null;
   /** Keys and tokens an operator has revoked. */
   readonly revoked: ReadonlySet<string>;
@@ -35,7 +35,7 @@ export class LockUser {
   readonly clientProcess: ClientProcess;
   readonly context: SimulationContext;
   readonly #random: SeededRandom;
-  /** Null: nothing is asked for again inside. */
+  /** Null: no request is repeated inside. */
   readonly extras: SeededRandom | null;
   #requestCount = 0;
 
@@ -48,7 +48,7 @@ export class LockUser {
     this.extras = stage.scenario.reenters ? (events.extrasRandom?.fork() ?? null) : null;
   }
 
-  /** Uses locks until there is no more trouble. */
+  /** Uses locks until the faults are over. */
   run(): Promise<void> {
     return this.runCounted(async () => {
       while (!this.context.isCalm && this.clientProcess.isAlive) {
@@ -89,7 +89,7 @@ export class LockUser {
     return this.useLock(await this.#acquire(mutexRequest(locks, key)));
   }
 
-  // --- asking
+  // --- requesting
 
   async #tryAcquire({ lockable, holds }: LockRequest): Promise<HeldLock | null> {
     const lease = this.pickLease();
@@ -168,14 +168,14 @@ export class LockUser {
     };
   }
 
-  /** Whatever came of it: the time a machine did not run is not the client's fault. */
+  /** Whatever the outcome: the time in which a machine did not run is not the client's fault. */
   #checkWaitTime({ at, lateMs, shown, leaseMs, isFirst }: StartedRequest, waitMs: number): void {
-    if (isFirst) return; // connecting has a bound of its own
+    if (isFirst) return; // connecting has its own bound
     const { machine } = this.clientProcess;
-    // who asks once waits for that one answer
+    // a request without a wait waits for that one answer
     const boundMs = Math.max(waitMs, leaseMs / 6);
     const waited = machine.now - at - (machine.totalStoppedMs - lateMs) * machine.rate;
-    // keys that are taken one by one are given back before the user hears of it
+    // keys that are taken one by one are released before the user is notified
     const most = boundMs + LOOKUP_MS + ROUNDING_MS + leaseMs;
     if (waited > most) {
       machine.events.fail(`${this.name}: ${shown} was settled after ${waited.toFixed(0)} ms, not ${boundMs} ms`);
@@ -228,7 +228,7 @@ export class LockUser {
       ? random.pick([0, 0, 1, 5, ttlMs * 0.1, ttlMs * 0.3, ttlMs * 1.3]) * random.next()
       : random.pick([0, ttlMs * 0.5, ttlMs * 1.2]);
     if (workMs === 0) return;
-    if (random.chance(0.5)) return this.sleep(workMs); // looks at nothing while it works
+    if (random.chance(0.5)) return this.sleep(workMs); // checks nothing while it works
     await Promise.race([this.sleep(workMs), isAborted(lock.signal)]);
     if (lock.signal.aborted) await this.sleep(random.next() * ttlMs * 0.1); // it takes a while to stop
   }
@@ -252,7 +252,7 @@ export class LockUser {
     const isOvertaken = checker.isOvertaken(holding);
     machine.note(`${this.name} releases ${lock.keys.join(" ")}${believed ? "" : ", lost"}`);
     return (was) => {
-      // in doubt it may have been ours all the time, but not if somebody else has had it meanwhile
+      // in doubt it may have been held all the time, but not if another client has had it meanwhile
       if (was && isOvertaken) events.fail(`${name}: release() said true of a lock that somebody else has had`);
       const isRevoked = holds.some(({ key }) => revoked.has(`${key} ${lock.tokenOf(key)}`));
       if (believed && !was && !isRevoked) events.fail(`${name}: release() said false although nothing was lost`);

@@ -1,4 +1,4 @@
-/** A call that comes when its claim was released makes no place that nobody wants, which would cost the next one a lease. */
+/** A call that arrives after its claim was released makes no abandoned entry, which would cost the next claim a lease. */
 
 import { expect, test } from "vitest";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";

@@ -1,4 +1,4 @@
-/** A majority of guarded stores: one that comes back empty helps nobody to a second majority. */
+/** A majority of guarded stores: a member that comes back empty never completes a second majority. */
 
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
@@ -52,7 +52,7 @@ test("a holder with a bare majority keeps its lock when one of its members is re
   await using rival = client(ports);
   await holder.using("warm", () => undefined);
   await rival.using("warm", () => undefined);
-  // the third member is away, for the holder alone
+  // the third member is unreachable for the holder alone
   proxy.refuseConnections(true);
   proxy.disconnect();
   const lock = await holder.acquire("key");

@@ -1,4 +1,4 @@
-/** Several clients of one majority in simulated time, each by links of its own, which a test breaks in every way. */
+/** Several clients of one majority in simulated time, each with its own links, which a test breaks in every way. */
 
 import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
@@ -11,24 +11,24 @@ import { fakeClock } from "../../support/fake-clock.ts";
 
 export const DELAYED_MS = 4_000;
 
-/** What becomes of a client's calls to one member. */
+/** The state of a client's link to one member. */
 export interface FaultyLink {
   /**
-   * Null: all is well. "away": nothing arrives. "mute": what is done there is not heard of. "late": nor that, and it is done
-   * DELAYED_MS later. "silent": nothing arrives, and nothing is ever said. An error: it is the answer.
+   * Null: no fault. "away": no call arrives. "mute": calls arrive, replies do not. "late": the same, and the call is executed
+   * DELAYED_MS later. "silent": no call arrives, and no failure is reported. An error: it is the answer.
    */
   fault: null | "away" | "silent" | "mute" | "late" | Error;
-  /** The trouble is with this verb alone; null: with all. */
+  /** The fault affects this verb alone; null: all. */
   faultyVerb: "claim" | "release" | null;
-  /** Replies take so long. */
+  /** The delay of replies. */
   readonly delayMs: { claim: number; ticket: number; renew: number; release: number; push: number };
-  /** What arrived there: "claim key". */
+  /** The calls that arrived: "claim key". */
   readonly receivedCalls: string[];
 }
 
 export interface MemberStore {
   memory: MemoryStore;
-  /** Without any of its links. */
+  /** A driver without links. */
   readonly direct: () => Driver;
   restartEmpty(): void;
 }
@@ -43,7 +43,7 @@ export interface LinkedQuorum {
   readonly clock: FakeClock;
   readonly stores: readonly MemberStore[];
   openClient(options?: QuorumOptions, before?: (links: readonly FaultyLink[]) => void): Promise<QuorumClient>;
-  /** Settles what is asked while time passes. */
+  /** Advances time until the promise settles. */
   settleWithin<T>(ms: number, asked: Promise<T>): Promise<T>;
 }
 

@@ -37,7 +37,7 @@ describe("the list of a majority", () => {
     for (const claim of claims) {
       const page = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)));
       tags.push(...page.map(({ tag }) => tag));
-      // comes by and by to the third
+      // reaches the third member gradually
       await three.driver.claim(claim);
     }
     expect(await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)))).toEqual([]);

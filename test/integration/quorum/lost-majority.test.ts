@@ -1,4 +1,4 @@
-/** Interleavings of one claim's votes with its release, and with other grants: each is forced, none is waited for. */
+/** Interleavings of one claim's votes with its release, and with other grants: each is forced, none is left to chance. */
 
 import { expect, test } from "vitest";
 import { delegate } from "../../../src/conformance/delegate.ts";
@@ -10,11 +10,11 @@ import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 
-/** One store, with a driver for us whose replies a test holds back, and one for the others. */
+/** One store, with a driver for the client under test whose replies a test delays, and one for the others. */
 interface TestMember {
   store: MemoryStore;
   readonly driver: Driver;
-  /** Replies to these verbs are held back for so long. */
+  /** Replies to these verbs are delayed by this time. */
   readonly delayMs: { ticket: number; renew: number; release: number; push: number };
   rejectsClaims: boolean;
   restartEmpty(): void;
@@ -62,9 +62,9 @@ interface Fixture {
   readonly clock: FakeClock;
   readonly members: readonly [TestMember, TestMember, TestMember];
   readonly driver: Driver;
-  /** Whom to tell what is pushed to us. */
+  /** Receives the pushes to the client under test. */
   onPush(tell: (answer: Answer) => void): void;
-  /** Another client's, of the stores as they are now. */
+  /** Another client, of the present stores. */
   openOtherClient(): Promise<Driver>;
 }
 
@@ -117,7 +117,7 @@ test("a claim released while it returns the vote of a tie is not placed again", 
   const ours = makeClaim("key", { ttlMs: 60_000 });
   expect(await settleWithin(fixture, 10, fixture.driver.claim(ours))).toMatchObject({ state: "waiting" });
   await fixture.clock.advance(100);
-  // the tie has lasted long enough: the vote is being given back
+  // the tie has lasted long enough: the vote is being released
   one.delayMs.release = 300;
   const renewed = fixture.driver.renew([ours]);
   await fixture.clock.advance(100);
@@ -137,11 +137,11 @@ test("a claim that asked for a token, and lost its majority for a moment, is not
   const lateTickets = (ms: number): void => {
     for (const { delayMs } of fixture.members) delayMs.ticket = ms;
   };
-  // votes by the first two, a ticket at each; nobody hears of the tickets
+  // votes from the first two, a ticket at each; the tickets' answers are lost
   three.rejectsClaims = true;
   lateTickets(5_000);
   await expect(settleWithin(fixture, 1_200, fixture.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
-  // the second comes back empty, and that it knows nothing of us is heard too late
+  // the second comes back empty, and its answer that it has no such claim arrives too late
   two.restartEmpty();
   two.delayMs.renew = 1_200;
   await ask(1_500);
@@ -174,7 +174,7 @@ test("an unknown answer for one claim costs nothing to the others renewed by the
   await expect(settleWithin(fixture, 1_200, fixture.driver.renew([second]))).rejects.toThrow(
     /has not agreed on its token/,
   );
-  // nor is it told to be lost, which a false would say
+  // nor is it reported as lost, which a false would mean
   const detached = fixture.driver.detach?.([second, first]) ?? Promise.resolve([]);
   await expect(settleWithin(fixture, 1_200, detached)).rejects.toThrow(/cannot detach: the state of a/);
 });
@@ -192,12 +192,12 @@ test("a grant pushed late, on a separate connection, does not count for the entr
   fixture.onPush((answer) => pushes.push(answer));
   expect(await settleWithin(fixture, 10, fixture.driver.claim(ours))).toMatchObject({ state: "waiting" });
   await directDriver(two).claim(rival);
-  // the second's vote becomes ours; we ask, and the push of it is on its way for long
+  // the second's vote becomes this claim's; the client asks, and the push is delayed for long
   two.delayMs.push = 3_000;
   await directDriver(two).release([second]);
   await renew();
   await fixture.clock.advance(200);
-  // one of three is a tie's: given back, and the rival has it
+  // one vote of three is a tie: released, and the rival has it
   await renew();
   expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
   await fixture.clock.advance(3_500);
@@ -206,7 +206,7 @@ test("a grant pushed late, on a separate connection, does not count for the entr
   expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
   expect(pushes).toEqual([]);
   expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "waiting" }]);
-  // asked about it, the place is what it is
+  // asked again, the entry has its real state
   await directDriver(two).release([rival]);
   await renew();
   expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "held" }]);

@@ -60,7 +60,7 @@ describe("votes of the members", () => {
     await three.driver.release([claim]);
     await three.driver.claim(makeClaim("key"));
     await scene.clock.advance(80);
-    // one vote is renewed, one stands by what it said at first, one is gone
+    // one vote is renewed, one has its first answer only, one is gone
     const [answer] = await settleWithin(scene, 0, scene.driver.renew([claim]));
     expect(answer).toMatchObject({ state: "held" });
     expect((answer as { ttlMs: number }).ttlMs).toBeLessThan(140);
@@ -154,7 +154,7 @@ describe("votes of the members", () => {
     for (const member of scene.members) member.tokenClaimDelayMs = 5_000;
     await expect(settleWithin(scene, 1_500, scene.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
     await two.driver.release([ours]);
-    // a vote and a place are a majority of places, and yet
+    // a vote and a waiting entry make a majority of entries, but not of votes
     expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
     expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
   });

@@ -1,4 +1,4 @@
-/** What breaks at the links of a majority, one fault at a time: each is forced, none is waited for. */
+/** Faults on the links of a majority, one at a time: each is forced, none is left to chance. */
 
 import { expect, test } from "vitest";
 import { delegate } from "../../../src/conformance/delegate.ts";
@@ -17,7 +17,7 @@ test("a tie of claims with unanswered first calls ends like any other", async ()
   const linkedQuorum = createLinkedQuorum();
   const clients = await Promise.all([0, 1, 2].map(() => linkedQuorum.openClient({ random: Math.random })));
   const claims = clients.map(() => makeClaim("key", { ttlMs: 30_000 }));
-  // each reached a member of its own, and all answers were lost
+  // each claim reached a different member, and all answers were lost
   for (const [at, { driver, links }] of clients.entries()) {
     for (const [index, link] of links.entries()) link.fault = index === at ? "mute" : "away";
     await expect(linkedQuorum.settleWithin(10, driver.claim(claims[at] as never))).rejects.toThrow(
@@ -48,7 +48,7 @@ test("a majority lost for a moment while its token was requested grants nothing 
   await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toThrow(
     /has not agreed on its token/,
   );
-  // the second's vote runs out, and nobody looks meanwhile
+  // the second's vote expires unnoticed
   two.fault = "away";
   await linkedQuorum.clock.advance(7_500);
   await expect(linkedQuorum.settleWithin(1_000, ours.driver.renew([claim]))).rejects.toThrow(
@@ -79,7 +79,7 @@ test("a grant pushed late does not count for the entry made since, though the fi
     expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
     await storeAt(linkedQuorum, 1).direct().release([before]);
     await linkedQuorum.clock.advance(10);
-    // it comes back empty, and the other one is there first
+    // it comes back empty, and the other claim arrives first
     storeAt(linkedQuorum, 1).restartEmpty();
     two.fault = null;
     expect(await storeAt(linkedQuorum, 1).direct().claim(rival)).toMatchObject({ state: "held" });
@@ -94,7 +94,7 @@ test("a grant pushed late does not count for the entry made since, though the fi
   }
 });
 
-/** A tie of ours at the first member, whose release meets trouble there; the others hold the second and the third. */
+/** A tie of this client's claim at the first member, whose release fails there; the others hold the second and the third. */
 async function createTie(trouble: "away" | "late"): Promise<{
   readonly it: LinkedQuorum;
   readonly ours: QuorumClient;
@@ -138,7 +138,7 @@ test("a tie's vote whose release failed is released when the member answers, and
   const [one, two] = linksOf(ours);
   for (let renewals = 0; renewals < 24; renewals++) await it.settleWithin(500, ours.driver.renew([claim]));
   expect(one.receivedCalls.slice(0, 4)).toEqual(["claim key", "renew key", "release key", "claim key"]);
-  // one of the others may be away from now on
+  // one of the others may be missing from now on
   two.fault = "away";
   await storeAt(it, 2)
     .direct()
@@ -177,7 +177,7 @@ test("a member that refuses permanently counts as missing: claims wait on while 
   });
   two.fault = null;
   expect(await linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).toMatchObject({ state: "held" });
-  // what no asking again can mend is said at once
+  // a permanent failure is reported at once
   one.fault = refusal;
   await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(makeClaim("other")))).rejects.toBe(refusal);
 });

@@ -24,7 +24,7 @@ test("stores of different kinds form one majority: a lock outlives the restart o
   expect(await lock.release()).toBe(true);
   const next = await waits;
   expect(next.token).toBeGreaterThan(token);
-  // the one that was restarted may have been away for the release: it is told when it answers the holder anything
+  // the restarted member may have missed the release: it is repeated when it next answers the holder
   const states = async (): Promise<string[]> => {
     await holder.list("");
     return (await other.list("")).map(({ answer }) => answer.state);

@@ -1,4 +1,4 @@
-/** A majority of lock tables in a time of its own, of which a test takes some away, or makes them slow. */
+/** A majority of lock tables in simulated time, of which a test disconnects or delays some. */
 
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
@@ -14,19 +14,19 @@ export interface QuorumFixture {
   readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
 }
 
-/** A lock table that a test takes away, or makes slow. */
+/** A lock table that a test disconnects or delays. */
 export interface TestMember {
   readonly driver: Driver;
   isAway: boolean;
   /** Its renewals leave every answer out. */
   omitsAnswers: boolean;
-  /** Its replies to a vote's claim take so long. */
+  /** The delay of its replies to a vote's claim. */
   claimDelayMs: number;
-  /** Its replies to a ticket's claim take so long. */
+  /** The delay of its replies to a ticket's claim. */
   tokenClaimDelayMs: number;
-  /** Its replies to a release take so long. */
+  /** The delay of its replies to a release. */
   releaseDelayMs: number;
-  /** The keys of claims and releases that it got. */
+  /** The keys of claims and releases that it received. */
   readonly claimedKeys: string[];
   readonly releasedKeys: string[];
 }
@@ -85,7 +85,7 @@ export async function createQuorumFixture(count = 3): Promise<QuorumFixture> {
   return { clock, driver, members, pushes };
 }
 
-/** Settles what is asked while time passes. */
+/** Advances time until the promise settles. */
 export async function settleWithin<T>({ clock }: QuorumFixture, ms: number, asked: Promise<T>): Promise<T> {
   const settled = Promise.allSettled([asked]);
   await clock.advance(ms);

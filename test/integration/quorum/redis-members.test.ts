@@ -21,11 +21,11 @@ import { until } from "../../support/until.ts";
 const long = process.env.HOLDFAST_LONG === "1";
 /** An eighth of it, in which a member has to answer, is more than a busy machine takes. */
 const TTL_MS = 8_000;
-/** For leases whose end is waited for. */
+/** For leases that the test lets expire. */
 const SHORT_TTL_MS = 3_000;
-/** How long a member is waited for that says nothing, and how late a slow one is. */
+/** How long the driver waits for a silent member, and the delay of a slow one. */
 const LATE_MS = 3_000;
-/** Who waited for such a member would take longer. */
+/** Waiting for such a member would take longer. */
 const PROMPT_MS = LATE_MS * 0.6;
 
 const servers: RedisServer[] = [];
@@ -51,7 +51,7 @@ function openClient(options: LocksOptions = {}, more: QuorumOptions = {}): Locks
   return locks;
 }
 
-/** Nobody reaches the member: what it is asked fails at once. */
+/** The member is unreachable: calls to it fail at once. */
 function takeDown(index: number): void {
   proxies[index]?.refuseConnections(true);
   proxies[index]?.disconnect();
@@ -72,7 +72,7 @@ function heal(index: number): void {
 
 const ALL_MEMBERS_BOUND = { within: 10_000 };
 
-/** How many of the members keep a claim of this key. */
+/** The number of members with a claim on this key. */
 async function countKeepers(key: string): Promise<number> {
   let sum = 0;
   for (const { port } of servers) {
@@ -144,7 +144,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
       what: "the vote of the one that forgot",
     });
     expect(await other.tryAcquire("key")).toBeNull();
-    // its vote counts: the lock outlives another member
+    // its vote counts: the lock outlives the loss of another member
     takeDown(0);
     const end = performance.now() + 1.5 * SHORT_TTL_MS;
     await until(() => performance.now() > end, { ...ALL_MEMBERS_BOUND, what: "a lease and a half" });
@@ -162,7 +162,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     await (await other.acquire("another")).release();
     takeDown(1);
     takeDown(2);
-    // what may be left of it by a renewal that was answered before
+    // the rest of the lease since an earlier renewal
     const end = performance.now() + SHORT_TTL_MS;
     const early = performance.now() + lock.remainingMs;
     await expect(other.tryAcquire("free")).rejects.toMatchObject({ code: "DRIVER_FAILED" });

@@ -1,4 +1,4 @@
-/** A grant's token is found again, whatever became of the members that had set it aside. */
+/** A grant's token is found again, whatever happened to the members that had reserved it. */
 
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
@@ -56,7 +56,7 @@ test("a lock whose tickets are not restored yet is not reported as lost by detac
   const ours = await linkedQuorum.openClient();
   const claim = makeClaim("key", { ttlMs: 10_000 });
   await linkedQuorum.settleWithin(10, ours.driver.claim(claim));
-  // what a member forgets of it, its vote apart
+  // a member loses everything but the vote
   for (const { direct } of linkedQuorum.stores.slice(0, 2)) {
     const own = direct();
     for (const { delayMs } of ours.links) delayMs.ticket = 500;

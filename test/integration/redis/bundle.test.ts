@@ -9,7 +9,7 @@ import { withRedis } from "../../support/stores/redis-conformance.ts";
 
 const runBundle = promisify(execFile);
 
-/** A program of somebody's that uses Redis by url and by a client of its own. */
+/** A user's program that uses Redis by url and by its own client. */
 const PROGRAM = `
 import { connect, createLocks } from "./src/index.ts";
 import { redis } from "./src/drivers/redis/driver.ts";
@@ -36,7 +36,7 @@ const WITHOUT_CLIENTS = `
 import { connect } from "./src/index.ts";
 connect(process.argv[2]).then(() => console.log("connected"), (error) => console.log(error.code, error.message));
 `;
-// what every bundle needs that has packages of CommonJS in it
+// needed by every bundle that contains CommonJS packages
 const banner = { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' };
 
 describe("bundled into one file", () => {

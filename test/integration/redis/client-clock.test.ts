@@ -1,4 +1,4 @@
-/** What clocks can do: a client's nothing; a step of the server's is noticed, and does no harm that tokens do not undo. */
+/** Clocks: a client's clock has no effect; a step of the server's is noticed, and tokens make up for its harm. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -126,7 +126,7 @@ describe.skipIf(unavailableReason !== null)(
       step(-HOUR_MS);
       const third = waits(late, "after the step");
       await until(async () => (await one.list("key")).length === 3, { within: 5_000, what: "the second waiter" });
-      // longer than a lease: renewals go on
+      // longer than a lease: renewals continue
       await delay(4_300);
       expect(lock.signal.aborted).toBe(false);
       expect(order).toEqual([]);
@@ -135,7 +135,7 @@ describe.skipIf(unavailableReason !== null)(
       expect(order).toEqual(["before the step", "after the step"]);
       expect(tokens[0]).toBeGreaterThan(lock.token);
       expect(tokens[1]).toBeGreaterThan(tokens[0] as bigint);
-      // who dies after the step is outlived by its lease, not by an hour
+      // a holder that dies after the step keeps the key for its lease, not for an hour
       const dead = openClient(server.port, "back", 1_000);
       await dead.acquire("dying", { ttl: "1s" }).then((lock) => lock.detach());
       const heir = await one.acquire("dying", { wait: "10s" });

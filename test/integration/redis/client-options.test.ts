@@ -1,4 +1,4 @@
-// What users set on the clients that they give us, and on the masters of a Cluster.
+// Options that users set on their own clients, and on the masters of a Cluster.
 
 import { randomUUID } from "node:crypto";
 import { Cluster, Redis } from "ioredis";

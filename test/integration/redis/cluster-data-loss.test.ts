@@ -1,4 +1,4 @@
-/** guardDataLoss in a Cluster, where each bucket has a birth record of its own. */
+/** guardDataLoss in a Cluster, where each bucket has its own run record. */
 
 import { randomUUID } from "node:crypto";
 import { Cluster } from "ioredis";
@@ -17,12 +17,12 @@ import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
 import { until } from "../../support/until.ts";
 
-/** A master that comes back takes two seconds to take part again, which has to fit in before a lease ends. */
+/** A restarted master takes two seconds to join again, which must fit into a lease. */
 const TTL_MS = 9_000;
 const prefix = randomUUID();
 let cluster: RedisCluster;
 beforeAll(async () => {
-  // a restart that takes its time is found out by the others: they must go on all the same
+  // the other masters notice a slow restart, and must continue nevertheless
   cluster = await startRedisCluster(3, false, { settings: ["--cluster-require-full-coverage", "no"] });
   for (const bucket of ALL_BUCKETS) {
     await markLongInUse(cluster.admin[await cluster.masterOf(bucketSlot(bucket))] as never, prefix, bucket);
@@ -32,7 +32,7 @@ afterAll(() => cluster.stop());
 
 const bucketSlot = (bucket: string): number => toHashSlot(`${prefix}:1:{${bucket}}:n`);
 const keyMaster = (key: string): Promise<number> => cluster.masterOf(bucketSlot(toBucket(key)));
-/** A key that this master has, or does not have. */
+/** A key in a slot of this master, or of another one. */
 async function findKeyAt(home: number, isThere: boolean, name: string): Promise<string> {
   let at = 0;
   while (((await keyMaster(`${name} ${at}`)) === home) !== isThere) at++;
@@ -75,7 +75,7 @@ test("a master restarted empty under load grants no lock over a live holder; the
     await cluster.restart(home);
     await away.waitForProgress(TTL_MS / 2);
     const rivals = held.map(({ keys }, at) => [otherLocks, locks][at]!.acquire(keys[0] as string, { wait: "40s" }));
-    // what was held for the moment when it forgot is placed anew by those who hold, if they hold still
+    // holds from before the loss are placed again by their holders
     await here.waitForProgress(30_000);
     expect(performance.now() - began, "it held its breath").toBeGreaterThan(TTL_MS * 0.9);
     await here.waitUntilAllServed();

@@ -103,7 +103,7 @@ describe("a Cluster", () => {
     for (const claim of [slow, quick]) expect((await driver.claim(claim)).state).toBe("held");
     expect(driver.shardOf?.(slow)).not.toBe(driver.shardOf?.(quick));
     await cluster.admin[home]?.call("CLIENT", "PAUSE", "5000", "ALL");
-    // as the core asks: each bucket in a call of its own
+    // as the core does: each bucket in its own call
     const [alone, other] = [driver.renew([slow]), driver.renew([quick])];
     expect(await Promise.race([alone.catch(() => "slow"), other])).toMatchObject([{ state: "held" }]);
     await expect(alone).rejects.toThrow(/1500 ms/);
@@ -113,7 +113,7 @@ describe("a Cluster", () => {
   });
 
   test("a hand-off is pushed on the bucket's own channel only", async () => {
-    // so long that nobody asks by himself
+    // so long that no waiter asks by itself
     const [one, other] = [openLocks(ioredisCluster, {}, "120s"), openLocks(ioredisCluster, {}, "120s")];
     await using held = await one.acquire("key");
     const next = other.acquire("key");
@@ -197,7 +197,7 @@ describe("a Cluster", () => {
     const [one, other] = [await opened(), await opened()];
     const [held, late] = [makeClaim(key), makeClaim(key)];
     await waitForReplicas(at(home), 1);
-    // the grant is not passed on, the replica takes over without it, and the old master follows the new one
+    // the grant is not replicated, the replica takes over without it, and the old master follows the new one
     cluster.signal(twin, "SIGSTOP");
     await at(home).call("CLIENT", "KILL", "TYPE", "replica");
     const answer = await one.claim(held);
@@ -211,7 +211,7 @@ describe("a Cluster", () => {
       what: "the old master as a replica",
     });
     expect(await at(home).keys(`${prefix}:1:{${toBucket(key)}}:a:*`)).toEqual([]);
-    // and is the master again before anything was asked of the other one
+    // and is the master again before any request reached the other one
     await cluster.failOver(twin);
     const answerOf = (what: () => Promise<Answer | undefined>): Promise<Answer> =>
       until(() => what().catch(() => null), { within: 20_000, what: "an answer" }) as Promise<Answer>;
@@ -249,7 +249,7 @@ describe("a Cluster", () => {
     await until(async () => (await one.list(key)).length === 2, { within: 5_000, what: "the waiter" });
     await cluster.kill(home);
     await until(async () => (await cluster.masterOf(keySlot(key))) === twin, { within: 20_000, what: "the replica" });
-    // which nobody backs, until the old one is its replica
+    // without a replica, until the old master has become one
     await cluster.restart(home);
     await until(() => one.list(key).catch(() => null), { within: 10_000, what: "the new master" });
     expect(lock.signal.aborted).toBe(false);

@@ -1,4 +1,4 @@
-/** A store that is not there yet, or goes away while a driver opens: it is tried until `connectTimeout` is over. */
+/** A store that is not up yet, or goes away while a driver opens, is tried until `connectTimeout` is over. */
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, connect as dial } from "node:net";

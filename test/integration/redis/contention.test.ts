@@ -1,4 +1,4 @@
-/** Many waiters, an inbox that breaks, a master that changes, memory that is full: under load nobody is lost. */
+/** Many waiters, a broken inbox, a changed master, full memory: under load no waiter is lost. */
 
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -42,7 +42,7 @@ withRedis((server) => {
     return locks;
   };
 
-  /** One section after another: nobody inside with another, tokens rise. */
+  /** One section after another: no two overlap, tokens rise. */
   const watch = (): { readonly sections: CriticalSection[]; enter(who: number, of: Locks): Promise<void> } => {
     const sections: CriticalSection[] = [];
     let inside = 0;
@@ -113,7 +113,7 @@ withRedis((server) => {
     await Promise.all(work);
     for (const who of [0, 1, 2])
       expect(sections.filter((criticalSection) => criticalSection.who === who).length).toBeGreaterThan(15);
-    // who was found away loses a turn; a lost push is healed by the recheck, a lease at most ahead
+    // an unreachable waiter loses a turn; a lost push costs at most a lease, until the recheck
     expect(Math.max(...longest)).toBeLessThan(4_000);
   });
 
@@ -147,7 +147,7 @@ withRedis((server) => {
         within: 20_000,
         what: "the replica",
       });
-      // a client that is told where the master is, as one with Sentinels is
+      // a client that is informed of the new master, as one with Sentinels is
       let port = server().port;
       const made: Redis[] = [];
       const driver = (): ReturnType<typeof redis> => {
@@ -186,7 +186,7 @@ withRedis((server) => {
           await lock.release();
         }
       });
-      for (const one of work) one.catch(() => undefined); // what fails is said at the end
+      for (const one of work) one.catch(() => undefined); // failures are reported at the end
       const total = (): number => turns.reduce((sum, one) => sum + one, 0);
       await until(() => total() > 50, { within: 10_000, what: "work" });
       await until(async () => /slave0:.*state=online/.test(await first.info("replication")), {

@@ -1,4 +1,4 @@
-/** The option guardDataLoss, on a server that is killed, flushed, or has forgotten a part. */
+/** The option guardDataLoss, on a server that is killed, flushed, or has lost a part of its data. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
@@ -26,7 +26,7 @@ import { until } from "../../support/until.ts";
 
 /** What is waited for. */
 const TTL_MS = 1_500;
-/** For holders that must not be lost because the machine is busy: a restart has to fit in before the lease ends. */
+/** For holders that must not be lost on a busy machine: a restart has to fit in before the lease ends. */
 const LONG_TTL_MS = 5_000;
 /** For what nobody waits for. */
 const GENEROUS_MS = 30_000;
@@ -78,7 +78,7 @@ withRedis((server) => {
         await opened();
         const lock = await one.acquire("key");
         const order: string[] = [];
-        // who waited comes again: in which order, a store that forgot cannot know
+        // waiters return in any order: a store that lost its data cannot know theirs
         const inTurn = async (of: Locks, key: string): Promise<bigint> => {
           const next = await of.acquire(key);
           order.push(key);
@@ -91,7 +91,7 @@ withRedis((server) => {
         await lose();
         const third = inTurn(late, "key");
         await inTurn(late, "free");
-        // a new lock was granted, but only when every lease from before the loss had had its time
+        // a new lock was granted, but only after every lease from before the loss was over
         expect(performance.now() - began).toBeGreaterThanOrEqual(LONG_TTL_MS * 0.99);
         expect(order).toEqual(["free"]);
         expect(lock.signal.aborted).toBe(false);

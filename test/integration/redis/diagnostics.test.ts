@@ -1,4 +1,4 @@
-/** What is told of a server at open() and by `holdfast doctor`, and the rights each client needs. */
+/** What open() and `holdfast doctor` report about a server, and the rights each client needs. */
 
 import { spawnSync } from "node:child_process";
 import { resolve } from "node:path";
@@ -100,7 +100,7 @@ withRedis((server) => {
       const { driver: guarded } = await scene.open(driver(guard));
       expect((await found(guarded)).failover).toMatch(/^doubtful: guardDataLoss is on; but a master .* keeps granting/);
       await scene.admin.config("SET", "min-replicas-to-write", "1");
-      // the server counts a replica only once a second, and not while it still takes over the data
+      // the server counts a replica only once a second, and not during the initial synchronization
       await until(async () => /min_slaves_good_slaves:1/.test(await scene.admin.info("replication")), {
         within: 15_000,
         what: "the replica to count",
@@ -209,7 +209,7 @@ withRedis((server) => {
     await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
     const one = await scene.open(driver({}, { ...user, db: 3 }));
     await one.claimHeld(makeClaim("a"));
-    // one that is on its way when the connection breaks is sent again by ioredis itself, in the other database
+    // ioredis itself resends a command in flight when the connection breaks, in the other database
     await scene.admin.call("CLIENT", "PAUSE", "10000", "WRITE");
     const underWay = one.driver.claim(makeClaim("b"));
     await scene.admin.call("ACL", "SETUSER", "stuck", "-select");

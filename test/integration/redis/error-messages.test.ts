@@ -1,4 +1,4 @@
-/** What a user is told when a Redis cannot be used: what is wrong, where, and what to do; no secret and no digest. */
+/** Messages for a Redis that cannot be used: what is wrong, where, and the remedy; no secret and no digest. */
 
 import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -44,7 +44,7 @@ const withAdmin = async <T>(port: number, work: (admin: Redis) => Promise<T>): P
   }
 };
 
-/** "CODE: message" of the first error there is, when a lock is taken; "" if it is. */
+/** "CODE: message" of the first error when a lock is taken; "" if it is granted. */
 async function connectionError(make: () => Locks | Promise<Locks>): Promise<string> {
   let locks: Locks | undefined;
   try {
@@ -192,7 +192,7 @@ withRedis((server) => {
       );
       const other = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
       expect(await errorByUrl(`redis://127.0.0.1:${port}`, 1_000)).toBe(other);
-      // it tries again until then, and must have been turned away once
+      // it tries again until then, and must have been refused once
       expect(await errorByNodeRedis(`redis://127.0.0.1:${port}`, 1_500)).toBe(other);
       expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`, 1_000)).toBe(other);
     });
@@ -274,13 +274,13 @@ withRedis((server) => {
         await admin.save();
       });
       await first.stop();
-      // 20 ms a key: half a minute, in which it answers whoever asks
+      // 20 ms a key: half a minute, in which it answers every command
       const slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
       const { url, port } = await startServer("--dir", own, ...slow);
       expect(await errorByNodeRedis(url)).toBe(
         opening(port, "the server is still loading its data (LOADING): try again later"),
       );
-      // ioredis waits for it, and says nothing
+      // ioredis waits for it without an error
       expect(await errorByUrl(url, 500)).toBe(
         opening(
           port,

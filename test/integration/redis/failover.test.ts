@@ -1,4 +1,4 @@
-/** A replica that is promoted without the last writes, and other losses: guardDataLoss, and what becomes of tokens. */
+/** A replica that is promoted without the last writes, and other losses: guardDataLoss, and the tokens afterwards. */
 
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -26,7 +26,7 @@ import { until } from "../../support/until.ts";
 const TTL_MS = 3_000;
 const HOUR_MS = 3_600_000;
 
-/** A server of a pair, and what sees and does everything there. */
+/** A server of a pair, and a fixture for it. */
 interface ServerSite<S extends RedisServer = RedisServer> {
   readonly server: S;
   readonly scene: RedisFixture;
@@ -57,7 +57,7 @@ const openClient = (at: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks 
   return locks;
 };
 
-/** Tokens of those who hold a key, as the store has them. */
+/** Tokens of the holders of a key, as the store has them. */
 const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
   const views = await at.scene.open(openDriver(at));
   const claimViews = await views.driver.list({ prefix: "" }, 100);
@@ -66,7 +66,7 @@ const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
   );
 };
 
-/** How many places the store itself has in the line of a key. */
+/** The number of entries in the store's queue of a key. */
 const countEntries = async ({ scene }: ServerSite, key: string): Promise<{ held: number; waiting: number }> => {
   const name = (kind: string): string => `${scene.prefix}:1:{${toBucket(key)}}:${kind}:${key}`;
   return { held: await scene.admin.zcard(name("a")), waiting: await scene.admin.zcard(name("w")) };
@@ -231,7 +231,7 @@ describe.skipIf(unavailableReason !== null)(
         await one.driver.release([first]);
         await waitForReplicas(a.scene.admin, 1);
         await promoteReplica(b.scene.admin);
-        // a grant that is not passed on, of somebody who does not come back to tell
+        // an unreplicated grant, to a client that does not return to report it
         const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokens: 16 }));
         const two = await b.scene.open(openDriver(b, short));
         const next = makeClaim("key", { ttlMs: 500 });

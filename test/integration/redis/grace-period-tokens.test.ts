@@ -1,6 +1,6 @@
 /**
  * Tokens across losses of data with guardDataLoss, on a real Redis whose clock is set by hand: what lua/lib/grace.lua
- * promises, tried at random.
+ * guarantees, tested at random.
  */
 
 import { Redis } from "ioredis";
@@ -24,9 +24,9 @@ const STEPS = process.env.HOLDFAST_LONG === "1" ? 20_000 : 1_500;
 interface Data {
   readonly record: string | null;
   readonly counter: string | null;
-  /** When it was written, by the true time. */
+  /** When it was written, in true time. */
   readonly at: number;
-  /** How many losses came before. */
+  /** The number of losses before it. */
   readonly losses: number;
 }
 
@@ -108,7 +108,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
       this.#tick(0);
     }
 
-    /** Asks for the lock. A token that is granted is above all before. */
+    /** Requests the lock. A granted token is above all earlier ones. */
     async call(tokens: number): Promise<void> {
       const { driver, claim } = await this.#driver;
       const asked = makeClaim(KEY, { ttlMs: this.#maxTtlMs, tokens, wait: false });

@@ -1,5 +1,5 @@
-// An inbox that hears nothing any more although its connection was never seen to end: a firewall, or what balances load, has
-// forgotten it for being idle.
+// An inbox that receives nothing although its connection was never seen to end: a firewall, or a load balancer, has dropped
+// it for being idle.
 
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
@@ -67,7 +67,7 @@ withRedis((server) => {
           proxy.toTarget.pause();
           proxy.toClient.pause();
           await (CONNECTION_ENDS[end] as (typeof CONNECTION_ENDS)[string])(scene.admin, name);
-          // nothing but what whoever waits does anyway: it renews its place
+          // only the regular renewals of the waiter
           const isTold = async (): Promise<boolean> => {
             expect((await one.renewOnce(second)).state).toBe("waiting");
             return one.pushes.some(({ id }) => id === null);

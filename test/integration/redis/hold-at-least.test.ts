@@ -1,4 +1,4 @@
-// `holdfast run --hold-at-least` on Redis: what is left of the time stands in Redis itself.
+// `holdfast run --hold-at-least` on Redis: the remaining time is stored in Redis itself.
 
 import { expect, test } from "vitest";
 import { cliSandbox } from "../../support/cli-sandbox.ts";

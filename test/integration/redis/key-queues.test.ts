@@ -9,9 +9,9 @@ import { createRedisFixture, makeClaim, withinTime } from "../../support/stores/
 import { until } from "../../support/until.ts";
 
 const LONG_MS = 15_000;
-/** How long somebody who is granted unheard has the lock, unless a word of it comes. */
+/** How long an unreachable waiter has the lock when it is granted, unless it renews. */
 const UNREACHABLE_LEASE_MS = 1_000;
-/** The end of a claim's lease, which its record begins with, is later by so much. */
+/** The end of a claim's lease, with which its record begins, is later by this number. */
 const LATER_CLAIM = `
   local record = redis.call('GET', KEYS[1])
   local expires = struct.unpack('>d', record) + ARGV[1]
@@ -40,7 +40,7 @@ withRedis((server) => {
       await well.driver.release([holder]);
       expect((await well.renewOnce(next)).state).toBe("held");
       expect((await lost.renewOnce(away)).state).toBe("waiting");
-      // it has spoken meanwhile, so it loses only turns, however much later
+      // it has renewed meanwhile, so it loses only turns, however much later
       await delay(1_050);
       await well.driver.release([next]);
       expect((await well.renewOnce(last)).state).toBe("held");
@@ -138,7 +138,7 @@ withRedis((server) => {
       for (let at = 0; at < waiters.length; at += 500) {
         await Promise.all(waiters.slice(at, at + 500).map((claim) => dead.claim(claim)));
       }
-      // no word of it any more, not even an attempt to hear again; and the others hear again
+      // no call from it any more, not even a new subscription; and the others are subscribed again
       await dead.driver.close();
       const told = well.pushes.length;
       await scene.breakSubscribers();
@@ -204,7 +204,7 @@ withRedis((server) => {
   });
 
   describe("a step back of the store's clock", () => {
-    // the same as everything stored being ahead
+    // the same as all stored times being ahead
     const HOUR_MS = 3_600_000;
 
     test("lets no later claim pass an earlier one, and limits leases to their length", async () => {

@@ -1,4 +1,4 @@
-// A claim that the client library keeps, and sends when nobody wants it any more.
+// A claim that the client library keeps, and sends after it was abandoned.
 
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
@@ -25,7 +25,7 @@ withRedis((server) => {
       proxy.reset();
       proxy.toTarget.resume();
       await until(() => client.status !== "ready", { within: 2_000, what: "the break" });
-      // whoever waited does not want it any more, and nobody can be told
+      // the caller has given up, and cannot be notified
       await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("not connected");
       await failure;
       await scene.admin.config("RESETSTAT");
@@ -53,13 +53,13 @@ withRedis((server) => {
       const claim = makeClaim("key");
       proxy.toClient.pause();
       await expect(one.claim(claim)).rejects.toThrow("no answer within 3000 ms");
-      // as a majority does that gives a vote back
+      // as a majority does when it releases a vote
       const released = one.driver.release([claim]);
       const claimed = one.claim(claim);
       proxy.toClient.resume();
       expect(await released).toEqual([true]);
       expect(await claimed).toMatchObject({ state: "held" });
-      // whatever the first answer caused was sent before this
+      // all effects of the first answer were sent before this
       expect(await one.renewOnce(claim)).toMatchObject({ state: "held" });
       await one.driver.release([claim]);
     } finally {

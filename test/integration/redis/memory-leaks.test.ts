@@ -1,4 +1,4 @@
-/** What a client of Redis costs its process: no life of its own, and no memory for what is over. */
+/** The cost of a Redis client to its process: it keeps neither the process alive nor memory for finished claims. */
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";

@@ -1,6 +1,6 @@
 /**
- * A right that is taken away while locks are in use: whatever a script is refused half-way, whoever is told to hold is counted
- * as a holder, and when the right is back everything can be had again.
+ * A right is revoked while locks are in use: whichever command a script is refused half-way, every client that was granted a
+ * lock is stored as a holder, and when the right is restored all locks can be acquired.
  */
 
 import { Redis } from "ioredis";
@@ -14,14 +14,14 @@ import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
 import { until } from "../../support/until.ts";
 
 const TTL_MS = 1_500;
-/** With fewer keys to be asked, a script does nothing. */
+/** With fewer arguments a script does nothing. */
 const COMMANDS = LEAST_PERMISSIONS.map((right) => right.slice(1)).filter(
   (name) => !/^eval|script|subscribe|select/.test(name),
 );
 
 interface RedisClientProcess {
   readonly driver: Driver;
-  /** Claims that it was told to hold, by an answer or a push. */
+  /** Claims granted to it, by an answer or a push. */
   readonly notifications: Set<string>;
 }
 
@@ -42,7 +42,7 @@ withRedis((server, admin) => {
     return answer;
   };
 
-  /** Everybody who was told to hold stands among the admitted, in Redis; and nobody beside whom he does not fit. */
+  /** Every client that was granted a lock has an admitted entry in Redis, and no admitted entry exceeds its limit. */
   async function counted(
     prefix: string,
     processes: readonly RedisClientProcess[],
@@ -87,7 +87,7 @@ withRedis((server, admin) => {
       for (const claim of own) {
         const [answer] = (await tried(process.driver.renew([claim]))) ?? [];
         if (answer?.state === "held") process.notifications.add(claim.id);
-        // which is how a client learns that it has lost it
+        // which is how a client learns of the loss
         if (answer?.state === "none") process.notifications.delete(claim.id);
       }
     }

@@ -1,4 +1,4 @@
-/** The lines of the guide that give a user its rights, copied as they stand. */
+/** The lines of the guide that grant a user its rights, copied unchanged. */
 
 import { readFileSync } from "node:fs";
 import { Redis } from "ioredis";

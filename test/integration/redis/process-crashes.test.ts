@@ -1,4 +1,4 @@
-/** Processes that die or stop on a real Redis: what "Foundation" promises of our own server holds here, too. */
+/** Processes that die or stop on a real Redis: the guarantees of Holdfast's own server hold here, too. */
 
 import { Redis } from "ioredis";
 import { expect } from "vitest";
@@ -63,7 +63,7 @@ withRedis((server) => {
     }
     waiter.kill();
     await waiter.ended;
-    // Redis knows it when the connection of its inbox is gone
+    // Redis notices it when the connection of its inbox is gone
     await until(async () => (await admin.pubsub("CHANNELS", "waiter:1:*")).length === 2, {
       within: 5_000,
       what: "the end of its inbox",

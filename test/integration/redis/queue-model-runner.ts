@@ -1,7 +1,7 @@
 /**
- * Random commands go to the Lua scripts in a real Redis and to the model of its queues (queue-model.ts), and after each both
- * must have answered alike, told the same processes the same, and stand alike, as the raw keys show. The clock of the
- * server stands still but for the steps that a run makes, so every lease, token and second miss is known exactly.
+ * Random commands go to the Lua scripts in a real Redis and to the model of its queues (queue-model.ts). After each command
+ * both must have the same answers, the same pushes to the same processes, and the same state, as the raw keys show. The
+ * clock of the server stands still except for the steps of a run, so every lease, token and second miss is known exactly.
  */
 
 import assert from "node:assert/strict";
@@ -23,7 +23,7 @@ import { QueueModel } from "./queue-model.ts";
 
 const PREFIX = "model";
 const ROOT = `${PREFIX}:1:`;
-/** Where the server's clock stands when a run begins: any time will do. */
+/** The server's clock when a run begins: any time will do. */
 const START_MICROS = 1_800_000_000_000_000;
 const PROCESSES = 3;
 /** Two of one bucket, and two of others. */
@@ -37,7 +37,7 @@ function pickKeys(): readonly string[] {
   return ["k0", twin, "other", "zebra"].sort();
 }
 
-/** What has been seen in runs: a run in which something never happens shows nothing of it. */
+/** Cases seen in runs: a run in which a case never happens proves nothing about it. */
 export interface RunStatistics {
   steps: number;
   grants: number;
@@ -102,15 +102,15 @@ interface KnownClaim {
 /** What a run has more of than others. */
 interface RunProfile {
   readonly keys: readonly string[];
-  /** Claims that are wanted at a time. */
+  /** Claims requested at a time. */
   readonly maxClaims: number;
-  /** How often claims are renewed: of 1; what is not renewed can miss a second turn. */
+  /** The share of claims that are renewed: a claim that is not renewed can miss a second turn. */
   readonly renewChance: number;
-  /** How likely a process listens, that was cut off or connected again. */
+  /** The probability that a disconnected process is connected again. */
   readonly listenChance: number;
-  /** How many claims are exclusive: of 1. */
+  /** The share of exclusive claims. */
   readonly exclusiveChance: number;
-  /** Inboxes as in a Cluster: the scripts ask them first whether they listen. */
+  /** Inboxes as in a Cluster: the scripts first ask them whether they are subscribed. */
   readonly isSharded: boolean;
 }
 
@@ -130,7 +130,7 @@ class ModelRun {
   readonly #runs: QueueModelRunner;
   readonly #random: SeededRandom;
   readonly model: QueueModel;
-  /** Those that their processes still want. */
+  /** The claims that their processes still want. */
   #claims: KnownClaim[] = [];
   readonly #tombstones: KnownClaim[] = [];
   readonly #claimNames = new Map<string, string>();
@@ -172,7 +172,7 @@ class ModelRun {
     await this.#expectSameState();
   }
 
-  /** A late call of these is to be ignored. */
+  /** Late calls of these must be ignored. */
   #liveTombstones(): readonly KnownClaim[] {
     return this.#tombstones.filter(({ request }) => (this.model.ended.get(request.id)?.until ?? 0) >= this.model.now);
   }
@@ -313,7 +313,7 @@ class ModelRun {
     this.#log(`${ms} ms pass`);
   }
 
-  /** A process dies, or forgets: some of its claims are never heard of again. */
+  /** A process dies, or forgets: it never mentions some of its claims again. */
   #forget(): void {
     const process = this.#random.int(PROCESSES);
     this.#claims = this.#claims.filter((known) => known.process !== process || this.#random.chance(0.3));
@@ -329,7 +329,7 @@ class ModelRun {
   }
 
   async #expectSamePushes(expected: readonly Push[]): Promise<void> {
-    // behind what was published, on the same connection
+    // after what was published, on the same connection
     if (this.model.listening.size > 0) await this.#runs.subscriber.ping();
     const heard = this.#runs.receivedMessages.splice(0);
     assert.deepEqual(

@@ -10,7 +10,7 @@ const isLong = process.env.HOLDFAST_LONG === "1";
 const STEPS = isLong ? 5_000_000 : 20_000;
 /** Commands of one seed. */
 const STEPS_PER_SEED = 250;
-/** Where a long run says how far it is, to go on from there. */
+/** Where a long run reports its progress, to continue from there. */
 const FOLDER = "node_modules/.cache/holdfast";
 const PROGRESS_FILE = `${FOLDER}/unreachable-model.json`;
 

@@ -1,8 +1,8 @@
 /**
- * A pure model of the queues that the Lua scripts keep (src/drivers/redis/lua/lib): who is admitted, who is passed over
- * because its process does not listen (unreachable waiters), dropped when that happens again a second later, or granted for a
- * second when nobody listens. It knows no sums, caches or forms of keys: each question is answered from the places as they
- * stand. What it says after each command is what has to stand in Redis (queue-model.test.ts).
+ * A pure model of the queues that the Lua scripts keep (src/drivers/redis/lua/lib): which entries are admitted, which are
+ * passed over because their process is not subscribed (unreachable waiters), dropped when that happens again a second later,
+ * or granted for a second without a subscriber. It has no sums, caches or key formats: each question is answered from the
+ * entries as they are. Its state after each command must equal that in Redis (queue-model.test.ts).
  */
 
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
@@ -33,9 +33,9 @@ export interface Entry {
   expiresAt: number;
   /** 0: waiting. */
   token: number;
-  /** How many keys it has come to. */
+  /** The number of keys it has reached. */
   stage: number;
-  /** When it was found unreachable first since its process was heard of; may be older than that. */
+  /** When it was first found unreachable since its process was last heard of; may be older than that. */
   unreachableSince: number;
   isRevoked: boolean;
 }
@@ -47,7 +47,7 @@ interface ModelEntry {
 }
 
 export interface ModelQueue {
-  /** By id. A place ends with the lease that it was given or extended by. */
+  /** By id. An entry ends with the lease that it was given or extended by. */
   readonly admitted: Map<string, ModelEntry & { expires: number }>;
   readonly waiting: ModelEntry[];
 }
@@ -59,27 +59,27 @@ export interface Push {
 
 /** What one script knows while it runs. */
 interface ScriptCall {
-  /** Those it answers for: they hear of a grant in the answer. */
+  /** The claims it answers for: their grants are in the answer. */
   readonly answeredIds: ReadonlySet<string>;
-  /** The process that hears in the answer what becomes of its own waiters; null: none does. */
+  /** The process whose waiters' grants are in the answer; null: none. */
   readonly notifiedInbox: number | null;
   readonly unreachable: Set<number>;
   readonly probed: Set<number>;
   readonly removed: Set<string>;
   readonly unsettled: string[];
-  /** Those of asking that were granted. */
+  /** Those of `asking` that were granted. */
   readonly granted: Set<Entry>;
   readonly pushes: Push[];
-  /** By key: who stood in front when its lease was looked at, and when it ends. */
+  /** By key: the front entry when its lease was examined, and when that ends. */
   readonly checkedFronts: Map<string, { readonly front: ModelEntry | undefined; readonly ends: number }>;
 }
 
 export class QueueModel {
-  /** In a Cluster a process is asked with an empty message first, once a call, whether it listens. */
+  /** In a Cluster each process is first asked, once a call and with an empty message, whether it is subscribed. */
   readonly probesSubscribers: boolean;
   /** The store's clock in microseconds. */
   micros = 0;
-  /** How many places were lost by the second miss. */
+  /** The number of entries removed by the second miss. */
   dropped = 0;
   readonly listening: Set<number> = new Set();
   readonly entries: Map<string, Entry> = new Map();
@@ -198,7 +198,7 @@ export class QueueModel {
     return this.#answer(call, entry);
   }
 
-  /** Its places among the admitted end when its lease does. */
+  /** Its admitted entries end with its lease. */
   #updateExpiry(entry: Entry): void {
     for (const { key } of entry.request.holds) {
       const place = this.queue(key).admitted.get(entry.request.id);
@@ -213,7 +213,7 @@ export class QueueModel {
     return { text: `w ${left} ${this.#recheck(call, entry)} ${this.now}`, entry };
   }
 
-  /** When it should ask again: when the first lease before it may end. */
+  /** The recheck time: when the first lease before it may end. */
   #recheck(call: ScriptCall, entry: Entry): number {
     const key = currentKey(entry);
     this.#inspectKey(key);
@@ -233,7 +233,7 @@ export class QueueModel {
     return Math.max(Math.min(this.now + entry.request.ttlMs, soonest, ends) - this.now, 1);
   }
 
-  /** Settles what was left; whoever was granted after it was answered is answered again. */
+  /** Settles the rest; a claim granted after its answer is answered again. */
   #settledAnswers(call: ScriptCall, answers: readonly ModelAnswer[]): readonly ModelAnswer[] {
     this.#settleAll(call);
     return answers.map((modelAnswer) => {
@@ -247,10 +247,10 @@ export class QueueModel {
   #isFree(call: ScriptCall, hold: ModelHold): boolean {
     this.#settle(call, hold.key);
     if (!this.#fits(hold.key, hold) || this.#firstAlive(call, hold.key) !== undefined) return false;
-    return this.#fits(hold.key, hold); // those behind a dead one in front may have been admitted meanwhile
+    return this.#fits(hold.key, hold); // entries behind a dead one in front may have been admitted meanwhile
   }
 
-  /** Who waits in front; those that have died are removed. */
+  /** The waiter in front; dead ones are removed. */
   #firstAlive(call: ScriptCall, key: string): Entry | undefined {
     const { waiting } = this.queue(key);
     for (;;) {
@@ -307,7 +307,7 @@ export class QueueModel {
     this.#settle(call, hold.key);
   }
 
-  /** Is it granted? Unless it was known that nobody listens, the tokens are spent all the same. */
+  /** Is it granted? The tokens are spent in either case, unless it was known to be unreachable. */
   #tryGrant(call: ScriptCall, key: string, modelEntry: ModelEntry): boolean {
     const { entry } = modelEntry;
     const isAsking = call.answeredIds.has(entry.request.id);
@@ -338,7 +338,7 @@ export class QueueModel {
     return isHeard;
   }
 
-  /** Is it known by now that its process does not listen? */
+  /** Is its process already known to be unreachable? */
   #isUnreachable(call: ScriptCall, { inbox }: Pick<Entry, "inbox">): boolean {
     if (call.notifiedInbox === inbox) return false;
     if (this.probesSubscribers && !call.probed.has(inbox)) {
@@ -349,7 +349,7 @@ export class QueueModel {
     return call.unreachable.has(inbox);
   }
 
-  /** Does an unreachable waiter keep its place? */
+  /** Does an unreachable waiter keep its entry? */
   #keepsEntry(call: ScriptCall, entry: Entry): boolean {
     const heardAt = entry.expiresAt - entry.request.ttlMs;
     if (entry.unreachableSince > heardAt && this.now - entry.unreachableSince >= SECOND_MS) {
@@ -420,7 +420,7 @@ function createCall(answeredIds: ReadonlySet<string>, notifiedInbox: number | nu
   };
 }
 
-/** The key that it has come to. */
+/** The key that it has reached. */
 function currentKey({ request, stage }: Entry): string {
   return (request.holds[stage - 1] as ModelHold).key;
 }

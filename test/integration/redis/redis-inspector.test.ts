@@ -1,4 +1,4 @@
-/** The inspector of Redis finds what is wrong: each state is planted in keys that the driver has made. */
+/** The inspector of Redis finds each fault that is planted in the driver's keys. */
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
@@ -22,7 +22,7 @@ withRedis((server) => {
   const found = (): Promise<string[]> => findRedisViolations(scene.admin, scene.prefix);
   const share = (key: string, permits: number, limit: number) => makeClaim([{ key, permits, limit }]);
 
-  /** The place of who holds one key is put into the line of another, too. */
+  /** Copies the entry of a holder of one key into the queue of another. */
   async function copied(from: string, to: string, kind: "a" | "w" = "a"): Promise<void> {
     const [place, score] = await scene.admin.zrange(await named(`:a:${from}`), "0", "0", "WITHSCORES");
     const line = (await named(`:a:${to}`)).replace(`:a:${to}`, `:${kind}:${to}`);

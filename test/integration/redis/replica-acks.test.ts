@@ -1,4 +1,4 @@
-/** The option `replicas`: no lock is told to be held before a replica has it. */
+/** The option `replicas`: no lock is reported as held before a replica has it. */
 
 import { Redis } from "ioredis";
 import { createClient } from "redis";
@@ -15,9 +15,9 @@ import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixtur
 import { startRedisPair } from "../../support/stores/redis-replication.ts";
 import { until } from "../../support/until.ts";
 
-/** Where there is no replica, which is soon told. */
+/** Where there is no replica, which is reported soon. */
 const REPLICA_ACKS = { minAcks: 1, timeoutMs: 200 };
-/** Where there is one, which a busy machine may let wait. */
+/** Where there is a replica, which a busy machine may delay. */
 const PATIENT_ACKS = { minAcks: 1, timeoutMs: 4_000 };
 
 let master: RedisServer;
@@ -67,7 +67,7 @@ describe.each([
     const error: unknown = await other.tryAcquire("key").catch((failure: unknown) => failure);
     expect(error).toBeInstanceOf(DriverError);
     expect(String((error as Error).cause)).toMatch(/0 of 1 replicas acknowledged within 200 ms/);
-    // an outcome that nobody knew was taken back
+    // the claim with the unknown outcome was released
     await until(async () => (await other.list("key")).length === 0, { within: 5_000, what: "the end of the claim" });
     let isHeld = false;
     const waiting = one.acquire("key", { wait: "30s" }).then((lock) => {
@@ -114,7 +114,7 @@ test("a holder whose renewals no replica has is notified of the loss when its le
   const locks = openClient();
   const lock = await locks.acquire("key", { ttl: "3s" });
   replica.signal("SIGSTOP");
-  // what is left of it by the last renewal that a replica has
+  // the rest of the lease since the last renewal that a replica has
   const end = performance.now() + lock.remainingMs;
   await until(() => lock.signal.aborted, { within: 8_000, what: "word of the loss" });
   expect(performance.now()).toBeGreaterThanOrEqual(end - 5);
@@ -170,7 +170,7 @@ test("the replicas of a server other than the one that granted do not count", as
   );
   const made = new Redis(master.port, "127.0.0.1");
   let times = 0;
-  // the first is the inbox; the second, for replicas, is led astray, as by Sentinels that have named another master
+  // the first is the inbox; the second, for replicas, is misdirected, as by Sentinels that have named another master
   const duplicate = (more: object): Redis =>
     new Redis({ ...more, host: "127.0.0.1", port: ++times === 2 ? other.port : master.port });
   const one = await scene.open(
@@ -191,7 +191,7 @@ test("an acknowledgement does not count after the connection broke: another serv
   const granted = one.claim(claim).catch((error: unknown) => error);
   await until(async () => (await commandCount("wait")) > before, { within: 5_000, what: "the question to replicas" });
   const list = String(await scene.admin.call("CLIENT", "LIST"));
-  // that of the commands: the mark was its last
+  // the connection for commands: the mark was its last
   const [, id] = /^id=(\d+) .* cmd=eval /m.exec(list) ?? [];
   await scene.admin.call("CLIENT", "KILL", "ID", String(id));
   await until(() => one.pushes.some((push) => push.id === null), { within: 5_000, what: "the connection" });

@@ -1,4 +1,4 @@
-// What it costs the server that many place their claims anew on one key (guardDataLoss): it serves nobody else meanwhile.
+// The cost to the server when many clients place their claims on one key again (guardDataLoss): it serves no other meanwhile.
 
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
@@ -50,7 +50,7 @@ withRedis((server) => {
     );
     await one.driver.release(claims);
     const { token } = await one.claimHeld(writer);
-    // as a replica has it that missed the last writes
+    // as on a replica that missed the last writes
     await scene.admin.del(await scene.keys());
     for (const { key, value } of written) {
       if (!key.endsWith(":b") && value !== null) await scene.admin.restore(key, 4 * TTL_MS, value);

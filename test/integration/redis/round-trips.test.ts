@@ -226,7 +226,7 @@ withRedis((server) => {
       await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("not connected");
       await scene.admin.config("RESETSTAT");
       proxy.refuseConnections(false);
-      // ioredis sends the claim again, it is granted, and given back
+      // ioredis sends the claim again, it is granted, and released
       await until(async () => (await commands("evalsha")) >= 2, { within: 5_000, what: "both calls" });
       await until(async () => (await one.driver.list({ prefix: "" }, 10)).length === 0, {
         within: 5_000,
@@ -285,7 +285,7 @@ withRedis((server) => {
       expect(String(error)).toContain("WRONGTYPE");
       expect(String(error), "nor the digest of a script").not.toMatch(/[0-9a-f]{40}/);
       expect(JSON.stringify(Object.getOwnPropertyDescriptors(error))).not.toContain(claim.id);
-      // also what now belongs to nobody
+      // including tasks without an owner
       await scene.admin.del(await scene.keys());
     });
   });

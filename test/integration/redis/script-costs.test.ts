@@ -1,4 +1,4 @@
-/** What the scripts cost, and what they may not say or refuse. */
+/** The cost of the scripts, and what they must not publish or refuse. */
 
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -19,7 +19,7 @@ withRedis((server) => {
     await scene.close();
   });
 
-  /** Commands performed since the last time, in scripts, by name. */
+  /** Commands executed in scripts since the last call, by name. */
   const commands = async (): Promise<Record<string, number>> => {
     const stats = await scene.admin.info("commandstats");
     await scene.admin.config("RESETSTAT");
@@ -31,7 +31,7 @@ withRedis((server) => {
   };
   const sumOf = (counts: Record<string, number>): number =>
     Object.values(counts).reduce((sum, count) => sum + count, 0);
-  /** An id by which claim.lua does not look through the index. */
+  /** An id for which claim.lua does not scan the index. */
   const quiet = (key: string): ReturnType<typeof makeClaim> => {
     for (;;) {
       const claim = makeClaim(key);
@@ -89,7 +89,7 @@ withRedis((server) => {
       server().signal("SIGCONT");
     }
     await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "a nudge for all" });
-    // a call may be given up on again
+    // a call may be abandoned again
     const asked = async (): Promise<boolean> => (await one.renewOnce(waiter).catch(() => null))?.state === "held";
     await until(asked, { within: 5_000, what: "its answer" });
     await one.driver.release([waiter]);

@@ -19,7 +19,7 @@ afterEach(async () => {
   await servers.stop();
 });
 
-/** Without it a client of ioredis stays with a master that has become a replica. */
+/** Without this option an ioredis client stays with a master that has become a replica. */
 const reconnectOnError = ({ message }: Error): boolean => message.startsWith("READONLY");
 
 /** One by url, one by an instance of ioredis. */
@@ -78,7 +78,7 @@ test("a master killed under load costs time and no waiter, and unreplicated hold
   await work.waitForProgress();
   // no renewal of it may reach the replica again
   const forgotten = await one.acquire("forgotten", { ttl: "120s" });
-  // what the replica has of this connection's writes it has of all before them
+  // a replica that has this connection's writes has all writes before them
   await servers.admin[0].set("mark", 1);
   expect(await servers.admin[0].wait(1, 2_000)).toBe(1);
   await servers.admin[1].config("SET", "replica-read-only", "no");

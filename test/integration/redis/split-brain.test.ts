@@ -1,4 +1,4 @@
-/** Two masters for a while: one that was suspended, has been replaced meanwhile, and goes on without knowing it. */
+/** Two masters at once: the old one was suspended, replaced, and continues without knowing it. */
 
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
@@ -30,7 +30,7 @@ const openClient = (server: RedisServer, options: RedisOptions): Locks => {
   return locks;
 };
 
-/** The old master is suspended, replaced, and goes on: both take writes from now on. */
+/** The old master is suspended, replaced, and resumed: both accept writes from now on. */
 async function splitBrain(): Promise<void> {
   await waitForReplicas(admin.old, 2);
   oldMaster.signal("SIGSTOP");
@@ -108,7 +108,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
   }, async () => {
     const guard = { guardDataLoss: { maxTtlMs: TTL_MS } };
     const [left, moved] = [openClient(oldMaster, guard), openClient(newMaster, guard)];
-    await left.using("other", () => undefined); // behind the grace period that a new prefix begins with
+    await left.using("other", () => undefined); // after the grace period that a new prefix begins with
     await splitBrain();
     const [one, two] = await Promise.all([left.acquire("key", { wait: "30s" }), moved.acquire("key", { wait: "30s" })]);
     one.throwIfLost();

@@ -1,4 +1,4 @@
-/** A Cluster and Sentinels over TLS, as a user with no more rights than the reference names. */
+/** A Cluster and Sentinels over TLS, as a user with only the documented rights. */
 
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

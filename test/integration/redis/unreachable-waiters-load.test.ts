@@ -1,6 +1,6 @@
 /**
- * Mutexes and claims over several keys under load, while all inboxes are cut again and again, or the server is restarted with
- * its data: nobody holds beside anybody, in Redis as in what the clients believe, and tokens rise.
+ * Mutexes and claims over several keys under load, while all inboxes are cut repeatedly, or the server is restarted with
+ * its data: no two holders overlap, in Redis or by the clients' own view, and tokens rise.
  */
 
 import { randomUUID } from "node:crypto";
@@ -20,12 +20,12 @@ const CLIENTS = 4;
 const CALLERS_PER_CLIENT = 3;
 
 interface LoadResult {
-  /** What was wrong in Redis, and pairs that both believed to hold one key. */
+  /** Faults found in Redis, and pairs of clients that both held one key. */
   readonly faults: string[];
   readonly grants: number;
 }
 
-/** Callers of several clients who take one key or all, while `fault` happens again and again. */
+/** Callers of several clients that acquire one key or all, while `fault` happens repeatedly. */
 async function runUnderLoad(
   port: number,
   fault: (admin: Redis) => Promise<unknown>,

@@ -1,6 +1,6 @@
 /**
- * Waiters whose process does not listen at the moment (unreachable waiters), beside claims over several keys, permits and
- * readers: whoever is granted fits. What counts is what stands in Redis, not what anybody believes.
+ * Waiters whose process is not subscribed at the moment (unreachable waiters), beside claims over several keys, permits
+ * and readers: every granted claim fits. The state in Redis counts, not the clients' view.
  */
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
@@ -22,7 +22,7 @@ withRedis((server) => {
   });
   afterEach(() => scene.close());
 
-  /** Those that stand among the admitted of a key, in Redis. */
+  /** The admitted entries of a key, in Redis. */
   const holders = async (key: string, ...claims: readonly Claim[]): Promise<number[]> => {
     const { entries } = await readStoreView(scene.admin, scene.prefix);
     const held = entries.filter((place) => place.key === key && place.state === "held");
@@ -31,7 +31,7 @@ withRedis((server) => {
   const wrong = (): Promise<string[]> => findRedisViolations(scene.admin, scene.prefix);
 
   type Opened = Awaited<ReturnType<RedisFixture["open"]>>;
-  /** Two that hear and one that does not any more. */
+  /** Two reachable clients and an unreachable one. */
   const three = async (place: (lost: Opened, well: Opened) => Promise<unknown>): Promise<readonly [Opened, Opened]> => {
     const [lost, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
     await place(lost, well);
@@ -53,7 +53,7 @@ withRedis((server) => {
       expect(await holders("a", h, d, w)).toEqual([2]);
       expect((await well.renewOnce(w)).state).toBe("held");
       expect((await lost.renewOnce(d)).state).toBe("waiting");
-      // nobody who comes or goes finds the key free meanwhile
+      // no claim made or released finds the key free meanwhile
       const late = makeClaim("a");
       expect((await well.claim(late)).state).toBe("waiting");
       await well.driver.release([late]);
@@ -184,7 +184,7 @@ withRedis((server) => {
   });
 
   describe("the permits stored in Redis count, not the expected ones", () => {
-    /** The place of who holds one key is put into the line of another, too: as a fault would. */
+    /** Copies the entry of a holder of one key into the queue of another, as a fault would. */
     async function planted(from: string, to: string, kind: "a" | "w"): Promise<string> {
       const keys = await scene.keys();
       const [place, score] = await scene.admin.zrange(
@@ -241,12 +241,12 @@ withRedis((server) => {
     const [away, next, gone, last] = [makeClaim(lane), makeClaim(lane), makeClaim(lane), makeClaim(lane)];
     const [lost, well] = await three(async (deaf, here) => {
       await here.claimHeld(h);
-      // found unreachable for the first time, a second ago: the record says so
+      // first found unreachable a second ago: the record says so
       await deaf.claim(gone);
     });
     await missedBefore(gone);
     await lost.claim(away);
-    // in the order of the line: unreachable for the first time, one that hears, the second time, one that hears
+    // in order of the queue: unreachable for the first time, reachable, unreachable for the second time, reachable
     await reorder([away, gone]);
     await well.claim(next);
     await well.claim(last);
@@ -261,7 +261,7 @@ withRedis((server) => {
     await lost.driver.release([away]);
   });
 
-  /** The claim is noted as unreachable since two seconds. */
+  /** The claim is recorded as unreachable for two seconds. */
   async function missedBefore({ id }: Claim, stage = 1): Promise<void> {
     const key = (await scene.keys()).find((name) => name.endsWith(`:c:${id}`));
     const script = `
@@ -272,7 +272,7 @@ withRedis((server) => {
     await scene.admin.eval(script, 1, String(key));
   }
 
-  /** The line of "a" is in this order. */
+  /** The queue of "a" has this order. */
   async function reorder(claims: readonly Claim[]): Promise<void> {
     const key = (await scene.keys()).find((name) => name.endsWith(":w:a")) as string;
     for (const [at, { id }] of claims.entries()) {

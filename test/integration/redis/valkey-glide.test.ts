@@ -1,4 +1,4 @@
-/** valkey-glide, which tells nobody that its connection broke: what follows from that. */
+/** valkey-glide, which reports no lost connection, and the consequences. */
 
 import type { GlideClientConfiguration } from "@valkey/valkey-glide";
 import { GlideClient, GlideClusterClient, Logger, ProtocolVersion } from "@valkey/valkey-glide";
@@ -14,7 +14,7 @@ import type { TcpProxy } from "../../support/tcp-proxy.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
-// it writes of every break to the standard output
+// it logs every lost connection to the standard output
 Logger.setLoggerConfig("off");
 
 const BROKEN_CONNECTION = /connection error/i;
@@ -63,7 +63,7 @@ withRedis((server) => {
       proxy.toClient.resume();
       for (const one of await released)
         expect(String((one as PromiseRejectedResult).reason)).toMatch(BROKEN_CONNECTION);
-      // an answer over the new connection comes after whatever else was sent there
+      // an answer over the new connection arrives after everything else sent there
       expect(await one.renewOnce(makeClaim("other"))).toEqual({ state: "none" });
       expect(await calls(), "and what was asked last").toBe(claims.length + 1);
     });
@@ -75,7 +75,7 @@ withRedis((server) => {
       for (const claim of claims) await one.claimHeld(claim);
       proxy.toTarget.cutAfter(1);
       const settled = await Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
-      // those behind the first may be written to the next connection: they are answered, and the driver calls them in doubt
+      // commands after the first may be written to the next connection: they are answered, and the driver reports them in doubt
       const failed = settled.map((one) => one.status === "rejected" && !UNCONFIRMED.test(String(one.reason)));
       expect(failed, "the first of them at least").toContain(true);
       const states = (await one.driver.renew(claims)).map((answer) => answer?.state);
@@ -102,7 +102,7 @@ withRedis((server) => {
       const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
       await scene.admin.call("CLIENT", "PAUSE", "5000", "WRITE");
       const claimed = one.claim(makeClaim("key")).catch(String);
-      // b: it is kept waiting, as no client of an earlier test is that may be there still
+      // b: it is kept waiting, unlike any remaining client of an earlier test
       await until(async () => / flags=b .* cmd=evalsha /.test(String(await scene.admin.client("LIST"))), {
         within: 3_000,
         what: "the claim at the store",
@@ -134,7 +134,7 @@ withRedis((server) => {
       const claim = makeClaim("key");
       proxy.refuseConnections(true);
       proxy.reset();
-      await expect(one.claim(makeClaim("other"))).rejects.toThrow(); // under way at the break, or waiting
+      await expect(one.claim(makeClaim("other"))).rejects.toThrow(); // in flight at the break, or waiting
       await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
       await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("no answer within 1000 ms");
       proxy.refuseConnections(false);
@@ -183,7 +183,7 @@ withRedis((server) => {
         await scene.breakSubscribers();
         await until(() => one.pushes.length > words, { within: 5_000, what: `word of break ${round}` });
         const [channel] = (await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[];
-        // one that was replaced may hear for a few seconds more
+        // a replaced one may receive messages for a few seconds more
         await until(async () => (await scene.admin.publish(String(channel), "?")) === 1, {
           within: 10_000,
           what: "one that hears",

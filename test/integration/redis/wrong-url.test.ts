@@ -1,4 +1,4 @@
-// A url of our own server that leads to a Redis: what is said of it.
+// A url of a Holdfast server that leads to a Redis, and the reverse: the messages.
 
 import { expect, test } from "vitest";
 import { serve } from "../../../src/server/server.ts";

@@ -1,4 +1,4 @@
-// Mutual TLS against a real server: what a client certificate opens, and that a renewed one is used without a restart.
+// Mutual TLS with a real server: the rights of a client certificate; a renewed certificate is used without a restart.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -57,7 +57,7 @@ function openLocks(tls: TlsOptions, options: Partial<ZooKeeperDriverOptions> = {
   return locks;
 }
 
-/** What the one who is asked may read of the node's owners; null: nothing. */
+/** The owners of the node, as far as this client may read them; null: no right to read. */
 async function nodeOwners(path: string, asked: ZooKeeper): Promise<readonly string[] | null> {
   try {
     return (await asked.getAcl(path)).map(({ scheme, id, perms }) => `${scheme}:${id}:${perms}`);
@@ -103,7 +103,7 @@ test("the files of a url are read for each connection; a half-finished renewal d
     const restored = (): boolean => told.filter((event) => event === "restored").length === times;
     await until(restored, { within: TIMEOUT_MS, what: "another connection" });
   };
-  /** Who owns what is made now. */
+  /** The owner of nodes made now. */
   const owner = (key: string): Promise<readonly boolean[]> =>
     locks.using(key, () =>
       Promise.all([anaFiles, benFiles].map(async (zk) => (await nodeOwners(`/renewed/${key}`, zk)) !== null)),

@@ -1,4 +1,4 @@
-// What made other clients unsafe for locks, each a test: see the client's invariants in connection.ts.
+// Faults that made other clients unsafe for locks, one test each: see the client's invariants in connection.ts.
 
 import dns from "node:dns";
 import type { AddressInfo, Socket } from "node:net";
@@ -41,7 +41,7 @@ interface ObservedClient {
   readonly events: string[];
 }
 
-/** A client behind the proxy, whose faults are the test's. */
+/** A client behind a proxy, whose faults the test controls. */
 async function openBehindProxy(options: Partial<ZooKeeperOptions> = {}): Promise<ObservedClient> {
   proxy = await tcpProxy(server.address);
   const servers = [proxy.address as { host: string; port: number }];
@@ -163,7 +163,7 @@ test("a server that accepts connections and stays silent has a time limit, then 
   proxy = await tcpProxy(server.address);
   const { port } = mute.address() as AddressInfo;
   const zk = new ZooKeeper({
-    // the last one has the first turn
+    // the last server is tried first
     servers: [server.address, { host: "127.0.0.1", port }],
     // two seconds for each
     sessionMs: 8_000,
@@ -266,7 +266,7 @@ test.each([
   proxy = await tcpProxy(server.address);
   try {
     const wrong = { host: "127.0.0.1", port };
-    // the last one has the first turn
+    // the last server is tried first
     const zk = new ZooKeeper({ servers: [server.address, wrong], sessionMs: 20_000, random: () => 0.9 });
     clients.push(zk);
     await zk.open();

@@ -1,4 +1,4 @@
-// The ZooKeeper client against a real server: what it can ask, and its watches.
+// The ZooKeeper client with a real server: its requests and its watches.
 
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { WatchedEvent } from "../../../src/drivers/zookeeper/client/records.ts";
@@ -32,7 +32,7 @@ async function openClient(options: Partial<ZooKeeperOptions> = {}): Promise<ZooK
   return zooKeeper;
 }
 
-/** A node of the test's own. */
+/** A node for this test alone. */
 async function createNode(zk: ZooKeeper): Promise<string> {
   return (await zk.create(`/test-${++nextPath}`)).path;
 }
@@ -128,7 +128,7 @@ test("a client with a chroot sees nothing above it", async () => {
 
 test("watches fire once with the event; persistent ones fire until they are removed", async () => {
   const [zk, other] = [await openClient(), await openClient()];
-  // a server before 3.9 keeps one mode a node: a recursive watch takes the place of the others on the same one
+  // a server before 3.9 keeps one mode a node: a recursive watch replaces the others on the same node
   const [root, whole] = [await createNode(zk), await createNode(zk)];
   const seen: string[] = [];
   const into = (name: string) => (event: WatchedEvent | null) =>

@@ -1,4 +1,4 @@
-// The command line on ZooKeeper: who stands on a path is shown, whoever it is, and no command works without its lock.
+// The command line on ZooKeeper: all entries of a path are listed, also foreign ones, and no command runs without its lock.
 
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,14 +11,14 @@ import { until } from "../../support/until.ts";
 const sandbox = cliSandbox();
 const fixture = zookeeperFixture();
 const TIMEOUT_MS = 40_000;
-/** A part of it is what a busy machine may take for what is due. */
+/** A busy machine may use a part of it to do what is due. */
 const SESSION_MS = 8_000;
 const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
 
 const zookeeperUrl = (rest = ""): string =>
   `zookeeper://${fixture.server.address.host}:${fixture.server.address.port}${rest}`;
 
-/** A node as others make it. */
+/** A node as other programs create it. */
 async function createForeignNode(folder: string, kind: string, text: string): Promise<void> {
   await fixture.observer.create(folder);
   await fixture.observer.create(`${folder}/${CURATOR}${kind}`, {
@@ -64,7 +64,7 @@ test("a chroot in the url prefixes every key, and Ctrl-C leaves nothing", async 
   expect(await nodes()).toEqual([]);
 });
 
-/** A command that heeds no signal and notes the time as long as it lives. */
+/** A command that ignores signals and writes the time as long as it lives. */
 function ignoreTermCommand(name: string): {
   readonly command: readonly string[];
   works(): Promise<unknown>;

@@ -1,4 +1,4 @@
-// Several calls about one claim under way at the same time: one that was given up on, and the next.
+// Several calls for one claim in flight at the same time: an abandoned one, and the next.
 
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";

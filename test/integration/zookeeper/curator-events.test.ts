@@ -1,4 +1,4 @@
-// Curator's SUSPENDED, RECONNECTED and LOST, as the holder of a lock of ours is told of them.
+// Curator's SUSPENDED, RECONNECTED and LOST, as the events of a Holdfast lock.
 
 import { expect, test } from "vitest";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";

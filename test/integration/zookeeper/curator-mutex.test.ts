@@ -1,4 +1,4 @@
-// Curator's InterProcessMutex and our locks on one path: real contenders of both, each with a session of its own.
+// Curator's InterProcessMutex and Holdfast's locks on one path: real contenders of both, each with its own session.
 
 import { expect, test } from "vitest";
 import { curatorFixture } from "../../support/curator/curator-fixture.ts";
@@ -12,7 +12,7 @@ const LAPS = process.env.HOLDFAST_LONG === "1" ? 250 : 50;
 const LOAD_MS = 100 * 8 * LAPS;
 const HOLDFAST_NAMES = ["ours-1", "ours-2", "ours-3", "ours-4"];
 const CURATOR_NAMES = ["theirs-1", "theirs-2", "theirs-3", "theirs-4"];
-/** Whoever enters must have the lowest node, and a higher one than whoever entered before. */
+/** The entering holder must have the lowest node, and a higher one than the previous holder. */
 function grantOrder(path: string): (name: string) => Promise<string | null> {
   let last = -1;
   return async (name) => {

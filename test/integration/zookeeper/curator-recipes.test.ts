@@ -1,4 +1,4 @@
-// Other kinds of ours beside Curator: claims that keep no place, and its read-write lock.
+// Other kinds of Holdfast claims beside Curator: unfair ones, and its read-write lock.
 
 import { expect, test } from "vitest";
 import type { ContenderProcess } from "../../support/curator/contender-process.ts";
@@ -11,7 +11,7 @@ const LOAD_MS = long ? 200_000 : 60_000;
 const contenderNames = (kind: string, count: number): string[] =>
   Array.from({ length: count }, (_, n) => `${kind}-${n}`);
 
-/** Each does so many laps on the path, all at once, until all are done. */
+/** Each runs this number of laps on the path, all at once, until all are done. */
 async function contend(
   path: string,
   laps: number,

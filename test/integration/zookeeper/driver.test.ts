@@ -1,4 +1,4 @@
-// What only ZooKeeper has: Curator's names, paths as keys, nodes of others, replies lost at every byte, sessions that end.
+// Features of ZooKeeper alone: Curator's names, paths as keys, foreign nodes, replies lost at every byte, expired sessions.
 
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
@@ -13,7 +13,7 @@ import { createEventBlockingProxy } from "./event-blocking-proxy.ts";
 
 const TIMEOUT_MS = 20_000;
 const SESSION_MS = 20_000;
-/** For what its end is about. */
+/** For sessions and leases that a test lets expire. */
 const SHORT_MS = 4_000;
 const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 const fixture = zookeeperFixture({}, { root: "/driver", sessionMs: SESSION_MS });
@@ -26,13 +26,13 @@ function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
   return locks;
 }
 
-/** A key of the test's own, and where its line stands. */
+/** A key for this test alone, and the path of its queue. */
 function nextKey(): [string, string] {
   const name = `key-${++count}`;
   return [name, `/driver/${name}`];
 }
 
-/** A node as Curator's InterProcessMutex makes it. */
+/** A node as Curator's InterProcessMutex creates it. */
 async function createCuratorNode(folder: string, kind = "lock-"): Promise<string> {
   const { path } = await fixture.observer.create(`${folder}/_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-${kind}`, {
     mode: "ephemeralSequential",

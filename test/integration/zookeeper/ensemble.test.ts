@@ -1,5 +1,5 @@
-// Three servers that are one store, under load: what is held stays held while any two of them can talk, and nobody is
-// ever inside beside another.
+// Three servers that form one store, under load: held locks stay held while any two servers can communicate, and no two
+// holders overlap.
 
 import { setImmediate as turn } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
@@ -59,13 +59,13 @@ function openLocks(sessionMs = SESSION_MS): Locks {
 
 type EnsembleLoad = {
   readonly grants: number;
-  /** So many more grants than there are now. */
+  /** Waits for this number of further grants. */
   waitForGrants(count: number, what: string): Promise<unknown>;
-  /** Ends the work; says how many were inside at once at most, and whether tokens rose. */
+  /** Ends the work; returns the largest number of simultaneous holders, and whether tokens rose. */
   stop(): Promise<{ readonly most: number; readonly rose: boolean }>;
 };
 
-/** Four clients that take one key, one after another, until they are stopped. Failures are tried again. */
+/** Four clients that acquire one key, one after another, until they are stopped. Failures are tried again. */
 function startLoad(key: string): EnsembleLoad {
   let [inside, most, grants, last, rose, stopped] = [0, 0, 0, 0n, true, false];
   const work = async (locks: Locks): Promise<void> => {
@@ -79,7 +79,7 @@ function startLoad(key: string): EnsembleLoad {
     };
     while (!stopped) {
       await locks.using(key, { wait: TIMEOUT_MS }, body).catch((error: unknown) => {
-        // what a caller is told while the servers are away; anything else is a fault
+        // the errors while the servers are unreachable; any other is a fault
         if (!["LOCK_LOST", "LOCK_TIMEOUT", "DRIVER_FAILED"].includes((error as { code: string }).code)) throw error;
       });
     }
@@ -148,7 +148,7 @@ test("a server that falls silent under load is left for another, and sessions mo
       return { zk, id: zk.sessionId };
     }),
   );
-  // all of them sit on the one that falls silent
+  // all of them are connected to the server that falls silent
   for (const proxy of others) proxy.refuseConnections(false);
   for (const proxy of isLongRun ? proxies : [first]) {
     proxy.toTarget.pause();

@@ -1,18 +1,18 @@
-// A way to a ZooKeeper on which no event of a watch ever arrives: all else does.
+// A proxy to a ZooKeeper that drops every watch event and passes everything else.
 
 import type { AddressInfo, Socket } from "node:net";
 import { connect, createServer } from "node:net";
 import { FrameReader } from "../../../src/drivers/zookeeper/client/jute.ts";
 
 const MAX_FRAME_BYTES = 1_048_576;
-/** The number of a frame that is an event; that of a ping is -2. */
+/** The xid of a frame that is an event; that of a ping is -2. */
 const EVENT_XID = -1;
 
 export interface EventBlockingProxy {
   readonly address: { readonly host: string; readonly port: number };
   /** Events that were dropped. */
   events(): number;
-  /** Requests that went by, pings not counted. */
+  /** Requests that passed, without pings. */
   requests(): number;
   [Symbol.asyncDispose](): Promise<void>;
 }

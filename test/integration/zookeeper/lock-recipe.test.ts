@@ -1,4 +1,4 @@
-// What the recipe promises where others failed: nodes that nobody waits for, grants that nobody saw, storms, reaped parents.
+// Guarantees of the recipe where others failed: abandoned nodes, unseen grants, reconnect storms, removed parents.
 
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
@@ -15,7 +15,7 @@ import { createSessionTerminator } from "./session-terminator.ts";
 const TIMEOUT_MS = 20_000;
 const SESSION_MS = 10_000;
 const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
-// empty parents go as soon as they may: whatever runs here meets that
+// empty parents are removed as early as possible, so that every test here meets a removal
 const fixture = zookeeperFixture({ reapMs: 50 }, { root: "/recipe", sessionMs: SESSION_MS });
 const { openDriver: opened, createDriver: made } = fixture;
 let count = 0;
@@ -117,7 +117,7 @@ test("a node of an earlier request of the same session is not taken for a later 
   const [name, folder] = nextKey();
   const earlier = makeSessionClaim(name);
   expect((await driver.claim(earlier)).state).toBe("held");
-  // the later one's create is lost on its way, so that it looks for its node
+  // the later request's create is lost on its way, so that the client looks for its node
   const later = makeSessionClaim(name);
   proxy.toTarget.cutAfter(20);
   await driver.claim(later).catch(() => undefined);
@@ -158,7 +158,7 @@ test("a release between the list and the watch is noticed", async () => {
     return path;
   })();
   const claim = makeSessionClaim(name);
-  // what it sees arrives late: when it sets its watch, nobody is there any more
+  // its list arrives late: when it sets its watch, the predecessor is gone
   proxy.toClient.delay(300);
   const asked = driver.claim(claim);
   await until(async () => (await queueNodes(folder)).length === 2, { within: TIMEOUT_MS, what: "its place" });
@@ -174,7 +174,7 @@ test("each release among a thousand waiters wakes one, the next", async () => {
   const driver = await opened({}, (id) => void (id !== null && told.push(id)));
   const [name, folder] = nextKey();
   const claims = Array.from({ length: 1_001 }, () => makeSessionClaim(name));
-  // in this order: creates of one connection are carried out as they were sent
+  // in this order: creates of one connection are executed as they were sent
   await Promise.all(claims.map((claim) => driver.claim(claim)));
   expect(told).toEqual([]);
   const watched = Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1]);

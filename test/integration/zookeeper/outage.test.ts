@@ -1,4 +1,4 @@
-// What whoever asks hears while no server can be reached, and what a lock costs on the wire while one can.
+// Errors and events while no server is reachable, and the cost of a lock on the wire while one is.
 
 import { expect, test } from "vitest";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
@@ -11,7 +11,7 @@ import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
-/** Long, so that what is told sooner is not told by its end. */
+/** Long, so that an earlier notification cannot come from its end. */
 const SESSION_MS = 40_000;
 const PROMPT_MS = 8_000;
 const fixture = zookeeperFixture();
@@ -133,7 +133,7 @@ test("a lock acquired and released at once costs three requests: create, list an
   const [before, pairs] = [await received(), 50];
   for (let pair = 0; pair < pairs; pair++) await (await locks.acquire("cost")).release();
   const each = ((await received()) - before) / pairs;
-  // a ping now and then, and the questions themselves
+  // an occasional ping, and the test's own requests
   expect(each).toBeGreaterThanOrEqual(3);
   expect(each).toBeLessThan(3.3);
 });
@@ -146,7 +146,7 @@ test("a client that found no server at first finds it later, each time again", a
     await expect(locks.acquire(key)).rejects.toMatchObject({ code: "DRIVER_FAILED" });
   }
   proxy.refuseConnections(false);
-  // on a busy machine the first time may be too short still
+  // on a busy machine the first attempt may still be too short
   const lock = await until(() => locks.acquire("late").catch(() => null), { within: PROMPT_MS, what: "the server" });
   expect(await lock.release()).toBe(true);
   await locks.close();

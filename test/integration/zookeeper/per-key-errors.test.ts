@@ -1,4 +1,4 @@
-// What is wrong with one key is that key's affair: the others of the same client are renewed as if nothing had happened.
+// An error with one key affects that key alone: the other keys of the client are renewed as before.
 
 import { expect, test } from "vitest";
 import { CREATOR_ALL, OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
@@ -44,7 +44,7 @@ test("a node that may no longer be deleted prevents no other release", async () 
   const driver = await fixture.openDriver();
   const [kept, free] = [makeSessionClaim("kept"), makeSessionClaim("free")];
   for (const claim of [kept, free]) await driver.claim(claim);
-  // all but deleting
+  // all rights but delete
   await fixture.observer.setAcl("/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
   expect(await driver.release([kept, free])).toEqual([false, true]);
   expect((await fixture.observer.children("/apart/free")).names).toEqual([]);
@@ -86,7 +86,7 @@ test("an entry abandoned while the connection breaks leaves no node: the next re
   const [holder, waiter] = [makeSessionClaim("cut"), makeSessionClaim("cut")];
   for (const claim of [holder, waiter]) await driver.claim(claim);
   const stranger = (await fixture.observer.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
-  // the look gets through, the delete that follows from it does not
+  // the list gets through, the delete that follows from it does not
   await driver.list({ prefix: "cut" }, 10);
   proxy.toTarget.cutAfter(60);
   await expect(driver.renew([waiter])).rejects.toMatchObject({ code: "CONNECTION_LOSS" });

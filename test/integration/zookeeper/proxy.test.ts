@@ -1,4 +1,4 @@
-/** A relay in front of ZooKeeper: its clients' claims belong to its own session, which lives longer than they do. */
+/** A proxy in front of ZooKeeper: its clients' claims belong to its own session, which lives longer than they do. */
 
 import { randomUUID } from "node:crypto";
 import { afterEach, expect, test } from "vitest";
@@ -18,7 +18,7 @@ const SESSION_MS = 2_000;
 const fixture = zookeeperFixture();
 
 const openResources: { close(): Promise<void> }[] = [];
-// not waited for: a client whose server is gone waits a while for the answers to its releases
+// not awaited: a client without a server waits a while for the answers to its releases
 afterEach(() => {
   for (const one of openResources.splice(0)) void one.close();
 });
@@ -58,7 +58,7 @@ test("when a proxy ends no lock is granted while its holder still relies on it",
     await until(async () => (await otherLocks.list(one)).length === 2, { within: 5_000, what: "the place behind it" });
   }
   await it.close();
-  // who only waited is in nobody's way
+  // a mere waiter blocks no other claim
   expect(await otherLocks.list(busy)).toHaveLength(1);
   const granted = await next;
   expect(lock.remainingMs).toBe(0);
@@ -74,7 +74,7 @@ test("a lease through a proxy ends with the session of the proxy, not of the cli
   openResources.push(toStore, toRelay);
   const lock = await openClient(serverDriver(toRelay.address as Address)).acquire(key);
   const next = openClient(openDirect()).acquire(key, { wait: "30s" });
-  // as if the relay's machine were gone
+  // as if the proxy's machine were gone
   for (const { toTarget, toClient } of [toStore, toRelay]) {
     toTarget.pause();
     toClient.pause();

@@ -1,6 +1,6 @@
 /**
- * The articles' unfair variant (S1), on purpose: a random number behind the name instead of the server's, and the lowest
- * holds. Who draws a lower one than the holder's is granted beside it. The suite must notice.
+ * The articles' unfair variant, deliberately: a random number behind the name instead of the server's, and the lowest
+ * holds. A claim that draws a lower number than the holder's is granted beside it. The suite must notice.
  */
 
 import { makePath } from "../../../src/drivers/zookeeper/client/helpers.ts";
@@ -17,7 +17,7 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
     if (mine === undefined) return { state: "none" };
     const { names } = await zk.children(folderOf(claim));
     if (mine.token === 0n && mine.path.endsWith(`/${[...names].sort()[0]}`)) {
-      // rises from grant to grant, so that this is not what gives it away
+      // rises from grant to grant, so that the tokens do not reveal the fault
       mine.token = (await zk.set(folderOf(claim), Buffer.alloc(0))).mzxid;
     }
     if (mine.token > 0n) return { state: "held", token: mine.token, tokens: 1, ttlMs: sessionMs };

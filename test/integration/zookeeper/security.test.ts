@@ -1,4 +1,4 @@
-// Who may: TLS, SASL and digest credentials against a real server, and the ACL that follows from them.
+// Access control: TLS, SASL and digest credentials with a real server, and the ACL that follows from them.
 
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -24,7 +24,7 @@ const openResources: { close(): Promise<void> }[] = [];
 
 beforeAll(async () => {
   const certificate = issuer.issue(["localhost", "127.0.0.1"]);
-  // JAAS reads its file with escapes of its own: what it cannot hold is not tested here
+  // JAAS has its own escapes in its file: characters it cannot represent are not tested here
   const users = { bob: "bobsecret" };
   server = await startZooKeeper({ secure: { certificate, users } });
 }, 60_000);

@@ -1,5 +1,5 @@
-// One server that is killed, and stopped for less and for more than a session, while clients of all kinds contend: who is
-// inside is alone until it was told otherwise, and in the end nothing is left on the server.
+// One server that is killed, and stopped for less and for more than a session, while clients of all kinds contend: a
+// holder is alone until it is notified of the loss, and in the end nothing is left on the server.
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
@@ -18,10 +18,10 @@ const EXPECTED_ERRORS = ["LOCK_LOST", "LOCK_TIMEOUT", "DRIVER_FAILED"];
 const KEYS = ["a", "b", "c"];
 const fixture = zookeeperFixture({ reapMs: 1_000 });
 
-/** What the holders of one key have seen. */
+/** The observations of the holders of one key. */
 type ExclusionRegister = { inside: Set<object>; last: bigint; grants: number; faults: string[] };
 
-/** Holds for a moment, and goes at once when it is told that the lock is lost. */
+/** Holds for a moment, and leaves at once when the lock is lost. */
 async function holdLock(lock: Lock, register: ExclusionRegister): Promise<void> {
   const me = {};
   const left = (): unknown => register.inside.delete(me);
@@ -99,7 +99,7 @@ test("a server killed and stopped under load: no two holders overlap, tokens ris
   await Promise.all(players);
   for (const [key, { faults }] of registers) expect(faults, key).toEqual([]);
   for (const key of KEYS) {
-    // whoever looks on has been through it all, too
+    // the observing client has been through the same faults
     const isEmpty = async (): Promise<boolean> =>
       (await listChildren(fixture.observer, `/torture/${key}`).catch(() => ["unknown"])).length === 0;
     await until(isEmpty, { within: TIMEOUT_MS, what: `an empty line of ${key}` });

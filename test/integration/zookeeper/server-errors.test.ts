@@ -1,4 +1,4 @@
-// What the servers refuse for good is told as such and leaves nothing; what is refused on one path is no outage.
+// Permanent refusals by the servers are reported as such and leave nothing; a refusal of one path is no outage.
 
 import { spawnSync } from "node:child_process";
 import { expect, test } from "vitest";
@@ -16,7 +16,7 @@ const [READ, WRITE, CREATE, DELETE, ADMIN] = [1, 2, 4, 8, 16];
 const LONG_TEXT = process.env.HOLDFAST_LONG === "1";
 const fixture = zookeeperFixture({}, { root: "/refusals" });
 
-/** A client, and what it is told of its store and its locks. */
+/** A client, and the events of its store and its locks. */
 function openListeningDriver(): { readonly locks: Locks; readonly told: string[] } {
   const locks = createLocks(fixture.createDriver());
   fixture.clients.push(locks);
@@ -78,7 +78,7 @@ test("an exceeded quota is reported at once, by name, and leaves nothing", async
     await driver.open(() => undefined);
     const first = makeSessionClaim("key");
     expect((await driver.claim(first)).state).toBe("held");
-    // the root, the key's folder and one place
+    // the root, the key's directory and one entry
     const main = ["-cp", "/usr/share/java/zookeeper.jar", "org.apache.zookeeper.ZooKeeperMain"];
     const set = spawnSync("java", [...main, "-server", `${host}:${port}`, "setquota", "-N", "3", "/few"]);
     expect(set.status, String(set.stderr)).toBe(0);

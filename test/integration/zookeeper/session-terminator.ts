@@ -1,4 +1,4 @@
-// Ends a client's session from outside, as an administrator or a fault can: a proxy that reads its password on the way.
+// Ends a client's session from outside, as an administrator or a fault can: a proxy that reads its password in transit.
 
 import type { Socket } from "node:net";
 import { connect, createServer } from "node:net";
@@ -10,7 +10,7 @@ type ServerAddress = { readonly host: string; readonly port: number };
 export type SessionTerminator = {
   /** For the client, instead of the server's own. */
   readonly address: ServerAddress;
-  /** Ends the session that was made or found again last; settles when the server has done so. */
+  /** Ends the session that was created or resumed last; settles when the server has done so. */
   terminateSession(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 };

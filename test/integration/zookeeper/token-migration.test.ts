@@ -1,4 +1,4 @@
-// Moving locks to ZooKeeper: what `holdfast doctor --from` says is what tokens need so as not to go backwards.
+// Moving locks to ZooKeeper: with the tokenBase that `holdfast doctor --from` prints, tokens do not fall.
 
 import { expect, test } from "vitest";
 import { memory } from "../../../src/drivers/memory.ts";

@@ -1,4 +1,4 @@
-// Claims that keep no place (fair: false): the whole contract but order, and what they do instead of standing in line.
+// Unfair claims (fair: false): the complete contract except order, without entries in a queue.
 
 import { describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
@@ -35,7 +35,7 @@ test("a waiter has no node, and is granted after the holder's release", async ()
   expect(waiter.traits.fifo).toBe(false);
   const lock = await holder.acquire("k");
   const waits = waiter.acquire("k");
-  // it came, looked and left: two changes beside the holder's
+  // a claim that came and left: two changes beside the holder's
   await until(async () => (await fixture.observer.children("/unfair/k")).stat.cversion >= 3, {
     within: TIMEOUT_MS,
     what: "the try",
@@ -59,7 +59,7 @@ test("a cancelled wait or a single try leaves nothing", async () => {
 });
 
 test("a woken waiter that finds another holder watches that one", async () => {
-  // long sessions: nobody is asked again by itself in time
+  // long sessions: no periodic recheck happens in time
   const [holder, waiter, late] = [{}, { fair: false }, {}].map((one) => openLocks({ ...one, sessionMs: 30_000 })) as [
     Locks,
     Locks,
@@ -75,7 +75,7 @@ test("a woken waiter that finds another holder watches that one", async () => {
   await until(async () => (await queueNodes("overtaken")) === 2, { within: TIMEOUT_MS, what: "the late one's place" });
   await lock.release();
   const next = await comes;
-  // by its holder and by the one who waits
+  // by its holder and by the waiter
   const watchers = async (): Promise<number> =>
     (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await fixture.server.runCommand("wchp"))?.[1] ?? "").split("\n")
       .length - 1;
@@ -130,14 +130,14 @@ test("the articles' random suffix gives no order: the suite finds two holders", 
     random: { seeds: 0 },
   });
   const [busy] = suite.filter(({ name }) => name.startsWith("a claim of a busy key waits"));
-  // who comes to a held key draws the lower number every second time, and holds it too
+  // every second claim of a held key draws the lower number, and holds it too
   const failures = new Set<string | null>();
   for (let turn = 0; turn < 20 && failures.size < 2; turn++)
     failures.add(await runExpectingFailure(busy as RecordedTest));
   expect([...failures].find((one) => one !== null)).toMatch(/waiting|held/);
 }, 60_000);
 
-/** These ask the list for those who wait, and whoever has no place is not in it. */
+/** These tests list the waiters, and unfair waiters are not in the list. */
 const UNLISTED_TOPICS = [
   "a claim that is sent twice at once has one entry",
   "a listed claim shows its lock specs, its state and its tag, but never its id",

@@ -1,4 +1,4 @@
-// What waiting leaves behind on the servers, and what it asks of them: one watch for each node that somebody waits for.
+// The cost of waiting at the servers: one watch for each node with waiters, and no more requests than needed.
 
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -25,7 +25,7 @@ test.each([true, false])(
     for (let round = 0; round < 20; round++) {
       const [first, second] = [makeSessionClaim(key), makeSessionClaim(key)];
       await driver.claim(first);
-      // the look leaves before the release, and its watch behind it
+      // the list is sent before the release, and its watch after it
       const asked = driver.claim(second);
       const released = driver.release([first]);
       await Promise.all([asked, released]);

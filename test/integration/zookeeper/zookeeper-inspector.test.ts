@@ -1,4 +1,4 @@
-// The inspector of ZooKeeper's nodes finds what it is for.
+// The inspector of ZooKeeper's nodes finds planted faults.
 
 import { afterEach, expect, test } from "vitest";
 import { makeContainers } from "../../../src/drivers/zookeeper/client/helpers.ts";
@@ -12,7 +12,7 @@ const KEY = `${ROOT}/key`;
 const fixture = zookeeperFixture({}, { root: ROOT });
 const plantedPaths: string[] = [];
 
-/** Made past the driver, each with a number of its own. */
+/** Created without the driver, each with its own number. */
 async function plantNode(
   name: string,
   mode: "ephemeral" | "ephemeralSequential" | "persistent" = "ephemeralSequential",

@@ -5,7 +5,7 @@ import { runQuorumSeed } from "./workload.ts";
 const SEEDS = process.env.HOLDFAST_LONG === "1" ? 3_000 : 15;
 const FIRST_SEED = Number(process.env.HOLDFAST_QUORUM_SEED ?? 1);
 
-/** In which something was wrong once. */
+/** Seeds that found faults. */
 const FAULTS = [38, 83, 106, 136, 142];
 
 describe("a simulated majority under faults", () => {

@@ -11,23 +11,23 @@ import { fakeClock } from "../../support/fake-clock.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 
-/** After so long a link's client gives up on a call by itself. */
+/** The time after which a link's client abandons a call. */
 const CALL_TIMEOUT_MS = 3_000;
 
 /** One store. */
 export interface SimulatedMember {
   store: MemoryStore;
-  /** Counts its lives: what was placed in an earlier one is forgotten. */
+  /** Counts its restarts: entries of an earlier run are forgotten. */
   epoch: number;
-  /** Takes no calls: silent, or refusing, as if for good or not. */
+  /** Accepts no calls: silent, or refusing, permanently or not. */
   outage: "silent" | "refusing" | "fatal" | null;
-  /** Of what was given back for good when it was released there, by its life and id. */
+  /** Claims finally released there, by run and id. */
   readonly released: Map<string, number>;
-  /** A message there or back takes up to so long. */
+  /** The longest delay of a message in each direction. */
   readonly maxDelayMs: number;
   /** A life of a clock of its own. */
   createStore(): MemoryStore;
-  /** Somebody sets its wall clock. */
+  /** Sets its wall clock. */
   setWall(byMs: number): void;
 }
 
@@ -36,14 +36,14 @@ export interface QuorumSimulation {
   readonly clock: FakeClock;
   readonly members: readonly SimulatedMember[];
   readonly ttlMs: number;
-  /** How likely a message is lost while there is trouble. */
+  /** The probability that a message is lost while there are faults. */
   readonly lossRate: number;
-  /** Members come back empty; else their wall clocks are set. Not both, or tokens have nothing to rise by. */
+  /** Members come back empty; else their wall clocks are set. Not both, or tokens would have no base to rise from. */
   readonly losesState: boolean;
   isQuiet: boolean;
-  /** Claims that are given back for good. */
+  /** Finally released claims. */
   readonly releasedClaims: Set<ClaimId>;
-  /** Of these, places that were made where the claim had been released already, and stayed. */
+  /** Of these, entries that were made after the release, and stayed. */
   readonly strayClaims: string[];
   delay(ms: number): Promise<void>;
   /** A clock whose rate differs by up to half a per cent from true time. */
@@ -93,7 +93,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
   let life = 0;
   let inner = memory({ store: member.store });
 
-  /** Now and then very late, but not where order in time is all that is left to check. */
+  /** Occasionally very late, but not where only the order in time is left to check. */
   function networkDelay(): Promise<void> {
     const longest = !simulation.isQuiet && random.chance(0.02) ? simulation.ttlMs : member.maxDelayMs;
     return simulation.delay(random.next() * longest);
@@ -102,7 +102,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
   const isLost = (): boolean =>
     isCut() || member.outage === "silent" || (!simulation.isQuiet && random.chance(simulation.lossRate));
 
-  /** The driver of the site's present life; its pushes take their time, and may be lost. */
+  /** The driver of the client's present run; its pushes are delayed, and may be lost. */
   async function currentDriver(): Promise<Driver> {
     if (life === member.epoch) return inner;
     life = member.epoch;
@@ -127,7 +127,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     if (member.outage === "refusing") throw new Error("refused");
     if (member.outage === "fatal") throw new FatalDriverError("refused for good");
     if (isLost()) {
-      // it may come later than anybody thinks, while the store would still know the claim
+      // it may arrive very late, while the store still knows the claim
       if (random.chance(0.3)) late(work);
       return silence();
     }
@@ -148,11 +148,11 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
   async function placed(driver: Driver, claim: Claim): Promise<Answer> {
     const { store } = member;
     const releasedAt = member.released.get(`${member.epoch} ${claim.id}`);
-    // a store remembers for a ttl that a claim may still come
+    // a store remembers for a ttl that a claim may still arrive
     const isLate = releasedAt !== undefined && simulation.clock.now() - releasedAt < 0.98 * simulation.ttlMs;
     const answer = await driver.claim(claim);
     if (!isLate || answer.state === "none") return answer;
-    // who took it up may be at work on it still, and ends it when it asks
+    // the client that attached it may still use it, and ends it when it asks
     void simulation.delay(0.6 * simulation.ttlMs).then(() => {
       if (store.table.records.get(claim.id) !== undefined) simulation.strayClaims.push(claim.holds[0].key);
     });
@@ -167,7 +167,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     claim: (claim) => call((driver) => placed(driver, claim)),
     async renew(claims) {
       const answers = await call((driver) => driver.renew(claims));
-      // a part of the member was in trouble
+      // a part of the member had failed
       return answers.map((answer) => (!simulation.isQuiet && random.chance(0.02) ? undefined : answer));
     },
     release: (claims, unanswered) =>
@@ -204,7 +204,7 @@ function driftingClock(clock: FakeClock, rate: number, startMs: number): Driftin
     timer(run): Timer {
       const timer = clock.timer(run);
       return {
-        ...timer, // never a rounding early: who finds that nothing is due yet sets it again
+        ...timer, // never a rounding early: a caller that finds nothing due yet sets it again
         set: (due) => timer.set(due === null ? null : due / rate + 1e-6),
       };
     },

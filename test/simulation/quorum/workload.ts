@@ -1,4 +1,4 @@
-/** Clients at work on a majority in trouble, and who checks them: by what they believe themselves, and nothing else. */
+/** Clients at work on a majority with faults, and the checker, which uses only the clients' own view. */
 
 import assert from "node:assert/strict";
 // else loaded when first used, while simulated time goes on
@@ -24,7 +24,7 @@ interface HeldLock {
   readonly actorName: string;
 }
 
-/** Nobody who excludes another one holds while that one believes to hold; tokens rise. */
+/** No two holders that exclude each other overlap, by their own view; tokens rise. */
 class ExclusionChecker {
   readonly #holders = new Set<HeldLock>();
   readonly #highestToken = new Map<string, bigint>();
@@ -44,7 +44,7 @@ class ExclusionChecker {
         `${actorName} and ${otherHeldLock.actorName} hold "${key}" at once (tokens ${lock.token}, ${otherHeldLock.lock.token})`,
       );
     }
-    // readers may be told of their grants in another order than they were made in
+    // readers may learn of their grants in another order than they were made in
     const before = (isExclusive ? this.#highestToken : this.#highestExclusiveToken).get(key) ?? 0n;
     assert.ok(lock.token > before, `${actorName}: token ${lock.token} after ${before}`);
     this.#highestToken.set(
@@ -60,7 +60,7 @@ class ExclusionChecker {
     this.#holders.delete(heldLock);
   }
 
-  /** It was detached, and taken up again: nobody was granted meanwhile. */
+  /** It was detached and attached again, with no grant in between. */
   recordAttach(heldLock: HeldLock, token: bigint): void {
     assert.equal(heldLock.lock.token, token, `${heldLock.actorName}: the token of a lock that was taken up again`);
     assert.equal(
@@ -76,11 +76,11 @@ class ExclusionChecker {
 interface SimulatedClient {
   locks: Locks;
   readonly cutLinks: Set<number>;
-  /** Another client takes its place. */
+  /** Another client replaces it. */
   replace(): Promise<void>;
 }
 
-/** What users are told in trouble. */
+/** The errors that users receive during faults. */
 const EXPECTED_ERROR_CODES = new Set([
   "LOCK_TIMEOUT",
   "DRIVER_FAILED",
@@ -95,7 +95,7 @@ function ignoreExpectedError(error: { readonly code?: string }): null {
   throw error;
 }
 
-/** Runs one seed. @throws Error naming the seed and what went wrong; gives how many grants there were */
+/** Runs one seed. @throws Error naming the seed and the failure; returns the number of grants */
 export async function runQuorumSeed(seed: number): Promise<number> {
   const simulation = createSimulation(seed);
   const checker = new ExclusionChecker();
@@ -190,7 +190,7 @@ async function releaseLock(simulation: QuorumSimulation, lock: Lock): Promise<vo
   await lock.release();
 }
 
-/** Holds a key through all of it, and when all is well again sees that the lock is whole: in the list, and when it travels. */
+/** Holds a key through all faults, and then checks that the lock is intact: in the list, and on transfer. */
 async function runLongHolder(
   simulation: QuorumSimulation,
   checker: ExclusionChecker,
@@ -205,7 +205,7 @@ async function runLongHolder(
     const holding = { key, lock, isExclusive: true, actorName: "keeper" };
     checker.recordEnter(holding);
     while (!simulation.isQuiet && !lock.signal.aborted) await simulation.delay(100);
-    // what was lost is made again by renewals; what ran out, when it is forgotten
+    // lost entries are restored by renewals; expired ones when they are forgotten
     await simulation.delay(3 * simulation.ttlMs);
     checker.recordLeave(holding);
     if (lock.remainingMs <= 0) {
@@ -227,7 +227,7 @@ async function runLongHolder(
   }
 }
 
-/** The lock goes to another client, which gives it back, or forgets it. */
+/** The lock is transferred to another client, which releases it, or forgets it. */
 async function transferLock(
   simulation: QuorumSimulation,
   checker: ExclusionChecker,
@@ -253,7 +253,7 @@ async function listLocks(locks: Locks): Promise<void> {
   assert.equal(new Set(listed.map(({ tag }) => tag)).size, listed.length, "a claim is listed twice");
 }
 
-/** A member falls silent, refuses, has its clock set or comes back empty (after a lease, as it must); a client is cut off, or replaced. */
+/** A member falls silent, refuses, has its clock set or comes back empty (after a lease, as required); a client is cut off, or replaced. */
 async function injectFaults(
   simulation: QuorumSimulation,
   clients: readonly SimulatedClient[],
@@ -296,7 +296,7 @@ function runAfter(simulation: QuorumSimulation, ms: number, run: () => void): vo
   void simulation.delay(ms).then(run);
 }
 
-/** A key is free for whoever asks now, and when leases are over no member knows anything of anybody. */
+/** A key is free for the next claim, and when leases are over no member has any claim left. */
 async function expectNothingLeft(
   simulation: QuorumSimulation,
   clients: readonly SimulatedClient[],

@@ -36,17 +36,17 @@ export class MachineFixture {
     this.#record(first);
   }
 
-  /** A claim that is taken up. */
+  /** An attached claim. */
   static resumed(terms: Partial<ClaimSettings> = {}): MachineFixture {
     return new MachineFixture(terms, (given) => resumeClaim(given, 0, 100n, 1));
   }
 
-  /** A claim that waits, its first call answered at once. */
+  /** A waiting claim, its first call answered at once. */
   static answeredWaiting(terms: Partial<ClaimSettings> = {}, answer: Answer = waitingAnswer()): MachineFixture {
     return new MachineFixture(terms).answered(answer);
   }
 
-  /** A claim that is held, its first call answered at once. */
+  /** A held claim, its first call answered at once. */
   static answeredHeld(terms: Partial<ClaimSettings> = {}, answer: Answer = heldAnswer()): MachineFixture {
     return new MachineFixture(terms).answered(answer);
   }
@@ -75,7 +75,7 @@ export class MachineFixture {
     return this;
   }
 
-  /** The last call, or that one, is answered now. */
+  /** Answers the last call, or the given one, now. */
   answered(answer: Answer, call: number = this.call): this {
     return this.apply({ type: "answered", call, sentAt: this.sentCalls.get(call) ?? Number.NaN, answer });
   }

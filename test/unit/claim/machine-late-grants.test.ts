@@ -1,4 +1,4 @@
-// A grant that comes too late is none: what the store granted is over by our clock when we hear of it.
+// A grant that arrives too late does not count: its lease is over by the client's clock when the answer arrives.
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
@@ -62,7 +62,7 @@ const arbitraryAnswer = fc.oneof(
   fc.record({ left: arbitraryMs, recheck: arbitraryMs }).map(({ left, recheck }) => waitingAnswer(left, recheck)),
   fc.constant(NONE_ANSWER),
 );
-/** What happens, how long after what happened before. `call`: which of those sent so far is answered, from the last. */
+/** An input, and how long after the previous one. `call`: which of the calls sent so far is answered, from the last. */
 const arbitraryEvent = fc.record({
   after: fc.oneof(fc.constant(0), arbitraryMs),
   call: fc.nat(3),

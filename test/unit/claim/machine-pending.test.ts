@@ -99,7 +99,7 @@ describe("an asking claim", () => {
     const machine = new MachineFixture().at(3_000).pushed(heldAnswer(28_000));
     expect(machine.effects).toEqual(["grant"]);
     expect(machine.state).toMatchObject({ status: "held", deadline: 27_000, dueAt: 10_000 });
-    // the answer under way is older than the grant
+    // the answer in flight is older than the grant
     expect(machine.at(4_000).answered(waitingAnswer()).effects).toEqual([]);
     expect(machine.state.status).toBe("held");
   });
@@ -159,7 +159,7 @@ describe("a claim that does not wait", () => {
 });
 
 describe("a late answer of an abandoned call", () => {
-  /** Two calls under way, the first given up on. */
+  /** Two calls in flight, the first abandoned. */
   function twice(): MachineFixture {
     const machine = new MachineFixture().at(5_000).due();
     return machine.at(machine.nextWakeAt).due().at(6_000);
@@ -169,7 +169,7 @@ describe("a late answer of an abandoned call", () => {
     const machine = twice().answered(heldAnswer(), 1);
     expect(machine.effects).toEqual(["grant"]);
     expect(machine.state).toMatchObject({ status: "held", deadline: 27_000 });
-    // the other call is older than the grant for all we know, but "held" extends
+    // the other call may be older than the grant, but "held" extends
     expect(machine.at(7_000).answered(heldAnswer()).state).toMatchObject({ status: "held", deadline: 5_020 + 27_000 });
   });
 

@@ -23,7 +23,7 @@ function makeTerminal(columns: number, hasColors = false): { readonly columns: n
   return { columns, hasColors };
 }
 
-/** A holder of these keys for 90 s, of whose lease 20 s are left; change what matters. */
+/** A holder of these keys for 90 s, with 20 s of its lease left; tests override single fields. */
 function makeView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
   const holds = keys.split(" ").map((key) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS }));
   return {

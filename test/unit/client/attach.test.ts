@@ -16,7 +16,7 @@ test("a client attaches a lock once: the second attempt is an error, and the fir
     message: expect.stringContaining("already"),
   });
   first.value.throwIfLost();
-  // it can travel on, and come back
+  // it can be transferred again, and return
   const again = await locks.attach(await first.value.detach());
   await assert.rejects(locks.attach(reference), { code: "UNSUPPORTED" });
   assert.equal(await again.release(), true);
@@ -30,7 +30,7 @@ test("the token of an attached lock is a floor for later requests", async () => 
   const inner = memory({ store });
   const driver: Driver = {
     ...inner,
-    // one that outlives this process, and so may forget what it has seen
+    // a store that outlives this process, and so may forget its tokens
     traits: { ...inner.traits, survives: "restart" },
     claim(claim) {
       claims.push(claim);

@@ -12,7 +12,7 @@ test("lock events are published on diagnostics channels, without secrets", async
   for (const name of names) subscribe(name, listener);
   const locks = createLocks(memory(), { label: "tester" });
   const lock = await locks.acquire("k");
-  // the claim of the second asks for tokens for both who wait here, so the third is served without the store
+  // the second claim requests tokens for both local waiters, so the third is served without the store
   const second = locks.acquire("k");
   const third = locks.acquire("k");
   await lock.release();

@@ -1,4 +1,4 @@
-// The guide says that fake timers work with "memory:", without any setting of ours.
+// The guide says that fake timers work with "memory:", without any setting.
 
 import assert from "node:assert/strict";
 import { afterEach, beforeEach, test, vi } from "vitest";

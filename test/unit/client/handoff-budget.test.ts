@@ -20,7 +20,7 @@ test("a claim requests a token for each local waiter, at least one, at most as m
   expect(createBudget(5, { handoffs: 1, handoffMs: 10 }).tokensToRequest()).toBe(1);
 });
 
-/** The lane's one claim is granted what it asks for and passed on until that ends, a millisecond a turn; who was served comes back. */
+/** Grants the one claim of the local queue and hands it off until the budget ends, a millisecond a turn; returns the holders. */
 function countTurns(handoffBudget: HandoffBudget<TestWaiter>, comesBack: boolean): number {
   handoffBudget.onGranted(100n, handoffBudget.tokensToRequest(), 0);
   handoffBudget.firstToken();

@@ -1,4 +1,4 @@
-// No lock is given whose lease is over by our clock. Judged by what the store's table has, not only by what locks say.
+// No lock is granted whose lease is over by the client's clock. Checked in the store's table, not only in the locks.
 
 import assert from "node:assert/strict";
 import { describe, test } from "vitest";
@@ -18,18 +18,18 @@ const REMAINING_MS = 1_000;
 interface Fixture {
   readonly clock: FakeClock;
   readonly locks: Locks;
-  /** Another client, whose calls are not late. */
+  /** Another client, with calls that are not late. */
   readonly other: Locks;
-  /** So many of the next claims are answered late, and say that so little is left. */
+  /** The next claims, up to this number, are answered late, with this little of the lease left. */
   lateClaims: number;
   leftMs: number;
-  /** The next renewals give no answer about this key. */
+  /** The next renewals give no answer for this key. */
   mute: string | null;
   /** Calls of renew so far. */
   renewals: number;
-  /** Who holds the key, by the store's own table. */
+  /** The holder of the key, in the store's own table. */
   holders(key: string): ClaimId[];
-  /** How many claims the table has. */
+  /** The number of claims in the table. */
   size(): number;
 }
 
@@ -69,7 +69,7 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
   return made;
 }
 
-/** What became of it, and when. */
+/** The outcome, and its time. */
 async function settledOutcome<T>(
   promise: Promise<T>,
 ): Promise<{ value?: T; error?: { code?: string; message: string } }> {
@@ -123,7 +123,7 @@ describe("a grant whose lease is over when it is answered", () => {
     Object.assign(scene, { lateClaims: 1, leftMs: 30_000 });
     const asked = scene.locks.acquire("k");
     await scene.clock.advance(1);
-    // this client's machine, not the store's: what the store counts is over, the client's clock has not moved
+    // this client's machine sleeps, not the store's: the store's lease is over, the client's clock has not moved
     scene.clock.suspend(40_000);
     await scene.clock.advance(LATE_MS);
     const lock = await asked;
@@ -197,7 +197,7 @@ describe("several keys that are taken one at a time", () => {
     await until(() => scene.renewals > 0, { within: 5_000, what: "the question about both" });
     await scene.clock.advance(54_100);
     scene.mute = null;
-    // it is asked about again within two seconds, and counts as in doubt until a whole lease has passed
+    // it is asked about again within two seconds, and is unconfirmed until a complete lease has passed
     await scene.clock.advance(2_500);
     assert.equal((await attached).error?.code, "LOCK_LOST");
     assert.equal(scene.holders("b").length, 1, "whoever has the reference may try again");

@@ -77,7 +77,7 @@ describe("the lease by the client's clock", () => {
     const held = await Promise.all(acquired);
     await scene.clock.advance(10_000);
     assert.equal(scene.calls.renew, 3);
-    // what was acquired a little later goes along the next time
+    // a lock acquired a little later joins the next renewal
     held.push(...(await Promise.all([scene.locks.acquire("late"), scene.locks.acquire("later")])));
     await scene.clock.advance(9_500);
     assert.equal(scene.calls.renew, 3);
@@ -169,7 +169,7 @@ describe("a machine that slept", () => {
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
     assert.equal(lock.signal.aborted, false);
     await scene.clock.advance(0);
-    // the store's clock slept too here, and says that all is well
+    // the store's clock slept too here, so the store answers that the claim is held
     lock.throwIfLost();
     assert.equal(lock.signal.aborted, false);
     assert.deepEqual(events, [60_000]);

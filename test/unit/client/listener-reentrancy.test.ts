@@ -7,7 +7,7 @@ import { fakeClock } from "../../support/fake-clock.ts";
 import { heapUsed } from "../../support/heap-usage.ts";
 import { until } from "../../support/until.ts";
 
-/** Whoever hears of something may use the client in the same breath. */
+/** A listener may use the client within the same call. */
 describe("a listener that uses the client immediately", () => {
   test("aborts the request whose grant it receives: the lock is granted, and later requests still are", async () => {
     const locks = createLocks(memory());
@@ -92,7 +92,7 @@ test("one signal ends many waits without a warning of leaking listeners", async 
   const ending = new AbortController();
   const waits = Array.from({ length: 100 }, () => locks.acquire("k", { signal: ending.signal }));
   const settled = Promise.allSettled(waits);
-  await new Promise((resolve) => setImmediate(resolve)); // warnings come in a turn of their own
+  await new Promise((resolve) => setImmediate(resolve)); // warnings are emitted in a later turn
   ending.abort(new Error("enough"));
   for (const { status } of await settled) assert.equal(status, "rejected");
   process.removeListener("warning", warned);

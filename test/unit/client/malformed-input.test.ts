@@ -6,7 +6,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { MAX_DURATION_MS } from "../../../src/util/duration.ts";
 
-/** A memory driver that counts what reaches it. */
+/** A memory driver that counts its calls. */
 function countingDriver(): { driver: Driver; calls: () => number } {
   const driver = memory();
   let calls = 0;

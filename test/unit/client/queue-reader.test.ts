@@ -1,4 +1,4 @@
-// Looks at queues, to name who is in the way: how many, in which order, and for how long.
+// Look-ups of queues that name the holders in the way: how many, in which order, and for how long.
 
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
@@ -13,14 +13,14 @@ import { fakeClock } from "../../support/fake-clock.ts";
 interface Fixture {
   readonly clock: FakeClock;
   readonly locks: Locks;
-  /** Calls in the order in which they left: "renew", "release", "list key". */
+  /** Calls in the order in which they were sent: "renew", "release", "list key". */
   readonly calls: string[];
   readonly signals: (AbortSignal | undefined)[];
-  /** A list is answered after so long; Infinity: never. */
+  /** The delay of a list's answer; Infinity: never answered. */
   listMs: number;
 }
 
-/** A client behind whose back another one holds all the keys. */
+/** A client, and another one that holds all the keys. */
 async function createFixture(keys: readonly string[]): Promise<Fixture> {
   const clock = fakeClock();
   const store = memoryStore(clock);
@@ -69,7 +69,7 @@ test("waits on one key that end during a look-up share it, and so do those that 
 
 test("a look-up is sent after the renewals of its turn, and before the release of its entry", async () => {
   const scene = await createFixture(["k"]);
-  // the wait ends first: what is due in the same turn comes in the order in which it was set
+  // the wait ends first: calls due in the same turn are sent in the order in which they were set
   const wait = waitUntilTimeout(scene.locks, "k", 3_000);
   const own = await scene.locks.acquire("own", { ttl: "9s" });
   await scene.clock.advance(3_000);

@@ -15,7 +15,7 @@ interface Fixture {
   readonly sentAt: number[];
 }
 
-/** A client whose store does what `release` says. */
+/** A client whose store calls `release` for each release. */
 function createFixture(
   release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>,
 ): Fixture {
@@ -36,7 +36,7 @@ function createFixture(
 
 const refusedError = (): Promise<never> => Promise.reject(new Error("cut off"));
 
-/** Whether it has settled, and how. */
+/** The outcome, if it has settled. */
 function trackSettlement<T>(promise: Promise<T>): { value: T | undefined } {
   const seen: { value: T | undefined } = { value: undefined };
   void promise.then((value) => {

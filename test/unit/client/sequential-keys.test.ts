@@ -9,7 +9,7 @@ describe("keys that the store takes one by one", () => {
     const locks = createLocks({ ...driver, traits: { ...driver.traits, manyKeys: false } });
     const otherLock = await locks.acquire("b");
     const abort = new AbortController();
-    // the grant of "a": before anybody can ask for "b"
+    // the grant of "a", before any request for "b"
     locks.on("acquired", ({ keys }) => keys[0] === "a" && abort.abort(new RangeError("enough")));
     await assert.rejects(locks.all("a", "b").acquire({ signal: abort.signal, wait: "2s" }), RangeError);
     assert.ok(await locks.tryAcquire("a"), "the first was given back");

@@ -1,4 +1,4 @@
-// A store that knows only sessions, as ZooKeeper does: what becomes of a ttl.
+// The ttl on a store that knows only sessions, as ZooKeeper does.
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
@@ -19,7 +19,7 @@ test("a ttl causes a warning only where one was given, and once", async () => {
   const warnings: string[] = [];
   const heard = ({ message }: Error): number => warnings.push(message);
   process.on("warning", heard);
-  // warnings are told in a turn of their own
+  // warnings are emitted in a later turn
   const told = async (): Promise<string[]> => {
     await new Promise((resolve) => setImmediate(resolve));
     return warnings;

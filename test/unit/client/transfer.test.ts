@@ -1,4 +1,4 @@
-// detach({ ttl }) while the store does not answer: whichever of the calls it has heard, nothing is believed here for longer.
+// detach({ ttl }) while the store does not answer: whichever call arrived, the client relies on the lock no longer than that ttl.
 
 import { expect, test } from "vitest";
 import { delegate } from "../../../src/conformance/delegate.ts";
@@ -6,7 +6,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 
-/** A driver whose detach() is carried out, or not, and fails so many times before its answer comes. */
+/** A driver whose detach() is executed, or not, and fails the given number of times before its answer arrives. */
 function failingDetachDriver(
   times: number,
   store = memoryStore(),
@@ -49,7 +49,7 @@ test("without an answer the lock is given up before the store can have ended it,
   const start = performance.now();
   await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "DRIVER_FAILED" });
   const late = performance.now() - start;
-  // on a machine that stood still meanwhile the time itself says that nothing is believed
+  // on a machine that stood still meanwhile the clock alone ends the lock
   expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
   expect([lock.remainingMs, await lock.release()]).toEqual([0, false]);
   if (late < 400) expect(await other.tryAcquire("k"), "the store still holds it").toBeNull();

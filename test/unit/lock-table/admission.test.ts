@@ -83,7 +83,7 @@ test("a waiting entry is not admitted before its blocker is gone", () => {
       for (let mine = countAdmitted(line); mine < line.length; mine++) {
         const blocker = findBlocker(line, mine);
         if (blocker === "line") continue;
-        // whoever else goes, it must wait while its blocker stands
+        // whichever other entry goes, this one must wait while its blocker stays
         const rest = [line[blocker] as PermitRequest, line[mine] as PermitRequest];
         if ((line[mine] as PermitRequest).permits < (line[mine] as PermitRequest).limit)
           expect(countAdmitted(rest)).toBeLessThan(2);

@@ -10,7 +10,7 @@ function makeEntry(ttlMs: number | "session", now: number): ClaimRecord {
   return new ClaimRecord(claim, null, now, ttlMs === "session" ? Number.POSITIVE_INFINITY : now + ttlMs, 1);
 }
 
-/** Takes all that has run out. */
+/** Takes all expired leases. */
 function takeExpiredIds(leaseExpiry: LeaseExpiry, now: number): Set<ClaimRecord> {
   const all = new Set<ClaimRecord>();
   for (let record = leaseExpiry.takeExpired(now); record !== null; record = leaseExpiry.takeExpired(now))

@@ -60,7 +60,7 @@ test("claims without an entry in a visible queue come last: suspended ones, and 
   fixture.claim("also", "k");
   fixture.table.suspendWaiter("parked");
   fixture.table.suspendWaiter("also");
-  // it waits for k, and has not come to z
+  // it waits for k, and has not reached z
   fixture.claim("later", "k", "z");
   expect(fixture.list({ prefix: "" }, 10)).toEqual(["a", "later", "parked", "also"]);
   expect(fixture.list({ prefix: "z" }, 10)).toEqual(["later"]);
@@ -95,13 +95,13 @@ test("after the end of the cursor's claim a list continues from its last positio
     while (step.done !== true) step = steps.next();
     return step.value.map(({ claim }) => claim.id);
   };
-  // one in the midst of a line, its front, the last of it, one alone
+  // a claim inside a queue, at its front, at its end, and one alone
   expect(goneOn("x")).toEqual(["y", "z", "after", "behind", "last"]);
   expect(goneOn("w")).toEqual(["y", "z", "after", "behind", "last"]);
   expect(goneOn("z")).toEqual(["after", "behind", "last"]);
   expect(goneOn("after")).toEqual(["behind", "last"]);
   expect(goneOn("last")).toEqual([]);
-  // who stands in no line that is shown has no place there: the others of its kind come once more
+  // a claim in no visible queue has no position there: the others of its kind are listed once more
   expect(goneOn("both", "f")).toEqual(["before", "too"]);
   expect(fixture.collectPages(1)).toEqual(["first", "before", "too", "y", "behind"]);
 });

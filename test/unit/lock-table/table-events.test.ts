@@ -3,7 +3,7 @@ import type { Observer } from "../../../src/lock-table/events.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import { makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
-/** A bench whose observer writes down "what id" and, of endings, for how long the claim was held. */
+/** A fixture whose observer records "event id" and, at a claim's end, how long it was held. */
 function createObservedTable(): { readonly bench: TableFixture; readonly seen: () => string[] } {
   const seen: string[] = [];
   const observer: Observer = {

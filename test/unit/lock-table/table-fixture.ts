@@ -1,4 +1,4 @@
-/** Claims and tables for the tests of core. */
+/** Claims and tables for the tests of the lock table. */
 
 import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
@@ -11,7 +11,7 @@ export function lockSpec(key: string, permits: number = ALL_PERMITS, limit: numb
   return { key, permits, limit };
 }
 
-/** A waiting mutex claim on the keys, unless said otherwise. */
+/** A waiting mutex claim on the keys, unless overridden. */
 export function makeClaim(id: string, keys: string | readonly LockSpec[], change: Partial<Claim> = {}): Claim {
   const lockSpecs = typeof keys === "string" ? keys.split(" ").map((key) => lockSpec(key)) : keys;
   return {
@@ -26,7 +26,7 @@ export function makeClaim(id: string, keys: string | readonly LockSpec[], change
   };
 }
 
-/** A table whose clock is moved by hand; its wall clock follows it from the year 2020. */
+/** A table whose clock the test advances; its wall clock follows from the year 2020. */
 export class TableFixture {
   readonly table: LockTable;
   now = 0;
@@ -51,7 +51,7 @@ export class TableFixture {
     return this.#recordToken(claim.id, this.table.claim(claim, owner, this.now, this.wallMicros, arrival));
   }
 
-  /** Claims and says only where it stands. */
+  /** Claims and returns only the state. */
   claimState(id: string, keys: string | readonly LockSpec[], change: Partial<Claim> = {}): Answer["state"] {
     return this.claim(makeClaim(id, keys, change)).state;
   }

@@ -5,7 +5,7 @@ test("a claim over several keys takes them one after another and waits at the fi
   const fixture = new TableFixture();
   fixture.claimState("b", "b");
   expect(fixture.claimState("abc", "a b c")).toBe("waiting");
-  // it has a, waits in b, and has not come to c
+  // it has a, waits in b, and has not reached c
   expect(fixture.claimState("a", "a", { wait: false })).toBe("none");
   expect(fixture.claimState("c", "c")).toBe("held");
   fixture.release("b");
@@ -20,7 +20,7 @@ test("a claim that moves on to a queue with another waiter does not take that wa
   fixture.claimState("next", "a b");
   fixture.claimState("b", "b");
   fixture.release("ab");
-  // next is admitted in a first and enters b behind the one who waits there
+  // next is admitted in a first and enters b behind the waiter there
   expect(fixture.granted).toEqual(["b"]);
   fixture.release("b");
   expect(fixture.granted).toEqual(["b", "next"]);

@@ -141,7 +141,7 @@ test("a claim that does not wait is granted if the key is free, and else leaves 
   expect(fixture.claimState("b", "k", { wait: false })).toBe("none");
   expect(fixture.claimState("c", [lockSpec("k2", 1)], { wait: false })).toBe("held");
   fixture.claimState("w", "k2");
-  // it would fit, but somebody waits
+  // it would fit, but another claim waits
   expect(fixture.claimState("d", [lockSpec("k2", 1)], { wait: false })).toBe("none");
   expect(fixture.table.records.size).toBe(3);
 });
@@ -166,7 +166,7 @@ test("a list of claims shows holders and waiters from the front, without ids", (
     { tag: "#b", ageMs: SECOND_MS, answer: { state: "waiting", ttlMs: TTL_MS - SECOND_MS } },
   ]);
   for (const view of list("")) expect(view).not.toHaveProperty("id");
-  // b has not come to "other" yet, and is shown all the same
+  // b has not reached "other" yet, and is listed nevertheless
   expect(list("other").map(({ tag }) => tag)).toEqual(["#c", "#b"]);
   expect(list("", 1).map(({ tag }) => tag)).toEqual(["#a"]);
   expect(list("", 2, "#a").map(({ tag }) => tag)).toEqual(["#b", "#c"]);

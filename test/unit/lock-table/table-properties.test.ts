@@ -28,7 +28,7 @@ const arbitraryCommand = fc.oneof(
 );
 type Command = typeof arbitraryCommand extends fc.Arbitrary<infer C> ? C : never;
 
-/** Runs random commands on a table and keeps what a checker needs to know. */
+/** Runs random commands on a table and records what a checker needs. */
 class PropertyRun {
   readonly bench = new TableFixture();
   readonly ids: string[] = [];
@@ -77,7 +77,7 @@ class PropertyRun {
       const places = entries.map(({ permits, limit, record }) => ({ id: record.claim.id, permits, limit }));
       expect(admitted.length).toBe(countAdmitted(places));
       const holders = admitted.map(({ record }) => record).filter(({ isHeld }) => isHeld);
-      // by each token of its run, and by none that lies behind it
+      // by each token of its range, and by none beyond it
       for (const { token, tokenCount } of holders) {
         for (let at = token; at <= token + tokenCount; at++) {
           expect(line.findHolder(at)).toBe(
@@ -92,7 +92,7 @@ class PropertyRun {
       const all =
         record.entries.length === record.claim.holds.length && record.entries.every((entry) => entry.isAdmitted);
       expect(record.isHeld).toBe(all);
-      // keys are taken in order: every line but the last entered has admitted it
+      // keys are taken in order: every queue but the last entered has admitted it
       expect(record.entries.slice(0, -1).every((entry) => entry.isAdmitted)).toBe(true);
       expect(this.bench.tokens.has(record.claim.id)).toBe(record.isHeld);
     }
@@ -172,7 +172,7 @@ test("claims that take their keys in order, at once or nested, are all granted i
           const asked = fixture.table.records.has(claimId(index, at));
           return at < wishes.length && asked && !isHeld(claimId(index, at)) ? [] : [index];
         });
-        // somebody can always move, or the rest waits for ever
+        // some claim can always proceed, or the rest waits for ever
         expect(movable.length).toBeGreaterThan(0);
         const index = movable[picks.next().value % movable.length] as number;
         const wishes = inOrder[index] as LockSpec[][];
@@ -189,14 +189,14 @@ test("claims that take their keys in order, at once or nested, are all granted i
   );
 });
 
-/** Nested claims whose keys rise: the second only has keys above all of the first. */
+/** Nested claims with rising keys: the second only has keys above all of the first. */
 function isInKeyOrder([outer, inner]: readonly LockSpec[][]): LockSpec[][] {
   const last = outer?.at(-1)?.key ?? "";
   const rest = (inner ?? []).filter(({ key }) => key > last);
   return rest.length === 0 ? [outer ?? []] : [outer ?? [], rest];
 }
 
-/** Found once: a claim of two keys waits at the second, and a reader is granted before it at the first. */
+/** A case found by this test: a claim of two keys waits at the second, and a reader is granted before it at the first. */
 const SKIPPED_IN_FIRST_QUEUE: [Command[], number][] = [
   [
     [

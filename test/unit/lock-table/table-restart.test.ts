@@ -3,7 +3,7 @@ import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
-/** A table that has just been started again and reclaims. */
+/** A restarted table in recovery. */
 function restartTable(): TableFixture {
   const fixture = new TableFixture(new LockTable());
   fixture.table.pauseGrants();

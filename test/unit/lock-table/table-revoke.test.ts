@@ -53,7 +53,7 @@ const sharedSpec = [lockSpec("k", 1, LARGE_COUNT)];
 test("a holder is found by its token without a walk through all holders", () => {
   const fixture = new TableFixture();
   for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokens: 1 + (at % 5) });
-  // the first one who asks has them looked through
+  // the first look-up walks through all holders
   expect(fixture.revoke("k", 1)).toBe(false);
   const { entries } = fixture.table.tokenIssuer.queues.get("k") as { entries: { first: QueueEntry | null } };
   const first = entries.first;

@@ -22,7 +22,7 @@ test("the next token lies above the complete range before it, even while the clo
   fixture.wallMicros -= 3_600_000_000;
   fixture.claimState("c", "k");
   expect(fixture.token("c")).toBe(fixture.token("b") + 1);
-  // a key that was forgotten meanwhile rises too
+  // the tokens of a key that was forgotten meanwhile rise too
   fixture.claimState("d", "fresh");
   expect(fixture.token("d")).toBeGreaterThanOrEqual(fixture.token("a"));
 });

@@ -1,4 +1,4 @@
-// Each rule of `npm run check` is shown the fault it exists for, and the nearest thing that is fine.
+// Each rule of `npm run check` finds the fault it exists for, and accepts the nearest valid text.
 
 import { describe, expect, test } from "vitest";
 import {

@@ -7,7 +7,7 @@ const upTo = (count: number): number[] => Array.from({ length: count }, (_, inde
 
 describe("the interval of a median", () => {
   test.each([
-    // by the table of the sign test
+    // from the table of the sign test
     [6, 1, 6],
     [9, 2, 8],
     [15, 4, 12],

@@ -1,4 +1,4 @@
-// The checks of the Markdown files find what they exist for, and name the place.
+// The checks of the Markdown files find the faults they exist for, and name the place.
 
 import { expect, test } from "vitest";
 import { findApiFaults } from "../../../scripts/check/api-page.ts";

@@ -1,4 +1,4 @@
-// What a part must not do: it prints an id, where it is told to.
+// What a part must not do: it prints an id to the given stream.
 
 import { randomId } from "../../../src/util/ids.ts";
 

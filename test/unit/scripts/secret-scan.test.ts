@@ -23,7 +23,7 @@ test("the mark of a run is found in its output, complete or in pieces, plain or 
     expect(inPieces.found, text).toBe(true);
   }
   const other = scanFor(mark);
-  // the space: a letter before it might be the first one by chance
+  // the space: a letter in front might by chance be the first one
   other.push(`${createMark()} `);
   other.push(mark.slice(1));
   expect(other.found).toBe(false);

@@ -1,4 +1,4 @@
-// The inspector of lock tables finds what is planted in the memory driver's table, and in that of a running server.
+// The inspector of lock tables finds planted faults in the memory driver's table, and in that of a running server.
 
 import { afterEach, describe, expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
@@ -35,12 +35,12 @@ async function serverTable(): Promise<TableUnderTest> {
 
 const shareSpec = (key: string, permits: number, limit: number) => [{ key, permits, limit }];
 
-/** The claims of the table, in the order in which they came. */
+/** The claims of the table, in order of arrival. */
 function entryAtIndex(table: LockTable, index: number): ClaimRecord {
   return table.records.values()[index] as ClaimRecord;
 }
 
-/** A place that nobody was asked about. */
+/** An entry that no client claimed. */
 function addEntry(table: LockTable, record: ClaimRecord, key: string): QueueEntry {
   const [{ permits, limit }] = record.claim.holds;
   const queueEntry = new QueueEntry(table.tokenIssuer.getOrCreateQueue(key), record, permits, limit, record.arrival);
@@ -119,7 +119,7 @@ describe.each([
   ["a server", serverTable],
 ])("in the table of %s", (_, make) => {
   afterEach(() => {
-    // what was planted is not to fail the test once more
+    // the planted fault must not fail the test a second time
     for (const table of takeUsedTables()) skipInspection(table);
   });
 

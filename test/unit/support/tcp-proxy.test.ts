@@ -11,7 +11,7 @@ import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
 
-/** A client that keeps what it got, and how it ended. */
+/** A client that records the received text, and how its connection ended. */
 type Peer = { readonly socket: Socket; readonly received: string[]; ended: string };
 
 let server: Server;

@@ -1,4 +1,4 @@
-/** Who is stopped between a look at one clock and a look at another has not slept. */
+/** A process that is stopped between reading one clock and reading the other has not slept. */
 
 import assert from "node:assert/strict";
 import { test } from "vitest";
@@ -6,7 +6,7 @@ import type { Clock } from "../../../src/util/clock.ts";
 import { SuspendDetector } from "../../../src/util/suspend-detector.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 
-/** A clock, and a stop of so many milliseconds while the one or the other of its hands is read. */
+/** A clock, and a stop of this many milliseconds while one or the other of its hands is read. */
 function pausableClock(): { readonly clock: Clock; wall: number; uptime: number; pass(ms: number): void } {
   let now = 1_000;
   const stop = { wall: 0, uptime: 0 };

@@ -1,7 +1,7 @@
 /**
- * S2c: `SETNX`, `GET` and `GETSET` with the time of expiry as the value. Its faults: the clients' clocks decide; a loser's
+ * `SETNX`, `GET` and `GETSET` with the time of expiry as the value. Its faults: the clients' clocks decide; a loser's
  * GETSET overwrites the winner's expiry; seconds are added to milliseconds; unlock looks at the time, not at the owner.
- * Each fault is a check, and the article's lock and ours are held to all of them.
+ * Each fault is a check, applied to the article's lock and to Holdfast's.
  */
 
 import { randomUUID } from "node:crypto";
@@ -15,7 +15,7 @@ import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 /** One process's lock. */
 interface Locker {
-  /** Once, without waiting. */
+  /** One attempt, without waiting. */
   acquire(leaseMs: number): Promise<boolean>;
   release(): Promise<void>;
 }
@@ -23,7 +23,7 @@ interface Locker {
 interface LockSystem {
   /** `aheadMs`: by how much this process's clock is ahead. */
   locker(aheadMs?: number): Promise<Locker>;
-  /** What is left of the holder's lease; 0: nobody holds. */
+  /** The rest of the holder's lease; 0: there is no holder. */
   remainingMs(): Promise<number>;
 }
 
@@ -39,7 +39,7 @@ withRedis((server) => {
     admin.disconnect();
   });
 
-  /** The article's, with its mixture of units only where that is the question. */
+  /** The article's lock, with its mixture of units only where the check is about that. */
   const article = (unit = 1): LockSystem => ({
     async locker(aheadMs = 0) {
       const now = (): number => Date.now() + aheadMs;
@@ -91,7 +91,7 @@ withRedis((server) => {
     };
   };
 
-  /** Each gives whether the system stands it. */
+  /** Each returns whether the system passes. */
   const checks: Readonly<Record<string, (system: LockSystem) => Promise<boolean>>> = {
     "a newcomer whose clock is ahead takes no lock that is held": async (system) => {
       const [holder, ahead] = [await system.locker(), await system.locker(3_600_000)];

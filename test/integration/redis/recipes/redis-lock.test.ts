@@ -1,8 +1,8 @@
 /**
- * S4: `SET key random NX PX`, deleted only by its owner; then Redisson's design: counted re-entry, a lease, a message on
+ * `SET key random NX PX`, deleted only by its owner; then Redisson's design: counted re-entry, a lease, a message on
  * unlock instead of polling. Its faults are checks here: re-entry resets the lease to the inner call's; unlock of a
- * vanished key answers success; a paused holder and the next one both work. Wrong locks written after the article show that
- * the checks notice. (The majority over several servers is shown in test/quorum.)
+ * vanished key returns success; a paused holder and the next one both work. Wrong locks written after the article prove
+ * the checks. (The majority over several servers is in test/integration/quorum.)
  */
 
 import { randomUUID } from "node:crypto";
@@ -15,20 +15,20 @@ import { createLocks } from "../../../../src/index.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
 import { until } from "../../../support/until.ts";
 
-/** What checks are asked of. */
+/** The lock under test. */
 interface HeldLock {
-  /** Takes it again in the same flow, with this lease, and gives that back. */
+  /** Acquires it again in the same flow, with this lease, and releases that. */
   renew(leaseMs: number): Promise<void>;
   remainingMs(): Promise<number>;
-  /** Did we give back what was ours? */
+  /** Was the lock still held at its release? */
   release(): Promise<boolean>;
-  /** What a resource that checks tokens is shown; null: there is nothing to show. */
+  /** The token for a resource that checks tokens; null: there is none. */
   readonly token: bigint | null;
 }
 
 interface LockSystem {
   acquire(leaseMs: number): Promise<HeldLock>;
-  /** Somebody removes it behind the holder's back. */
+  /** An operator deletes the lock while it is held. */
   crash(): Promise<void>;
 }
 
@@ -94,7 +94,7 @@ withRedis((server) => {
   const ours = (): LockSystem => {
     const prefix = randomUUID();
     return {
-      // `renew: false`: the lease runs on as it does for a holder that stands still
+      // `renew: false`: the lease runs on as it does for a paused holder
       async acquire(leaseMs) {
         const locks = client(prefix, { renew: false });
         let [give, take] = [(): void => undefined, (_: HeldLock): void => undefined];
@@ -148,7 +148,7 @@ withRedis((server) => {
     };
   };
 
-  /** Each gives whether the system stands it. */
+  /** Each returns whether the system passes. */
   const checks: Readonly<Record<string, (system: LockSystem) => Promise<boolean>>> = {
     "entering again with a short lease leaves the lease as it was": async (system) => {
       const heldLock = await system.acquire(30_000);
@@ -174,7 +174,7 @@ withRedis((server) => {
       const paused = await system.acquire(300);
       const next = await system.acquire(30_000);
       write(next);
-      // it wakes up, and works on
+      // it wakes up, and continues to work
       write(paused);
       await next.release();
       await paused.release();
@@ -201,7 +201,7 @@ withRedis((server) => {
       await lock.release();
       await (await next).release();
       const stats = await admin.info("commandstats");
-      // two releases; the grant between them took no command of the one who waited
+      // two releases; the grant between them took no command of the waiter
       expect(stats).toMatch(/cmdstat_evalsha:calls=2,/);
     });
 

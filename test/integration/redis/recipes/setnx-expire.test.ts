@@ -1,6 +1,6 @@
 /**
- * S2b: `SETNX`, then `EXPIRE`. Its fault: whoever dies between the two commands locks for ever. Here the article's lock and
- * ours are held to one check: die after any number of commands; the next one must be granted when the lease has ended.
+ * `SETNX`, then `EXPIRE`. Its fault: a crash between the two commands locks for ever. The article's lock and Holdfast's
+ * pass through one check: die after any number of commands; the next claim must be granted when the lease has ended.
  */
 
 import { randomUUID } from "node:crypto";
@@ -14,11 +14,11 @@ import { until } from "../../../support/until.ts";
 
 const LEASE_MS = 1_000;
 
-/** Takes the lock by these commands; false: somebody else has it. */
+/** Acquires the lock with these commands; false: it is held. */
 type TakeLock = (send: SendCommand, owner: string) => Promise<boolean>;
 type SendCommand = (...words: string[]) => Promise<unknown>;
 
-/** As the article has it. */
+/** As in the article. */
 const articleLock: TakeLock = async (send, owner) => {
   if ((await send("SETNX", "lock", owner)) !== 1) return false;
   await send("EXPIRE", "lock", String(LEASE_MS / 1_000));
@@ -33,7 +33,7 @@ withRedis((server) => {
   });
   afterEach(() => admin.disconnect());
 
-  /** How many commands one taking needs; and for each number below it: is the lock free again after one lease? */
+  /** The number of commands of one acquire; and for each smaller number: is the lock free again after one lease? */
   const deaths = async (take: TakeLock, again: () => Promise<boolean>): Promise<boolean[]> => {
     const freed: boolean[] = [];
     for (let alive = 1; ; alive++) {
@@ -88,7 +88,7 @@ withRedis((server) => {
         if (state === "held") await next.release([claim]);
         return state === "held";
       };
-      // one command is the whole of it, so there is no place in between to die at
+      // there is only one command, so there is no place in between to die at
       expect(await deaths(take, again)).toEqual([true]);
       for (const driver of opened) await driver.close();
     });

@@ -1,7 +1,7 @@
 /**
- * The lock across JVMs (Curator's recipe): many processes contend below a root such as /mylock, the lowest
- * number holds, each waits for its predecessor alone. And its unfair variant, which here keeps no place and stays safe.
- * That Curator itself and ours exclude each other is test/integration/zookeeper/curator-mutex.test.ts.
+ * A lock across processes (Curator's recipe): many processes contend below a root such as /mylock, the lowest
+ * number holds, each waits for its predecessor alone. And its unfair variant, which here has no queue and stays safe.
+ * That Curator itself and Holdfast exclude each other is in test/integration/zookeeper/curator-mutex.test.ts.
  */
 
 import { expect, test } from "vitest";
@@ -18,7 +18,7 @@ const SESSION_MS = 6_000;
 const KEY = "/mylock";
 const fixture = zookeeperFixture();
 
-/** A process's locks: a client, and so a session, of its own. */
+/** A process's locks: a client with its own session. */
 function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
   const driver = zookeeper({ servers: [fixture.server.address], sessionMs: SESSION_MS, ...options });
   const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
@@ -28,7 +28,7 @@ function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
 
 const queueNodes = async (): Promise<readonly string[]> => (await fixture.observer.children(KEY)).names;
 
-/** So many stand in line. */
+/** The number of claims in the queue. */
 const waitForQueue = (count: number): Promise<unknown> =>
   until(async () => (await queueNodes()).length === count, { within: TIMEOUT_MS, what: `${count} in line` });
 
@@ -76,7 +76,7 @@ test("each waiter watches its predecessor alone; nodes are ephemeral, numbered a
     );
     return line.map((name) => counts.get(`${KEY}/${name}`) ?? 0);
   };
-  // the first is watched by its holder, too; the last by nobody
+  // the first is watched by its holder, too; the last has no watcher
   await until(async () => `${await watchers()}` === "2,1,1,1,1,1,1,1,1,0", {
     within: TIMEOUT_MS,
     what: "one watch each",
@@ -139,7 +139,7 @@ test("without fair order a later claim may be first, and two never hold together
     };
     const before = (await fixture.observer.children(KEY)).stat.cversion;
     const first = enter(early, "early");
-    // it came and left the line again
+    // it entered and left the queue again
     await until(async () => (await fixture.observer.children(KEY)).stat.cversion >= before + 2, {
       within: TIMEOUT_MS,
       what: "its try",

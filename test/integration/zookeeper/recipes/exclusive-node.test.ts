@@ -1,6 +1,6 @@
 /**
- * The lock by one exclusive node: whoever makes it holds, others fail at once. In the plain recipe a crash leaves the node,
- * and the lock is never free again.
+ * The lock by one exclusive node: the client that creates it holds, others fail at once. In the original a crash left the
+ * node, and the lock was never free again.
  */
 
 import { expect, test } from "vitest";
@@ -15,7 +15,7 @@ import { until } from "../../../support/until.ts";
 
 const sandbox = cliSandbox();
 const TIMEOUT_MS = 30_000;
-/** Of the one that is killed. */
+/** The session of the client that is killed. */
 const SESSION_MS = 4_000;
 const KEY = "/locks/report";
 const fixture = zookeeperFixture();

@@ -1,6 +1,6 @@
 /**
- * The lock by ephemeral numbered nodes: the lowest is first, each watches the next lower. What the article
- * leaves open is here: who goes from the middle of the line, and what follows when the one before goes first.
+ * The lock by ephemeral numbered nodes: the lowest is first, each watches the next lower. The article leaves open what is
+ * tested here: a release from the middle of the queue, and its effect when the predecessor goes first.
  */
 
 import { expect, test } from "vitest";
@@ -23,7 +23,7 @@ function openLocks(): Locks {
 
 type Contender = { readonly locks: Locks; readonly wait: Promise<Lock>; readonly stop: AbortController };
 
-/** Contenders in the order in which they stand in line. */
+/** Contenders in the order of the queue. */
 async function queueContenders(count: number): Promise<Contender[]> {
   const all: Contender[] = [];
   for (let number = 0; number < count; number++) {
@@ -39,7 +39,7 @@ async function queueContenders(count: number): Promise<Contender[]> {
   return all;
 }
 
-/** Is it in, two questions to the servers later? */
+/** Is it granted after two more round trips? */
 async function waitUntilHeld({ wait }: Contender): Promise<boolean> {
   let is = false;
   wait.then(

@@ -1,5 +1,5 @@
 /**
- * A ZooKeeper lock with a local lock in front of it: what it does, and each fault that it has. Its case,
+ * A ZooKeeper lock with a local lock in front of it: its behaviour, and each fault of the original. Its use case,
  * one file with many readers and writers, is examples/shared-file.
  */
 
@@ -14,14 +14,14 @@ import { until } from "../../../support/until.ts";
 
 const sandbox = cliSandbox();
 const TIMEOUT_MS = 20_000;
-/** Long, so that what is noticed sooner was not noticed by asking again. */
+/** Long, so that an early reaction cannot come from a periodic recheck. */
 const SESSION_MS = 40_000;
 /** "At once", on a machine that is busy with other things. */
 const IMMEDIATE_MS = 8_000;
 const fixture = zookeeperFixture({ reapMs: 500 });
 let count = 0;
 
-/** A process's locks: a client, and so a session, of its own. */
+/** A process's locks: a client with its own session. */
 function openLocks(options: LocksOptions = {}): Locks {
   const driver = zookeeper({ servers: [fixture.server.address], root: "/s3", sessionMs: SESSION_MS });
   const locks = createLocks(driver, { ttl: "session", ...options });
@@ -29,7 +29,7 @@ function openLocks(options: LocksOptions = {}): Locks {
   return locks;
 }
 
-/** A key of the test's own, and where its line stands. */
+/** A key for this test alone, and the path of its queue. */
 function nextKey(): [string, string] {
   const name = `key-${++count}`;
   return [name, `/s3/${name}`];
@@ -105,7 +105,7 @@ test("a wait that timed out leaves no node in the queue, and no grant is made to
 
 test("a request never takes a node of an earlier one of its session for its own", async () => {
   const [name, folder] = nextKey();
-  // every request places a node of its own
+  // every request creates its own node
   const locks = openLocks({ handoffs: 1 });
   const lock = await locks.acquire(name);
   await expect(locks.acquire(name, { wait: 300 }), "beside the holder").rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
@@ -125,7 +125,7 @@ test("a release between a waiter's list and its watch is noticed at once", async
   for (let turn = 0; turn < 150; turn++) {
     const began = performance.now();
     const next = (turn % 2 === 0 ? other : one).acquire(name);
-    // sooner or later than the look, the watch and the answers of both
+    // earlier or later than the list, the watch and the answers of both
     const spins = turn * 40;
     for (let spin = 0; spin < spins; spin++) if (spin % 400 === 0) await Promise.resolve();
     if (turn % 3 > 0) await fixture.observer.exists("/s3");

@@ -1,4 +1,4 @@
-// What a round says, for every order in which three and five members can answer: it never depends on that order.
+// The result of a round, for every order in which three and five members can answer: it never depends on that order.
 
 import { describe, expect, test } from "vitest";
 import { toMajority } from "../../../../src/drivers/quorum/quorum-claim.ts";
@@ -17,10 +17,10 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   W: { ...waiting, paused },
   N: { ...none, paused },
 };
-/** f: the call failed; a: it was not asked. */
+/** f: the call failed; a: the member was not asked. */
 const ALL = [...Object.keys(ANSWERS), "f", "a"];
 
-/** All orders of so many letters. */
+/** All orders of this number of letters. */
 function orders(letters: readonly string[], length: number): string[] {
   return length === 0 ? [""] : orders(letters, length - 1).flatMap((said) => letters.map((letter) => said + letter));
 }
@@ -40,7 +40,7 @@ const count = (said: string, letters: string): number => [...said].filter((lette
 const isBusy = (members: number, said: string): boolean => count(said, "wn") > members - toMajority(members);
 const hasPause = (said: string): boolean => count(said, "WN") > 0;
 
-/** What members that have all answered say, by their number alone. */
+/** The result when all members have answered, computed from their numbers alone. */
 function outcomeOf(said: string): string {
   const members = said.length;
   if (count(said, "h") >= toMajority(members)) return "held";
@@ -48,7 +48,7 @@ function outcomeOf(said: string): string {
   return isBusy(members, said) ? state : `${state}, paused`;
 }
 
-/** Whatever may have been said so far, and what can come of it. */
+/** All results reported so far, and those still possible. */
 function outcomes<T>(whole: readonly string[], outcome: (said: string) => T): Map<string, Set<T>> {
   const all = new Map<string, Set<T>>();
   for (const said of whole) {

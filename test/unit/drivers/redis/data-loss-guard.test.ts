@@ -1,4 +1,4 @@
-// What a driver keeps of the claims that came through it. Needs no server.
+// What a driver remembers of its claims. Needs no server.
 
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts";
@@ -16,7 +16,7 @@ afterEach(() => {
 
 const makeClaims = (count: number): Claim[] => Array.from({ length: count }, () => makeClaim("key", { ttlMs: 1_000 }));
 
-/** Those of these claims that it would place anew, were they lost. */
+/** The claims among these that it would place again after a loss. */
 async function keptCount(dataLossGuard: DataLossGuard, of: readonly Claim[]): Promise<readonly Claim[]> {
   let lost: readonly Claim[] = [];
   const raw = of.map(() => "b 1");
@@ -38,21 +38,21 @@ const openGuard = (): DataLossGuard =>
     onDataLoss: () => undefined,
   });
 
-/** A majority gives a vote back and asks for it again with the same id. */
+/** A majority releases a vote and requests it again with the same id. */
 test("a claim that is placed again does not inherit its earlier grant, whatever is still in flight", async () => {
   const dataLossGuard = openGuard();
   const [claim] = makeClaims(1) as [Claim];
   dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
   const renewing = dataLossGuard.onRenew([claim]);
   dataLossGuard.onRelease(claim.id);
-  // the answer to the renewal comes after the release, and before the second place
+  // the answer to the renewal arrives after the release, and before the second entry is made
   dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
   const again = dataLossGuard.onClaim(claim);
   dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
   dataLossGuard.onPush(claim.id, HELD_ANSWER);
   dataLossGuard.onAnswers([claim], [again], [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }], []);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
-  // a renewal of the second place tells of its own grant
+  // a renewal of the second entry has its own grant
   dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], []);
   dataLossGuard.onAnswers([claim], renewing, [{ state: "none" }], []);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);

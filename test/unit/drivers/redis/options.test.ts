@@ -1,4 +1,4 @@
-// Options that mean nothing are refused when the driver is made, and named. Needs no server.
+// Meaningless options are refused and named when the driver is made. Needs no server.
 
 import { expect, test } from "vitest";
 import type { RedisClient, RedisOptions } from "../../../../src/drivers/redis/driver.ts";

@@ -1,4 +1,4 @@
-/** What scripts use is known to be allowed before any of them runs: none may be refused half-way, since Redis undoes nothing. */
+/** All commands of a script are checked before any script runs: a refusal half-way would leave its writes, as Redis undoes nothing. */
 
 import { expect, test } from "vitest";
 import * as scripts from "../../../../src/drivers/redis/scripts.ts";
@@ -12,7 +12,7 @@ test("every command of a script is tried when a driver opens, and is among the d
   const tried = new Set([...listCommands(VERIFY.text), "PUBLISH", "SPUBLISH"]); // which of both is up to the channel
   const used = new Set(Object.values(others).flatMap(({ text }) => listCommands(text)));
   expect(used.size).toBeGreaterThan(14);
-  // asked for by an option, and told by an error of its own
+  // needed by an option, and reported by its own error
   expect([...used].filter((name) => !tried.has(name))).toEqual(["INFO"]);
   const rights = [...LEAST_PERMISSIONS, ...CLUSTER_PERMISSIONS];
   expect([...used].filter((name) => !rights.includes(`+${name.toLowerCase()}`))).toEqual([]);

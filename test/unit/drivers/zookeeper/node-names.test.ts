@@ -1,4 +1,4 @@
-// Names of nodes: whose they are, their order, and what is refused. Needs no server.
+// Names of nodes: their owners, their order, and refused names. Needs no server.
 
 import { describe, expect, test } from "vitest";
 import type { Family } from "../../../../src/drivers/zookeeper/node-names.ts";

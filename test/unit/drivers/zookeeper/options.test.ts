@@ -1,4 +1,4 @@
-// Options of the driver that mean nothing are refused when it is made, and named; nothing secret is shown. Needs no server.
+// Meaningless options are refused and named when the driver is made; no secret is shown. Needs no server.
 
 import { expect, test } from "vitest";
 import type { ZooKeeperDriverOptions } from "../../../../src/drivers/zookeeper/driver.ts";

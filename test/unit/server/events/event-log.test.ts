@@ -180,7 +180,7 @@ test("a subscriber that cannot take more is closed, the others are not", async (
 test("any number of subscribers is served in time slices between requests, each in its turn", () => {
   let now = 0;
   let run = (): void => undefined;
-  // time passes whenever somebody looks
+  // each look at the clock advances it
   const clock: Clock = {
     now: () => ++now,
     wall: () => now,
@@ -198,7 +198,7 @@ test("any number of subscribers is served in time slices between requests, each 
     eventLog.subscribe({ prefix: "", canSee }, () => ++(told[at] as number) > 0);
   }
   for (let n = 0; n < 3; n++) eventLog.onEvent("granted", claimLifecycle(`${n}`, "k", n + 1), now);
-  // all of them looked through would be 300, and each event told once more as many
+  // a scan of all would be 300 steps, and reporting each event again as many
   expect(looks).toBeGreaterThan(0);
   expect(looks).toBeLessThan(50);
   for (let turn = 0; turn < 100; turn++) {

@@ -1,4 +1,4 @@
-// One reading of the clocks for all calls of a batch, and no longer than that.
+// All calls of a batch share one reading of the clocks, which ends with the batch.
 
 import { expect, test } from "vitest";
 import { BatchClock } from "../../../../src/server/local/batch-clock.ts";

@@ -41,7 +41,7 @@ function lockCycles(cyclesMs: CycleTimes["cyclesMs"], more: Partial<CycleTimes> 
   return { cyclesMs, paused: null, isForbidden: false, ...more };
 }
 
-/** What is said of one thing: its level, its words, the advice. */
+/** One finding: its level, its message, the advice. */
 function findMessage(what: string, it: Measurements): readonly (string | undefined)[] {
   const check = buildReport(it).find((finding) => finding.what === what);
   return [check?.level, check?.says, check?.advice];
@@ -154,7 +154,7 @@ test("a store other than a Holdfast server is reported by its driver, between re
 const MICROS_PER_MS = 1_800_000_000_000_000n;
 const DAY = 86_400_000_000n;
 
-/** The level, and the tokenBase that is asked for. */
+/** The level, and the suggested tokenBase. */
 function tokenMigration(met: Partial<TokenSample>): readonly [string, bigint | null] {
   const { check, tokenBase } = checkTokens(
     { oldToken: MICROS_PER_MS, newToken: 1_000_000n, micros: MICROS_PER_MS, followsClock: false, ...met },

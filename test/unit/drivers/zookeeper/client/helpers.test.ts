@@ -1,4 +1,4 @@
-// The client's small recipes where the servers leave them no peace. Needs no server.
+// The client's helpers under concurrent changes. Needs no server.
 
 import { expect, test } from "vitest";
 import { createBelow } from "../../../../../src/drivers/zookeeper/client/helpers.ts";

@@ -1,4 +1,4 @@
-// Servers that say what a test tells them to, for the client's state machine under a clock that tests move.
+// Scripted servers for the client's state machine, under a clock that tests advance.
 
 import { JuteReader, JuteWriter } from "../../../../../src/drivers/zookeeper/client/jute.ts";
 import type { ServerAddress } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
@@ -11,13 +11,13 @@ type ScriptedPeer = {
   readonly address: ServerAddress;
   /** Has the client given it up? */
   readonly isClosed: boolean;
-  /** What the client has sent since this was asked last, as `[xid, op]`; of the first frame null. */
+  /** The requests since the last call, as `[xid, op]`; null for the first frame. */
   sent(): ([number, number] | null)[];
-  /** The connection stands; the client says hello. */
+  /** The connection is open; the client sends its hello. */
   accept(): void;
-  /** The last transaction that the client says, in its hello, to have seen. */
+  /** The last transaction that the client has seen, according to its hello. */
   lastSeen(): bigint;
-  /** Gives a session; timeoutMs 0: the one that was asked for is over. */
+  /** Opens a session; timeoutMs 0: the requested one has expired. */
   welcome(session: { readonly id: bigint; readonly timeoutMs: number }): void;
   /** Answers a request without a result: delete, or with code an error. */
   answer(xid: number, code?: number): void;

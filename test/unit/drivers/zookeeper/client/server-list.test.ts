@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { exponential } from "../../../../../src/drivers/zookeeper/client/retry-policy.ts";
 import { ServerList } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
 
-/** How long an attempt may take with so many servers and such a session. */
+/** The time limit of one attempt, for this number of servers and this session. */
 function attemptConnect(count: number, sessionMs: number): number {
   const all = Array.from({ length: count }, (_, at) => ({ host: "zk", port: at + 1 }));
   const serverList = new ServerList(all, () => 0.5, exponential(20, 1_000));

@@ -1,4 +1,4 @@
-// The client's state machine under a clock that tests move: when it pings, gives a server up, and ends its session.
+// The client's state machine under a clock that tests advance: its pings, silent servers, and the end of its session.
 
 import { expect, test } from "vitest";
 import { OP, XID } from "../../../../../src/drivers/zookeeper/client/records.ts";
@@ -93,7 +93,7 @@ test("a server that is silent for two thirds of the session is given up, and the
 
 test("the session ends by the client's clock at 99 hundredths of its time after the last answered send, connected or not", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
-  // the ping is answered late: what counts is when it left
+  // the ping is answered late: its send time counts
   const pinged = TIMEOUT_MS / 15;
   await clock.advance(pinged);
   expect(servers.peer.sent()).toEqual([PING_FRAME]);
@@ -115,7 +115,7 @@ test("received bytes that answer no request prove nothing: unanswered pings end 
   const { zk, clock, servers, events } = await connectedFixture();
   for (let second = 0; second < 8; second++) {
     await clock.advance(1_000);
-    // a watch's event: the server is there, but says nothing of when it heard us
+    // a watch's event: the server is alive, but this does not show when it last received a request
     servers.peer.answer(XID.setWatches);
   }
   expect(events).toEqual(["new session"]);
