@@ -8,6 +8,7 @@ import type { Mutant } from "./mutants.ts";
 import { applyMutant, MUTANTS } from "./mutants.ts";
 
 const SEEDS = "1500";
+const PURE_TESTS = "test/unit/claim test/unit/lock-table test/unit/util test/unit/client";
 /** A fault may make the code run in circles. */
 const TIMEOUT_MS = 300_000;
 
@@ -70,36 +71,71 @@ function runSimulator({ name }: Mutant): string | null {
   return `the simulator, ${/^seed \d+: .*$/m.exec(output)?.[0] ?? firstLine(output)}`;
 }
 
-function runTests({ tests = "test/core" }: Mutant): string | null {
-  const { output, code } = runProgram(VITEST, ["run", "--reporter", "tap-flat", tests]);
+function runTests({ tests = PURE_TESTS }: Mutant): string | null {
+  const { output, code } = runVitest(tests);
   if (code === 0) return null;
   const failed = [...output.matchAll(/^not ok \d+ - (.*?)(?: # .*)?$/gm)].map((match) => match[1] ?? "");
+  // a file that fails to load is one failure; without any, nothing was tested
+  if (failed.length === 0 && code !== null) throw new Error(`vitest ran no test of ${tests}:\n${output}`);
   const more = failed.length > 1 ? `, and ${failed.length - 1} more` : "";
-  return `the tests: ${failed[0]?.replace(/^.*\.test\.ts > /, "") ?? "they do not run"}${more}`;
+  return `the tests: ${failed[0]?.replace(/^.*\.test\.ts > /, "") ?? "they do not end"}${more}`;
+}
+
+/** @param tests beginnings of paths, separated by spaces */
+function runVitest(tests: string): RunResult {
+  const settings = ["--reporter", "tap-flat", "--testTimeout", "60000", "--hookTimeout", "60000"];
+  return runProgram(VITEST, ["run", ...settings, ...tests.split(" ")]);
+}
+
+const testedWithoutFault = new Set<string>();
+
+/** Tests that fail without the fault, too, would call every fault caught. */
+function requirePassWithoutFault({ tests = PURE_TESTS }: Mutant): void {
+  if (testedWithoutFault.has(tests)) return;
+  testedWithoutFault.add(tests);
+  const { output, code } = runVitest(tests);
+  if (code !== 0) throw new Error(`${tests} fails without a fault:\n${output.slice(-4_000)}`);
 }
 
 function firstLine(text: string): string {
   return text.trim().split("\n")[0] ?? "";
 }
 
-prepareWorkTree();
-const startedAt = runProgram(TSC, ["-p", "tsconfig.mutants.json"]);
-if (startedAt.code !== 0) throw new Error(`the code without faults does not compile:\n${startedAt.output}`);
-// all of them before any is tried: a text that has changed is found at once
-const originalTexts = mutants.map(applyMutant);
-let survived = 0;
-for (const [index, mutant] of mutants.entries()) {
+/** What caught the fault; null: nothing did. @throws Error if that cannot be told */
+function tryMutant(mutant: Mutant, mutatedText: string): string | null {
+  requirePassWithoutFault(mutant);
   const path = join(folder, mutant.file);
   const original = readFileSync(path, "utf8");
-  writeFileSync(path, originalTexts[index] as string);
-  const began = performance.now();
-  const caught = findCatcher(mutant);
-  const seconds = ((performance.now() - began) / 1_000).toFixed(1);
-  writeFileSync(path, original);
-  if (caught === null) survived++;
-  console.log(
-    `${caught === null ? "SURVIVED" : "caught  "} ${mutant.name} (${seconds} s)${caught === null ? "" : `\n         by ${caught}`}`,
-  );
+  writeFileSync(path, mutatedText);
+  try {
+    return findCatcher(mutant);
+  } finally {
+    writeFileSync(path, original);
+  }
 }
-console.log(`${mutants.length - survived} passed, ${survived} failed, 0 skipped`);
-if (survived > 0) process.exitCode = 1;
+
+prepareWorkTree();
+const compiled = runProgram(TSC, ["-p", "tsconfig.mutants.json"]);
+if (compiled.code !== 0) throw new Error(`the code without faults does not compile:\n${compiled.output}`);
+// all of them before any is tried: a text that has changed is found at once
+const mutatedTexts = mutants.map(applyMutant);
+let failed = 0;
+for (const [index, mutant] of mutants.entries()) {
+  const startedAt = performance.now();
+  const [verdict, detail] = judgeMutant(mutant, mutatedTexts[index] as string);
+  if (verdict !== "caught") failed++;
+  const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
+  console.log(`${verdict.padEnd(8)} ${mutant.name} (${seconds} s)${detail === "" ? "" : `\n         by ${detail}`}`);
+}
+console.log(`${mutants.length - failed} passed, ${failed} failed, 0 skipped`);
+if (failed > 0) process.exitCode = 1;
+
+/** One mutant that cannot be judged does not end the others. */
+function judgeMutant(mutant: Mutant, mutatedText: string): readonly [verdict: string, detail: string] {
+  try {
+    const catcher = tryMutant(mutant, mutatedText);
+    return catcher === null ? ["SURVIVED", ""] : ["caught", catcher];
+  } catch (error) {
+    return ["UNJUDGED", error instanceof Error ? error.message : String(error)];
+  }
+}
