@@ -27,6 +27,7 @@ async function readTwice(): Promise<void> {
 async function writeNext(): Promise<void> {
   const lines = (await readFile(file, "utf8")).trimEnd().split("\n");
   const next = String(Number(lines[0]) + 1);
+  await delay(5); // the work between reading and writing, in which another writer without the lock reads the same version
   const handle = await open(file, "r+");
   try {
     let at = 0;

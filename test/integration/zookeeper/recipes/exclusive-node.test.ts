@@ -94,7 +94,7 @@ test("acquire on the command line reports at once that this store's locks cannot
   const { code, err } = await sandbox.run(["acquire", KEY], { env: { HOLDFAST_URL: url } });
   expect(code).toBe(64);
   expect(err).toContain(url);
-  expect(err).toContain("only as long as its client's session lives");
+  expect(err).toContain("only as long as the session of its client");
   expect(err).toContain("holdfast run");
   expect(await queueNodes()).toEqual([]);
 });
