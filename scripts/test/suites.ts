@@ -32,7 +32,7 @@ type ProgramSuite = {
 const MEMORY = "test/conformance/memory.";
 
 export const SUITES: readonly Suite[] = [
-  { name: "unit", tests: ["test/unit/", MEMORY], hasCoverage: true, seconds: 45, longSeconds: 600 },
+  { name: "unit", tests: ["test/unit/", MEMORY], hasCoverage: true, seconds: 60, longSeconds: 600 },
   { name: "types", tests: ["test/types/"], isTypesOnly: true, seconds: 15, longSeconds: 15 },
   {
     name: "conformance",

@@ -34,6 +34,8 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
   });
   const stopped = new Set<{ proceed(): void }>();
   let victims: RunWorkload | null = null;
+  /** The master before the faults of this strike; null between strikes. */
+  let masterBefore: number | null = null;
   /** Servers that were asked to end and are still running. */
   const ending = new Set<Index>();
 
@@ -106,6 +108,14 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     return true;
   }
 
+  /**
+   * Asks for a fail-over. If the other fault took the master away, the Sentinels may have promoted the replica by
+   * themselves before the request. Then there is no second replica for another fail-over, but this one has happened.
+   */
+  async function failOver(): Promise<boolean> {
+    return (await redis.failOver()) || (await redis.masterPort()) !== masterBefore;
+  }
+
   const faults: Record<FaultName, () => boolean | Promise<boolean>> = {
     "kill wrapper": () => {
       const run = wrapper();
@@ -120,7 +130,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     "stop and continue": () => (random.chance(0.5) ? stopWrapper() : stopServer()),
     cut: () => killConnections("normal"),
     "cut subscribers": () => killConnections("pubsub"),
-    "fail over": () => redis.failOver(),
+    "fail over": failOver,
     "full disk": async () => {
       disks[await master()].fill();
       return true;
@@ -136,12 +146,14 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     () => disks[1].clear(),
   ];
 
-  /** One is the master, and the other has all of its data. */
+  /** One is the master, as the Sentinels know, and the other has all of its data. */
   async function isWhole(): Promise<boolean> {
     for (const server of SERVERS) if (redis.hasEnded(server)) await redis.start(server);
     const reports = [await replicationOf(0), await replicationOf(1)];
+    const masterIndex = reports.findIndex((text) => /state=online/.test(text));
     return (
-      reports.some((text) => /state=online/.test(text)) && reports.some((text) => /master_link_status:up/.test(text))
+      reports.some((text) => /master_link_status:up/.test(text)) &&
+      redis.ports[masterIndex] === (await redis.masterPort())
     );
   }
 
@@ -155,7 +167,10 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     strike: (workload) => {
       victims = workload;
     },
-    inject: async (fault) => faults[fault](),
+    async inject(fault) {
+      masterBefore ??= await redis.masterPort();
+      return faults[fault]();
+    },
     async heal() {
       for (const repair of shuffle(repairs, random)) {
         repair();
@@ -164,6 +179,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
       for (const server of ending) await until(() => redis.hasEnded(server), { within: 20_000, what: "its end" });
       ending.clear();
       await until(isWhole, { within: 40_000, what: "a master with its replica after the repair" });
+      masterBefore = null;
     },
     close: () => redis.stop(),
   };

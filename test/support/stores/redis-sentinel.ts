@@ -40,6 +40,8 @@ export interface RedisSentinels {
   signal(server: number, name: NodeJS.Signals): void;
   /** Has the Sentinels promote the replica. False: they refuse just now. */
   failOver(): Promise<boolean>;
+  /** The port of the master as the first Sentinel knows it. */
+  masterPort(): Promise<number>;
   stop(): Promise<void>;
 }
 
@@ -122,6 +124,10 @@ export async function startRedisSentinels(
         if (/^(INPROG|NOGOODSLAVE)/.test((error as Error).message)) return false;
         throw error;
       }
+    },
+    async masterPort() {
+      const address = (await sentinels[0]?.link.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", "mymaster")) as string[];
+      return Number(address[1]);
     },
     async stop() {
       const violations: string[] = [];
