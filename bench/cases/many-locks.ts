@@ -92,7 +92,7 @@ export const constantCost: BenchCase = {
   title: "What one grant costs with many waiters, and with many keys held",
   about:
     `Server CPU a pair, one after another, each over the protocol on TCP (median of ${ROUNDS} times ${GRANTS} grants). ` +
-    "Waiting: whoever has released stands at the end of the line again, so it keeps its length. Keys: one more key is " +
+    "Waiting: a caller that has released joins the end of the queue, so it keeps its length. Keys: one more key is " +
     "locked and released while that many are held.",
   async run() {
     const waiting = await measureSeries(WAITERS, prepareQueue);

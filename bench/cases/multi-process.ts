@@ -16,7 +16,7 @@ const MINIMAL_SERVER = "bare queue, our frames";
 export const multiProcess: BenchCase = {
   name: "processes",
   title: "Our server on TCP, 8 processes with 64 callers each",
-  about: "Every caller on keys that nobody else wants just then. Floor B: a bare map of queues behind the same frames.",
+  about: "Every caller on keys that no other caller wants then. Floor B: a bare map of queues behind the same frames.",
   async run() {
     const names = [HOLDFAST, BASELINE, MINIMAL_SERVER, THIRD_PARTY];
     // a fifth of a core each: in a shorter round V8 has hardly grown its young generation back when it is over
@@ -49,7 +49,7 @@ const HOLDFAST_TLS = "holdfast, TLS";
 export const tlsMultiProcess: BenchCase = {
   name: "tls",
   title: "TLS against plain TCP, one process with 64 callers",
-  about: "Every caller on keys that nobody else wants just then. CPU of client and server together.",
+  about: "Every caller on keys that no other caller wants then. CPU of client and server together.",
   async run() {
     const names = [HOLDFAST, HOLDFAST_TLS];
     const workload = { callers: 64, keys: 640, ms: 700, latencies: false };

@@ -102,9 +102,9 @@ export const redisWaiting: BenchCase = {
     const ticks = SHORT_MS / TICK_MS;
     const checks: Check[] = WAITERS.map((count, at) => {
       const perTick = computeSpread([per(at).median / ticks]);
-      return check("gate", `${count} of ours: commands a tick`, perTick, "at most", Math.ceil(count / 500) + 1);
+      return check("gate", `${count} clients: commands a tick`, perTick, "at most", Math.ceil(count / 500) + 1);
     });
-    checks.push(check("gate", `${WAITERS[0]} of ours: commands`, computeSpread([per(0).median]), "at least", 1));
+    checks.push(check("gate", `${WAITERS[0]} clients: commands`, computeSpread([per(0).median]), "at least", 1));
     return { rows: toRows(costs, SHORT_MS), checks };
   },
 };

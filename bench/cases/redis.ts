@@ -75,7 +75,7 @@ export const redisUncontended: BenchCase = {
 export const redisManyKeys: BenchCase = {
   name: "redis-wide",
   title: "Redis, 64 callers on 10,000 keys",
-  about: `64 callers of one process, each on keys that nobody else wants just then. ${METHOD}`,
+  about: `64 callers of one process, each on keys that no other caller wants then. ${METHOD}`,
   async run() {
     const names = [HOLDFAST, BASELINE, ...THIRD_PARTIES, BROKER];
     const load = { callers: 64, keys: 10_000, timed: "nothing" } as const;

@@ -53,7 +53,7 @@ export const socketUncontended: BenchCase = {
 export const socketManyKeys: BenchCase = {
   name: "socket-wide",
   title: "Our server, 64 callers on 10,000 keys",
-  about: "64 callers of one process, each on keys that nobody else wants just then. Floor B: a bare map of queues.",
+  about: "64 callers of one process, each on keys that no other caller wants then. Floor B: a bare map of queues.",
   async run() {
     const names = [HOLDFAST, QUEUE_BASELINE, THIRD_PARTY];
     const rounds = await interleave(names, () => ({ callers: 64, keys: 10_000, ms: 700, latencies: true }));

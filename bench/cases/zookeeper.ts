@@ -37,7 +37,7 @@ export const zooKeeperUncontended: BenchCase = {
 export const zooKeeperManyKeys: BenchCase = {
   name: "zookeeper-wide",
   title: "ZooKeeper, 64 callers on 640 keys",
-  about: `64 callers of one process, each on keys that nobody else wants just then. ${METHOD}`,
+  about: `64 callers of one process, each on keys that no other caller wants then. ${METHOD}`,
   async run() {
     const load = { callers: 64, keys: 640, timed: "nothing" } as const;
     const rounds = await measureOnZooKeeper([HOLDFAST, CURATOR], { processes: 1, load, ms: 600 });
