@@ -3,7 +3,24 @@
  * a process may load two copies of the package, each with its own classes.
  */
 
-import type { LostReason, Pause, PauseReason } from "./spi/driver.ts";
+/** How a claim ended, if the store still knows. maxHold: it was held longer than the store allows. */
+export type EndReason = "expired" | "released" | "revoked" | "maxHold";
+
+/** Why a lock was lost: how its claim ended, or "unknown" if the store has no record of the claim. */
+export type LostReason = EndReason | "unknown";
+
+/**
+ * Why a store is paused. recovery: it was restarted, and its clients are reporting the claims they hold.
+ * gracePeriod: it may have lost data, and waits until every earlier grant has certainly ended.
+ */
+export type PauseReason = "recovery" | "gracePeriod";
+
+/** A time in which a store grants nothing new to any client. */
+export interface Pause {
+  readonly reason: PauseReason;
+  /** About how much longer it lasts, in milliseconds, counted like ttlMs. It may end sooner. */
+  readonly remainingMs: number;
+}
 
 /** The optional fields of an error. */
 export interface LockErrorDetails {

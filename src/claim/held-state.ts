@@ -1,6 +1,6 @@
 /** The claim machine in the state "held". See machine.ts. */
 
-import type { LostReason } from "../spi/driver.ts";
+import type { LostReason } from "../errors.ts";
 import * as calls from "./call-state.ts";
 import type { AnsweredEvent, ClaimEvent, ClaimSettings, Effect, HeldState, Step } from "./state.ts";
 import { endClaim, extendDeadline, NO_EFFECTS, nextRenewalAt, RELEASE_EFFECTS, RENEW_EFFECTS } from "./state.ts";

@@ -1,6 +1,7 @@
 /** The settings, states, events and effects of the claim machine, which is in machine.ts. */
 
-import type { Answer, LostReason } from "../spi/driver.ts";
+import type { LostReason } from "../errors.ts";
+import type { Answer } from "../spi/driver.ts";
 import type { CallState } from "./call-state.ts";
 import { leavesClaimUnanswered } from "./call-state.ts";
 

@@ -2,7 +2,8 @@
 
 import { nextWakeAt } from "../claim/machine.ts";
 import type { ClaimSettings, ClaimState } from "../claim/state.ts";
-import type { Answer, Claim, LostReason, Pause, PauseReason } from "../spi/driver.ts";
+import type { LostReason, PauseReason } from "../errors.ts";
+import type { Answer, Claim, Pause } from "../spi/driver.ts";
 import type { HeapItem } from "../util/deadline-heap.ts";
 import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
 import type { ScheduledTask } from "./scheduled-task.ts";

@@ -1,8 +1,8 @@
 /** Attaches one detached claim. The client holds it once the store has confirmed it. */
 
+import type { LostReason } from "../errors.ts";
 import { LockLostError } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
-import type { LostReason } from "../spi/driver.ts";
 import type { ActiveClaim } from "./active-claim.ts";
 import { wrapDriverError } from "./driver-error.ts";
 import { formatKeys, LocalHold, lockLostError } from "./local-hold.ts";

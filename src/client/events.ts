@@ -4,8 +4,8 @@
  */
 
 import { channel } from "node:diagnostics_channel";
+import type { LostReason } from "../errors.ts";
 import { safeListener } from "../errors.ts";
-import type { LostReason } from "../spi/driver.ts";
 
 /** The fields of every event about a lock. The claim's id is a secret and never among them. */
 export interface LockEvent {

@@ -10,7 +10,7 @@
  * later tokens of the range would not be higher than theirs.
  */
 
-import { ALL_PERMITS } from "../lock-table/admission.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
 import type { Linked } from "../util/linked-list.ts";
 import { LinkedList } from "../util/linked-list.ts";
 

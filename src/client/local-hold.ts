@@ -1,7 +1,7 @@
 /** One local holder's time with a claim: from its grant or hand-off until its last handle is released. */
 
+import type { LostReason } from "../errors.ts";
 import { LockLostError } from "../errors.ts";
-import type { LostReason } from "../spi/driver.ts";
 import type { ActiveClaim } from "./active-claim.ts";
 import type { LocalQueue } from "./local-queue.ts";
 import type { LockTarget } from "./lock-target.ts";

@@ -10,8 +10,9 @@
  * the holder's code has ended, but local waiters can queue at the store without waiting for that code.
  */
 
+import type { LostReason } from "../errors.ts";
 import { DriverError, describePause, isFatalError, StorePausedError } from "../errors.ts";
-import type { Claim, LostReason } from "../spi/driver.ts";
+import type { Claim } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { randomId } from "../util/ids.ts";
 import type { ActiveClaim, ClaimListener } from "./active-claim.ts";

@@ -1,7 +1,7 @@
 /** The local queues of one client, by name, with what they share: engine, settings, token floors and the events about locks. */
 
 import type { ClaimSettings } from "../claim/state.ts";
-import type { LostReason } from "../spi/driver.ts";
+import type { LostReason } from "../errors.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import type { Engine } from "./engine.ts";
 import type { Events } from "./events.ts";

@@ -1,7 +1,7 @@
 /** The lock specs of each lock type, and how a nested request relates to the locks of its flow. */
 
-import { ALL_PERMITS } from "../lock-table/admission.ts";
 import type { LockSpec } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
 
 export type LockSpecs = readonly [LockSpec, ...LockSpec[]];
 

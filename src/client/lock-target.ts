@@ -1,8 +1,8 @@
 /** The target of an acquire, validated: the lock specs for the store, and the keys without the client's prefix. */
 
 import { UnsupportedError } from "../errors.ts";
-import { ALL_PERMITS, MAX_LOCKS } from "../lock-table/admission.ts";
 import type { Traits } from "../spi/driver.ts";
+import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
 import { validateKey } from "../util/keys.ts";
 import type { LockSpecs } from "./lock-spec.ts";

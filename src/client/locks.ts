@@ -1,7 +1,7 @@
 /** createLocks(driver): the main object of the API. */
 
-import { ALL_PERMITS } from "../lock-table/admission.ts";
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";

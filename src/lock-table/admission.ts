@@ -4,11 +4,7 @@
  * them with it.
  */
 
-/** All permits of a key. A mutex or a writer takes all of them, a reader takes one. 2^30, so that sums stay exact. */
-export const ALL_PERMITS: number = 2 ** 30;
-
-/** The most keys of one claim: as many as every store can take in one call. */
-export const MAX_LOCKS: number = 128;
+import { ALL_PERMITS } from "../spi/driver.ts";
 
 /** The permits that one entry of a queue requests. */
 export interface PermitRequest {

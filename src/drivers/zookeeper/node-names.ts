@@ -7,8 +7,8 @@
  */
 
 import type { PermitRequest } from "../../lock-table/admission.ts";
-import { ALL_PERMITS } from "../../lock-table/admission.ts";
 import type { LockSpec } from "../../spi/driver.ts";
+import { ALL_PERMITS } from "../../spi/driver.ts";
 import { redactIds } from "./client/errors.ts";
 
 /** The format of a path's node names: that of Curator's InterProcessMutex, or of its InterProcessReadWriteLock. */

@@ -1,10 +1,11 @@
 /** The routes to acquire a lock, to wait for it, to renew it and to release it. */
 
+import type { LostReason } from "../../errors.ts";
 import { describePause } from "../../errors.ts";
 import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { encodeReference } from "../../protocol/lock-reference.ts";
-import type { Claim, LostReason, Pause } from "../../spi/driver.ts";
+import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type { LockService } from "../service.ts";

@@ -1,6 +1,7 @@
 /** A claim made over HTTP, until it is granted and detached. */
 
-import type { Answer, Claim, ClaimId, LostReason } from "../../spi/driver.ts";
+import type { LostReason } from "../../errors.ts";
+import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import { randomId } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type { MaybePromise } from "../backend.ts";

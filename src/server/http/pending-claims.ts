@@ -4,7 +4,8 @@
  * reference, and survives the client, the connection and a crash of the server.
  */
 
-import type { Answer, Claim, ClaimId, LostReason, Pause } from "../../spi/driver.ts";
+import type { LostReason } from "../../errors.ts";
+import type { Answer, Claim, ClaimId, Pause } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import type { Principal } from "../auth/access-control.ts";

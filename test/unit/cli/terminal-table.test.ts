@@ -12,9 +12,9 @@ import {
   truncateLabel,
   truncateMiddle,
 } from "../../../src/cli/terminal-table.ts";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import type { ServerEvent } from "../../../src/protocol/admin-frames.ts";
 import type { ClaimView } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 const PIPE = { columns: null, hasColors: false };
 const NOON = new Date(2026, 10, 21, 12, 0, 0).getTime();

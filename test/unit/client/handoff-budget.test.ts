@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { HandoffBudget, isExclusive } from "../../../src/client/handoff-budget.ts";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import type { Linked } from "../../../src/util/linked-list.ts";
 import { lockSpec } from "../lock-table/table-fixture.ts";
 

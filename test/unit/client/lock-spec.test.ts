@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { exclusive, mergeSpecs, resolveNesting, semaphorePermits, shared } from "../../../src/client/lock-spec.ts";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import type { LockSpec } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 const singleSpec = ([hold]: readonly [LockSpec, ...LockSpec[]]): LockSpec => hold;
 const writeSpec = singleSpec(exclusive("k"));

@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { PermitRequest } from "../../../src/lock-table/admission.ts";
-import { ALL_PERMITS, countAdmitted, findBlocker, fits } from "../../../src/lock-table/admission.ts";
+import { countAdmitted, findBlocker, fits } from "../../../src/lock-table/admission.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 const mutexEntry: PermitRequest = { id: "m", permits: ALL_PERMITS, limit: ALL_PERMITS };
 const readerEntry: PermitRequest = { id: "r", permits: 1, limit: ALL_PERMITS };

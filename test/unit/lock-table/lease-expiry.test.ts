@@ -1,8 +1,8 @@
 import { array, assert, constant, integer, oneof, property, record } from "fast-check";
 import { expect, test } from "vitest";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
 import { LeaseExpiry } from "../../../src/lock-table/lease-expiry.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 function makeEntry(ttlMs: number | "session", now: number): ClaimRecord {
   const holds = [{ key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }] as const;

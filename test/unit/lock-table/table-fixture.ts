@@ -1,8 +1,8 @@
 /** Claims and tables for the tests of the lock table. */
 
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 export const SECOND_MS = 1_000;
 export const TTL_MS = 30 * SECOND_MS;

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import { listTable } from "../../../src/lock-table/listing.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
 test("the first claim is granted at once, the next when the first is released", () => {

@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { ALL_PERMITS, countAdmitted } from "../../../src/lock-table/admission.ts";
+import { countAdmitted } from "../../../src/lock-table/admission.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import type { LockSpec } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture } from "./table-fixture.ts";
 
 const KEYS = ["a", "b", "c"];

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
 /** A restarted table in recovery. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import type { StoredEntry } from "../../support/stores/store-inspector.ts";
 import { findViolations } from "../../support/stores/store-inspector.ts";
 

@@ -2,11 +2,11 @@
 
 import { afterEach, describe, expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { ALL_PERMITS } from "../../../src/lock-table/admission.ts";
 import type { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
 import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { cleanUpAfterEach, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { inspectTables, skipInspection, takeUsedTables } from "../../support/setup/table-inspection.ts";
 import { findTableViolations } from "../../support/stores/table-inspector.ts";

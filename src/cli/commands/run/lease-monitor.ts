@@ -3,7 +3,7 @@
  * KILL follows before the lease can end. If the lock is lost, it sends TERM at once.
  */
 
-import type { LostReason } from "../../../spi/driver.ts";
+import type { LostReason } from "../../../errors.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import { quoteKeys } from "../../output.ts";
