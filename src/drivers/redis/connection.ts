@@ -13,8 +13,7 @@
 
 import { setTimeout as pause } from "node:timers/promises";
 import { CallTimeouts } from "./call-timeouts.ts";
-import type { ClientAddress } from "./clients/address.ts";
-import type { ClientAdapter } from "./clients/types.ts";
+import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import { isLoadingError, isNoScriptError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
 import type { ReplicaSettings } from "./replica-acks.ts";
 import { ReplicaAcks } from "./replica-acks.ts";

@@ -1,7 +1,7 @@
 /** Explains errors of Redis: what is wrong and what to do, without script digests, claim ids and passwords. */
 
 import { FatalDriverError } from "../../errors.ts";
-import type { ClientAddress } from "./clients/address.ts";
+import type { ClientAddress } from "./clients/types.ts";
 
 interface KnownError {
   /** Matches the message of the server or the client library. */

@@ -2,7 +2,7 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, EndReason, Pause } from "../../spi/driver.ts";
-import { crc16 } from "./crc16.ts";
+import { crc16 } from "./hash-slot.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RENEW, RESTORE } from "./scripts.ts";
 

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { parseRedisUrl } from "../../../src/drivers/redis/url.ts";
+import { parseRedisUrl } from "../../../src/drivers/redis/from-url.ts";
 import { connect } from "../../../src/index.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import { freePort } from "../../support/free-port.ts";

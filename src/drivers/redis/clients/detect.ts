@@ -1,10 +1,8 @@
 /** Detects the library of a client and adapts it. */
 
 import { adaptGlide, isGlide } from "./glide.ts";
-import { adaptIoredis } from "./ioredis.ts";
-import { adaptIoredisCluster } from "./ioredis-cluster.ts";
-import { adaptNodeRedis } from "./node-redis.ts";
-import { adaptNodeRedisCluster } from "./node-redis-cluster.ts";
+import { adaptIoredis, adaptIoredisCluster } from "./ioredis.ts";
+import { adaptNodeRedis, adaptNodeRedisCluster } from "./node-redis.ts";
 import type {
   ClientAdapter,
   GlideLike,

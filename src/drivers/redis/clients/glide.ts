@@ -8,8 +8,7 @@
  * end.
  */
 
-import type { ClientAddress } from "./address.ts";
-import type { ClientAdapter, GlideLike, Subscriber, SubscriberEvents } from "./types.ts";
+import type { ClientAdapter, ClientAddress, GlideLike, Subscriber, SubscriberEvents } from "./types.ts";
 
 /** Decodes replies as text, whatever the decoder of the client is. */
 const DECODE_AS_TEXT = { decoder: 1 };

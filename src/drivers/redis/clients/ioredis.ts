@@ -1,8 +1,15 @@
-/** The adapter for ioredis and iovalkey: a single server, or the master that Sentinels name. */
+/** The adapters for ioredis and iovalkey: a single server, the master that Sentinels name, and a Cluster. */
 
-import { readAddress } from "./address.ts";
-import type { ClientAdapter, CommandConnection, IoredisLike, Subscriber, SubscriberEvents } from "./types.ts";
-import { watchClientErrors } from "./types.ts";
+import { toHashSlot } from "../hash-slot.ts";
+import type {
+  ClientAdapter,
+  CommandConnection,
+  IoredisClusterLike,
+  IoredisLike,
+  Subscriber,
+  SubscriberEvents,
+} from "./types.ts";
+import { readAddress, watchClientErrors } from "./types.ts";
 
 export function adaptIoredis(client: IoredisLike): ClientAdapter {
   return {
@@ -34,7 +41,7 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
 }
 
 /** The status "wait" means lazyConnect: the client connects on first use. @throws the first connection error */
-export async function connectIoredis(client: Pick<IoredisLike, "status" | "on" | "off" | "connect">): Promise<void> {
+async function connectIoredis(client: Pick<IoredisLike, "status" | "on" | "off" | "connect">): Promise<void> {
   if (client.status !== "wait") return;
   let firstError: unknown;
   const recordError = (error: unknown): void => {
@@ -93,7 +100,7 @@ function openSibling(client: IoredisLike, onDisconnected: () => void): SiblingCo
 }
 
 /** @param isSharded subscribe to sharded channels, on a node of a Cluster */
-export function openIoredisSubscriber(client: IoredisLike, events: SubscriberEvents, isSharded: boolean): Subscriber {
+function openIoredisSubscriber(client: IoredisLike, events: SubscriberEvents, isSharded: boolean): Subscriber {
   const { client: subscriber, disconnect } = openSibling(client, events.onDisconnected);
   // ioredis reports a subscription that the server ended as "moved", older versions as an error for an unexpected reply
   subscriber.on("moved", () => events.onMaybeUnsubscribed());
@@ -106,7 +113,78 @@ export function openIoredisSubscriber(client: IoredisLike, events: SubscriberEve
   };
 }
 
-export function openIoredisCommandConnection(client: IoredisLike, onDisconnected: () => void): CommandConnection {
+function openIoredisCommandConnection(client: IoredisLike, onDisconnected: () => void): CommandConnection {
   const { client: connection, disconnect } = openSibling(client, onDisconnected);
   return { send: ([command = "", ...args]) => connection.call(command, ...args), disconnect };
+}
+
+/**
+ * Adapts Redis.Cluster. The library routes commands and knows the master of each slot.
+ * @throws TypeError if the options of the client are not supported
+ */
+export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
+  const { enableAutoPipelining, keyPrefix, redisOptions } = client.options ?? {};
+  // up to version 5, auto-pipelining routes EVALSHA by the digest instead of a key: renewals would fail
+  if (enableAutoPipelining === true) throw new TypeError("client must have enableAutoPipelining off in a Cluster");
+  if (/[{}]/.test(`${keyPrefix ?? ""}${redisOptions?.keyPrefix ?? ""}`)) {
+    throw new TypeError(
+      "client must have no keyPrefix with braces in a Cluster: it would route calls to the wrong node",
+    );
+  }
+  const findMaster = (routingKey: string): IoredisLike => {
+    const name = resolveMasterName(client, routingKey);
+    const master = client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);
+    if (master === undefined) throw new Error("redis: no known master serves this slot");
+    return master;
+  };
+  return {
+    get isReady() {
+      return client.status === "ready";
+    },
+    isCluster: true,
+    address: readAddress(client),
+    database: 0,
+    connect: () => connectIoredis(client),
+    takeOwnership() {
+      client.on("error", () => undefined);
+      client.on("node error", () => undefined);
+      client.on("+node", (added) => {
+        const node = added as IoredisLike;
+        node.on("connect", () => void node.stream?.unref?.());
+      });
+    },
+    send: ([command = "", ...args]) => client.call(command, ...args),
+    watchConnection({ onConnected, onDisconnected }) {
+      const onNodeRemoved = (): void => {
+        onDisconnected();
+        if (client.status === "ready") onConnected();
+      };
+      client.on("ready", onConnected);
+      client.on("close", onDisconnected);
+      client.on("-node", onNodeRemoved);
+      return () => {
+        client.off("ready", onConnected);
+        client.off("close", onDisconnected);
+        client.off("-node", onNodeRemoved);
+      };
+    },
+    watchErrors: (onError) => watchClientErrors(client, onError),
+    resolveMaster: (routingKey) => resolveMasterName(client, routingKey),
+    openSubscriber: async (routingKey, events) => openIoredisSubscriber(findMaster(routingKey), events, true),
+    openCommandConnection: async (routingKey, onDisconnected) =>
+      openIoredisCommandConnection(findMaster(routingKey), onDisconnected),
+    disconnect: () => client.disconnect(),
+  };
+}
+
+/** natMapper maps the address that a node announces to the one that reaches it. */
+interface NatMapping {
+  natMapper?(name: string): { readonly host: string; readonly port: number };
+}
+
+function resolveMasterName(client: IoredisClusterLike, routingKey: string): string | null {
+  const name = client.slots[toHashSlot(routingKey)]?.[0];
+  if (name === undefined) return null;
+  const mapped = (client as NatMapping).natMapper?.(name);
+  return mapped === undefined ? name : `${mapped.host}:${mapped.port}`;
 }

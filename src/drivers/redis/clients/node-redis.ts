@@ -1,8 +1,15 @@
-/** The adapter for node-redis: a single server. */
+/** The adapters for node-redis: a single server and a Cluster. */
 
-import { readAddress } from "./address.ts";
-import type { ClientAdapter, CommandConnection, NodeRedisLike, Subscriber, SubscriberEvents } from "./types.ts";
-import { watchClientErrors } from "./types.ts";
+import { toHashSlot } from "../hash-slot.ts";
+import type {
+  ClientAdapter,
+  CommandConnection,
+  NodeRedisClusterLike,
+  NodeRedisLike,
+  Subscriber,
+  SubscriberEvents,
+} from "./types.ts";
+import { readAddress, watchClientErrors } from "./types.ts";
 
 export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
   return {
@@ -69,11 +76,7 @@ function openSibling(client: NodeRedisLike, onDisconnected: () => void): Sibling
 }
 
 /** @param isSharded subscribe to sharded channels, on a node of a Cluster */
-export function openNodeRedisSubscriber(
-  client: NodeRedisLike,
-  events: SubscriberEvents,
-  isSharded: boolean,
-): Subscriber {
+function openNodeRedisSubscriber(client: NodeRedisLike, events: SubscriberEvents, isSharded: boolean): Subscriber {
   const { client: subscriber, connected, disconnect } = openSibling(client, events.onDisconnected);
   const listeners = new Map<string, (message: string) => void>();
   // the name of the event depends on the version
@@ -93,11 +96,56 @@ export function openNodeRedisSubscriber(
   };
 }
 
-export async function openNodeRedisCommandConnection(
+async function openNodeRedisCommandConnection(
   client: NodeRedisLike,
   onDisconnected: () => void,
 ): Promise<CommandConnection> {
   const { client: connection, connected, disconnect } = openSibling(client, onDisconnected);
   await connected;
   return { send: (args) => connection.sendCommand(args), disconnect };
+}
+
+/** Adapts createCluster(). The library routes commands and knows the master of each slot. */
+export function adaptNodeRedisCluster(client: NodeRedisClusterLike): ClientAdapter {
+  let isConnected = client.isOpen;
+  const findMaster = async (routingKey: string): Promise<NodeRedisLike> => {
+    const master = client.slots[toHashSlot(routingKey)]?.master;
+    if (master === undefined) throw new Error("redis: no known master serves this slot");
+    return client.nodeClient(master);
+  };
+  return {
+    get isReady() {
+      return client.isOpen && isConnected && client.masters.length > 0;
+    },
+    isCluster: true,
+    address: readAddress(client),
+    database: 0,
+    async connect() {
+      if (!client.isOpen) await client.connect();
+      isConnected = true;
+    },
+    takeOwnership() {
+      client.on("error", () => undefined);
+      client.on("node-error", () => undefined);
+    },
+    send: (args, routingKey) => client.sendCommand(routingKey, false, args),
+    watchConnection({ onConnected, onDisconnected }) {
+      client.on("node-ready", onConnected);
+      client.on("node-reconnecting", onDisconnected);
+      client.on("node-disconnect", onDisconnected);
+      return () => {
+        client.off("node-ready", onConnected);
+        client.off("node-reconnecting", onDisconnected);
+        client.off("node-disconnect", onDisconnected);
+      };
+    },
+    watchErrors: (onError) => watchClientErrors(client, onError),
+    resolveMaster: (routingKey) => client.slots[toHashSlot(routingKey)]?.master.address ?? null,
+    openSubscriber: async (routingKey, events) => openNodeRedisSubscriber(await findMaster(routingKey), events, true),
+    openCommandConnection: async (routingKey, onDisconnected) =>
+      openNodeRedisCommandConnection(await findMaster(routingKey), onDisconnected),
+    disconnect() {
+      if (client.isOpen) client.destroy();
+    },
+  };
 }
