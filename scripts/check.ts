@@ -2,7 +2,7 @@
 
 import { findUndocumented } from "./check/api-page.ts";
 import { driversWithoutTimers, fileAndFunctionSizes, inheritance, pureCore } from "./check/code-rules.ts";
-import { brokenLinks } from "./check/doc-links.ts";
+import { brokenLinks, findMissingPaths } from "./check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "./check/import-graph.ts";
 import { importTable } from "./check/import-table.ts";
 import { findLuaFaults } from "./check/lua.ts";
@@ -18,7 +18,7 @@ import { runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
 import { findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
-import { testsWithoutOneSuite } from "./check/test-suites.ts";
+import { findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
 
 type Check = { readonly name: string; readonly faults: () => string[] | Promise<string[]> };
 
@@ -41,9 +41,11 @@ const CHECKS: readonly Check[] = [
   { name: "drivers do not wait", faults: () => driversWithoutTimers(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
   { name: "Lua is current", faults: findLuaFaults },
-  { name: "tests have a part", faults: testsWithoutOneSuite },
+  { name: "tests have a suite", faults: testsWithoutOneSuite },
+  { name: "CI runs every suite", faults: () => findMatrixProblems() },
   { name: "snippets compile", faults: () => findSnippetFaults() },
   { name: "links", faults: () => brokenLinks() },
+  { name: "paths in pages", faults: () => findMissingPaths() },
   { name: "reference is complete", faults: findUndocumented },
   { name: "export map", faults: findExportMapFaults },
   { name: "packed files", faults: findPackedFaults },

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { posix } from "node:path";
 import type { Page } from "./markdown.ts";
-import { findAnchors, findLinks, readPages } from "./markdown.ts";
+import { findAnchors, findLinks, parsePage, readPages } from "./markdown.ts";
 
 /** Every relative link in a Markdown file leads to a file, and to a heading of it where it names one. */
 export function brokenLinks(pages: readonly Page[] = readPages()): string[] {
@@ -11,6 +11,30 @@ export function brokenLinks(pages: readonly Page[] = readPages()): string[] {
       return wrong === null ? [] : [`${page.path}:${line} ${target} ${wrong}`];
     }),
   );
+}
+
+/** Folders in which a path of these pages may begin: ARCHITECTURE.md leaves out "src/", a decision also its area. */
+const PATH_ROOTS: readonly string[] = ["", "src/", "src/server/", "src/drivers/redis/"];
+/** The changelog, results and test transcripts name files of their time. */
+const PAST_PAGES = /^(CHANGELOG\.md|docs\/results\/)/;
+const CODE_PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|lua|sh))`/g;
+
+/**
+ * Every source file that a page names in code style exists: a page that sends readers to a moved file is worse than none.
+ * NAME stands for any name.
+ */
+export function findMissingPaths(pages: readonly Page[] = readPages()): string[] {
+  return pages
+    .filter(({ path }) => !PAST_PAGES.test(path))
+    .flatMap((page) =>
+      parsePage(page).prose.flatMap((text, index) =>
+        [...text.matchAll(CODE_PATH)].flatMap(([, path = ""]) =>
+          /[A-Z]{4}/.test(path) || PATH_ROOTS.some((root) => existsSync(root + path))
+            ? []
+            : [`${page.path}:${index + 1} ${path} does not exist`],
+        ),
+      ),
+    );
 }
 
 function findLinkProblem(page: Page, target: string, pages: readonly Page[]): string | null {

@@ -7,11 +7,14 @@ import {
   inheritance,
   pureCore,
 } from "../../../scripts/check/code-rules.ts";
+import { findMissingPaths } from "../../../scripts/check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "../../../scripts/check/import-graph.ts";
 import { importTable } from "../../../scripts/check/import-table.ts";
 import { phrasesInPages, phrasesInSources } from "../../../scripts/check/prose.ts";
 import type { SourceTree } from "../../../scripts/check/source-tree.ts";
 import { parseSource } from "../../../scripts/check/source-tree.ts";
+import { findMatrixProblems } from "../../../scripts/check/test-suites.ts";
+import { SUITES } from "../../../scripts/test/suites.ts";
 
 function sourceTree(files: Record<string, string>): SourceTree {
   return new Map(Object.entries(files).map(([path, text]) => [path, parseSource(path, text)]));
@@ -129,4 +132,20 @@ test("pages are checked without their code blocks, and pages about the past keep
     { kind: "pages", place: "docs/guide/a.md:1", phrase: "Somebody" },
   ]);
   expect(phrasesInPages([{ path: "docs/decisions/0001-a.md", text }])).toEqual([]);
+});
+
+test("a page that names a file which does not exist is reported with its line, except in the changelog", () => {
+  const text =
+    "# A page\n\nSee `client/engine.ts`, `src/index.ts` and `client/gone.ts`; add `test/conformance/NAME.test.ts`.\n";
+  expect(findMissingPaths([{ path: "docs/page.md", text }])).toEqual(["docs/page.md:3 client/gone.ts does not exist"]);
+  expect(findMissingPaths([{ path: "CHANGELOG.md", text }])).toEqual([]);
+});
+
+test("a suite that the workflow does not run, or that does not exist, is reported", () => {
+  const names = SUITES.map(({ name }) => name).filter((name) => name !== "redis");
+  const lines = [...names, "sql"].map((name) => `          - ${name}\n`).join("");
+  expect(findMatrixProblems(`      matrix:\n        suite:\n${lines}    steps:\n`)).toEqual([
+    ".github/workflows/ci.yml does not run suite redis",
+    ".github/workflows/ci.yml runs sql, which is no suite",
+  ]);
 });
