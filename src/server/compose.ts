@@ -6,6 +6,7 @@ import { randomId } from "../util/ids.ts";
 import type { ServerConfig } from "./config/config.ts";
 import type { HostPort } from "./config/listen-address.ts";
 import type { Logger } from "./config/logger.ts";
+import type { Readiness, ServeOptions } from "./config/options.ts";
 import type { ServerStatus } from "./connection/admin-handler.ts";
 import { createAdminHandler } from "./connection/admin-handler.ts";
 import { EventLog } from "./events/event-log.ts";
@@ -17,7 +18,6 @@ import { Listeners } from "./net/listeners.ts";
 import type { BackendHandle } from "./open-backend.ts";
 import { openBackend } from "./open-backend.ts";
 import { resolveRunDirectory } from "./runs/run-files.ts";
-import type { Readiness, ServeOptions } from "./server.ts";
 import { LockService } from "./service.ts";
 
 export interface ServerParts {

@@ -1,109 +1,23 @@
 /** The lock server, embedded in a program or run by `holdfast serve`. */
 
-import type { Driver } from "../spi/driver.ts";
-import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
-import type { AccessControl } from "./auth/access-control.ts";
+import { loadAccounts } from "./auth/accounts-file.ts";
 import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";
-import type { ConfigProblem } from "./config/config.ts";
+import type { ConfigProblem, ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
-import type { ServerLimits } from "./config/limits.ts";
 import type { Logger } from "./config/logger.ts";
+import type { ServeOptions, Server } from "./config/options.ts";
+import type { Listeners } from "./net/listeners.ts";
+import { loadTlsConfig } from "./net/tls-config.ts";
 import { monitorOwnership } from "./ownership-monitor.ts";
-import { reloadFiles } from "./reload.ts";
 
 export type { ConfigProblem } from "./config/config.ts";
 export type { LogFields, Logger, LogLevel } from "./config/logger.ts";
+export type { Readiness, ServeOptions, Server, TlsFiles } from "./config/options.ts";
 export type { PreflightResult } from "./config/preflight.ts";
 export { checkOptions } from "./config/preflight.ts";
 export { StateError } from "./storage/private-files.ts";
-
-/** The PEM files of a TLS server. They are read at the start and again by reload(). */
-export interface TlsFiles {
-  /** The certificate, followed by its intermediate certificates. */
-  readonly cert: string;
-  /** The private key of the certificate. */
-  readonly key: string;
-  /** Requires of every client a certificate signed by one of these CAs. Default: none is required. */
-  readonly clientCa?: string;
-}
-
-/** Options of a lock server. */
-export interface ServeOptions {
-  /**
-   * Where to listen: "unix:/path", "tcp://127.0.0.1:7420", "tls://0.0.0.0:7420" (port 0: any free port). An address
-   * that other machines can reach requires `access` and TLS, or `insecure`.
-   */
-  readonly listen: string | readonly string[];
-  /**
-   * The directory for the state that survives a restart; created if it is missing. With an empty one no lock can be
-   * held, and locks are granted at once. "none": nothing is saved; every start then grants no new locks for 60 s, and
-   * no lease may be longer than that. Required unless `driver` is given.
-   */
-  readonly state?: string;
-  /**
-   * This is the first start: no lock of an earlier run can be held. Skips the 60 s of `state: "none"`, once; a
-   * directory that has been in use is refused. Default false.
-   */
-  readonly firstStart?: boolean;
-  /** Serves this store as a proxy instead of a lock table of its own. The server opens and closes the driver. */
-  readonly driver?: Driver;
-  /** Which client may do what; a file is read again by reload(). Default: every client may do everything. */
-  readonly access?: AccessControl | { readonly file: string };
-  /** Required for "tls://" addresses, and for an `http` address that other machines can reach. */
-  readonly tls?: TlsFiles;
-  /** Also serves HTTP at this "host:port", with TLS unless the address is a loopback address. Default: no HTTP. */
-  readonly http?: string;
-  /** Host names that HTTP clients may use for the server, besides its address and the names in its certificate. */
-  readonly httpNames?: readonly string[];
-  /** Limits that differ from the defaults. */
-  readonly limits?: Partial<ServerLimits>;
-  /** Allows other machines to connect without TLS or without credentials. Default false. */
-  readonly insecure?: boolean;
-  /** The clock, for tests. Default: the system clock. */
-  readonly clock?: Clock;
-  /** Receives the log messages. Default: console.error. */
-  readonly log?: Logger;
-}
-
-/** Whether a server can grant a lock now. */
-export type Readiness = { readonly ok: true } | { readonly ok: false; readonly reason: string };
-
-/** A running lock server. */
-export interface Server extends AsyncDisposable {
-  /** Listening addresses in the order of `listen`, with the actual port in place of a port 0. */
-  readonly addresses: readonly string[];
-  /** The HTTP address as "http://host:port"; null if HTTP is not served. */
-  readonly httpAddress: string | null;
-  /** Identifies this run; every client receives it. */
-  readonly runId: string;
-  /** Milliseconds until recovery ends and new locks are granted; 0 when not recovering. */
-  readonly recoveryRemainingMs: number;
-  /** Whether it can grant a lock now, and if not, why. */
-  ready(): Readiness;
-  /** The number of known clients, connected or not, and of claims, waiting and held. */
-  stats(): { readonly sessions: number; readonly claims: number };
-  /**
-   * Reads credentials and certificates again; connections stay open. Files that cannot be used are logged, and the
-   * previous ones stay in force.
-   * @throws Error naming what was not reloaded
-   */
-  reload(): Promise<void>;
-  /**
-   * Settles with a reason if the server stops by itself: one of its sockets, or the lock file of its state, was removed
-   * or replaced, so that another server could grant the same locks. The server has stopped granting by then and is
-   * closing.
-   */
-  readonly ownershipLost: Promise<string>;
-  /**
-   * Stops granting, informs the clients, saves the state and releases all resources: within a few seconds, unless the
-   * disk hangs. It is safe to give up waiting only if the process then exits, as `holdfast serve` does after 10 s: a
-   * late write would overwrite the state of the next server.
-   * @throws (rejects) StateError if the state could not be saved; all resources are released even so
-   */
-  close(): Promise<void>;
-}
 
 /**
  * Runs a lock server in this process.
@@ -169,6 +83,39 @@ async function shutDown(parts: ServerParts): Promise<void> {
     await listeners.close();
     eventLog.close();
   }
+}
+
+/**
+ * Reloads credentials and certificates. Files that cannot be used leave the previous ones in force.
+ * @throws Error naming everything that was not reloaded
+ */
+function reloadFiles({ tls, access }: ServeOptions, config: ServerConfig, listeners: Listeners, log: Logger): void {
+  const failures: string[] = [];
+  const tryReload = (subject: string, work: () => string): void => {
+    try {
+      log(`reloaded: ${work()}`);
+    } catch (error) {
+      failures.push(`${subject}: ${(error as Error).message}`);
+      log(`NOT reloaded; the previous ${subject} remain in use`, error, { level: "error" });
+    }
+  };
+  if (tls !== undefined) {
+    tryReload("certificates", () => {
+      const tlsConfig = loadTlsConfig(tls);
+      if (tlsConfig.invalidReason !== null) throw new Error(tlsConfig.invalidReason);
+      listeners.replaceCertificate(tlsConfig);
+      for (const warning of tlsConfig.warnings) log(warning, undefined, { level: "warn" });
+      return tlsConfig.summary;
+    });
+  }
+  if (access !== undefined && "file" in access) {
+    tryReload("credentials", () => {
+      const accounts = loadAccounts(access.file);
+      config.access.replace(accounts);
+      return `credentials of ${accounts.length} accounts`;
+    });
+  }
+  if (failures.length > 0) throw new Error(`not reloaded: ${failures.join("; ")}`);
 }
 
 /**

@@ -10,7 +10,7 @@ import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { AccessControl } from "./auth/access-control.ts";
 import { ALLOW_ALL, AUTH_FAILED } from "./auth/access-control.ts";
 import { withAuthorization } from "./auth/authorized-backend.ts";
-import { RejectionLog } from "./auth/rejection-log.ts";
+import { RejectionLog } from "./auth/failure-limiter.ts";
 import type { Backend } from "./backend.ts";
 import type { ServerLimits } from "./config/limits.ts";
 import { DEFAULT_LIMITS } from "./config/limits.ts";
@@ -21,7 +21,8 @@ import { Connection } from "./connection/connection.ts";
 import type { Peer } from "./connection/connection-limiter.ts";
 import { ConnectionLimiter } from "./connection/connection-limiter.ts";
 import { RoundRobinScheduler } from "./connection/round-robin-scheduler.ts";
-import type { Session, SessionRegistry } from "./session/session.ts";
+import type { Session } from "./session/session.ts";
+import type { SessionRegistry } from "./session/session-registry.ts";
 
 export type { Logger } from "./config/logger.ts";
 

@@ -15,7 +15,7 @@ import { openLocalBackend } from "../../src/server/local/startup.ts";
 import type { CommandRuns } from "../../src/server/runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import { LockService } from "../../src/server/service.ts";
-import type { ProcessState } from "../../src/server/session/session.ts";
+import type { ProcessState } from "../../src/server/session/process-probe.ts";
 import { decodeRecord, decodeState, encodeRecord, encodeState } from "../../src/server/storage/format.ts";
 import type {
   JournalRecord,

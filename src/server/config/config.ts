@@ -8,7 +8,6 @@ import { ALLOW_ALL, createAccessControl } from "../auth/access-control.ts";
 import { loadAccounts } from "../auth/accounts-file.ts";
 import type { TlsConfig } from "../net/tls-config.ts";
 import { loadTlsConfig } from "../net/tls-config.ts";
-import type { ServeOptions } from "../server.ts";
 import type { ServerLimits } from "./limits.ts";
 import { DEFAULT_LIMITS, resolveLimits } from "./limits.ts";
 import type { HostPort, ListenAddress } from "./listen-address.ts";
@@ -19,6 +18,7 @@ import {
   parseHostPort,
   parseListenAddress,
 } from "./listen-address.ts";
+import type { ServeOptions } from "./options.ts";
 
 /** One problem with the options of a server. */
 export interface ConfigProblem {

@@ -7,12 +7,12 @@ import { acquireFileLock } from "../../util/file-lock.ts";
 import { findMissingDirectories, trimTrailingSlashes } from "../../util/private-directory.ts";
 import { describeRecovery } from "../local/recovery-window.ts";
 import { planStartup } from "../local/startup.ts";
-import type { ServeOptions } from "../server.ts";
 import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";
 import { hasBeenUsed, loadState } from "../storage/state-directory.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
 import type { ConfigProblem } from "./config.ts";
 import { resolveConfig } from "./config.ts";
+import type { ServeOptions } from "./options.ts";
 
 /** The result of a check for the operator. */
 export interface PreflightResult {

@@ -9,10 +9,13 @@
 
 import type { EventKind, Observer } from "../../lock-table/events.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
+import type { RevokeRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
+import type { Logger } from "../config/logger.ts";
+import type { Session } from "../session/session.ts";
 import type { RingEntry } from "./event-ring.ts";
 import { EVENT_KINDS, EventRing } from "./event-ring.ts";
-import { Histogram } from "./histogram.ts";
+import { Histogram } from "./metrics.ts";
 import type { EventBatch, EventFilter, RecordedEvent, SubscriptionListener } from "./subscription.ts";
 import { Subscription } from "./subscription.ts";
 
@@ -253,4 +256,19 @@ export class EventLog implements Observer {
     this.#isScheduled = false;
     if (!this.#pollSubscribers(true)) this.#schedule(this.#clock.now());
   }
+}
+
+/**
+ * Records a revocation right after it was done. The reason is free text; its control characters were removed when it
+ * was decoded.
+ */
+export function recordRevocation(
+  { key, token, now, reason }: RevokeRequest,
+  { principal, label }: Session,
+  log: Logger,
+  eventLog: EventLog | null,
+): void {
+  eventLog?.annotateLast(principal.name, reason);
+  const message = now ? "a lock was removed at once" : "a lock was revoked";
+  log(message, undefined, { level: "warn", key, token, reason, account: principal.name, label });
 }

@@ -3,13 +3,31 @@
  * use, and reading them reveals nothing about what is locked.
  */
 
-import type { EventLog } from "./event-log.ts";
+import type { EventKind } from "../../lock-table/events.ts";
 import { EVENT_KINDS } from "./event-ring.ts";
-import type { Histogram } from "./histogram.ts";
-import { BUCKETS } from "./histogram.ts";
 
 /** The content type of Metrics.render(). */
 export const METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8";
+
+/** Upper bounds of the buckets, in seconds; the last one is infinity. */
+const BUCKETS: readonly number[] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 1_800, 3_600];
+
+const BUCKETS_MS: readonly number[] = BUCKETS.map((seconds) => seconds * 1_000);
+
+/** A histogram of durations with fixed buckets: enough for rates and rough quantiles, at the cost of a few numbers. */
+export class Histogram {
+  /** One count per bucket, not cumulative; one more than BUCKETS. */
+  readonly counts: Float64Array = new Float64Array(BUCKETS.length + 1);
+  /** Sum of all durations, in milliseconds. */
+  sumMs = 0;
+
+  add(ms: number): void {
+    this.sumMs += ms;
+    let bucket = 0;
+    while (bucket < BUCKETS_MS.length && ms > (BUCKETS_MS[bucket] as number)) bucket++;
+    this.counts[bucket] = (this.counts[bucket] as number) + 1;
+  }
+}
 
 /** The events that update counters. */
 export interface MetricsRecorder {
@@ -26,9 +44,18 @@ export interface ConnectionCounts {
   readonly rejected: number;
 }
 
+/** What the event log counts. */
+interface EventCounts {
+  readonly heldCount: number;
+  readonly waitTimes: Histogram;
+  readonly holdTimes: Histogram;
+  readonly subscriberCount: number;
+  count(kind: EventKind): number;
+}
+
 /** Where the values come from that are computed only on reading. */
 export interface MetricSources {
-  readonly eventLog: EventLog;
+  readonly eventLog: EventCounts;
   readonly version: string;
   /** Connections of the lock protocol. */
   readonly connections: () => ConnectionCounts;

@@ -30,27 +30,49 @@ import type {
   RenewRequest,
   RevokeRequest,
 } from "../backend.ts";
-import { drainingError } from "../backend.ts";
+import { drainingError, RequestError } from "../backend.ts";
 import { checkGrantable, localTraits } from "../capabilities.ts";
+import type { ClaimLimits, ServerLimits } from "../config/limits.ts";
 import { DEFAULT_LIMITS } from "../config/limits.ts";
 import type { Logger } from "../config/logger.ts";
 import type { EventLog } from "../events/event-log.ts";
-import { recordRevocation } from "../events/revocation-audit.ts";
+import { recordRevocation } from "../events/event-log.ts";
 import type { Session } from "../session/session.ts";
 import { clearOwner } from "../session/session.ts";
+import type { DurableLog } from "../storage/durable-log.ts";
 import type { SavedClaim } from "../storage/storage.ts";
 import type { PendingWrite } from "../storage/write-ahead.ts";
 import { MAX_UNJOURNALED_MS, WriteAhead } from "../storage/write-ahead.ts";
 import { BatchClock } from "./batch-clock.ts";
 import { ClaimLister } from "./claim-lister.ts";
 import { ClaimOwnership } from "./claim-ownership.ts";
-import type { LocalBackendOptions } from "./local-backend-options.ts";
-import { PendingPlacements } from "./pending-placements.ts";
 import type { RecoveryPlan } from "./recovery-window.ts";
 import { describeRecovery, RecoveryWindow } from "./recovery-window.ts";
-import { restoreClaim } from "./snapshot.ts";
 
 const ignore = (): void => undefined;
+
+/** The parts of the local backend. */
+export interface LocalBackendOptions {
+  readonly clock: Clock;
+  readonly sessionMs: number;
+  /** null: nothing is saved. */
+  readonly durableLog: DurableLog | null;
+  /** What the start knows about earlier claims. */
+  readonly recoveryPlan: RecoveryPlan;
+  /** The saved state and its generation; null: nothing is saved. */
+  readonly identity: StateEpoch | null;
+  readonly log: Logger;
+  readonly limits?: ServerLimits;
+  /** The limits that reclaimed claims may have been granted under. Default: `limits`. */
+  readonly formerLimits?: ClaimLimits;
+  /** Receives all events. Default: none. */
+  readonly eventLog?: EventLog;
+  /**
+   * Called before a session gets its first answer about a claim, because it may hold a lock from then on.
+   * @throws RequestError
+   */
+  readonly persistSession: (session: Session) => void;
+}
 
 export class LocalBackend implements Backend {
   readonly isInProcess = true;
@@ -386,4 +408,76 @@ export class LocalBackend implements Backend {
 /** All earlier tokens are below it; 0: unknown. */
 function findCeilingAtStart({ ceilingAtStart }: RecoveryPlan): number {
   return Number.isFinite(ceilingAtStart) ? ceilingAtStart : 0;
+}
+
+/**
+ * Restores a claim into a paused table whose time is up to date. Returns its record, or null if it conflicts with
+ * another claim. `owner`: null if it belongs to no session.
+ */
+function restoreClaim(
+  table: LockTable,
+  saved: SavedClaim,
+  owner: Session | null,
+  now: number,
+  micros: number,
+): ClaimRecord | null {
+  const { claim, token, tokens, leftMs, arrival, detached, revoked, by = "" } = saved;
+  if (token === 0) table.claim({ ...claim, wait: true }, owner, now, micros, arrival, by);
+  else table.reclaim(claim, owner, token, tokens, leftMs, by);
+  const record = table.records.get(claim.id) ?? null;
+  if (record === null || token === 0) return record;
+  record.isDetached = detached;
+  record.revokeReason = revoked === true ? "revoked" : revoked || null;
+  return record;
+}
+
+interface PendingPlacement {
+  /** Number of waiting `claim` calls with this id. */
+  callCount: number;
+  /** The claim was released meanwhile. */
+  isCancelled: boolean;
+}
+
+/**
+ * Claims that wait for the disk before they may enter a queue. Later calls must find them even so: a renewal must not
+ * treat them as ended, and a claim that was released meanwhile must not be placed, however late the write completes.
+ */
+class PendingPlacements {
+  readonly #placements = new Map<ClaimId, PendingPlacement>();
+  readonly #maxPlacements: number;
+
+  /** maxPlacements: how many claims may wait at a time. */
+  constructor(maxPlacements: number) {
+    this.#maxPlacements = maxPlacements;
+  }
+
+  has(id: ClaimId): boolean {
+    return this.#placements.has(id);
+  }
+
+  /** Cancels the claim if it waits here. */
+  cancel(id: ClaimId): void {
+    const placement = this.#placements.get(id);
+    if (placement !== undefined) placement.isCancelled = true;
+  }
+
+  /**
+   * Waits for the write, and returns whether the claim is still wanted.
+   * @throws RequestError if too many wait; any error of the write
+   */
+  async waitForWrite(id: ClaimId, write: Promise<void>): Promise<boolean> {
+    const placement = this.#placements.get(id) ?? { callCount: 0, isCancelled: false };
+    this.#placements.set(id, placement);
+    placement.callCount++;
+    try {
+      if (this.#placements.size > this.#maxPlacements) {
+        write.catch(() => undefined); // this call is refused anyway: avoids an unhandled rejection
+        throw new RequestError("LIMIT", `at most ${this.#maxPlacements} claims on this server`);
+      }
+      await write;
+      return !placement.isCancelled;
+    } finally {
+      if (--placement.callCount === 0) this.#placements.delete(id);
+    }
+  }
 }

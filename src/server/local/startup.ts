@@ -1,5 +1,6 @@
 /** Starts the local backend from what is on disk, and saves its state at the end. */
 
+import type { LockTable } from "../../lock-table/table.ts";
 import type { ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
@@ -12,15 +13,15 @@ import type { EventLog } from "../events/event-log.ts";
 import type { CommandRuns } from "../runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
 import { adjustForRuns, restoreLateRuns, restoreRuns } from "../runs/run-recovery.ts";
-import type { ProcessProbe } from "../session/session.ts";
-import { Session, SessionRegistry } from "../session/session.ts";
+import type { ProcessProbe } from "../session/process-probe.ts";
+import { Session } from "../session/session.ts";
+import { SessionRegistry } from "../session/session-registry.ts";
 import { CEILING_LEAD_MICROS, DurableLog } from "../storage/durable-log.ts";
 import type { LoadedState, SavedClaim, SavedSession, SavedState, Storage } from "../storage/storage.ts";
-import { MAX_UNJOURNALED_MS, needsJournal, unjournaledLeaseMs } from "../storage/write-ahead.ts";
+import { MAX_UNJOURNALED_MS, needsJournal, toSavedClaim, unjournaledLeaseMs } from "../storage/write-ahead.ts";
 import { LocalBackend } from "./local-backend.ts";
 import type { RecoveryPlan } from "./recovery-window.ts";
 import { NO_RECOVERY } from "./recovery-window.ts";
-import { findNextToken, toSavedClaim, toSavedSession } from "./snapshot.ts";
 
 /**
  * Each start reserves this lease length in advance, so that leases of usual length need no write of their own: the
@@ -282,4 +283,15 @@ async function saveSnapshot(
     recovery: backend.recoveryWindow.toSavedRecovery(),
   };
   await durableLog.finish({ bound: findNextToken(backend.table), clean });
+}
+
+function toSavedSession({ id, isLocal: local, label, pid, pidStart, principal }: Session): SavedSession {
+  return { id, local, label, pid, pidStart, ...(principal.name !== "" && { by: principal.name }) };
+}
+
+/** The lowest number above every token that was granted. */
+function findNextToken(table: LockTable): number {
+  let nextFree = table.tokenIssuer.clock;
+  for (const line of table.tokenIssuer.queues.values()) nextFree = Math.max(nextFree, line.lastToken);
+  return nextFree + 1;
 }

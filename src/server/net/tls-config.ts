@@ -4,7 +4,7 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import type { SecureContextOptions } from "node:tls";
 import { createSecureContext } from "node:tls";
-import type { TlsFiles } from "../server.ts";
+import type { TlsFiles } from "../config/options.ts";
 
 /** A certificate, key or CA file cannot be used; the message names the file and the reason. */
 class TlsError extends Error {

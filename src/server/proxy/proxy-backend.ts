@@ -8,8 +8,9 @@
 
 import { isFatalError } from "../../errors.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, LockSpec, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import type { Principal } from "../auth/access-control.ts";
 import type {
   Backend,
   ClaimPage,
@@ -19,20 +20,20 @@ import type {
   RenewRequest,
   RevokeRequest,
 } from "../backend.ts";
-import { RequestError } from "../backend.ts";
+import { RequestError, truncatePage } from "../backend.ts";
 import { checkSupported, rejectUnixStore } from "../capabilities.ts";
 import type { ServerLimits } from "../config/limits.ts";
 import { DEFAULT_LIMITS } from "../config/limits.ts";
+import type { Logger } from "../config/logger.ts";
 import type { EventLog } from "../events/event-log.ts";
-import { recordRevocation } from "../events/revocation-audit.ts";
-import type { Logger } from "../service.ts";
-import type { ProcessProbe, Session } from "../session/session.ts";
-import { SessionRegistry } from "../session/session.ts";
+import { recordRevocation } from "../events/event-log.ts";
+import type { ProcessProbe } from "../session/process-probe.ts";
+import type { Session } from "../session/session.ts";
+import { SessionRegistry } from "../session/session-registry.ts";
 import type { ProxiedClaim } from "./proxied-claims.ts";
 import { ProxiedClaims } from "./proxied-claims.ts";
 import { ReleaseRetries } from "./release-retries.ts";
 import { UpstreamHealth } from "./upstream-health.ts";
-import { listVisible } from "./visible-list.ts";
 
 export interface ProxyBackendOptions {
   readonly driver: Driver;
@@ -48,6 +49,8 @@ export interface ProxyBackendOptions {
   readonly eventLog?: EventLog;
 }
 
+/** Claims requested at a time while most of them are not visible. */
+const LIST_BATCH = 1_000;
 const NONE: Answer = { state: "none" };
 
 /** Opens the driver and creates the backend. @throws (rejects) Error if the driver cannot be used behind a server */
@@ -321,4 +324,31 @@ class ProxyBackend implements Backend {
       throw new RequestError("STORE", `the server's call to its store failed (${this.#driver.name})`, error);
     }
   }
+}
+
+/** A page of those claims that the principal may see, of the store's claims. list: requests up to `max` claims after a tag. */
+async function listVisible(
+  fetchPage: (count: number, after?: string) => Promise<readonly ClaimView[]>,
+  principal: Principal,
+  max: number,
+  firstCursor: string | undefined,
+): Promise<ClaimPage> {
+  const canInspect = (key: string): boolean => principal.can("inspect", key);
+  if (canInspect("")) return truncatePage(await fetchPage(max + 1, firstCursor), max);
+  const visible: ClaimView[] = [];
+  for (let cursor = firstCursor; visible.length <= max; ) {
+    const views = await fetchPage(LIST_BATCH, cursor);
+    visible.push(...views.flatMap((view) => redactView(view, canInspect)));
+    cursor = views.at(-1)?.tag;
+    if (views.length < LIST_BATCH || cursor === undefined) break;
+  }
+  return truncatePage(visible, max);
+}
+
+/** The claim with only its visible keys; nothing if there are none. */
+function redactView(view: ClaimView, canInspect: (key: string) => boolean): ClaimView[] {
+  const [firstVisible, ...otherVisible] = view.holds.filter(({ key }) => canInspect(key));
+  const holds: readonly [LockSpec, ...LockSpec[]] | null =
+    firstVisible === undefined ? null : [firstVisible, ...otherVisible];
+  return holds === null ? [] : [{ ...view, holds }];
 }

@@ -4,7 +4,11 @@
  */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
-import type { ProcessState } from "./session.ts";
+
+/** The state of a process. stopped: by a signal, as with Ctrl-Z; unknown: the system does not tell. */
+export type ProcessState = "running" | "stopped" | "gone" | "unknown";
+/** Looks up the process with this id and start time (field 22 of /proc/PID/stat). */
+export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
 
 /**
  * Field 22 of /proc/PID/stat, in clock ticks since the machine was started; the name in field 2 may contain any

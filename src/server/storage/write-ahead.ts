@@ -4,9 +4,10 @@ import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import { toSavedClaim } from "../local/snapshot.ts";
+import { Session } from "../session/session.ts";
 import type { DurableLog } from "./durable-log.ts";
 import { CEILING_LEAD_MICROS } from "./durable-log.ts";
+import type { SavedClaim } from "./storage.ts";
 
 /** Leases up to this length are "short": a restart waits for them. Longer ones are in the journal. */
 export const MAX_UNJOURNALED_MS = 60_000;
@@ -232,4 +233,17 @@ export class WriteAhead {
 export function unjournaledLeaseMs(ttlMs: number | "session", sessionMs: number): number {
   if (ttlMs === "session") return sessionMs;
   return needsJournal(ttlMs) ? 0 : ttlMs;
+}
+
+/** The saved form of a claim in its current state. */
+export function toSavedClaim(record: ClaimRecord, now: number): SavedClaim {
+  const { claim, token, tokenCount: tokens, arrival, isDetached: detached, account: by } = record;
+  const leftMs = claim.ttlMs === "session" ? 0 : Math.max(record.expiresAt - now, 0);
+  const session = record.owner instanceof Session ? record.owner.id : null;
+  // an earlier version reads any non-empty value as true
+  const revoked = record.revokeReason === "revoked" ? true : (record.revokeReason ?? false);
+  const { maxHoldTimer } = record;
+  const ownership = { session, ...(by !== "" && { by }) };
+  const holdLimit = maxHoldTimer !== null && { holdLeftMs: Math.max(maxHoldTimer.dueAt - now, 0) };
+  return { claim, token, tokens, leftMs, arrival, detached, revoked, ...ownership, ...holdLimit };
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { ProtocolError } from "../../../../src/protocol/handshake.ts";
-import { RejectionLog } from "../../../../src/server/auth/rejection-log.ts";
+import { RejectionLog } from "../../../../src/server/auth/failure-limiter.ts";
 import { FakeClock } from "../../../support/server-harness.ts";
 
 test("rejections beyond the bound are logged once a minute, with their number", () => {

@@ -1,0 +1,317 @@
+/** The sessions of a server: opened, kept alive and ended as session.ts says. */
+
+import type { ClientHello } from "../../protocol/handshake.ts";
+import { ProtocolError } from "../../protocol/handshake.ts";
+import type { Clock } from "../../util/clock.ts";
+import { DeadlineHeap } from "../../util/deadline-heap.ts";
+import type { Principal } from "../auth/access-control.ts";
+import { AUTH_FAILED, ownsClaim } from "../auth/access-control.ts";
+import type { Backend } from "../backend.ts";
+import type { CommandRun, CommandRuns } from "../runs/command-run.ts";
+import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
+import type { ProcessProbe } from "./process-probe.ts";
+import type { NotificationSink } from "./session.ts";
+import { Session } from "./session.ts";
+
+/** How long waiting claims survive the end of their connection. */
+const WAITER_GRACE_MS = 5_000;
+/** How long a client whose process is alive may take to reconnect after a restart of the server. */
+const RETURN_TIMEOUT_MS = 60_000;
+/** How often to check the processes of clients that have not reconnected. */
+const PROBE_INTERVAL_MS = 1_000;
+
+/** A connection by which a client opens a session, or keeps one alive. */
+interface ClientConnection extends NotificationSink {
+  /** Connected by a Unix socket of this machine. */
+  readonly isLocal: boolean;
+}
+
+/** All sessions of a server by id, with the deadlines of those that are away. */
+export class SessionRegistry {
+  readonly byId: Map<string, Session> = new Map();
+  readonly #deadlines = new DeadlineHeap<Session>();
+  readonly #backend: Backend;
+  readonly #clock: Clock;
+  readonly #probe: ProcessProbe;
+  readonly #commandRuns: CommandRuns;
+  /** Whether the remainders of finished runs were detached. */
+  readonly #detachments = new WeakMap<CommandRun, "pending" | "done">();
+  readonly sessionMs: number;
+  /** Called when a persisted session has no claims any more. */
+  onForgotten: (session: Session) => void = () => undefined;
+  /** Called when a restored session turns out to have a run that the start did not find. */
+  onRunFound: (session: Session, run: CommandRun) => void = () => undefined;
+
+  constructor(
+    backend: Backend,
+    clock: Clock,
+    probe: ProcessProbe,
+    sessionMs: number,
+    commandRuns: CommandRuns = NO_COMMAND_RUNS,
+  ) {
+    this.#backend = backend;
+    this.#clock = clock;
+    this.#probe = probe;
+    this.#commandRuns = commandRuns;
+    this.sessionMs = sessionMs;
+  }
+
+  /**
+   * Completes a handshake. Returns the session and the connection that it replaces, if any.
+   * @throws ProtocolError "AUTH" if the session belongs to another account
+   */
+  open(
+    hello: ClientHello,
+    connection: ClientConnection,
+    principal: Principal,
+  ): { readonly session: Session; readonly replaced: NotificationSink | null } {
+    const now = this.#clock.now();
+    let session = this.byId.get(hello.session);
+    if (session === undefined) {
+      session = new Session(this.#verifyPid(hello), connection.isLocal, now);
+      this.byId.set(session.id, session);
+    } else if (!ownsClaim(session.principal.name, principal)) {
+      throw new ProtocolError("AUTH", AUTH_FAILED);
+    }
+    const replaced = session.sink;
+    session.principal = principal;
+    session.sink = connection;
+    session.lastHeardAt = now;
+    session.returning ||= session.isRestored && session.isLocal;
+    session.isRestored = false;
+    session.commandRun = null;
+    session.isClosedByServer = false;
+    if (session.disconnectedAt !== null) this.#markConnected(session);
+    if (!session.isLocal) this.#deadlines.set(session, now + this.sessionMs);
+    return { session, replaced };
+  }
+
+  /** Adds a connection that keeps a session alive. Null if the session does not exist. */
+  attachKeepSession(id: string, connection: ClientConnection): Session | null {
+    const session = this.byId.get(id) ?? null;
+    session?.keepSessionConnections.add(connection);
+    return session;
+  }
+
+  /** A connection of the session has ended. isClosedByServer: the client may be alive and still rely on its locks. */
+  connectionLost(session: Session, connection: ClientConnection, isClosedByServer = false): void {
+    session.keepSessionConnections.delete(connection);
+    if (session.sink === connection) {
+      session.sink = null;
+      session.isClosedByServer = isClosedByServer;
+    }
+    if (session.sink !== null || session.isEnded) return;
+    if (session.commandRun !== null) this.#deadlines.set(session, this.#clock.now());
+    // the end of a keep-session connection does not mean that a client which has not reconnected yet is dead: its
+    // process is checked
+    if (session.isRestored || session.commandRun !== null) return;
+    session.commandRun = session.isLocal ? this.#commandRuns.find(session.id) : null;
+    if (session.commandRun !== null) {
+      // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
+      if (session.returning) this.onRunFound(session, session.commandRun);
+      // the run keeps held claims, but no client is left to receive a grant
+      this.#backend.endClaims(session, "waiting");
+      return this.#markDisconnected(session, this.#clock.now());
+    }
+    // the client may have given up waiting for our handshake, as after a start with thousands of clients: its process
+    // is checked
+    if (session.returning) session.isRestored = true;
+    else if (session.isLocal && !session.isClosedByServer) {
+      // a keep-session connection keeps held claims, but no client is left to receive a grant
+      if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
+      else this.#endSession(session);
+      return;
+    }
+    if (session.disconnectedAt !== null) return;
+    this.#markDisconnected(session, this.#clock.now());
+  }
+
+  /** Adds a session from before this start of the server, whose client has not reconnected yet. */
+  restore(session: Session, commandRun: CommandRun | null = null): void {
+    session.isRestored = true;
+    session.commandRun = commandRun;
+    this.byId.set(session.id, session);
+    this.#markDisconnected(session, this.#clock.now());
+  }
+
+  nextDueAt(): number | null {
+    return this.#deadlines.nextDueAt();
+  }
+
+  advance(now: number): void {
+    for (let session = this.#deadlines.takeDue(now); session !== null; session = this.#deadlines.takeDue(now)) {
+      const nextCheckAt = this.#nextCheckAt(session, now);
+      if (nextCheckAt !== null) this.#deadlines.set(session, nextCheckAt);
+    }
+  }
+
+  /** When to check the session again; null: never. */
+  #nextCheckAt(session: Session, now: number): number | null {
+    if (session.commandRun !== null) return this.#checkCommandRun(session, session.commandRun, now);
+    return session.isRestored && session.isLocal
+      ? this.#probeProcess(session, now)
+      : this.#checkDeadlines(session, now);
+  }
+
+  #markDisconnected(session: Session, now: number): void {
+    session.disconnectedAt = now;
+    session.hasDroppedWaiters = false;
+    this.#backend.suspend(session);
+    this.#deadlines.set(
+      session,
+      (session.isRestored && session.isLocal) || session.commandRun !== null ? now : now + WAITER_GRACE_MS,
+    );
+  }
+
+  #markConnected(session: Session): void {
+    session.disconnectedAt = null;
+    this.#deadlines.remove(session);
+    this.#backend.resume(session);
+  }
+
+  /**
+   * Ends claims whose deadline has passed while the client was silent or away. Returns when to check again; null:
+   * never.
+   */
+  #checkDeadlines(session: Session, now: number): number | null {
+    const silenceEndsAt = session.lastHeardAt + this.sessionMs;
+    if (now >= silenceEndsAt) this.#backend.endClaims(session, "session");
+    if (session.disconnectedAt === null) return now >= silenceEndsAt ? now + this.sessionMs : silenceEndsAt;
+    const dropWaitersAt = session.disconnectedAt + (session.isRestored ? RETURN_TIMEOUT_MS : WAITER_GRACE_MS);
+    if (now >= dropWaitersAt && !session.hasDroppedWaiters) {
+      session.hasDroppedWaiters = true;
+      this.#backend.endClaims(session, "waiting");
+    }
+    if (now < dropWaitersAt) return now < silenceEndsAt ? Math.min(dropWaitersAt, silenceEndsAt) : dropWaitersAt;
+    if (now < silenceEndsAt) return silenceEndsAt;
+    // held claims have leases of their own; the session is kept as long as it has any
+    if (this.#backend.hasClaims(session)) return now + this.sessionMs;
+    this.#forget(session);
+    return null;
+  }
+
+  /** Checks whether the process of a local client from before our start has ended. */
+  #probeProcess(session: Session, now: number): number | null {
+    const state =
+      session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
+    // a child process that works under the lock keeps the session alive by its keep-session connection
+    if (session.keepSessionConnections.size > 0) return now + PROBE_INTERVAL_MS;
+    if (state === "gone") {
+      // its run may have begun while no server was running
+      session.commandRun = this.#commandRuns.find(session.id);
+      if (session.commandRun !== null) {
+        this.onRunFound(session, session.commandRun);
+        return this.#checkCommandRun(session, session.commandRun, now);
+      }
+      this.#endSession(session);
+      return null;
+    }
+    if (now < (session.disconnectedAt as number) + RETURN_TIMEOUT_MS || state === "stopped")
+      return now + PROBE_INTERVAL_MS;
+    return this.#expireClaims(session, now);
+  }
+
+  /**
+   * The client is too busy to reconnect, or has closed its lock client. It may still rely on claims with a lease of
+   * their own.
+   */
+  #expireClaims(session: Session, now: number): number | null {
+    this.#backend.endClaims(session, "waiting");
+    this.#backend.endClaims(session, "session");
+    if (this.#backend.hasClaims(session)) return now + PROBE_INTERVAL_MS;
+    this.#forget(session);
+    return null;
+  }
+
+  /** Keeps the session's held claims as long as its run lives. */
+  #checkCommandRun(session: Session, commandRun: CommandRun, now: number): number | null {
+    const { status, nextProbeMs } = commandRun.probe();
+    const isConnected = session.keepSessionConnections.size > 0;
+    if (isConnected || status === "works") renewLeases(this.#backend, session, now);
+    if (isConnected || status === "works" || status === "held") return now + nextProbeMs;
+    if (status === "unknown") {
+      return now < (session.disconnectedAt as number) + RETURN_TIMEOUT_MS
+        ? now + nextProbeMs
+        : this.#expireClaims(session, now);
+    }
+    if (status === "over") {
+      if (!this.#isRemainderDetached(session, commandRun)) return now + PROBE_INTERVAL_MS;
+      commandRun.remove();
+    }
+    session.commandRun = null;
+    // the run of a client that has not reconnected yet reports nothing any more: its process decides
+    if (status !== "over" && session.isRestored) return this.#nextCheckAt(session, now);
+    this.#endSession(session);
+    return null;
+  }
+
+  /**
+   * True once the claims of a finished run are detached on disk for the remaining time of `--hold-at-least`. Until then
+   * the session must keep them, because the end of the session would free them. A failed write is repeated by the next
+   * call.
+   */
+  #isRemainderDetached(session: Session, commandRun: CommandRun): boolean {
+    const detachment = this.#detachments.get(commandRun);
+    if (detachment === "done" || commandRun.remainingHoldMs() === 0) return true;
+    if (detachment === "pending") return false;
+    this.#detachments.set(commandRun, "pending");
+    detachForRemainder(this.#backend, session, commandRun).then(
+      () => this.#detachments.set(commandRun, "done"),
+      // the failed write is in the log already
+      () => this.#detachments.delete(commandRun),
+    );
+    return false;
+  }
+
+  #endSession(session: Session): void {
+    this.#backend.endClaims(session, "all");
+    this.#forget(session);
+  }
+
+  #forget(session: Session): void {
+    session.isEnded = true;
+    this.#deadlines.remove(session);
+    this.byId.delete(session.id);
+    if (session.isPersisted) this.onForgotten(session);
+  }
+
+  /** A process id is useful only if it means the same process to us: the client may be in another container. */
+  #verifyPid(hello: ClientHello): ClientHello {
+    const { pid, pidStart } = hello;
+    if (pid === null || pidStart === null) return { ...hello, pid: null, pidStart: null };
+    const state = this.#probe(pid, pidStart);
+    return state === "running" || state === "stopped" ? hello : { ...hello, pid: null, pidStart: null };
+  }
+}
+
+/** Renews claims with less than half of their lease left. Claims with ttl "session" need no renewal. */
+function renewLeases(backend: Backend, session: Session, now: number): void {
+  const items = [];
+  for (const { claim, isHeld, revokeReason, expiresAt } of session.records) {
+    if (claim.ttlMs === "session" || !isHeld || revokeReason !== null) continue;
+    if (expiresAt - now < claim.ttlMs / 2) items.push({ id: claim.id, claim: null });
+  }
+  if (items.length > 0) void renewQuietly(backend, session, items);
+}
+
+async function renewQuietly(backend: Backend, session: Session, items: Parameters<Backend["renew"]>[1]): Promise<void> {
+  try {
+    await backend.renew(session, items);
+  } catch {
+    // a lease over a minute is written to disk: a failure is logged there, and the next check renews again
+  }
+}
+
+/**
+ * Detaches the claims of a finished run for the remaining time of `--hold-at-least`. The run file must stay until this
+ * settles: if the server ends before, the next one needs it.
+ * @throws (rejects) RequestError if the disk fails: the session still owns the claims then
+ */
+async function detachForRemainder(backend: Backend, session: Session, run: CommandRun): Promise<void> {
+  const runClaimIds = new Set(run.claims.map(({ claim }) => claim.id));
+  const ids = [];
+  for (const { claim, isHeld, revokeReason } of session.records) {
+    if (isHeld && revokeReason === null && runClaimIds.has(claim.id)) ids.push(claim.id);
+  }
+  if (ids.length > 0) await backend.detach(session, ids, run.remainingHoldMs());
+}
