@@ -1,7 +1,7 @@
 /** The credential for a Holdfast server: from an option, the environment or a file, never from a url. */
 
-import { readFileSync } from "node:fs";
 import { FatalDriverError } from "../errors.ts";
+import { readNamedFile } from "../util/files.ts";
 
 /** A credential, or a function that returns the current one. */
 export type Credential = string | (() => string);
@@ -27,18 +27,8 @@ export function resolveCredential(option: unknown, env: NodeJS.ProcessEnv = proc
 
 /** Reads the file now, and again for each connection, since the credential may be replaced. */
 function credentialFromFile(path: string): Credential {
-  const read = (): string => {
-    let text: string;
-    try {
-      text = readFileSync(path, "utf8");
-    } catch (cause) {
-      const { code } = cause as NodeJS.ErrnoException;
-      throw new FatalDriverError(`${CREDENTIAL_FILE_VARIABLE} names ${path}, which cannot be read (${code})`, {
-        cause,
-      });
-    }
-    return validateCredential(text.trim(), `the content of ${path}`);
-  };
+  const read = (): string =>
+    validateCredential(readNamedFile(path, CREDENTIAL_FILE_VARIABLE).trim(), `the content of ${path}`);
   let lastRead = read();
   return () => {
     try {

@@ -1,10 +1,10 @@
 /** Connections over TLS; loaded only for a url with TLS. */
 
-import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { checkServerIdentity, connect } from "node:tls";
 import { FatalDriverError } from "../errors.ts";
+import { readNamedFile } from "../util/files.ts";
 import type { Connector, Transport, TransportEvents } from "./transport.ts";
 import { createSocketTransport, formatServerUrl, toConnectError } from "./transport.ts";
 
@@ -76,21 +76,12 @@ function rereadTlsFiles(tls: ClientTlsOptions, lastFiles: TlsFiles): TlsFiles {
 }
 
 function readPem(path: string, parameter: string): string {
-  const subject = `url: ${parameter} names ${path}, which`;
-  const text = readTextFile(path, subject);
+  const text = readNamedFile(path, `url: ${parameter}`);
   const pemLabel = parameter === "key" ? "PRIVATE KEY" : "CERTIFICATE";
   // Node silently accepts a CA file without certificates and then trusts no issuer
   if (!text.includes(`${pemLabel}-----`))
-    throw new FatalDriverError(`${subject} holds no PEM ${pemLabel.toLowerCase()}`);
+    throw new FatalDriverError(`url: ${parameter} names ${path}, which holds no PEM ${pemLabel.toLowerCase()}`);
   return text;
-}
-
-function readTextFile(path: string, subject: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (cause) {
-    throw new FatalDriverError(`${subject} cannot be read (${(cause as NodeJS.ErrnoException).code})`, { cause });
-  }
 }
 
 const UNKNOWN_ISSUER = "is signed by an unknown issuer: name the issuer's certificate with ?ca= or NODE_EXTRA_CA_CERTS";

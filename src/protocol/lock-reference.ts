@@ -3,8 +3,8 @@
  * contains the claims' ids and so is a secret. The checksum distinguishes an altered reference from one that has expired.
  */
 
-import { createHash } from "node:crypto";
 import type { Claim } from "../spi/driver.ts";
+import { computeChecksum } from "../util/checksum.ts";
 
 /** The version of the reference format. */
 export const REFERENCE_VERSION = "hf1";
@@ -43,5 +43,5 @@ export function encodeReference(parts: readonly DetachedClaim[]): string {
 
 /** Detects an altered reference. No protection against forgery: a reader of the reference already has the lock. */
 export function referenceChecksum(body: string): string {
-  return createHash("sha256").update(`${REFERENCE_VERSION}.${body}`).digest("base64url").slice(0, 8);
+  return computeChecksum(`${REFERENCE_VERSION}.${body}`, "base64url", 8);
 }

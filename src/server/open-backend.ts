@@ -3,6 +3,7 @@
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { acquireFileLock } from "../util/file-lock.ts";
+import { probeProcess } from "../util/process-info.ts";
 import type { Backend } from "./backend.ts";
 import type { ServerLimits } from "./config/limits.ts";
 import type { Logger } from "./config/logger.ts";
@@ -14,7 +15,6 @@ import { openLocalBackend } from "./local/startup.ts";
 import { openProxyBackend } from "./proxy/proxy-backend.ts";
 import { NO_COMMAND_RUNS } from "./runs/command-run.ts";
 import { openCommandRuns } from "./runs/run-files.ts";
-import { probeProcess } from "./session/process-probe.ts";
 import type { SessionRegistry } from "./session/session-registry.ts";
 import { StateError } from "./storage/private-files.ts";
 import type { DirectoryStorage } from "./storage/state-directory.ts";

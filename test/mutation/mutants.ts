@@ -619,7 +619,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a process taken for another that was given its id",
-    file: "src/server/session/process-probe.ts",
+    file: "src/util/process-info.ts",
     find: 'if (fields[START_FIELD - 3] !== pidStart) return "gone";',
     replace: "",
     tests: "test/integration/server/run-files.test.ts",

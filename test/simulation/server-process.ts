@@ -3,7 +3,7 @@
 import type { OpenedBackend } from "../../src/server/local/startup.ts";
 import { openLocalBackend } from "../../src/server/local/startup.ts";
 import { LockService } from "../../src/server/service.ts";
-import type { ProcessState } from "../../src/server/session/process-probe.ts";
+import type { ProcessState } from "../../src/util/process-info.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { EventQueue } from "./event-queue.ts";
 import type { SimulatedConnection } from "./simulated-connection.ts";

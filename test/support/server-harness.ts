@@ -15,7 +15,6 @@ import { openLocalBackend } from "../../src/server/local/startup.ts";
 import type { CommandRuns } from "../../src/server/runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import { LockService } from "../../src/server/service.ts";
-import type { ProcessState } from "../../src/server/session/process-probe.ts";
 import { decodeRecord, decodeState, encodeRecord, encodeState } from "../../src/server/storage/format.ts";
 import type {
   JournalRecord,
@@ -26,6 +25,7 @@ import type {
 } from "../../src/server/storage/storage.ts";
 import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
 import type { Clock, Timer } from "../../src/util/clock.ts";
+import type { ProcessState } from "../../src/util/process-info.ts";
 import { onCleanup } from "./server-fixture.ts";
 
 /** A clock that moves when told to. */

@@ -38,12 +38,13 @@ import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Tra
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { describeValue } from "../../util/duration.ts";
+import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { clockRule, functionRule, isObject, millisecondsRule, validateOptions } from "../../util/validate.ts";
 import { ClaimCoordinator } from "./claims.ts";
 import { detachClaims } from "./detach.ts";
 import { listClaims } from "./list.ts";
-import { createSuspendAwareTime, Member, waitForMembers } from "./member.ts";
+import { Member, waitForMembers } from "./member.ts";
 import type { QuorumClaim } from "./quorum-claim.ts";
 import { toMajority } from "./quorum-claim.ts";
 import { QuorumClaims } from "./quorum-claims.ts";

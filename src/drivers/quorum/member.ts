@@ -272,29 +272,3 @@ export function delay(clock: Clock, ms: number): Promise<void> {
     timer.set(clock.now() + ms);
   });
 }
-
-/**
- * The two clocks may drift apart by this much before it counts as a suspension. They are compared once in
- * COMPARE_INTERVAL_MS.
- */
-const SUSPEND_TOLERANCE_MS = 250;
-const COMPARE_INTERVAL_MS = 10;
-
-/** The monotonic clock plus the observed suspensions of the machine: a vote's lease continues during a suspension. */
-export function createSuspendAwareTime(clock: Clock): () => number {
-  let uptimeOffsetMs = clock.uptime() - clock.now();
-  let suspendedMs = 0;
-  let comparedAt = clock.now();
-  return () => {
-    const now = clock.now();
-    if (now - comparedAt >= COMPARE_INTERVAL_MS) {
-      comparedAt = now;
-      const driftMs = clock.uptime() - now - uptimeOffsetMs;
-      if (driftMs > SUSPEND_TOLERANCE_MS) {
-        suspendedMs += driftMs;
-        uptimeOffsetMs += driftMs;
-      }
-    }
-    return now + suspendedMs;
-  };
-}

@@ -8,16 +8,18 @@
  * silenceWarnings (names separated by commas); with TLS also ca (a file) and servername.
  */
 
-import { readFileSync } from "node:fs";
 import { FatalDriverError } from "../../errors.ts";
 import type { Driver } from "../../spi/driver.ts";
+import { backoffMs } from "../../util/backoff.ts";
 import { parseDuration } from "../../util/duration.ts";
+import { readNamedFile } from "../../util/files.ts";
 import type { RedisClient } from "./clients/types.ts";
 import type { WarningName } from "./diagnostics.ts";
 import type { RedisOptions } from "./driver.ts";
 import { redis } from "./driver.ts";
 
-/** Longest pause between attempts to reconnect, in milliseconds. */
+/** The bounds of the pause between attempts to reconnect, in milliseconds. */
+const INITIAL_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 2_000;
 
 /**
@@ -84,21 +86,15 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
 }
 
 function retryDelayMs(attempts: number): number {
-  return Math.random() * Math.min(50 * 2 ** attempts, MAX_BACKOFF_MS);
+  return backoffMs(attempts, Math.random(), MAX_BACKOFF_MS, INITIAL_BACKOFF_MS);
 }
 
 /** @throws FatalDriverError if the file cannot be read */
 function readTlsOptions({ ca, servername }: NonNullable<RedisEndpoint["tls"]>): object {
-  return { ...(ca !== undefined && { ca: readCaFile(ca) }), ...(servername !== undefined && { servername }) };
-}
-
-function readCaFile(path: string): Buffer {
-  try {
-    return readFileSync(path);
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw new FatalDriverError(`url: ca names ${path}, which cannot be read (${code})`, { cause });
-  }
+  return {
+    ...(ca !== undefined && { ca: readNamedFile(ca, "url: ca") }),
+    ...(servername !== undefined && { servername }),
+  };
 }
 
 /** The part of ioredis that is used here. Its own types would make it a dependency of the published types. */

@@ -12,6 +12,7 @@
  */
 
 import { setTimeout as pause } from "node:timers/promises";
+import { backoffMs } from "../../util/backoff.ts";
 import type { ClientAdapter, Subscriber } from "./clients/types.ts";
 import { isPermissionError, sanitizeError } from "./errors.ts";
 import { buildPublishCommand } from "./script-codec.ts";
@@ -163,10 +164,8 @@ export class Subscriptions {
       }
       if (isVerified) continue;
       failures++;
-      const maxBackoffMs = Math.min(MAX_BACKOFF_MS, 20 * 2 ** failures);
-      await ignoreErrors(
-        pause(Math.random() * maxBackoffMs, null, { ref: false, signal: this.#closeController.signal }),
-      );
+      const delayMs = backoffMs(failures + 1, Math.random(), MAX_BACKOFF_MS);
+      await ignoreErrors(pause(delayMs, null, { ref: false, signal: this.#closeController.signal }));
     }
   }
 

@@ -1,8 +1,8 @@
 /** The client's first line on a connection. */
 
-import { readFileSync } from "node:fs";
 import type { LastSeenState } from "../../protocol/handshake.ts";
 import { encodeClientHello, PACKAGE_VERSION, PROTOCOL_VERSION } from "../../protocol/handshake.ts";
+import { readStartTime } from "../../util/process-info.ts";
 import type { ServerOptions } from "./driver.ts";
 
 /**
@@ -21,23 +21,8 @@ export function createClientHello(
     session: sessionId,
     tether: false,
     pid: process.pid,
-    pidStart: readProcessStartTime(),
+    pidStart: readStartTime("self"),
     credential: typeof credential === "function" ? credential() : (credential ?? null),
     seen,
   });
-}
-
-let processStartTime: string | null | undefined;
-
-/** The start time of this process according to /proc; null where there is no /proc. */
-function readProcessStartTime(): string | null {
-  if (processStartTime !== undefined) return processStartTime;
-  try {
-    const stat = readFileSync("/proc/self/stat", "latin1");
-    processStartTime = stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? null;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
-    processStartTime = null;
-  }
-  return processStartTime;
 }

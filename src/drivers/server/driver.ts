@@ -18,6 +18,7 @@ import type {
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
+import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
@@ -25,7 +26,7 @@ import { SlotMap } from "../../util/slot-map.ts";
 import { createClientHello } from "./client-hello.ts";
 import { Connection } from "./connection.ts";
 import { registerServerEndpoint } from "./keep-session.ts";
-import { ClaimMemory, chunk, toReclaimBatches } from "./reclaim.ts";
+import { ClaimMemory, toReclaimBatches } from "./reclaim.ts";
 
 /** How to reach a lock server: by `path`, by `host` and `port`, or by a custom `connector`. */
 export interface ServerOptions {

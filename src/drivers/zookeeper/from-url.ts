@@ -3,12 +3,12 @@
  * ZooKeeper's own clients; zookeepers:// is over TLS.
  */
 
-import { readFileSync } from "node:fs";
 import type { ConnectionOptions } from "node:tls";
 import { createSecureContext } from "node:tls";
 import { FatalDriverError } from "../../errors.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { describeValue } from "../../util/duration.ts";
+import { readNamedFile } from "../../util/files.ts";
 import type { ServerAddress } from "./client/server-list.ts";
 import { zookeeper } from "./driver.ts";
 import type { Family } from "./node-names.ts";
@@ -80,9 +80,9 @@ function readTlsOptions(parameters: URLSearchParams): ConnectionOptions {
   if ((cert === null) !== (key === null)) throw new TypeError("url must name both cert and key, or neither");
   const ca = parameters.get("ca");
   const options = {
-    ...(ca !== null && { ca: readFile(ca, "ca") }),
-    ...(cert !== null && { cert: readFile(cert, "cert") }),
-    ...(key !== null && { key: readFile(key, "key") }),
+    ...(ca !== null && { ca: readNamedFile(ca, "url: ca") }),
+    ...(cert !== null && { cert: readNamedFile(cert, "url: cert") }),
+    ...(key !== null && { key: readNamedFile(key, "url: key") }),
     ...(servername !== null && { servername }),
   };
   try {
@@ -91,15 +91,6 @@ function readTlsOptions(parameters: URLSearchParams): ConnectionOptions {
     throw new FatalDriverError(`url: ca, cert and key cannot be used: ${(cause as Error).message}`, { cause });
   }
   return options;
-}
-
-function readFile(path: string, parameter: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (cause) {
-    const { code } = cause as NodeJS.ErrnoException;
-    throw new FatalDriverError(`url: ${parameter} names ${path}, which cannot be read (${code})`, { cause });
-  }
 }
 
 function parseServer(text: string): ServerAddress {

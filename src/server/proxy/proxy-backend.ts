@@ -10,6 +10,7 @@ import { isFatalError } from "../../errors.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, LockSpec, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import type { ProcessProbe } from "../../util/process-info.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type {
   Backend,
@@ -27,7 +28,6 @@ import { DEFAULT_LIMITS } from "../config/limits.ts";
 import type { Logger } from "../config/logger.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
-import type { ProcessProbe } from "../session/process-probe.ts";
 import type { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
 import type { ProxiedClaim } from "./proxied-claims.ts";

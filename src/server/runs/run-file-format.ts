@@ -15,19 +15,18 @@
  * with mode 0700.
  */
 
-import { createHash } from "node:crypto";
 import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { decodeCheckedLine, encodeCheckedLine } from "../../util/checksum.ts";
 import { isId } from "../../util/ids.ts";
 
 /** The version of the format; any other one is treated as damage. */
 const RUN_FORMAT_VERSION = 1;
-const CHECKSUM_CHARS = 16;
 
 /** The wrapper is `holdfast run` itself; the watchdog ends its command when the wrapper cannot. */
 export type RunRole = "wrapper" | "watchdog" | "command";
 
-/** A process of a run; start: its start time (process-probe.ts), null where the system does not tell. */
+/** A process of a run; start: its start time (util/process-info.ts), null where the system does not tell. */
 export interface RunProcess {
   readonly role: RunRole;
   readonly pid: number;
@@ -107,18 +106,11 @@ function stringOrNull(value: unknown): string | null {
 }
 
 function encodeLine(value: unknown): string {
-  const text = JSON.stringify(value);
-  return `${computeChecksum(text)} ${text}\n`;
+  return encodeCheckedLine(JSON.stringify(value));
 }
 
 /** Null if the line is damaged. */
 function decodeLine(line: string): Readonly<Record<string, unknown>> | null {
-  const text = line.slice(CHECKSUM_CHARS + 1);
-  if (line !== `${computeChecksum(text)} ${text}`) return null;
-  return JSON.parse(text) as Readonly<Record<string, unknown>>;
-}
-
-/** Detects damage, not manipulation: a process that can write the file may do everything its owner may. */
-function computeChecksum(text: string): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, CHECKSUM_CHARS);
+  const text = decodeCheckedLine(line);
+  return text === null ? null : (JSON.parse(text) as Readonly<Record<string, unknown>>);
 }

@@ -4,12 +4,12 @@ import type { ClientHello } from "../../protocol/handshake.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
+import type { ProcessProbe } from "../../util/process-info.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { AUTH_FAILED, ownsClaim } from "../auth/access-control.ts";
 import type { Backend } from "../backend.ts";
 import type { CommandRun, CommandRuns } from "../runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
-import type { ProcessProbe } from "./process-probe.ts";
 import type { NotificationSink } from "./session.ts";
 import { Session } from "./session.ts";
 

@@ -13,12 +13,11 @@
  * ended in between), and is as valid as the others.
  */
 
-import { createHash } from "node:crypto";
 import type { StateEpoch } from "../../protocol/handshake.ts";
+import { CHECKSUM_CHARS, computeChecksum, decodeCheckedLine, encodeCheckedLine } from "../../util/checksum.ts";
 import { FORMAT_VERSION } from "./storage.ts";
 
 const COUNT_DIGITS = 12;
-const CHECKSUM_CHARS = 16;
 
 /** Encodes the lines of such a file, in order. */
 export class ChecksumChain {
@@ -37,8 +36,9 @@ export class ChecksumChain {
   /** The header for a file with the lines so far. */
   encodeHeader(): string {
     const lines = String(this.lineCount).padStart(COUNT_DIGITS, "0");
-    const text = JSON.stringify({ kind: this.#kind, layout: FORMAT_VERSION, ...toEpoch(this.#epoch), lines });
-    return `${computeChecksum(text)} ${text}\n`;
+    return encodeCheckedLine(
+      JSON.stringify({ kind: this.#kind, layout: FORMAT_VERSION, ...toEpoch(this.#epoch), lines }),
+    );
   }
 
   /** The next line. */
@@ -74,8 +74,8 @@ export function decodeChain(kind: string, text: string): DecodedChain | null {
 }
 
 function decodeHeader(kind: string, line: string): { readonly epoch: StateEpoch; readonly count: number } | null {
-  const text = line.slice(CHECKSUM_CHARS + 1);
-  if (line !== `${computeChecksum(text)} ${text}`) return null;
+  const text = decodeCheckedLine(line);
+  if (text === null) return null;
   const header = JSON.parse(text) as { kind: string; layout: number; lines: string } & StateEpoch;
   if (header.kind !== kind || header.layout !== FORMAT_VERSION) return null;
   return { epoch: toEpoch(header), count: Number(header.lines) };
@@ -88,9 +88,4 @@ function rootChecksum(kind: string, epoch: StateEpoch): string {
 
 function toEpoch({ id, generation }: StateEpoch): StateEpoch {
   return { id, generation };
-}
-
-/** Detects damage, not manipulation: a process that can write to the directory can compute checksums, too. */
-export function computeChecksum(text: string): string {
-  return createHash("sha256").update(text).digest("hex").slice(0, CHECKSUM_CHARS);
 }

@@ -2,7 +2,8 @@
 
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";
-import { computeChecksum, decodeChain } from "./checksum-chain.ts";
+import { decodeCheckedLine, encodeCheckedLine } from "../../util/checksum.ts";
+import { decodeChain } from "./checksum-chain.ts";
 import { StateError } from "./private-files.ts";
 import type { JournalRecord, SavedClaim, SavedSession, SavedState } from "./storage.ts";
 import { FORMAT_VERSION } from "./storage.ts";
@@ -65,8 +66,7 @@ export function decodeSessions(text: string | null, state: StateEpoch): readonly
 export function encodeState(saved: SavedState, boot: string | null): string {
   const { clean, ...rest } = saved;
   const table = clean && { ...clean, claims: clean.claims.map(toJson) };
-  const text = JSON.stringify({ layout: FORMAT_VERSION, boot, ...rest, clean: table });
-  return `${computeChecksum(text)} ${text}\n`;
+  return encodeCheckedLine(JSON.stringify({ layout: FORMAT_VERSION, boot, ...rest, clean: table }));
 }
 
 /** The contents of a state file. @throws StateError if it is damaged, or of another layout */
@@ -75,8 +75,8 @@ export function decodeState(
   path: string,
 ): { readonly saved: SavedState; readonly boot: string | null } {
   const [line = "", ...otherLines] = fileText.split("\n");
-  const text = line.slice(17);
-  if (line !== `${computeChecksum(text)} ${text}` || otherLines.join("") !== "") {
+  const text = decodeCheckedLine(line);
+  if (text === null || otherLines.join("") !== "") {
     throw new StateError(`${path} is damaged: ${STATE_ADVICE}`);
   }
   const { layout, boot, clean, ...rest } = JSON.parse(text) as {

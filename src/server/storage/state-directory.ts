@@ -16,7 +16,7 @@ import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import { trimTrailingSlashes } from "../../util/private-directory.ts";
-import { readBootId } from "../session/process-probe.ts";
+import { readBootId } from "../../util/process-info.ts";
 import { ChecksumChain } from "./checksum-chain.ts";
 import type { SessionRecord } from "./format.ts";
 import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState } from "./format.ts";

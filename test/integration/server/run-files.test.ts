@@ -21,9 +21,9 @@ import type { CommandRun, RunStatus } from "../../../src/server/runs/command-run
 import type { RunHeader, RunProcess } from "../../../src/server/runs/run-file-format.ts";
 import { decodeRunRecord, END_LINE, encodeHeader, encodeProcess } from "../../../src/server/runs/run-file-format.ts";
 import { openCommandRuns, runFilePath, temporaryRunFilePath } from "../../../src/server/runs/run-files.ts";
-import { readBootId, readPidNamespace, readStartTime } from "../../../src/server/session/process-probe.ts";
 import { flock } from "../../../src/util/flock.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { readBootId, readPidNamespace, readStartTime } from "../../../src/util/process-info.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,

@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { computeChecksum } from "../../../src/server/storage/checksum-chain.ts";
+import { computeChecksum } from "../../../src/util/checksum.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
   cleanUpAfterEach,

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "vitest";
 import type { Clock } from "../../../src/util/clock.ts";
-import { SuspendDetector } from "../../../src/util/suspend-detector.ts";
+import { createSuspendAwareTime, SuspendDetector } from "../../../src/util/suspend-detector.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 
 /** A clock, and a stop of this many milliseconds while one or the other of its hands is read. */
@@ -33,3 +33,21 @@ for (const hand of ["wall", "uptime"] as const) {
     }
   });
 }
+
+test("suspend-aware time adds a suspension, which the uptime alone shows, and ignores steps of the wall clock", () => {
+  let [now, uptime, wall] = [0, 0, 0];
+  const time = createSuspendAwareTime({ ...fakeClock(), now: () => now, uptime: () => uptime, wall: () => wall });
+  const pass = (ms: number, suspendedMs: number): void => {
+    now += ms;
+    uptime += ms + suspendedMs;
+  };
+  pass(20, 249);
+  assert.equal(time(), 20);
+  pass(20, 1_000);
+  assert.equal(time(), 40 + 1_249);
+  wall += 3_600_000;
+  pass(20, 0);
+  assert.equal(time(), 60 + 1_249);
+  pass(9, 1_000);
+  assert.equal(time(), 69 + 1_249, "the uptime is not read again so soon");
+});

@@ -1,5 +1,6 @@
 /** The delay before the next attempt when no server could be reached. */
 
+import { backoffMs } from "../../../util/backoff.ts";
 import { describeValue } from "../../../util/duration.ts";
 
 /**
@@ -9,8 +10,7 @@ import { describeValue } from "../../../util/duration.ts";
 export type RetryPolicy = (rounds: number) => number;
 
 /**
- * A delay that doubles from firstMs to maxMs, of which a random share is taken (Brooker, "Exponential Backoff and
- * Jitter", 2015).
+ * A delay that doubles from firstMs to maxMs, with full jitter.
  * @throws TypeError for invalid times
  */
 export function exponential(firstMs: number, maxMs: number, random: () => number = Math.random): RetryPolicy {
@@ -19,7 +19,7 @@ export function exponential(firstMs: number, maxMs: number, random: () => number
       `exponential() takes two durations in milliseconds, not ${describeValue(firstMs)} and ${describeValue(maxMs)}`,
     );
   }
-  return (rounds) => Math.max(1, random() * Math.min(maxMs, firstMs * 2 ** Math.min(rounds - 1, 50)));
+  return (rounds) => backoffMs(rounds, random(), maxMs, firstMs);
 }
 
 /** Calls a user-supplied policy; an invalid delay is replaced by the default's maximum. */

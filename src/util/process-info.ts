@@ -1,6 +1,6 @@
 /**
- * Reads from the system whether processes exist. A process is identified by its id and its start time, because ids are
- * reused.
+ * Reads from the system which processes exist, and where: the boot and the namespace of their ids. A process is identified
+ * by its id and its start time, because ids are reused.
  */
 
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
@@ -33,7 +33,7 @@ export function probeProcess(pid: number, pidStart: string): ProcessState {
 }
 
 /** When a running process of this user was started; null: this system does not tell. */
-export function readStartTime(pid: number): string | null {
+export function readStartTime(pid: number | "self"): string | null {
   try {
     return readStat(pid)[START_FIELD - 3] ?? null;
   } catch (error) {
@@ -44,7 +44,7 @@ export function readStartTime(pid: number): string | null {
 }
 
 /** The fields from field 3 on. */
-function readStat(pid: number): readonly string[] {
+function readStat(pid: number | "self"): readonly string[] {
   const text = readFileSync(`/proc/${pid}/stat`, "latin1");
   return text.slice(text.lastIndexOf(")") + 2).split(" ");
 }
