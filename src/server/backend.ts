@@ -3,15 +3,16 @@
 import type { ReclaimItem } from "../protocol/frames.ts";
 import type { StateEpoch } from "../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListFilter, Traits } from "../spi/driver.ts";
+import type { ErrorCode } from "./errors.ts";
 import type { Session } from "./session/session.ts";
 
 /** A plain value if the result is available at once, so that the hot path creates no promise. */
 export type MaybePromise<T> = T | Promise<T>;
 
-/** Refuses one call; the connection stays open. `code` is in the table of docs/reference/protocol.md. */
+/** Refuses one call; the connection stays open. */
 export class RequestError extends Error {
-  readonly code: string;
-  constructor(code: string, message: string, cause?: unknown) {
+  readonly code: ErrorCode;
+  constructor(code: ErrorCode, message: string, cause?: unknown) {
     super(message, cause === undefined ? undefined : { cause });
     this.name = "RequestError";
     this.code = code;

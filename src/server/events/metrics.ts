@@ -4,6 +4,7 @@
  */
 
 import type { EventKind } from "../../lock-table/events.ts";
+import { ALL_ERROR_CODES, ERROR_CODES } from "../errors.ts";
 import { EVENT_KINDS } from "./event-ring.ts";
 
 /** The content type of Metrics.render(). */
@@ -70,30 +71,12 @@ export interface MetricSources {
   readonly recoveryRemainingMs: () => number;
 }
 
-/** Codes with a counter of their own; all others share one. */
-const COUNTED_CODES = [
-  "AUTH",
-  "DISK",
-  "DRAINING",
-  "FATAL",
-  "FLOOR",
-  "FORBIDDEN",
-  "INTERNAL",
-  "LIMIT",
-  "PROTOCOL",
-  "RECLAIMING",
-  "REPLACED",
-  "START",
-  "STORE",
-  "UNSUPPORTED",
-  "VERSION",
-  "other",
-] as const;
-type CountedCode = (typeof COUNTED_CODES)[number];
+/** Codes with a counter of their own, those of the lock protocol; all others share one. */
+const COUNTED_CODES: readonly string[] = [...ALL_ERROR_CODES.filter((code) => ERROR_CODES[code].isCounted), "other"];
 
 export class Metrics implements MetricsRecorder {
   readonly #sources: MetricSources;
-  readonly #refusals = new Map<CountedCode, number>(COUNTED_CODES.map((code) => [code, 0]));
+  readonly #refusals = new Map<string, number>(COUNTED_CODES.map((code) => [code, 0]));
   readonly #writes = { journal: { ok: 0, failed: 0 }, state: { ok: 0, failed: 0 } };
 
   constructor(sources: MetricSources) {
@@ -101,7 +84,7 @@ export class Metrics implements MetricsRecorder {
   }
 
   recordRefusal(code: string): void {
-    const counted = this.#refusals.has(code as CountedCode) ? (code as CountedCode) : "other";
+    const counted = this.#refusals.has(code) ? code : "other";
     this.#refusals.set(counted, (this.#refusals.get(counted) as number) + 1);
   }
 

@@ -137,14 +137,14 @@ function createListener(
       else
         sendError(
           outgoing,
-          new Problem(405, "METHOD", "method", `${path} supports only ${allowed}`, { allow: allowed }),
+          new Problem("METHOD", "method", `${path} supports only ${allowed}`, { allow: allowed }),
           options,
         );
       return RESPONSE_ALREADY_SENT;
     });
   }
   app.notFound(({ env }) => {
-    sendError(env.outgoing, new Problem(404, "NOT_FOUND", "path", "this path does not exist"), options);
+    sendError(env.outgoing, new Problem("NOT_FOUND", "path", "this path does not exist"), options);
     return RESPONSE_ALREADY_SENT;
   });
   app.onError((error, { env }) => {

@@ -40,7 +40,7 @@ export class HttpAuthenticator {
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       this.#service.rejectionLog.record(error, address);
-      if (error.code === "LIMIT") throw new Problem(429, "LIMIT", "credential", error.message, { retryMs: MINUTE_MS });
+      if (error.code === "LIMIT") throw new Problem("LIMIT", "credential", error.message, { retryMs: MINUTE_MS });
       await this.#delayRefusal(disconnected);
       throw error;
     }

@@ -32,17 +32,17 @@ function checkContentType({ headers }: IncomingMessage): void {
   const [type, ...parameters] = (headers["content-type"] ?? "").toLowerCase().split(";");
   const isUtf8 = parameters.every((parameter) => /^\s*charset="?utf-8"?\s*$/.test(parameter));
   if (type?.trim() !== "application/json" || !isUtf8) {
-    throw new Problem(415, "MEDIA_TYPE", "type", "the body must be application/json", { field: "content-type" });
+    throw new Problem("MEDIA_TYPE", "type", "the body must be application/json", { field: "content-type" });
   }
   const encoding = headers["content-encoding"]?.toLowerCase() ?? "identity";
   if (encoding !== "identity") {
     const field = "content-encoding";
-    throw new Problem(415, "MEDIA_TYPE", "encoding", "the body must not be compressed", { field });
+    throw new Problem("MEDIA_TYPE", "encoding", "the body must not be compressed", { field });
   }
 }
 
 function bodyTooLong(maxBytes: number): Problem {
-  return new Problem(413, "LIMIT", "length", `the body must have at most ${maxBytes} bytes`, {
+  return new Problem("LIMIT", "length", `the body must have at most ${maxBytes} bytes`, {
     field: "body",
     close: true,
   });

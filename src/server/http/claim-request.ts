@@ -121,5 +121,5 @@ function checkStoreTraits({ lease, manyKeys, permits }: Traits, keyCount: number
 }
 
 function unsupportedProblem(message: string, field?: string): Problem {
-  return new Problem(501, "UNSUPPORTED", "store", message, field === undefined ? {} : { field });
+  return new Problem("UNSUPPORTED", "store", message, field === undefined ? {} : { field });
 }

@@ -123,9 +123,9 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
         backend.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
       );
       const holder = views.find(({ answer }) => answer.state === "held");
-      if (holder !== undefined) return new Problem(409, "BUSY", "held", NOT_FREE, { holder: holder.label });
+      if (holder !== undefined) return new Problem("BUSY", "held", NOT_FREE, { holder: holder.label });
     }
-    return new Problem(409, "BUSY", "held", NOT_FREE);
+    return new Problem("BUSY", "held", NOT_FREE);
   }
 
   return [
@@ -139,12 +139,12 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
 /** Not BUSY: during a pause it is unknown whether the lock is held. */
 function pausedProblem(pause: Pause): Problem {
   const message = describePause(pause);
-  return new Problem(503, "PAUSED", pause.reason, message, { retryMs: pause.remainingMs });
+  return new Problem("PAUSED", pause.reason, message, { retryMs: pause.remainingMs });
 }
 
 function checkPermissions(principal: Principal, { holds }: Claim): void {
   if (holds.every(({ key }) => principal.can("acquire", key))) return;
-  throw new Problem(403, "FORBIDDEN", "rights", "this credential does not have the right to acquire these keys");
+  throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to acquire these keys");
 }
 
 function parseReferenceField(body: JsonBody): { parts: readonly DetachedClaim[]; isWaiting: boolean; text: string } {
@@ -179,10 +179,10 @@ const STILL_QUEUED: ReadonlySet<LostReason> = new Set(["revoked", "maxHold"]);
 function lossProblem(outcome: ClaimOutcome, operation?: "release"): Problem {
   const reason = outcome.state === "none" ? outcome.reason : "unknown";
   const effect = operation === "release" && STILL_QUEUED.has(reason) ? "it is released now" : "nothing was changed";
-  return new Problem(409, "LOCK_LOST", reason, `not held by this reference: ${LOSS_TEXTS[reason]}; ${effect}`);
+  return new Problem("LOCK_LOST", reason, `not held by this reference: ${LOSS_TEXTS[reason]}; ${effect}`);
 }
 
 /** The credential was removed while the request waited. */
 function authProblem(): Problem {
-  return new Problem(401, "AUTH", "credential", "no valid credential was given");
+  return new Problem("AUTH", "credential", "no valid credential was given");
 }

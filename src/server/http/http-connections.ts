@@ -78,7 +78,7 @@ export class HttpConnections {
     // no response is possible without a TLS handshake
     server.on("tlsClientError", (_error, socket) => socket.destroy());
     server.on("connect", (_request, socket) =>
-      sendRaw(socket, new Problem(405, "METHOD", "method", "CONNECT is not supported")),
+      sendRaw(socket, new Problem("METHOD", "method", "CONNECT is not supported")),
     );
   }
 
@@ -112,7 +112,7 @@ export class HttpConnections {
     if (pending.count > MAX_PIPELINED) {
       // the earlier requests are still answered
       const message = `a connection may have at most ${MAX_PIPELINED} requests in progress`;
-      sendProblem(outgoing, new Problem(429, "LIMIT", "pipeline", message, { close: true }));
+      sendProblem(outgoing, new Problem("LIMIT", "pipeline", message, { close: true }));
       return;
     }
     this.#handleRequest(incoming, outgoing);
@@ -140,11 +140,11 @@ function isAwaitingBody(incoming: IncomingMessage, outgoing: ServerResponse): bo
   return !incoming.complete && !outgoing.headersSent;
 }
 
-const NOT_HTTP = new Problem(400, "INVALID", "malformed", "this is not an HTTP request");
+const NOT_HTTP = new Problem("INVALID", "malformed", "this is not an HTTP request");
 const MALFORMED_PROBLEMS: Readonly<Record<string, Problem>> = {
-  HPE_HEADER_OVERFLOW: new Problem(431, "LIMIT", "header", "the head of the request must have at most 16384 bytes"),
-  HPE_CHUNK_EXTENSIONS_OVERFLOW: new Problem(413, "LIMIT", "length", "the chunk extensions of the body are too long"),
-  ERR_HTTP_REQUEST_TIMEOUT: new Problem(408, "TIMEOUT", "slow", "the request did not arrive in time"),
+  HPE_HEADER_OVERFLOW: new Problem("LIMIT", "header", "the head of the request must have at most 16384 bytes"),
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: new Problem("LIMIT", "length", "the chunk extensions of the body are too long"),
+  ERR_HTTP_REQUEST_TIMEOUT: new Problem("TIMEOUT", "slow", "the request did not arrive in time"),
 };
 
 /** Sends a response directly on a connection that Node no longer handles, and ends it. */

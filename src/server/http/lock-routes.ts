@@ -42,12 +42,7 @@ export function lockRoutes(service: LockService): readonly Route[] {
     const reason = parseReason(requiredString(body, "reason"));
     const now = optionalBoolean(body, "now", false);
     if (!principal.can("force", key)) {
-      throw new Problem(
-        403,
-        "FORBIDDEN",
-        "rights",
-        "this credential does not have the right to revoke locks on this key",
-      );
+      throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to revoke locks on this key");
     }
     const targets = [{ key, token: BigInt(token), now, reason }];
     const [isRevoked] = await callBackend(service, () =>
@@ -55,7 +50,7 @@ export function lockRoutes(service: LockService): readonly Route[] {
     );
     if (isRevoked !== true) {
       const message = "no claim holds this key with this token; nothing was changed";
-      throw new Problem(409, "NOT_HELD", "unknown", message);
+      throw new Problem("NOT_HELD", "unknown", message);
     }
     return jsonReply(200, { state: now ? "removed" : "revoked", key, token });
   }

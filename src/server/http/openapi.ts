@@ -1,5 +1,7 @@
 /** The OpenAPI document of the HTTP port. The tests check every response against it, and that each documented status occurs. */
 
+import type { ErrorCode } from "../errors.ts";
+import { ERROR_CODES, toHttpStatus } from "../errors.ts";
 import { SCHEMAS } from "./schemas.ts";
 
 /** The document for this version of the program. */
@@ -46,45 +48,59 @@ const queryParameter = (name: string, description: string, schema: object): obje
   schema,
 });
 
-const FORBIDDEN = problemResponse(
-  "The credential lacks a right, the Host header is unknown, or the request comes from a foreign web page.",
-);
-const AUTH = problemResponse("The credential is missing or not valid.");
-const INVALID = problemResponse("The request is invalid; `field` names the field, parameter or header.");
-const STORE = problemResponse(
-  "Temporarily unavailable: the server is stopping, is recovering after a restart, grants no new locks (PAUSED), or cannot reach its disk or store.",
-);
-const LIMIT_REACHED = problemResponse("A limit of the server is reached.");
-const DEFAULT_RESPONSE = { default: problemResponse("Any other error.") };
+/** The responses for these errors, by status. */
+function problemResponses(codes: readonly ErrorCode[]): Content {
+  const meanings: Record<number, string> = {};
+  for (const code of codes) {
+    const { status, meaning } = ERROR_CODES[code];
+    if (status === null) continue;
+    meanings[status] = `${meanings[status] === undefined ? "" : `${meanings[status]} `}${code}: ${meaning}.`;
+  }
+  return Object.fromEntries(Object.entries(meanings).map(([status, text]) => [status, problemResponse(text)]));
+}
+
+/** The errors of every operation that calls the store. */
+const STORE_ERRORS: readonly ErrorCode[] = ["DRAINING", "RECLAIMING", "DISK", "STORE"];
 
 /** An operation with a body. */
-function postOperation(id: string, summary: string, body: string, example: object, responses: Content): object {
+function postOperation(
+  id: string,
+  summary: string,
+  body: string,
+  example: object,
+  responses: Content,
+  errors: readonly ErrorCode[],
+): object {
   return {
     operationId: id,
     summary,
     requestBody: { required: true, content: { "application/json": { schema: schemaRef(body), example } } },
     responses: {
       ...responses,
-      400: INVALID,
-      401: AUTH,
-      403: FORBIDDEN,
-      413: problemResponse("The body is too large."),
-      415: problemResponse("The body is not application/json."),
-      503: STORE,
-      ...DEFAULT_RESPONSE,
+      ...problemResponses(["INVALID", "AUTH", "FORBIDDEN", ...errors, "MEDIA_TYPE", ...STORE_ERRORS]),
+      [toHttpStatus("LIMIT", "length")]: problemResponse("LIMIT: the body is too long."),
+      default: DEFAULT_RESPONSE,
     },
   };
 }
 
 /** An operation without a body. */
-function getOperation(id: string, summary: string, responses: Content, extra: object = {}): object {
-  return { operationId: id, summary, ...extra, responses: { ...responses, 403: FORBIDDEN, ...DEFAULT_RESPONSE } };
+function getOperation(
+  id: string,
+  summary: string,
+  responses: Content,
+  errors: readonly ErrorCode[],
+  extra: object = {},
+): object {
+  return {
+    operationId: id,
+    summary,
+    ...extra,
+    responses: { ...responses, ...problemResponses(["FORBIDDEN", ...errors]), default: DEFAULT_RESPONSE },
+  };
 }
 
-const LOST = problemResponse(
-  "LOCK_LOST: this reference does not hold the lock. `reason` is expired, released, revoked, maxHold or unknown.",
-);
-const UNSUPPORTED = problemResponse("UNSUPPORTED: the server's store does not support this.");
+const DEFAULT_RESPONSE = problemResponse("Any other error.");
 const REFERENCE = { reference: "hf1.eyJwIjoiIiwiYyI6W1tdXX0.k3vq7m2a" };
 const EVENT = { contentMediaType: "application/json", contentSchema: schemaRef("Event") };
 const OPEN = { security: [{}] };
@@ -102,10 +118,8 @@ const PATHS = {
           "The claim is still waiting. POST its reference to /v1/claims/wait within graceMs, or it leaves the queue.",
           "Waiting",
         ),
-        409: problemResponse("BUSY (only with wait 0): the lock is held. LOCK_LOST: the claim has left the queue."),
-        429: LIMIT_REACHED,
-        501: UNSUPPORTED,
       },
+      ["BUSY", "LOCK_LOST", "LIMIT", "UNSUPPORTED", "PAUSED"],
     ),
   },
   "/v1/claims/wait": {
@@ -117,27 +131,36 @@ const PATHS = {
       {
         201: jsonResponse("The lock is held.", "Held"),
         202: jsonResponse("The claim is still waiting.", "Waiting"),
-        409: LOST,
       },
+      ["LOCK_LOST"],
     ),
   },
   "/v1/claims/renew": {
-    post: postOperation("renew", "Renew a lease", "RenewRequest", REFERENCE, {
-      200: jsonResponse("The lease is renewed.", "Held"),
-      409: LOST,
-    }),
+    post: postOperation(
+      "renew",
+      "Renew a lease",
+      "RenewRequest",
+      REFERENCE,
+      { 200: jsonResponse("The lease is renewed.", "Held") },
+      ["LOCK_LOST"],
+    ),
   },
   "/v1/claims/release": {
-    post: postOperation("release", "Release a lock, or withdraw a waiting claim", "ReleaseRequest", REFERENCE, {
-      200: jsonResponse("The claim was held or waiting until now, and is released.", "Released"),
-      409: LOST,
-    }),
+    post: postOperation(
+      "release",
+      "Release a lock, or withdraw a waiting claim",
+      "ReleaseRequest",
+      REFERENCE,
+      { 200: jsonResponse("The claim was held or waiting until now, and is released.", "Released") },
+      ["LOCK_LOST"],
+    ),
   },
   "/v1/locks": {
     get: getOperation(
       "list",
       "List holders and waiters",
-      { 200: jsonResponse("One page of claims.", "Locks"), 400: INVALID, 401: AUTH, 503: STORE },
+      { 200: jsonResponse("One page of claims.", "Locks") },
+      ["INVALID", "AUTH", ...STORE_ERRORS],
       {
         parameters: [
           queryParameter("prefix", "Only claims with a key that begins with this prefix. Default: all.", {
@@ -164,24 +187,16 @@ const PATHS = {
       "Revoke a lock",
       "RevokeRequest",
       { key: "invoice:42", token: "1800000001000000", reason: "its host is gone" },
-      {
-        200: jsonResponse("The lock is revoked; with `now`, it is free at once.", "Revoked"),
-        409: problemResponse("NOT_HELD: no claim holds this key with this token."),
-        501: UNSUPPORTED,
-      },
+      { 200: jsonResponse("The lock is revoked; with `now`, it is free at once.", "Revoked") },
+      ["NOT_HELD", "UNSUPPORTED"],
     ),
   },
   "/events": {
     get: getOperation(
       "events",
       "Stream events",
-      {
-        200: textResponse("Server-sent events. The data of each one is an Event.", "text/event-stream", EVENT),
-        400: INVALID,
-        401: AUTH,
-        429: LIMIT_REACHED,
-        503: STORE,
-      },
+      { 200: textResponse("Server-sent events. The data of each one is an Event.", "text/event-stream", EVENT) },
+      ["INVALID", "AUTH", "LIMIT", "DRAINING"],
       {
         parameters: [
           queryParameter("prefix", "Only events of keys that begin with this prefix. Default: all.", {
@@ -198,24 +213,22 @@ const PATHS = {
     ),
   },
   "/metrics": {
-    get: getOperation("metrics", "Metrics for Prometheus", {
-      200: textResponse("The metrics in the text format of Prometheus.", "text/plain"),
-      401: AUTH,
-    }),
+    get: getOperation(
+      "metrics",
+      "Metrics for Prometheus",
+      { 200: textResponse("The metrics in the text format of Prometheus.", "text/plain") },
+      ["AUTH"],
+    ),
   },
   "/health": {
-    get: getOperation("health", "Liveness probe", { 200: jsonResponse("The server is running.", "Health") }, OPEN),
+    get: getOperation("health", "Liveness probe", { 200: jsonResponse("The server is running.", "Health") }, [], OPEN),
   },
   "/ready": {
     get: getOperation(
       "ready",
       "Readiness probe",
-      {
-        200: jsonResponse("The server can grant locks.", "Ready"),
-        503: problemResponse(
-          "NOT_READY: `reason` is reclaiming (recovery after a restart), draining (the server is stopping) or store (its state or its store is not available).",
-        ),
-      },
+      { 200: jsonResponse("The server can grant locks.", "Ready") },
+      ["NOT_READY"],
       OPEN,
     ),
   },
@@ -224,6 +237,7 @@ const PATHS = {
       "openapi",
       "The OpenAPI document",
       { 200: { description: "The OpenAPI document.", content: { "application/json": {} } } },
+      [],
       OPEN,
     ),
   },

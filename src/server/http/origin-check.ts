@@ -27,10 +27,10 @@ export function checkOrigin(incoming: IncomingMessage, hosts: AllowedHosts): voi
   }
   const target = incoming.url ?? "";
   if (!target.startsWith("/") || target.startsWith("//")) {
-    throw new Problem(400, "INVALID", "malformed", "the request target must be a path", { close: true });
+    throw new Problem("INVALID", "malformed", "the request target must be a path", { close: true });
   }
   const { host, origin } = incoming.headers;
-  if (host === undefined) throw new Problem(400, "INVALID", "missing", "the Host header is missing", { close: true });
+  if (host === undefined) throw new Problem("INVALID", "missing", "the Host header is missing", { close: true });
   if (!isAllowedHost(host, incoming, hosts)) {
     throw forbiddenProblem("host", "the Host header does not match this server; add the name with --http-name");
   }
@@ -70,9 +70,9 @@ function isSameOrigin(origin: string, host: string, incoming: IncomingMessage): 
 }
 
 function duplicateHeader(field: string, message: string): Problem {
-  return new Problem(400, "INVALID", "duplicate", message, { field, close: true });
+  return new Problem("INVALID", "duplicate", message, { field, close: true });
 }
 
 function forbiddenProblem(reason: string, message: string): Problem {
-  return new Problem(403, "FORBIDDEN", reason, message, { close: true });
+  return new Problem("FORBIDDEN", reason, message, { close: true });
 }

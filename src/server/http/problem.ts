@@ -4,6 +4,8 @@ import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import { RequestError } from "../backend.ts";
+import type { ErrorCode } from "../errors.ts";
+import { ERROR_CODES, toHttpStatus } from "../errors.ts";
 
 /** Optional members and headers of the response. */
 export interface ProblemDetails {
@@ -24,54 +26,43 @@ export interface ProblemDetails {
  * for people. None of them repeats input, which may contain secrets.
  */
 export class Problem extends Error {
-  readonly status: number;
-  readonly code: string;
+  readonly code: ErrorCode;
   readonly reason: string;
   readonly details: ProblemDetails;
-  constructor(status: number, code: string, reason: string, message: string, details: ProblemDetails = {}) {
+  constructor(code: ErrorCode, reason: string, message: string, details: ProblemDetails = {}) {
     super(message);
     this.name = "Problem";
-    this.status = status;
     this.code = code;
     this.reason = reason;
     this.details = details;
+  }
+
+  get status(): number {
+    return toHttpStatus(this.code, this.reason);
   }
 }
 
 /** The problem of an invalid field. */
 export function invalidField(field: string, reason: string, message: string): Problem {
-  return new Problem(400, "INVALID", reason, message, { field });
+  return new Problem("INVALID", reason, message, { field });
 }
-
-/** Errors of the backend, by the error codes of the lock protocol. */
-const REQUEST_ERRORS: Readonly<Record<string, readonly [status: number, reason: string, retryMs?: number]>> = {
-  LIMIT: [429, "full", 1_000],
-  FORBIDDEN: [403, "rights"],
-  UNSUPPORTED: [501, "store"],
-  FLOOR: [409, "floor"],
-  DRAINING: [503, "draining", 1_000],
-  RECLAIMING: [503, "reclaiming", 1_000],
-  DISK: [503, "disk", 1_000],
-  STORE: [503, "store", 1_000],
-  FATAL: [502, "store"],
-};
 
 /** The problem for an error; null: an internal error, whose message is not for clients. */
 export function toProblem(error: unknown): Problem | null {
   if (error instanceof Problem) return error;
   if (error instanceof RequestError) {
-    const [status, reason, retryMs] = REQUEST_ERRORS[error.code] ?? [503, "server"];
-    return new Problem(status, error.code, reason, error.message, retryMs === undefined ? {} : { retryMs });
+    const { reason, retryMs } = ERROR_CODES[error.code];
+    return new Problem(error.code, reason, error.message, retryMs === undefined ? {} : { retryMs });
   }
   if (error instanceof ProtocolError && error.code === "AUTH") {
-    return new Problem(401, "AUTH", "credential", error.message);
+    return new Problem("AUTH", "credential", error.message);
   }
   return null;
 }
 
 /** The problem for an internal error. The details are in the log. */
 export function internalProblem(): Problem {
-  return new Problem(500, "INTERNAL", "server", "internal error; see the log of the server");
+  return new Problem("INTERNAL", "server", "internal error; see the log of the server");
 }
 
 const PROBLEM_TYPE = "application/problem+json";

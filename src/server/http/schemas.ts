@@ -1,5 +1,6 @@
 /** The bodies of requests and responses as JSON Schema: the components of the OpenAPI document. */
 
+import { ALL_ERROR_CODES, ERROR_CODES } from "../errors.ts";
 import { EVENT_KINDS } from "../events/event-ring.ts";
 
 const stringSchema = (description: string, extra: object = {}): object => ({ type: "string", description, ...extra });
@@ -158,29 +159,7 @@ export const SCHEMAS: Readonly<Record<string, object>> = {
     title: stringSchema("The name of the HTTP status."),
     status: integerSchema("The HTTP status."),
     code: stringSchema("The kind of the error, for programs.", {
-      enum: [
-        "AUTH",
-        "BUSY",
-        "DISK",
-        "DRAINING",
-        "FATAL",
-        "FLOOR",
-        "FORBIDDEN",
-        "INTERNAL",
-        "INVALID",
-        "LIMIT",
-        "LOCK_LOST",
-        "MEDIA_TYPE",
-        "METHOD",
-        "NOT_FOUND",
-        "NOT_HELD",
-        "NOT_READY",
-        "PAUSED",
-        "RECLAIMING",
-        "STORE",
-        "TIMEOUT",
-        "UNSUPPORTED",
-      ],
+      enum: ALL_ERROR_CODES.filter((code) => ERROR_CODES[code].status !== null),
     }),
     reason: stringSchema("The reason in one word, for programs.", { pattern: "^[a-zA-Z]+$" }),
     detail: stringSchema("A message for people."),

@@ -19,12 +19,12 @@ export function statusRoutes(
     const reclaimMs = service.backend.recoveryRemainingMs();
     const reason = isDraining() ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
     const message = readiness.reason ?? "the server cannot grant locks now";
-    throw new Problem(503, "NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
+    throw new Problem("NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
   }
 
   function getMetrics({ principal }: RequestContext): HttpReply {
     if (!principal.can("inspect", "")) {
-      throw new Problem(403, "FORBIDDEN", "rights", "this credential does not have the right to inspect all keys");
+      throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to inspect all keys");
     }
     return { status: 200, type: METRICS_TYPE, text: metrics.render() };
   }
