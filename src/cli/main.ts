@@ -3,10 +3,9 @@
 
 import { constants } from "node:os";
 import { CommandError, toCommandError } from "./errors.ts";
-import { escapeControl, formatJsonLine, info, writeStderr } from "./output.ts";
+import { escapeControl, formatJsonLine, handleWarnings, info, writeStderr } from "./output.ts";
 import { runProgram } from "./program.ts";
 import { InterruptedError } from "./signals.ts";
-import { handleWarnings } from "./warnings.ts";
 
 const argv = process.argv.slice(2);
 

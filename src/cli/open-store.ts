@@ -1,4 +1,4 @@
-/** Opens the store of a command, with the name under which messages show it. */
+/** Opens the store of a command, with the name under which messages show it, and the administration of its server. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "../client/client.ts";
@@ -7,10 +7,13 @@ import type { Locks } from "../client/locks.ts";
 import { bindLocks } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
 import { parseClientOptions } from "../client/options.ts";
+import type { AdminConnection } from "../drivers/server/admin-connection.ts";
 import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
-import type { Driver } from "../spi/driver.ts";
-import { CommandError, toCommandError } from "./errors.ts";
+import type { ClaimView, Driver } from "../spi/driver.ts";
+import { formatDuration } from "../util/duration.ts";
+import { CommandError, isTransient, toCommandError } from "./errors.ts";
+import { createReporter } from "./output.ts";
 
 /** An open store. */
 export interface Store {
@@ -25,12 +28,17 @@ export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): 
   return url === "" ? undefined : url;
 }
 
-/** The url without user and password, for messages. */
-function redactStoreName(givenUrl: string | undefined): string {
+/** The url without user and password. */
+export function withoutPassword(url: string): string {
+  // not `new URL()`: it rejects a url with several hosts
+  return url.replace(/\/\/[^/@]*@/, "//");
+}
+
+/** The name of a store in messages. */
+function describeStore(givenUrl: string | undefined): string {
   const url = resolveUrl(givenUrl);
   if (url === undefined) return "your lock server";
-  // not `new URL()`: it rejects a url with several hosts
-  return /^[a-z+]+:/.test(url) ? url.replace(/\/\/[^/@]*@/, "//") : "the url";
+  return /^[a-z+]+:/.test(url) ? withoutPassword(url) : "the url";
 }
 
 /**
@@ -38,7 +46,7 @@ function redactStoreName(givenUrl: string | undefined): string {
  * @throws CommandError unreachable, refused, or usage for an invalid url
  */
 export async function openStore(url: string | undefined, options: LocksOptions = {}): Promise<Store> {
-  const name = redactStoreName(url);
+  const name = describeStore(url);
   try {
     const driver = await createDriver(url);
     const client = new Client(driver, parseClientOptions(options), Math.random);
@@ -47,6 +55,75 @@ export async function openStore(url: string | undefined, options: LocksOptions =
   } catch (error) {
     throw toCommandError(error, name);
   }
+}
+
+/** The pauses between attempts to connect. */
+const MIN_PAUSE_MS = 100;
+const MAX_PAUSE_MS = 1_000;
+/** No attempt begins with less time left. */
+const MIN_ATTEMPT_MS = 10;
+/** After this time the user is told what the command waits for. */
+const NOTICE_AFTER_MS = 1_000;
+
+export interface RetryOptions {
+  readonly url: string | undefined;
+  /** The longest wait from now, in milliseconds; 0 or undefined: connect once. */
+  readonly waitMs: number | undefined;
+  readonly signal?: AbortSignal;
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+  readonly json?: boolean;
+}
+
+/**
+ * Opens the store within --wait, so that a wait covers a server that is being restarted. Without --wait a failure is reported
+ * at once: the address may be wrong, and no time corrects that.
+ * @throws CommandError unreachable: a transient error at the end of the wait, any other at once; refused; usage for an invalid url
+ */
+export async function openStoreWithRetry(options: RetryOptions, settings: LocksOptions): Promise<Store> {
+  const { url, waitMs = 0, signal } = options;
+  // without a url the driver starts the server itself, and a failure of that start is not transient
+  if (waitMs === 0 || resolveUrl(url) === undefined) return openStore(url, settings);
+  const startedAt = performance.now();
+  const deadline = startedAt + waitMs;
+  let isReported = false;
+  for (let pauseMs = MIN_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)) {
+    const result = await openBefore(url, settings, deadline);
+    if ("locks" in result) return result;
+    const now = performance.now();
+    if (!isTransient(result) || signal?.aborted === true) throw result;
+    if (now >= deadline) throw toTimeoutError(result, waitMs);
+    if (!isReported && now >= startedAt + NOTICE_AFTER_MS) {
+      isReported = true;
+      createReporter(options).info(
+        `${result.message}: trying again for up to ${formatDuration(Math.ceil((deadline - now) / 1_000) * 1_000)}`,
+      );
+    }
+    await delay(Math.min(pauseMs, deadline - now), undefined, { ...(signal && { signal }) }).catch(() => undefined);
+    // an attempt without enough time would end as "did not answer", and hide why the earlier ones failed
+    if (performance.now() >= deadline - MIN_ATTEMPT_MS) throw toTimeoutError(result, waitMs);
+  }
+}
+
+/** Opens the store, or gives the error. It settles at the deadline even if the store does not answer. */
+async function openBefore(
+  url: string | undefined,
+  settings: LocksOptions,
+  deadline: number,
+): Promise<Store | CommandError> {
+  const opening = openStore(url, settings).catch((error: unknown) => error as CommandError);
+  const timeoutAbort = new AbortController();
+  const remainingMs = Math.max(deadline - performance.now(), 1);
+  const timeout = delay(remainingMs, null, { signal: timeoutAbort.signal }).catch(() => null);
+  const result = await Promise.race([opening, timeout]);
+  timeoutAbort.abort();
+  if (result !== null) return result;
+  void opening.then((store) => ("locks" in store ? store.locks.close() : undefined));
+  return new CommandError("unreachable", "the server did not answer", { cause: { code: "ETIMEDOUT" } });
+}
+
+function toTimeoutError({ kind, message, code, details, cause }: CommandError, waitMs: number): CommandError {
+  return new CommandError(kind, `waited ${formatDuration(waitMs)}: ${message}`, { code, details, cause });
 }
 
 /** If the server has just died, the next one may take this long to start and to restore our session. */
@@ -70,5 +147,38 @@ export async function openKeepSessionWithRetry({ driver, name }: Store): Promise
         });
       await delay(KEEP_SESSION_RETRY_MS);
     }
+  }
+}
+
+/** The most claims that one command lists. */
+export const MAX_LISTED = 10_000;
+
+/**
+ * Opens the admin connection of the store's server. Null if the store is not a Holdfast server.
+ * @throws CommandError unreachable or refused
+ */
+export async function openAdmin({ driver, name }: Store): Promise<AdminConnection | null> {
+  // loaded only when it is needed: `run` starts sooner without it
+  const { openAdminConnection } = await import("../drivers/server/admin-connection.ts");
+  try {
+    return await openAdminConnection(driver);
+  } catch (error) {
+    throw toCommandError(error, name);
+  }
+}
+
+/** Like openAdmin(), for a command that needs the connection. @throws CommandError usage */
+export async function requireAdmin(store: Store, commandName: string): Promise<AdminConnection> {
+  const admin = await openAdmin(store);
+  if (admin !== null) return admin;
+  throw new CommandError("usage", `${commandName} needs a Holdfast server, and ${store.name} is not one`);
+}
+
+/** The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws CommandError */
+export async function listClaims({ driver, name }: Store, prefix: string): Promise<readonly ClaimView[]> {
+  try {
+    return await driver.list({ prefix }, MAX_LISTED);
+  } catch (error) {
+    throw toCommandError(error, name);
   }
 }

@@ -1,4 +1,4 @@
-/** Output of the commands: results on stdout, messages on stderr, text from other users escaped. */
+/** Output of the commands: results on stdout, messages and warnings on stderr, text from other users escaped. */
 
 import { writeSync } from "node:fs";
 import { CommandError } from "./errors.ts";
@@ -85,4 +85,38 @@ function writeFully(descriptor: 1 | 2, text: string): void {
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
     }
   }
+}
+
+/** Prints messages as far as --quiet, --verbose and --json allow. */
+export interface Reporter {
+  /** For the user at the terminal. Not printed with --quiet, nor with --json unless --verbose is given, too. */
+  info(sentence: string): void;
+  /** Printed only with --verbose. */
+  debug(sentence: string): void;
+}
+
+/** The reporter for these flags. */
+export function createReporter(flags: {
+  readonly quiet?: boolean;
+  readonly verbose?: boolean;
+  readonly json?: boolean;
+}): Reporter {
+  const ignore = (): void => undefined;
+  const isMuted = flags.quiet === true || (flags.json === true && flags.verbose !== true);
+  return { info: isMuted ? ignore : info, debug: flags.verbose === true && flags.quiet !== true ? info : ignore };
+}
+
+let originalListeners: readonly NodeJS.WarningListener[] | null = null;
+let handleOwnWarning: (warning: string) => void = () => undefined;
+
+/** From now on Holdfast's warnings go to `handle` only; all other warnings go to the listeners that had them before. */
+export function handleWarnings(handle: (warning: string) => void): void {
+  handleOwnWarning = handle;
+  if (originalListeners !== null) return;
+  originalListeners = process.listeners("warning");
+  process.removeAllListeners("warning");
+  process.on("warning", (warning) => {
+    if (warning.name.startsWith("Holdfast")) handleOwnWarning(warning.message);
+    else for (const listener of originalListeners ?? []) listener(warning);
+  });
 }

@@ -3,17 +3,27 @@
 import { isUtf8 } from "node:buffer";
 import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
-import { Command } from "commander";
+import { Command, Option } from "commander";
+import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import type { NewFlags } from "./commands/credential.ts";
+import type { DoctorFlags } from "./commands/doctor/doctor.ts";
+import type { ForceFlags } from "./commands/force-release.ts";
+import type { Epilog } from "./commands/help.ts";
+import { addEpilog, helpCommand, helpWidth } from "./commands/help.ts";
+import type { ListFlags } from "./commands/list.ts";
 import type { RunFlags } from "./commands/run/options.ts";
+import { SETTINGS } from "./commands/serve/settings.ts";
+import type { ShowFlags } from "./commands/show.ts";
+import type { WatchFlags } from "./commands/watch.ts";
 import { CommandError, describeUsageError, EXIT_CODES } from "./errors.ts";
-import { addEpilog, helpWidth } from "./help-epilog.ts";
 import { printLine, writeStderr } from "./output.ts";
-import { addAdminCommands } from "./program-admin.ts";
-import { addCredentialCommand } from "./program-credential.ts";
-import type { SetResult } from "./program-options.ts";
-import { addWaitOptions } from "./program-options.ts";
-import { addReferenceCommands } from "./program-reference.ts";
-import { addServeCommand } from "./program-serve.ts";
+
+/** The parser of the command line, and the exit code of the command that it has called. */
+interface Program {
+  readonly root: Command;
+  readonly epilogs: Map<Command, Epilog>;
+  exitCode: number;
+}
 
 /**
  * Runs the command of these arguments, and gives the exit code.
@@ -25,25 +35,22 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   const separator = argv[0] === "run" ? argv.indexOf("--") : -1;
   const ownArguments = replaceAlias(separator === -1 ? argv : argv.slice(0, separator));
   const command = separator === -1 ? [] : argv.slice(separator + 1);
-  let exitCode: Promise<number> = Promise.resolve(0);
-  const program = createProgram(ownArguments[0], command, (work) => {
-    exitCode = work;
-  });
+  const program = createProgram(ownArguments[0], command);
   if (ownArguments.length === 0) {
-    program.outputHelp({ error: true });
+    program.root.outputHelp({ error: true });
     return EXIT_CODES.usage;
   }
   try {
-    await program.parseAsync(ownArguments, { from: "user" });
+    await program.root.parseAsync(ownArguments, { from: "user" });
   } catch (error) {
-    const { code, exitCode: requestedExitCode, message } = error as CommanderError;
+    const { code, exitCode, message } = error as CommanderError;
     if (typeof code !== "string" || !code.startsWith("commander.")) throw error;
-    if (requestedExitCode === 0) return 0;
+    if (exitCode === 0) return 0;
     // a command with subcommands was called without one: commander has printed its help on stderr
     if (code === "commander.help") return EXIT_CODES.usage;
     throw new CommandError("usage", describeUsageError(message, ownArguments[0]), { cause: error });
   }
-  return exitCode;
+  return program.exitCode;
 }
 
 /** Many programs have a `version` command, so `holdfast version` works, too; help does not list it. */
@@ -64,15 +71,10 @@ function checkArguments(argv: readonly string[]): void {
   );
 }
 
-function createProgram(commandName: string | undefined, command: readonly string[], setResult: SetResult): Command {
-  const program = new Command("holdfast")
+function createProgram(commandName: string | undefined, command: readonly string[]): Program {
+  const root = new Command("holdfast")
     .description("Distributed locks for programs: exclusive, fair, fenced, and released when their holder dies.")
-    // package.json is read only for --version: it would slow down every start
-    .version(
-      ["-V", "--version"].includes(commandName ?? "") ? readPackageVersion() : "",
-      "-V, --version",
-      "print the version",
-    )
+    .version(PACKAGE_VERSION, "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
     .helpCommand(false)
     .exitOverride()
@@ -83,21 +85,71 @@ function createProgram(commandName: string | undefined, command: readonly string
       getOutHelpWidth: () => helpWidth(process.stdout),
       getErrHelpWidth: () => helpWidth(process.stderr),
     });
-  addRunCommand(program, command, setResult);
+  const program: Program = { root, epilogs: new Map(), exitCode: 0 };
+  addRun(program, command);
   if (commandName === "run") return program; // starts sooner: `run` needs no other command
-  addReferenceCommands(program, setResult);
-  addAdminCommands(program, setResult);
-  addServeCommand(program, setResult);
-  addCredentialCommand(program, setResult);
-  return addEpilog(
-    program,
-    ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
-    "Without --url and HOLDFAST_URL, all commands use your own lock server on this machine. It is started on demand.",
-  );
+  addAcquire(program);
+  addReferenceCommands(program);
+  addViews(program);
+  addDoctor(program);
+  addHelpCommands(program);
+  addServe(program);
+  addCredential(program);
+  explain(program, root, {
+    examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
+    notes: [
+      "Without --url and HOLDFAST_URL, all commands use your own lock server on this machine. It is started on demand.",
+    ],
+  });
+  return program;
 }
 
-function addRunCommand(program: Command, command: readonly string[], setResult: SetResult): void {
-  const run = addWaitOptions(program.command("run"), "length of the lease, renewed while the command runs")
+/** Sets what a command does. The action gets the arguments and flags, loads the command's code and returns its exit code. */
+function setAction(program: Program, command: Command, action: (...args: never[]) => Promise<number>): Command {
+  return command.action(async (...args: unknown[]) => {
+    program.exitCode = await action(...(args as never[]));
+  });
+}
+
+/** Adds examples and notes below the flags in the help of a command. */
+function explain({ epilogs }: Program, command: Command, epilog: Epilog): void {
+  epilogs.set(command, epilog);
+  addEpilog(command, epilog);
+}
+
+const URL_HELP = "the store (default: HOLDFAST_URL, or your own lock server)";
+
+/** Adds the flags of commands that wait for a lock. `ttl` is the help of --ttl. The short flags are those of flock(1). */
+function addWaitOptions(command: Command, ttl: string): Command {
+  const noWait = new Option("-n, --no-wait", "fail at once if the lock is not free");
+  // without this, commander reads it as `wait: false`, and the last of --wait and --no-wait silently wins
+  noWait.negate = false;
+  return addLockOptions(command)
+    .option("-s, --shared", "share the lock with other --shared holders")
+    .option("--permits <n/m>", "take n of the m permits of the key")
+    .option("-w, --wait <duration>", "the longest wait: 500ms, 1m30s, 10 (seconds) (default: no limit)")
+    .addOption(noWait)
+    .option("--ttl <duration>", ttl)
+    .option("--label <text>", "public description of this holder (default: user@host pid program)")
+    .option("-E, --conflict-exit-code <code>", "exit code if the lock is not granted in time (default: 124)")
+    .option("-v, --verbose", "print more on stderr");
+}
+
+/** Adds the flags of commands that work on a lock. */
+function addLockOptions(command: Command): Command {
+  return command
+    .option("--url <url>", URL_HELP)
+    .option("--json", "print results and causes of failure as JSON")
+    .option("-q, --quiet", "print nothing on stderr");
+}
+
+/** Adds the flags of commands that print the state of a store. */
+function addViewOptions(command: Command, jsonHelp: string): Command {
+  return command.option("--url <url>", URL_HELP).option("--json", jsonHelp);
+}
+
+function addRun(program: Program, commandWords: readonly string[]): void {
+  const run = addWaitOptions(program.root.command("run"), "length of the lease, renewed while the command runs")
     .description("run a command under a lock; if the lock is lost, the command is ended")
     .usage("KEY... [options] -- COMMAND [ARGUMENT...]")
     .argument("<key...>", "the key to lock; several keys are locked together")
@@ -107,17 +159,16 @@ function addRunCommand(program: Command, command: readonly string[], setResult: 
       "time from TERM to KILL, at most half of the lease (default: 5s, less for short leases)",
     )
     .option("--max-hold <duration>", "end the command after this time")
-    .option("--hold-at-least <duration>", "keep the lock for this long, even if the command ends sooner")
-    .action((keys: string[], flags: RunFlags) => {
-      setResult(
-        Promise.all([import("./commands/run/run.ts"), import("./commands/run/options.ts")]).then(
-          ([{ runCommand }, { parseRunOptions }]) => runCommand(parseRunOptions(keys, flags, command)),
-        ),
-      );
-    });
-  addEpilog(
-    run,
-    [
+    .option("--hold-at-least <duration>", "keep the lock for this long, even if the command ends sooner");
+  setAction(program, run, async (keys: string[], flags: RunFlags) => {
+    const [{ runCommand }, { parseRunOptions }] = await Promise.all([
+      import("./commands/run/run.ts"),
+      import("./commands/run/options.ts"),
+    ]);
+    return runCommand(parseRunOptions(keys, flags, commandWords));
+  });
+  explain(program, run, {
+    examples: [
       "holdfast run nightly-report -- ./report.sh --full",
       "holdfast run db media --wait 10m -- ./backup.sh",
       "holdfast run gpu --permits 1/4 -- python train.py",
@@ -125,14 +176,231 @@ function addRunCommand(program: Command, command: readonly string[], setResult: 
       "holdfast run deploy -n -E 0 -- ./deploy.sh",
       "holdfast run tick -n -E 0 --hold-at-least 55s -- ./every-minute.sh",
     ],
-    "The environment of the command contains HOLDFAST_KEY, HOLDFAST_TOKEN (the fencing token, which rises with every holder), HOLDFAST_TOKENS (the token of each key) and HOLDFAST_REFERENCE (a secret).",
-    "Exit codes: the command's own, or 128+n if signal n ended it; 64 wrong usage, 69 store unreachable or granting no new locks, 70 internal error, 74 the record of what the run holds cannot be written, 77 refused, 121 deadlock with an outer run, 122 --max-hold passed, 123 lock lost, 124 not granted in time, 126 command not executable, 127 command not found.",
+    notes: [
+      "The environment of the command contains HOLDFAST_KEY, HOLDFAST_TOKEN (the fencing token, which rises with every holder), HOLDFAST_TOKENS (the token of each key) and HOLDFAST_REFERENCE (a secret).",
+      "Exit codes: the command's own, or 128+n if signal n ended it; 64 wrong usage, 69 store unreachable or granting no new locks, 70 internal error, 74 the record of what the run holds cannot be written, 77 refused, 121 deadlock with an outer run, 122 --max-hold passed, 123 lock lost, 124 not granted in time, 126 command not executable, 127 command not found.",
+    ],
+  });
+}
+
+function addAcquire(program: Program): void {
+  const acquire = addWaitOptions(
+    program.root.command("acquire"),
+    "length of the lease (default: 30s); extend it with `holdfast renew`",
+  )
+    .description("acquire a lock and print a reference (a secret), with which any process can renew and release it")
+    .argument("<key...>", "the key to lock; several keys are locked together");
+  setAction(program, acquire, async (keys: string[], flags: RunFlags) =>
+    (await import("./commands/reference.ts")).acquireCommand(keys, flags),
+  );
+  explain(program, acquire, {
+    examples: [
+      "HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m) || exit",
+      "export HOLDFAST_REFERENCE",
+      "./step-one.sh && holdfast renew && ./step-two.sh; holdfast release",
+    ],
+  });
+}
+
+type ReferenceAction = "renewCommand" | "releaseCommand" | "checkCommand";
+
+/** renew, release and check: the commands that take a reference. */
+function addReferenceCommands(program: Program): void {
+  const add = (name: string, description: string, action: ReferenceAction, ...examples: readonly string[]): Command => {
+    const command = addLockOptions(program.root.command(name))
+      .description(description)
+      .argument(
+        "[reference]",
+        "the reference (default: HOLDFAST_REFERENCE, else standard input, which process lists do not show)",
+      );
+    explain(program, command, {
+      examples,
+      notes: [
+        "The exit code is 123 if this reference does not hold the lock (any more). The message gives the reason.",
+      ],
+    });
+    return setAction(program, command, async (reference: string | undefined, flags: ReferenceCommandFlags) => {
+      if (flags.force === undefined)
+        return (await import("./commands/reference.ts"))[action](reference, rejectForceFlags(flags));
+      const { forceRelease } = await import("./commands/force-release.ts");
+      return forceRelease(rejectReference(flags.force, reference), flags);
+    });
+  };
+  add("renew", "renew the lease of a lock by its reference", "renewCommand", "holdfast renew < reference.txt");
+  add(
+    "release",
+    "release a lock by its reference, or take it from its holder with --force",
+    "releaseCommand",
+    "holdfast release < reference.txt",
+    "holdfast release --force deploy --token 1800000001000000 --reason stuck",
+  )
+    .option("--force <key>", "instead of a reference: revoke the lock on this key; its holder is told to release it")
+    .option("--token <token>", "with --force: the holder's token, as `holdfast show` prints it")
+    .option("--now", "with --force: free the lock at once, although its holder may still be working")
+    .option("--reason <text>", "with --force: the reason, for the server's log and events");
+  add(
+    "check",
+    "check whether a reference still holds its lock; changes nothing",
+    "checkCommand",
+    "holdfast check && ./step-two.sh",
   );
 }
 
-function readPackageVersion(): string {
-  const manifest = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")) as {
-    version: string;
-  };
-  return manifest.version;
+type ReferenceCommandFlags = ForceFlags & { readonly force?: string };
+
+/** Rejects a reference beside --force, which would ignore it. @throws CommandError usage */
+function rejectReference(key: string, reference: string | undefined): string {
+  if (reference === undefined) return key;
+  throw new CommandError("usage", "--force takes a key instead of a reference: give only one of them");
+}
+
+/** Rejects flags that need --force: without this they are ignored, and the command waits for a reference on stdin. @throws CommandError usage */
+function rejectForceFlags(flags: ForceFlags): ForceFlags {
+  const { token, now, reason } = flags;
+  const flag = Object.entries({ token, now, reason }).find(([, value]) => value !== undefined);
+  if (flag === undefined) return flags;
+  throw new CommandError("usage", `--${flag[0]} needs --force KEY: it applies only to taking a lock from its holder`);
+}
+
+/** ls, show and watch: what is locked, and what happens. */
+function addViews(program: Program): void {
+  const { root } = program;
+  const ls = addViewOptions(
+    root.command("ls").description("list holders and waiters"),
+    "print one JSON object per line",
+  ).argument("[prefix]", "only keys that begin with this prefix");
+  setAction(program, ls, async (prefix: string | undefined, flags: ListFlags) =>
+    (await import("./commands/list.ts")).listCommand(prefix, flags),
+  );
+  explain(program, ls, { examples: ["holdfast ls", "holdfast ls invoice: --json"] });
+  const show = addViewOptions(
+    root.command("show").description("show one key: its holders, its queue, tokens and the last events"),
+    "print one JSON object",
+  )
+    .argument("<key>", "the key")
+    .option("--events <n>", "number of last events to show, at most 100 (default: 10)");
+  setAction(program, show, async (key: string, flags: ShowFlags) =>
+    (await import("./commands/show.ts")).showCommand(key, flags),
+  );
+  explain(program, show, { examples: ["holdfast show deploy", "holdfast show deploy --events 50 --json"] });
+  const watch = addViewOptions(
+    root.command("watch").description("print events as they happen, until interrupted"),
+    "print one JSON object per line",
+  )
+    .argument("[prefix]", "only keys that begin with this prefix")
+    .option("-q, --quiet", "do not report lost and new connections to the server");
+  setAction(program, watch, async (prefix: string | undefined, flags: WatchFlags) =>
+    (await import("./commands/watch.ts")).watchCommand(prefix, flags),
+  );
+  explain(program, watch, { examples: ["holdfast watch", "holdfast watch invoice: --json | jq .event"] });
+}
+
+function addDoctor(program: Program): void {
+  const doctor = addViewOptions(
+    program.root.command("doctor").description("check the lock server: connection, versions, clocks, rights, latency"),
+    "print one JSON object",
+  )
+    .option("--key <prefix>", "check the rights on keys that begin with this prefix (default: all keys)")
+    .option("--from <url>", "the store that you move from: check whether this store needs a tokenBase");
+  setAction(program, doctor, async (flags: DoctorFlags) =>
+    (await import("./commands/doctor/doctor.ts")).doctorCommand(flags),
+  );
+  explain(program, doctor, {
+    examples: [
+      "holdfast doctor",
+      "holdfast doctor --url holdfasts://locks:7420 --key team-a/",
+      "holdfast doctor --url zookeeper://zk1:2181 --from redis://old:6379",
+    ],
+    notes: [
+      "Exit codes: 0 the store can be used, 64 wrong usage, 69 not reached or granting no new locks, 77 refused.",
+    ],
+  });
+}
+
+/** completion and help: the commands about the commands. */
+function addHelpCommands(program: Program): void {
+  const { root, epilogs } = program;
+  const completion = root
+    .command("completion")
+    .description("print a script that makes your shell complete commands and flags")
+    .argument("<shell>", "bash, zsh or fish");
+  setAction(program, completion, async (shell: string) =>
+    (await import("./commands/completion.ts")).completionCommand(shell, root),
+  );
+  explain(program, completion, {
+    examples: ['eval "$(holdfast completion bash)"', "holdfast completion fish | source"],
+  });
+  const help = root
+    .command("help")
+    .description("print the help of a command, or the manual")
+    .argument("[command...]", "a command; `all`: all commands, environment variables, urls and exit codes")
+    .option("--man", "print the manual as a page for man(1)");
+  setAction(program, help, async (names: string[], flags: { readonly man?: boolean }) => {
+    return helpCommand(root, epilogs, names, flags.man === true);
+  });
+  explain(program, help, {
+    examples: ["holdfast help run", "holdfast help all | less", "holdfast help --man | man -l -"],
+  });
+}
+
+function addServe(program: Program): void {
+  const serve = program.root.command("serve").description("run a lock server");
+  for (const { name, short, value, isRepeatable, help } of SETTINGS) {
+    const flags = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
+    if (isRepeatable === undefined) serve.option(flags, help);
+    else serve.option(flags, help, (value: string, values: string[] = []) => [...values, value]);
+  }
+  serve.addOption(new Option("--on-demand").hideHelp());
+  setAction(program, serve, async (flags: Readonly<Record<string, unknown>>) =>
+    (await import("./commands/serve/serve.ts")).serveCommand(flags),
+  );
+  explain(program, serve, {
+    examples: [
+      "holdfast serve --listen unix:/run/holdfast/socket --state /var/lib/holdfast",
+      "holdfast serve --listen tcp://127.0.0.1:7420 --state ./locks",
+      "holdfast serve --listen tls://0.0.0.0:7420 --tls-cert cert.pem \\\n--tls-key key.pem --credentials accounts.json --state /var/lib/holdfast",
+      "holdfast serve --config /etc/holdfast.json --check",
+    ],
+    notes: [
+      'All flags except --first-start, --config, --check, --json and --quiet can also be set in the environment (--tls-cert as HOLDFAST_TLS_CERT) or in a JSON file ({"tls-cert": "cert.pem"}) that --config or HOLDFAST_CONFIG names. A flag overrides the environment, and the environment overrides the file.',
+      "On TERM or INT the server grants no new locks, notifies its clients, saves its state and exits; a second signal ends it at once. On HUP it reloads credentials and certificates; connections stay open, unless their credential was removed.",
+      "Exit codes: 0 stopped, 64 wrong usage, 69 an address, the state or the store is not available, or the socket or the lock of the state was removed, 70 stopping took more than 10 s, 74 the state could not be saved, 78 wrong configuration.",
+    ],
+  });
+}
+
+function addCredential(program: Program): void {
+  const credential = program.root
+    .command("credential")
+    .helpCommand(false)
+    .description("create credentials for a lock server");
+  const create = credential
+    .command("new")
+    .description(
+      "create a credential and print it once, with its account for the server's file, which contains only a hash",
+    )
+    .option("--name <account>", "name of the account", "unnamed")
+    .option("--prefix <prefix>", 'allow keys that begin with this prefix, such as "team-a/"; "": all keys', "")
+    .option("--rights <list>", "any of acquire, inspect, force, admin", "acquire,inspect")
+    .option("--max-hold <duration>", "revoke locks on these keys after this time")
+    .option("--json", "print one JSON object");
+  setAction(program, create, async (flags: NewFlags) =>
+    (await import("./commands/credential.ts")).newCredentialCommand(flags),
+  );
+  explain(program, create, {
+    examples: [
+      "holdfast credential new --name billing --prefix billing/",
+      "holdfast credential new --name ops --rights inspect,force,admin",
+    ],
+    notes: [
+      'A client reads its credential from HOLDFAST_CREDENTIAL, or from the file in HOLDFAST_CREDENTIAL_FILE, never from a url or a flag. To replace a credential: create a new one, add its hash as the second of "hashes" of the account, send HUP to the server, give the clients the new credential, remove the first hash and send HUP again.',
+    ],
+  });
+  const check = credential
+    .command("check")
+    .description("check a file of accounts and print all its errors")
+    .argument("<file>", "the file, as for holdfast serve --credentials");
+  setAction(program, check, async (file: string) =>
+    (await import("./commands/credential.ts")).checkCredentialsCommand(file),
+  );
 }

@@ -4,11 +4,9 @@ import type { ClaimView } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
 import { validateKey } from "../../util/keys.ts";
 import { CommandError, toCommandError } from "../errors.ts";
-import { listClaims } from "../open-admin.ts";
 import type { Store } from "../open-store.ts";
-import { openStore } from "../open-store.ts";
-import { escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
-import { createReporter } from "../reporter.ts";
+import { listClaims, openStore } from "../open-store.ts";
+import { createReporter, escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts";
 import { describeHolders } from "./show.ts";
 
 /** Flags of `release` with --force. */

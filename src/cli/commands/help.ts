@@ -1,33 +1,64 @@
 /**
- * The manual: `holdfast help all` as plain text, `holdfast help --man` as a page for man(1). Both are generated from the
- * commands, so that they list exactly the flags that exist.
+ * The text below the flags in a command's help, and the manual: `holdfast help all` as plain text, `holdfast help --man` as a
+ * page for man(1). Both are generated from the commands, so that they list exactly the flags that exist.
  */
 
 import type { Command } from "commander";
 import { PACKAGE_VERSION } from "../../protocol/handshake.ts";
-import { formatExamples, getEpilog } from "../help-epilog.ts";
+import { CommandError } from "../errors.ts";
 import { printLine } from "../output.ts";
 
-/** Prints the help of all commands, or of one. False if the command does not exist. */
-export function printHelp(program: Command, names: readonly string[]): boolean {
-  if (names.length === 1 && names[0] === "all") {
-    printLine(formatManual(program));
-    return true;
-  }
+/** The text below the flags of one command. */
+export interface Epilog {
+  /** Command lines, without a prompt. A continued command line contains a backslash and a newline. */
+  readonly examples: readonly string[];
+  /** Paragraphs, each on one line. */
+  readonly notes?: readonly string[];
+}
+
+/** The epilog of each command that has one. */
+export type Epilogs = ReadonlyMap<Command, Epilog>;
+
+/** Longer lines are hard to read, even if the terminal is wider. */
+const MAX_COLUMNS = 100;
+
+/** The width of help on a stream: the width of its terminal, up to MAX_COLUMNS; 80 columns in a pipe. */
+export function helpWidth({ isTTY, columns }: { readonly isTTY?: boolean; readonly columns?: number }): number {
+  return Math.min((isTTY === true ? columns : undefined) || 80, MAX_COLUMNS);
+}
+
+/** Adds examples verbatim, and notes wrapped to the terminal, to a command's help. */
+export function addEpilog(command: Command, epilog: Epilog): Command {
+  return command.addHelpText("after", ({ error, command: helpedCommand }) => {
+    const { getOutHelpWidth, getErrHelpWidth } = helpedCommand.configureOutput();
+    const columns = (error ? getErrHelpWidth : getOutHelpWidth)?.() ?? 80;
+    const help = helpedCommand.createHelp();
+    const notes = (epilog.notes ?? []).map((note) => help.boxWrap(note, columns));
+    return [formatExamples(epilog).join("\n"), ...notes].map((part) => `\n${part}`).join("\n");
+  });
+}
+
+function formatExamples({ examples }: Epilog): string[] {
+  return ["Examples:", ...examples.map((line) => `  $ ${line.replaceAll("\n", "\n      ")}`)];
+}
+
+/** Prints the help of one command, or the manual: as plain text for `all`, as a man page for --man. @throws CommandError usage */
+export function helpCommand(program: Command, epilogs: Epilogs, names: readonly string[], isManPage: boolean): number {
+  if (isManPage) printLine(formatManPage(program, epilogs));
+  else if (names.length === 1 && names[0] === "all") printLine(formatManual(program));
+  else findCommand(program, names).outputHelp();
+  return 0;
+}
+
+function findCommand(program: Command, names: readonly string[]): Command {
   let command = program;
   for (const name of names) {
     const subcommand = command.commands.find((candidate) => candidate.name() === name);
-    if (subcommand === undefined) return false;
+    if (subcommand === undefined)
+      throw new CommandError("usage", `unknown command "${names.join(" ")}"; see holdfast --help`);
     command = subcommand;
   }
-  command.outputHelp();
-  return true;
-}
-
-/** Prints the manual as a page for man(1). */
-export function printManPage(program: Command): number {
-  printLine(formatManPage(program));
-  return 0;
+  return command;
 }
 
 type Section = readonly [title: string, entries: readonly (readonly [name: string, text: string])[]];
@@ -128,7 +159,7 @@ function fullCommandName(command: Command): string {
   return names.join(" ");
 }
 
-function formatManPage(program: Command): string {
+function formatManPage(program: Command, epilogs: Epilogs): string {
   return [
     `.TH HOLDFAST 1 "" "holdfast ${escapeRoff(PACKAGE_VERSION)}" "User Commands"`,
     ".SH NAME",
@@ -139,11 +170,11 @@ function formatManPage(program: Command): string {
     ".fi",
     ".SH DESCRIPTION",
     ...DESCRIPTION.flatMap((paragraph) => [".PP", escapeRoff(paragraph)]),
-    ...formatEpilog(program),
+    ...formatEpilog(epilogs.get(program)),
     ".SH OPTIONS",
     ...formatOptions(program),
     ".SH COMMANDS",
-    ...listVisibleCommands(program).flatMap(formatCommandSection),
+    ...listVisibleCommands(program).flatMap((command) => formatCommandSection(command, epilogs.get(command))),
     ...COMMON_SECTIONS.flatMap(([title, entries]) => [
       `.SH ${title.toUpperCase()}`,
       ...entries.flatMap(([name, text]) => formatTagged(name, text)),
@@ -151,14 +182,14 @@ function formatManPage(program: Command): string {
   ].join("\n");
 }
 
-function formatCommandSection(command: Command): string[] {
+function formatCommandSection(command: Command, epilog: Epilog | undefined): string[] {
   const args = command.createHelp().visibleArguments(command);
   return [
     `.SS "${escapeRoff(fullCommandName(command))}"`,
     escapeRoff(command.description()),
     ...args.flatMap((argument) => formatTagged(argument.name(), argument.description)),
     ...formatOptions(command),
-    ...formatEpilog(command),
+    ...formatEpilog(epilog),
   ];
 }
 
@@ -168,12 +199,10 @@ function formatOptions(command: Command): string[] {
 }
 
 /** Notes as paragraphs, examples verbatim line by line. */
-function formatEpilog(command: Command): string[] {
-  const epilog = getEpilog(command);
-  const notes = epilog.notes.flatMap((note) => [".PP", escapeRoff(note)]);
-  return epilog.examples.length === 0
-    ? notes
-    : [".PP", ".nf", ...formatExamples(epilog).flatMap(escapeLines), ".fi", ...notes];
+function formatEpilog(epilog: Epilog | undefined): string[] {
+  if (epilog === undefined) return [];
+  const notes = (epilog.notes ?? []).flatMap((note) => [".PP", escapeRoff(note)]);
+  return [".PP", ".nf", ...formatExamples(epilog).flatMap(escapeLines), ".fi", ...notes];
 }
 
 function escapeLines(text: string): string[] {

@@ -3,8 +3,7 @@
 import type { ClaimView, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
-import { listClaims, MAX_LISTED } from "../open-admin.ts";
-import { openStore } from "../open-store.ts";
+import { listClaims, MAX_LISTED, openStore } from "../open-store.ts";
 import { escapeControl, formatJsonLine, info, printLine } from "../output.ts";
 import type { Column, Terminal } from "../terminal-table.ts";
 import { detectTerminal, renderTable, truncateLabel } from "../terminal-table.ts";

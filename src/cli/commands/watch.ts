@@ -1,8 +1,7 @@
 /** `holdfast watch [PREFIX]`: prints events as they happen, until it is interrupted or its output is closed. */
 
 import { toCommandError } from "../errors.ts";
-import { requireAdmin } from "../open-admin.ts";
-import { openStore } from "../open-store.ts";
+import { openStore, requireAdmin } from "../open-store.ts";
 import { formatJsonLine, info } from "../output.ts";
 import { catchSignals } from "../signals.ts";
 import { detectTerminal } from "../terminal-table.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { helpWidth } from "../../../src/cli/help-epilog.ts";
+import { helpWidth } from "../../../src/cli/commands/help.ts";
 import { connect } from "../../../src/index.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 

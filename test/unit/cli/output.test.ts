@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { describeQueue } from "../../../src/cli/commands/run/queue-status.ts";
+import { describeQueue } from "../../../src/cli/commands/run/wait-reporter.ts";
 import { escapeControl, formatJsonLine, quoteKeys } from "../../../src/cli/output.ts";
 
 test("control, bidi, separator and lone surrogate characters are shown by their numbers", () => {

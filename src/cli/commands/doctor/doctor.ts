@@ -4,8 +4,7 @@ import type { ServerInfo } from "../../../protocol/admin-frames.ts";
 import type { Check, Driver, Pause } from "../../../spi/driver.ts";
 import type { CommandError } from "../../errors.ts";
 import { EXIT_CODES, toCommandError } from "../../errors.ts";
-import { openAdmin } from "../../open-admin.ts";
-import { openStore } from "../../open-store.ts";
+import { openAdmin, openStore, resolveUrl, withoutPassword } from "../../open-store.ts";
 import { formatJsonLine, printLine } from "../../output.ts";
 import { colorize, detectTerminal } from "../../terminal-table.ts";
 import { buildReport, VERSIONS } from "./report.ts";
@@ -67,9 +66,9 @@ export async function doctorCommand(flags: DoctorFlags): Promise<number> {
 }
 
 async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<Measurements> {
-  const name = url ?? process.env.HOLDFAST_URL;
+  const name = resolveUrl(url);
   const unreached = {
-    name: name === undefined || name === "" ? "your lock server" : name.replace(/\/\/[^/@]*@/, "//"),
+    name: name === undefined ? "your lock server" : withoutPassword(name),
     connectMs: 0,
     isServer: false,
     info: "the store was not reached",

@@ -6,8 +6,8 @@
 import type { LostReason } from "../../../errors.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
+import type { Reporter } from "../../output.ts";
 import { quoteKeys } from "../../output.ts";
-import type { Reporter } from "../../reporter.ts";
 import type { Child } from "./child.ts";
 import type { HeldLock } from "./held-lock.ts";
 import type { Watchdog } from "./watchdog.ts";

@@ -1,6 +1,7 @@
 /** Parses and checks the flags of `holdfast run`. */
 
-import { formatDuration, MIN_TTL_MS, parseDuration, parseDurationText } from "../../../util/duration.ts";
+import { formatDuration, MIN_TTL_MS } from "../../../util/duration.ts";
+import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { parseLockRequest } from "../../lock-request.ts";
@@ -99,24 +100,6 @@ export function parseWait({ wait, noWait }: Pick<RunFlags, "wait" | "noWait">): 
   }
   if (wait === undefined) return undefined;
   return parseDurationFlag(/^\d{1,15}(\.\d{1,9})?$/.test(wait) ? `${wait}s` : wait, "--wait");
-}
-
-/** A duration with its unit, or 0. @throws CommandError usage */
-export function parseDurationFlag(text: string, flag: string, min = 0): number {
-  const ms = text === "0" ? 0 : parseDurationText(text);
-  if (Number.isNaN(ms)) {
-    throw new CommandError(
-      "usage",
-      // a bare number could mean seconds or milliseconds; only 0 is the same in both
-      `${flag} must be a duration with its unit, such as 500ms, 30s, 1m30s or 2h, not ${JSON.stringify(text)} (units: ms, s, m, h and d)`,
-    );
-  }
-  try {
-    return parseDuration(ms, flag, min);
-  } catch (cause) {
-    const message = `${flag} must be from ${min}ms to 36500d (a hundred years), in whole milliseconds`;
-    throw new CommandError("usage", `${message}, not ${JSON.stringify(text)}`, { cause });
-  }
 }
 
 function parseMaxHold(text: string): number {

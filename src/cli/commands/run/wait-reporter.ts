@@ -2,15 +2,14 @@
 
 import type { Lock } from "../../../client/lock.ts";
 import type { LockTimeoutError, StorePausedError } from "../../../errors.ts";
+import type { ClaimView, Pause } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError, toCommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { acquire } from "../../lock-request.ts";
 import type { Store } from "../../open-store.ts";
-import { quoteKeys } from "../../output.ts";
-import { createReporter } from "../../reporter.ts";
-import type { QueueStatus } from "./queue-status.ts";
-import { describeQueue, toQueueStatus } from "./queue-status.ts";
+import { openAdmin } from "../../open-store.ts";
+import { createReporter, escapeControl, quoteKeys } from "../../output.ts";
 
 /** After this time the user is told what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
@@ -90,10 +89,8 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
 }
 
 /** The remaining time of a recovery of the store; 0: the store grants locks, or does not report it. */
-async function findRecoveryMs({ driver }: Store): Promise<number> {
-  // loaded only when a claim waits although its keys have no holder
-  const { openAdminConnection } = await import("../../../drivers/server/admin-connection.ts");
-  const admin = await openAdminConnection(driver);
+async function findRecoveryMs(store: Store): Promise<number> {
+  const admin = await openAdmin(store);
   const reclaimMs = admin?.hello?.reclaimMs ?? 0;
   admin?.close();
   return reclaimMs;
@@ -138,4 +135,53 @@ function toConflictError(
     details,
     ...(conflictExitCode !== undefined && { code: conflictExitCode }),
   });
+}
+
+/** The holder of a key and the number of claims ahead. */
+export interface QueueStatus {
+  /** The label of the first holder; undefined: the key is not held. */
+  readonly holder?: string;
+  /** For how long the first holder has held the key; if the store does not report that, the age of its claim. */
+  readonly heldForMs?: number;
+  /** How long ago the lease was last renewed; undefined for a session claim. */
+  readonly renewedAgoMs?: number;
+  /** The store grants no new locks. */
+  readonly paused?: Pause;
+  /** Claims before our own, including the holders. */
+  readonly ahead: number;
+}
+
+/** The status of a queue for a waiter with this label; null: not a waiter, or not any more. */
+function toQueueStatus(views: readonly ClaimView[], key: string, label: string | null): QueueStatus {
+  const queue = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
+  const ownIndex =
+    label === null ? -1 : queue.findIndex((view) => view.label === label && view.answer.state === "waiting");
+  const frontHolder = queue.find(({ answer }) => answer.state === "held");
+  const ahead = ownIndex === -1 ? queue.length : ownIndex;
+  if (frontHolder === undefined) return { ahead };
+  const { answer, ttlMs } = frontHolder;
+  const renewal =
+    answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.ttlMs, 0) } : {};
+  return { holder: frontHolder.label, heldForMs: frontHolder.heldMs ?? frontHolder.ageMs, ahead, ...renewal };
+}
+
+function describePause({ reason, remainingMs }: Pause): string {
+  const reasonText =
+    reason === "recovery"
+      ? "the lock server is recovering after a restart and grants no new locks"
+      : "the store may have lost data and grants no new locks until all earlier leases have ended";
+  return `${reasonText}, for at most ${formatDuration(remainingMs)}`;
+}
+
+/** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */
+export function describeQueue({ holder, heldForMs, renewedAgoMs, paused, ahead }: QueueStatus): string {
+  const parts: string[] = [];
+  if (paused !== undefined) parts.push(describePause(paused));
+  if (holder !== undefined) {
+    const since = heldForMs === undefined ? "" : ` for ${formatDuration(heldForMs)}`;
+    parts.push(`held by ${escapeControl(holder)}${since}`);
+    if (renewedAgoMs !== undefined) parts.push(`lease renewed ${formatDuration(renewedAgoMs)} ago`);
+  }
+  if (ahead > 0) parts.push(`${ahead} ahead of you`);
+  return parts.length === 0 ? "no longer held" : parts.join(", ");
 }

@@ -2,7 +2,7 @@
 
 import { createDriver } from "../../../client/driver-url.ts";
 import type { ConfigProblem, ServeOptions, TlsFiles } from "../../../server/server.ts";
-import { parseDurationFlag } from "../run/options.ts";
+import { parseDurationFlag } from "../../duration-flag.ts";
 import type { LogFormat, LogThreshold } from "./log.ts";
 import { LOG_FORMATS, LOG_THRESHOLDS } from "./log.ts";
 import type { SettingError, SettingValue } from "./settings.ts";

@@ -11,11 +11,10 @@ import {
   userSocketPath,
   validateUserDirectory,
 } from "../../../util/user-directory.ts";
+import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
-import { escapeControl, formatJsonLine, printLine } from "../../output.ts";
+import { escapeControl, formatJsonLine, handleWarnings, printLine } from "../../output.ts";
 import { InterruptedError } from "../../signals.ts";
-import { handleWarnings } from "../../warnings.ts";
-import { parseDurationFlag } from "../run/options.ts";
 import { createLogger } from "./log.ts";
 import type { ServeSettings } from "./options.ts";
 import { toServeSettings, toSettingErrors } from "./options.ts";
