@@ -3,10 +3,10 @@
 import { describe, test } from "vitest";
 import { delegate } from "../../src/conformance/delegate.ts";
 import type { ConformanceOptions } from "../../src/conformance/suite.ts";
-import { conformance } from "../../src/conformance/suite.ts";
 import type { MemoryStore } from "../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Answer, Driver, Traits } from "../../src/spi/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 
 /** Like an advisory lock of a database: a session, one key, exclusive only, no tokens. */
@@ -59,6 +59,6 @@ function suiteOptions(traits: Traits): ConformanceOptions {
 }
 
 describe("a driver with fewer capabilities", () => {
-  conformance({ describe, test: leakCheckedTest(test) }, "like an advisory lock", suiteOptions(ADVISORY_TRAITS));
-  conformance({ describe, test: leakCheckedTest(test) }, "like rows", suiteOptions(ROW_LOCK_TRAITS));
+  testDriver({ describe, test: leakCheckedTest(test) }, "like an advisory lock", suiteOptions(ADVISORY_TRAITS));
+  testDriver({ describe, test: leakCheckedTest(test) }, "like rows", suiteOptions(ROW_LOCK_TRAITS));
 });

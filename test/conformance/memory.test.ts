@@ -1,12 +1,12 @@
 import { describe, test } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
+import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { findTableViolations } from "../support/stores/table-inspector.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
 
-conformance({ describe, test: leakCheckedTest(test) }, "memory", {
+testDriver({ describe, test: leakCheckedTest(test) }, "memory", {
   open: async () => {
     const store = memoryStore();
     return { driver: () => memory({ store }), inspect: async () => findTableViolations(store.table) };

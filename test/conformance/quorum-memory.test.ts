@@ -1,14 +1,14 @@
 import { describe, test } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import { quorum } from "../../src/drivers/quorum/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { findTableViolations } from "../support/stores/table-inspector.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
 
 for (const members of long ? [3, 5] : [3]) {
-  conformance({ describe, test: leakCheckedTest(test) }, `a majority of ${members} memories`, {
+  testDriver({ describe, test: leakCheckedTest(test) }, `a majority of ${members} memories`, {
     open: async () => {
       const stores = Array.from({ length: members }, () => memoryStore());
       return {

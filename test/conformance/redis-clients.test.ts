@@ -4,9 +4,9 @@ import { Redis as Ioredis5 } from "ioredis5";
 import { Redis as Iovalkey } from "iovalkey";
 import { createClient as createClient5 } from "redis5";
 import { describe } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS, withRedis } from "../support/stores/redis-conformance.ts";
 import { findRedisViolations } from "../support/stores/redis-inspector.ts";
 
@@ -21,7 +21,7 @@ const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<R
 describe("other clients", () => {
   withRedis((server, admin) => {
     for (const [name, make] of Object.entries(clients)) {
-      conformance(createShortRunner(), `Redis by ${name}`, {
+      testDriver(createShortRunner(), `Redis by ${name}`, {
         ...REDIS_SUITE_OPTIONS,
         open: async () => {
           const prefix = randomUUID();

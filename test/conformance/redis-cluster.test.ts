@@ -5,9 +5,9 @@ import { Cluster as IovalkeyCluster } from "iovalkey";
 import { createCluster } from "redis";
 import { createCluster as createCluster5 } from "redis5";
 import { afterAll, beforeAll, describe } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import type { RedisClient } from "../../src/drivers/redis/driver.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import type { RedisCluster } from "../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../support/stores/redis-cluster.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
@@ -37,7 +37,7 @@ const clients = long ? { ...newestClients, ...olderClients } : newestClients;
 const random = long ? { seeds: 40, steps: 200 } : REDIS_SUITE_OPTIONS.random;
 
 describe.each(Object.keys(clients))("a Cluster by %s", (name) => {
-  conformance(createShortRunner(), `Redis Cluster by ${name}`, {
+  testDriver(createShortRunner(), `Redis Cluster by ${name}`, {
     ...REDIS_SUITE_OPTIONS,
     ...(name !== "ioredis" && { random }),
     traits: { manyKeys: false },

@@ -3,9 +3,9 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../src/spi/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import { makeClaim } from "../support/server-fixture.ts";
 import type { RedisServer } from "../support/stores/redis.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS, withRedis } from "../support/stores/redis-conformance.ts";
@@ -19,7 +19,7 @@ function guardedDriver({ port }: RedisServer, prefix: string): Driver {
 }
 
 withRedis((server, admin) => {
-  conformance(createShortRunner(), "Redis with guardDataLoss", {
+  testDriver(createShortRunner(), "Redis with guardDataLoss", {
     ...REDIS_SUITE_OPTIONS,
     skip: [
       { test: "the longest lease is kept", reason: "a guarded store grants none longer than it holds its breath" },

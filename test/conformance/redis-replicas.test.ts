@@ -3,8 +3,8 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import type { RedisServer } from "../support/stores/redis.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
 import { findRedisViolations } from "../support/stores/redis-inspector.ts";
@@ -22,7 +22,7 @@ afterAll(async () => {
   for (const server of pair) await server.stop();
 });
 
-conformance(createShortRunner(), "Redis with a replica that is waited for", {
+testDriver(createShortRunner(), "Redis with a replica that is waited for", {
   ...REDIS_SUITE_OPTIONS,
   open: async () => {
     const prefix = randomUUID();

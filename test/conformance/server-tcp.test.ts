@@ -1,9 +1,9 @@
 import { describe, test } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
+import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { createServerStore, SERVER_SUITE_OPTIONS } from "../support/stores/server-store.ts";
 
-conformance({ describe, test: leakCheckedTest(test) }, "server over TCP", {
+testDriver({ describe, test: leakCheckedTest(test) }, "server over TCP", {
   ...SERVER_SUITE_OPTIONS,
   open: () => createServerStore(() => "tcp://127.0.0.1:0"),
   openPaused: () => createServerStore(() => "tcp://127.0.0.1:0", true),

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { describe, test } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
+import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { createServerStore, SERVER_SUITE_OPTIONS } from "../support/stores/server-store.ts";
 
-conformance({ describe, test: leakCheckedTest(test) }, "server on a Unix socket", {
+testDriver({ describe, test: leakCheckedTest(test) }, "server on a Unix socket", {
   ...SERVER_SUITE_OPTIONS,
   open: () => createServerStore((folder) => `unix:${join(folder, "socket")}`),
   openPaused: () => createServerStore((folder) => `unix:${join(folder, "socket")}`, true),

@@ -1,5 +1,5 @@
 import type { ConformanceOptions, Runner } from "../../src/conformance/suite.ts";
-import { conformance } from "../../src/conformance/suite.ts";
+import { testDriver } from "../client/suite.ts";
 
 export type RecordedTest = {
   readonly topic: string;
@@ -7,7 +7,7 @@ export type RecordedTest = {
   readonly body: () => Promise<void>;
 };
 
-/** The tests that the suite would register for this driver, to be run one by one and expected to fail. */
+/** The tests that the suite and the client suite would register for this driver, to be run one by one and expected to fail. */
 export function recordSuite(options: ConformanceOptions): readonly RecordedTest[] {
   const tests: RecordedTest[] = [];
   let topic = "";
@@ -18,7 +18,7 @@ export function recordSuite(options: ConformanceOptions): readonly RecordedTest[
     },
     test: (name, body) => tests.push({ topic, name, body }),
   };
-  conformance(runner, "recorded", options);
+  testDriver(runner, "recorded", options);
   return tests;
 }
 

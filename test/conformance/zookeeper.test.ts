@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, test } from "vitest";
-import { conformance } from "../../src/conformance/suite.ts";
 import { ZooKeeper } from "../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../src/drivers/zookeeper/driver.ts";
+import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import type { ZooKeeperServer } from "../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../support/stores/zookeeper.ts";
@@ -24,7 +24,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-conformance({ describe, test: leakCheckedTest(test) }, "ZooKeeper", {
+testDriver({ describe, test: leakCheckedTest(test) }, "ZooKeeper", {
   traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false },
   verbs: ["revoke"],
   keys: long ? 20_000 : 500,

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Answer, Pause } from "../../spi/driver.ts";
-import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../client/helpers.ts";
 import type { DefineTest } from "../options.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../test-client.ts";
 
 /** Tests of a store that is paused for longer than each test takes. */
 export function testPauses(test: DefineTest): void {

@@ -1,8 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
-import { conformance } from "../../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import { createServerStore } from "../../support/stores/server-store.ts";
 import { until } from "../../support/until.ts";
@@ -36,7 +36,7 @@ test("stores of different kinds form one majority: a lock outlives the restart o
 }, 30_000);
 
 if (long) {
-  conformance({ describe, test: leakCheckedTest(test) }, "a majority of three servers of ours", {
+  testDriver({ describe, test: leakCheckedTest(test) }, "a majority of three servers of ours", {
     open: async () => {
       const stores = [await openQuorum(), await openQuorum(), await openQuorum()];
       return {

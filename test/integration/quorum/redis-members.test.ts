@@ -5,12 +5,12 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
-import { conformance } from "../../../src/conformance/suite.ts";
 import type { QuorumOptions } from "../../../src/drivers/quorum/driver.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
@@ -245,7 +245,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
 
   // an hour of leases in real time is for the long run; three memories do all of it in the short one
   if (long) {
-    conformance({ describe, test: leakCheckedTest(test as TestAPI) }, "three Redis servers", {
+    testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "three Redis servers", {
       open: async () => {
         const own = randomUUID();
         return {

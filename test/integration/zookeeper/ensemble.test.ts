@@ -5,10 +5,10 @@ import { setImmediate as turn } from "node:timers/promises";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { conformance } from "../../../src/conformance/suite.ts";
 import type { ServerAddress } from "../../../src/drivers/zookeeper/client/server-list.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startEnsemble } from "../../support/stores/zookeeper.ts";
@@ -230,7 +230,7 @@ test("doctor reports three voting servers", async () => {
 });
 
 if (isLongRun) {
-  conformance({ describe, test: leakCheckedTest(test) }, "a ZooKeeper ensemble", {
+  testDriver({ describe, test: leakCheckedTest(test) }, "a ZooKeeper ensemble", {
     traits: { lease: { claim: false, sessionMs: 4_000 }, manyKeys: false },
     verbs: ["revoke"],
     keys: 2_000,

@@ -3,10 +3,10 @@
 import { describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { conformance } from "../../../src/conformance/suite.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { testDriver } from "../../client/suite.ts";
 import type { RecordedTest } from "../../conformance/suite-recorder.ts";
 import { recordSuite, runExpectingFailure } from "../../conformance/suite-recorder.ts";
 import { zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
@@ -156,7 +156,7 @@ const UNLISTED_TOPICS = [
 ];
 
 if (isLongRun) {
-  conformance({ describe, test }, "ZooKeeper without places", {
+  testDriver({ describe, test }, "ZooKeeper without places", {
     traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false, fifo: false },
     verbs: ["revoke"],
     keys: 500,

@@ -5,8 +5,8 @@ import { Redis } from "ioredis";
 import type { TestAPI } from "vitest";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { ConformanceOptions, Runner, TestStore } from "../../../src/conformance/suite.ts";
-import { conformance } from "../../../src/conformance/suite.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../leak-checked-test.ts";
 import type { RedisServer } from "./redis.ts";
 import { redisUnavailableReason, startRedis } from "./redis.ts";
@@ -43,7 +43,7 @@ export function createShortRunner(): Runner {
 /** The conformance suite on a real server, each test with a prefix of its own. */
 export function registerRedisConformance(name: string, driver: (server: RedisServer, prefix: string) => Driver): void {
   withRedis((server, admin) => {
-    conformance({ describe, test: leakCheckedTest(test as TestAPI) }, name, {
+    testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, name, {
       ...REDIS_SUITE_OPTIONS,
       open: async () => {
         const prefix = randomUUID();

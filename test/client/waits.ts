@@ -1,23 +1,15 @@
 /** Waits end by the grant, the timeout or the signal; none leaves a claim behind. */
 
 import assert from "node:assert/strict";
-import type { Lock } from "../../client/lock.ts";
-import type { LockTimeoutError } from "../../errors.ts";
-import type { PausedCall } from "../chaos/driver.ts";
-import type { TestContext } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { createRandom } from "../random.ts";
-import type { TestClient } from "./helpers.ts";
-import {
-  assertFree,
-  deferRejection,
-  hasCode,
-  hold,
-  openTestClient,
-  settledState,
-  waitForClaims,
-  waitForEmptyStore,
-} from "./helpers.ts";
+import type { Lock } from "../../src/client/lock.ts";
+import type { PausedCall } from "../../src/conformance/chaos/driver.ts";
+import type { TestContext } from "../../src/conformance/context.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { createRandom } from "../../src/conformance/random.ts";
+import type { TestClient } from "../../src/conformance/test-client.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import type { LockTimeoutError } from "../../src/errors.ts";
+import { assertFree, hold, settledState, waitForClaims } from "./helpers.ts";
 
 export function testWaits(test: DefineTest, settings: ConformanceSettings): void {
   testAborts(test);

@@ -3,16 +3,16 @@
  */
 
 import assert from "node:assert/strict";
-import type { Lock } from "../../client/lock.ts";
-import type { Lockable } from "../../client/lockable.ts";
-import type { Locks } from "../../client/locks.ts";
-import type { ChaosOptions } from "../chaos/driver.ts";
-import type { TestContext } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import type { Random } from "../random.ts";
-import { createRandom } from "../random.ts";
-import type { TestClient } from "./helpers.ts";
-import { openTestClient, waitForEmptyStore } from "./helpers.ts";
+import type { Lock } from "../client/lock.ts";
+import type { Lockable } from "../client/lockable.ts";
+import type { Locks } from "../client/locks.ts";
+import type { ChaosOptions } from "./chaos/driver.ts";
+import type { TestContext } from "./context.ts";
+import type { ConformanceSettings, DefineTest } from "./options.ts";
+import type { Random } from "./random.ts";
+import { createRandom } from "./random.ts";
+import type { TestClient } from "./test-client.ts";
+import { openTestClient, waitForEmptyStore } from "./test-client.ts";
 
 const CHAOS_OPTIONS: ChaosOptions = {
   loseCall: 0.05,

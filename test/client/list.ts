@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { deferRejection, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { deferRejection, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { waitForClaims } from "./helpers.ts";
 
 export function testClientList(test: DefineTest, settings: ConformanceSettings): void {
   test("a list shows holders and waiters, with labels, within the client's prefix", async (context) => {

@@ -1,14 +1,15 @@
 /** A held lock is renewed until its release; the client detects a lost lock by its own clock. */
 
 import assert from "node:assert/strict";
-import type { Lock } from "../../client/lock.ts";
-import type { LockLostError } from "../../errors.ts";
-import type { Clock } from "../../util/clock.ts";
-import { systemClock } from "../../util/clock.ts";
-import type { TestContext } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import type { TestClient } from "./helpers.ts";
-import { assertFree, deferRejection, hasCode, openTestClient, settledState, waitForEmptyStore } from "./helpers.ts";
+import type { Lock } from "../../src/client/lock.ts";
+import type { TestContext } from "../../src/conformance/context.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { TestClient } from "../../src/conformance/test-client.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import type { LockLostError } from "../../src/errors.ts";
+import type { Clock } from "../../src/util/clock.ts";
+import { systemClock } from "../../src/util/clock.ts";
+import { assertFree, settledState } from "./helpers.ts";
 
 export function testLeases(test: DefineTest, settings: ConformanceSettings): void {
   if (!settings.traits.lease.claim) return;

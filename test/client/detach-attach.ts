@@ -1,9 +1,10 @@
 /** A detached lock is attached elsewhere (`detach`, `attach`). */
 
 import assert from "node:assert/strict";
-import type { LockLostError } from "../../errors.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { assertFree, hasCode, openTestClient, waitForEmptyStore } from "./helpers.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import type { LockLostError } from "../../src/errors.ts";
+import { assertFree } from "./helpers.ts";
 
 export function testDetachAttach(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!traits.lease.claim) return;

@@ -1,10 +1,11 @@
 /** Within one client a lock is handed off without asking the store, up to a limit. */
 
 import assert from "node:assert/strict";
-import type { Lock } from "../../client/lock.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import type { TestClient } from "./helpers.ts";
-import { deferRejection, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+import type { Lock } from "../../src/client/lock.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { TestClient } from "../../src/conformance/test-client.ts";
+import { deferRejection, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { waitForClaims } from "./helpers.ts";
 
 export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings): void {
   test("a busy client passes the lock on by itself, and tokens go on rising", async (context) => {

@@ -1,8 +1,9 @@
 /** A holder may acquire its lock again inside using() and lock.run(). */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { deferRejection, hasCode, openTestClient, settledState, waitForEmptyStore } from "./helpers.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { settledState } from "./helpers.ts";
 
 export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings): void {
   test("nested requests join, keep the token, and only the last release frees the lock", async (context) => {

@@ -1,8 +1,9 @@
 /** Readers, writers and semaphores in the client's API. */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { deferRejection, hasCode, openTestClient, settledState, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { settledState, waitForClaims } from "./helpers.ts";
 
 export function testReadWriteAndSemaphore(test: DefineTest, { traits }: ConformanceSettings): void {
   if (traits.permits === "one") {

@@ -1,9 +1,10 @@
 /** An operator revokes a lock through a client, and the holder's client notifies the holder. */
 
 import assert from "node:assert/strict";
-import type { LockLostError } from "../../errors.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { assertFree, deferRejection, hasCode, openTestClient, waitForClaims } from "./helpers.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { deferRejection, hasCode, openTestClient } from "../../src/conformance/test-client.ts";
+import type { LockLostError } from "../../src/errors.ts";
+import { assertFree, waitForClaims } from "./helpers.ts";
 
 export function testClientRevoke(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!verbs.includes("revoke") || !traits.fencing) return;

@@ -1,9 +1,9 @@
 /** all(): several keys together, whether or not the store can claim them together. */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { createRandom } from "../random.ts";
-import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "./helpers.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { createRandom } from "../../src/conformance/random.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 
 export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSettings): void {
   test("all() holds every key, or none", async (context) => {

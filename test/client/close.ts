@@ -1,9 +1,10 @@
 /** close() and releaseAll(). */
 
 import assert from "node:assert/strict";
-import type { LockLostError } from "../../errors.ts";
-import type { DefineTest } from "../options.ts";
-import { deferRejection, hasCode, hold, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+import type { DefineTest } from "../../src/conformance/options.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import type { LockLostError } from "../../src/errors.ts";
+import { hold, waitForClaims } from "./helpers.ts";
 
 export function testClientClose(test: DefineTest): void {
   test("close() releases held locks, ends waits with ClosedError, and leaves nothing", async (context) => {

@@ -1,11 +1,12 @@
 /** The same guarantees for a mutex, a semaphore of one, a writer, and all() of one key. */
 
 import assert from "node:assert/strict";
-import type { Lockable } from "../../client/lockable.ts";
-import type { Locks } from "../../client/locks.ts";
-import type { LockTimeoutError } from "../../errors.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
-import { assertFree, deferRejection, hasCode, openTestClient, waitForClaims, waitForEmptyStore } from "./helpers.ts";
+import type { Lockable } from "../../src/client/lockable.ts";
+import type { Locks } from "../../src/client/locks.ts";
+import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import type { LockTimeoutError } from "../../src/errors.ts";
+import { assertFree, waitForClaims } from "./helpers.ts";
 
 interface LockKind {
   readonly name: string;
