@@ -27,9 +27,9 @@ export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {
     async acquire(key) {
       const claim: Claim = {
         id: randomId(),
-        holds: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
+        locks: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
         ttlMs: 30_000,
-        tokens: 1,
+        tokenCount: 1,
         floor: 0n,
         wait: true,
         label: "",

@@ -20,8 +20,8 @@ const SERVER_HELLO = encodeServerHello({
   version: PACKAGE_VERSION,
   start: RUN_ID,
   sessionMs: 30_000,
-  silenceKeeps: false,
-  traits: { lease: { claim: true }, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" },
+  endsWithConnection: false,
+  traits: { lease: { claim: true }, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart" },
   reclaimMs: 0,
   limits: { ...PROTOCOL_LIMITS, frames: 2_000 },
 });

@@ -19,7 +19,7 @@ export interface LockDocument {
 }
 
 interface QueueEntry {
-  readonly claim: Omit<Claim, "holds" | "floor"> & { readonly hold: LockSpec; readonly floor: number };
+  readonly claim: Omit<Claim, "locks" | "floor"> & { readonly hold: LockSpec; readonly floor: number };
   readonly enqueuedAt: number;
   expiresAt: number;
   /** 0 while it waits. */
@@ -36,7 +36,7 @@ const TRAITS: Traits = {
   permits: "any",
   fencing: true,
   fifo: true,
-  survives: "restart",
+  durability: "restart",
 };
 
 export function documentDriver(store: DocumentStore): Driver {
@@ -78,7 +78,7 @@ export function documentDriver(store: DocumentStore): Driver {
       change((document, now) => {
         const there = claims.map((claim) => {
           if (unanswered?.has(claim.id)) document.tombstones.set(claim.id, now + Number(claim.ttlMs));
-          const entries = document.queues.get(claim.holds[0].key)?.places ?? [];
+          const entries = document.queues.get(claim.locks[0].key)?.places ?? [];
           const index = entries.findIndex((entry) => entry.claim.id === claim.id);
           return index >= 0 && entries.splice(index, 1).length === 1;
         });
@@ -120,14 +120,14 @@ function grantWaiters({ queues }: LockDocument, now: number): void {
     for (const entry of countAdmitted(line.places)) {
       if (entry.token !== 0) continue;
       entry.token = Math.max(line.last + 1, entry.claim.floor, now * 1_000);
-      line.last = entry.token + entry.claim.tokens - 1;
+      line.last = entry.token + entry.claim.tokenCount - 1;
     }
   }
 }
 
 function enqueue({ queues }: LockDocument, claim: Claim, now: number): void {
-  const { holds, floor, ...rest } = claim;
-  const [hold] = holds;
+  const { locks, floor, ...rest } = claim;
+  const [hold] = locks;
   const entry: QueueEntry = {
     claim: { ...rest, hold, floor: Number(floor) },
     enqueuedAt: now,
@@ -140,8 +140,8 @@ function enqueue({ queues }: LockDocument, claim: Claim, now: number): void {
   queues.set(hold.key, line);
 }
 
-function findEntry({ queues }: LockDocument, { id, holds }: Claim): QueueEntry | undefined {
-  return queues.get(holds[0].key)?.places.find((entry) => entry.claim.id === id);
+function findEntry({ queues }: LockDocument, { id, locks }: Claim): QueueEntry | undefined {
+  return queues.get(locks[0].key)?.places.find((entry) => entry.claim.id === id);
 }
 
 function answerFor(document: LockDocument, claim: Claim, now: number): Answer {
@@ -150,9 +150,9 @@ function answerFor(document: LockDocument, claim: Claim, now: number): Answer {
 }
 
 function toAnswer({ claim, expiresAt, token }: QueueEntry, now: number): Answer {
-  const ttlMs = expiresAt - now;
-  if (token === 0) return { state: "waiting", ttlMs, recheckMs: RECHECK_MS };
-  return { state: "held", token: BigInt(token), tokens: claim.tokens, ttlMs };
+  const remainingMs = expiresAt - now;
+  if (token === 0) return { state: "waiting", remainingMs, recheckMs: RECHECK_MS };
+  return { state: "held", token: BigInt(token), tokenCount: claim.tokenCount, remainingMs };
 }
 
 /** What tools see. The id is a secret; the tag is made of it by a one-way function. */
@@ -160,7 +160,7 @@ function toView(entry: QueueEntry, now: number): ClaimView {
   const { id, hold, floor, ...rest } = entry.claim;
   return {
     ...rest,
-    holds: [hold],
+    locks: [hold],
     floor: BigInt(floor),
     tag: publicTag(id),
     answer: toAnswer(entry, now),

@@ -59,12 +59,12 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
       : { state, effects: NO_EFFECTS };
   }
   if (answer.state === "held" && answer.token === state.token) {
-    const deadline = extendDeadline(state, event, answer.ttlMs, settings);
+    const deadline = extendDeadline(state, event, answer.remainingMs, settings);
     if (!isLast) return { state: { ...state, deadline }, effects: NO_EFFECTS };
     // only possible while unconfirmed: the confirmed lease has already ended by the local clock, so ask again
     if (now >= deadline)
       return requestRenewal({ ...state, deadline, callState: calls.afterLateReply(state.callState) }, now);
-    const dueAt = nextRenewalAt(event.sentAt, answer.ttlMs, settings);
+    const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
     const { token, tokenCount, grantedAtCall, callState } = state;
     const restored: readonly Effect[] = callState.failures > 0 ? ["restored"] : NO_EFFECTS;
     const held: HeldState = {

@@ -91,16 +91,16 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
   const callAgain = isLast && state.callState.callAgain;
   switch (answer.state) {
     case "held": {
-      const deadline = extendDeadline(state, event, answer.ttlMs, settings);
+      const deadline = extendDeadline(state, event, answer.remainingMs, settings);
       // the granted lease has already ended by the local clock: not a grant, though the store may still count it as held
       if (now >= deadline) return endClaim({ ...state, callState }, RELEASE_AND_EXPIRE);
-      const dueAt = nextRenewalAt(event.sentAt, answer.ttlMs, settings);
+      const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
       return grantClaim(callState, answer, deadline, dueAt, callAgain, now, settings);
     }
     case "waiting": {
       if (!settings.wait) return { state: doneState(callState.hasUnansweredClaim), effects: ["refuse", "release"] };
-      const deadline = extendDeadline(state, event, answer.ttlMs, settings);
-      const dueAt = Math.min(now + answer.recheckMs, nextRenewalAt(event.sentAt, answer.ttlMs, settings));
+      const deadline = extendDeadline(state, event, answer.remainingMs, settings);
+      const dueAt = Math.min(now + answer.recheckMs, nextRenewalAt(event.sentAt, answer.remainingMs, settings));
       const waiting: WaitingState = { status: "waiting", callState, deadline, dueAt };
       return callAgain ? callStore(waiting, now) : { state: waiting, effects: NO_EFFECTS };
     }
@@ -112,7 +112,7 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
 function onPendingPush(state: PendingState, answer: Answer, now: number, settings: ClaimSettings): Step {
   if (answer.state === "none") return onPendingNone(state, state.callState, settings);
   // a push with less time left than the deadline is older than the last answer: treat it as a recheck only
-  if (answer.state === "waiting" || now + answer.ttlMs < state.deadline) return callStore(state, now);
+  if (answer.state === "waiting" || now + answer.remainingMs < state.deadline) return callStore(state, now);
   // a push carries no send time, so it moves no deadline
   const dueAt = state.deadline - 0.9 * settings.ttlMs + settings.ttlMs / 3;
   return grantClaim(state.callState, answer, state.deadline, dueAt, false, now, settings);
@@ -120,7 +120,7 @@ function onPendingPush(state: PendingState, answer: Answer, now: number, setting
 
 function grantClaim(
   callState: CallState,
-  { token, tokens }: HeldAnswer,
+  { token, tokenCount }: HeldAnswer,
   deadline: number,
   dueAt: number,
   callAgain: boolean,
@@ -133,7 +133,7 @@ function grantClaim(
     deadline,
     dueAt,
     token,
-    tokenCount: tokens,
+    tokenCount,
     grantedAtCall: callState.calls,
     unconfirmedUntil: null,
   };

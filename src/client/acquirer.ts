@@ -30,7 +30,7 @@ export class Acquirer {
     const { driver } = this.queues.engine;
     checkSupported(target, driver.traits, driver.name);
     settings.signal?.throwIfAborted();
-    if (this.flowHolds.isEmpty && (driver.traits.manyKeys || target.holds.length === 1)) {
+    if (this.flowHolds.isEmpty && (driver.traits.manyKeys || target.locks.length === 1)) {
       return this.queues.acquire(target, settings, isTry, this.#createHandle);
     }
     return this.#acquireInParts(target, settings, isTry);
@@ -110,7 +110,7 @@ export class Acquirer {
   #findJoined(target: LockTarget): Map<string, LocalHold> {
     const joinedByKey = new Map<string, LocalHold>();
     const { reentrant } = this.queues.settings;
-    for (const [index, spec] of target.holds.entries()) {
+    for (const [index, spec] of target.locks.entries()) {
       const heldByFlow = this.flowHolds.find(spec.key);
       if (heldByFlow.length === 0) continue;
       const nesting = resolveNesting(
@@ -139,12 +139,12 @@ export class Acquirer {
 
 function splitParts(target: LockTarget, joinedByKey: ReadonlyMap<string, LocalHold>, manyKeys: boolean): LockTarget[] {
   const parts: LockTarget[] = [];
-  for (const [index, spec] of target.holds.entries()) {
-    if (!joinedByKey.has(spec.key)) parts.push({ holds: [spec], keys: [target.keys[index] as string] });
+  for (const [index, spec] of target.locks.entries()) {
+    if (!joinedByKey.has(spec.key)) parts.push({ locks: [spec], keys: [target.keys[index] as string] });
   }
   const [first, ...rest] = parts;
   if (!manyKeys || first === undefined) return parts;
-  return [{ holds: [first.holds[0], ...rest.map(({ holds }) => holds[0])], keys: parts.flatMap(({ keys }) => keys) }];
+  return [{ locks: [first.locks[0], ...rest.map(({ locks }) => locks[0])], keys: parts.flatMap(({ keys }) => keys) }];
 }
 
 async function releaseAll(localHolds: readonly LocalHold[]): Promise<void> {

@@ -24,6 +24,6 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
 }
 
 function stripPrefix(view: ClaimView, prefix: string): ClaimView {
-  const [first, ...rest] = view.holds.map((spec) => ({ ...spec, key: spec.key.slice(prefix.length) }));
-  return first === undefined ? view : { ...view, holds: [first, ...rest] };
+  const [first, ...rest] = view.locks.map((spec) => ({ ...spec, key: spec.key.slice(prefix.length) }));
+  return first === undefined ? view : { ...view, locks: [first, ...rest] };
 }

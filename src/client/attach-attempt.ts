@@ -19,8 +19,8 @@ export class AttachAttempt {
   #reject!: (error: unknown) => void;
 
   constructor(queues: LocalQueues, { claim, firstToken, token, prefix }: DetachedClaim) {
-    const keys = claim.holds.map(({ key }) => key.slice(prefix.length));
-    this.#queue = new LocalQueue(queues, { holds: claim.holds, keys }, claim.ttlMs, null);
+    const keys = claim.locks.map(({ key }) => key.slice(prefix.length));
+    this.#queue = new LocalQueue(queues, { locks: claim.locks, keys }, claim.ttlMs, null);
     this.#token = token;
     this.result = new Promise((resolve, reject) => {
       this.#resolve = resolve;
@@ -46,7 +46,7 @@ export class AttachAttempt {
       queue.parent.engine.clock.now(),
     );
     queue.finishAttach(localHold);
-    queue.parent.tokenFloors.record(queue.target.holds, this.#token);
+    queue.parent.tokenFloors.record(queue.target.locks, this.#token);
     this.#resolve(localHold);
   }
 

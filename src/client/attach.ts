@@ -20,7 +20,7 @@ export async function attach(acquirer: Acquirer, reference: unknown): Promise<Lo
   for (const { claim, prefix } of parts) {
     // with two local runs of one claim, each push about its end would reach only one of them
     if (!engine.listClaims().some((activeClaim) => activeClaim.claim.id === claim.id)) continue;
-    const keys = claim.holds.map(({ key }) => key.slice(prefix.length));
+    const keys = claim.locks.map(({ key }) => key.slice(prefix.length));
     throw new UnsupportedError(`this client already holds the detached lock on ${formatKeys(keys)}`, { keys });
   }
   const results = await Promise.allSettled(parts.map((part) => new AttachAttempt(acquirer.queues, part).result));

@@ -73,7 +73,7 @@ export class Client {
       this.#opening = null; // so that a later request tries again
       throw isFatalError(error) ? error : wrapDriverError(error, `could not open ${driver.name}`, []);
     }
-    const tokenFloors = createTokenFloors(driver.traits.survives !== "process");
+    const tokenFloors = createTokenFloors(driver.traits.durability !== "process");
     this.#acquirer = new Acquirer(new LocalQueues(engine, settings, tokenFloors, events), this.flowHolds);
     return this.#acquirer;
   }

@@ -22,8 +22,8 @@ export interface HandoffLimits {
 }
 
 /** Can one claim serve several requests for these locks one after another? */
-export function isExclusive(holds: readonly { readonly permits: number; readonly limit: number }[]): boolean {
-  for (const { permits, limit } of holds) if (permits < ALL_PERMITS || limit > ALL_PERMITS) return false;
+export function isExclusive(locks: readonly { readonly permits: number; readonly limit: number }[]): boolean {
+  for (const { permits, limit } of locks) if (permits < ALL_PERMITS || limit > ALL_PERMITS) return false;
   return true;
 }
 

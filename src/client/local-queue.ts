@@ -229,10 +229,10 @@ export class LocalQueue implements ClaimListener {
     const { parent } = this;
     const claim: Claim = {
       id: randomId(),
-      holds: this.target.holds,
+      locks: this.target.locks,
       ttlMs: this.#ttl,
-      tokens: this.#budget.tokensToRequest(),
-      floor: parent.tokenFloors.floor(this.target.holds),
+      tokenCount: this.#budget.tokensToRequest(),
+      floor: parent.tokenFloors.floor(this.target.locks),
       wait: !head.noWait,
       label: head.settings.label,
     };
@@ -247,7 +247,7 @@ export class LocalQueue implements ClaimListener {
     const { parent } = this;
     const localHold = new LocalHold(this, activeClaim, waiter.target, token, now);
     this.#localHold = localHold;
-    parent.tokenFloors.record(this.target.holds, token);
+    parent.tokenFloors.record(this.target.locks, token);
     if (parent.settings.maxHoldMs < Number.POSITIVE_INFINITY)
       parent.engine.schedule(localHold, now + parent.settings.maxHoldMs);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
@@ -303,11 +303,11 @@ export class LocalQueue implements ClaimListener {
     if (waiter.isTry) return this.withdraw(waiter, null);
     let localAhead = this.#localHold === null ? 0 : 1;
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
-    const { holds, keys } = waiter.target;
+    const { locks, keys } = waiter.target;
     const id = this.#activeClaim?.claim.id ?? null;
     const paused = this.#activeClaim?.currentPause(this.parent.engine.clock.now());
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
-    const error = createTimeoutError(this.parent, { holds, keys, id, localAhead, waitedMs, paused });
+    const error = createTimeoutError(this.parent, { locks, keys, id, localAhead, waitedMs, paused });
     this.#removeWaiter(waiter);
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));

@@ -54,7 +54,12 @@ export class LocalQueues {
     const { lease } = this.engine.driver.traits;
     const { renew } = this.settings;
     if (ttl !== "session") return { ttlMs: ttl, wait, survivesSilence: false, renews: renew };
-    return { ttlMs: lease.sessionMs ?? 30_000, wait, survivesSilence: lease.silenceKeeps === true, renews: renew };
+    return {
+      ttlMs: lease.sessionMs ?? 30_000,
+      wait,
+      survivesSilence: lease.endsWithConnection === true,
+      renews: renew,
+    };
   }
 
   emitAcquired(localHold: LocalHold, waiter: Waiter): void {
@@ -94,7 +99,7 @@ export class LocalQueues {
 
   #queueFor(target: LockTarget, ttl: number | "session"): LocalQueue {
     // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
-    if (this.settings.handoffs === 1 || !isExclusive(target.holds)) return new LocalQueue(this, target, ttl, null);
+    if (this.settings.handoffs === 1 || !isExclusive(target.locks)) return new LocalQueue(this, target, ttl, null);
     const name = queueName(target, ttl === this.settings.ttl ? "" : ttl);
     let queue = this.queues.get(name);
     if (queue === undefined) {
@@ -106,8 +111,8 @@ export class LocalQueues {
 }
 
 /** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */
-function queueName({ holds }: LockTarget, ttl: number | string): string {
-  const first = holds[0].key;
-  if (holds.length === 1 && ttl === "") return first;
-  return `${ttl}\n${holds.map(({ key }) => key).join("\n")}`;
+function queueName({ locks }: LockTarget, ttl: number | string): string {
+  const first = locks[0].key;
+  if (locks.length === 1 && ttl === "") return first;
+  return `${ttl}\n${locks.map(({ key }) => key).join("\n")}`;
 }

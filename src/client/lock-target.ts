@@ -10,24 +10,24 @@ import { exclusive, mergeSpecs, semaphorePermits, shared } from "./lock-spec.ts"
 
 export interface LockTarget {
   /** The lock specs, sorted; their keys have the client's prefix. */
-  readonly holds: LockSpecs;
+  readonly locks: LockSpecs;
   /** The same keys without the prefix, in the same order. */
   readonly keys: readonly string[];
 }
 
 export function mutexTarget(prefix: string, key: unknown): LockTarget {
-  return { holds: exclusive(toFullKey(prefix, key)), keys: [key as string] };
+  return { locks: exclusive(toFullKey(prefix, key)), keys: [key as string] };
 }
 
 export function readTarget(prefix: string, key: unknown): LockTarget {
-  return { holds: shared(toFullKey(prefix, key)), keys: [key as string] };
+  return { locks: shared(toFullKey(prefix, key)), keys: [key as string] };
 }
 
 /** @throws TypeError naming permits or limit */
 export function semaphoreTarget(prefix: string, key: unknown, permits: unknown = 1, limit: unknown): LockTarget {
   const max = requireCount(limit, "limit", ALL_PERMITS - 1);
   return {
-    holds: semaphorePermits(toFullKey(prefix, key), requireCount(permits, "permits", max), max),
+    locks: semaphorePermits(toFullKey(prefix, key), requireCount(permits, "permits", max), max),
     keys: [key as string],
   };
 }
@@ -35,16 +35,16 @@ export function semaphoreTarget(prefix: string, key: unknown, permits: unknown =
 /** @throws TypeError without targets, with too many keys, or if one key is requested in two different modes */
 export function combineTargets(prefix: string, targets: readonly LockTarget[]): LockTarget {
   if (targets.length === 0) throw new TypeError("all() needs at least one key");
-  const holds = mergeSpecs(targets.map((target) => target.holds));
-  if (holds === null) throw new TypeError("all() must not request one key in two different modes");
-  if (holds.length > MAX_LOCKS) throw new TypeError(`all() takes at most ${MAX_LOCKS} keys, not ${holds.length}`);
-  return { holds, keys: holds.map(({ key }) => key.slice(prefix.length)) };
+  const locks = mergeSpecs(targets.map((target) => target.locks));
+  if (locks === null) throw new TypeError("all() must not request one key in two different modes");
+  if (locks.length > MAX_LOCKS) throw new TypeError(`all() takes at most ${MAX_LOCKS} keys, not ${locks.length}`);
+  return { locks, keys: locks.map(({ key }) => key.slice(prefix.length)) };
 }
 
 /** @throws UnsupportedError if the store does not support these locks; called before anything is sent */
-export function checkSupported({ holds, keys }: LockTarget, traits: Traits, driver: string): void {
+export function checkSupported({ locks, keys }: LockTarget, traits: Traits, driver: string): void {
   if (traits.permits === "any") return;
-  for (const { permits, limit } of holds) {
+  for (const { permits, limit } of locks) {
     const isExclusive = permits === ALL_PERMITS && limit === ALL_PERMITS;
     if (isExclusive) continue;
     if (traits.permits === "shared" && permits === 1 && limit === ALL_PERMITS) continue;

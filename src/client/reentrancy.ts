@@ -58,7 +58,7 @@ export class FlowHolds {
     const flowHolds: FlowHold[] = [];
     for (let frame = this.#storage?.getStore() ?? null; frame !== null; frame = frame.outer) {
       for (const localHold of frame.localHolds) {
-        const spec = localHold.isOpen ? localHold.target.holds.find((item) => item.key === key) : undefined;
+        const spec = localHold.isOpen ? localHold.target.locks.find((item) => item.key === key) : undefined;
         if (spec !== undefined && !flowHolds.some((item) => item.localHold === localHold))
           flowHolds.push({ spec, localHold });
       }

@@ -41,8 +41,8 @@ export class StoreMonitor {
       this.#downSince = null;
       this.#events.emit("storeUp", { downMs });
     }
-    if (answer.state === "none" || answer.storeMs === undefined) return false;
-    const stepMs = this.#storeClock.measureStepMs(answer.storeMs, sentAt, now);
+    if (answer.state === "none" || answer.storeTimeMs === undefined) return false;
+    const stepMs = this.#storeClock.measureStepMs(answer.storeTimeMs, sentAt, now);
     if (stepMs !== 0) this.#events.emit("clockStep", { byMs: stepMs, source: "store" });
     return stepMs !== 0;
   }

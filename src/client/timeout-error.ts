@@ -12,7 +12,7 @@ import { LOOKUP_TIMEOUT_MS } from "./queue-reader.ts";
 import { withTimeout } from "./timeout.ts";
 
 export interface WaitInfo {
-  readonly holds: readonly LockSpec[];
+  readonly locks: readonly LockSpec[];
   readonly keys: readonly string[];
   /** The id of the local queue's claim at the store, if it has one. */
   readonly id: ClaimId | null;
@@ -52,11 +52,11 @@ const noBlocker = (): BlockerInfo => ({});
 /** Finds the holder of the first key that is held by another claim, or by another request of this client. */
 async function findHolder(
   { engine, queueReader }: LocalQueues,
-  { holds, id, localAhead }: WaitInfo,
+  { locks, id, localAhead }: WaitInfo,
 ): Promise<BlockerInfo> {
   const deadline = engine.clock.now() + LOOKUP_TIMEOUT_MS;
   const ownTag = id === null ? null : publicTag(id);
-  for (const { key } of holds) {
+  for (const { key } of locks) {
     if (engine.clock.now() >= deadline) break;
     const queue = await queueReader.read(key);
     const holder = queue.views.find(({ answer, tag }) => answer.state === "held" && (localAhead > 0 || tag !== ownTag));

@@ -10,8 +10,8 @@ const MIN_KEYS = 10_000;
 
 export interface TokenFloors {
   /** The lowest token that is acceptable for these keys. */
-  floor(holds: readonly LockSpec[]): bigint;
-  record(holds: readonly LockSpec[], token: bigint): void;
+  floor(locks: readonly LockSpec[]): bigint;
+  record(locks: readonly LockSpec[], token: bigint): void;
 }
 
 /** @param isNeeded false if the store lives in this process, and so cannot lose tokens that this process has seen */
@@ -23,16 +23,16 @@ export function createTokenFloors(isNeeded: boolean): TokenFloors {
   let older = recent;
   const lastToken = (key: string): bigint => recent.get(key) ?? older.get(key) ?? 0n;
   return {
-    floor(holds) {
+    floor(locks) {
       let highest = 0n;
-      for (const { key } of holds) {
+      for (const { key } of locks) {
         const token = lastToken(key);
         if (token > highest) highest = token;
       }
       return highest === 0n ? 0n : highest + 1n;
     },
-    record(holds, token) {
-      for (const { key } of holds) {
+    record(locks, token) {
+      for (const { key } of locks) {
         const recentToken = recent.get(key);
         if (recentToken !== undefined) {
           if (token > recentToken) recent.set(key, token);

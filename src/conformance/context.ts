@@ -42,7 +42,7 @@ export interface DriverClient {
 }
 
 /** How a claim differs from an exclusive one of one key. */
-export type ClaimOptions = Partial<Omit<Claim, "id" | "holds">> & {
+export type ClaimOptions = Partial<Omit<Claim, "id" | "locks">> & {
   readonly permits?: number;
   readonly limit?: number;
 };
@@ -237,12 +237,12 @@ function createClaim(
   options: ClaimOptions = {},
 ): Claim {
   const { permits = ALL_PERMITS, limit = ALL_PERMITS, ...rest } = options;
-  const holds = typeof target === "string" ? [{ key: target, permits, limit }] : [...target].sort(compareKeys);
+  const locks = typeof target === "string" ? [{ key: target, permits, limit }] : [...target].sort(compareKeys);
   return {
     id: randomId(),
-    holds: holds as unknown as Claim["holds"],
+    locks: locks as unknown as Claim["locks"],
     ttlMs: traits.lease.claim ? LONG_LEASE_MS : "session",
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "conformance",
@@ -300,16 +300,19 @@ function createClient(
 export function assertHeld(answer: Answer, claim: Claim): HeldAnswer {
   assert.equal(answer.state, "held", `a claim of ${formatClaimKeys(claim)} is granted`);
   const held = answer as HeldAnswer;
-  assert.ok(held.tokens >= 1 && held.tokens <= claim.tokens, `1 to ${claim.tokens} tokens, not ${held.tokens}`);
-  assert.ok(held.ttlMs > 0, "a held claim has some of its lease left");
+  assert.ok(
+    held.tokenCount >= 1 && held.tokenCount <= claim.tokenCount,
+    `1 to ${claim.tokenCount} tokens, not ${held.tokenCount}`,
+  );
+  assert.ok(held.remainingMs > 0, "a held claim has some of its lease left");
   // 1 ms of tolerance for rounding
-  if (claim.ttlMs !== "session") assert.ok(held.ttlMs <= claim.ttlMs + 1, "no more is left than was asked for");
+  if (claim.ttlMs !== "session") assert.ok(held.remainingMs <= claim.ttlMs + 1, "no more is left than was asked for");
   return held;
 }
 
 /** The keys of a claim, for messages. */
 function formatClaimKeys(claim: Claim): string {
-  return claim.holds.map(({ key }) => JSON.stringify(key)).join(", ");
+  return claim.locks.map(({ key }) => JSON.stringify(key)).join(", ");
 }
 
 /** An exclusive lock spec of a key. */

@@ -39,7 +39,7 @@ export interface ConformanceOptions<S extends TestStore = TestStore> {
    * Where this driver's traits differ from the default; a test compares them with the driver's own. Default: every
    * trait, leases of claims, no sessions.
    */
-  readonly traits?: Partial<Omit<Traits, "survives">>;
+  readonly traits?: Partial<Omit<Traits, "durability">>;
   /** The optional verbs it has. Default: none. */
   readonly verbs?: readonly OptionalVerb[];
   /**
@@ -59,7 +59,7 @@ export interface ConformanceOptions<S extends TestStore = TestStore> {
 
 /** Options with their defaults: what topics read to decide which tests apply. */
 export interface ConformanceSettings {
-  readonly traits: Omit<Traits, "survives">;
+  readonly traits: Omit<Traits, "durability">;
   readonly verbs: readonly OptionalVerb[];
   readonly timeScale: number;
   readonly keys: number;

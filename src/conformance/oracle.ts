@@ -120,9 +120,9 @@ function randomClaim(run: OracleRun): KnownClaim {
   );
   const claim: Claim = {
     id: randomId(),
-    holds: specs as unknown as Claim["holds"],
+    locks: specs as unknown as Claim["locks"],
     ttlMs: traits.lease.claim ? LEASE_MS : "session",
-    tokens: specs.every(({ permits }) => permits === ALL_PERMITS) && random.chance(0.5) ? 1 + random.int(64) : 1,
+    tokenCount: specs.every(({ permits }) => permits === ALL_PERMITS) && random.chance(0.5) ? 1 + random.int(64) : 1,
     floor: random.chance(0.3) ? highest : 0n,
     wait: random.chance(0.75),
     label: "oracle",
@@ -144,7 +144,7 @@ async function makeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> 
   // without a tombstone, driver and table may differ about a gone id; no client claims one again
   if (knownClaim.isGone && !knownClaim.hasTombstone) return;
   if (!run.claims.includes(knownClaim)) run.claims.push(knownClaim);
-  const wanted = claim.holds
+  const wanted = claim.locks
     .map(({ key, permits, limit }) => `${key}:${formatPermits(permits)}/${formatPermits(limit)}`)
     .join("+");
   const name = formatClaim(run, knownClaim);
@@ -184,7 +184,7 @@ async function revoke(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
   const entry = run.table.records.get(claim.id);
   if (token === null || entry === undefined) return;
   const now = run.random.chance(0.5);
-  const { key } = claim.holds[0];
+  const { key } = claim.locks[0];
   const expected = run.table.revoke(key, entry.token, now, ...currentTime());
   run.log.push(`revoke ${formatClaim(run, knownClaim)}${now ? " now" : ""}`);
   assert.deepEqual(
@@ -229,7 +229,7 @@ function compareAnswer(run: OracleRun, knownClaim: KnownClaim, expected: Answer,
     return;
   }
   if (answer.state === "waiting") {
-    assert.ok(answer.recheckMs > 0 && answer.ttlMs > 0, `${verb} of ${name}: times above 0`);
+    assert.ok(answer.recheckMs > 0 && answer.remainingMs > 0, `${verb} of ${name}: times above 0`);
     return;
   }
   if (knownClaim.token === null) recordGrant(run, knownClaim, answer);
@@ -239,22 +239,22 @@ function compareAnswer(run: OracleRun, knownClaim: KnownClaim, expected: Answer,
 function recordGrant(
   run: OracleRun,
   knownClaim: KnownClaim,
-  { token, tokens }: Extract<Answer, { state: "held" }>,
+  { token, tokenCount }: Extract<Answer, { state: "held" }>,
 ): void {
   const { claim } = knownClaim;
   knownClaim.token = token;
   assert.ok(
-    tokens >= 1 && tokens <= claim.tokens,
-    `${formatClaim(run, knownClaim)}: ${tokens} tokens of ${claim.tokens}`,
+    tokenCount >= 1 && tokenCount <= claim.tokenCount,
+    `${formatClaim(run, knownClaim)}: ${tokenCount} tokens of ${claim.tokenCount}`,
   );
   if (!run.settings.traits.fencing) return;
   assert.ok(token >= claim.floor, `${formatClaim(run, knownClaim)}: its token is not below its floor`);
-  for (const { key } of claim.holds) {
+  for (const { key } of claim.locks) {
     assert.ok(
       token >= (run.nextTokens.get(key) ?? 0n),
       `${formatClaim(run, knownClaim)}: its token is above all earlier ones on "${key}"`,
     );
-    run.nextTokens.set(key, token + BigInt(tokens));
+    run.nextTokens.set(key, token + BigInt(tokenCount));
   }
 }
 

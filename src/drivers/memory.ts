@@ -29,7 +29,7 @@ const TRAITS: Traits = {
   permits: "any",
   fencing: true,
   fifo: true,
-  survives: "process",
+  durability: "process",
 };
 
 /** Makes a store that several memory drivers of one process can share. */

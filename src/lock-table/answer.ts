@@ -18,11 +18,11 @@ export interface Notification {
 export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): Answer {
   const { ttlMs: requestedTtl } = record.claim;
   // a list is made in steps, so it may contain a claim that has expired since the table was last advanced
-  const ttlMs = requestedTtl === "session" ? sessionMs : Math.max(record.expiresAt - now, 0);
-  if (record.isHeld) return { state: "held", token: BigInt(record.token), tokens: record.tokenCount, ttlMs };
+  const remainingMs = requestedTtl === "session" ? sessionMs : Math.max(record.expiresAt - now, 0);
+  if (record.isHeld) return { state: "held", token: BigInt(record.token), tokenCount: record.tokenCount, remainingMs };
   return {
     state: "waiting",
-    ttlMs,
+    remainingMs,
     recheckMs: computeRecheckMs(record, now, requestedTtl === "session" ? sessionMs : requestedTtl),
   };
 }

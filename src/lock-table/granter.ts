@@ -39,13 +39,13 @@ export class Granter {
   /** Would the claim be admitted in all its queues if it arrived now? */
   canAdmitNow(claim: Claim): boolean {
     return (
-      !this.#isPaused && claim.holds.every((spec) => this.tokenIssuer.queues.get(spec.key)?.hasRoomFor(spec) ?? true)
+      !this.#isPaused && claim.locks.every((spec) => this.tokenIssuer.queues.get(spec.key)?.hasRoomFor(spec) ?? true)
     );
   }
 
   /** Would the claim fit beside the holders of its keys, regardless of waiters? */
   fitsBesideHolders(claim: Claim): boolean {
-    return claim.holds.every((spec) => fits(this.tokenIssuer.queues.get(spec.key)?.usedPermits ?? 0, spec));
+    return claim.locks.every((spec) => fits(this.tokenIssuer.queues.get(spec.key)?.usedPermits ?? 0, spec));
   }
 
   /** Returns the next arrival number, or the given one of a claim that arrived before a restart (0: none). */
@@ -56,10 +56,10 @@ export class Granter {
 
   /** Enters the claim's next queues, one after another, as far as it is admitted; grants it when it is admitted in all. */
   advance(record: ClaimRecord): void {
-    const { holds } = record.claim;
-    while (record.entries.length < holds.length) {
+    const { locks } = record.claim;
+    while (record.entries.length < locks.length) {
       const isFirst = record.entries.length === 0;
-      const spec = holds[record.entries.length] as (typeof holds)[number];
+      const spec = locks[record.entries.length] as (typeof locks)[number];
       const queue = this.tokenIssuer.getOrCreateQueue(spec.key);
       const entry = new QueueEntry(
         queue,
@@ -83,7 +83,7 @@ export class Granter {
     record.tokenCount = tokens;
     record.heldAt = this.#now;
     this.tokenIssuer.recordIssued(claim, token + tokens - 1);
-    for (const spec of claim.holds) {
+    for (const spec of claim.locks) {
       const entry = new QueueEntry(
         this.tokenIssuer.getOrCreateQueue(spec.key),
         record,
@@ -152,7 +152,7 @@ export class Granter {
   get requiredTokenCeiling(): number {
     let ceiling = 0;
     for (const { claim } of this.#awaitingCeiling)
-      ceiling = Math.max(ceiling, this.tokenIssuer.peekNext(claim) + claim.tokens);
+      ceiling = Math.max(ceiling, this.tokenIssuer.peekNext(claim) + claim.tokenCount);
     return ceiling;
   }
 
@@ -182,7 +182,7 @@ export class Granter {
       return;
     }
     record.token = token;
-    record.tokenCount = record.claim.tokens;
+    record.tokenCount = record.claim.tokenCount;
     record.heldAt = this.#now;
     for (const { queue } of record.entries) queue.addHolder(record);
     this.#observer.onEvent("granted", record, this.#now);

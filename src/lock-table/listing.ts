@@ -79,11 +79,11 @@ export function toView(
 ): ClaimView {
   const { id, ...claim } = record.claim;
   // at least one key remains: the claim was found by it
-  const [first, ...others] = canSee === undefined ? claim.holds : claim.holds.filter(({ key }) => canSee(key));
-  const holds = [first as LockSpec, ...others] as const;
+  const [first, ...others] = canSee === undefined ? claim.locks : claim.locks.filter(({ key }) => canSee(key));
+  const locks = [first as LockSpec, ...others] as const;
   const answer = toAnswer(record, now, table.sessionMs);
   const heldAge = record.isHeld ? { heldMs: now - record.heldAt } : {};
-  return { ...claim, holds, tag: toTag(id), answer, ageMs: now - record.placedAt, ...heldAge };
+  return { ...claim, locks, tag: toTag(id), answer, ageMs: now - record.placedAt, ...heldAge };
 }
 
 function* findByTag(table: LockTable, toTag: ToTag, tag: string): Generator<void, ClaimRecord | null, void> {
@@ -171,7 +171,7 @@ function* collectUnqueued(
       isSkipping = record !== after;
       continue;
     }
-    if (primaryEntry(record, isShown) !== null || !record.claim.holds.some(({ key }) => isShown(key))) continue;
+    if (primaryEntry(record, isShown) !== null || !record.claim.locks.some(({ key }) => isShown(key))) continue;
     page.push(record);
     if (page.length >= max) return;
   }

@@ -80,7 +80,7 @@ export class TokenIssuer {
   /** The first token that may be granted to this claim now. */
   peekNext(claim: Claim): number {
     let token = Math.max(this.#clock, Number(claim.floor));
-    for (const { key } of claim.holds) token = Math.max(token, (this.queues.get(key)?.lastToken ?? 0) + 1);
+    for (const { key } of claim.locks) token = Math.max(token, (this.queues.get(key)?.lastToken ?? 0) + 1);
     return token;
   }
 
@@ -88,14 +88,14 @@ export class TokenIssuer {
   issue({ claim, entries }: ClaimRecord): number | null {
     let token = Math.max(this.#clock, Number(claim.floor));
     for (const { queue } of entries) if (queue.lastToken >= token) token = queue.lastToken + 1;
-    if (token + claim.tokens > this.ceiling) return null;
-    for (const { queue } of entries) queue.lastToken = token + claim.tokens - 1;
+    if (token + claim.tokenCount > this.ceiling) return null;
+    for (const { queue } of entries) queue.lastToken = token + claim.tokenCount - 1;
     return token;
   }
 
   /** Records that tokens up to this one have been issued on the claim's keys. */
   recordIssued(claim: Claim, last: number): void {
-    for (const { key } of claim.holds) {
+    for (const { key } of claim.locks) {
       const queue = this.getOrCreateQueue(key);
       queue.lastToken = Math.max(queue.lastToken, last);
     }

@@ -33,9 +33,9 @@ function decodeClaim([id, encodedSpecs, ttlMs, firstToken, token]: EncodedClaim,
   if (first === undefined || typeof ttlMs !== "number") throw new TypeError("no lock specs");
   const claim: Claim = {
     id,
-    holds: [first, ...rest],
+    locks: [first, ...rest],
     ttlMs: ttlMs === 0 ? "session" : ttlMs,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "",

@@ -24,7 +24,7 @@ export type WireAnswer = Answer & { readonly arrival?: number };
 export interface ReclaimItem {
   readonly claim: Claim;
   readonly lastState:
-    | { readonly state: "held"; readonly token: bigint; readonly tokens: number; readonly leftMs: number }
+    | { readonly state: "held"; readonly token: bigint; readonly tokenCount: number; readonly leftMs: number }
     | { readonly state: "waiting"; readonly arrival: number };
 }
 
@@ -42,9 +42,9 @@ export function encodeClaim(n: number, claim: Claim, label: string): string {
 
 /** A claim's id, lock specs, ttl and options, without brackets. */
 function encodeClaimFields(claim: Claim, label: string): string {
-  const { holds } = claim;
-  let keys = encodeLockSpec(holds[0]);
-  for (let index = 1; index < holds.length; index++) keys += `,${encodeLockSpec(holds[index] as LockSpec)}`;
+  const { locks } = claim;
+  let keys = encodeLockSpec(locks[0]);
+  for (let index = 1; index < locks.length; index++) keys += `,${encodeLockSpec(locks[index] as LockSpec)}`;
   const ttl = claim.ttlMs === "session" ? '"session"' : claim.ttlMs;
   const options = encodeOptions(claim, label);
   return options === "" ? `"${claim.id}",[${keys}],${ttl}` : `"${claim.id}",[${keys}],${ttl},{${options}}`;
@@ -58,7 +58,7 @@ function encodeLockSpec({ key, permits, limit }: LockSpec): string {
 function encodeOptions(claim: Claim, label: string): string {
   let text = "";
   // the protocol limits the number of tokens; a store may set aside fewer than requested
-  if (claim.tokens !== 1) text = `"tokens":${Math.min(claim.tokens, PROTOCOL_LIMITS.tokens)}`;
+  if (claim.tokenCount !== 1) text = `"tokens":${Math.min(claim.tokenCount, PROTOCOL_LIMITS.tokens)}`;
   if (claim.floor !== 0n) text += `${text === "" ? "" : ","}"floor":"${claim.floor}"`;
   if (!claim.wait) text += `${text === "" ? "" : ","}"wait":false`;
   if (claim.label !== label) text += `${text === "" ? "" : ","}"label":${JSON.stringify(claim.label)}`;
@@ -111,7 +111,7 @@ export function encodeReclaim(n: number, items: readonly ReclaimItem[], label: s
   const texts = items.map(({ claim, lastState }) => {
     const state =
       lastState.state === "held"
-        ? `["held","${lastState.token}",${lastState.tokens},${Math.floor(lastState.leftMs)}]`
+        ? `["held","${lastState.token}",${lastState.tokenCount},${Math.floor(lastState.leftMs)}]`
         : `["waiting",${lastState.arrival}]`;
     return `[[${encodeClaimFields(claim, label)}],${state}]`;
   });
@@ -141,9 +141,9 @@ export function encodeRecheck(id: ClaimId): string {
 export function encodeAnswer(answer: Answer, arrival: number): string {
   switch (answer.state) {
     case "held":
-      return `["held","${answer.token}",${answer.tokens},${Math.floor(answer.ttlMs)}]`;
+      return `["held","${answer.token}",${answer.tokenCount},${Math.floor(answer.remainingMs)}]`;
     case "waiting":
-      return `["waiting",${Math.floor(answer.ttlMs)},${Math.ceil(answer.recheckMs)},${arrival}${encodePause(answer)}]`;
+      return `["waiting",${Math.floor(answer.remainingMs)},${Math.ceil(answer.recheckMs)},${arrival}${encodePause(answer)}]`;
     case "none": {
       const { reason, paused } = answer;
       if (paused !== undefined) return `["none",${reason === undefined ? null : `"${reason}"`}${encodePause(answer)}]`;
@@ -180,10 +180,10 @@ export function decodeAnswer(raw: unknown): WireAnswer {
   if (Array.isArray(raw)) {
     const [state, a, b, c, d] = raw as unknown[];
     if (state === "held" && isDecimalString(a) && isCount(b) && isCount(c)) {
-      return { state, token: BigInt(a), tokens: b, ttlMs: c };
+      return { state, token: BigInt(a), tokenCount: b, remainingMs: c };
     }
     if (state === "waiting" && isCount(a) && isCount(b)) {
-      return { state, ttlMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...decodePause(d) };
+      return { state, remainingMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...decodePause(d) };
     }
     if (state === "none") {
       const none = typeof a === "string" && Object.hasOwn(NONE_ANSWERS, a) ? NONE_ANSWERS[a as EndReason] : NONE_ANSWER;
@@ -219,9 +219,9 @@ export function isDecimalString(value: unknown): value is string {
 
 /** Encodes one claim of a list. */
 export function encodeView(view: ClaimView): string {
-  const { tag, holds, ttlMs, tokens, floor, wait, label, answer, ageMs, heldMs } = view;
-  const keys = holds.map(encodeLockSpec).join();
-  const options = `{"tokens":${tokens},"floor":"${floor}","wait":${wait},"label":${JSON.stringify(label)}}`;
+  const { tag, locks, ttlMs, tokenCount, floor, wait, label, answer, ageMs, heldMs } = view;
+  const keys = locks.map(encodeLockSpec).join();
+  const options = `{"tokens":${tokenCount},"floor":"${floor}","wait":${wait},"label":${JSON.stringify(label)}}`;
   const agesText = heldMs === undefined ? Math.floor(ageMs) : `${Math.floor(ageMs)},${Math.floor(heldMs)}`;
   return `["${tag}",[${keys}],${JSON.stringify(ttlMs)},${options},${encodeAnswer(answer, 0)},${agesText}]`;
 }
@@ -242,7 +242,15 @@ function decodeView(raw: unknown): ClaimView {
     isCount(ageMs);
   if (!isWellFormed) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
   const specs = holds.map(decodeLockSpec) as unknown as readonly [LockSpec, ...LockSpec[]];
-  const claimFields = { tag, holds: specs, ttlMs, tokens, floor: BigInt(floor), wait: wait !== false, label };
+  const claimFields = {
+    tag,
+    locks: specs,
+    ttlMs,
+    tokenCount: tokens,
+    floor: BigInt(floor),
+    wait: wait !== false,
+    label,
+  };
   return { ...claimFields, answer: decodeAnswer(answer), ageMs, ...(isCount(heldMs) && { heldMs }) };
 }
 

@@ -80,7 +80,7 @@ export interface ServerHello {
   /** How long a session lasts without a sign of the client, and the lease in the answers for "session" claims. */
   readonly sessionMs: number;
   /** A session ends with its connection, not by silence: on a Unix socket the stream ends when the client's process does. */
-  readonly silenceKeeps: boolean;
+  readonly endsWithConnection: boolean;
   readonly traits: Traits;
   /** The persistent state of the server; null: none. */
   readonly state?: StateEpoch | null;
@@ -190,7 +190,7 @@ export function decodeServerHello(line: string): ServerHello {
     version: requireShortString(hello.version, "version"),
     start: requireShortString(hello.start, "start"),
     sessionMs: requireNonNegativeInt(hello.sessionMs, "sessionMs"),
-    silenceKeeps: hello.silenceKeeps === true,
+    endsWithConnection: hello.endsWithConnection === true,
     traits: traits as unknown as Traits,
     reclaimMs: requireNonNegativeInt(hello.reclaimMs ?? 0, "reclaimMs"),
     state: decodeStateEpoch(hello.state),

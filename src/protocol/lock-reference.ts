@@ -32,7 +32,7 @@ export type EncodedClaim = readonly [
 export function encodeReference(parts: readonly DetachedClaim[]): string {
   const claims: EncodedClaim[] = parts.map(({ claim, firstToken, token }) => [
     claim.id,
-    claim.holds.map(({ key, permits, limit }) => [key, permits, limit] as const),
+    claim.locks.map(({ key, permits, limit }) => [key, permits, limit] as const),
     claim.ttlMs === "session" ? 0 : claim.ttlMs,
     String(firstToken),
     String(token),

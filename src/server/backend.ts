@@ -69,7 +69,7 @@ export function truncatePage(views: readonly ClaimView[], max: number): ClaimPag
   let count = 0;
   for (const view of views) {
     chars += view.label.length + 100;
-    for (const { key } of view.holds) chars += key.length + 20;
+    for (const { key } of view.locks) chars += key.length + 20;
     if (count === max || (count > 0 && chars > MAX_PAGE_CHARS)) return { views: views.slice(0, count), hasMore: true };
     count++;
   }

@@ -21,8 +21,8 @@ export function formatExactDuration(ms: number): string {
 
 /** The guarantees of the lock table. isLocal: for clients on a Unix socket. */
 export function localTraits(sessionMs: number, isLocal: boolean): Traits {
-  const lease = { claim: true, sessionMs, ...(isLocal && { silenceKeeps: true }) };
-  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, survives: "restart" };
+  const lease = { claim: true, sessionMs, ...(isLocal && { endsWithConnection: true }) };
+  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart" };
 }
 
 /**
@@ -31,7 +31,7 @@ export function localTraits(sessionMs: number, isLocal: boolean): Traits {
  * @throws (rejects) Error if it may not; the driver is closed then
  */
 export async function rejectUnixStore(driver: Driver): Promise<void> {
-  if (driver.traits.lease.silenceKeeps !== true) return;
+  if (driver.traits.lease.endsWithConnection !== true) return;
   await driver.close();
   throw new Error(
     "a server on a Unix socket cannot be the store of another server: its locks would end with that server. Connect clients to it directly, or make it listen on TCP",
@@ -43,14 +43,14 @@ export async function rejectUnixStore(driver: Driver): Promise<void> {
  * and answer "held".
  * @throws RequestError naming what is not supported
  */
-export function checkSupported({ holds, ttlMs }: Claim, { lease, manyKeys, permits }: Traits): void {
+export function checkSupported({ locks, ttlMs }: Claim, { lease, manyKeys, permits }: Traits): void {
   const unsupported = (problem: string): RequestError =>
     new RequestError("UNSUPPORTED", `the store behind this server ${problem}`);
   if (ttlMs !== "session" && !lease.claim) throw unsupported('supports only claims with ttl "session"');
   if (ttlMs === "session" && lease.sessionMs === undefined)
     throw unsupported("does not support sessions: pass a ttl in milliseconds");
-  if (holds.length > 1 && !manyKeys) throw unsupported("supports only one key per claim");
-  for (const { permits: requested, limit } of holds) {
+  if (locks.length > 1 && !manyKeys) throw unsupported("supports only one key per claim");
+  for (const { permits: requested, limit } of locks) {
     const isExclusiveOrShared =
       limit === ALL_PERMITS && (requested === ALL_PERMITS || (requested === 1 && permits !== "one"));
     if (permits !== "any" && !isExclusiveOrShared)

@@ -202,7 +202,7 @@ export class LockService {
       version: this.#version,
       start: this.runId,
       sessionMs: this.#sessions.sessionMs,
-      silenceKeeps: isLocal,
+      endsWithConnection: isLocal,
       traits: this.backend.traits(isLocal),
       reclaimMs: Math.ceil(this.backend.recoveryRemainingMs()),
       ...(identity && { state: { id: identity.id, generation: identity.generation } }),

@@ -38,14 +38,14 @@ export interface LockSpec {
 export interface Claim {
   readonly id: ClaimId;
   /** One lock spec per key, sorted by key (by UTF-16 code units): at least one, at most MAX_LOCKS, no key twice. */
-  readonly holds: readonly [LockSpec, ...LockSpec[]];
+  readonly locks: readonly [LockSpec, ...LockSpec[]];
   /**
    * How long the store keeps the claim, waiting or held, after it was last claimed or renewed. "session": as long as
    * the client's session lives (only if traits.lease has sessionMs).
    */
   readonly ttlMs: number | "session";
   /** How many consecutive fencing tokens to set aside on a grant, at least 1. A store may set aside fewer. */
-  readonly tokens: number;
+  readonly tokenCount: number;
   /** The lowest token that may be granted: one above the highest that this client has seen on these keys; 0n if none. */
   readonly floor: bigint;
   /** false: if the claim cannot be granted at once, leave no trace of it. true: keep it in the queue. */
@@ -57,7 +57,7 @@ export interface Claim {
 /**
  * What the store knows about one claim. Replies, poll results and pushes all have this type.
  * ttlMs is what remained of the lease by the store's clock when it answered (sessionMs for "session"). The core counts it
- * from the moment the call was sent. storeMs is the store's wall clock at the answer, if the driver has it; the core
+ * from the moment the call was sent. storeTimeMs is the store's wall clock at the answer, if the driver has it; the core
  * watches it for clock steps.
  */
 export type Answer =
@@ -65,16 +65,16 @@ export type Answer =
   | {
       readonly state: "held";
       readonly token: bigint;
-      readonly tokens: number;
-      readonly ttlMs: number;
-      readonly storeMs?: number;
+      readonly tokenCount: number;
+      readonly remainingMs: number;
+      readonly storeTimeMs?: number;
     }
   /** Queued. The core rechecks after recheckMs at the latest, even without a push. paused: the store grants nothing new. */
   | {
       readonly state: "waiting";
-      readonly ttlMs: number;
+      readonly remainingMs: number;
       readonly recheckMs: number;
-      readonly storeMs?: number;
+      readonly storeTimeMs?: number;
       readonly paused?: Pause;
     }
   /**
@@ -100,10 +100,10 @@ export type Notify = (id: ClaimId | null, answer?: Answer) => void;
 export interface Traits {
   /**
    * claim: every claim may have its own ttlMs. sessionMs: claims can belong to a session with this timeout. A store has at
-   * least one of the two. silenceKeeps: a session claim ends with its connection, not by silence (a Unix socket), so
+   * least one of the two. endsWithConnection: a session claim ends with its connection, not by silence (a Unix socket), so
    * after a passed deadline the core asks the store instead of reporting a loss.
    */
-  readonly lease: { readonly claim: boolean; readonly sessionMs?: number; readonly silenceKeeps?: boolean };
+  readonly lease: { readonly claim: boolean; readonly sessionMs?: number; readonly endsWithConnection?: boolean };
   /** Can one claim hold several keys? If not, the core makes one claim per key, one after another in key order. */
   readonly manyKeys: boolean;
   /**
@@ -116,7 +116,7 @@ export interface Traits {
   /** Are claims admitted in order of arrival? */
   readonly fifo: boolean;
   /** What a grant survives; shown to users and in the docs. */
-  readonly survives: "process" | "restart" | "failover";
+  readonly durability: "process" | "restart" | "failover";
 }
 
 /** A claim in a list, without its secret id. An operator addresses it by key and token. */
@@ -154,11 +154,11 @@ export type ListFilter =
 /** One result of diagnose(), as `holdfast doctor` prints it. */
 export interface Check {
   /** unknown: it could not be determined, which is not a fault. */
-  readonly level: "good" | "bad" | "doubtful" | "unknown";
+  readonly status: "ok" | "fail" | "warn" | "unknown";
   /** One word: "version", "memory". */
-  readonly what: string;
-  readonly says: string;
-  readonly advice?: string;
+  readonly name: string;
+  readonly message: string;
+  readonly hint?: string;
 }
 
 /**

@@ -91,9 +91,9 @@ export class StoreClock {
   #maxOffset = Number.POSITIVE_INFINITY;
 
   /** Takes a sample; returns the step since the last one in milliseconds, 0 if there was none. */
-  measureStepMs(storeMs: number, sentAt: number, now: number): number {
-    const minOffset = storeMs - now;
-    const maxOffset = storeMs - sentAt;
+  measureStepMs(storeTimeMs: number, sentAt: number, now: number): number {
+    const minOffset = storeTimeMs - now;
+    const maxOffset = storeTimeMs - sentAt;
     const stepMs =
       minOffset > this.#maxOffset
         ? minOffset - this.#maxOffset

@@ -18,8 +18,8 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
     const outside = await bare.locks.acquire("job:1");
     const waits = deferRejection(clientB.locks.acquire("job:1", { label: "two" }));
     await waitForClaims(context, 3);
-    const shown = (await clientA.locks.list("job:")).map(({ holds, label, answer }) => [
-      holds[0].key,
+    const shown = (await clientA.locks.list("job:")).map(({ locks, label, answer }) => [
+      locks[0].key,
       label,
       answer.state,
     ]);

@@ -22,8 +22,11 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
   test("claims of a session queue like all others, and show the session's length", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const ttlMs = "session";
-    const [holder, waiter] = [context.createClaim("key", { ttlMs, tokens: 4 }), context.createClaim("key", { ttlMs })];
-    const { ttlMs: left, token } = await clientA.claimHeld(holder);
+    const [holder, waiter] = [
+      context.createClaim("key", { ttlMs, tokenCount: 4 }),
+      context.createClaim("key", { ttlMs }),
+    ];
+    const { remainingMs: left, token } = await clientA.claimHeld(holder);
     assert.ok(left > 0 && left <= sessionMs + 1, `${left} ms of a session of ${sessionMs}`);
     await clientB.claimWaiting(waiter);
     assert.equal(assertHeld(await clientA.renew(holder), holder).token, token);

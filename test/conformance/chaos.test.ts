@@ -16,9 +16,9 @@ type Push = readonly [id: ClaimId | null, answer: Answer | undefined];
 function makeClaim(key = "key", terms: Partial<Claim> = {}): Claim {
   return {
     id: randomId(),
-    holds: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
+    locks: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
     ttlMs: 60_000,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "",

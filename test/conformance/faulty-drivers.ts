@@ -159,9 +159,9 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "the token of several keys lies above": /is above those of/,
     },
     create(store) {
-      const right = mapAnswers(store, () => ({ tokens: 1 }));
+      const right = mapAnswers(store, () => ({ tokenCount: 1 }));
       const whole = (answer: Answer, claim: Claim): Answer =>
-        answer.state === "held" ? { ...answer, tokens: claim.tokens } : answer;
+        answer.state === "held" ? { ...answer, tokenCount: claim.tokenCount } : answer;
       return delegate(right, {
         claim: async (claim) => whole(await right.claim(claim), claim),
         renew: async (claims) =>
@@ -186,7 +186,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     create(store) {
       const right = mapAnswers(store, ({ ttlMs }) => ({ ttlMs: ttlMs === "session" ? ttlMs : ttlMs * 100 }));
       const shortened = (answer: Answer): Answer =>
-        answer.state === "none" ? answer : { ...answer, ttlMs: answer.ttlMs / 100 };
+        answer.state === "none" ? answer : { ...answer, remainingMs: answer.remainingMs / 100 };
       return delegate(right, {
         claim: async (claim) => shortened(await right.claim(claim)),
         renew: async (claims) => (await right.renew(claims)).map((answer) => answer && shortened(answer)),
@@ -236,8 +236,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "seed 1: random commands": /the table says held/,
     },
     create: (store) =>
-      mapAnswers(store, ({ holds }) => ({
-        holds: holds.map(({ key }) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS })) as unknown as Claim["holds"],
+      mapAnswers(store, ({ locks }) => ({
+        locks: locks.map(({ key }) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS })) as unknown as Claim["locks"],
       })),
   },
   {
@@ -248,8 +248,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "semaphore of one: held by one": /LockHandle/,
     },
     create: (store) =>
-      mapAnswers(store, ({ holds }) => ({
-        holds: holds.map((lockSpec) => ({ ...lockSpec, limit: ALL_PERMITS })) as unknown as Claim["holds"],
+      mapAnswers(store, ({ locks }) => ({
+        locks: locks.map((lockSpec) => ({ ...lockSpec, limit: ALL_PERMITS })) as unknown as Claim["locks"],
       })),
   },
   {
@@ -259,8 +259,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "only keys that begin with the prefix": /"Job:1" is granted/,
     },
     create: (store) =>
-      mapAnswers(store, ({ holds }) => ({
-        holds: holds.map((lockSpec) => ({ ...lockSpec, key: lockSpec.key.toLowerCase() })) as unknown as Claim["holds"],
+      mapAnswers(store, ({ locks }) => ({
+        locks: locks.map((lockSpec) => ({ ...lockSpec, key: lockSpec.key.toLowerCase() })) as unknown as Claim["locks"],
       })),
   },
   {

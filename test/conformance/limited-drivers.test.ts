@@ -16,7 +16,7 @@ const ADVISORY_TRAITS: Traits = {
   permits: "one",
   fencing: false,
   fifo: true,
-  survives: "process",
+  durability: "process",
 };
 
 /** Like a store of rows: readers and writers, one key at a time. */
@@ -26,14 +26,14 @@ const ROW_LOCK_TRAITS: Traits = {
   permits: "shared",
   fencing: true,
   fifo: true,
-  survives: "restart",
+  durability: "restart",
 };
 
 function limitDriver(store: MemoryStore, traits: Traits): Driver {
   const { detach: _detach, revoke: _revoke, ...right } = memory({ store });
   const plain = (answer: Answer): Answer => {
     if (answer.state === "waiting") return { ...answer, recheckMs: 10 };
-    return answer.state === "held" && !traits.fencing ? { ...answer, token: 0n, tokens: 1 } : answer;
+    return answer.state === "held" && !traits.fencing ? { ...answer, token: 0n, tokenCount: 1 } : answer;
   };
   return delegate(right, {
     traits,
@@ -45,7 +45,7 @@ function limitDriver(store: MemoryStore, traits: Traits): Driver {
 }
 
 function suiteOptions(traits: Traits): ConformanceOptions {
-  const { survives: _survives, ...declared } = traits;
+  const { durability: _survives, ...declared } = traits;
   return {
     open: async () => {
       const store = memoryStore();

@@ -163,7 +163,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
       const member = server({ path });
       const claim = async (asked: Claim): Promise<Answer> => {
         const answer = await member.claim(asked);
-        if (asked.holds[0].key === "key") answered++;
+        if (asked.locks[0].key === "key") answered++;
         return answer;
       };
       return delegate(member, { claim });

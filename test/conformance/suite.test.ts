@@ -19,9 +19,9 @@ const MEMORY_OPTIONS: ConformanceOptions = {
 
 const LEFTOVER_CLAIM: Claim = {
   id: randomId(),
-  holds: [{ key: "left", permits: 1, limit: 1 }],
+  locks: [{ key: "left", permits: 1, limit: 1 }],
   ttlMs: 60_000,
-  tokens: 1,
+  tokenCount: 1,
   floor: 0n,
   wait: true,
   label: "",
@@ -108,7 +108,7 @@ test("the oracle repeats a run from its seed", async () => {
     const noting: Driver = {
       ...driver,
       claim: (claim) => {
-        done.push(claim.holds.map(({ key, permits, limit }) => `${key} ${permits}/${limit}`).join());
+        done.push(claim.locks.map(({ key, permits, limit }) => `${key} ${permits}/${limit}`).join());
         return driver.claim(claim);
       },
     };

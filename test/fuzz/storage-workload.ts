@@ -227,7 +227,7 @@ export class StorageWorkload {
     // a revoked claim keeps its entry until it is released
     if (answer.state === "none") return this.#releaseUntilAnswered(fuzzClient, mine);
     const { ttlMs } = mine.claim;
-    const most = Math.min(answer.ttlMs, ttlMs === "session" ? 30_000 : ttlMs);
+    const most = Math.min(answer.remainingMs, ttlMs === "session" ? 30_000 : ttlMs);
     mine.deadline = Math.max(mine.deadline, sentAt + 0.9 * most);
     if (answer.state === "held" && mine.token === null) {
       this.faults.push(...this.#expectations.recordGrant(mine, answer.token, this.#now()));

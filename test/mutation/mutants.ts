@@ -276,7 +276,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "token runs handed on beside shared holds",
     file: "src/client/local-queues.ts",
-    find: "if (this.settings.handoffs === 1 || !isExclusive(target.holds)) return",
+    find: "if (this.settings.handoffs === 1 || !isExclusive(target.locks)) return",
     replace: "if (this.settings.handoffs === 1) return",
   },
   {
@@ -300,7 +300,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a run of which only the first token is remembered",
     file: "src/lock-table/token-issuer.ts",
-    find: "queue.lastToken = token + claim.tokens - 1;",
+    find: "queue.lastToken = token + claim.tokenCount - 1;",
     replace: "queue.lastToken = token;",
   },
   {
@@ -542,8 +542,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a claim of many keys counted as one",
     file: "src/server/local/claim-quotas.ts",
-    find: "if (this.#keyCount + holds.length > claims)",
-    replace: "if (this.#keysByAccount.size + holds.length > claims)",
+    find: "if (this.#keyCount + locks.length > claims)",
+    replace: "if (this.#keysByAccount.size + locks.length > claims)",
     tests: "test/integration/server/claim-limits.test.ts test/integration/server/reclaim-limits.test.ts",
   },
   // --- runs that outlive their wrappers and their server

@@ -125,7 +125,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     permits: "any",
     fencing: true,
     fifo: true,
-    survives: "restart",
+    durability: "restart",
   };
 
   return {
@@ -163,7 +163,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
       );
     },
 
-    ...(behavior.parts > 1 && { shardOf: ({ holds }: Claim) => String(holds[0].key.charCodeAt(0) % behavior.parts) }),
+    ...(behavior.parts > 1 && { shardOf: ({ locks }: Claim) => String(locks[0].key.charCodeAt(0) % behavior.parts) }),
 
     async release(claims, unanswered) {
       checker.recordRelease(machine, claims);
@@ -200,12 +200,12 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
 function formatAnswer(answer: Answer): string {
   if (answer.state === "none") return `none${answer.reason === undefined ? "" : ` (${answer.reason})`}`;
-  const left = `${answer.ttlMs.toFixed(1)} ms left`;
+  const left = `${answer.remainingMs.toFixed(1)} ms left`;
   if (answer.state === "waiting") return `waiting, ${left}, ask in ${answer.recheckMs.toFixed(1)} ms`;
-  return `held, token ${answer.token}+${answer.tokens}, ${left}`;
+  return `held, token ${answer.token}+${answer.tokenCount}, ${left}`;
 }
 
-function formatLocks({ holds, tokens, wait }: Claim): string {
-  const list = holds.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}/${limit}`));
-  return `[${list.join(" ")}]${tokens > 1 ? ` x${tokens}` : ""}${wait ? "" : " once"}`;
+function formatLocks({ locks, tokenCount, wait }: Claim): string {
+  const list = locks.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}/${limit}`));
+  return `[${list.join(" ")}]${tokenCount > 1 ? ` x${tokenCount}` : ""}${wait ? "" : " once"}`;
 }

@@ -18,9 +18,9 @@ export function revokeRandom(
   if (held.length === 0) return [];
   const { claim, token, tokenCount } = random.pick(held);
   checker.events.note("operator", `revokes ${checker.claimName(claim.id)}`);
-  table.revoke(claim.holds[0].key, token, false, clock.now(), Math.floor(clock.wall() * 1_000));
+  table.revoke(claim.locks[0].key, token, false, clock.now(), Math.floor(clock.wall() * 1_000));
   const run = Array.from({ length: tokenCount }, (_, index) => token + index);
-  return claim.holds.flatMap(({ key }) => run.map((one) => `${key} ${one}`));
+  return claim.locks.flatMap(({ key }) => run.map((one) => `${key} ${one}`));
 }
 
 /** What the table keeps although every lease has ended, `laterMs` later and a day of tokens later; empty: nothing. */

@@ -87,7 +87,7 @@ export async function openClient(address: string, more: ServerOptions = {}): Pro
   const waitForGrant: PushRecorder["waitForGrant"] = async (claim, within = 8_000) => {
     const push = await until(() => all.find(({ id, answer }) => id === claim.id && answer?.state === "held"), {
       within,
-      what: `the grant of ${claim.holds[0].key}`,
+      what: `the grant of ${claim.locks[0].key}`,
     });
     return push.answer as Extract<Answer, { state: "held" }>;
   };
@@ -103,16 +103,16 @@ function parseTarget(address: string): ServerOptions {
 /** A claim as the core would make it; exclusive unless holds say otherwise. */
 export function makeClaim(
   keys: string | readonly (string | LockSpec)[],
-  more: Partial<Omit<Claim, "holds">> = {},
+  more: Partial<Omit<Claim, "locks">> = {},
 ): Claim {
   const lockSpecs = (typeof keys === "string" ? [keys] : keys).map((key) =>
     typeof key === "string" ? { key, permits: ALL_PERMITS, limit: ALL_PERMITS } : key,
   );
   return {
     id: randomId(),
-    holds: lockSpecs as unknown as Claim["holds"],
+    locks: lockSpecs as unknown as Claim["locks"],
     ttlMs: 30_000,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "",

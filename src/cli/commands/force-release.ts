@@ -53,11 +53,11 @@ export async function forceRelease(key: string, flags: ForceFlags): Promise<numb
 }
 
 async function listQueue(store: Store, key: string): Promise<readonly ClaimView[]> {
-  return (await listClaims(store, key)).filter(({ holds }) => holds.some((hold) => hold.key === key));
+  return (await listClaims(store, key)).filter(({ locks }) => locks.some((hold) => hold.key === key));
 }
 
 function hasToken({ answer }: ClaimView, token: bigint): boolean {
-  return answer.state === "held" && token >= answer.token && token < answer.token + BigInt(answer.tokens);
+  return answer.state === "held" && token >= answer.token && token < answer.token + BigInt(answer.tokenCount);
 }
 
 /** @throws CommandError usage, with the holders and their tokens */
@@ -80,7 +80,7 @@ function notHeldError(key: string, token: bigint, queue: readonly ClaimView[]): 
 /** What was done, and what it means for the holder and for the next one. */
 function describeResult(key: string, token: bigint, holder: ClaimView | undefined, now: boolean): string {
   const holderText = holder === undefined ? "its holder" : escapeControl(holder.label);
-  const otherKeys = (holder?.holds.length ?? 1) - 1;
+  const otherKeys = (holder?.locks.length ?? 1) - 1;
   const otherKeysText =
     otherKeys === 0 ? "" : ` (and ${otherKeys} other ${otherKeys === 1 ? "key" : "keys"} of the same claim)`;
   if (now) {
@@ -92,6 +92,6 @@ function describeResult(key: string, token: bigint, holder: ClaimView | undefine
   const endText =
     holder === undefined || holder.answer.state !== "held" || holder.ttlMs === "session"
       ? "its session ends"
-      : `its lease ends in ${formatDuration(holder.answer.ttlMs)}`;
+      : `its lease ends in ${formatDuration(holder.answer.remainingMs)}`;
   return `revoked the lock of ${holderText} on ${quoteKey(key)}${otherKeysText} (token ${token}): it is free when its holder has released it, or when ${endText}`;
 }

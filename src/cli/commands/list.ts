@@ -52,11 +52,11 @@ export function formatClaims(views: readonly ClaimView[], terminal: Terminal): s
   const columns = [KEY, STATE, SINCE, LEASE, AHEAD, ...(isWide ? [TOKEN] : []), HOLDER];
   const ahead = countAhead(views);
   const rows = views.map((view, index) => {
-    const { holds, answer, label } = view;
+    const { locks, answer, label } = view;
     const isHeld = answer.state === "held";
     return [
-      holds.map(({ key }) => escapeControl(key)).join(", "),
-      `${answer.state}${formatModeSuffix(holds[0])}`,
+      locks.map(({ key }) => escapeControl(key)).join(", "),
+      `${answer.state}${formatModeSuffix(locks[0])}`,
       formatDuration(sinceMs(view)),
       formatLease(view),
       isHeld ? "" : String(ahead[index]),
@@ -75,15 +75,15 @@ export function sinceMs({ ageMs, heldMs }: ClaimView): number {
 /** The remaining lease as text. */
 export function formatLease({ answer, ttlMs }: ClaimView): string {
   if (ttlMs === "session") return "session";
-  return answer.state === "none" ? "" : formatDuration(answer.ttlMs);
+  return answer.state === "none" ? "" : formatDuration(answer.remainingMs);
 }
 
 /** For each claim, how many claims are ahead of it; with several keys, in the longest of its queues. */
 export function countAhead(views: readonly ClaimView[]): number[] {
   const countByKey = new Map<string, number>();
-  return views.map(({ holds }) => {
+  return views.map(({ locks }) => {
     let maxAhead = 0;
-    for (const { key } of holds) {
+    for (const { key } of locks) {
       const aheadOnKey = countByKey.get(key) ?? 0;
       maxAhead = Math.max(maxAhead, aheadOnKey);
       countByKey.set(key, aheadOnKey + 1);
@@ -106,17 +106,17 @@ export function formatModeSuffix(hold: LockSpec): string {
 
 /** A claim for --json. */
 export function toJsonRecord(view: ClaimView, ahead: number): object {
-  const { holds, answer, ageMs, ttlMs, label, tag } = view;
+  const { locks, answer, ageMs, ttlMs, label, tag } = view;
   return {
-    keys: holds.map(({ key }) => key),
+    keys: locks.map(({ key }) => key),
     state: answer.state,
-    mode: formatMode(holds[0]),
+    mode: formatMode(locks[0]),
     ageMs: Math.floor(ageMs),
     sinceMs: Math.floor(sinceMs(view)),
     ttlMs,
-    leftMs: ttlMs === "session" || answer.state === "none" ? null : Math.floor(answer.ttlMs),
+    leftMs: ttlMs === "session" || answer.state === "none" ? null : Math.floor(answer.remainingMs),
     token: answer.state === "held" ? answer.token : null,
-    tokens: answer.state === "held" ? answer.tokens : null,
+    tokens: answer.state === "held" ? answer.tokenCount : null,
     ahead: answer.state === "held" ? null : ahead,
     label,
     tag,

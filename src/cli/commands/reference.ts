@@ -51,7 +51,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
     { handoffs: 1 },
   );
   return withStore(signals.orInterrupted(opening), async (store) => {
-    if (store.driver.traits.survives === "process") {
+    if (store.driver.traits.durability === "process") {
       throw new CommandError(
         "usage",
         `${store.name} ends with \`holdfast acquire\`, and so would the lock: use another store`,
@@ -155,7 +155,7 @@ async function printStatus(
 ): Promise<number> {
   let remainingMs = Number.POSITIVE_INFINITY;
   for (const part of parts) {
-    const view = await findHeldView(locks, part, part.claim.holds[0].key).catch((error: unknown) => {
+    const view = await findHeldView(locks, part, part.claim.locks[0].key).catch((error: unknown) => {
       throw toCommandError(error, name);
     });
     if (view === null) {
@@ -164,7 +164,7 @@ async function printStatus(
       throw notHeldError(parts, (answer?.state === "none" ? answer.reason : undefined) ?? "unknown");
     }
     if (view.ttlMs !== "session" && view.answer.state === "held")
-      remainingMs = Math.min(remainingMs, view.answer.ttlMs);
+      remainingMs = Math.min(remainingMs, view.answer.remainingMs);
   }
   const keys = listKeys(parts);
   const isUnlimited = remainingMs === Number.POSITIVE_INFINITY;
@@ -206,7 +206,7 @@ function notHeldError(parts: readonly DetachedClaim[], reason: string, cause?: u
 }
 
 function listKeys(parts: readonly DetachedClaim[]): string[] {
-  return parts.flatMap(({ claim }) => claim.holds.map(({ key }) => key)).sort();
+  return parts.flatMap(({ claim }) => claim.locks.map(({ key }) => key)).sort();
 }
 
 /** Reads the reference from the argument, else from HOLDFAST_REFERENCE, else from standard input; "-" means standard input. */

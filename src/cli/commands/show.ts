@@ -42,7 +42,7 @@ export async function showCommand(key: string, flags: ShowFlags): Promise<number
   const store = await openStore(flags.url);
   try {
     const views = await listClaims(store, key);
-    const queue = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
+    const queue = views.filter(({ locks }) => locks.some((hold) => hold.key === key));
     const events = await readEvents(store, key, queue.length > 0);
     const report: KeyReport = { key, queue, events, maxEvents };
     if (flags.json === true) printLine(formatJsonLine(toJsonReport(report)));
@@ -115,9 +115,9 @@ export function formatReport(report: KeyReport, terminal: Terminal): string[] {
   const innerTerminal = narrowTerminal(terminal);
   const isWide = innerTerminal.columns === null || innerTerminal.columns >= WIDE_COLUMNS;
   const rows = queue.map((view, index) => {
-    const { answer, tag, label, holds } = view;
-    const hold = holds.find((candidate) => candidate.key === key) ?? holds[0];
-    const otherKeys = holds.length === 1 ? "" : ` (and ${formatCount(holds.length - 1, "more key")})`;
+    const { answer, tag, label, locks } = view;
+    const hold = locks.find((candidate) => candidate.key === key) ?? locks[0];
+    const otherKeys = locks.length === 1 ? "" : ` (and ${formatCount(locks.length - 1, "more key")})`;
     return [
       String(index + 1),
       `${findLoss(view, report.events) ?? answer.state}${formatModeSuffix(hold)}`,
@@ -156,10 +156,10 @@ function formatSummary({ queue, events }: KeyReport): string[] {
 
 /** The token ranges of holders: hand-offs within the holder's process use them up one by one. */
 function formatTokenRanges(queue: readonly ClaimView[]): string[] {
-  const multiToken = queue.filter(({ answer }) => answer.state === "held" && answer.tokens > 1);
+  const multiToken = queue.filter(({ answer }) => answer.state === "held" && answer.tokenCount > 1);
   return multiToken.map(({ answer }) => {
     if (answer.state !== "held") return "";
-    const last = answer.token + BigInt(answer.tokens) - 1n;
+    const last = answer.token + BigInt(answer.tokenCount) - 1n;
     return `tokens ${answer.token} to ${last} are reserved for hand-offs within the holder's process`;
   });
 }

@@ -16,13 +16,13 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
 
   test("a detached claim outlives its client, and another one renews and releases it", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
-    const [claim, next] = [context.createClaim("key", { tokens: 5 }), context.createClaim("key")];
-    const { token, tokens } = await clientA.claimHeld(claim);
+    const [claim, next] = [context.createClaim("key", { tokenCount: 5 }), context.createClaim("key")];
+    const { token, tokenCount } = await clientA.claimHeld(claim);
     await detach(clientA.driver, claim);
     await clientA.driver.close();
     await clientB.claimWaiting(next);
     const taken = assertHeld(await clientB.renew(claim), claim);
-    assert.deepEqual([taken.token, taken.tokens], [token, tokens]);
+    assert.deepEqual([taken.token, taken.tokenCount], [token, tokenCount]);
     assert.deepEqual(await clientB.release(claim), [true]);
     assert.ok((await clientB.waitForGrant(next)).token > token || !traits.fencing);
     await clientB.release(next);
@@ -68,7 +68,10 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     await clientA.driver.close();
     await clientB.claimWaiting(next);
     const again = assertHeld(await clientB.renew(renewed), renewed);
-    assert.ok(again.ttlMs > context.shortLeaseMs, `a renewal restarts the full lease, not ${again.ttlMs} ms`);
+    assert.ok(
+      again.remainingMs > context.shortLeaseMs,
+      `a renewal restarts the full lease, not ${again.remainingMs} ms`,
+    );
     await clientB.waitForGrant(next);
     assert.deepEqual(await clientB.renew(short), { state: "none", reason: "expired" });
     await clientB.release(next, renewed);
@@ -80,7 +83,7 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     await client.claimHeld(claim);
     assert.deepEqual(await client.driver.detach?.([claim], 3_600_000), [true]);
     const [view] = await client.driver.list({ key: "key" }, 1);
-    assert.ok(view?.answer.state === "held" && view.answer.ttlMs <= 60_000);
+    assert.ok(view?.answer.state === "held" && view.answer.remainingMs <= 60_000);
     await client.release(claim);
   });
 

@@ -7,12 +7,12 @@ import type { ConformanceSettings, DefineTest } from "../options.ts";
 export function testIdempotence(test: DefineTest, { traits }: ConformanceSettings): void {
   test("asking again with the same id is the same grant: same token, same run", async (context) => {
     const client = await context.openClient();
-    const claim = context.createClaim("key", { tokens: 8 });
+    const claim = context.createClaim("key", { tokenCount: 8 });
     const first = await client.claimHeld(claim);
     for (const answer of [await client.claim(claim), await client.renew(claim), await client.claim(claim)]) {
       const again = assertHeld(answer, claim);
       assert.equal(again.token, first.token);
-      assert.equal(again.tokens, first.tokens);
+      assert.equal(again.tokenCount, first.tokenCount);
     }
     assert.deepEqual(await client.release(claim), [true]);
     assert.ok(await client.isFree("key"), "however often it was claimed, one release frees it");

@@ -28,9 +28,9 @@ const SIMILAR_KEYS: readonly (readonly [string, string])[] = [
 export function testLifecycle(test: DefineTest, settings: ConformanceSettings): void {
   test("the driver's traits are as declared", async (context) => {
     const { driver } = await context.openClient();
-    const { survives, ...traits } = driver.traits;
+    const { durability, ...traits } = driver.traits;
     assert.deepEqual(traits, settings.traits);
-    assert.ok(["process", "restart", "failover"].includes(survives));
+    assert.ok(["process", "restart", "failover"].includes(durability));
     const verbs = (["detach", "revoke"] as const).filter((verb) => driver[verb] !== undefined);
     assert.deepEqual(verbs, [...settings.verbs].sort());
     assert.ok(driver.name.length > 0, "a driver has a name");
@@ -90,8 +90,8 @@ export function testLifecycle(test: DefineTest, settings: ConformanceSettings): 
     const client = await context.openClient();
     const claims = SIMILAR_KEYS.flat().map((key) => context.createClaim(key, { wait: false }));
     for (const claim of claims) await client.claimHeld(claim);
-    for (const { holds } of claims) {
-      assert.equal((await client.claim(context.createClaim(holds[0].key, { wait: false }))).state, "none");
+    for (const { locks } of claims) {
+      assert.equal((await client.claim(context.createClaim(locks[0].key, { wait: false }))).state, "none");
     }
     assert.ok((await client.release(...claims)).every(Boolean));
   });
@@ -101,9 +101,9 @@ export function testLifecycle(test: DefineTest, settings: ConformanceSettings): 
   test("the longest lease is kept", async (context) => {
     const client = await context.openClient();
     const claim = context.createClaim("key", { ttlMs: MAX_DURATION_MS });
-    const { ttlMs } = await client.claimHeld(claim);
-    assert.ok(ttlMs > MAX_DURATION_MS * 0.99, "nearly all of a new lease is left");
-    assert.ok(assertHeld(await client.renew(claim), claim).ttlMs > MAX_DURATION_MS * 0.99);
+    const { remainingMs } = await client.claimHeld(claim);
+    assert.ok(remainingMs > MAX_DURATION_MS * 0.99, "nearly all of a new lease is left");
+    assert.ok(assertHeld(await client.renew(claim), claim).remainingMs > MAX_DURATION_MS * 0.99);
     const waiting = context.createClaim("key", { ttlMs: MAX_DURATION_MS });
     await client.claimWaiting(waiting);
     assert.equal((await client.renew(waiting)).state, "waiting");

@@ -12,7 +12,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const client = await context.openClient();
     const label = 'ana@web-1 pid 12 "nightly", 50 % \u00e9';
     const [held, waiting] = [
-      context.createClaim("key", { label, tokens: 4 }),
+      context.createClaim("key", { label, tokenCount: 4 }),
       context.createClaim("key", { label: "" }),
     ];
     const { token } = await client.claimHeld(held);
@@ -27,8 +27,8 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
       assert.equal(view.tag, publicTag(claim.id));
       assert.equal(view.label, claim.label);
       assert.deepEqual(
-        view.holds.map((hold) => ({ ...hold })),
-        claim.holds,
+        view.locks.map((hold) => ({ ...hold })),
+        claim.locks,
       );
       assert.equal(view.ttlMs, claim.ttlMs);
       assert.ok(view.ageMs >= 0 && view.ageMs < 60_000, `an age of ${view.ageMs} ms`);
@@ -60,7 +60,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const claims = keys.map((key) => context.createClaim(key));
     for (const claim of claims) await client.claimHeld(claim);
     for (const prefix of ["", "job", "job:", "job:1", "job%", "job_", "job*", "J", "\u00e9", "[a", "none", "job:1/x"]) {
-      const listed = (await client.driver.list({ prefix }, 100)).map((view) => view.holds[0].key);
+      const listed = (await client.driver.list({ prefix }, 100)).map((view) => view.locks[0].key);
       assert.deepEqual(listed.sort(), keys.filter((key) => key.startsWith(prefix)).sort(), `prefix "${prefix}"`);
     }
     await client.release(...claims);
@@ -72,7 +72,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     for (const claim of alike) await client.claimHeld(claim);
     const tagsOf = async (key: string): Promise<string[]> =>
       (await client.driver.list({ key }, 10)).map(({ tag }) => tag);
-    for (const { id, holds } of alike) assert.deepEqual(await tagsOf(holds[0].key), [publicTag(id)]);
+    for (const { id, locks } of alike) assert.deepEqual(await tagsOf(locks[0].key), [publicTag(id)]);
     for (const key of ["", "k", "key:1/", "none"]) assert.deepEqual(await tagsOf(key), [], `key "${key}"`);
     await client.release(...alike);
     assert.deepEqual(await tagsOf("key"), []);
@@ -95,7 +95,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
         ["held", "waiting", "waiting", "waiting", "waiting"],
       );
       const [front] = views as [ClaimView];
-      assert.deepEqual([front.tag, front.label, front.holds[0]], [publicTag(first.id), "the first", first.holds[0]]);
+      assert.deepEqual([front.tag, front.label, front.locks[0]], [publicTag(first.id), "the first", first.locks[0]]);
       if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
       assert.ok(front.ageMs >= 0);
       const short = await driver.list({ key: "key" }, 2);

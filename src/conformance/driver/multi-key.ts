@@ -130,13 +130,13 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
     test("the token of several keys lies above each key's tokens, and they go on above it", async (context) => {
       const client = await context.openClient();
       const last = { a: 0n, b: 0n };
-      const grant = async (keys: readonly ("a" | "b")[], tokens: number): Promise<void> => {
-        const claim = context.createClaim(keys.map(exclusive), { tokens });
+      const grant = async (keys: readonly ("a" | "b")[], tokenCount: number): Promise<void> => {
+        const claim = context.createClaim(keys.map(exclusive), { tokenCount });
         const held = await client.claimHeld(claim);
         await client.release(claim);
         for (const key of keys) {
           assert.ok(held.token > last[key], `the token of ${keys.join("+")} is above those of ${key}`);
-          last[key] = held.token + BigInt(held.tokens) - 1n;
+          last[key] = held.token + BigInt(held.tokenCount) - 1n;
         }
       };
       await grant(["a"], 1);
@@ -176,12 +176,12 @@ async function testOverlappingKeys(context: TestContext): Promise<void> {
       const answer = await client.claim(claim);
       if (answer.state === "held") assertHeld(answer, claim);
       else await client.waitForGrant(claim);
-      for (const { key } of claim.holds) {
+      for (const { key } of claim.locks) {
         assert.equal(holders.get(key), undefined, "two claims hold one key");
         holders.set(key, claim);
       }
       await context.sleep(1);
-      for (const { key } of claim.holds) holders.delete(key);
+      for (const { key } of claim.locks) holders.delete(key);
       await client.release(claim);
     }
   };

@@ -40,21 +40,21 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     const client = await context.openClient();
     let free = 0n;
     for (const wanted of [64, 1, 1_024, 7, 64, 2]) {
-      const claim = context.createClaim("key", { tokens: wanted });
+      const claim = context.createClaim("key", { tokenCount: wanted });
       const held = await client.claimHeld(claim);
       assert.ok(held.token >= free, "a token range begins after the last one");
-      free = held.token + BigInt(held.tokens);
+      free = held.token + BigInt(held.tokenCount);
       await client.release(claim);
     }
   });
 
   test("a renewal keeps the token", async (context) => {
     const client = await context.openClient();
-    const claim = context.createClaim("key", { tokens: 3 });
-    const { token, tokens: run } = await client.claimHeld(claim);
+    const claim = context.createClaim("key", { tokenCount: 3 });
+    const { token, tokenCount: run } = await client.claimHeld(claim);
     for (let round = 0; round < 3; round++) {
       const again = assertHeld(await client.renew(claim), claim);
-      assert.deepEqual([again.token, again.tokens], [token, run]);
+      assert.deepEqual([again.token, again.tokenCount], [token, run]);
     }
     await client.release(claim);
   });
@@ -119,8 +119,8 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     let last = 0n;
     for (let round = 0; round < 3; round++) {
       const client = await context.openClient();
-      const claim = context.createClaim("key", { tokens: 100 });
-      const { token, tokens: run } = await client.claimHeld(claim);
+      const claim = context.createClaim("key", { tokenCount: 100 });
+      const { token, tokenCount: run } = await client.claimHeld(claim);
       assert.ok(token > last);
       last = token + BigInt(run) - 1n;
       await client.release(claim);
@@ -151,8 +151,8 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
 
   test("tokens rise across a restart of the store", async (context) => {
     const before = await context.openClient();
-    const claim = context.createClaim("key", { tokens: 64 });
-    const { token, tokens: run } = await before.claimHeld(claim);
+    const claim = context.createClaim("key", { tokenCount: 64 });
+    const { token, tokenCount: run } = await before.claimHeld(claim);
     await before.release(claim);
     await restart(context.store);
     const after = await context.openClient();

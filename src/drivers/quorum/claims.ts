@@ -221,7 +221,12 @@ export class ClaimCoordinator {
         ? quorumClaim.recheckMs()
         : Math.min(quorumClaim.recheckMs(), quorumClaim.backOffAt - now);
     const ttlMs = toRemainingMs(quorumClaim.enqueuedUntil(), startedAt, quorumClaim.ttlMs);
-    return { state: "waiting", ttlMs: Math.max(ttlMs, 1), recheckMs: Math.max(recheckMs, 1), ...toPausedField(tally) };
+    return {
+      state: "waiting",
+      remainingMs: Math.max(ttlMs, 1),
+      recheckMs: Math.max(recheckMs, 1),
+      ...toPausedField(tally),
+    };
   }
 
   /** Releases a minority of votes and enqueues the claim again, behind the others. */
@@ -317,8 +322,8 @@ function toPausedField({ paused }: Tally): { readonly paused?: Pause } {
 }
 
 function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
-  const ttlMs = toRemainingMs(quorumClaim.heldUntil(), startedAt, quorumClaim.ttlMs);
-  return { state: "held", token: quorumClaim.token ?? 0n, tokens: quorumClaim.tokens, ttlMs };
+  const remainingMs = toRemainingMs(quorumClaim.heldUntil(), startedAt, quorumClaim.ttlMs);
+  return { state: "held", token: quorumClaim.token ?? 0n, tokenCount: quorumClaim.tokens, remainingMs };
 }
 
 /**
@@ -329,8 +334,8 @@ function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
   return {
     state: "held",
     token: quorumClaim.token ?? 0n,
-    tokens: quorumClaim.tokens,
-    ttlMs: quorumClaim.heldUntil() - now,
+    tokenCount: quorumClaim.tokens,
+    remainingMs: quorumClaim.heldUntil() - now,
   };
 }
 

@@ -85,7 +85,7 @@ const TRAITS: Traits = {
   permits: "shared",
   fencing: true,
   fifo: false,
-  survives: "failover",
+  durability: "failover",
 };
 
 /**
@@ -165,7 +165,7 @@ class QuorumDriver implements Driver {
   }
 
   async claim(claim: Claim): Promise<Answer> {
-    const [{ key }] = claim.holds;
+    const [{ key }] = claim.locks;
     if (isTokenKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is reserved for tokens`);
     const quorumClaim = this.#claims.getOrCreate(claim, this.#time());
     quorumClaim.isOurs = true;

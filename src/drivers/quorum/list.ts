@@ -66,7 +66,7 @@ async function listMember(
   }
   const views = await listBy(filter);
   const hasHashedKeys =
-    !HASHED_TOKEN_KEY_PREFIX.startsWith(filter.prefix) && views.some(({ holds: [{ key }] }) => hasHashedTokenKey(key));
+    !HASHED_TOKEN_KEY_PREFIX.startsWith(filter.prefix) && views.some(({ locks: [{ key }] }) => hasHashedTokenKey(key));
   return hasHashedKeys ? [...views, ...(await listBy({ prefix: HASHED_TOKEN_KEY_PREFIX }))] : views;
 }
 
@@ -92,7 +92,7 @@ function compareByTag(left: ClaimView, right: ClaimView): number {
 }
 
 function compareByKey(left: ClaimView, right: ClaimView): number {
-  const [leftKey, rightKey] = [left.holds[0].key, right.holds[0].key];
+  const [leftKey, rightKey] = [left.locks[0].key, right.locks[0].key];
   if (leftKey === rightKey) return 0;
   return leftKey < rightKey ? -1 : 1;
 }
@@ -100,12 +100,12 @@ function compareByKey(left: ClaimView, right: ClaimView): number {
 function mergeLists(lists: readonly (readonly ClaimView[])[], majority: number): ClaimView[] {
   const allViews = lists.flat();
   const tokens = findRunsByTag(
-    allViews.filter((view) => isTokenKey(view.holds[0].key)),
+    allViews.filter((view) => isTokenKey(view.locks[0].key)),
     majority,
   );
   const claims = new Map<string, ClaimView[]>();
   for (const view of allViews) {
-    if (isTokenKey(view.holds[0].key)) continue;
+    if (isTokenKey(view.locks[0].key)) continue;
     const sameTag = claims.get(view.tag);
     if (sameTag === undefined) claims.set(view.tag, [view]);
     else sameTag.push(view);
@@ -121,16 +121,16 @@ function mergeViews(views: readonly ClaimView[], majority: number, tokens: Reado
   const heldViews = views.filter(({ answer }) => answer.state === "held");
   const token = tokens.get(first.tag)?.token;
   const toTtls = (list: readonly ClaimView[]): number[] =>
-    list.map(({ answer }) => (answer.state === "none" ? 0 : answer.ttlMs));
+    list.map(({ answer }) => (answer.state === "none" ? 0 : answer.remainingMs));
   if (heldViews.length < majority || token === undefined) {
     const recheckTimes = views.map(({ answer }) => (answer.state === "waiting" ? answer.recheckMs : 1));
     return {
       ...view,
       ageMs,
-      answer: { state: "waiting", ttlMs: Math.max(...toTtls(views)), recheckMs: Math.min(...recheckTimes) },
+      answer: { state: "waiting", remainingMs: Math.max(...toTtls(views)), recheckMs: Math.min(...recheckTimes) },
     };
   }
   const heldMs = Math.min(...heldViews.map((view) => view.heldMs ?? view.ageMs));
-  const ttlMs = Math.max(...toTtls(heldViews));
-  return { ...view, ageMs, heldMs, answer: { state: "held", token, tokens: view.tokens, ttlMs } };
+  const remainingMs = Math.max(...toTtls(heldViews));
+  return { ...view, ageMs, heldMs, answer: { state: "held", token, tokenCount: view.tokenCount, remainingMs } };
 }

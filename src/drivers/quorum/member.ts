@@ -114,7 +114,7 @@ export class Member {
 
   /** Reads the member's clock from the answer to a call sent at `sentAt`. */
   observeClock(answer: Answer, sentAt: number): void {
-    if (answer.state !== "none" && answer.storeMs !== undefined) this.wallOffsetMs = answer.storeMs - sentAt;
+    if (answer.state !== "none" && answer.storeTimeMs !== undefined) this.wallOffsetMs = answer.storeTimeMs - sentAt;
   }
 
   markSuspect(error: unknown): void {

@@ -106,7 +106,7 @@ export class QuorumClaim {
     if (isOlder && earlyGrant === null) return;
     memberClaim.lastAnsweredCall = call;
     if (answer.state === "none") return this.#loseMember(memberClaim);
-    const endsAt = sentAt + BELIEVED_SHARE * Math.min(answer.ttlMs, this.ttlMs);
+    const endsAt = sentAt + BELIEVED_SHARE * Math.min(answer.remainingMs, this.ttlMs);
     memberClaim.endsAt = Math.max(memberClaim.endsAt, endsAt);
     memberClaim.earlyGrant = null;
     if (isOlder && earlyGrant !== null) {

@@ -25,12 +25,12 @@ export const CLOCK_LEAD = 1_000_000n;
  * be found again.
  */
 export function createTokenClaim(claim: Claim, floor: bigint): Claim {
-  const [{ key }] = claim.holds;
+  const [{ key }] = claim.locks;
   return {
     id: toTokenClaimId(claim.id),
-    holds: [{ key: toTokenKey(key), permits: 1, limit: ALL_PERMITS }],
+    locks: [{ key: toTokenKey(key), permits: 1, limit: ALL_PERMITS }],
     ttlMs: claim.ttlMs,
-    tokens: claim.tokens,
+    tokenCount: claim.tokenCount,
     floor,
     wait: false,
     label: publicTag(claim.id),
@@ -67,7 +67,7 @@ export function hasHashedTokenKey(key: string): boolean {
 /** A grant's first token, and how many tokens from there a majority has reserved. */
 export interface TokenRun {
   readonly token: bigint;
-  readonly tokens: number;
+  readonly tokenCount: number;
 }
 
 /** The token range that a majority has granted; null: there is none. */
@@ -82,13 +82,13 @@ export function findAgreedRun(answers: readonly Answer[], majority: number): Tok
 export function findRunsByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, TokenRun> {
   const runs = new Map<string, TokenRun[]>();
   for (const view of views) {
-    const { answer, tokens } = view;
+    const { answer, tokenCount } = view;
     if (answer.state !== "held") continue;
     const tag = parseClaimTag(view);
     const replacedToken = /^\S+ (\d+)$/.exec(view.label)?.[1];
     runs.set(tag, [
       ...(runs.get(tag) ?? []),
-      replacedToken === undefined ? answer : { token: BigInt(replacedToken), tokens },
+      replacedToken === undefined ? answer : { token: BigInt(replacedToken), tokenCount },
     ]);
   }
   const runByTag = new Map<string, TokenRun>();
@@ -101,9 +101,9 @@ export function findRunsByTag(views: readonly ClaimView[], majority: number): Re
 
 function findSharedRun(runs: readonly TokenRun[], majority: number): TokenRun | null {
   const countsByToken = new Map<bigint, number[]>();
-  for (const { token, tokens } of runs) countsByToken.set(token, [...(countsByToken.get(token) ?? []), tokens]);
+  for (const { token, tokenCount } of runs) countsByToken.set(token, [...(countsByToken.get(token) ?? []), tokenCount]);
   for (const [token, counts] of countsByToken)
-    if (counts.length >= majority) return { token, tokens: Math.min(...counts) };
+    if (counts.length >= majority) return { token, tokenCount: Math.min(...counts) };
   return null;
 }
 

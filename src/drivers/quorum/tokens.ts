@@ -71,7 +71,7 @@ function findHighest([first, ...others]: readonly [bigint, ...bigint[]], max: bi
 function recordToken(quorumClaim: QuorumClaim, run: AgreedRun): boolean {
   if (run === null || run.token < quorumClaim.floor) return false;
   quorumClaim.token = run.token;
-  quorumClaim.tokens = run.tokens;
+  quorumClaim.tokens = run.tokenCount;
   quorumClaim.hasTokenClaim = true;
   return true;
 }
@@ -104,7 +104,7 @@ async function findTokenInLists(
   quorumClaim: QuorumClaim,
   getRemainingMs: () => number,
 ): Promise<AgreedRun | "none"> {
-  const [{ key }] = createTokenClaim(quorumClaim.claim, 0n).holds;
+  const [{ key }] = createTokenClaim(quorumClaim.claim, 0n).locks;
   const tag = publicTag(quorumClaim.claim.id);
   const lists: ClaimView[][] = [];
   const findRun = (): AgreedRun => findRunsByTag(lists.flat(), quorumClaim.majority).get(tag) ?? null;
@@ -157,7 +157,7 @@ async function requestToken(
 }
 
 function raiseFloor(answers: readonly Answer[], floor: bigint): bigint {
-  const runEnds = answers.map((answer) => (answer.state === "held" ? answer.token + BigInt(answer.tokens) : 0n));
+  const runEnds = answers.map((answer) => (answer.state === "held" ? answer.token + BigInt(answer.tokenCount) : 0n));
   return findHighest([floor, ...runEnds], floor + HALF_DAY);
 }
 

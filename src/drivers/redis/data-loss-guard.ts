@@ -42,7 +42,7 @@ export interface DataLossGuardOptions {
 
 interface Grant {
   readonly token: bigint;
-  readonly tokens: number;
+  readonly tokenCount: number;
 }
 
 /** What the guard keeps of one claim. */
@@ -170,8 +170,8 @@ export class DataLossGuard {
     for (const [index, claim] of claims.entries()) {
       const grant = this.#claims.get(claim.id) === guarded[index] ? (guarded[index] as GuardedClaim).grant : null;
       if (grant === null || !(isForgottenReply(replies[index]) || isMissedGrantReply(replies[index]))) continue;
-      const { token, tokens } = grant;
-      const details = encodeClaimDetails({ ...claim, tokens, floor: token }, this.#options.label);
+      const { token, tokenCount } = grant;
+      const details = encodeClaimDetails({ ...claim, tokenCount, floor: token }, this.#options.label);
       lost.set(claim, [...encodeClaim(claim), ...details, String(token)]);
       indices.push(index);
     }
@@ -214,13 +214,13 @@ export class DataLossGuard {
   /** The losses of this client, for `holdfast doctor`. */
   diagnose(): Check[] {
     if (this.#lostCount === 0) return [];
-    const says = `the server lost ${this.#lostCount} locks that this client held`;
+    const message = `the server lost ${this.#lostCount} locks that this client held`;
     return [
       {
-        level: "doubtful",
-        what: "loss",
-        says,
-        advice: "check whether it was flushed or restarted, or keys were deleted",
+        status: "warn",
+        name: "loss",
+        message,
+        hint: "check whether it was flushed or restarted, or keys were deleted",
       },
     ];
   }

@@ -74,22 +74,23 @@ export type WarningName = (typeof WARNING_NAMES)[number];
 
 /** A check that open() warns of unless its result is good. */
 interface RedisCheck extends Check {
-  readonly what: WarningName | "server";
+  readonly name: WarningName | "server";
 }
 
 /** From the best to the worst. */
-const STATUSES_BY_SEVERITY: readonly Check["level"][] = ["good", "unknown", "doubtful", "bad"];
+const STATUSES_BY_SEVERITY: readonly Check["status"][] = ["ok", "unknown", "warn", "fail"];
 
 /** Checks all masters. Of each check the worst result counts. */
 export async function diagnoseAll(queries: readonly Query[], context: DiagnosticsContext): Promise<RedisCheck[]> {
   const checks = (await Promise.all(queries.map((query) => diagnoseServer(query, context)))).flat();
-  return [...new Set(checks.map(({ what }) => what))].map((what) => {
-    const sameName = checks.filter((check) => check.what === what);
-    const level = STATUSES_BY_SEVERITY[Math.max(...sameName.map((check) => STATUSES_BY_SEVERITY.indexOf(check.level)))];
-    const sameStatus = sameName.filter((check) => check.level === level);
+  return [...new Set(checks.map(({ name }) => name))].map((name) => {
+    const sameName = checks.filter((check) => check.name === name);
+    const status =
+      STATUSES_BY_SEVERITY[Math.max(...sameName.map((check) => STATUSES_BY_SEVERITY.indexOf(check.status)))];
+    const sameStatus = sameName.filter((check) => check.status === status);
     const [worst] = sameStatus as [RedisCheck];
-    if (queries.length === 1 || level === "good") return worst;
-    return { ...worst, says: `${worst.says} (${sameStatus.length} of ${queries.length} masters)` };
+    if (queries.length === 1 || status === "ok") return worst;
+    return { ...worst, message: `${worst.message} (${sameStatus.length} of ${queries.length} masters)` };
   });
 }
 
@@ -97,8 +98,8 @@ export async function diagnoseAll(queries: readonly Query[], context: Diagnostic
 export async function diagnoseServer(query: Query, context: DiagnosticsContext): Promise<RedisCheck[]> {
   const reply = await query(["INFO"]);
   if (reply === null) {
-    const says = "this user has no right to INFO: version, role, memory and persistence are unknown";
-    return [{ level: "unknown", what: "server", says, advice: "grant +info" }];
+    const message = "this user has no right to INFO: version, role, memory and persistence are unknown";
+    return [{ status: "unknown", name: "server", message, hint: "grant +info" }];
   }
   const text = String(reply);
   const info = (field: string): string => new RegExp(`^${field}:(.*?)\\r?$`, "m").exec(text)?.[1] ?? "";
@@ -118,31 +119,31 @@ type InfoReader = (field: string) => string;
 function checkVersion(info: InfoReader): RedisCheck {
   const version = info("redis_version");
   const [major = 0, minor = 0] = version.split(".").map(Number);
-  const what = "version";
-  const says = `Redis ${version}`;
+  const name = "version";
+  const message = `Redis ${version}`;
   if (major > (MIN_VERSION[0] as number) || (major === MIN_VERSION[0] && minor >= (MIN_VERSION[1] as number))) {
-    return { level: "good", what, says };
+    return { status: "ok", name, message };
   }
   return {
-    level: "bad",
-    what,
-    says,
-    advice: `use ${MIN_VERSION.join(".")} or later; the scripts are tested with ${TESTED_VERSION}`,
+    status: "fail",
+    name,
+    message,
+    hint: `use ${MIN_VERSION.join(".")} or later; the scripts are tested with ${TESTED_VERSION}`,
   };
 }
 
 function checkRole(info: InfoReader, { replicaAcks: wantedAcks }: DiagnosticsContext): RedisCheck {
-  const what = "role";
+  const name = "role";
   if (info("role") !== "master") {
-    return { level: "bad", what, says: "this is a replica", advice: "connect to the master, which keeps the locks" };
+    return { status: "fail", name, message: "this is a replica", hint: "connect to the master, which keeps the locks" };
   }
   const replicas = Number(info("connected_slaves"));
   const replicaCount =
     replicas === 0 ? "without replicas" : `with ${replicas} ${replicas === 1 ? "replica" : "replicas"}`;
-  const says = `master, ${replicaCount}`;
-  if (replicas >= wantedAcks) return { level: "good", what, says };
-  const advice = `no lock is granted until ${wantedAcks} replicas are connected (option replicas)`;
-  return { level: "bad", what, says, advice };
+  const message = `master, ${replicaCount}`;
+  if (replicas >= wantedAcks) return { status: "ok", name, message };
+  const hint = `no lock is granted until ${wantedAcks} replicas are connected (option replicas)`;
+  return { status: "fail", name, message, hint };
 }
 
 /** How safe locks are in a fail-over; null: there is no replica to promote. */
@@ -150,68 +151,68 @@ function checkFailover(
   info: InfoReader,
   { hasFailover, isGuarded, replicaAcks: wantedAcks }: DiagnosticsContext,
 ): RedisCheck | null {
-  const what = "failover";
+  const name = "failover";
   const count = Number(info("connected_slaves"));
   if (info("role") !== "master" || !(hasFailover || count > 0)) return null;
   if (wantedAcks > 0)
-    return { level: "good", what, says: `grants and renewals wait for ${wantedAcks} of ${count} replicas` };
+    return { status: "ok", name, message: `grants and renewals wait for ${wantedAcks} of ${count} replicas` };
   // INFO contains the field only if min-replicas-to-write and min-replicas-max-lag are both set
   const stopsWriting = info("min_slaves_good_slaves") !== "";
   const masterStops = "min-replicas-to-write stops a replaced master within min-replicas-max-lag";
-  if (stopsWriting && isGuarded) return { level: "good", what, says: `guardDataLoss is on; ${masterStops}` };
+  if (stopsWriting && isGuarded) return { status: "ok", name, message: `guardDataLoss is on; ${masterStops}` };
   const lostGrants = "a promoted replica may not have the last locks granted";
   const splitMasters = "a master that was replaced while suspended or cut off keeps granting beside the new one";
   const prevention = "option replicas, with minAcks for all replicas, prevents";
   const tokens = "fencing tokens protect the resource";
   if (isGuarded) {
-    const says = `guardDataLoss is on; but ${splitMasters}`;
-    const advice = `${prevention} this, min-replicas-to-write 1 limits it to min-replicas-max-lag; ${tokens}`;
-    return { level: "doubtful", what, says, advice };
+    const message = `guardDataLoss is on; but ${splitMasters}`;
+    const hint = `${prevention} this, min-replicas-to-write 1 limits it to min-replicas-max-lag; ${tokens}`;
+    return { status: "warn", name, message, hint };
   }
   if (stopsWriting) {
-    const advice = `${prevention} this, guardDataLoss prevents a second grant; ${tokens}`;
-    return { level: "doubtful", what, says: `${lostGrants}; ${masterStops}`, advice };
+    const hint = `${prevention} this, guardDataLoss prevents a second grant; ${tokens}`;
+    return { status: "warn", name, message: `${lostGrants}; ${masterStops}`, hint };
   }
-  const advice = `${prevention} both; otherwise guardDataLoss prevents the first, min-replicas-to-write 1 limits the second to min-replicas-max-lag; ${tokens}`;
-  return { level: "doubtful", what, says: `${lostGrants}, and ${splitMasters}`, advice };
+  const hint = `${prevention} both; otherwise guardDataLoss prevents the first, min-replicas-to-write 1 limits the second to min-replicas-max-lag; ${tokens}`;
+  return { status: "warn", name, message: `${lostGrants}, and ${splitMasters}`, hint };
 }
 
 function checkClients(info: InfoReader): RedisCheck | null {
-  const what = "clients";
+  const name = "clients";
   const [count, maxClients] = [Number(info("connected_clients")), Number(info("maxclients"))];
   if (!(maxClients > 0)) return null;
-  const says = `${count} of ${maxClients} connections in use`;
-  if (count < NEARLY_FULL * maxClients) return { level: "good", what, says };
-  const advice = "raise maxclients: a process without a connection for pushes waits seconds longer for each lock";
-  return { level: "doubtful", what, says, advice };
+  const message = `${count} of ${maxClients} connections in use`;
+  if (count < NEARLY_FULL * maxClients) return { status: "ok", name, message };
+  const hint = "raise maxclients: a process without a connection for pushes waits seconds longer for each lock";
+  return { status: "warn", name, message, hint };
 }
 
 function checkMemory(info: InfoReader): RedisCheck {
-  const what = "memory";
+  const name = "memory";
   const policy = info("maxmemory_policy");
   const maxMemory = Number(info("maxmemory"));
   if (policy !== "noeviction" && policy !== "") {
     return {
-      level: "bad",
-      what,
-      says: `maxmemory-policy is ${policy}: held locks may be evicted`,
-      advice: "set maxmemory-policy noeviction, or use a separate server for locks",
+      status: "fail",
+      name,
+      message: `maxmemory-policy is ${policy}: held locks may be evicted`,
+      hint: "set maxmemory-policy noeviction, or use a separate server for locks",
     };
   }
-  if (maxMemory === 0) return { level: "good", what, says: "no limit, nothing is evicted" };
+  if (maxMemory === 0) return { status: "ok", name, message: "no limit, nothing is evicted" };
   const usedShare = Number(info("used_memory")) / maxMemory;
   if (usedShare >= 1) {
-    const advice =
+    const hint =
       "raise maxmemory, or use a separate server for locks; held locks can still be renewed, handed over and released";
-    return { level: "bad", what, says: "memory is full: no new lock is granted", advice };
+    return { status: "fail", name, message: "memory is full: no new lock is granted", hint };
   }
-  const says = `${Math.round(usedShare * 100)} % of maxmemory in use, nothing is evicted`;
-  if (usedShare < NEARLY_FULL) return { level: "good", what, says };
+  const message = `${Math.round(usedShare * 100)} % of maxmemory in use, nothing is evicted`;
+  if (usedShare < NEARLY_FULL) return { status: "ok", name, message };
   return {
-    level: "doubtful",
-    what,
-    says,
-    advice: "when memory is full, new locks are refused; held locks can still be released",
+    status: "warn",
+    name,
+    message,
+    hint: "when memory is full, new locks are refused; held locks can still be released",
   };
 }
 
@@ -219,21 +220,21 @@ function checkPersistence(info: InfoReader, { isGuarded }: DiagnosticsContext): 
   const isOn = info("aof_enabled") === "1";
   const hasFailed = isOn ? info("aof_last_write_status") !== "ok" : info("rdb_last_bgsave_status") !== "ok";
   if (hasFailed) {
-    const advice = "check the server's log and free disk space; it may soon refuse writes";
-    return { level: "doubtful", what: "disk", says: "the last write to disk failed", advice };
+    const hint = "check the server's log and free disk space; it may soon refuse writes";
+    return { status: "warn", name: "disk", message: "the last write to disk failed", hint };
   }
-  const what = "appendonly";
+  const name = "appendonly";
   if (isOn) {
-    const says =
+    const message =
       "append-only file: locks survive a restart, except those of the last second unless appendfsync is always";
-    return { level: "good", what, says };
+    return { status: "ok", name, message };
   }
-  if (isGuarded) return { level: "good", what, says: "a restart loses locks; guardDataLoss is on" };
+  if (isGuarded) return { status: "ok", name, message: "a restart loses locks; guardDataLoss is on" };
   return {
-    level: "doubtful",
-    what,
-    says: "no append-only file: a restart loses held locks and grants them to others",
-    advice: "set appendonly yes and appendfsync always, or use guardDataLoss",
+    status: "warn",
+    name,
+    message: "no append-only file: a restart loses held locks and grants them to others",
+    hint: "set appendonly yes and appendfsync always, or use guardDataLoss",
   };
 }
 
@@ -245,24 +246,24 @@ interface KeyScan {
 
 /** Looks for keys that would never expire, in a bounded part of all keys. */
 export async function findKeysWithoutTtl(queries: readonly Query[], context: DiagnosticsContext): Promise<Check> {
-  const what = "keys";
+  const name = "keys";
   const scans = await Promise.all(
     queries.map((query) => scanKeys(query, context, { cursor: "0", keyCount: 0, withoutTtlCount: 0 }, MAX_SCANS)),
   );
   const completed = scans.filter((scan) => scan !== null);
   if (completed.length < queries.length) {
-    return { level: "unknown", what, says: "this user has no right to SCAN, so keys were not checked" };
+    return { status: "unknown", name, message: "this user has no right to SCAN, so keys were not checked" };
   }
   const keyCount = completed.reduce((sum, scan) => sum + scan.keyCount, 0);
   const withoutTtlCount = completed.reduce((sum, scan) => sum + scan.withoutTtlCount, 0);
   const scope = completed.every(({ cursor }) => cursor === "0") ? "" : " (of those scanned)";
   if (withoutTtlCount === 0)
-    return { level: "good", what, says: `${keyCount} keys of Holdfast, each with a time to live${scope}` };
+    return { status: "ok", name, message: `${keyCount} keys of Holdfast, each with a time to live${scope}` };
   return {
-    level: "bad",
-    what,
-    says: `${withoutTtlCount} of ${keyCount} keys of Holdfast have no time to live${scope}`,
-    advice: "another program wrote or persisted them: no script of Holdfast leaves such a key",
+    status: "fail",
+    name,
+    message: `${withoutTtlCount} of ${keyCount} keys of Holdfast have no time to live${scope}`,
+    hint: "another program wrote or persisted them: no script of Holdfast leaves such a key",
   };
 }
 
@@ -289,6 +290,6 @@ async function scanKeys(
 /** The warnings of open(), without the silenced ones. */
 export function formatWarnings(checks: readonly Check[], silenced: readonly string[] = []): string[] {
   return checks
-    .filter(({ level, what }) => (level === "bad" || level === "doubtful") && !silenced.includes(what))
-    .map(({ says, advice }) => `redis: ${says}${advice === undefined ? "" : `; ${advice}`}`);
+    .filter(({ status, name }) => (status === "fail" || status === "warn") && !silenced.includes(name))
+    .map(({ message, hint }) => `redis: ${message}${hint === undefined ? "" : `; ${hint}`}`);
 }

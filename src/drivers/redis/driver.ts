@@ -44,7 +44,7 @@ const TRAITS: Traits = {
   permits: "any",
   fencing: true,
   fifo: true,
-  survives: "restart",
+  durability: "restart",
 };
 
 /**

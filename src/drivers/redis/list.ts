@@ -143,13 +143,13 @@ function toClaimView(fields: readonly string[], tag: string, key: string, now: n
   const remainingMs = Math.min(Number(expiresAt) - now, ttlMs);
   const answer: Answer =
     token === "0"
-      ? { state: "waiting", ttlMs: remainingMs, recheckMs: Math.max(remainingMs, 1) }
-      : { state: "held", token: BigInt(token as string), tokens: Number(tokens), ttlMs: remainingMs };
+      ? { state: "waiting", remainingMs, recheckMs: Math.max(remainingMs, 1) }
+      : { state: "held", token: BigInt(token as string), tokenCount: Number(tokens), remainingMs };
   return {
     tag,
-    holds: decodeLocks(json as string, { key, permits: Number(permits), limit: Number(limit) }),
+    locks: decodeLocks(json as string, { key, permits: Number(permits), limit: Number(limit) }),
     ttlMs,
-    tokens: Number(tokens),
+    tokenCount: Number(tokens),
     floor: BigInt(floor as string),
     wait: waitFlag === "1",
     label,
@@ -158,7 +158,7 @@ function toClaimView(fields: readonly string[], tag: string, key: string, now: n
   };
 }
 
-function decodeLocks(json: string, single: LockSpec): ClaimView["holds"] {
+function decodeLocks(json: string, single: LockSpec): ClaimView["locks"] {
   if (json === "") return [single];
   const rows = JSON.parse(json) as [string, string, string, string][];
   return rows.map(([, key, permits, limit]): LockSpec => ({ key, permits: Number(permits), limit: Number(limit) })) as [

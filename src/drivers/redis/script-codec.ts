@@ -67,13 +67,13 @@ const encodedClaims = new WeakMap<Claim, readonly string[]>();
 export function encodeClaim(claim: Claim): readonly string[] {
   let args = encodedClaims.get(claim);
   if (args === undefined) {
-    const lockFields = claim.holds.flatMap(({ key, permits, limit }) => [
+    const lockFields = claim.locks.flatMap(({ key, permits, limit }) => [
       toBucket(key),
       key,
       String(permits),
       String(limit),
     ]);
-    args = [claim.id, String(claim.ttlMs), String(claim.holds.length), ...lockFields];
+    args = [claim.id, String(claim.ttlMs), String(claim.locks.length), ...lockFields];
     encodedClaims.set(claim, args);
   }
   return args;
@@ -86,14 +86,14 @@ export function toClaimBucket(claim: Claim): string {
 
 /** The further arguments of claim.lua: tokens, floor, waits, label, and the locks as JSON, as the record keeps them. */
 export function encodeClaimDetails(claim: Claim, defaultLabel = ""): readonly string[] {
-  const { holds, tokens, floor, wait, label } = claim;
-  const lockRows = holds.map(({ key, permits, limit }) => [toBucket(key), key, String(permits), String(limit)]);
+  const { locks, tokenCount, floor, wait, label } = claim;
+  const lockRows = locks.map(({ key, permits, limit }) => [toBucket(key), key, String(permits), String(limit)]);
   return [
-    String(tokens),
+    String(tokenCount),
     String(floor),
     wait ? "1" : "0",
     label || defaultLabel,
-    holds.length > 1 ? JSON.stringify(lockRows) : "",
+    locks.length > 1 ? JSON.stringify(lockRows) : "",
   ];
 }
 
@@ -105,16 +105,16 @@ export function decodeAnswer(reply: unknown): Answer {
       return {
         state: "held",
         token: BigInt(field1 as string),
-        tokens: Number(field2),
-        ttlMs: Number(field3),
-        storeMs: Number(field4),
+        tokenCount: Number(field2),
+        remainingMs: Number(field3),
+        storeTimeMs: Number(field4),
       };
     case "w":
       return {
         state: "waiting",
-        ttlMs: Number(field1),
+        remainingMs: Number(field1),
         recheckMs: Number(field2),
-        storeMs: Number(field3),
+        storeTimeMs: Number(field3),
         ...(field4 !== undefined && { paused: toGracePause(Number(field4), Number(field3)) }),
       };
     case "p":
@@ -184,6 +184,6 @@ export function decodePush(message: string): { readonly id: string; readonly ans
   if (ttlMs === undefined) return { id };
   return {
     id,
-    answer: { state: "held", token: BigInt(token as string), tokens: Number(tokens), ttlMs: Number(ttlMs) },
+    answer: { state: "held", token: BigInt(token as string), tokenCount: Number(tokens), remainingMs: Number(ttlMs) },
   };
 }

@@ -276,7 +276,7 @@ export class Connection {
 
   /** The longest allowed silence in either direction; null: no limit. */
   #maxSilenceMs(): number | null {
-    if (this.#hello === null || this.#hello.silenceKeeps) return null;
+    if (this.#hello === null || this.#hello.endsWithConnection) return null;
     return this.#listener.needsHeartbeat() || this.#calls.size > 0 ? this.#hello.sessionMs / 3 : null;
   }
 

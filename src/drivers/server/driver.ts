@@ -59,7 +59,7 @@ const TRAITS: Traits = {
   permits: "any",
   fencing: true,
   fifo: true,
-  survives: "restart",
+  durability: "restart",
 };
 
 /** How many ids one frame carries at most. */

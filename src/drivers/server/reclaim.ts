@@ -41,7 +41,7 @@ export class ClaimMemory {
     if (answer.state === "none") return;
     this.wallOffsetMs = wallOffsetMs;
     const maxTtlMs = this.claim.ttlMs === "session" ? sessionMs : this.claim.ttlMs;
-    const remainingMs = Math.min(answer.ttlMs, maxTtlMs);
+    const remainingMs = Math.min(answer.remainingMs, maxTtlMs);
     this.believedUntil = Math.max(this.believedUntil, sentAt + 0.9 * remainingMs);
     this.leaseEndsAt = Math.max(this.leaseEndsAt, sentAt + remainingMs);
     this.runId = runId;
@@ -61,8 +61,8 @@ export class ClaimMemory {
   }
 
   /** May the claim still be reclaimed? */
-  isReclaimable(now: number, { silenceKeeps }: ServerHello, wallOffsetMs: number): boolean {
-    if (this.claim.ttlMs === "session" && silenceKeeps) return true;
+  isReclaimable(now: number, { endsWithConnection }: ServerHello, wallOffsetMs: number): boolean {
+    if (this.claim.ttlMs === "session" && endsWithConnection) return true;
     return now + this.suspendedMs(wallOffsetMs) < this.believedUntil;
   }
 
@@ -85,7 +85,7 @@ export function toReclaimBatches(memories: Iterable<ClaimMemory>, now: number, w
   for (const memory of memories) {
     const { claim, lastAnswer, arrival, leaseEndsAt } = memory;
     if (lastAnswer === null || lastAnswer.state === "none") continue;
-    const size = 200 + 3 * claim.label.length + claim.holds.reduce((sum, { key }) => sum + 3 * key.length + 30, 0);
+    const size = 200 + 3 * claim.label.length + claim.locks.reduce((sum, { key }) => sum + 3 * key.length + 30, 0);
     if (bytes + size > MAX_FRAME_BYTES && batch.length > 0) {
       batch = [];
       batches.push(batch);
@@ -98,7 +98,7 @@ export function toReclaimBatches(memories: Iterable<ClaimMemory>, now: number, w
         ? {
             state,
             token: lastAnswer.token,
-            tokens: lastAnswer.tokens,
+            tokenCount: lastAnswer.tokenCount,
             leftMs: Math.max(leaseEndsAt - now - memory.suspendedMs(wallOffsetMs), 0),
           }
         : { state, arrival };

@@ -46,7 +46,7 @@ export class ClaimNode {
 
   constructor(claim: Claim, root: string) {
     this.claim = claim;
-    this.keyPath = toKeyPath(claim.holds[0].key, root);
+    this.keyPath = toKeyPath(claim.locks[0].key, root);
   }
 
   get path(): string {

@@ -8,8 +8,8 @@ import type { ZooKeeper } from "./client/zookeeper.ts";
 const MIN_SAFE_SESSION_MS = 2_000;
 const WRITE_CREATE_DELETE = 2 | 4 | 8;
 
-/** Always good: the client refuses an older server when it connects (client/connection.ts), before any check runs. */
-const VERSION_CHECK: Check = { level: "good", what: "version", says: "3.6 or newer, as required" };
+/** Always ok: the client refuses an older server when it connects (client/connection.ts), before any check runs. */
+const VERSION_CHECK: Check = { status: "ok", name: "version", message: "3.6 or newer, as required" };
 
 /** Runs all checks; changes nothing. */
 export async function diagnose(zk: ZooKeeper, root: string, requestedMs: number): Promise<readonly Check[]> {
@@ -27,38 +27,40 @@ async function checkMode(zk: ZooKeeper): Promise<Check> {
   try {
     members = await zk.members();
   } catch (error) {
-    return { level: "unknown", what: "mode", says: `the configuration cannot be read: ${(error as Error).message}` };
+    return {
+      status: "unknown",
+      name: "mode",
+      message: `the configuration cannot be read: ${(error as Error).message}`,
+    };
   }
   const voterCount = members.filter((line) => !line.includes(":observer")).length;
-  if (voterCount > 2) return { level: "good", what: "mode", says: `an ensemble of ${voterCount} voting servers` };
+  if (voterCount > 2) return { status: "ok", name: "mode", message: `an ensemble of ${voterCount} voting servers` };
   return {
-    level: "doubtful",
-    what: "mode",
-    says:
+    status: "warn",
+    name: "mode",
+    message:
       voterCount === 0 ? "a single server" : `an ensemble of ${voterCount} voting servers, which tolerates no failure`,
-    advice:
-      "nothing is granted during an outage; sessions survive a short restart. Three servers tolerate the failure of one",
+    hint: "nothing is granted during an outage; sessions survive a short restart. Three servers tolerate the failure of one",
   };
 }
 
 function checkSession(zk: ZooKeeper, requestedMs: number): Check {
   const { sessionMs } = zk;
-  const what = "session";
+  const name = "session";
   if (sessionMs !== requestedMs) {
     return {
-      level: "doubtful",
-      what,
-      says: `${sessionMs} ms, although ${requestedMs} ms were requested: the servers limit it`,
-      advice:
-        "change minSessionTimeout and maxSessionTimeout of the servers (by default 2 and 20 ticks), or request a session within them",
+      status: "warn",
+      name,
+      message: `${sessionMs} ms, although ${requestedMs} ms were requested: the servers limit it`,
+      hint: "change minSessionTimeout and maxSessionTimeout of the servers (by default 2 and 20 ticks), or request a session within them",
     };
   }
-  if (sessionMs >= MIN_SAFE_SESSION_MS) return { level: "good", what, says: `${sessionMs} ms, as requested` };
+  if (sessionMs >= MIN_SAFE_SESSION_MS) return { status: "ok", name, message: `${sessionMs} ms, as requested` };
   return {
-    level: "doubtful",
-    what,
-    says: `${sessionMs} ms: a garbage collector's pause can end all locks of a client`,
-    advice: "set a longer sessionMs in the url or the driver's options",
+    status: "warn",
+    name,
+    message: `${sessionMs} ms: a garbage collector's pause can end all locks of a client`,
+    hint: "set a longer sessionMs in the url or the driver's options",
   };
 }
 
@@ -66,29 +68,30 @@ async function checkRoundTrip(zk: ZooKeeper, root: string): Promise<Check> {
   const startedAt = performance.now();
   await zk.exists(root);
   return {
-    level: "good",
-    what: "trip",
-    says: `${(performance.now() - startedAt).toFixed(2)} ms for a round trip to the connected server`,
+    status: "ok",
+    name: "trip",
+    message: `${(performance.now() - startedAt).toFixed(2)} ms for a round trip to the connected server`,
   };
 }
 
 async function checkPermissions(zk: ZooKeeper, root: string): Promise<Check> {
-  const what = "rights";
+  const name = "rights";
   let acl: readonly Acl[];
   try {
     acl = await zk.getAcl(root);
   } catch (error) {
-    return { level: "unknown", what, says: `the ACL of ${root} cannot be read: ${(error as Error).message}` };
+    return { status: "unknown", name, message: `the ACL of ${root} cannot be read: ${(error as Error).message}` };
   }
-  const says = `${root}: ${acl.map(({ scheme, id, perms }) => `${scheme}:${id}:${formatPermissions(perms)}`).join(", ")}`;
+  const message = withoutDigests(
+    `${root}: ${acl.map(({ scheme, id, perms }) => `${scheme}:${id}:${formatPermissions(perms)}`).join(", ")}`,
+  );
   const isOpen = acl.some(({ scheme, perms }) => scheme === "world" && (perms & WRITE_CREATE_DELETE) !== 0);
-  if (!isOpen) return { level: "good", what, says: withoutDigests(says) };
+  if (!isOpen) return { status: "ok", name, message };
   return {
-    level: "doubtful",
-    what,
-    says: withoutDigests(says),
-    advice:
-      "any client that reaches the servers can create and delete locks: give the driver auth or sasl, and a path of its own",
+    status: "warn",
+    name,
+    message,
+    hint: "any client that reaches the servers can create and delete locks: give the driver auth or sasl, and a path of its own",
   };
 }
 

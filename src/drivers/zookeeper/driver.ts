@@ -69,7 +69,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
     get traits(): Traits {
       const lease = { claim: false, sessionMs: zk.sessionMs };
-      return { lease, manyKeys: false, permits: "any", fencing: true, fifo: isFair, survives: "failover" };
+      return { lease, manyKeys: false, permits: "any", fencing: true, fifo: isFair, durability: "failover" };
     },
 
     async open(listener) {
@@ -254,7 +254,7 @@ function isWaitingInQueue(node: ClaimNode): boolean {
   return node.status === "present" && !node.isHeld && !node.isRevoked;
 }
 
-function validateKeyPath({ holds: [{ key }] }: Claim): void {
+function validateKeyPath({ locks: [{ key }] }: Claim): void {
   if (!key.startsWith("/")) return;
   try {
     if (key === "/") throw new TypeError('key must name a node below the root, not "/"');

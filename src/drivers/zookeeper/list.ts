@@ -75,8 +75,8 @@ async function listQueue(options: ListOptions, key: string, { max, after, signal
 /** An unknown token is 0n, an unknown age 0. */
 function toViewFromName({ claimNodes, zk }: ListOptions, queued: QueuedNode): ClaimView {
   const ownNode = claimNodes.findById(queued.node.id);
-  const { label, tokens, floor, wait } = ownNode?.claim ?? { label: "", tokens: 1, floor: 0n, wait: true };
-  return { ...toView(queued, zk.sessionMs, ownNode?.token ?? 0n, tokens), floor, wait, label, ageMs: 0 };
+  const { label, tokenCount, floor, wait } = ownNode?.claim ?? { label: "", tokenCount: 1, floor: 0n, wait: true };
+  return { ...toView(queued, zk.sessionMs, ownNode?.token ?? 0n, tokenCount), floor, wait, label, ageMs: 0 };
 }
 
 function findStart(queued: readonly QueuedNode[], after: string | undefined): number {
@@ -138,13 +138,13 @@ async function readView(options: ListOptions, queued: QueuedNode): Promise<reado
   return [{ ...toView(queued, zk.sessionMs, queues.toToken(stat.czxid), tokens), floor, wait, label, ageMs }];
 }
 
-function toView({ key, node, isHeld }: QueuedNode, ttlMs: number, token: bigint, tokens: number) {
+function toView({ key, node, isHeld }: QueuedNode, remainingMs: number, token: bigint, tokenCount: number) {
   const { id, permits, limit } = node;
-  const holds: readonly [LockSpec] = [{ key, permits, limit }];
+  const locks: readonly [LockSpec] = [{ key, permits, limit }];
   const answer: Answer = isHeld
-    ? { state: "held", token, tokens, ttlMs }
-    : { state: "waiting", ttlMs, recheckMs: ttlMs };
-  return { tag: publicTag(id), holds, ttlMs: "session" as const, tokens, answer };
+    ? { state: "held", token, tokenCount, remainingMs }
+    : { state: "waiting", remainingMs, recheckMs: remainingMs };
+  return { tag: publicTag(id), locks, ttlMs: "session" as const, tokenCount, answer };
 }
 
 /** Null: the node does not exist. If it exists but this client has no permission to read it, its data are null. */

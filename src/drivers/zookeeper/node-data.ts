@@ -15,7 +15,7 @@ export interface NodeData {
   readonly wait: boolean;
 }
 
-export function encodeData({ label, tokens, floor, wait }: Claim): Buffer {
+export function encodeData({ label, tokenCount: tokens, floor, wait }: Claim): Buffer {
   return Buffer.from(JSON.stringify({ v: DATA_VERSION, label, tokens, floor: String(floor), wait }));
 }
 

@@ -60,7 +60,7 @@ export class NodeQueues {
     const { acl, family } = this.#options;
     try {
       const mode = "ephemeralSequential";
-      const { path, czxid } = await createBelow(this.#zk, keyPath, formatNodePrefix(claim.id, claim.holds[0], family), {
+      const { path, czxid } = await createBelow(this.#zk, keyPath, formatNodePrefix(claim.id, claim.locks[0], family), {
         mode,
         data: encodeData(claim),
         acl: acl(),
@@ -123,13 +123,13 @@ export class NodeQueues {
 
   /** recheckMs: when to recheck, unless a watch fires before. */
   toWaitingAnswer(recheckMs: number = this.#zk.sessionMs): Answer {
-    return { state: "waiting", ttlMs: this.#zk.leftMs(), recheckMs };
+    return { state: "waiting", remainingMs: this.#zk.leftMs(), recheckMs };
   }
 
   /** Would a claim without a node be admitted if it got one now? If not, watches the node that blocks it. */
   async isFree(node: ClaimNode): Promise<boolean> {
     const queue = this.#parseQueue(node, await listChildren(this.#zk, node.keyPath));
-    const [{ permits, limit }] = node.claim.holds;
+    const [{ permits, limit }] = node.claim.locks;
     const withCandidate = [...queue, { name: "", id: node.claim.id, sequence: 0, permits, limit }];
     if (countAdmitted(withCandidate) === withCandidate.length) return true;
     this.#options.watches.watchBlocker(node, withCandidate, queue.length);
@@ -152,8 +152,8 @@ export class NodeQueues {
   /** The answer of a held claim, without a request: its watch reports changes. */
   toHeldAnswer(node: ClaimNode): Answer {
     const { token, claim } = node;
-    const tokens = Math.min(claim.tokens, Number(TOKENS_PER_NODE));
-    return { state: "held", token, tokens, ttlMs: this.#zk.leftMs() };
+    const tokenCount = Math.min(claim.tokenCount, Number(TOKENS_PER_NODE));
+    return { state: "held", token, tokenCount, remainingMs: this.#zk.leftMs() };
   }
 
   /** The first token of a node that this transaction created. */

@@ -30,7 +30,7 @@ export function withAuthorization(backend: Backend, access: AccessControl): Back
 
 /** True if the principal may acquire all keys of the claim. */
 function canAcquire(principal: Principal, claim: Claim): boolean {
-  return claim.holds.every(({ key }) => principal.can("acquire", key));
+  return claim.locks.every(({ key }) => principal.can("acquire", key));
 }
 
 class AuthorizedBackend implements Backend {

@@ -30,9 +30,9 @@ export function decodeClaim(raw: readonly unknown[], index: number, label: strin
   if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
   return {
     id: decodeId(raw[index]),
-    holds: decodeLocks(raw[index + 1], limits),
+    locks: decodeLocks(raw[index + 1], limits),
     ttlMs: decodeTtl(raw[index + 2], limits),
-    tokens: (tokens as number | undefined) ?? 1,
+    tokenCount: (tokens as number | undefined) ?? 1,
     floor: floor === undefined ? 0n : BigInt(floor),
     wait: wait !== false,
     label: options.label === undefined ? label : decodeLabel(options.label),
@@ -99,7 +99,7 @@ export function decodeReclaim(raw: unknown, label: string, limits: ServerLimits)
     const claim = decodeClaim(decodeArray(rawClaim, "a claim's terms"), 0, label, limits);
     const [state, a, b, c] = decodeArray(rawState, "a claim's state");
     if (state === "held" && isDecimalString(a) && isCount(b) && b >= 1 && b <= limits.tokens && isCount(c)) {
-      return { claim, lastState: { state, token: BigInt(a), tokens: b, leftMs: c } };
+      return { claim, lastState: { state, token: BigInt(a), tokenCount: b, leftMs: c } };
     }
     if (state === "waiting" && isCount(a)) return { claim, lastState: { state, arrival: a } };
     throw malformed('a claim\'s state must be ["held", token, tokens, leftMs] or ["waiting", arrival]');

@@ -91,7 +91,7 @@ export class EventRing {
     if (this.#next - this.#first === this.#capacity) this.#dropOldest();
     const slot = this.#next & this.#mask;
     const { claim, token, account = "" } = entry;
-    const keyCount = claim.holds.length;
+    const keyCount = claim.locks.length;
     this.#kinds[slot] = kind;
     this.#sequences[slot] = sequence;
     this.#times[slot] = time;

@@ -128,7 +128,7 @@ export class Subscription {
 
   #matches(claim: Claim): boolean {
     const { prefix, canSee } = this.#filter;
-    return claim.holds.some(({ key }) => key.startsWith(prefix) && canSee(key));
+    return claim.locks.some(({ key }) => key.startsWith(prefix) && canSee(key));
   }
 
   /** The index of the first event that was not read yet. */
@@ -154,6 +154,6 @@ function findOldestRing(rings: readonly EventRing[], indexes: readonly number[])
   return oldestRing;
 }
 
-function claimKeys({ holds }: Claim): string[] {
-  return holds.map(({ key }) => key);
+function claimKeys({ locks }: Claim): string[] {
+  return locks.map(({ key }) => key);
 }

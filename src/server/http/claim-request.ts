@@ -34,9 +34,9 @@ export function parseClaimRequest(
   const waitMs = parseWait(body);
   const claim: Claim = {
     id: randomId(),
-    holds: keys.map((key): LockSpec => ({ key, ...permitSpec })) as unknown as Claim["holds"],
+    locks: keys.map((key): LockSpec => ({ key, ...permitSpec })) as unknown as Claim["locks"],
     ttlMs: parseTtl(body, limits),
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: waitMs > 0,
     label: cleanLabel(optionalString(body, "label") ?? defaultLabel),

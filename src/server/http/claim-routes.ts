@@ -96,7 +96,7 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
   function toReply(outcome: ClaimOutcome, principal: Principal): HttpReply {
     if (outcome.state === "none") throw principal.isValid ? lossProblem(outcome) : authProblem();
     const { claim } = outcome;
-    const keys = claim.holds.map(({ key }) => key);
+    const keys = claim.locks.map(({ key }) => key);
     const tag = publicTag(claim.id);
     if (outcome.state === "waiting") {
       const reference = WAIT_PREFIX + encodeReference([{ claim, firstToken: 0n, token: 0n, prefix: "" }]);
@@ -116,8 +116,8 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
   }
 
   /** The problem for a claim that was not granted at once. It names a holder if the client may inspect the key. */
-  async function findBusyProblem(principal: Principal, { holds }: Claim): Promise<Problem> {
-    for (const { key } of holds.slice(0, MAX_HOLDER_LOOKUPS)) {
+  async function findBusyProblem(principal: Principal, { locks }: Claim): Promise<Problem> {
+    for (const { key } of locks.slice(0, MAX_HOLDER_LOOKUPS)) {
       if (!principal.can("inspect", key)) continue;
       const { views } = await callBackend(service, () =>
         backend.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
@@ -142,8 +142,8 @@ function pausedProblem(pause: Pause): Problem {
   return new Problem("PAUSED", pause.reason, message, { retryMs: pause.remainingMs });
 }
 
-function checkPermissions(principal: Principal, { holds }: Claim): void {
-  if (holds.every(({ key }) => principal.can("acquire", key))) return;
+function checkPermissions(principal: Principal, { locks }: Claim): void {
+  if (locks.every(({ key }) => principal.can("acquire", key))) return;
   throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to acquire these keys");
 }
 
@@ -162,7 +162,7 @@ function parseReferenceField(body: JsonBody): { parts: readonly DetachedClaim[];
 
 function describeParts(parts: readonly DetachedClaim[]): { readonly tag: string; readonly keys: readonly string[] } {
   const [first] = parts as readonly [DetachedClaim];
-  return { tag: publicTag(first.claim.id), keys: parts.flatMap(({ claim }) => claim.holds.map(({ key }) => key)) };
+  return { tag: publicTag(first.claim.id), keys: parts.flatMap(({ claim }) => claim.locks.map(({ key }) => key)) };
 }
 
 const LOSS_TEXTS: Readonly<Record<LostReason, string>> = {

@@ -84,15 +84,15 @@ function parseReason(text: string): string {
   return cleanLabel(reason);
 }
 
-function toLockJson({ tag, holds, answer, ttlMs, label, ageMs }: ClaimView): object {
+function toLockJson({ tag, locks, answer, ttlMs, label, ageMs }: ClaimView): object {
   const isHeld = answer.state === "held";
   return {
     tag,
     state: isHeld ? "held" : "waiting",
-    holds: holds.map(toLockSpecJson),
+    holds: locks.map(toLockSpecJson),
     // some stores do not report the token of every claim in the queue of one key
     token: isHeld && answer.token > 0n ? String(answer.token) : null,
-    ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.ttlMs)),
+    ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.remainingMs)),
     label,
     ageMs: Math.floor(ageMs),
   };

@@ -205,7 +205,7 @@ export class PendingClaims {
     disconnected: AbortSignal,
   ): Promise<ClaimOutcome> {
     const { claim, session } = pending;
-    const endsAt = pending.lastCallAt + answer.ttlMs;
+    const endsAt = pending.lastCallAt + answer.remainingMs;
     // the claim was detached by an earlier request whose response was lost
     if (!this.#backend.hasClaims(session)) {
       this.remove(pending);
@@ -267,8 +267,8 @@ export class PendingClaims {
   }
 
   /** When a waiting claim must be renewed: well before its lease ends, and when the store asks for a recheck. */
-  #nextRenewAt({ ttlMs, recheckMs }: Answer & { state: "waiting" }): number {
-    return this.#clock.now() + Math.max(MIN_RENEW_MS, Math.min(recheckMs, ttlMs / 2));
+  #nextRenewAt({ remainingMs, recheckMs }: Answer & { state: "waiting" }): number {
+    return this.#clock.now() + Math.max(MIN_RENEW_MS, Math.min(recheckMs, remainingMs / 2));
   }
 
   #nextUnattendedRenewAt({ claim, expiresAt }: PendingClaim, now: number): number {

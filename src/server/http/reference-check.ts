@@ -11,11 +11,11 @@ export function assertPlausibleReference(parts: readonly DetachedClaim[]): void 
 }
 
 function isPlausible({ claim, firstToken, token }: DetachedClaim): boolean {
-  const { holds, ttlMs } = claim;
-  if (holds.length > MAX_LOCKS || firstToken < 0n || token < firstToken || token >= 1n << 63n) return false;
+  const { locks, ttlMs } = claim;
+  if (locks.length > MAX_LOCKS || firstToken < 0n || token < firstToken || token >= 1n << 63n) return false;
   if (ttlMs !== "session" && !(isSafeInteger(ttlMs) && ttlMs >= MIN_TTL_MS && ttlMs <= MAX_DURATION_MS)) return false;
-  return holds.every(({ key, permits, limit }, index) => {
-    const previous = holds[index - 1];
+  return locks.every(({ key, permits, limit }, index) => {
+    const previous = locks[index - 1];
     if (previous !== undefined && previous.key >= key) return false;
     return isSafeInteger(permits) && isSafeInteger(limit) && permits >= 1 && permits <= limit && limit <= ALL_PERMITS;
   });

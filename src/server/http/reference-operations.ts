@@ -35,7 +35,7 @@ export class ReferenceOperations {
       const results = await callBackend(this.#service, () => backend.detach(pending.session, ids));
       if (results.includes(false)) return unknownOutcome();
     }
-    const remainingMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.ttlMs : 0)));
+    const remainingMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.remainingMs : 0)));
     return heldOutcome(pending.lastCallAt + remainingMs, clock.now(), first.claim, first.token);
   }
 

@@ -34,15 +34,15 @@ export class ClaimQuotas implements Observer {
   }
 
   /** Counts a new claim of that account. */
-  add(account: string, { holds }: Claim): void {
-    this.#keyCount += holds.length;
-    if (account !== "") this.#keysByAccount.set(account, (this.#keysByAccount.get(account) ?? 0) + holds.length);
+  add(account: string, { locks }: Claim): void {
+    this.#keyCount += locks.length;
+    if (account !== "") this.#keysByAccount.set(account, (this.#keysByAccount.get(account) ?? 0) + locks.length);
   }
 
-  remove(account: string, { holds }: Claim): void {
-    this.#keyCount -= holds.length;
+  remove(account: string, { locks }: Claim): void {
+    this.#keyCount -= locks.length;
     if (account === "") return;
-    const remaining = (this.#keysByAccount.get(account) ?? 0) - holds.length;
+    const remaining = (this.#keysByAccount.get(account) ?? 0) - locks.length;
     if (remaining > 0) this.#keysByAccount.set(account, remaining);
     else this.#keysByAccount.delete(account);
   }
@@ -50,7 +50,7 @@ export class ClaimQuotas implements Observer {
   /** @throws RequestError if the claim exceeds a quota and is new */
   check(table: LockTable, session: Session, claim: Claim): void {
     const limits = this.#limits;
-    const keyCount = this.#keyCount + claim.holds.length;
+    const keyCount = this.#keyCount + claim.locks.length;
     // the usual case: server and session are far below every limit
     if (keyCount < limits.waitersPerKey && keyCount < limits.claimsPerSession && keyCount < limits.claimsPerAccount) {
       if (keyCount < limits.claims && keyCount < limits.waiters) return;
@@ -73,16 +73,16 @@ export class ClaimQuotas implements Observer {
 
   /** The limit that the claim exceeds, given the number of claims of its session; null: none. */
   exceededCount(
-    { holds }: Claim,
+    { locks }: Claim,
     sessionClaims: number,
     account: string,
     limits: ClaimLimits = this.#limits,
   ): string | null {
     const { claims, claimsPerSession, claimsPerAccount } = limits;
-    if (this.#keyCount + holds.length > claims) return `${claims} claims on this server${formatPerKey(holds)}`;
+    if (this.#keyCount + locks.length > claims) return `${claims} claims on this server${formatPerKey(locks)}`;
     if (sessionClaims >= claimsPerSession) return `${claimsPerSession} claims of one client`;
-    if (account !== "" && (this.#keysByAccount.get(account) ?? 0) + holds.length > claimsPerAccount) {
-      return `${claimsPerAccount} claims of one account${formatPerKey(holds)}`;
+    if (account !== "" && (this.#keysByAccount.get(account) ?? 0) + locks.length > claimsPerAccount) {
+      return `${claimsPerAccount} claims of one account${formatPerKey(locks)}`;
     }
     return null;
   }
@@ -100,8 +100,8 @@ export class ClaimQuotas implements Observer {
     );
   }
 
-  #exceededQueue({ tokenIssuer }: LockTable, { holds }: Claim, maxEntries: number): string | null {
-    const isFull = holds.some(({ key }) => (tokenIssuer.queues.get(key)?.entries.size ?? 0) >= maxEntries);
+  #exceededQueue({ tokenIssuer }: LockTable, { locks }: Claim, maxEntries: number): string | null {
+    const isFull = locks.some(({ key }) => (tokenIssuer.queues.get(key)?.entries.size ?? 0) >= maxEntries);
     return isFull ? `${this.#limits.waitersPerKey} entries in the queue of a key` : null;
   }
 
@@ -112,6 +112,6 @@ export class ClaimQuotas implements Observer {
 
 const END_EVENTS: ReadonlySet<EventKind> = new Set(["released", "expired", "gone", "removed"]);
 
-function formatPerKey(holds: Claim["holds"]): string {
-  return holds.length === 1 ? "" : `, counting each of its ${holds.length} keys`;
+function formatPerKey(locks: Claim["locks"]): string {
+  return locks.length === 1 ? "" : `, counting each of its ${locks.length} keys`;
 }

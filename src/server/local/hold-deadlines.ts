@@ -50,5 +50,5 @@ export class HoldDeadlines {
 }
 
 function* claimKeys({ claim }: ClaimRecord): Generator<string> {
-  for (const { key } of claim.holds) yield key;
+  for (const { key } of claim.locks) yield key;
 }

@@ -166,7 +166,7 @@ export class RecoveryWindow {
       lastState.state === "held" &&
       !this.#table.records.has(claim.id) &&
       this.#table.tombstones.reasonOf(claim.id) === undefined &&
-      Number(lastState.token) + lastState.tokens > this.#ceilingAtStart &&
+      Number(lastState.token) + lastState.tokenCount > this.#ceilingAtStart &&
       this.#table.tokenIssuer.acceptsFloor(BigInt(lastState.token), micros)
     );
   }
@@ -219,11 +219,14 @@ function reclaimOne(table: LockTable, session: Session, { claim, lastState }: Re
   else {
     const token = Number(lastState.token);
     const leftMs = claim.ttlMs === "session" ? 0 : Math.min(lastState.leftMs, claim.ttlMs);
-    if (token + lastState.tokens > ceilingAtStart || !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), micros))
+    if (
+      token + lastState.tokenCount > ceilingAtStart ||
+      !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), micros)
+    )
       return;
     // a long claim was in the journal, or was never granted
     if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && leftMs <= 0)) return;
-    table.reclaim(claim, session, token, lastState.tokens, leftMs, account);
+    table.reclaim(claim, session, token, lastState.tokenCount, leftMs, account);
   }
   // counted at once: the next claim of this frame may exceed the quota
   const record = table.records.get(claim.id);

@@ -151,7 +151,7 @@ export class ProxiedClaims {
       proxied.state = "waiting";
       this.#eventLog?.onEvent("waiting", proxied, now);
     }
-    proxied.expiresAt = Math.max(proxied.expiresAt, now + answer.ttlMs);
+    proxied.expiresAt = Math.max(proxied.expiresAt, now + answer.remainingMs);
   }
 
   /**
@@ -164,7 +164,7 @@ export class ProxiedClaims {
     const revoked = new Map<RevokeRequest, ProxiedClaim>();
     for (const proxied of this.#claims.values()) {
       if (proxied.state !== "held") continue;
-      for (const { key } of proxied.claim.holds) {
+      for (const { key } of proxied.claim.locks) {
         for (const target of targetsByKey.get(key) ?? [])
           if (hasToken(proxied, target.token)) revoked.set(target, proxied);
       }
@@ -250,5 +250,5 @@ function toCompactToken(token: bigint): number | bigint {
 /** True if the token is in the claim's token range. */
 function hasToken({ token: firstToken, claim }: ProxiedClaim, token: bigint): boolean {
   const offset = token - BigInt(firstToken);
-  return offset >= 0n && offset < BigInt(claim.tokens);
+  return offset >= 0n && offset < BigInt(claim.tokenCount);
 }

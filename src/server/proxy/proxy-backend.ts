@@ -133,7 +133,8 @@ class ProxyBackend implements Backend {
     const { lease, ...traits } = this.#driver.traits;
     // a session of the store belongs to this process; our client's session is ended by us, and must not outlast it
     const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
-    const sessionTraits = lease.sessionMs === undefined ? {} : { sessionMs, ...(isLocal && { silenceKeeps: true }) };
+    const sessionTraits =
+      lease.sessionMs === undefined ? {} : { sessionMs, ...(isLocal && { endsWithConnection: true }) };
     return { ...traits, lease: { claim: lease.claim, ...sessionTraits } };
   }
 
@@ -347,8 +348,8 @@ async function listVisible(
 
 /** The claim with only its visible keys; nothing if there are none. */
 function redactView(view: ClaimView, canInspect: (key: string) => boolean): ClaimView[] {
-  const [firstVisible, ...otherVisible] = view.holds.filter(({ key }) => canInspect(key));
-  const holds: readonly [LockSpec, ...LockSpec[]] | null =
+  const [firstVisible, ...otherVisible] = view.locks.filter(({ key }) => canInspect(key));
+  const locks: readonly [LockSpec, ...LockSpec[]] | null =
     firstVisible === undefined ? null : [firstVisible, ...otherVisible];
-  return holds === null ? [] : [{ ...view, holds }];
+  return locks === null ? [] : [{ ...view, locks }];
 }

@@ -57,7 +57,7 @@ export function restoreRuns(
 export function restoreLateRuns(backend: LocalBackend, sessions: SessionRegistry, log: Logger): void {
   sessions.onRunFound = (session, run) => {
     const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs }): ReclaimItem => {
-      return { claim, lastState: { state: "held", token: BigInt(token), tokens, leftMs } };
+      return { claim, lastState: { state: "held", token: BigInt(token), tokenCount: tokens, leftMs } };
     });
     const onFailure = (error: unknown): void => log("cannot restore the locks of a run", error);
     try {

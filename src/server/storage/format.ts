@@ -91,15 +91,26 @@ export function decodeState(
   return { saved: { ...rest, clean: clean && { ...clean, claims: clean.claims.map(fromJson) } }, boot };
 }
 
-/** JSON has no bigint. */
-type JsonClaim = Omit<SavedClaim, "claim"> & { readonly claim: Omit<Claim, "floor"> & { readonly floor: string } };
+/**
+ * A saved claim in the files. They have names of their own for some members of `Claim`, in this order, so that a file does
+ * not depend on the names in the code. JSON has no bigint.
+ */
+type JsonClaim = Omit<SavedClaim, "claim"> & {
+  readonly claim: Pick<Claim, "id" | "ttlMs" | "wait" | "label"> & {
+    readonly holds: Claim["locks"];
+    readonly tokens: number;
+    readonly floor: string;
+  };
+};
 
 function toJson(saved: SavedClaim): JsonClaim {
-  return { ...saved, claim: { ...saved.claim, floor: String(saved.claim.floor) } };
+  const { id, locks, ttlMs, tokenCount, floor, wait, label } = saved.claim;
+  return { ...saved, claim: { id, holds: locks, ttlMs, tokens: tokenCount, floor: String(floor), wait, label } };
 }
 
 function fromJson(saved: JsonClaim): SavedClaim {
-  return { ...saved, claim: { ...saved.claim, floor: BigInt(saved.claim.floor) } };
+  const { id, holds, ttlMs, tokens, floor, wait, label } = saved.claim;
+  return { ...saved, claim: { id, locks: holds, ttlMs, tokenCount: tokens, floor: BigInt(floor), wait, label } };
 }
 
 const RECOVERY_ADVICE = "the next start then begins with a recovery of a minute, in which nothing new is granted";

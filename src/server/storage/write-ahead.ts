@@ -80,7 +80,7 @@ export class WriteAhead {
   /** The write that must succeed before the claim may enter a queue; null: none. */
   reserveFor(claim: Claim, micros: number): Promise<void> | null {
     const { durableLog } = this;
-    const highestToken = Math.max(this.#table.tokenIssuer.peekNext(claim), micros) + claim.tokens;
+    const highestToken = Math.max(this.#table.tokenIssuer.peekNext(claim), micros) + claim.tokenCount;
     const lease = this.recordLease(claim);
     if (highestToken > durableLog.ceiling || lease > durableLog.longestLeaseMs) {
       // a claim that is in the queue already stays there, whatever the disk does

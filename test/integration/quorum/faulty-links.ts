@@ -119,7 +119,7 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
     return result;
   }
   const describeCall = (verb: string, claims: readonly Claim[]): string =>
-    [verb, ...claims.map(({ holds }) => holds[0].key)].join(" ");
+    [verb, ...claims.map(({ locks }) => locks[0].key)].join(" ");
   const driver = delegate(store.direct(), {
     open: async (notify) => {
       if (link.fault === "away") throw new Error("away");
@@ -145,7 +145,7 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
   return { driver, link };
 }
 
-const isTokenClaim = ({ holds }: Claim): boolean => holds[0].key.includes("#");
+const isTokenClaim = ({ locks }: Claim): boolean => locks[0].key.includes("#");
 
 /** @throws Error if it is not held */
 export function expectHeld(answer: Answer | undefined): Extract<Answer, { state: "held" }> {

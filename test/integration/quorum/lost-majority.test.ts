@@ -28,7 +28,7 @@ function createMember(clock: FakeClock): TestMember {
     if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
     return result;
   }
-  const isTokenClaim = ({ holds }: Claim): boolean => holds[0].key.includes("#");
+  const isTokenClaim = ({ locks }: Claim): boolean => locks[0].key.includes("#");
   const member: TestMember = {
     store: memoryStore(clock),
     delayMs,

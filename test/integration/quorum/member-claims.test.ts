@@ -15,7 +15,7 @@ describe("votes of the members", () => {
     await scene.clock.advance(450);
     const push = scene.pushes.find(({ id }) => id === claim.id)?.answer;
     expect(push).toMatchObject({ state: "held" });
-    expect((push as { ttlMs: number }).ttlMs).toBeLessThanOrEqual(300);
+    expect((push as { remainingMs: number }).remainingMs).toBeLessThanOrEqual(300);
   });
 
   test("a grant pushed before the answer that confirms its entry counts when that answer arrives", async () => {
@@ -63,7 +63,7 @@ describe("votes of the members", () => {
     // one vote is renewed, one has its first answer only, one is gone
     const [answer] = await settleWithin(scene, 0, scene.driver.renew([claim]));
     expect(answer).toMatchObject({ state: "held" });
-    expect((answer as { ttlMs: number }).ttlMs).toBeLessThan(140);
+    expect((answer as { remainingMs: number }).remainingMs).toBeLessThan(140);
     await scene.clock.advance(130);
     expect(await settleWithin(scene, 10, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
   });
@@ -156,7 +156,7 @@ describe("votes of the members", () => {
     await two.driver.release([ours]);
     // a vote and a waiting entry make a majority of entries, but not of votes
     expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
-    expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ holds }) => holds[0].key === "key")).toEqual([]);
+    expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ locks }) => locks[0].key === "key")).toEqual([]);
   });
 
   test("a release that a member missed is repeated as soon as the member answers", async () => {
@@ -187,7 +187,7 @@ describe("votes of the members", () => {
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
     expect(
-      (await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 10))).map(({ holds }) => holds[0].key),
+      (await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 10))).map(({ locks }) => locks[0].key),
     ).toEqual(["key"]);
     await expect(scene.driver.claim(makeClaim("key#holdfast-token"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   });

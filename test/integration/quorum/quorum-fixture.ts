@@ -38,7 +38,7 @@ function createMember(clock: FakeClock): TestMember {
     return call();
   };
   const delayFor = (claim: Claim): number =>
-    claim.holds[0].key.includes("#") ? member.tokenClaimDelayMs : member.claimDelayMs;
+    claim.locks[0].key.includes("#") ? member.tokenClaimDelayMs : member.claimDelayMs;
   const member: TestMember = {
     isAway: false,
     omitsAnswers: false,
@@ -50,7 +50,7 @@ function createMember(clock: FakeClock): TestMember {
     driver: delegate(inner, {
       claim: (claim) =>
         unlessAway(async () => {
-          member.claimedKeys.push(claim.holds[0].key);
+          member.claimedKeys.push(claim.locks[0].key);
           const answer = await inner.claim(claim);
           const ms = delayFor(claim);
           if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
@@ -60,7 +60,7 @@ function createMember(clock: FakeClock): TestMember {
         unlessAway(async () => (await inner.renew(claims)).map((answer) => (member.omitsAnswers ? undefined : answer))),
       release: (claims, unanswered) =>
         unlessAway(async () => {
-          member.releasedKeys.push(...claims.map(({ holds }) => holds[0].key));
+          member.releasedKeys.push(...claims.map(({ locks }) => locks[0].key));
           const wasPresent = await inner.release(claims, unanswered);
           const { releaseDelayMs } = member;
           if (releaseDelayMs > 0)

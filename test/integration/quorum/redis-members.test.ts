@@ -78,7 +78,7 @@ async function countKeepers(key: string): Promise<number> {
   for (const { port } of servers) {
     const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix });
     await driver.open(() => undefined);
-    if ((await driver.list({ prefix: key }, 10)).some(({ holds }) => holds[0].key === key)) sum++;
+    if ((await driver.list({ prefix: key }, 10)).some(({ locks }) => locks[0].key === key)) sum++;
     await driver.close();
   }
   return sum;

@@ -34,7 +34,7 @@ for (const count of [3, 5]) {
   test(`of ${count} members each came back empty during one lock: it is listed as held, and is transferred with its token`, async () => {
     const linkedQuorum = createLinkedQuorum(count);
     const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
-    const claim = makeClaim("key", { ttlMs: 10_000, tokens: 3 });
+    const claim = makeClaim("key", { ttlMs: 10_000, tokenCount: 3 });
     const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
     await restartMembersInTurn(linkedQuorum, ours, claim, count);
     const [view] = await linkedQuorum.settleWithin(10, other.driver.list({ prefix: "" }, 10));

@@ -67,12 +67,12 @@ describe("a Cluster", () => {
     for (const client of clients) {
       const one = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
       const found = await one.driver.diagnose?.();
-      expect(found?.find(({ what }) => what === "memory")).toMatchObject({
-        level: "bad",
-        says: expect.stringMatching(/^maxmemory-policy is volatile-lru.* \(1 of 3 masters\)$/),
+      expect(found?.find(({ name }) => name === "memory")).toMatchObject({
+        status: "fail",
+        message: expect.stringMatching(/^maxmemory-policy is volatile-lru.* \(1 of 3 masters\)$/),
       });
-      const keys = found?.find(({ what }) => what === "keys");
-      expect(keys?.says).toMatch(/^3 of \d+ keys of Holdfast have no time to live$/);
+      const keys = found?.find(({ name }) => name === "keys");
+      expect(keys?.message).toMatch(/^3 of \d+ keys of Holdfast have no time to live$/);
     }
     await last.config("SET", "maxmemory-policy", "noeviction");
     all.disconnect();

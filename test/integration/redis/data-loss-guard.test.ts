@@ -170,7 +170,7 @@ withRedis((server) => {
     test("all holders of a semaphore return, with their tokens, in any order", async () => {
       const one = await opened(GENEROUS_MS);
       const hold = { key: "key", permits: 1, limit: 3 };
-      const claims = [0, 1, 2].map(() => makeClaim([hold], { ttlMs: GENEROUS_MS, tokens: 4 }));
+      const claims = [0, 1, 2].map(() => makeClaim([hold], { ttlMs: GENEROUS_MS, tokenCount: 4 }));
       const tokens = [];
       for (const claim of claims) tokens.push((await one.claimHeld(claim)).token);
       await scene.admin.flushall();
@@ -228,7 +228,7 @@ withRedis((server) => {
       await scene.admin.flushall();
       expect(await one.renewOnce(both)).toMatchObject({ state: "held", token });
       const views = await one.driver.list({ prefix: "" }, 10);
-      expect(views.map((view) => view.holds.map(({ key }) => key))).toEqual([["a", "b"]]);
+      expect(views.map((view) => view.locks.map(({ key }) => key))).toEqual([["a", "b"]]);
       for (const key of ["a", "b"]) {
         const claim = makeClaim([{ key, permits: 1, limit: 1 }], { ttlMs: GENEROUS_MS });
         expect((await one.claim(claim)).state).toBe("waiting");

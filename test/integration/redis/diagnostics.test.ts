@@ -17,7 +17,7 @@ import { createRedisFixture, makeClaim, markLongInUse } from "../../support/stor
 import { until } from "../../support/until.ts";
 
 const diagnosticMessages = (checks: readonly Check[]): Record<string, string> =>
-  Object.fromEntries(checks.map(({ what, level, says }) => [what, `${level}: ${says}`]));
+  Object.fromEntries(checks.map(({ name, status, message }) => [name, `${status}: ${message}`]));
 
 withRedis((server) => {
   let scene: RedisFixture;
@@ -43,12 +43,12 @@ withRedis((server) => {
       expect.stringMatching(/^redis: no append-only file: a restart loses held locks.*; set append/),
     ]);
     expect(await found(one)).toEqual({
-      version: expect.stringMatching(/^good: Redis \d+\.\d+\.\d+$/),
-      role: "good: master, without replicas",
-      memory: "good: no limit, nothing is evicted",
-      clients: expect.stringMatching(/^good: \d+ of \d+ connections in use$/),
-      appendonly: expect.stringMatching(/^doubtful: no append-only file/),
-      keys: expect.stringMatching(/^good: \d+ keys of Holdfast, each with a time to live$/),
+      version: expect.stringMatching(/^ok: Redis \d+\.\d+\.\d+$/),
+      role: "ok: master, without replicas",
+      memory: "ok: no limit, nothing is evicted",
+      clients: expect.stringMatching(/^ok: \d+ of \d+ connections in use$/),
+      appendonly: expect.stringMatching(/^warn: no append-only file/),
+      keys: expect.stringMatching(/^ok: \d+ keys of Holdfast, each with a time to live$/),
     });
   });
 
@@ -70,8 +70,8 @@ withRedis((server) => {
       ]);
       await admin.config("SET", "maxmemory-policy", "noeviction");
       const { memory, appendonly } = await found(one);
-      expect(appendonly).toMatch(/^good: append-only file/);
-      expect(memory).toMatch(/^doubtful: \d+ % of maxmemory in use/);
+      expect(appendonly).toMatch(/^ok: append-only file/);
+      expect(memory).toMatch(/^warn: \d+ % of maxmemory in use/);
     } finally {
       await admin.config("SET", "maxmemory", "0");
       await admin.config("SET", "maxmemory-policy", "noeviction");
@@ -91,24 +91,24 @@ withRedis((server) => {
       });
       const { driver: one } = await scene.open(driver());
       expect(await found(one)).toMatchObject({
-        role: "good: master, with 1 replica",
+        role: "ok: master, with 1 replica",
         failover: expect.stringMatching(
-          /^doubtful: a promoted replica may not have the last locks granted, and a master .* keeps granting/,
+          /^warn: a promoted replica may not have the last locks granted, and a master .* keeps granting/,
         ),
       });
       const guard = { guardDataLoss: { maxTtlMs: 100 } };
       const { driver: guarded } = await scene.open(driver(guard));
-      expect((await found(guarded)).failover).toMatch(/^doubtful: guardDataLoss is on; but a master .* keeps granting/);
+      expect((await found(guarded)).failover).toMatch(/^warn: guardDataLoss is on; but a master .* keeps granting/);
       await scene.admin.config("SET", "min-replicas-to-write", "1");
       // the server counts a replica only once a second, and not during the initial synchronization
       await until(async () => /min_slaves_good_slaves:1/.test(await scene.admin.info("replication")), {
         within: 15_000,
         what: "the replica to count",
       });
-      expect((await found(one)).failover).toMatch(/^doubtful: a promoted replica may not have [^,]*; min-replicas/);
-      expect((await found(guarded)).failover).toMatch(/^good: guardDataLoss is on; min-replicas-to-write stops/);
+      expect((await found(one)).failover).toMatch(/^warn: a promoted replica may not have [^,]*; min-replicas/);
+      expect((await found(guarded)).failover).toMatch(/^ok: guardDataLoss is on; min-replicas-to-write stops/);
       const { driver: patient } = await scene.open(driver({ replicas: { minAcks: 1 } }));
-      expect((await found(patient)).failover).toBe("good: grants and renewals wait for 1 of 1 replicas");
+      expect((await found(patient)).failover).toBe("ok: grants and renewals wait for 1 of 1 replicas");
     } finally {
       await scene.admin.config("SET", "min-replicas-to-write", "0");
       await replica.stop();
@@ -143,7 +143,7 @@ withRedis((server) => {
       const { driver: one } = await scene.open(driver({ silenceWarnings: ["appendonly"] }));
       const otherRedises = Array.from({ length: 6 }, () => new Redis(server().port, "127.0.0.1"));
       for (const otherRedis of otherRedises) await otherRedis.ping();
-      expect((await found(one)).clients).toMatch(/^doubtful: (?:9|10) of 10 connections in use$/);
+      expect((await found(one)).clients).toMatch(/^warn: (?:9|10) of 10 connections in use$/);
       for (const otherRedis of otherRedises) otherRedis.disconnect();
     } finally {
       await scene.admin.config("SET", "maxclients", "10000");
@@ -153,13 +153,13 @@ withRedis((server) => {
   test("a version without the required commands is bad", async () => {
     const info = (version: string) => async () => `redis_version:${version}\r\nrole:master\r\nconnected_slaves:0\r\n`;
     const probed = { prefix: "p:", isPermanentKey: () => false, hasFailover: false, isGuarded: false, replicaAcks: 0 };
-    const level = async (version: string) => (await diagnoseServer(info(version), probed))[0]?.level;
+    const level = async (version: string) => (await diagnoseServer(info(version), probed))[0]?.status;
     expect(await Promise.all(["2.8.24", "6.0.16", "6.2.0", "7.0.15", "8.2"].map(level))).toEqual([
-      "bad",
-      "bad",
-      "good",
-      "good",
-      "good",
+      "fail",
+      "fail",
+      "ok",
+      "ok",
+      "ok",
     ]);
   });
 
@@ -175,10 +175,10 @@ withRedis((server) => {
     await one.driver.renew(claims);
     await one.driver.release(claims.slice(0, 1), new Set([claims[0]!.id]));
     await one.driver.detach?.([shared]);
-    expect((await found(one.driver)).keys).toMatch(/^good: (?:[5-9]|\d\d) keys of Holdfast, each with a time to live$/);
+    expect((await found(one.driver)).keys).toMatch(/^ok: (?:[5-9]|\d\d) keys of Holdfast, each with a time to live$/);
     const [leaked] = (await scene.keys()).filter((key) => key.includes(":c:"));
     await scene.admin.persist(leaked as string);
-    expect((await found(one.driver)).keys).toMatch(/^bad: 1 of \d+ keys of Holdfast have no time to live$/);
+    expect((await found(one.driver)).keys).toMatch(/^fail: 1 of \d+ keys of Holdfast have no time to live$/);
     await one.driver.release(claims);
     await scene.admin.pexpire(leaked as string, 60_000);
   });

@@ -304,7 +304,7 @@ withRedis((server) => {
     );
     expect(run.status).toBe(69);
     const doctor = said("doctor", "--url", url);
-    expect(doctor.stdout).toMatch(/BAD {3}memory {5}memory is full: no new lock is granted\n +raise maxmemory/);
+    expect(doctor.stdout).toMatch(/FAIL {2}memory {5}memory is full: no new lock is granted\n +raise maxmemory/);
     expect(doctor.stdout + doctor.stderr).not.toMatch(PASSWORD_DIGEST);
     expect(doctor.status).toBe(69);
   });

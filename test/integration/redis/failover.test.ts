@@ -61,8 +61,8 @@ const openClient = (at: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks 
 const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
   const views = await at.scene.open(openDriver(at));
   const claimViews = await views.driver.list({ prefix: "" }, 100);
-  return claimViews.flatMap(({ holds, answer }) =>
-    answer.state === "held" && holds.some((lockSpec) => lockSpec.key === key) ? [answer.token] : [],
+  return claimViews.flatMap(({ locks, answer }) =>
+    answer.state === "held" && locks.some((lockSpec) => lockSpec.key === key) ? [answer.token] : [],
   );
 };
 
@@ -232,7 +232,7 @@ describe.skipIf(unavailableReason !== null)(
         await waitForReplicas(a.scene.admin, 1);
         await promoteReplica(b.scene.admin);
         // an unreplicated grant, to a client that does not return to report it
-        const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokens: 16 }));
+        const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
         const two = await b.scene.open(openDriver(b, short));
         const next = makeClaim("key", { ttlMs: 500 });
         expect((await two.claim(next)).state).toBe("waiting");
@@ -253,7 +253,7 @@ describe.skipIf(unavailableReason !== null)(
       await shifted(-HOUR_MS);
       const replicas = { minAcks: 1, timeoutMs: 4_000 };
       const one = await a.scene.open(openDriver(a, { replicas }));
-      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokens: 16 }));
+      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
       await a.server.stop();
       await promoteReplica(b.scene.admin);
       const two = await b.scene.open(openDriver(b));
@@ -307,7 +307,7 @@ describe.skipIf(unavailableReason !== null)(
       const short = { guardDataLoss: { maxTtlMs: 500 } };
       const one = await a.scene.open(openDriver(a, short));
       const floor = BigInt(Date.now()) * 1_000n + 3_600_000_000n;
-      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, floor, tokens: 16 }));
+      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, floor, tokenCount: 16 }));
       expect(token).toBeGreaterThanOrEqual(floor);
       await waitForReplicas(a.scene.admin, 1);
       await promoteReplica(b.scene.admin);

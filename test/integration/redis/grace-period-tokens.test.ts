@@ -109,16 +109,16 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
     }
 
     /** Requests the lock. A granted token is above all earlier ones. */
-    async call(tokens: number): Promise<void> {
+    async call(tokenCount: number): Promise<void> {
       const { driver, claim } = await this.#driver;
-      const asked = makeClaim(KEY, { ttlMs: this.#maxTtlMs, tokens, wait: false });
+      const asked = makeClaim(KEY, { ttlMs: this.#maxTtlMs, tokenCount, wait: false });
       const answer = await claim(asked);
       if (answer.state === "held") {
         expect(answer.token).toBeGreaterThan(this.#last);
-        this.#last = answer.token + BigInt(answer.tokens) - 1n;
+        this.#last = answer.token + BigInt(answer.tokenCount) - 1n;
         this.#lastAt = this.#time;
         this.#lastLosses = this.#losses;
-        this.#spent += answer.tokens;
+        this.#spent += answer.tokenCount;
         this.grants++;
         await driver.release([asked]);
       }

@@ -81,9 +81,9 @@ withRedis((server) => {
         return [waiter, first, lost.pushes.length - told, await lost.renewOnce(waiter)] as const;
       });
       expect(view?.answer.state).toBe("held");
-      expect(view?.answer.state === "held" && view.answer.ttlMs <= UNREACHABLE_LEASE_MS).toBe(true);
+      expect(view?.answer.state === "held" && view.answer.remainingMs <= UNREACHABLE_LEASE_MS).toBe(true);
       expect(pushes).toBe(0);
-      expect(answer.state === "held" && answer.ttlMs > 59_000).toBe(true);
+      expect(answer.state === "held" && answer.remainingMs > 59_000).toBe(true);
       await lost.driver.release([away]);
     });
 
@@ -238,7 +238,7 @@ withRedis((server) => {
 
     test("lets no token fall", async () => {
       const one = await scene.open();
-      const [first, second] = [makeClaim("key", { tokens: 64 }), makeClaim("key")];
+      const [first, second] = [makeClaim("key", { tokenCount: 64 }), makeClaim("key")];
       const { token } = await one.claimHeld(first);
       await one.driver.release([first]);
       const counter = `${scene.prefix}:1:{${toBucket("key")}}:n`;

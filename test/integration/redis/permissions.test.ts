@@ -55,7 +55,7 @@ withRedis((server) => {
     const driver = redis(() => new Redis(`${url}/3`), { warn: () => undefined });
     const otherLocks = createLocks(driver);
     await otherLocks.using("key", () => undefined);
-    expect((await driver.diagnose?.())?.find(({ what }) => what === "keys")).toMatchObject({ level: "good" });
+    expect((await driver.diagnose?.())?.find(({ name }) => name === "keys")).toMatchObject({ status: "ok" });
     for (const locks of [one, two, guarded, third, otherLocks]) await locks.close();
     admin.disconnect();
     await replica.stop();

@@ -204,17 +204,17 @@ class ModelRun {
     });
     const claim: Claim = {
       id: randomId(),
-      holds: holds as unknown as Claim["holds"],
+      locks: holds as unknown as Claim["locks"],
       ttlMs: random.pick(TTLS_MS),
-      tokens: random.chance(0.2) ? 1 + random.int(64) : 1,
+      tokenCount: random.chance(0.2) ? 1 + random.int(64) : 1,
       floor: random.chance(0.1) ? BigInt(this.model.micros + random.int(1_000_000)) : 0n,
       wait: random.chance(0.85),
       label: "model",
     };
-    const { id, ttlMs, tokens, floor, wait } = claim;
+    const { id, ttlMs, tokenCount: tokens, floor, wait } = claim;
     const request: ClaimRequest = {
       id,
-      holds: claim.holds.map((lockSpec) => ({ ...lockSpec, bucket: toBucket(lockSpec.key) })),
+      holds: claim.locks.map((lockSpec) => ({ ...lockSpec, bucket: toBucket(lockSpec.key) })),
       ttlMs: ttlMs as number,
       tokens,
       floor: Number(floor),

@@ -224,11 +224,11 @@ test("doctor reports the number of replicas waited for; a user without the right
   });
   const one = await scene.open(redis(ioredisClient, awaiting(1)));
   const found = await one.driver.diagnose?.();
-  expect(found).toContainEqual({ level: "good", what: "role", says: "master, with 1 replica" });
+  expect(found).toContainEqual({ status: "ok", name: "role", message: "master, with 1 replica" });
   expect(found).toContainEqual({
-    level: "good",
-    what: "failover",
-    says: "grants and renewals wait for 1 of 1 replicas",
+    status: "ok",
+    name: "failover",
+    message: "grants and renewals wait for 1 of 1 replicas",
   });
   await scene.open(redis(ioredisClient, awaiting(2)));
   expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; no lock is granted until 2/));

@@ -22,7 +22,7 @@ withRedis((server) => {
   };
   const readers = (count: number): Claim[] =>
     Array.from({ length: count }, () =>
-      makeClaim([{ key: "key", permits: 1, limit: ALL_PERMITS }], { ttlMs: TTL_MS, tokens: 1 }),
+      makeClaim([{ key: "key", permits: 1, limit: ALL_PERMITS }], { ttlMs: TTL_MS, tokenCount: 1 }),
     );
   const reads = async (admin: Redis): Promise<number> =>
     Number(/cmdstat_get:calls=(\d+)/.exec(await admin.info("commandstats"))?.[1] ?? 0);

@@ -51,7 +51,7 @@ withRedis((server) => {
 
     test("a hand-off is pushed: the next holder sends nothing", async () => {
       const [one, other] = [await scene.open(), await scene.open()];
-      const [first, second] = [makeClaim("key"), makeClaim("key", { tokens: 5 })];
+      const [first, second] = [makeClaim("key"), makeClaim("key", { tokenCount: 5 })];
       await one.claimHeld(first);
       await other.claim(second);
       await scene.admin.config("RESETSTAT");
@@ -60,8 +60,12 @@ withRedis((server) => {
       expect(await commands("evalsha")).toBe(1);
       const [push] = other.pushes;
       expect(push?.id).toBe(second.id);
-      expect(push?.answer).toMatchObject({ state: "held", tokens: 5 });
-      const { ttlMs: _, storeMs: __, ...asked } = (await other.renewOnce(second)) as unknown as Record<string, unknown>;
+      expect(push?.answer).toMatchObject({ state: "held", tokenCount: 5 });
+      const {
+        remainingMs: _,
+        storeTimeMs: __,
+        ...asked
+      } = (await other.renewOnce(second)) as unknown as Record<string, unknown>;
       expect(push?.answer).toMatchObject(asked);
       expect(one.pushes).toEqual([]);
       await other.driver.release([second]);

@@ -126,7 +126,7 @@ withRedis((server) => {
       );
       await fill();
       const answer = await one.renewOnce(holder);
-      expect(answer.state === "held" && answer.ttlMs > 3_900).toBe(true);
+      expect(answer.state === "held" && answer.remainingMs > 3_900).toBe(true);
       expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([true]);
       expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([false]);
       expect((await other.renewOnce(waiter)).state).toBe("held");
@@ -189,7 +189,7 @@ withRedis((server) => {
     for (const claim of claims) {
       const isLess = async (): Promise<boolean> => {
         const answer = await one.renewOnce(claim);
-        return answer.state !== "none" && answer.ttlMs < 60_000;
+        return answer.state !== "none" && answer.remainingMs < 60_000;
       };
       await until(isLess, { within: 5_000, what: "less than the whole" });
     }
@@ -202,7 +202,7 @@ withRedis((server) => {
     const { token } = await one.claimHeld(claim);
     const left = async (): Promise<number> => {
       const answer = await other.renewOnce(claim);
-      return answer.state === "held" ? answer.ttlMs : Number.NaN;
+      return answer.state === "held" ? answer.remainingMs : Number.NaN;
     };
     await until(async () => (await left()) < 3_900, { within: 5_000, what: "a lease that is older" });
     await until(async () => (await left()) > 3_900, { within: 5_000, what: "a lease that was extended" });

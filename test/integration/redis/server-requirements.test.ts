@@ -67,7 +67,7 @@ withRedis((server) => {
         await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
         const held = await one.waitForGrant(second);
         expect((await one.driver.list({ prefix: "" }, 10)).length).toBe(1);
-        expect((await one.driver.diagnose?.())?.map(({ level }) => level)).not.toContain("bad");
+        expect((await one.driver.diagnose?.())?.map(({ status }) => status)).not.toContain("fail");
         expect(await one.driver.detach?.([second])).toEqual([true]);
         expect(await one.driver.revoke?.([{ key: "a", token: held.token, now: false }])).toEqual([true]);
         await one.driver.release([second], new Set([second.id]));
@@ -170,7 +170,7 @@ describe("a server that is killed and starts empty", () => {
     test("reports the loss to its holders, and tokens still rise", { timeout: 20_000 }, async () => {
       const scene = createRedisFixture(server().port);
       const one = await scene.open();
-      const [holder, waiter, next] = [makeClaim("key", { tokens: 64 }), makeClaim("key"), makeClaim("key")];
+      const [holder, waiter, next] = [makeClaim("key", { tokenCount: 64 }), makeClaim("key"), makeClaim("key")];
       const { token } = await one.claimHeld(holder);
       await one.claim(waiter);
       await server().restart();

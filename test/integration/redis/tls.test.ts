@@ -58,7 +58,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
     for (const key of ["one", "two", "three", "four", "five"]) {
       const lock = await clients[0].acquire(key);
       const next = clients[1].acquire(key, { wait: "10s" });
-      expect((await clients[1].list("")).map(({ holds }) => holds[0].key)).toContain(key);
+      expect((await clients[1].list("")).map(({ locks }) => locks[0].key)).toContain(key);
       await lock.release();
       const reference = await (await next).detach();
       await (await clients[0].attach(reference)).release();

@@ -82,7 +82,7 @@ test("an action that no rule allows is refused: no right implies another", async
   for (const { driver } of [inspect, force, admin]) {
     await expect(driver.claim(makeClaim("k/2"))).rejects.toThrow("may not acquire");
   }
-  expect((await inspect.driver.list({ prefix: "" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["k/1", "k/2"]);
+  expect((await inspect.driver.list({ prefix: "" }, 10)).map(({ locks }) => locks[0].key)).toEqual(["k/1", "k/2"]);
   for (const { driver } of [acquire, force, admin]) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
   const target = { key: "k/1", token, now: false };
   for (const { driver } of [acquire, inspect, admin]) {
@@ -174,7 +174,7 @@ test("an account that may no longer acquire a key cannot renew its claim there, 
   access.replace([{ ...root.account, rules: ana.account.rules }]);
   expect(await driver.renew([lost, kept])).toMatchObject([{ state: "none" }, { state: "held" }]);
   // nor can it by sending other keys with its id
-  expect(await driver.claim({ ...lost, holds: makeClaim("a/2").holds })).toEqual({ state: "none" });
+  expect(await driver.claim({ ...lost, locks: makeClaim("a/2").locks })).toEqual({ state: "none" });
   expect(it.stats().claims).toBe(2);
   expect(await driver.release([lost, kept])).toEqual([true, true]);
 });
@@ -192,7 +192,7 @@ test("a list contains only what the account may inspect, and is filtered before 
   expect((await all.driver.list({ prefix: "" }, 5_000)).length).toBe(3_002);
   const seenClaimViews = await mine.driver.list({ prefix: "" }, 2);
   // for a claim of several keys, only the keys that the account may inspect
-  expect(seenClaimViews.map(({ holds }) => holds.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
+  expect(seenClaimViews.map(({ locks }) => locks.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
   expect(seenClaimViews[0]?.tag).toBe(publicTag(both.id));
   expect(await mine.driver.list({ prefix: "z/" }, 10)).toEqual([]);
   expect(await mine.driver.list({ prefix: "" }, 1, seenClaimViews[0]?.tag)).toMatchObject([
@@ -203,7 +203,7 @@ test("a list contains only what the account may inspect, and is filtered before 
 test("a revocation needs a token of the holder, any in its range, and reports its reason", async () => {
   const { clients, it } = await startHarness(root, testAccount("ops", "", ["force", "inspect"]));
   const [holder, ops] = clients as readonly [OpenDriver, OpenDriver];
-  const claim = makeClaim("k", { tokens: 8 });
+  const claim = makeClaim("k", { tokenCount: 8 });
   const { token } = expectHeld(await holder.driver.claim(claim));
   const targets = (token: bigint) => [{ key: "k", token, now: false, reason: "hung\u0007 since\nnoon" }];
   expect(await ops.driver.revoke?.(targets(token - 1n))).toEqual([false]);

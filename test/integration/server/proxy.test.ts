@@ -61,7 +61,7 @@ test("an id that the driver omits from a renewal is omitted in the client's answ
     ...inner,
     async renew(claims) {
       const answers = await inner.renew(claims);
-      return answers.map((answer, at) => (claims[at]?.holds[0].key === "quiet" ? undefined : answer));
+      return answers.map((answer, at) => (claims[at]?.locks[0].key === "quiet" ? undefined : answer));
     },
   };
   const it = await startServer({ driver });

@@ -339,8 +339,8 @@ test("a run whose file cannot be read is unknown, not over", async () => {
 });
 
 test("a written file is read back with its keys, permits and label", () => {
-  const holds = [{ key: 'a "key"', permits: 2, limit: 5 }] as const;
-  const claim = makeClaim(holds, { ttlMs: 5_000 });
+  const locks = [{ key: 'a "key"', permits: 2, limit: 5 }] as const;
+  const claim = makeClaim(locks, { ttlMs: 5_000 });
   const reference = encodeReference([{ claim, firstToken: 7n, token: 8n, prefix: "" }]);
   const head = {
     boot: "b",
@@ -354,7 +354,7 @@ test("a written file is read back with its keys, permits and label", () => {
   const record = decodeRunRecord(encodeHeader({ ...head, reference }) + processes.map(encodeProcess).join(""));
   expect(record).toMatchObject({ ...head, processes });
   expect(record?.claims).toMatchObject([
-    { claim: { id: claim.id, holds, ttlMs: 5_000, label: head.label }, firstToken: 7n },
+    { claim: { id: claim.id, locks, ttlMs: 5_000, label: head.label }, firstToken: 7n },
   ]);
 });
 

@@ -18,10 +18,10 @@ test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and release
   const { driver } = await openClient(it.addresses[0] as string);
   const claim = makeClaim("k", { label: "somebody" });
   const answer = expectHeld(await driver.claim(claim));
-  expect(answer.ttlMs).toBeGreaterThan(29_000);
+  expect(answer.remainingMs).toBeGreaterThan(29_000);
   expect(await driver.renew([claim])).toEqual([expect.objectContaining({ state: "held", token: answer.token })]);
   expect(await driver.list({ prefix: "" }, 10)).toEqual([
-    expect.objectContaining({ label: "somebody", holds: claim.holds }),
+    expect.objectContaining({ label: "somebody", locks: claim.locks }),
   ]);
   expect(await driver.release([claim])).toEqual([true]);
   expect(await driver.release([claim])).toEqual([false]);

@@ -12,14 +12,14 @@ const WELCOME = encodeServerHello({
   version: "0",
   start: "second",
   sessionMs: 30_000,
-  silenceKeeps: true,
+  endsWithConnection: true,
   traits: {
     lease: { claim: true },
     manyKeys: true,
     permits: "any",
     fencing: true,
     fifo: true,
-    survives: "restart",
+    durability: "restart",
   },
   reclaimMs: 0,
   limits: PROTOCOL_LIMITS,
@@ -39,7 +39,7 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
   await driver.open((id, answer) => pushed.push({ id, answer }));
   const claim = makeClaim("a");
   const asked = driver.claim(claim);
-  const held: Answer = { state: "held", token: 7n, tokens: 1, ttlMs: 30_000 };
+  const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
   const push = (start: string): void =>
     (wire as unknown as TransportEvents).onLines([`["${start}",${encodePush(claim.id, encodeAnswer(held, 0))}]`]);
 
@@ -62,7 +62,7 @@ test("a frame of the current server run is accepted", async () => {
   await driver.open((id) => pushed.push(id));
   const claim = makeClaim("a");
   const asked = driver.claim(claim);
-  const held: Answer = { state: "held", token: 7n, tokens: 1, ttlMs: 30_000 };
+  const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
   (wire as unknown as TransportEvents).onLines([`["second",${encodePush(claim.id, encodeAnswer(held, 0))}]`]);
   expect(pushed).toEqual([claim.id]);
   await driver.close();

@@ -95,7 +95,7 @@ test("a key that begins with a slash is the node's path itself", async () => {
   const claim = makeSessionClaim("/mylock");
   await driver.claim(claim);
   expect((await fixture.observer.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000001`]);
-  expect((await driver.list({ prefix: "/myl" }, 10)).map(({ holds }) => holds[0].key)).toEqual(["/mylock"]);
+  expect((await driver.list({ prefix: "/myl" }, 10)).map(({ locks }) => locks[0].key)).toEqual(["/mylock"]);
   await driver.release([claim]);
   await expect(driver.claim(makeSessionClaim("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await expect(driver.claim(makeSessionClaim("/"))).rejects.toMatchObject({
@@ -171,7 +171,7 @@ test("entries of the other family, for which a path is refused, are listed as we
   await fixture.observer.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
   await expect(driver.claim(makeSessionClaim(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   const views = await driver.list({ prefix: name }, 10);
-  expect(views.map(({ label, answer, holds }) => [label, answer.state, holds[0].permits])).toEqual([
+  expect(views.map(({ label, answer, locks }) => [label, answer.state, locks[0].permits])).toEqual([
     ["(family readWrite) test", "held", ALL_PERMITS],
     ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
   ]);
@@ -184,7 +184,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
     const driver = await opened({ root: "/escaped" });
     const claim = makeSessionClaim(name);
     expect((await driver.claim(claim)).state).toBe("held");
-    expect((await driver.list({ prefix: "" }, 10)).map(({ holds }) => holds[0].key)).toEqual([name]);
+    expect((await driver.list({ prefix: "" }, 10)).map(({ locks }) => locks[0].key)).toEqual([name]);
     await driver.release([claim]);
   },
 );

@@ -225,7 +225,10 @@ test("a server that has lost its leader renews nothing: it answers reads and pin
 test("doctor reports three voting servers", async () => {
   const driver = zookeeper({ servers: ensemble.addresses, root: "/ensemble", sessionMs: SESSION_MS });
   await driver.open(() => undefined);
-  expect((await driver.diagnose?.())?.[1]).toMatchObject({ level: "good", says: "an ensemble of 3 voting servers" });
+  expect((await driver.diagnose?.())?.[1]).toMatchObject({
+    status: "ok",
+    message: "an ensemble of 3 voting servers",
+  });
   await driver.close();
 });
 

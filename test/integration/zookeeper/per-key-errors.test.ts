@@ -68,7 +68,7 @@ test("unreadable nodes are left out of lists, and a direct query for one is refu
   await admin.open();
   await admin.setAcl("/apart/list-half", OPEN_TO_ALL);
   const listed = await anybody.list({ prefix: "list-" }, 10);
-  expect(listed.map(({ holds, label, answer }) => [holds[0].key, label, answer.state])).toEqual([
+  expect(listed.map(({ locks, label, answer }) => [locks[0].key, label, answer.state])).toEqual([
     ["list-half", "(data not readable)", "held"],
     ["list-open", "test", "held"],
   ]);

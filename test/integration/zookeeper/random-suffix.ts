@@ -10,7 +10,7 @@ import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 
 export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number): Driver {
   const paths = new Map<string, { readonly path: string; token: bigint }>();
-  const folderOf = ({ holds: [{ key }] }: Claim): string => `${root}/${encodeURIComponent(key)}`;
+  const folderOf = ({ locks: [{ key }] }: Claim): string => `${root}/${encodeURIComponent(key)}`;
 
   async function look(claim: Claim): Promise<Answer> {
     const mine = paths.get(claim.id);
@@ -20,8 +20,8 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
       // rises from grant to grant, so that the tokens do not reveal the fault
       mine.token = (await zk.set(folderOf(claim), Buffer.alloc(0))).mzxid;
     }
-    if (mine.token > 0n) return { state: "held", token: mine.token, tokens: 1, ttlMs: sessionMs };
-    return { state: "waiting", ttlMs: sessionMs, recheckMs: 5 };
+    if (mine.token > 0n) return { state: "held", token: mine.token, tokenCount: 1, remainingMs: sessionMs };
+    return { state: "waiting", remainingMs: sessionMs, recheckMs: 5 };
   }
 
   return {
@@ -32,7 +32,7 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
       permits: "one",
       fencing: true,
       fifo: false,
-      survives: "failover",
+      durability: "failover",
     },
     async open() {
       await zk.open();

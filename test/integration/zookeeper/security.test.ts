@@ -173,15 +173,15 @@ test("a client without rights at the servers' root uses a path that exists", asy
 
 test("doctor reports a single server, a limited session, and nodes that any client may delete", async () => {
   const wide = await openDriver({ sessionMs: 90_000 });
-  const found = new Map((await wide.diagnose?.())?.map((check) => [check.what, check]));
-  expect(found.get("mode")).toMatchObject({ level: "doubtful", says: "a single server" });
+  const found = new Map((await wide.diagnose?.())?.map((check) => [check.name, check]));
+  expect(found.get("mode")).toMatchObject({ status: "warn", message: "a single server" });
   expect(found.get("session")).toMatchObject({
-    level: "doubtful",
-    says: expect.stringContaining("40000 ms, although 90000"),
+    status: "warn",
+    message: expect.stringContaining("40000 ms, although 90000"),
   });
-  expect(found.get("trip")).toMatchObject({ level: "good" });
-  expect(found.get("rights")).toMatchObject({ level: "doubtful", says: "/open: world:anyone:rwcda" });
+  expect(found.get("trip")).toMatchObject({ status: "ok" });
+  expect(found.get("rights")).toMatchObject({ status: "warn", message: "/open: world:anyone:rwcda" });
   const own = await openDriver({ root: "/examined", auth: [ANA] });
-  const rights = (await own.diagnose?.())?.find(({ what }) => what === "rights");
-  expect(rights).toMatchObject({ level: "good", says: "/examined: digest:ana:...:rwcda" });
+  const rights = (await own.diagnose?.())?.find(({ name }) => name === "rights");
+  expect(rights).toMatchObject({ status: "ok", message: "/examined: digest:ana:...:rwcda" });
 });

@@ -15,7 +15,12 @@ type DoctorReport = {
   readonly tokenBase?: string | null;
   readonly findings: readonly DoctorFinding[];
 };
-type DoctorFinding = { readonly level: string; readonly what: string; readonly says: string; readonly advice?: string };
+type DoctorFinding = {
+  readonly status: string;
+  readonly name: string;
+  readonly message: string;
+  readonly hint?: string;
+};
 
 async function runDoctor(url: string, from: string): Promise<DoctorReport> {
   const { code, out, err } = await sandbox.run(["doctor", "--url", url, "--from", from, "--json"]);
@@ -26,13 +31,13 @@ async function runDoctor(url: string, from: string): Promise<DoctorReport> {
 const zookeeperUrl = (query = ""): string =>
   `zookeeper://${fixture.server.address.host}:${fixture.server.address.port}${query}`;
 const tokenFindings = ({ findings }: DoctorReport): DoctorFinding | undefined =>
-  findings.find(({ what }) => what === "tokens");
+  findings.find(({ name }) => name === "tokens");
 
 test("from a store whose tokens follow a clock: with the tokenBase that doctor prints tokens rise", async () => {
   const first = await runDoctor(zookeeperUrl(), "memory:");
   expect(tokenFindings(first)).toMatchObject({
-    level: "doubtful",
-    advice: expect.stringContaining(`=${first.tokenBase}`),
+    status: "warn",
+    hint: expect.stringContaining(`=${first.tokenBase}`),
   });
   const tokenBase = BigInt(first.tokenBase ?? 0);
 
@@ -43,7 +48,7 @@ test("from a store whose tokens follow a clock: with the tokenBase that doctor p
   expect(await locks.using("moved", async ({ token }) => token)).toBeGreaterThan(last);
 
   const second = await runDoctor(zookeeperUrl(`?tokenBase=${tokenBase}`), "memory:");
-  expect([tokenFindings(second)?.level, second.tokenBase]).toEqual(["good", null]);
+  expect([tokenFindings(second)?.status, second.tokenBase]).toEqual(["ok", null]);
 });
 
 test("from an ensemble to another: its own tokenBase counts", async () => {

@@ -62,7 +62,7 @@ test("all readers behind a writer share one watch and one list, and each is noti
 test("all waiters for permits share one watch and one list: a release costs the same however many wait", async () => {
   const told = new Set<ClaimId | null>();
   const driver = await opened({}, (id) => told.add(id));
-  const hold = { holds: [{ key: "permits", permits: 1, limit: 2 }] } as const;
+  const hold = { locks: [{ key: "permits", permits: 1, limit: 2 }] } as const;
   const holders = [makeSessionClaim("permits", hold), makeSessionClaim("permits", hold)];
   for (const holder of holders) expect((await driver.claim(holder)).state).toBe("held");
   const waiters = Array.from({ length: 60 }, () => makeSessionClaim("permits", hold));

@@ -29,7 +29,7 @@ afterEach(async () => {
 
 test("the driver's own nodes pass: holders, waiters, readers, permits", async () => {
   const driver = await fixture.openDriver();
-  const permit = { holds: [{ key: "permits", permits: 2, limit: 3 }] as const };
+  const permit = { locks: [{ key: "permits", permits: 2, limit: 3 }] as const };
   const claims = [
     ...[makeSessionClaim("key"), makeSessionClaim("key"), makeSessionClaim("key", readSpecs("key"))],
     ...[

@@ -154,7 +154,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     if (!isLate || answer.state === "none") return answer;
     // the client that attached it may still use it, and ends it when it asks
     void simulation.delay(0.6 * simulation.ttlMs).then(() => {
-      if (store.table.records.get(claim.id) !== undefined) simulation.strayClaims.push(claim.holds[0].key);
+      if (store.table.records.get(claim.id) !== undefined) simulation.strayClaims.push(claim.locks[0].key);
     });
     return answer;
   }

@@ -99,9 +99,9 @@ export function makeClaim(target: string | readonly LockSpec[], terms: Partial<C
   const lockSpecs = typeof target === "string" ? [{ key: target, permits: ALL_PERMITS, limit: ALL_PERMITS }] : target;
   return {
     id: randomId(),
-    holds: lockSpecs as unknown as Claim["holds"],
+    locks: lockSpecs as unknown as Claim["locks"],
     ttlMs: 60_000,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "test",

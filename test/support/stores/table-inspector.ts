@@ -42,10 +42,10 @@ function toStoredEntry({ record, queue, permits, limit, isAdmitted }: QueueEntry
 
 /** The keys where the claim should have a place, and the table has none: all that it has entered, or all if it holds. */
 function missingKeys(table: LockTable, record: ClaimRecord): string[] {
-  const { holds } = record.claim;
-  const entered = record.isHeld ? holds.length : Math.max(record.entries.length, 1);
+  const { locks } = record.claim;
+  const entered = record.isHeld ? locks.length : Math.max(record.entries.length, 1);
   const gone: string[] = [];
-  for (const [index, { key }] of holds.slice(0, entered).entries()) {
+  for (const [index, { key }] of locks.slice(0, entered).entries()) {
     const queueEntry = record.entries[index];
     // a parked place is out of its line until its client is back
     if (queueEntry !== undefined && record.isSuspended && queueEntry === record.entries.at(-1)) continue;

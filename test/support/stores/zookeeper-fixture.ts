@@ -105,10 +105,19 @@ class RecordingClient extends ZooKeeper {
 /** A claim of one key for a session, exclusive unless `more` says otherwise. */
 export function makeSessionClaim(key: string, more: Partial<Claim> = {}): Claim {
   const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-  return { id: randomId(), holds: [hold], ttlMs: "session", tokens: 1, floor: 0n, wait: true, label: "test", ...more };
+  return {
+    id: randomId(),
+    locks: [hold],
+    ttlMs: "session",
+    tokenCount: 1,
+    floor: 0n,
+    wait: true,
+    label: "test",
+    ...more,
+  };
 }
 
 /** For makeSessionClaim(): it reads, beside others who read. */
 export function readSpecs(key: string): Partial<Claim> {
-  return { holds: [{ key, permits: 1, limit: ALL_PERMITS }] };
+  return { locks: [{ key, permits: 1, limit: ALL_PERMITS }] };
 }

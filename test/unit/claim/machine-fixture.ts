@@ -6,12 +6,12 @@ import type { Answer } from "../../../src/spi/driver.ts";
 
 const DEFAULT_SETTINGS: ClaimSettings = { ttlMs: 30_000, wait: true, survivesSilence: false, renews: true };
 
-export function heldAnswer(ttlMs = 30_000, token = 100n, tokens = 1): Answer {
-  return { state: "held", token, tokens, ttlMs };
+export function heldAnswer(remainingMs = 30_000, token = 100n, tokenCount = 1): Answer {
+  return { state: "held", token, tokenCount, remainingMs };
 }
 
-export function waitingAnswer(ttlMs = 30_000, recheckMs = 30_000): Answer {
-  return { state: "waiting", ttlMs, recheckMs };
+export function waitingAnswer(remainingMs = 30_000, recheckMs = 30_000): Answer {
+  return { state: "waiting", remainingMs, recheckMs };
 }
 
 export const NONE_ANSWER: Answer = { state: "none" };

@@ -27,14 +27,14 @@ function makeTerminal(columns: number, hasColors = false): { readonly columns: n
 function makeView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
   const holds = keys.split(" ").map((key) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS }));
   return {
-    holds: holds as unknown as ClaimView["holds"],
+    locks: holds as unknown as ClaimView["locks"],
     ttlMs: 30_000,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "ana@web-1 pid 4121 (node)",
     tag: "lrrx2sgngs",
-    answer: { state: "held", token: 1_800_000_000_000_000n, tokens: 1, ttlMs: 20_000 },
+    answer: { state: "held", token: 1_800_000_000_000_000n, tokenCount: 1, remainingMs: 20_000 },
     ageMs: 100_000,
     heldMs: 90_000,
     ...change,
@@ -42,7 +42,9 @@ function makeView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
 }
 
 function makeWaitingView(keys: string, change: Partial<ClaimView> = {}): ClaimView {
-  const { heldMs: _, ...rest } = makeView(keys, { answer: { state: "waiting", ttlMs: 25_000, recheckMs: 1_000 } });
+  const { heldMs: _, ...rest } = makeView(keys, {
+    answer: { state: "waiting", remainingMs: 25_000, recheckMs: 1_000 },
+  });
   return { ...rest, ageMs: 5_000, label: "bob@web-2 pid 7 (sh)", ...change };
 }
 
@@ -86,8 +88,8 @@ describe("ls", () => {
     makeView("invoice:1"),
     makeWaitingView("invoice:1", { ttlMs: "session" }),
     makeWaitingView("invoice:1 other"),
-    makeView("other", { holds: [{ key: "other", permits: 1, limit: ALL_PERMITS }] }),
-    makeWaitingView("other", { holds: [{ key: "other", permits: 2, limit: 4 }] }),
+    makeView("other", { locks: [{ key: "other", permits: 1, limit: ALL_PERMITS }] }),
+    makeWaitingView("other", { locks: [{ key: "other", permits: 2, limit: 4 }] }),
   ];
 
   test("one row for each claim: state, since, remaining lease, number of entries ahead", () => {
@@ -160,7 +162,7 @@ describe("ls", () => {
 describe("show", () => {
   test("the holder, since when, its remaining lease, the queue, and the last events", () => {
     const queue = [
-      makeView("k", { answer: { state: "held", token: 7n, tokens: 64, ttlMs: 20_000 } }),
+      makeView("k", { answer: { state: "held", token: 7n, tokenCount: 64, remainingMs: 20_000 } }),
       makeWaitingView("a k"),
     ];
     const other = { tag: "zzzzzzzzzz", operator: "ops", reason: "stuck\u0007" };

@@ -31,7 +31,7 @@ test("the token of an attached lock is a floor for later requests", async () => 
   const driver: Driver = {
     ...inner,
     // a store that outlives this process, and so may forget its tokens
-    traits: { ...inner.traits, survives: "restart" },
+    traits: { ...inner.traits, durability: "restart" },
     claim(claim) {
       claims.push(claim);
       return inner.claim(claim);

@@ -43,13 +43,13 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
     if (answer.state !== "held" || made.lateClaims === 0) return answer;
     made.lateClaims--;
     await new Promise<void>((done) => clock.timer(done).set(clock.now() + LATE_MS));
-    return { ...answer, ttlMs: made.leftMs };
+    return { ...answer, remainingMs: made.leftMs };
   };
   const traits = { ...inner.traits, manyKeys };
   const renew = async (claims: readonly Claim[]): Promise<(Answer | undefined)[]> => {
     made.renewals++;
     const answers = await inner.renew(claims);
-    return answers.map((answer, at) => ((claims[at] as Claim).holds[0].key === made.mute ? undefined : answer));
+    return answers.map((answer, at) => ((claims[at] as Claim).locks[0].key === made.mute ? undefined : answer));
   };
   const made = {
     clock,

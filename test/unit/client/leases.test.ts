@@ -94,14 +94,14 @@ describe("the lease by the client's clock", () => {
     const clock = fakeClock();
     const driver = memory({ store: memoryStore(clock) });
     const renewed: string[] = [];
-    const shardOf = ({ holds }: Claim): string => holds[0].key.slice(0, 1);
+    const shardOf = ({ locks }: Claim): string => locks[0].key.slice(0, 1);
     const sharded: Driver = {
       ...driver,
       shardOf,
       renew: (claims) => {
         renewed.push(
           claims
-            .map(({ holds }) => holds[0].key)
+            .map(({ locks }) => locks[0].key)
             .sort()
             .join(" "),
         );
@@ -132,7 +132,7 @@ describe("the lease by the client's clock", () => {
       ...driver,
       renew: async (claims) => {
         const answers = await driver.renew(claims);
-        return answers.map((answer, at) => (claims[at]?.holds[0].key === "quiet" ? undefined : answer));
+        return answers.map((answer, at) => (claims[at]?.locks[0].key === "quiet" ? undefined : answer));
       },
     };
     const locks = createLocks(sparing, { clock, ttl: "9s" });
@@ -251,7 +251,9 @@ describe("a store whose clock steps", () => {
         renew: async (claims) => {
           const answers = await driver.renew(claims);
           return answers.map((answer) =>
-            answer === undefined || answer.state === "none" ? answer : { ...answer, storeMs: clock.wall() + aheadMs },
+            answer === undefined || answer.state === "none"
+              ? answer
+              : { ...answer, storeTimeMs: clock.wall() + aheadMs },
           );
         },
       },

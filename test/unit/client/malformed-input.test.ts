@@ -105,7 +105,7 @@ describe("unusual keys are valid, and two different ones never share a lock", ()
   test("all of them are held at once", async () => {
     const locks = createLocks(memory());
     const held = await Promise.all(odd.map((key) => locks.acquire(key, { wait: 0 })));
-    assert.equal(new Set((await locks.list()).flatMap(({ holds }) => holds.map(({ key }) => key))).size, odd.length);
+    assert.equal(new Set((await locks.list()).flatMap(({ locks }) => locks.map(({ key }) => key))).size, odd.length);
     for (const lock of held) assert.equal(await lock.release(), true);
     await locks.close();
   });

@@ -5,8 +5,8 @@ import { LeaseExpiry } from "../../../src/lock-table/lease-expiry.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 function makeEntry(ttlMs: number | "session", now: number): ClaimRecord {
-  const holds = [{ key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }] as const;
-  const claim = { id: "i", holds, ttlMs, tokens: 1, floor: 0n, wait: true, label: "" };
+  const locks = [{ key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }] as const;
+  const claim = { id: "i", locks, ttlMs, tokenCount: 1, floor: 0n, wait: true, label: "" };
   return new ClaimRecord(claim, null, now, ttlMs === "session" ? Number.POSITIVE_INFINITY : now + ttlMs, 1);
 }
 

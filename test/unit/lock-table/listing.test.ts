@@ -17,8 +17,8 @@ class ListingFixture {
   };
 
   claim(id: string, ...keys: string[]): void {
-    const lockSpecs = keys.map(lockSpec) as unknown as Claim["holds"];
-    const claim = { id, holds: lockSpecs, ttlMs: 30_000, tokens: 1, floor: 0n, wait: true, label: "" };
+    const lockSpecs = keys.map(lockSpec) as unknown as Claim["locks"];
+    const claim = { id, locks: lockSpecs, ttlMs: 30_000, tokenCount: 1, floor: 0n, wait: true, label: "" };
     this.table.claim(claim, null, 0, 1_000);
   }
 
@@ -47,7 +47,7 @@ test("claims are listed by key, in each queue from the front, each once, whateve
   const all = fixture.list({ prefix: "" }, 1_000);
   expect(new Set(all).size).toBe(43);
   const keys = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 1_000 }, 0).map(
-    ({ holds }) => holds[0].key,
+    ({ locks }) => locks[0].key,
   );
   expect(keys).toEqual([...keys].sort());
   for (const max of [1, 2, 3, 7, 42, 43, 44]) expect(fixture.collectPages(max), `${max} a page`).toEqual(all);
@@ -73,7 +73,7 @@ test("a claim is listed with its visible keys only, and found by those only", ()
   fixture.claim("b", "b/2");
   const canSee = (key: string): boolean => key.startsWith("b/");
   const seenClaimViews = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 10, canSee }, 0);
-  expect(seenClaimViews.map(({ tag, holds }) => [tag, holds.map(({ key }) => key)])).toEqual([
+  expect(seenClaimViews.map(({ tag, locks }) => [tag, locks.map(({ key }) => key)])).toEqual([
     ["both", ["b/1"]],
     ["b", ["b/2"]],
   ]);
@@ -145,7 +145,7 @@ test("a lease that has expired unprocessed since the list began is listed with z
     ({ answer }) => answer,
   );
   expect(answers).toMatchObject([
-    { state: "held", ttlMs: 0 },
-    { state: "waiting", ttlMs: 0, recheckMs: 1 },
+    { state: "held", remainingMs: 0 },
+    { state: "waiting", remainingMs: 0, recheckMs: 1 },
   ]);
 });

@@ -16,9 +16,9 @@ export function makeClaim(id: string, keys: string | readonly LockSpec[], change
   const lockSpecs = typeof keys === "string" ? keys.split(" ").map((key) => lockSpec(key)) : keys;
   return {
     id,
-    holds: lockSpecs as unknown as Claim["holds"],
+    locks: lockSpecs as unknown as Claim["locks"],
     ttlMs: TTL_MS,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: true,
     label: "test",

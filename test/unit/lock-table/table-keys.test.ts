@@ -40,7 +40,7 @@ test("holds that end together let all waiters behind them proceed", () => {
 
 test("a claim over several keys has one token above the counters of all its keys", () => {
   const fixture = new TableFixture();
-  fixture.claimState("b", "b", { tokens: 1_000 });
+  fixture.claimState("b", "b", { tokenCount: 1_000 });
   fixture.release("b");
   expect(fixture.claimState("ab", "a b")).toBe("held");
   expect(fixture.token("ab")).toBeGreaterThanOrEqual(fixture.token("b") + 1_000);

@@ -6,8 +6,8 @@ import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fi
 
 test("the first claim is granted at once, the next when the first is released", () => {
   const fixture = new TableFixture();
-  expect(fixture.claim(makeClaim("a", "k"))).toMatchObject({ state: "held", tokens: 1, ttlMs: TTL_MS });
-  expect(fixture.claim(makeClaim("b", "k"))).toMatchObject({ state: "waiting", ttlMs: TTL_MS });
+  expect(fixture.claim(makeClaim("a", "k"))).toMatchObject({ state: "held", tokenCount: 1, remainingMs: TTL_MS });
+  expect(fixture.claim(makeClaim("b", "k"))).toMatchObject({ state: "waiting", remainingMs: TTL_MS });
   expect(fixture.release("a")).toBe(true);
   expect(fixture.granted).toEqual(["b"]);
   expect(fixture.token("b")).toBeGreaterThan(fixture.token("a"));
@@ -23,7 +23,7 @@ test("a grant is announced once, to the owner of the latest call, with the remai
   fixture.table.release("a", fixture.now, fixture.wallMicros);
   const notifications = fixture.table.drainNotifications();
   expect(notifications).toMatchObject([
-    { id: "b", owner: "third", answer: { state: "held", ttlMs: TTL_MS - 5 * SECOND_MS } },
+    { id: "b", owner: "third", answer: { state: "held", remainingMs: TTL_MS - 5 * SECOND_MS } },
   ]);
   expect(fixture.table.drainNotifications()).toEqual([]);
 });
@@ -78,7 +78,7 @@ test("a renewal in time extends the lease, however often", () => {
   fixture.claimState("a", "k");
   for (let turn = 0; turn < 10; turn++) {
     fixture.advance(TTL_MS - 1);
-    expect(fixture.renew("a")).toMatchObject({ state: "held", ttlMs: TTL_MS });
+    expect(fixture.renew("a")).toMatchObject({ state: "held", remainingMs: TTL_MS });
   }
   expect(fixture.table.nextDueAt()).toBeLessThanOrEqual(fixture.now + TTL_MS);
 });
@@ -103,13 +103,13 @@ test("behind a session claim the recheck time is the claim's own lease", () => {
   const fixture = new TableFixture(new LockTable({ sessionMs: 40 * SECOND_MS }));
   expect(fixture.claim(makeClaim("a", "k", { ttlMs: "session" }))).toMatchObject({
     state: "held",
-    ttlMs: 40 * SECOND_MS,
+    remainingMs: 40 * SECOND_MS,
   });
   expect(fixture.claim(makeClaim("b", "k"))).toMatchObject({ recheckMs: TTL_MS });
   expect(fixture.claim(makeClaim("c", "k2", { ttlMs: "session" })).state).toBe("held");
   expect(fixture.claim(makeClaim("d", "k2", { ttlMs: "session" }))).toMatchObject({ recheckMs: 40 * SECOND_MS });
   fixture.advance(1_000 * SECOND_MS);
-  expect(fixture.renew("a")).toMatchObject({ state: "held", ttlMs: 40 * SECOND_MS });
+  expect(fixture.renew("a")).toMatchObject({ state: "held", remainingMs: 40 * SECOND_MS });
   expect(fixture.table.nextDueAt()).toBeNull();
   fixture.release("a", "session");
   fixture.advance(40 * SECOND_MS - 1);
@@ -161,9 +161,9 @@ test("a list of claims shows holders and waiters from the front, without ids", (
       label: "one",
       ageMs: 2 * SECOND_MS,
       heldMs: 2 * SECOND_MS,
-      answer: { state: "held", ttlMs: TTL_MS - 2 * SECOND_MS },
+      answer: { state: "held", remainingMs: TTL_MS - 2 * SECOND_MS },
     },
-    { tag: "#b", ageMs: SECOND_MS, answer: { state: "waiting", ttlMs: TTL_MS - SECOND_MS } },
+    { tag: "#b", ageMs: SECOND_MS, answer: { state: "waiting", remainingMs: TTL_MS - SECOND_MS } },
   ]);
   for (const view of list("")) expect(view).not.toHaveProperty("id");
   // b has not reached "other" yet, and is listed nevertheless

@@ -42,7 +42,7 @@ class PropertyRun {
       case "claim": {
         const name = `c${this.claims++}`;
         this.ids.push(name);
-        bench.claim(makeClaim(name, step.holds, { wait: step.wait, tokens: 1 + (this.claims % 3) }));
+        bench.claim(makeClaim(name, step.holds, { wait: step.wait, tokenCount: 1 + (this.claims % 3) }));
         break;
       }
       case "release":
@@ -91,7 +91,7 @@ class PropertyRun {
     for (const record of table.records.values()) {
       expect(record.expiresAt).toBeGreaterThan(this.bench.now - 1);
       const all =
-        record.entries.length === record.claim.holds.length && record.entries.every((entry) => entry.isAdmitted);
+        record.entries.length === record.claim.locks.length && record.entries.every((entry) => entry.isAdmitted);
       expect(record.isHeld).toBe(all);
       // keys are taken in order: every queue but the last entered has admitted it
       expect(record.entries.slice(0, -1).every((entry) => entry.isAdmitted)).toBe(true);
@@ -127,7 +127,7 @@ test("the tokens of a key rise with every grant, whatever the wall clock does", 
         );
         for (const record of fresh.sort((a, b) => a.token - b.token)) {
           seen.add(record.claim.id);
-          for (const { key } of record.claim.holds) {
+          for (const { key } of record.claim.locks) {
             expect(record.token).toBeGreaterThan(highest.get(key) ?? 0);
             highest.set(key, record.token + record.tokenCount - 1);
           }

@@ -43,7 +43,12 @@ test("an asserted hold precedes all other entries and keeps its token and its re
   expect(fixture.table.reclaim(makeClaim("holds", "k"), "owner", token, 64, 10 * SECOND_MS)).toBe(true);
   fixture.table.resumeGrants();
   expect(fixture.collectGrants()).toEqual([]);
-  expect(fixture.renew("holds")).toMatchObject({ state: "held", token: BigInt(token), tokens: 64, ttlMs: TTL_MS });
+  expect(fixture.renew("holds")).toMatchObject({
+    state: "held",
+    token: BigInt(token),
+    tokenCount: 64,
+    remainingMs: TTL_MS,
+  });
   fixture.release("holds");
   expect(fixture.granted).toEqual(["waits"]);
   expect(fixture.token("waits")).toBeGreaterThanOrEqual(token + 64);

@@ -52,7 +52,7 @@ const sharedSpec = [lockSpec("k", 1, LARGE_COUNT)];
 
 test("a holder is found by its token without a walk through all holders", () => {
   const fixture = new TableFixture();
-  for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokens: 1 + (at % 5) });
+  for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokenCount: 1 + (at % 5) });
   // the first look-up walks through all holders
   expect(fixture.revoke("k", 1)).toBe(false);
   const { entries } = fixture.table.tokenIssuer.queues.get("k") as { entries: { first: QueueEntry | null } };
@@ -77,7 +77,7 @@ test("later holders are found as well, and no longer after their end", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
   fixture.revoke("k", 1);
-  fixture.claimState("b", "k", { tokens: 7 });
+  fixture.claimState("b", "k", { tokenCount: 7 });
   fixture.release("a");
   expect(fixture.granted).toEqual(["b"]);
   expect(fixture.revoke("k", fixture.token("a"))).toBe(false);
@@ -93,7 +93,7 @@ test("one of several asserted holders that share a token can be revoked", () => 
   fixture.claimState("other", "other");
   expect(fixture.revoke("k", 500)).toBe(false);
   for (const id of ["a", "b", "c"]) {
-    expect(table.reclaim(makeClaim(id, sharedSpec, { tokens: 3 }), "owner", 500, 3, TTL_MS)).toBe(true);
+    expect(table.reclaim(makeClaim(id, sharedSpec, { tokenCount: 3 }), "owner", 500, 3, TTL_MS)).toBe(true);
   }
   for (let turn = 0; turn < 3; turn++) expect(fixture.revoke("k", 501)).toBe(true);
   expect(fixture.revoke("k", 501)).toBe(false);
@@ -112,7 +112,7 @@ test("a detached claim ends at its set time, whatever is waiting, unless it is r
   expect(fixture.table.nextDueAt()).toBeLessThanOrEqual(fixture.now + 2 * SECOND_MS);
   fixture.advance(2 * SECOND_MS - 1);
   expect(fixture.granted).toEqual([]);
-  expect(fixture.renew("c", "other")).toMatchObject({ state: "held", ttlMs: TTL_MS });
+  expect(fixture.renew("c", "other")).toMatchObject({ state: "held", remainingMs: TTL_MS });
   fixture.advance(1);
   expect(fixture.granted).toEqual(["b"]);
   expect(fixture.renew("a")).toEqual({ state: "none", reason: "expired" });
@@ -135,7 +135,7 @@ test("a detached claim has a full lease, no owner, and is remembered after its r
   fixture.advance(10 * SECOND_MS);
   expect(fixture.detach("a")).toBe(true);
   expect(fixture.table.records.get("a")?.owner).toBeNull();
-  expect(fixture.renew("a", "other")).toMatchObject({ state: "held", ttlMs: TTL_MS });
+  expect(fixture.renew("a", "other")).toMatchObject({ state: "held", remainingMs: TTL_MS });
   expect(fixture.table.records.get("a")?.owner).toBeNull();
   fixture.advance(SECOND_MS);
   expect(fixture.release("a")).toBe(true);

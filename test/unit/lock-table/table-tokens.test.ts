@@ -14,7 +14,7 @@ test("a token is the clock in microseconds unless a higher one is required", () 
 
 test("the next token lies above the complete range before it, even while the clock stands still or goes back", () => {
   const fixture = new TableFixture();
-  fixture.claimState("a", "k", { tokens: 64 });
+  fixture.claimState("a", "k", { tokenCount: 64 });
   fixture.release("a");
   fixture.claimState("b", "k");
   expect(fixture.token("b")).toBe(fixture.token("a") + 64);
@@ -50,7 +50,7 @@ test("a floor more than a day ahead of the clock cannot be reached", () => {
 test("an idle key needs no memory once the clock has passed its last token", () => {
   const fixture = new TableFixture();
   const { tokenIssuer } = fixture.table;
-  fixture.claimState("a", "k", { tokens: 64 });
+  fixture.claimState("a", "k", { tokenCount: 64 });
   fixture.release("a");
   expect(tokenIssuer.queues.size).toBe(1);
   fixture.wallMicros += 63;
@@ -66,9 +66,9 @@ test("an idle key needs no memory once the clock has passed its last token", () 
 
 test("a key in use is not forgotten when the clock passes an earlier token", () => {
   const fixture = new TableFixture();
-  fixture.claimState("a", "k", { tokens: 64 });
+  fixture.claimState("a", "k", { tokenCount: 64 });
   fixture.release("a");
-  fixture.claimState("b", "k", { tokens: 64 });
+  fixture.claimState("b", "k", { tokenCount: 64 });
   fixture.advance(SECOND_MS);
   expect(fixture.claimState("c", "k")).toBe("waiting");
   fixture.release("b");
@@ -80,7 +80,7 @@ test("a key in use is not forgotten when the clock passes an earlier token", () 
 test("a million grants of a key whose tokens run ahead of the clock leave one record", () => {
   const fixture = new TableFixture();
   for (let turn = 0; turn < 1_000; turn++) {
-    fixture.claimState(`a${turn}`, "k", { tokens: 64 });
+    fixture.claimState(`a${turn}`, "k", { tokenCount: 64 });
     fixture.release(`a${turn}`);
   }
   expect(fixture.table.tokenIssuer.hasIdleQueues).toBe(true);
@@ -90,13 +90,13 @@ test("a million grants of a key whose tokens run ahead of the clock leave one re
 
 test("no token reaches the ceiling; a claim that needs a higher one waits until it is raised", () => {
   const fixture = new TableFixture(new LockTable({ tokenCeiling: 1_577_836_800_000_000 + 1_000 }));
-  fixture.claimState("a", "k", { tokens: 1_000 });
+  fixture.claimState("a", "k", { tokenCount: 1_000 });
   expect(fixture.token("a") + 999).toBeLessThan(fixture.table.tokenIssuer.ceiling);
   fixture.release("a");
-  expect(fixture.claimState("b", "k", { tokens: 1 })).toBe("waiting");
-  expect(fixture.claimState("once", "k2", { wait: false, tokens: 1_001 })).toBe("none");
-  expect(fixture.claimState("c", [lockSpec("k2")], { tokens: 2_000 })).toBe("waiting");
-  expect(fixture.claimState("gone", "k3", { tokens: 1_001 })).toBe("waiting");
+  expect(fixture.claimState("b", "k", { tokenCount: 1 })).toBe("waiting");
+  expect(fixture.claimState("once", "k2", { wait: false, tokenCount: 1_001 })).toBe("none");
+  expect(fixture.claimState("c", [lockSpec("k2")], { tokenCount: 2_000 })).toBe("waiting");
+  expect(fixture.claimState("gone", "k3", { tokenCount: 1_001 })).toBe("waiting");
   fixture.release("gone");
   expect(fixture.table.requiredTokenCeiling).toBe(fixture.wallMicros + 2_000);
   fixture.table.raiseTokenCeiling(fixture.wallMicros + 1_500);
@@ -118,10 +118,10 @@ test("a claim that waits for the ceiling keeps its entry, and ends with its leas
 
 test("the tokens of several keys advance together", () => {
   const tokenIssuer = new TokenIssuer(Number.POSITIVE_INFINITY);
-  const claim = makeClaim("a", "a b", { tokens: 10 });
+  const claim = makeClaim("a", "a b", { tokenCount: 10 });
   tokenIssuer.advance(100);
   const record = new ClaimRecord(claim, null, 0, 0, 1);
-  for (const { key, permits, limit } of claim.holds) {
+  for (const { key, permits, limit } of claim.locks) {
     record.addEntry(new QueueEntry(tokenIssuer.getOrCreateQueue(key), record, permits, limit, 1));
   }
   expect(tokenIssuer.issue(record)).toBe(100);

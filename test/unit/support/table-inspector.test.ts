@@ -42,7 +42,7 @@ function entryAtIndex(table: LockTable, index: number): ClaimRecord {
 
 /** An entry that no client claimed. */
 function addEntry(table: LockTable, record: ClaimRecord, key: string): QueueEntry {
-  const [{ permits, limit }] = record.claim.holds;
+  const [{ permits, limit }] = record.claim.locks;
   const queueEntry = new QueueEntry(table.tokenIssuer.getOrCreateQueue(key), record, permits, limit, record.arrival);
   record.addEntry(queueEntry);
   return queueEntry;

@@ -62,7 +62,7 @@ export async function doctorCommand(flags: DoctorFlags): Promise<number> {
   if (flags.json === true) printLine(formatJsonLine(toJsonRecord(measurements, checks)));
   else for (const line of formatChecks(checks)) printLine(line);
   if (measurements.failure !== null) return measurements.failure.code;
-  return checks.some(({ level }) => level === "bad") ? EXIT_CODES.unreachable : 0;
+  return checks.some(({ status }) => status === "fail") ? EXIT_CODES.unreachable : 0;
 }
 
 async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<Measurements> {
@@ -144,14 +144,14 @@ function unknownCycles(reason: string): CycleTimes {
   return { cyclesMs: reason, paused: null, isForbidden: false };
 }
 
-const LEVEL_MARKS = { good: "ok  ", bad: "BAD ", doubtful: "WARN", unknown: "--  " } as const;
+const STATUS_MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL", unknown: "--  " } as const;
 
 function formatChecks(checks: readonly Check[]): string[] {
   const terminal = detectTerminal();
-  return checks.flatMap(({ level, what, says, advice }) => {
-    const color = level === "good" ? "green" : level === "bad" ? "red" : level === "doubtful" ? "yellow" : "dim";
-    const line = `${colorize(LEVEL_MARKS[level], color, terminal)}  ${what.padEnd(11)}${says}`;
-    return advice === undefined ? [line] : [line, `${" ".repeat(17)}${advice}`];
+  return checks.flatMap(({ status, name, message, hint }) => {
+    const color = status === "ok" ? "green" : status === "fail" ? "red" : status === "warn" ? "yellow" : "dim";
+    const line = `${colorize(STATUS_MARKS[status], color, terminal)}  ${name.padEnd(11)}${message}`;
+    return hint === undefined ? [line] : [line, `${" ".repeat(17)}${hint}`];
   });
 }
 
@@ -160,7 +160,7 @@ function toJsonRecord(
   checks: readonly Check[],
 ): object {
   return {
-    ok: failure === null && !checks.some(({ level }) => level === "bad"),
+    ok: failure === null && !checks.some(({ status }) => status === "fail"),
     url: name,
     ...VERSIONS,
     connectMs: Math.round(connectMs * 10) / 10,

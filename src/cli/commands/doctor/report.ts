@@ -23,9 +23,9 @@ export function buildReport(measurements: Measurements): Check[] {
   const { name, failure, connectMs } = measurements;
   if (failure !== null) return [reportUnreachable(measurements)];
   const reached: Check = {
-    level: "good",
-    what: "reachable",
-    says: `${escapeControl(name)}, in ${formatMs(connectMs)}`,
+    status: "ok",
+    name: "reachable",
+    message: `${escapeControl(name)}, in ${formatMs(connectMs)}`,
   };
   const { storeChecks, info, tokenComparison } = measurements;
   const finalChecks = [checkLatency(measurements), ...(tokenComparison === null ? [] : [tokenComparison.check])];
@@ -60,41 +60,41 @@ const OTHER_STORE_ADVICE: Readonly<Record<string, string>> = {
 function reportUnreachable({ failure, name }: Measurements): Check {
   const { kind = "internal", message = "" } = failure ?? {};
   const isHoldfastServer = /^(holdfast|your )/.test(name);
-  const advice = (isHoldfastServer ? ADVICE : OTHER_STORE_ADVICE)[kind];
-  return { level: "bad", what: "reachable", says: message, ...(advice !== undefined && { advice }) };
+  const hint = (isHoldfastServer ? ADVICE : OTHER_STORE_ADVICE)[kind];
+  return { status: "fail", name: "reachable", message, ...(hint !== undefined && { hint }) };
 }
 
 /** Texts of the store may contain control characters. */
-function escapeCheck({ level, what, says, advice }: Check): Check {
-  return { level, what, says: escapeControl(says), ...(advice !== undefined && { advice: escapeControl(advice) }) };
+function escapeCheck({ status, name, message, hint }: Check): Check {
+  return { status, name, message: escapeControl(message), ...(hint !== undefined && { hint: escapeControl(hint) }) };
 }
 
 function reportUnknownServer({ isServer, info, name }: Measurements): Check {
   if (isServer) {
     return {
-      level: "doubtful",
-      what: "server",
-      says: String(info),
-      advice: "an older server works, too; after an upgrade show, watch and doctor report more",
+      status: "warn",
+      name: "server",
+      message: String(info),
+      hint: "an older server works, too; after an upgrade show, watch and doctor report more",
     };
   }
   return {
-    level: "unknown",
-    what: "server",
-    says: `${escapeControl(name)} is not a Holdfast server: its version, clock, rights and events are unknown`,
+    status: "unknown",
+    name: "server",
+    message: `${escapeControl(name)} is not a Holdfast server: its version, clock, rights and events are unknown`,
   };
 }
 
 function checkVersions({ version, protocol, store }: ServerInfo): Check {
   const isSame = version === PACKAGE_VERSION;
   const storeText = store === "table" ? "" : `, in front of ${escapeControl(store)}`;
-  const says = `server ${escapeControl(version)}, this program ${PACKAGE_VERSION}, protocol ${protocol}${storeText}`;
-  if (isSame) return { level: "good", what: "versions", says };
+  const message = `server ${escapeControl(version)}, this program ${PACKAGE_VERSION}, protocol ${protocol}${storeText}`;
+  if (isSame) return { status: "ok", name: "versions", message };
   return {
-    level: "good",
-    what: "versions",
-    says,
-    advice: "different versions work together; they use the features that both have",
+    status: "ok",
+    name: "versions",
+    message,
+    hint: "different versions work together; they use the features that both have",
   };
 }
 
@@ -103,17 +103,17 @@ function checkState({ upMs, reclaimMs, why, load }: ServerInfo): Check {
     load === undefined
       ? ""
       : `, ${formatCount(load.connections, "connection")}, ${formatCount(load.held, "claim")} held and ${load.waiting} waiting`;
-  const says = `up for ${formatDuration(upMs)}${loadText}`;
+  const stateText = `up for ${formatDuration(upMs)}${loadText}`;
   if (reclaimMs > 0) {
     return {
-      level: "bad",
-      what: "state",
-      says: `${says}; it grants no new locks for up to ${formatDuration(reclaimMs)} (recovery after a restart)`,
-      advice: "it waits for its clients to report the locks that they hold, then grants new ones again",
+      status: "fail",
+      name: "state",
+      message: `${stateText}; it grants no new locks for up to ${formatDuration(reclaimMs)} (recovery after a restart)`,
+      hint: "it waits for its clients to report the locks that they hold, then grants new ones again",
     };
   }
-  if (why === "") return { level: "good", what: "state", says: `${says}; it grants locks` };
-  return { level: "bad", what: "state", says: `${says}; it grants no locks: ${escapeControl(why)}` };
+  if (why === "") return { status: "ok", name: "state", message: `${stateText}; it grants locks` };
+  return { status: "fail", name: "state", message: `${stateText}; it grants no locks: ${escapeControl(why)}` };
 }
 
 function formatCount(count: number, noun: string): string {
@@ -123,8 +123,8 @@ function formatCount(count: number, noun: string): string {
 /** The state of a store that does not report it: a trial claim has shown the pause. */
 function checkPause({ cycles }: Measurements): Check[] {
   if (cycles.paused === null) return [];
-  const advice = "it will grant locks again without action; waiting requests stay in the queue";
-  return [{ level: "bad", what: "state", says: describePause(cycles.paused), advice }];
+  const hint = "it will grant locks again without action; waiting requests stay in the queue";
+  return [{ status: "fail", name: "state", message: describePause(cycles.paused), hint }];
 }
 
 function checkClock({ wallMs, roundTripMs }: Measurements, info: ServerInfo): Check {
@@ -133,17 +133,16 @@ function checkClock({ wallMs, roundTripMs }: Measurements, info: ServerInfo): Ch
   const direction = offsetMs < 0 ? "behind" : "ahead of";
   if (minOffsetMs < MAX_CLOCK_OFFSET_MS) {
     return {
-      level: "good",
-      what: "clocks",
-      says: `the server's clock is within ${formatMs(Math.abs(offsetMs) + roundTripMs / 2)} of the clock here`,
+      status: "ok",
+      name: "clocks",
+      message: `the server's clock is within ${formatMs(Math.abs(offsetMs) + roundTripMs / 2)} of the clock here`,
     };
   }
   return {
-    level: "doubtful",
-    what: "clocks",
-    says: `the server's clock is ${formatDuration(Math.abs(offsetMs))} ${direction} the clock here`,
-    advice:
-      "no lock depends on it, since leases are measured as intervals; but tokens start from the server's time: use NTP",
+    status: "warn",
+    name: "clocks",
+    message: `the server's clock is ${formatDuration(Math.abs(offsetMs))} ${direction} the clock here`,
+    hint: "no lock depends on it, since leases are measured as intervals; but tokens start from the server's time: use NTP",
   };
 }
 
@@ -151,33 +150,33 @@ function checkPermissions({ key }: Measurements, { account, rights }: ServerInfo
   const keysText = key === "" ? "all keys" : `keys that begin with ${quoteKey(key)}`;
   const accountText = account === "" ? "the server asks for no credential" : `account ${escapeControl(account)}`;
   if (rights.length > 0) {
-    return { level: "good", what: "rights", says: `${accountText}: ${rights.join(", ")} on ${keysText}` };
+    return { status: "ok", name: "rights", message: `${accountText}: ${rights.join(", ")} on ${keysText}` };
   }
   return {
-    level: "doubtful",
-    what: "rights",
-    says: `${accountText}: no rights ${key === "" ? "that apply to" : "on"} ${keysText}`,
-    advice: "rights belong to prefixes: check one of yours with --key PREFIX",
+    status: "warn",
+    name: "rights",
+    message: `${accountText}: no rights ${key === "" ? "that apply to" : "on"} ${keysText}`,
+    hint: "rights belong to prefixes: check one of yours with --key PREFIX",
   };
 }
 
 function checkLatency({ cycles: { cyclesMs, isForbidden }, connectMs }: Measurements): Check {
   if (typeof cyclesMs === "string") {
-    const check: Check = { level: "unknown", what: "latency", says: `not measured: ${cyclesMs}` };
+    const check: Check = { status: "unknown", name: "latency", message: `not measured: ${cyclesMs}` };
     if (!isForbidden) return check;
-    const advice = "the test acquires a key: pass a --key PREFIX on which this credential has the right to acquire";
-    return { ...check, advice };
+    const hint = "the test acquires a key: pass a --key PREFIX on which this credential has the right to acquire";
+    return { ...check, hint };
   }
   const sorted = [...cyclesMs].sort((a, b) => a - b);
   const median = sorted[Math.floor(sorted.length / 2)] ?? 0;
   const longest = sorted.at(-1) ?? 0;
-  const says = `acquire and release take ${formatMs(median)} (the slowest of ${sorted.length}: ${formatMs(longest)})`;
-  if (median < SLOW_CYCLE_MS || median < 2.5 * connectMs) return { level: "good", what: "latency", says };
+  const message = `acquire and release take ${formatMs(median)} (the slowest of ${sorted.length}: ${formatMs(longest)})`;
+  if (median < SLOW_CYCLE_MS || median < 2.5 * connectMs) return { status: "ok", name: "latency", message };
   return {
-    level: "doubtful",
-    what: "latency",
-    says,
-    advice: "this takes two round trips: the server may be far away, or its processor busy",
+    status: "warn",
+    name: "latency",
+    message,
+    hint: "this takes two round trips: the server may be far away, or its processor busy",
   };
 }
 

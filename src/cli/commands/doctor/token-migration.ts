@@ -35,9 +35,9 @@ const COUNTER_HEADROOM = 1n << 44n;
 export function createProbeClaim(prefix: string): Claim {
   return {
     id: randomId(),
-    holds: [{ key: `${prefix}holdfast-doctor-${randomId()}`, permits: ALL_PERMITS, limit: ALL_PERMITS }],
+    locks: [{ key: `${prefix}holdfast-doctor-${randomId()}`, permits: ALL_PERMITS, limit: ALL_PERMITS }],
     ttlMs: 10_000,
-    tokens: 1,
+    tokenCount: 1,
     floor: 0n,
     wait: false,
     label: createLabel("holdfast doctor"),
@@ -50,7 +50,7 @@ export function createProbeClaim(prefix: string): Claim {
  */
 export async function compareTokens({ driver }: Store, key: string, fromUrl: string): Promise<TokenComparison> {
   const unknown = (reason: string): TokenComparison => {
-    return { check: { level: "unknown", what: "tokens", says: reason }, tokenBase: null };
+    return { check: { status: "unknown", name: "tokens", message: reason }, tokenBase: null };
   };
   const newToken = driver.traits.fencing ? await sampleToken(driver, key) : null;
   const oldStore = await openStore(fromUrl);
@@ -74,18 +74,18 @@ export function checkTokens({ oldToken, newToken, micros, followsClock }: TokenS
   const isNearClock = (token: bigint): boolean => token > micros - CLOCK_HEADROOM && token < micros + CLOCK_HEADROOM;
   const headroom = isNearClock(oldToken) ? CLOCK_HEADROOM : COUNTER_HEADROOM;
   const isClock = followsClock && isNearClock(newToken);
-  const says = `now ${newToken} here, ${oldToken} at ${escapeControl(name)}`;
+  const message = `now ${newToken} here, ${oldToken} at ${escapeControl(name)}`;
   if (newToken > oldToken + (isClock ? 0n : headroom / 2n)) {
-    return { check: { level: "good", what: "tokens", says }, tokenBase: null };
+    return { check: { status: "ok", name: "tokens", message }, tokenBase: null };
   }
   if (isClock) {
-    const advice =
+    const hint =
       "the tokens here follow this store's clock: move when it has passed that number of microseconds since 1970";
-    return { check: { level: "doubtful", what: "tokens", says, advice }, tokenBase: null };
+    return { check: { status: "warn", name: "tokens", message, hint }, tokenBase: null };
   }
   const tokenBase = oldToken + headroom;
-  const advice = `tokens would go backwards: move with tokenBase=${tokenBase}; if the move takes longer than a day, check again`;
-  return { check: { level: "doubtful", what: "tokens", says, advice }, tokenBase };
+  const hint = `tokens would go backwards: move with tokenBase=${tokenBase}; if the move takes longer than a day, check again`;
+  return { check: { status: "warn", name: "tokens", message, hint }, tokenBase };
 }
 
 /** Issues a token by a short lock. Null if the store does not grant it. */

@@ -58,7 +58,7 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
     const spec = toLockSpec(key, request.mode);
     let match: InheritedLock | null = null;
     for (const { reference, part } of ancestors) {
-      const held = part.claim.holds.find((hold) => hold.key === key);
+      const held = part.claim.locks.find((hold) => hold.key === key);
       if (held === undefined || match !== null || compatibility(held, spec) === "beside") continue;
       const calledAt = performance.now();
       const view = await findHeldView(locks, part, key);
@@ -82,7 +82,7 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
 /** Not later than the end by the store's clock: counted from before the query, and a tenth is left unused as for own locks. */
 function leaseEnd({ answer, ttlMs }: ClaimView, calledAt: number): number {
   if (answer.state !== "held" || ttlMs === "session") return Number.POSITIVE_INFINITY;
-  return calledAt + answer.ttlMs - ttlMs / 10;
+  return calledAt + answer.remainingMs - ttlMs / 10;
 }
 
 /** How a request relates to a lock of its outer run: it joins it, can be granted beside it, or would wait behind it. */

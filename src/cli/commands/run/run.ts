@@ -92,11 +92,11 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
 
   async function acquireOwn(): Promise<HeldLock> {
     const { lease, fencing } = driver.traits;
-    const isSessionDefault = lease.silenceKeeps === true || !lease.claim;
+    const isSessionDefault = lease.endsWithConnection === true || !lease.claim;
     // a lock that outlives this process cannot belong to its session, and detaching cannot extend the lease
     const minTtlMs = options.holdAtLeast === undefined ? null : Math.max(options.holdAtLeast, DEFAULT_LEASE_MS);
     const ttl = options.ttl ?? minTtlMs ?? (isSessionDefault ? "session" : DEFAULT_LEASE_MS);
-    const leaseMs = ttl !== "session" ? ttl : lease.silenceKeeps === true ? null : (lease.sessionMs ?? null);
+    const leaseMs = ttl !== "session" ? ttl : lease.endsWithConnection === true ? null : (lease.sessionMs ?? null);
     if (options.graceMs !== undefined && leaseMs !== null) checkGrace(options.graceMs, leaseMs);
     const request = { keys: [key as string, ...keys] as const, mode: options.request.mode };
     const lock = await acquireWithProgress(store, request, { ...options, ttl, signal: signals.terminating });

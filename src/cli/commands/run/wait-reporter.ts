@@ -153,7 +153,7 @@ export interface QueueStatus {
 
 /** The status of a queue for a waiter with this label; null: not a waiter, or not any more. */
 function toQueueStatus(views: readonly ClaimView[], key: string, label: string | null): QueueStatus {
-  const queue = views.filter(({ holds }) => holds.some((hold) => hold.key === key));
+  const queue = views.filter(({ locks }) => locks.some((hold) => hold.key === key));
   const ownIndex =
     label === null ? -1 : queue.findIndex((view) => view.label === label && view.answer.state === "waiting");
   const frontHolder = queue.find(({ answer }) => answer.state === "held");
@@ -161,7 +161,7 @@ function toQueueStatus(views: readonly ClaimView[], key: string, label: string |
   if (frontHolder === undefined) return { ahead };
   const { answer, ttlMs } = frontHolder;
   const renewal =
-    answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.ttlMs, 0) } : {};
+    answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.remainingMs, 0) } : {};
   return { holder: frontHolder.label, heldForMs: frontHolder.heldMs ?? frontHolder.ageMs, ahead, ...renewal };
 }
 

@@ -117,7 +117,7 @@ withRedis((server) => {
               }),
             remainingMs: async () => {
               const [view] = await locks.list("lock");
-              return view?.answer.state === "held" ? view.answer.ttlMs : 0;
+              return view?.answer.state === "held" ? view.answer.remainingMs : 0;
             },
             async release() {
               give();

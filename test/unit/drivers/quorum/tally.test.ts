@@ -7,11 +7,11 @@ import type { Answer } from "../../../../src/spi/driver.ts";
 
 const paused = { reason: "recovery", remainingMs: 5_000 } as const;
 const none: Answer = { state: "none" };
-const waiting: Answer = { state: "waiting", ttlMs: 1_000, recheckMs: 100 };
+const waiting: Answer = { state: "waiting", remainingMs: 1_000, recheckMs: 100 };
 
 /** A member's answer in a letter; a capital pauses. */
 const ANSWERS: Readonly<Record<string, Answer>> = {
-  h: { state: "held", token: 1n, tokens: 1, ttlMs: 1_000 },
+  h: { state: "held", token: 1n, tokenCount: 1, remainingMs: 1_000 },
   w: waiting,
   n: none,
   W: { ...waiting, paused },

@@ -5,7 +5,7 @@ import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts"
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
-const HELD_ANSWER: Answer = { state: "held", token: 5n, tokens: 1, ttlMs: 1_000 };
+const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remainingMs: 1_000 };
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["performance"] });
@@ -50,7 +50,7 @@ test("a claim that is placed again does not inherit its earlier grant, whatever 
   const again = dataLossGuard.onClaim(claim);
   dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
   dataLossGuard.onPush(claim.id, HELD_ANSWER);
-  dataLossGuard.onAnswers([claim], [again], [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }], []);
+  dataLossGuard.onAnswers([claim], [again], [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }], []);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
   // a renewal of the second entry has its own grant
   dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], []);
@@ -64,7 +64,7 @@ test("a pushed grant is placed again as well", async () => {
   dataLossGuard.onAnswers(
     [claim],
     [dataLossGuard.onClaim(claim)],
-    [{ state: "waiting", ttlMs: 1_000, recheckMs: 100 }],
+    [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }],
     [],
   );
   dataLossGuard.onPush(claim.id, HELD_ANSWER);

@@ -13,9 +13,9 @@ function claimLifecycle(id: string, keys: string, token: number | bigint = 0): C
   return {
     claim: {
       id,
-      holds: holds as unknown as ClaimLifecycle["claim"]["holds"],
+      locks: holds as unknown as ClaimLifecycle["claim"]["locks"],
       ttlMs: 1_000,
-      tokens: 1,
+      tokenCount: 1,
       floor: 0n,
       wait: true,
       label: `label of ${id}`,

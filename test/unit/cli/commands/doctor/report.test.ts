@@ -43,23 +43,23 @@ function lockCycles(cyclesMs: CycleTimes["cyclesMs"], more: Partial<CycleTimes> 
 
 /** One finding: its level, its message, the advice. */
 function findMessage(what: string, it: Measurements): readonly (string | undefined)[] {
-  const check = buildReport(it).find((finding) => finding.what === what);
-  return [check?.level, check?.says, check?.advice];
+  const check = buildReport(it).find((finding) => finding.name === what);
+  return [check?.status, check?.message, check?.hint];
 }
 
-test("a healthy server: every check is good and no action is suggested", () => {
+test("a healthy server: every check is ok and no action is suggested", () => {
   const checks = buildReport(measurements());
-  expect(checks.map(({ level, what }) => `${what} ${level}`)).toEqual([
-    "reachable good",
-    "versions good",
-    "state good",
-    "clocks good",
-    "rights good",
-    "latency good",
+  expect(checks.map(({ status, name }) => `${name} ${status}`)).toEqual([
+    "reachable ok",
+    "versions ok",
+    "state ok",
+    "clocks ok",
+    "rights ok",
+    "latency ok",
   ]);
-  expect(checks.some(({ advice }) => advice !== undefined)).toBe(false);
+  expect(checks.some(({ hint }) => hint !== undefined)).toBe(false);
   expect(findMessage("latency", measurements())).toEqual([
-    "good",
+    "ok",
     "acquire and release take 0.50 ms (the slowest of 3: 9.00 ms)",
     undefined,
   ]);
@@ -68,7 +68,7 @@ test("a healthy server: every check is good and no action is suggested", () => {
 test("a server that is unreachable or refuses is reported with what to check", () => {
   const failure = new CommandError("unreachable", "holdfast://locks:7420 refused the connection");
   expect(buildReport(measurements({ failure }))).toEqual([
-    { level: "bad", what: "reachable", says: failure.message, advice: expect.stringContaining("holdfast serve") },
+    { status: "fail", name: "reachable", message: failure.message, hint: expect.stringContaining("holdfast serve") },
   ]);
   const refused = new CommandError("refused", "no valid credential was given");
   expect(findMessage("reachable", measurements({ failure: refused }))[2]).toContain("HOLDFAST_CREDENTIAL_FILE");
@@ -82,7 +82,7 @@ test("a server that is unreachable or refuses is reported with what to check", (
 
 test("a server that cannot grant reports why", () => {
   expect(findMessage("state", measurements({}, { why: "the state cannot be written" }))).toEqual([
-    "bad",
+    "fail",
     "up for 2 h; it grants no locks: the state cannot be written",
     undefined,
   ]);
@@ -91,10 +91,10 @@ test("a server that cannot grant reports why", () => {
 });
 
 test("clocks that differ are doubtful only beyond what the round trip explains", () => {
-  expect(findMessage("clocks", measurements({ wallMs: 1_000_900, roundTripMs: 2 }))[0]).toBe("good");
-  expect(findMessage("clocks", measurements({ wallMs: 1_003_000, roundTripMs: 4_100 }))[0]).toBe("good");
+  expect(findMessage("clocks", measurements({ wallMs: 1_000_900, roundTripMs: 2 }))[0]).toBe("ok");
+  expect(findMessage("clocks", measurements({ wallMs: 1_003_000, roundTripMs: 4_100 }))[0]).toBe("ok");
   expect(findMessage("clocks", measurements({ wallMs: 1_005_000 }))).toEqual([
-    "doubtful",
+    "warn",
     "the server's clock is 5 s behind the clock here",
     expect.stringContaining("NTP"),
   ]);
@@ -108,7 +108,7 @@ test("rights are reported for the requested keys", () => {
     'account ana: acquire, inspect on keys that begin with "team-a/"',
   );
   expect(findMessage("rights", measurements({}, { rights: [] }))).toEqual([
-    "doubtful",
+    "warn",
     "account ana: no rights that apply to all keys",
     expect.stringContaining("--key"),
   ]);
@@ -117,12 +117,12 @@ test("rights are reported for the requested keys", () => {
 
 test("different versions, an older server, another store, and checks that were not made", () => {
   expect(findMessage("versions", measurements({}, { version: "9.9.9", store: "redis" }))).toEqual([
-    "good",
+    "ok",
     `server 9.9.9, this program ${PACKAGE_VERSION}, protocol ${PROTOCOL_VERSION}, in front of redis`,
     expect.stringContaining("work together"),
   ]);
   expect(findMessage("server", measurements({ info: "this server (version 0.0.1) does not know info" }))[0]).toBe(
-    "doubtful",
+    "warn",
   );
   expect(findMessage("server", measurements({ isServer: false, info: "-" }))[0]).toBe("unknown");
   expect(findMessage("latency", measurements({ cycles: lockCycles("this credential may not acquire") }))[0]).toBe(
@@ -131,8 +131,8 @@ test("different versions, an older server, another store, and checks that were n
 });
 
 test("a slow cycle is doubtful unless the network latency explains it", () => {
-  expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]) }))[0]).toBe("doubtful");
-  expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]), connectMs: 40 }))[0]).toBe("good");
+  expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]) }))[0]).toBe("warn");
+  expect(findMessage("latency", measurements({ cycles: lockCycles([50, 60, 70]), connectMs: 40 }))[0]).toBe("ok");
 });
 
 test("text from a server cannot move the cursor", () => {
@@ -141,12 +141,12 @@ test("text from a server cannot move the cursor", () => {
 });
 
 test("a store other than a Holdfast server is reported by its driver, between reach and latency", () => {
-  const storeChecks = [{ level: "doubtful" as const, what: "version", says: "6.0\u001b[31m", advice: "upgrade" }];
+  const storeChecks = [{ status: "warn" as const, name: "version", message: "6.0\u001b[31m", hint: "upgrade" }];
   const measuredStore = measurements({ isServer: false, storeChecks });
-  expect(buildReport(measuredStore).map(({ level, what }) => `${what} ${level}`)).toEqual([
-    "reachable good",
-    "version doubtful",
-    "latency good",
+  expect(buildReport(measuredStore).map(({ status, name }) => `${name} ${status}`)).toEqual([
+    "reachable ok",
+    "version warn",
+    "latency ok",
   ]);
   expect(findMessage("version", measuredStore)[1]).not.toContain("\u001b");
 });
@@ -160,27 +160,27 @@ function tokenMigration(met: Partial<TokenSample>): readonly [string, bigint | n
     { oldToken: MICROS_PER_MS, newToken: 1_000_000n, micros: MICROS_PER_MS, followsClock: false, ...met },
     "redis://old",
   );
-  if (tokenBase !== null) expect(check.advice).toContain(`tokenBase=${tokenBase}`);
-  return [check.level, tokenBase];
+  if (tokenBase !== null) expect(check.hint).toContain(`tokenBase=${tokenBase}`);
+  return [check.status, tokenBase];
 }
 
 test("a move to a store with lower tokens suggests the tokenBase, with room for the time that the move takes", () => {
-  expect(tokenMigration({})).toEqual(["doubtful", MICROS_PER_MS + 2n * DAY]);
-  expect(tokenMigration({ newToken: MICROS_PER_MS + 2n * DAY + 1_024n })).toEqual(["good", null]);
+  expect(tokenMigration({})).toEqual(["warn", MICROS_PER_MS + 2n * DAY]);
+  expect(tokenMigration({ newToken: MICROS_PER_MS + 2n * DAY + 1_024n })).toEqual(["ok", null]);
   expect(tokenMigration({ newToken: MICROS_PER_MS + DAY }), "the old store's clock will pass it").toEqual([
-    "doubtful",
+    "warn",
     MICROS_PER_MS + 2n * DAY,
   ]);
   // from another ensemble, whose tokens rise with its elections
-  expect(tokenMigration({ oldToken: 5_000_000n })).toEqual(["doubtful", 5_000_000n + 2n ** 44n]);
-  expect(tokenMigration({ oldToken: 5_000_000n, newToken: 2n ** 44n + 6_000_000n })).toEqual(["good", null]);
+  expect(tokenMigration({ oldToken: 5_000_000n })).toEqual(["warn", 5_000_000n + 2n ** 44n]);
+  expect(tokenMigration({ oldToken: 5_000_000n, newToken: 2n ** 44n + 6_000_000n })).toEqual(["ok", null]);
 });
 
 test("tokens that follow a clock need nothing, unless that clock is behind", () => {
   const clock = { followsClock: true };
-  expect(tokenMigration({ ...clock, newToken: MICROS_PER_MS + 1n })).toEqual(["good", null]);
-  expect(tokenMigration({ ...clock, newToken: MICROS_PER_MS - 5_000_000n })).toEqual(["doubtful", null]);
-  expect(tokenMigration({ ...clock, oldToken: 5_000_000n, newToken: MICROS_PER_MS })).toEqual(["good", null]);
+  expect(tokenMigration({ ...clock, newToken: MICROS_PER_MS + 1n })).toEqual(["ok", null]);
+  expect(tokenMigration({ ...clock, newToken: MICROS_PER_MS - 5_000_000n })).toEqual(["warn", null]);
+  expect(tokenMigration({ ...clock, oldToken: 5_000_000n, newToken: MICROS_PER_MS })).toEqual(["ok", null]);
   // a lock server in front of a store whose tokens follow no clock
   expect(tokenMigration({ ...clock, newToken: 1_000_000n })[1]).toBe(MICROS_PER_MS + 2n * DAY);
 });
@@ -189,7 +189,7 @@ test("a paused store is a fault, reported by the server or found by a claim; rig
   const nothing = "the store grants no new locks";
   const ours = measurements({ cycles: lockCycles(nothing) }, { reclaimMs: 12_000 });
   expect(findMessage("state", ours)).toEqual([
-    "bad",
+    "fail",
     "up for 2 h; it grants no new locks for up to 12 s (recovery after a restart)",
     "it waits for its clients to report the locks that they hold, then grants new ones again",
   ]);
@@ -198,7 +198,7 @@ test("a paused store is a fault, reported by the server or found by a claim; rig
   for (const other of [{ storeChecks: [] }, { info: "the store is not a Holdfast server", isServer: false }]) {
     const [level, says] = findMessage("state", measurements({ ...other, cycles: lockCycles(nothing, { paused }) }));
     expect([level, says]).toEqual([
-      "bad",
+      "fail",
       "the store grants nothing new for about 29 s (grace period after data loss)",
     ]);
   }
