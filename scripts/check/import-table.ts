@@ -46,7 +46,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/lock-table/"], may: ["src/util/", "src/spi/"] },
   { files: ["src/claim/"], may: ["src/util/", "src/spi/", "src/errors.ts"] },
   { files: ["src/protocol/"], may: ["src/spi/", "src/errors.ts"] },
-  { files: ["src/net/"], may: ["src/spi/", "src/protocol/framing.ts", ...SHARED] },
+  { files: ["src/net/"], may: ["src/errors.ts", "src/util/"] },
   // The memory driver is the lock table with a clock.
   { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
   // The server driver speaks the server's protocol.

@@ -58,11 +58,13 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       if ((tls.cert === undefined) !== (tls.key === undefined)) {
         throw new TypeError("url must name both cert and key, or neither");
       }
-      const [{ server }, { createTlsConnector }] = await Promise.all([
+      const [{ server }, { formatServerUrl }, { createTlsConnector }] = await Promise.all([
         import("../drivers/server/driver.ts"),
+        import("../drivers/server/address.ts"),
         import("../net/tls.ts"),
       ]);
-      return server({ ...address, ...options, connector: createTlsConnector(address, tls) });
+      const connector = createTlsConnector(address, tls, formatServerUrl(address, "holdfasts"));
+      return server({ ...address, ...options, connector });
     },
   },
   "holdfast+unix:": {

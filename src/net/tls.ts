@@ -5,8 +5,8 @@ import type { ConnectionOptions } from "node:tls";
 import { checkServerIdentity, connect } from "node:tls";
 import { FatalDriverError } from "../errors.ts";
 import { readNamedFile } from "../util/files.ts";
-import type { Connector, Transport, TransportEvents } from "./transport.ts";
-import { createSocketTransport, formatServerUrl, toConnectError } from "./transport.ts";
+import type { Connector } from "./transport.ts";
+import { createSocketTransport, toConnectError } from "./transport.ts";
 
 /** The TLS options of a client, from its url; paths are those of PEM files. */
 export interface ClientTlsOptions {
@@ -26,29 +26,31 @@ interface HostPort {
 
 /**
  * Creates a connector for TLS. It reads the files again for every connection, so that renewed ones are used.
+ * @param url the server's url, for messages
  * @throws FatalDriverError naming a file that cannot be read or has the wrong content
  */
-export function createTlsConnector(target: HostPort, tls: ClientTlsOptions): Connector {
+export function createTlsConnector(target: HostPort, tls: ClientTlsOptions, url: string): Connector {
   let files = readTlsFiles(tls);
-  const url = formatServerUrl(target, "holdfasts");
   const servername = tls.servername ?? target.host;
-  const connector = (events: TransportEvents): Transport => {
-    files = rereadTlsFiles(tls, files);
-    const socket = connect({
-      ...target,
-      ...files,
-      // TLS does not allow an address as the requested name (SNI); the certificate is still checked for it
-      ...(isIP(servername) === 0 && { servername }),
-      ...(tls.servername !== undefined && { checkServerIdentity: checkIdentityAs(servername) }),
-      minVersion: "TLSv1.2",
-      // set explicitly, since NODE_TLS_REJECT_UNAUTHORIZED would change the default
-      rejectUnauthorized: true,
-    });
-    socket.setNoDelay(true);
-    // Node buffers writes until the server is authenticated, and drops them if that fails
-    return createSocketTransport(socket, events, (error) => toTlsError(error, url, servername));
+  return {
+    url,
+    connect(events) {
+      files = rereadTlsFiles(tls, files);
+      const socket = connect({
+        ...target,
+        ...files,
+        // TLS does not allow an address as the requested name (SNI); the certificate is still checked for it
+        ...(isIP(servername) === 0 && { servername }),
+        ...(tls.servername !== undefined && { checkServerIdentity: checkIdentityAs(servername) }),
+        minVersion: "TLSv1.2",
+        // set explicitly, since NODE_TLS_REJECT_UNAUTHORIZED would change the default
+        rejectUnauthorized: true,
+      });
+      socket.setNoDelay(true);
+      // Node buffers writes until the server is authenticated, and drops them if that fails
+      return createSocketTransport(socket, events, (error) => toTlsError(error, url, servername));
+    },
   };
-  return Object.assign(connector, { url });
 }
 
 function checkIdentityAs(name: string): NonNullable<ConnectionOptions["checkServerIdentity"]> {

@@ -1,16 +1,11 @@
-/** Streams to a lock server, for the server driver. The simulator has its own implementation. */
+/** Streams of bytes over sockets, for drivers that bring their own protocol. */
 
 import type { Socket } from "node:net";
-import { connect } from "node:net";
-import { LineDecoder } from "../protocol/framing.ts";
 
-/** The address of a lock server. */
-export type Address = { readonly path: string } | { readonly host: string; readonly port: number };
-
-/** A stream of lines to a server. */
+/** A stream of bytes to a server. */
 export interface Transport {
-  write(text: string): void;
-  /** Closes the stream; does not call onClosed(). */
+  write(data: string | Uint8Array): void;
+  /** Sends what was written, then closes the stream; does not call onClosed(). */
   close(): void;
   /** Does the stream keep the process alive? False at first. */
   keepAlive(on: boolean): void;
@@ -18,49 +13,33 @@ export interface Transport {
 
 /** The events of a stream. None follows onClosed(). */
 export interface TransportEvents {
-  /** The lines that one read has completed. */
-  onLines(lines: readonly string[]): void;
+  /** The connection is established. */
+  onConnected?(): void;
+  /** Bytes have arrived. An error that it throws ends the stream. */
+  onData(chunk: Buffer): void;
   /** The stream has ended, or the connection failed. */
   onClosed(error: Error | null): void;
 }
 
-/** Starts to connect. Writes before the connection is established are sent later. Never calls the events synchronously. */
+/** Makes connections to one server. */
 export interface Connector {
-  (events: TransportEvents): Transport;
-  /** The server's url for messages. */
-  readonly url?: string;
-}
-
-/** The longest line from a server: the replies to all calls of one line, or a page of claims with many keys. */
-const MAX_LINE_BYTES = 67_108_864;
-
-/** Creates a connector for a Unix socket or TCP. */
-export function createSocketConnector(address: Address): Connector {
-  const url = formatServerUrl(address);
-  const connector = (events: TransportEvents): Transport => {
-    const socket = connect("path" in address ? { path: address.path } : { ...address, noDelay: true });
-    return createSocketTransport(socket, events, (error) => toConnectError(error, url));
-  };
-  return Object.assign(connector, { url });
-}
-
-/** Formats a server's address as its url. */
-export function formatServerUrl(address: Address, scheme: "holdfast" | "holdfasts" = "holdfast"): string {
-  if ("path" in address) return `holdfast+unix:${address.path}`;
-  const { host, port } = address;
-  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  /** The server's url, for messages. */
+  readonly url: string;
+  /** Starts to connect. Writes before the connection is established are sent later. Never calls the events synchronously. */
+  connect(events: TransportEvents): Transport;
 }
 
 /**
  * Creates a transport on a socket that is connecting.
  * @param toError translates the errors of the socket
+ * @param connectedEvent the socket's event when the connection is established; with TLS "secureConnect"
  */
 export function createSocketTransport(
   socket: Socket,
   events: TransportEvents,
   toError: (error: Error) => Error,
+  connectedEvent: "connect" | "secureConnect" = "connect",
 ): Transport {
-  const reader = new LineDecoder(MAX_LINE_BYTES);
   let isClosed = false;
   let failure: Error | null = null;
   socket.unref();
@@ -71,11 +50,13 @@ export function createSocketTransport(
     socket.destroy();
     events.onClosed(failure);
   }
+  socket.once(connectedEvent, () => {
+    if (!isClosed) events.onConnected?.();
+  });
   socket.on("data", (chunk: Buffer) => {
     if (isClosed) return;
     try {
-      const lines = reader.push(chunk);
-      if (lines.length > 0) events.onLines(lines);
+      events.onData(chunk);
     } catch (error) {
       failure = error as Error;
       finish();
@@ -87,12 +68,14 @@ export function createSocketTransport(
   socket.on("end", finish);
   socket.on("close", finish);
   return {
-    write(text) {
-      if (socket.writable) socket.write(text);
+    write(data) {
+      if (socket.writable) socket.write(data);
     },
     close() {
       isClosed = true;
-      socket.destroySoon();
+      // before the connection is established nothing can be sent, and waiting for it would keep the process alive
+      if (socket.connecting) socket.destroy();
+      else socket.destroySoon();
     },
     keepAlive(on) {
       if (on) socket.ref();

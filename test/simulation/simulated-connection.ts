@@ -1,6 +1,6 @@
 /** One connection between a client and a server: two streams of lines that keep their order. */
 
-import type { Connector, TransportEvents } from "../../src/net/transport.ts";
+import type { Connector, Transport, TransportEvents } from "../../src/net/transport.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";
 import type { ServerProcess } from "./server-process.ts";
 import type { SimulatedMachine } from "./simulated-machine.ts";
@@ -43,11 +43,11 @@ export class SimulatedConnection {
   }
 
   /** The client's end. */
-  get transport(): ReturnType<Connector> {
+  get transport(): Transport {
     return {
       write: (text) => {
         if (!this.#clientOpen) return;
-        this.#toServer.push(() => this.#connection?.receive(splitLines(text)));
+        this.#toServer.push(() => this.#connection?.receive(String(text).trimEnd().split("\n")));
         if (this.#connection !== null) this.#arriveAtServer();
       },
       close: () => {
@@ -62,7 +62,7 @@ export class SimulatedConnection {
   get stream(): { write(text: string): void; close(): void } {
     return {
       write: (text) => {
-        if (this.#serverOpen) this.#send(() => this.#clientOpen && this.#events.onLines(splitLines(text)));
+        if (this.#serverOpen) this.#send(() => this.#clientOpen && this.#events.onData(Buffer.from(text)));
       },
       close: () => {
         this.#serverOpen = false;
@@ -132,22 +132,21 @@ export function createConnector(
   host: ServerProcess,
   name: string,
 ): Connector {
-  return (events) => {
-    const connection = new SimulatedConnection(client, network, events);
-    network.events.after(network.delay(), () => host.connect(connection));
-    const { transport } = connection;
-    let isFirst = true;
-    return {
-      ...transport,
-      write(text) {
-        // all clients of the simulation are one real process; each reports its simulated one here
-        transport.write(isFirst ? text.replace(/"pidStart":("\d+"|null)/, `"pidStart":"${name}"`) : text);
-        isFirst = false;
-      },
-    };
+  return {
+    url: "the lock server",
+    connect(events) {
+      const connection = new SimulatedConnection(client, network, events);
+      network.events.after(network.delay(), () => host.connect(connection));
+      const { transport } = connection;
+      let isFirst = true;
+      return {
+        ...transport,
+        write(text) {
+          // all clients of the simulation are one real process; each reports its simulated one here
+          transport.write(isFirst ? String(text).replace(/"pidStart":("\d+"|null)/, `"pidStart":"${name}"`) : text);
+          isFirst = false;
+        },
+      };
+    },
   };
-}
-
-function splitLines(text: string): readonly string[] {
-  return text.trimEnd().split("\n");
 }

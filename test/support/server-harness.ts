@@ -348,7 +348,7 @@ export class ServerHarness {
     },
     isLocal: boolean,
   ): Connector {
-    return (events) => {
+    const connect: Connector["connect"] = (events) => {
       client.dials++;
       const hub = this.service;
       if (hub === null || client.isUnreachable) {
@@ -358,7 +358,7 @@ export class ServerHarness {
       const stream = {
         write: (text: string) => {
           setImmediate(() => {
-            if (testConnection.isOpen && !client.dropsTraffic) events.onLines(text.trimEnd().split("\n"));
+            if (testConnection.isOpen && !client.dropsTraffic) events.onData(Buffer.from(text));
           });
         },
         close: () => {
@@ -374,7 +374,8 @@ export class ServerHarness {
       this.#connections.add(testConnection);
       client.pipes.add(testConnection);
       return {
-        write: (text) => {
+        write: (data) => {
+          const text = String(data);
           client.linesSent++;
           // the hello tells which process it is; here each player is one
           const hello = /"session":"([a-z2-7]+)","pid":(\d+|null),"pidStart":("\d+"|null)/.exec(text);
@@ -394,6 +395,7 @@ export class ServerHarness {
         keepAlive: () => undefined,
       };
     };
+    return { url: "the server", connect };
   }
 
   #endConnection(testConnection: TestConnection): void {

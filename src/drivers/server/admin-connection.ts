@@ -4,17 +4,14 @@
  */
 
 import { UnsupportedError } from "../../errors.ts";
-import type { Connector } from "../../net/transport.ts";
 import type { ServerEvent, ServerInfo } from "../../protocol/admin-frames.ts";
 import * as frames from "../../protocol/admin-frames.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Driver } from "../../spi/driver.ts";
-import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
-import { createClientHello } from "./client-hello.ts";
+import { getServerEndpoint } from "./address.ts";
 import { Connection } from "./connection.ts";
-import { getServerEndpoint } from "./keep-session.ts";
 
 /** Receives the events of a watch. */
 export interface ServerEventListener {
@@ -23,7 +20,7 @@ export interface ServerEventListener {
   /** The server has been reached. restarted: it is another run than before. */
   onConnected(hello: ServerHello, restarted: boolean): void;
   /** The connection has ended; it reconnects by itself. */
-  onDisconnected(error: Error | null): void;
+  onDisconnected(): void;
   /** The server refuses the watch. */
   onRefused(error: Error): void;
 }
@@ -47,26 +44,19 @@ export interface AdminConnection {
 export async function openAdminConnection(driver: Driver): Promise<AdminConnection | null> {
   const endpoint = getServerEndpoint(driver);
   if (endpoint === undefined) return null;
-  const { options, connector } = endpoint;
-  const { clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, beforeConnect } = options;
-  const sessionId = randomId();
   let subscription: { readonly prefix: string; readonly listener: ServerEventListener } | null = null;
   let watchCallId = 0;
   let lastSeq = 0;
 
   const connection: Connection = new Connection(
+    // a session of its own, so that its end ends no claim
+    { ...endpoint.connection, sessionId: randomId() },
     {
-      connector: notifyOnClose(connector, (error) => subscription?.listener.onDisconnected(error)),
-      beforeConnect,
-      clock,
-      random,
-      connectTimeoutMs,
-    },
-    {
-      encodeHello: () => createClientHello(options, sessionId, null),
+      lastSeenState: () => null,
       onConnected(hello, previousRunId) {
         if (previousRunId !== null && subscription !== null) startWatch(hello, previousRunId);
       },
+      onDisconnected: () => subscription?.listener.onDisconnected(),
       onPush(frame) {
         if (frame[0] !== "events" || frame[1] !== watchCallId || subscription === null) return;
         const { events, gap } = frames.decodeWatchFrame(frame);
@@ -134,34 +124,5 @@ export async function openAdminConnection(driver: Driver): Promise<AdminConnecti
       subscription = null;
       connection.close();
     },
-  };
-}
-
-/** Wraps a connector: reports the end of each connected transport, whichever side ended it. */
-function notifyOnClose(connector: Connector, onDisconnected: (error: Error | null) => void): Connector {
-  return (events) => {
-    let isConnected = false;
-    const notifyDisconnected = (error: Error | null): void => {
-      if (isConnected) onDisconnected(error);
-      isConnected = false;
-    };
-    const transport = connector({
-      onLines(lines) {
-        isConnected = true;
-        events.onLines(lines);
-      },
-      onClosed(error) {
-        notifyDisconnected(error);
-        events.onClosed(error);
-      },
-    });
-    return {
-      write: (text) => transport.write(text),
-      keepAlive: (on) => transport.keepAlive(on),
-      close() {
-        transport.close();
-        notifyDisconnected(null);
-      },
-    };
   };
 }

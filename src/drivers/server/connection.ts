@@ -6,71 +6,123 @@
  *                every client that may hold a claim.
  *   connecting   a transport is being prepared or connected; calls wait, for CALL_WAIT_MS at most
  *   connected    both sides have said hello
- *   backing-off  an attempt failed, and the next one is scheduled. Calls fail once CALL_WAIT_MS have passed since the
+ *   backingOff   an attempt failed, and the next one is scheduled. Calls fail once CALL_WAIT_MS have passed since the
  *                connection was lost.
+ *   closed       for ever
  *
  * Invariants
  * - A reply counts only if it came over the transport its call was sent on: when a transport ends, all its calls fail.
+ * - One attempt at a time: events of an earlier attempt are ignored.
  * - A healthy transport on which silence ends nothing (a Unix socket) is never closed from here: the server would take
  *   that for the death of the client.
  */
 
 import { ClosedError, FatalDriverError } from "../../errors.ts";
+import type { Connector, Transport } from "../../net/transport.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
-import { encodeLines } from "../../protocol/framing.ts";
-import type { ServerHello } from "../../protocol/handshake.ts";
-import { decodeConnectionError, decodeServerHello, ProtocolError } from "../../protocol/handshake.ts";
+import { encodeLines, LineDecoder } from "../../protocol/framing.ts";
+import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
+import {
+  decodeConnectionError,
+  decodeServerHello,
+  encodeClientHello,
+  PACKAGE_VERSION,
+  PROTOCOL_VERSION,
+  ProtocolError,
+} from "../../protocol/handshake.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
-import { ConnectAttempts } from "./connect-attempts.ts";
-import type { ConnectionListener, ConnectionOptions } from "./connection-options.ts";
+import { readStartTime } from "../../util/process-info.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { PendingCalls, toConnectionLostError } from "./pending-calls.ts";
-import { WriteBatcher } from "./write-batcher.ts";
+import { PendingCalls } from "./pending-calls.ts";
 
 /** How long calls wait for a lost connection. */
 const CALL_WAIT_MS = 1_000;
 const MAX_BACKOFF_MS = 2_000;
 const RECONNECT_WINDOW_MS = 30_000;
 const CLOSED_MESSAGE = "the driver was closed";
+/** The longest line from a server: the replies to all calls of one line, or a page of claims with many keys. */
+const MAX_LINE_BYTES = 67_108_864;
+/** This many frames are written before the turn ends: the server works on them while the client encodes the others. */
+const FLUSH_THRESHOLD = 16;
+/** Codes of a refused hello for which a retry is useless. Not LIMIT: a full server will have room again. */
+const FATAL_HELLO_CODES: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
+
+export interface ConnectionOptions {
+  readonly connector: Connector;
+  /** Called, and awaited, before each attempt to connect; it may start the server. */
+  readonly beforeConnect: (() => Promise<void>) | undefined;
+  readonly connectTimeoutMs: number;
+  /** A secret. */
+  readonly sessionId: string;
+  readonly label: string;
+  /** Read for each connection, since it may have been rotated; a secret. */
+  readonly credential: string | (() => string) | undefined;
+  readonly clock: Clock;
+  readonly random: () => number;
+}
+
+/** What the connection asks of its driver. */
+export interface ConnectionListener {
+  /** The state of the last server, for the next hello. */
+  lastSeenState(): LastSeenState | null;
+  /** Both sides have said hello. Calls made here are sent before all calls that waited for the connection. */
+  onConnected(hello: ServerHello, previousRunId: string | null): void;
+  /** The connection has ended; it reconnects by itself while it is needed. */
+  onDisconnected?(): void;
+  /** A frame that is not a reply to a call. */
+  onPush(frame: readonly unknown[]): void;
+  /** Is the connection needed for more than the pending calls? */
+  isNeeded(): boolean;
+  /** Must the client send heartbeats even when it has no calls? */
+  needsHeartbeat(): boolean;
+}
+
+/** One attempt to connect, and what came of it. */
+interface Attempt {
+  /** Null: still being prepared. */
+  transport: Transport | null;
+  readonly decoder: LineDecoder;
+}
+
+type State =
+  | { readonly status: "idle" | "backingOff"; readonly retryAt: number }
+  | { readonly status: "connecting"; readonly attempt: Attempt; readonly deadline: number }
+  | { readonly status: "connected"; readonly attempt: Attempt; readonly hello: ServerHello; isServerDraining: boolean }
+  | { readonly status: "closed" };
 
 export class Connection {
   readonly #options: ConnectionOptions;
   readonly #listener: ConnectionListener;
   readonly #clock: Clock;
   readonly #timer: Timer;
-  #status: "idle" | "connecting" | "connected" | "backing-off" | "closed" = "idle";
-  #hello: ServerHello | null = null;
+  #state: State = { status: "idle", retryAt: 0 };
   /** The run of the last server that said hello. */
   #runId: string | null = null;
+  /** Consecutive attempts that failed, and why the last one did. */
   #failures = 0;
-  #lastError: Error | null = null;
-  #connectDeadline = 0;
-  #retryAt = 0;
+  #failure: Error | null = null;
   /** The time at which calls that wait for a connection fail. */
   #callWaitDeadline = 0;
   #reconnectDeadline = 0;
-  /** The server has announced that it is stopping. */
-  #isServerDraining = false;
-  readonly #attempts: ConnectAttempts;
   readonly #calls = new PendingCalls();
   readonly #heartbeat = new Heartbeat();
-  readonly #batcher = new WriteBatcher(() => this.#flush());
+  /** Frames that are not written yet: those of one turn of the event loop share a line. */
+  #unsent: string[] = [];
+  #isFlushScheduled = false;
   #isKeptAlive = false;
-  #opening: { resolve(): void; reject(error: Error): void } | null = null;
-  #openDeadline = 0;
+  #opening: { resolve(): void; reject(error: Error): void; readonly deadline: number } | null = null;
 
   constructor(options: ConnectionOptions, listener: ConnectionListener) {
     this.#options = options;
     this.#listener = listener;
     this.#clock = options.clock;
-    this.#attempts = new ConnectAttempts(options.connector, options.beforeConnect);
     this.#timer = options.clock.timer(() => this.#onTimer());
   }
 
   /** The server's hello; null while not connected. */
   get hello(): ServerHello | null {
-    return this.#hello;
+    return this.#state.status === "connected" ? this.#state.hello : null;
   }
 
   /**
@@ -79,8 +131,7 @@ export class Connection {
    */
   open(): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#opening = { resolve, reject };
-      this.#openDeadline = this.#clock.now() + this.#options.connectTimeoutMs;
+      this.#opening = { resolve, reject, deadline: this.#clock.now() + this.#options.connectTimeoutMs };
       this.updateDemand();
     });
   }
@@ -90,8 +141,8 @@ export class Connection {
     return new Promise((resolve, reject) => {
       const refusal = this.#callRefusal();
       if (refusal !== null) return reject(refusal);
-      this.#batcher.add(encode(this.#calls.add(decode, resolve, reject)));
-      if (this.#status === "connected") this.#batcher.scheduleFlush();
+      this.#unsent.push(encode(this.#calls.add(decode, resolve, reject)));
+      if (this.#state.status === "connected") this.#scheduleFlush();
       this.updateDemand();
     });
   }
@@ -100,190 +151,252 @@ export class Connection {
    * Must be called when isNeeded() or needsHeartbeat() may have changed. Connects if the connection has become needed.
    */
   updateDemand(): void {
+    const { status } = this.#state;
     const isKeptAlive =
-      this.#status !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#listener.isNeeded());
+      status !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#listener.isNeeded());
     if (isKeptAlive === this.#isKeptAlive) return;
     this.#isKeptAlive = isKeptAlive;
-    this.#attempts.transport?.keepAlive(isKeptAlive);
+    this.#attempt?.transport?.keepAlive(isKeptAlive);
     this.#timer.keepAlive(isKeptAlive);
-    if (isKeptAlive && this.#status === "idle") this.#connect();
+    if (isKeptAlive && status === "idle") this.#connect();
     this.#armTimer();
   }
 
   close(): void {
-    if (this.#status === "closed") return;
+    if (this.#state.status === "closed") return;
     this.#flush();
     this.#rejectAll(new ClosedError(CLOSED_MESSAGE));
     this.#opening?.reject(new ClosedError(CLOSED_MESSAGE));
-    this.#status = "closed";
-    this.#attempts.end()?.close();
+    const transport = this.#attempt?.transport;
+    this.#state = { status: "closed" };
+    transport?.close();
     this.updateDemand();
     this.#timer.stop();
   }
 
+  get #attempt(): Attempt | null {
+    const state = this.#state;
+    return state.status === "connecting" || state.status === "connected" ? state.attempt : null;
+  }
+
   /** Why a call must fail at once; null: it is sent now, or waits for the connection. */
   #callRefusal(): Error | null {
-    if (this.#status === "closed") return new ClosedError(CLOSED_MESSAGE);
-    const isDown = this.#status === "backing-off" || (this.#status === "connecting" && this.#failures > 0);
+    const { status } = this.#state;
+    if (status === "closed") return new ClosedError(CLOSED_MESSAGE);
+    const isDown = status === "backingOff" || (status === "connecting" && this.#failures > 0);
     if (!isDown || this.#clock.now() < this.#callWaitDeadline) return null;
-    return toConnectionLostError(this.#lastError, false, this.#options.connector.url);
+    return toConnectionLostError(this.#failure, false, this.#options.connector.url);
   }
 
   #connect(): void {
     const now = this.#clock.now();
-    if (this.#status === "idle") this.#callWaitDeadline = now + CALL_WAIT_MS;
-    this.#status = "connecting";
-    this.#connectDeadline = now + this.#options.connectTimeoutMs;
+    if (this.#state.status === "idle") this.#callWaitDeadline = now + CALL_WAIT_MS;
+    // a line that an earlier transport did not complete must not be continued by this one
+    const attempt: Attempt = { transport: null, decoder: new LineDecoder(MAX_LINE_BYTES) };
+    this.#state = { status: "connecting", attempt, deadline: now + this.#options.connectTimeoutMs };
     this.#armTimer();
-    this.#attempts.start(this.#isKeptAlive, {
-      onConnected: (transport) => {
-        if (this.#isKeptAlive) transport.keepAlive(true);
-        transport.write(this.#listener.encodeHello());
-      },
-      onLines: (lines) => this.#onLines(lines),
-      onClosed: (error) => this.#onClosed(error),
+    const { beforeConnect } = this.#options;
+    // an attempt that nothing waits for must not start a server
+    if (beforeConnect === undefined || !this.#isKeptAlive) this.#openTransport(attempt);
+    else
+      beforeConnect().then(
+        () => this.#openTransport(attempt),
+        (error: Error) => this.#onClosed(attempt, error),
+      );
+  }
+
+  #openTransport(attempt: Attempt): void {
+    if (attempt !== this.#attempt) return;
+    const transport = this.#options.connector.connect({
+      onData: (chunk) => this.#onData(attempt, chunk),
+      onClosed: (error) => this.#onClosed(attempt, error),
+    });
+    attempt.transport = transport;
+    if (this.#isKeptAlive) transport.keepAlive(true);
+    transport.write(this.#encodeHello());
+  }
+
+  #encodeHello(): string {
+    const { label, sessionId, credential } = this.#options;
+    return encodeClientHello({
+      protocol: PROTOCOL_VERSION,
+      version: PACKAGE_VERSION,
+      label,
+      session: sessionId,
+      tether: false,
+      pid: process.pid,
+      pidStart: readStartTime("self"),
+      credential: typeof credential === "function" ? credential() : (credential ?? null),
+      seen: this.#listener.lastSeenState(),
     });
   }
 
-  #onLines(lines: readonly string[]): void {
-    this.#heartbeat.recordReceived();
+  #onData(attempt: Attempt, chunk: Buffer): void {
+    if (attempt !== this.#attempt) return;
     try {
+      const lines = attempt.decoder.push(chunk);
+      if (lines.length === 0) return;
+      this.#heartbeat.recordReceived();
       for (const line of lines) {
-        if (this.#status === "connecting") this.#onHello(decodeServerHello(line));
-        else if (this.#status === "connected") this.#onFrames(line);
+        if (this.#state.status === "connecting") this.#onHello(attempt, decodeServerHello(line));
+        else if (this.#state.status === "connected") this.#onFrames(line, this.#state.hello.start);
       }
     } catch (error) {
-      if (this.#status === "connected" && !(error instanceof ProtocolError)) throw error;
-      this.#onClosed(error as Error);
+      if (this.#state.status === "connected" && !(error instanceof ProtocolError)) throw error;
+      this.#onClosed(attempt, error as Error);
     }
     this.updateDemand();
   }
 
-  #onHello(hello: ServerHello): void {
-    const [previousRunId, unsentFrames] = [this.#runId, this.#batcher.drain()];
-    this.#status = "connected";
-    this.#hello = hello;
+  #onHello(attempt: Attempt, hello: ServerHello): void {
+    const previousRunId = this.#runId;
+    const unsent = this.#takeUnsent();
+    this.#state = { status: "connected", attempt, hello, isServerDraining: false };
     this.#runId = hello.start;
-    this.#isServerDraining = false;
     this.#failures = 0;
     this.#opening?.resolve();
     this.#opening = null;
     // silence on an earlier transport says nothing about this one
     this.#heartbeat.recordReceived();
     this.#listener.onConnected(hello, previousRunId);
-    for (const frame of unsentFrames) this.#batcher.add(frame);
+    for (const frame of unsent) this.#unsent.push(frame);
     this.#flush();
     this.#armTimer();
   }
 
-  #onFrames(line: string): void {
+  #onFrames(line: string, runId: string): void {
     const refusal = decodeConnectionError(line);
     if (refusal !== null) throw refusal;
-    const frames = decodeLine(line, this.#runId as string);
+    const frames = decodeLine(line, runId);
     for (let index = 1; index < frames.length; index++) {
       const frame = frames[index] as readonly unknown[];
       if (!Array.isArray(frame)) throw new ProtocolError("PROTOCOL", "a frame must be an array");
       const verb = frame[0];
       if (verb === "ok" || verb === "error") this.#calls.settle(verb, frame);
-      else if (verb === "drain") this.#isServerDraining = true;
-      else this.#listener.onPush(frame);
+      else if (verb !== "drain") this.#listener.onPush(frame);
+      else if (this.#state.status === "connected") this.#state.isServerDraining = true;
     }
   }
 
-  /** The transport has ended, could not connect, or broke the protocol. */
-  #onClosed(cause: Error | null): void {
+  /** The transport of this attempt has ended, could not connect, or broke the protocol. */
+  #onClosed(attempt: Attempt, cause: Error | null): void {
+    if (attempt !== this.#attempt) return;
     const now = this.#clock.now();
-    const wasConnected = this.#status === "connected";
+    const wasConnected = this.#state.status === "connected";
     const error = toConnectionLostError(cause, wasConnected, this.#options.connector.url);
     const isFinal = error instanceof FatalDriverError;
-    const canRetryOpen = this.#canRetryOpen(isFinal, now);
-    this.#attempts.end()?.close();
-    this.#lastError = error;
+    this.#failure = cause;
     this.#failures++;
-    if (wasConnected)
-      [this.#callWaitDeadline, this.#reconnectDeadline] = [
-        now + CALL_WAIT_MS,
-        this.#isServerDraining ? 0 : now + RECONNECT_WINDOW_MS,
-      ];
+    if (this.#state.status === "connected") {
+      this.#callWaitDeadline = now + CALL_WAIT_MS;
+      this.#reconnectDeadline = this.#state.isServerDraining ? 0 : now + RECONNECT_WINDOW_MS;
+    }
+    attempt.transport?.close();
     // calls that were not sent yet may go over the next transport; those that were sent are lost
     if (wasConnected || isFinal || now >= this.#callWaitDeadline) this.#rejectAll(error);
-    this.#hello = null;
-    if (!canRetryOpen) this.#opening?.reject(error);
-    const isNeeded = canRetryOpen || (this.#opening === null && (this.#calls.size > 0 || this.#listener.isNeeded()));
-    if (!canRetryOpen) this.#opening = null;
-    this.#status = isNeeded ? "backing-off" : "idle";
-    this.#retryAt = now + backoffMs(this.#failures, this.#options.random(), MAX_BACKOFF_MS);
+    const isNeeded =
+      this.#opening === null
+        ? this.#calls.size > 0 || this.#listener.isNeeded()
+        : !isFinal && this.#canRetryOpen(attempt, now);
+    if (!isNeeded) {
+      this.#opening?.reject(error);
+      this.#opening = null;
+    }
+    const retryAt = now + backoffMs(this.#failures, this.#options.random(), MAX_BACKOFF_MS);
+    this.#state = { status: isNeeded ? "backingOff" : "idle", retryAt };
     if (!isNeeded && now >= this.#reconnectDeadline) this.#failures = 0;
+    if (wasConnected) this.#listener.onDisconnected?.();
     this.updateDemand();
     this.#armTimer();
   }
 
   /** A server that this client can start has died during the hello: the next attempt starts another one. */
-  #canRetryOpen(isFinal: boolean, now: number): boolean {
-    const wasReached = this.#attempts.canStartServer && this.#attempts.transport !== null;
-    return this.#opening !== null && wasReached && !isFinal && now < this.#openDeadline;
+  #canRetryOpen(attempt: Attempt, now: number): boolean {
+    const canStartServer = this.#options.beforeConnect !== undefined;
+    return canStartServer && attempt.transport !== null && this.#opening !== null && now < this.#opening.deadline;
   }
 
   #rejectAll(error: Error): void {
-    this.#batcher.drain();
+    this.#takeUnsent();
     this.#calls.rejectAll(error);
   }
 
+  /** Flushes at the end of this turn, after its promises: their continuations may add frames. */
+  #scheduleFlush(): void {
+    if (this.#unsent.length >= FLUSH_THRESHOLD) return this.#flush();
+    if (this.#isFlushScheduled) return;
+    this.#isFlushScheduled = true;
+    queueMicrotask(() =>
+      process.nextTick(() => {
+        this.#isFlushScheduled = false;
+        this.#flush();
+      }),
+    );
+  }
+
+  #takeUnsent(): readonly string[] {
+    const frames = this.#unsent;
+    this.#unsent = [];
+    return frames;
+  }
+
   #flush(): void {
-    if (this.#status !== "connected") return;
-    const frames = this.#batcher.drain();
+    const state = this.#state;
+    if (state.status !== "connected") return;
+    const frames = this.#takeUnsent();
     if (frames.length === 0) return;
     this.#heartbeat.recordSent(this.#clock.now());
-    const { start: runId, limits } = this.#hello as ServerHello;
-    for (const line of encodeLines(runId, frames, limits.lineBytes)) this.#attempts.transport?.write(line);
+    const { start: runId, limits } = state.hello;
+    for (const line of encodeLines(runId, frames, limits.lineBytes)) state.attempt.transport?.write(line);
     // without a timer a server that is silent from now on would go unnoticed
     this.#armTimer();
   }
 
   #onTimer(): void {
     const now = this.#clock.now();
-    if (this.#status === "connecting" && now >= this.#connectDeadline) {
-      this.#onClosed(
-        new Error(`${this.#options.connector.url} did not answer within ${this.#options.connectTimeoutMs} ms`),
-      );
+    const { connector, connectTimeoutMs } = this.#options;
+    if (this.#state.status === "connecting" && now >= this.#state.deadline) {
+      this.#onClosed(this.#state.attempt, new Error(`${connector.url} did not answer within ${connectTimeoutMs} ms`));
     }
-    if (this.#status !== "connected" && this.#hasWaitingCalls && now >= this.#callWaitDeadline) {
-      this.#rejectAll(toConnectionLostError(this.#lastError, false, this.#options.connector.url));
+    if (this.#state.status !== "connected" && this.#hasWaitingCalls && now >= this.#callWaitDeadline) {
+      this.#rejectAll(toConnectionLostError(this.#failure, false, connector.url));
       this.updateDemand();
     }
-    if (this.#status === "backing-off" && !this.#isKeptAlive) this.#status = "idle";
-    const isBackingOff = this.#status === "backing-off" || (this.#status === "idle" && now < this.#reconnectDeadline);
-    if (isBackingOff && now >= this.#retryAt) this.#connect();
-    if (this.#status === "connected") this.#sendHeartbeat(now);
+    if (this.#state.status === "backingOff" && !this.#isKeptAlive) {
+      this.#state = { status: "idle", retryAt: this.#state.retryAt };
+    }
+    const state = this.#state;
+    const isReconnecting = state.status === "backingOff" || (state.status === "idle" && now < this.#reconnectDeadline);
+    if (isReconnecting && now >= state.retryAt) this.#connect();
+    if (state.status === "connected") this.#sendHeartbeat(state.attempt, now);
     this.#armTimer();
   }
 
   /** Over a network: pings the server, so that it keeps the session, and closes the connection if no reply comes. */
-  #sendHeartbeat(now: number): void {
+  #sendHeartbeat(attempt: Attempt, now: number): void {
     const maxSilenceMs = this.#maxSilenceMs();
-    if (
-      maxSilenceMs === null ||
-      now < (this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat()) ?? now + 1)
-    )
-      return;
+    if (maxSilenceMs === null) return;
+    const dueAt = this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat());
+    if (dueAt === null || now < dueAt) return;
     if (this.#heartbeat.isDead(now, maxSilenceMs)) {
-      return this.#onClosed(new Error(`the lock server has not answered for ${Math.round(maxSilenceMs)} ms`));
+      return this.#onClosed(attempt, new Error(`the lock server has not answered for ${Math.round(maxSilenceMs)} ms`));
     }
     this.#heartbeat.recordPing(now);
-    this.#batcher.add(encodePing(this.#calls.nextId()));
+    this.#unsent.push(encodePing(this.#calls.nextId()));
     this.#flush();
   }
 
   /** The longest allowed silence in either direction; null: no limit. */
   #maxSilenceMs(): number | null {
-    if (this.#hello === null || this.#hello.endsWithConnection) return null;
-    return this.#listener.needsHeartbeat() || this.#calls.size > 0 ? this.#hello.sessionMs / 3 : null;
+    const { hello } = this;
+    if (hello === null || hello.endsWithConnection) return null;
+    return this.#listener.needsHeartbeat() || this.#calls.size > 0 ? hello.sessionMs / 3 : null;
   }
 
   #armTimer(): void {
     const dueAt = this.#nextDueAt();
     // a spurious wake-up is cheaper than re-arming the timer for every call
-    if (dueAt !== null || this.#status !== "connected") this.#timer.set(dueAt);
+    if (dueAt !== null || this.#state.status !== "connected") this.#timer.set(dueAt);
   }
 
   /** Are calls waiting for a connection after a failed attempt? */
@@ -292,19 +405,36 @@ export class Connection {
   }
 
   #nextDueAt(): number | null {
-    switch (this.#status) {
+    const state = this.#state;
+    switch (state.status) {
       case "connecting":
-        return this.#hasWaitingCalls ? Math.min(this.#connectDeadline, this.#callWaitDeadline) : this.#connectDeadline;
-      case "backing-off":
-        return this.#hasWaitingCalls ? Math.min(this.#retryAt, this.#callWaitDeadline) : this.#retryAt;
+        return this.#hasWaitingCalls ? Math.min(state.deadline, this.#callWaitDeadline) : state.deadline;
+      case "backingOff":
+        return this.#hasWaitingCalls ? Math.min(state.retryAt, this.#callWaitDeadline) : state.retryAt;
       case "idle":
-        return this.#clock.now() < this.#reconnectDeadline ? this.#retryAt : null;
+        return this.#clock.now() < this.#reconnectDeadline ? state.retryAt : null;
       case "connected": {
         const maxSilenceMs = this.#maxSilenceMs();
         return maxSilenceMs === null ? null : this.#heartbeat.nextDueAt(maxSilenceMs, this.#listener.needsHeartbeat());
       }
-      default:
+      case "closed":
         return null;
     }
   }
+}
+
+/**
+ * The error of a call whose connection was lost or never made: a FatalDriverError if the server refused the hello
+ * permanently. A client that was connected and is then refused may retry: its credential may have been rotated.
+ */
+function toConnectionLostError(cause: Error | null, wasConnected: boolean, serverUrl: string): Error {
+  const isRefusal = cause instanceof ProtocolError;
+  if (isRefusal && !wasConnected && FATAL_HELLO_CODES.has(cause.code)) {
+    return new FatalDriverError(`${serverUrl} refused: ${cause.message}`, { cause });
+  }
+  if (cause instanceof FatalDriverError) return cause;
+  const summary = wasConnected ? "the connection to the lock server was lost" : "the lock server cannot be reached";
+  // the transport's own messages already name the server
+  const detail = cause === null ? "" : `: ${isRefusal ? `${serverUrl}: ` : ""}${cause.message}`;
+  return new Error(`${summary}${detail}`, { cause });
 }

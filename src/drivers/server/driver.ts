@@ -3,8 +3,7 @@
  * answer to each claim and reports it to a restarted server, so that locks survive the restart.
  */
 
-import type { Address, Connector } from "../../net/transport.ts";
-import { createSocketConnector } from "../../net/transport.ts";
+import type { Connector } from "../../net/transport.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import type {
@@ -23,9 +22,9 @@ import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
 import { SlotMap } from "../../util/slot-map.ts";
-import { createClientHello } from "./client-hello.ts";
+import type { Address, ServerEndpoint } from "./address.ts";
+import { createSocketConnector } from "./address.ts";
 import { Connection } from "./connection.ts";
-import { registerServerEndpoint } from "./keep-session.ts";
 import { ClaimMemory, toReclaimBatches } from "./reclaim.ts";
 
 /** How to reach a lock server: by `path`, by `host` and `port`, or by a custom `connector`. */
@@ -70,16 +69,13 @@ const MAX_IDS_PER_FRAME = 2_000;
  * are sent as one line. The driver reconnects by itself as long as it has claims or calls.
  */
 export function server(options: ServerOptions): Driver {
-  const address = resolveAddress(options);
-  const connector = options.connector ?? createSocketConnector(address);
-  const driver = new ServerDriver(options, connector);
-  registerServerEndpoint(driver, { sessionId: driver.sessionId, address, options, connector });
-  return driver;
+  return new ServerDriver(options);
 }
 
 class ServerDriver implements Driver {
   readonly name = "server";
-  readonly sessionId: string = randomId();
+  /** For tools that open connections of their own. */
+  readonly serverEndpoint: ServerEndpoint;
   traits: Traits = TRAITS;
   readonly #clock: Clock;
   readonly #connection: Connection;
@@ -90,24 +86,27 @@ class ServerDriver implements Driver {
   #notify: Notify = () => undefined;
   #isOpen = false;
   /** The state of the last server that said hello. */
-  #seenState: LastSeenState | null = null;
+  #lastSeenState: LastSeenState | null = null;
   /** The server run that has answered all reclaims; null: the last server has not answered them all. */
   #reclaimedRunId: string | null = null;
 
-  constructor(options: ServerOptions, connector: Connector) {
-    const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000, beforeConnect } = options;
+  constructor(options: ServerOptions) {
+    const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000 } = options;
+    const { beforeConnect, credential } = options;
+    const address = resolveAddress(options);
+    const connector = options.connector ?? createSocketConnector(address);
+    const sessionId = randomId();
+    const connection = { connector, beforeConnect, connectTimeoutMs, sessionId, label, credential, clock, random };
+    this.serverEndpoint = { address, connection };
     this.#clock = clock;
     this.#label = label;
-    this.#connection = new Connection(
-      { connector, beforeConnect, clock, random, connectTimeoutMs },
-      {
-        encodeHello: () => createClientHello(options, this.sessionId, this.#seenState),
-        onConnected: (hello, previousRunId) => this.#onConnected(hello, previousRunId),
-        onPush: (frame) => this.#onPush(frame),
-        isNeeded: () => this.#claims.size > 0,
-        needsHeartbeat: () => this.#sessionClaimCount > 0,
-      },
-    );
+    this.#connection = new Connection(connection, {
+      lastSeenState: () => this.#lastSeenState,
+      onConnected: (hello, previousRunId) => this.#onConnected(hello, previousRunId),
+      onPush: (frame) => this.#onPush(frame),
+      isNeeded: () => this.#claims.size > 0,
+      needsHeartbeat: () => this.#sessionClaimCount > 0,
+    });
   }
 
   async open(notify: Notify): Promise<void> {
@@ -255,7 +254,7 @@ class ServerDriver implements Driver {
 
   #onConnected(hello: ServerHello, previousRunId: string | null): void {
     if (!this.#isOpen) this.traits = hello.traits;
-    this.#seenState = hello.state ? { ...hello.state, start: hello.start } : null;
+    this.#lastSeenState = hello.state ? { ...hello.state, start: hello.start } : null;
     if (previousRunId === null) {
       this.#reclaimedRunId = hello.start;
       return;

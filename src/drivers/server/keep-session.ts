@@ -5,7 +5,6 @@
 
 import type { Socket } from "node:net";
 import { connect } from "node:net";
-import type { Address, Connector } from "../../net/transport.ts";
 import { LineDecoder } from "../../protocol/framing.ts";
 import {
   decodeServerHello,
@@ -15,30 +14,10 @@ import {
   PROTOCOL_VERSION,
 } from "../../protocol/handshake.ts";
 import type { Driver } from "../../spi/driver.ts";
-import type { ServerOptions } from "./driver.ts";
-
-/** The address of a driver's server, and the options to reach it. */
-export interface ServerEndpoint {
-  readonly sessionId: string;
-  readonly address: Address;
-  readonly options: ServerOptions;
-  readonly connector: Connector;
-}
+import { getServerEndpoint } from "./address.ts";
 
 /** A running server answers at once; one that is suspended, or is just dying, never does. */
 const ANSWER_TIMEOUT_MS = 1_000;
-
-const serverEndpoints = new WeakMap<Driver, ServerEndpoint>();
-
-/** Stores how a driver's server is reached, and under which session. */
-export function registerServerEndpoint(driver: Driver, endpoint: ServerEndpoint): void {
-  serverEndpoints.set(driver, endpoint);
-}
-
-/** How this driver's server is reached; undefined: the driver is not for a Holdfast server. */
-export function getServerEndpoint(driver: Driver): ServerEndpoint | undefined {
-  return serverEndpoints.get(driver);
-}
 
 /** A connection that keeps a session alive. */
 export interface KeepSessionSocket {
@@ -56,10 +35,10 @@ export interface KeepSessionSocket {
  * @throws Error if the server refuses it, cannot be reached or does not answer within a second
  */
 export async function openKeepSessionSocket(driver: Driver): Promise<KeepSessionSocket | null> {
-  const endpoint = serverEndpoints.get(driver);
+  const endpoint = getServerEndpoint(driver);
   if (endpoint === undefined || !("path" in endpoint.address)) return null;
   const socket = connect({ path: endpoint.address.path });
-  const { sessionId } = endpoint;
+  const { sessionId } = endpoint.connection;
   socket.setTimeout(ANSWER_TIMEOUT_MS, () =>
     socket.destroy(new Error(`did not answer within ${ANSWER_TIMEOUT_MS} ms`)),
   );

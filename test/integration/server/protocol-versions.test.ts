@@ -182,11 +182,11 @@ test.each([
 
 /** A server of another version, as the client sees it: it sends this hello and grants every claim with unknown extra fields. */
 function replayHello(hello: object): Connector {
-  return (events) => {
-    const say = (text: string): void => void setImmediate(() => events.onLines([text]));
+  const connect: Connector["connect"] = (events) => {
+    const say = (text: string): void => void setImmediate(() => events.onData(Buffer.from(`${text}\n`)));
     return {
       write(text) {
-        for (const line of text.trimEnd().split("\n")) {
+        for (const line of String(text).trimEnd().split("\n")) {
           if (line.startsWith('{"hello"')) say(JSON.stringify({ hello, motd: "more" }));
           else {
             const [start, ...all] = JSON.parse(line) as [string, ...[string, number, ...unknown[]][]];
@@ -204,6 +204,7 @@ function replayHello(hello: object): Connector {
       keepAlive: () => undefined,
     };
   };
+  return { url: "a server", connect };
 }
 
 const WELCOME = {

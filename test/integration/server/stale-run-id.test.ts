@@ -25,15 +25,25 @@ const WELCOME = encodeServerHello({
   limits: PROTOCOL_LIMITS,
 });
 
+/** A server that says hello and nothing else. */
+function createConnector(onConnect: (events: TransportEvents) => void): Connector {
+  return {
+    url: "a server",
+    connect(events) {
+      onConnect(events);
+      setImmediate(() => events.onData(Buffer.from(WELCOME)));
+      return { write: () => {}, close: () => {}, keepAlive: () => {} };
+    },
+  };
+}
+
 test("a frame of an earlier server run is not accepted, and ends the connection", async () => {
   let wire: TransportEvents | null = null;
   let dialed = 0;
-  const connector: Connector = (events) => {
+  const connector = createConnector((events) => {
     wire = events;
     dialed++;
-    setImmediate(() => events.onLines([WELCOME.trimEnd()]));
-    return { write: () => {}, close: () => {}, keepAlive: () => {} };
-  };
+  });
   const pushed: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[] = [];
   const driver = server({ connector, random: () => 0 });
   await driver.open((id, answer) => pushed.push({ id, answer }));
@@ -41,7 +51,9 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
   const asked = driver.claim(claim);
   const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
   const push = (start: string): void =>
-    (wire as unknown as TransportEvents).onLines([`["${start}",${encodePush(claim.id, encodeAnswer(held, 0))}]`]);
+    (wire as unknown as TransportEvents).onData(
+      Buffer.from(`["${start}",${encodePush(claim.id, encodeAnswer(held, 0))}]\n`),
+    );
 
   push("first");
   await expect(asked).rejects.toThrow(/connection/);
@@ -52,18 +64,18 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
 
 test("a frame of the current server run is accepted", async () => {
   let wire: TransportEvents | null = null;
-  const connector: Connector = (events) => {
+  const connector = createConnector((events) => {
     wire = events;
-    setImmediate(() => events.onLines([WELCOME.trimEnd()]));
-    return { write: () => {}, close: () => {}, keepAlive: () => {} };
-  };
+  });
   const pushed: (ClaimId | null)[] = [];
   const driver = server({ connector });
   await driver.open((id) => pushed.push(id));
   const claim = makeClaim("a");
   const asked = driver.claim(claim);
   const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
-  (wire as unknown as TransportEvents).onLines([`["second",${encodePush(claim.id, encodeAnswer(held, 0))}]`]);
+  (wire as unknown as TransportEvents).onData(
+    Buffer.from(`["second",${encodePush(claim.id, encodeAnswer(held, 0))}]\n`),
+  );
   expect(pushed).toEqual([claim.id]);
   await driver.close();
   await expect(asked).rejects.toThrow(/closed/);

@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConformanceOptions, TestStore } from "../../../src/conformance/suite.ts";
+import { formatServerUrl } from "../../../src/drivers/server/address.ts";
 import { server } from "../../../src/drivers/server/driver.ts";
 import { createTlsConnector } from "../../../src/net/tls.ts";
 import { createAccessControl, PERMISSIONS } from "../../../src/server/auth/access-control.ts";
@@ -39,7 +40,11 @@ export async function createTlsServerStore(): Promise<ServerStore> {
   ]);
   const reach = (address: string): Driver => {
     const place = { host: "127.0.0.1", port: Number(address.split(":").at(-1)) };
-    return server({ ...place, credential, connector: createTlsConnector(place, { ca }) });
+    return server({
+      ...place,
+      credential,
+      connector: createTlsConnector(place, { ca }, formatServerUrl(place, "holdfasts")),
+    });
   };
   return createStoreIn(folder, { listen: "tls://127.0.0.1:0", tls: { cert, key }, access }, reach);
 }
