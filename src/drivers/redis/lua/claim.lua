@@ -14,35 +14,35 @@
 --- include lib/arguments.lua
 --- include lib/answers.lua
 
-local asked, holds = takeClaim()
+local request, locks = nextClaim()
 local claim = {
-  key = asked.key, bucket = asked.bucket, id = asked.id, expires = now + asked.ttl, token = 0, stage = 0, missed = 0,
-  ttl = asked.ttl, tokens = take(), floor = tonumber(take()), count = asked.count, state = 'o', inbox = inbox,
-  rest = '', holds = holds,
+  key = request.key, bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, enteredCount = 0, lastMissedAt = 0,
+  ttl = request.ttl, tokens = nextArg(), floor = tonumber(nextArg()), count = request.count, state = 'o', inbox = inbox,
+  details = '', locks = locks,
 }
-local waits, label, json = take(), take(), take()
-local line = lineOf(claim.bucket, holds[1][2])
+local waitFlag, label, json = nextArg(), nextArg(), nextArg()
+local queue = getQueue(claim.bucket, locks[1][2])
 -- the fast path: the claim is new and the queue is empty
-local isAlone = claim.count == 1 and call('EXISTS', claim.key, line.admitted, line.waiting) == 0
-local isTooHigh = claim.floor > micros + DAY * 1000
+local isUncontended = claim.count == 1 and call('EXISTS', claim.key, queue.admitted, queue.waiting) == 0
+local isFloorTooHigh = claim.floor > nowMicros + DAY * 1000
 
 --- Saves the new claim, which is held or waiting by now.
-local function note(arrived)
-  claim.rest = restOf(now, waits, arrived, json, label)
-  save(claim)
+local function saveNew(arrivals)
+  claim.details = packDetails(nowMs, waitFlag, arrivals, json, label)
+  saveClaim(claim)
   if string.byte(claim.id, -1) % 8 == 0 then
     --- include lib/prune_index.lua
   end
 end
 
-if isAlone and not isTooHigh and not breathing then
-  claim.stage = 1
-  empty(line)
-  enlist(line.bucket, line.name, claim.ttl)
-  admit(line, placeOf(claim, holds[1]), holds[1][3], claim.expires, claim.ttl)
-  grant(claim, line, mint(claim, line))
-  note(arrive(0))
-  return answer(claim, false)
+if isUncontended and not isFloorTooHigh and not inGracePeriod then
+  claim.enteredCount = 1
+  markEmpty(queue)
+  addToIndex(queue.bucket, queue.key, claim.ttl)
+  addAdmitted(queue, formatEntry(claim, locks[1]), locks[1][3], claim.expires, claim.ttl)
+  setToken(claim, queue, nextToken(claim, queue))
+  saveNew(nextArrival(0))
+  return encodeAnswer(claim, false)
 end
 
 --- include lib/entries.lua
@@ -51,53 +51,53 @@ end
 --- include lib/recheck.lua
 --- include lib/renewal.lua
 
-asking[claim.id] = true
-local known = read(claim.bucket, claim.id)
-if known then
-  return settledAnswers({ renew(known, holds) }, { claim })[1]
+answeredHere[claim.id] = true
+local existing = readClaim(claim.bucket, claim.id)
+if existing then
+  return finalAnswers({ renewClaim(existing, locks) }, { claim })[1]
 end
-if isTooHigh then return 'f' end
+if isFloorTooHigh then return 'f' end
 
-local function isFree(of, hold)
-  settle(of)
-  if breathing or not fits(of, hold[3], hold[4]) or frontAlive(of) then return false end
-  return fits(of, hold[3], hold[4]) -- removing an expired claim at the front may have admitted those behind it
+local function canAdmit(queue, lock)
+  admitQueue(queue)
+  if inGracePeriod or not fits(queue, lock[3], lock[4]) or firstLiveWaiting(queue) then return false end
+  return fits(queue, lock[3], lock[4]) -- removing an expired claim at the front may have admitted those behind it
 end
 
-if waits == '0' then
+if waitFlag == '0' then
   local isRefused, isHeld
-  for _, hold in ipairs(holds) do
-    local of = lineOf(hold[1], hold[2])
-    isRefused = not isFree(of, hold) or isRefused
-    isHeld = of.used + hold[3] > tonumber(hold[4]) or isHeld
+  for _, lock in ipairs(locks) do
+    local queue = getQueue(lock[1], lock[2])
+    isRefused = not canAdmit(queue, lock) or isRefused
+    isHeld = queue.usedPermits + lock[3] > tonumber(lock[4]) or isHeld
   end
   if isRefused then
-    settleAll()
+    admitTouched()
     -- unknown is not busy: the holder of its keys may not have restored its claim yet
-    if breathing and not isHeld then return 'p ' .. opensAt .. ' ' .. clock end
-    return none()
+    if inGracePeriod and not isHeld then return 'p ' .. graceEndsAt .. ' ' .. nowMsText end
+    return encodeNone()
   end
 end
 
 -- Redis may refuse the first write (for lack of memory): nothing is written then
-local arrived = {}
+local arrivals = {}
 while claim.token == 0 do
-  claim.stage = claim.stage + 1
-  local hold = holds[claim.stage]
-  local place = placeOf(claim, hold)
-  line = lineOf(hold[1], hold[2])
-  if not isFree(line, hold) then
-    arrived[claim.stage] = queue(line, place, claim.ttl)
+  claim.enteredCount = claim.enteredCount + 1
+  local lock = locks[claim.enteredCount]
+  local entry = formatEntry(claim, lock)
+  queue = getQueue(lock[1], lock[2])
+  if not canAdmit(queue, lock) then
+    arrivals[claim.enteredCount] = enqueue(queue, entry, claim.ttl)
     break
   end
-  if isIdle(line) then enlist(line.bucket, line.name, claim.ttl) end
-  admit(line, place, hold[3], claim.expires, claim.ttl)
-  arrived[claim.stage] = arrive(0)
-  if claim.stage == claim.count then grant(claim, line, mint(claim, line)) end
+  if isEmpty(queue) then addToIndex(queue.bucket, queue.key, claim.ttl) end
+  addAdmitted(queue, entry, lock[3], claim.expires, claim.ttl)
+  arrivals[claim.enteredCount] = nextArrival(0)
+  if claim.enteredCount == claim.count then setToken(claim, queue, nextToken(claim, queue)) end
 end
-note(table.concat(arrived, ','))
+saveNew(table.concat(arrivals, ','))
 -- list the claim also under the keys whose queues it has not entered yet
 if claim.count > 1 and claim.token == 0 then
-  for _, hold in ipairs(holds) do enlist(hold[1], hold[2] .. '\0' .. claim.bucket .. claim.id, claim.ttl) end
+  for _, lock in ipairs(locks) do addToIndex(lock[1], lock[2] .. '\0' .. claim.bucket .. claim.id, claim.ttl) end
 end
-return settledAnswers({ answer(claim, recheckOf(claim, line)) }, { claim })[1]
+return finalAnswers({ encodeAnswer(claim, recheckAfter(claim, queue)) }, { claim })[1]

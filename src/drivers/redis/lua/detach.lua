@@ -8,27 +8,27 @@
 --- include lib/renewal.lua
 
 --- Cuts the lease short. A later renewal restores the full lease.
-local function shorten(claim, holds, left)
-  claim.expires = now + left
-  save(claim)
-  for at = 1, claim.count do
-    local line = lineOf(holds[at][1], holds[at][2])
-    call('ZADD', line.admitted, 'XX', claim.expires .. '', placeOf(claim, holds[at]))
-    line.used = nil
+local function shortenLease(claim, locks, remainingMs)
+  claim.expires = nowMs + remainingMs
+  saveClaim(claim)
+  for index = 1, claim.count do
+    local queue = getQueue(locks[index][1], locks[index][2])
+    call('ZADD', queue.admitted, 'XX', claim.expires .. '', formatEntry(claim, locks[index]))
+    queue.usedPermits = nil
   end
 end
 
-local done = {}
-for at = 1, tonumber(take()) do
-  local left = tonumber(take())
-  local asked, holds = takeClaim()
-  local claim = read(asked.bucket, asked.id)
-  done[at] = '0'
-  if alive(claim) and claim.token > 0 and claim.state ~= 'r' and stands(claim, holds) then
-    claim.state, claim.stepped = 'd', true -- makes `extend` restart the lease however much is left
-    extend(claim, holds)
-    if left < claim.ttl then shorten(claim, holds, left) end
-    done[at] = '1'
+local detached = {}
+for index = 1, tonumber(nextArg()) do
+  local remainingMs = tonumber(nextArg())
+  local request, locks = nextClaim()
+  local claim = readClaim(request.bucket, request.id)
+  detached[index] = '0'
+  if isLive(claim) and claim.token > 0 and claim.state ~= 'r' and isInItsQueues(claim, locks) then
+    claim.state, claim.leaseCut = 'd', true -- makes `extend` restart the lease however much is left
+    extendLease(claim, locks)
+    if remainingMs < claim.ttl then shortenLease(claim, locks, remainingMs) end
+    detached[index] = '1'
   end
 end
-return table.concat(done)
+return table.concat(detached)

@@ -6,4 +6,4 @@
 --- include lib/prelude.lua
 --- include lib/grace.lua
 
-return { opensAt .. '', clock }
+return { graceEndsAt .. '', nowMsText }

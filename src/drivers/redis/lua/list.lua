@@ -8,65 +8,65 @@
      Cost  O(admitted + maximum) for each queue ]]
 --- include lib/prelude.lua
 --- include lib/records.lua
-local most = tonumber(ARGV[2])
+local maxWaiting = tonumber(ARGV[2])
 
 --- The fields of a claim, and its arrival in the queue of this key; nil if the claim has ended.
-local function view(owner, id, key)
-  local claim = read(owner, id)
-  if not claim or claim.ended or claim.expires <= now then return nil end
-  local placed, waits, arrived, json, at = struct.unpack(REST, claim.rest)
+local function readView(owner, id, key)
+  local claim = readClaim(owner, id)
+  if not claim or claim.ended or claim.expires <= nowMs then return nil end
+  local placedAt, waitFlag, arrivalsText, json, offset = struct.unpack(DETAILS_FORMAT, claim.details)
   local arrivals = {}
-  for arrival in string.gmatch(arrived, '%d+') do arrivals[#arrivals + 1] = tonumber(arrival) end
+  for arrival in string.gmatch(arrivalsText, '%d+') do arrivals[#arrivals + 1] = tonumber(arrival) end
   local arrival = arrivals[1]
-  for stage, hold in ipairs(claim.count > 1 and holdsOf(claim) or {}) do
-    if hold[2] == key then arrival = arrivals[stage] or 0 end
+  for position, lock in ipairs(claim.count > 1 and readLocks(claim) or {}) do
+    if lock[2] == key then arrival = arrivals[position] or 0 end
   end
-  local texts = {
-    id, claim.expires .. '', claim.ttl .. '', text(claim.token), claim.tokens .. '', text(claim.floor), placed .. '',
-    string.sub(claim.rest, at), waits, '', '', json,
+  local fields = {
+    id, claim.expires .. '', claim.ttl .. '', formatInt(claim.token), claim.tokens .. '', formatInt(claim.floor), placedAt .. '',
+    string.sub(claim.details, offset), waitFlag, '', '', json,
   }
-  return texts, arrival
+  return fields, arrival
 end
 
-local function add(list, owner, id, key, permits, limit)
-  local texts, arrival = view(owner, id, key)
-  if not texts then return end
-  texts[10], texts[11] = permits, limit
-  list[#list + 1] = { arrival, texts }
+local function addView(list, owner, id, key, permits, limit)
+  local fields, arrival = readView(owner, id, key)
+  if not fields then return end
+  fields[10], fields[11] = permits, limit
+  list[#list + 1] = { arrival, fields }
 end
 
-local function line(bucket, key, from)
+local function readQueue(bucket, key, from)
   local admitted, waiting = {}, {}
-  local function addAll(list, places)
-    for _, place in ipairs(places) do
-      local owner, id, permits, limit = parse(place)
-      add(list, owner, id, key, permits, limit)
+  local function addViews(list, entries)
+    for _, entry in ipairs(entries) do
+      local owner, id, permits, limit = parseEntry(entry)
+      addView(list, owner, id, key, permits, limit)
     end
   end
-  if from == 0 then addAll(admitted, call('ZRANGE', named(bucket, 'a', key), 0, -1)) end
-  table.sort(admitted, function(one, other) return one[1] < other[1] end)
-  local places = call('ZRANGE', named(bucket, 'w', key), from, from + most)
-  local more = #places > most
-  if more then places[#places] = nil end
-  addAll(waiting, places)
-  return more, admitted, waiting
+  if from == 0 then addViews(admitted, call('ZRANGE', keyName(bucket, 'a', key), 0, -1)) end
+  table.sort(admitted, function(left, right) return left[1] < right[1] end)
+  local entries = call('ZRANGE', keyName(bucket, 'w', key), from, from + maxWaiting)
+  local hasMore = #entries > maxWaiting
+  if hasMore then entries[#entries] = nil end
+  addViews(waiting, entries)
+  return hasMore, admitted, waiting
 end
 
-local result = { clock }
-for at = 3, #ARGV, 3 do
-  local bucket, key, which = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-  local more, admitted, waiting = false, {}, {}
-  if match(which, '^%d+$') then
-    more, admitted, waiting = line(bucket, key, tonumber(which))
+local result = { nowMsText }
+for index = 3, #ARGV, 3 do
+  local bucket, key, selector = ARGV[index], ARGV[index + 1], ARGV[index + 2]
+  local hasMore, admitted, waiting = false, {}, {}
+  if match(selector, '^%d+$') then
+    hasMore, admitted, waiting = readQueue(bucket, key, tonumber(selector))
   else
-    add(waiting, string.sub(which, 2, 3), string.sub(which, 4), key, '', '')
+    addView(waiting, string.sub(selector, 2, 3), string.sub(selector, 4), key, '', '')
   end
-  local texts = { more and '1' or '0' }
+  local fields = { hasMore and '1' or '0' }
   for _, list in ipairs({ admitted, waiting }) do
-    for _, one in ipairs(list) do
-      for _, value in ipairs(one[2]) do texts[#texts + 1] = value end
+    for _, item in ipairs(list) do
+      for _, value in ipairs(item[2]) do fields[#fields + 1] = value end
     end
   end
-  result[#result + 1] = texts
+  result[#result + 1] = fields
 end
 return result

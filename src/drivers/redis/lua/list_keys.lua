@@ -2,11 +2,11 @@
      KEYS  1 routes the call
      ARGV  root, prefix, start (members after this one; "": from the first), maximum of members from each bucket, then buckets
      Returns the members of each bucket: keys, and key .. "\0" .. bucket .. id of claims over several keys ]]
-local root, prefix, start, most = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local namePrefix, prefix, start, maxMembers = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local from = start == '' and '[' .. prefix or '(' .. start
 local found = {}
-for at = 5, #ARGV do
-  local index = root .. '{' .. ARGV[at] .. '}:i'
-  found[at - 4] = redis.call('ZRANGEBYLEX', index, from, '(' .. prefix .. '\255', 'LIMIT', 0, most)
+for position = 5, #ARGV do
+  local index = namePrefix .. '{' .. ARGV[position] .. '}:i'
+  found[position - 4] = redis.call('ZRANGEBYLEX', index, from, '(' .. prefix .. '\255', 'LIMIT', 0, maxMembers)
 end
 return found

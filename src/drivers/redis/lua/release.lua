@@ -12,20 +12,20 @@
 --- include lib/records.lua
 
 -- the fast path: one held claim with one key. It sets up nothing that it does not need
-local bucket, name = ARGV[10], ARGV[11]
-local only = ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and read(bucket, ARGV[7])
-local isUsual = only and not only.ended and only.state == 'o' and only.token > 0 and only.expires > now
-local there, left = {}, nil
-if isUsual then
-  local admitted = named(bucket, 'a', name)
-  there[1] = call('ZREM', admitted, placeOf(only, { bucket, name, ARGV[12], ARGV[13] })) == 1 and '1' or '0'
-  dirty = true
-  call('DEL', only.key)
-  local waiting = named(bucket, 'w', name)
-  left = call('EXISTS', admitted, waiting, waiting) -- waiting entries count twice
-  if left == 0 then
-    call('ZREM', shared(bucket, 'i'), name)
-    return there[1]
+local bucket, key = ARGV[10], ARGV[11]
+local single = ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and readClaim(bucket, ARGV[7])
+local isFastPath = single and not single.ended and single.state == 'o' and single.token > 0 and single.expires > nowMs
+local found, remaining = {}, nil
+if isFastPath then
+  local admitted = keyName(bucket, 'a', key)
+  found[1] = call('ZREM', admitted, formatEntry(single, { bucket, key, ARGV[12], ARGV[13] })) == 1 and '1' or '0'
+  hasWritten = true
+  call('DEL', single.key)
+  local waiting = keyName(bucket, 'w', key)
+  remaining = call('EXISTS', admitted, waiting, waiting) -- waiting entries count twice
+  if remaining == 0 then
+    call('ZREM', bucketKey(bucket, 'i'), key)
+    return found[1]
   end
 end
 
@@ -37,35 +37,35 @@ end
 --- include lib/admission.lua
 --- include lib/remove_unknown.lua
 
-local function remove(unanswered, asked, holds)
-  local claim = read(asked.bucket, asked.id)
-  local was = '0'
+local function releaseOne(unanswered, request, locks)
+  local claim = readClaim(request.bucket, request.id)
+  local result = '0'
   if not claim then
-    sweep(asked, holds)
+    removeUnknown(request, locks)
     -- it may have been held before the loss of data; nothing was granted since. The tombstone stops a late claim call
-    if breathing then was, unanswered = '1', true end
+    if inGracePeriod then result, unanswered = '1', true end
   elseif not claim.ended then
-    local isAll = leave(claim, holds) == claim.stage
-    if alive(claim) then
-      if isAll and claim.state ~= 'r' then was = '1' end
+    local isAll = removeClaim(claim, locks) == claim.enteredCount
+    if isLive(claim) then
+      if isAll and claim.state ~= 'r' then result = '1' end
       if claim.state ~= 'o' then
-        bury(claim.key, claim.state == 'r' and 'revoked' or 'released', claim.ttl)
+        addTombstone(claim.key, claim.state == 'r' and 'revoked' or 'released', claim.ttl)
       elseif not unanswered then
         call('DEL', claim.key)
       end
     end
   end
-  if unanswered then bury(asked.key, 'released', asked.ttl) end
-  return was
+  if unanswered then addTombstone(request.key, 'released', request.ttl) end
+  return result
 end
 
-if isUsual then
-  local line = lineOf(bucket, name)
-  leftBy(line)
-  if left == 2 then empty(line) end
+if isFastPath then
+  local queue = getQueue(bucket, key)
+  markTouched(queue)
+  if remaining == 2 then markEmpty(queue) end
 else
-  for at = 1, tonumber(take()) do there[at] = remove(take() == '1', takeClaim()) end
+  for index = 1, tonumber(nextArg()) do found[index] = releaseOne(nextArg() == '1', nextClaim()) end
 end
-told = {}
-settleAll()
-return table.concat(there) .. (told[1] and '\n' .. table.concat(told, '\n') or '')
+ownPushes = {}
+admitTouched()
+return table.concat(found) .. (ownPushes[1] and '\n' .. table.concat(ownPushes, '\n') or '')

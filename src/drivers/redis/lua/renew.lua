@@ -11,24 +11,24 @@
 --- include lib/remove_unknown.lua
 
 local answers, claims = {}, {}
-for at = 1, tonumber(take()) do
-  local claim, holds = takeClaim()
-  claim.holds = holds
-  claims[at] = claim
-  asking[claim.id] = true
+for index = 1, tonumber(nextArg()) do
+  local claim, locks = nextClaim()
+  claim.locks = locks
+  claims[index] = claim
+  answeredHere[claim.id] = true
 end
-for at, claim in ipairs(claims) do
-  local known = read(claim.bucket, claim.id)
-  if known and breathing and not known.ended and known.state ~= 'r' and known.expires <= now then
-    leave(known, claim.holds)
-    call('DEL', known.key)
-    known = nil
+for index, claim in ipairs(claims) do
+  local existing = readClaim(claim.bucket, claim.id)
+  if existing and inGracePeriod and not existing.ended and existing.state ~= 'r' and existing.expires <= nowMs then
+    removeClaim(existing, claim.locks)
+    call('DEL', existing.key)
+    existing = nil
   end
-  if known then
-    answers[at] = renew(known, claim.holds)
+  if existing then
+    answers[index] = renewClaim(existing, claim.locks)
   else
-    sweep(claim, claim.holds)
-    answers[at] = breathing and 'b ' .. opensAt or none()
+    removeUnknown(claim, claim.locks)
+    answers[index] = inGracePeriod and 'b ' .. graceEndsAt or encodeNone()
   end
 end
-return settledAnswers(answers, claims)
+return finalAnswers(answers, claims)

@@ -14,92 +14,92 @@
 --- include lib/renewal.lua
 
 --- The admitted claims of a queue, in ascending order of limit; a claim that waits for a later key has no token yet.
-local function holdersOf(line)
+local function readHolders(queue)
   local found = {}
-  for _, place in ipairs(call('ZRANGE', line.admitted, 0, -1)) do
-    local bucket, id, permits, limit = parse(place)
-    local claim = read(bucket, id)
-    if alive(claim) then
+  for _, entry in ipairs(call('ZRANGE', queue.admitted, 0, -1)) do
+    local bucket, id, permits, limit = parseEntry(entry)
+    local claim = readClaim(bucket, id)
+    if isLive(claim) then
       found[#found + 1] = { claim = claim, permits = permits, limit = limit }
     end
   end
-  table.sort(found, function(one, other) return tonumber(one.limit) < tonumber(other.limit) end)
+  table.sort(found, function(left, right) return tonumber(left.limit) < tonumber(right.limit) end)
   return found
 end
 
 --- The index of the claim that must end; nil if all fit.
-local function overfull(holders)
-  local used, lowest = 0, 1
-  for at, one in ipairs(holders) do
-    if one.claim.token < holders[lowest].claim.token then lowest = at end
-    if used + one.permits > tonumber(one.limit) then return lowest end
-    used = used + one.permits
+local function findConflict(holders)
+  local usedPermits, lowestIndex = 0, 1
+  for index, holder in ipairs(holders) do
+    if holder.claim.token < holders[lowestIndex].claim.token then lowestIndex = index end
+    if usedPermits + holder.permits > tonumber(holder.limit) then return lowestIndex end
+    usedPermits = usedPermits + holder.permits
   end
 end
 
-local function clear(line)
-  local holders = holdersOf(line)
-  local at = overfull(holders)
-  while at do
-    local most = table.remove(holders, at)
-    local claim = most.claim
-    leave(claim, claim.count > 1 and holdsOf(claim) or { { line.bucket, line.name, most.permits, most.limit } })
+local function removeConflicts(queue)
+  local holders = readHolders(queue)
+  local index = findConflict(holders)
+  while index do
+    local lowest = table.remove(holders, index)
+    local claim = lowest.claim
+    removeClaim(claim, claim.count > 1 and readLocks(claim) or { { queue.bucket, queue.key, lowest.permits, lowest.limit } })
     call('DEL', claim.key)
-    at = overfull(holders)
+    index = findConflict(holders)
   end
 end
 
-local function place(claim, rest)
+local function restoreClaim(claim, rest)
   call('DEL', claim.key) -- Redis never refuses this first write
-  dirty = true
-  claim.rest = rest
-  for _, hold in ipairs(claim.holds) do
-    local line = lineOf(hold[1], hold[2])
-    look(line)
-    if isIdle(line) then enlist(line.bucket, line.name, claim.ttl) end
-    admit(line, placeOf(claim, hold), hold[3], claim.expires, claim.ttl)
+  hasWritten = true
+  claim.details = rest
+  for _, lock in ipairs(claim.locks) do
+    local queue = getQueue(lock[1], lock[2])
+    loadQueue(queue)
+    if isEmpty(queue) then addToIndex(queue.bucket, queue.key, claim.ttl) end
+    addAdmitted(queue, formatEntry(claim, lock), lock[3], claim.expires, claim.ttl)
   end
-  save(claim)
+  saveClaim(claim)
   local last = claim.token + claim.tokens - 1
-  spend(last)
-  for _, hold in ipairs(claim.holds) do
-    local key = shared(hold[1], 'n')
-    if tonumber(call('GET', key) or 0) < last then call('SET', key, text(last), 'PX', 2 * DAY) end
+  recordSpent(last)
+  for _, lock in ipairs(claim.locks) do
+    local key = bucketKey(lock[1], 'n')
+    if tonumber(call('GET', key) or 0) < last then call('SET', key, formatInt(last), 'PX', 2 * DAY) end
   end
 end
 
-local all = {}
-for at = 1, tonumber(take()) do
-  local asked, holds = takeClaim()
+local restored = {}
+for index = 1, tonumber(nextArg()) do
+  local request, locks = nextClaim()
   local claim = {
-    key = asked.key, bucket = asked.bucket, id = asked.id, expires = now + asked.ttl, token = 0, stage = asked.count,
-    missed = 0, ttl = asked.ttl, tokens = tonumber(take()), floor = tonumber(take()), count = asked.count, state = 'o',
-    inbox = inbox, rest = '', holds = holds,
+    key = request.key, bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, enteredCount = request.count,
+    lastMissedAt = 0, ttl = request.ttl, tokens = tonumber(nextArg()), floor = tonumber(nextArg()), count = request.count, state = 'o',
+    inbox = inbox, details = '', locks = locks,
   }
-  local waits, label, json, token = take(), take(), take(), take()
+  local waitFlag, label, json, token = nextArg(), nextArg(), nextArg(), nextArg()
   claim.token = tonumber(token)
-  all[at] = claim
-  asking[claim.id] = true
-  local known = read(claim.bucket, claim.id)
-  local isWaiting = known and not known.ended and known.token == 0
-  if breathing and claim.token <= micros + DAY * 1000 and (not known or isWaiting) then
-    if known then leave(known, holds) end
-    place(claim, restOf(now, waits, string.rep(token .. ',', claim.count), json, label))
+  restored[index] = claim
+  answeredHere[claim.id] = true
+  local existing = readClaim(claim.bucket, claim.id)
+  local isWaiting = existing and not existing.ended and existing.token == 0
+  if inGracePeriod and claim.token <= nowMicros + DAY * 1000 and (not existing or isWaiting) then
+    if existing then removeClaim(existing, locks) end
+    restoreClaim(claim, packDetails(nowMs, waitFlag, string.rep(token .. ',', claim.count), json, label))
   end
 end
 -- only after all are restored: of two claims in conflict the later one may stay. Each queue is checked once
-for _, claim in ipairs(all) do
-  for _, hold in ipairs(claim.holds) do
-    local line = lines[hold[2]]
-    if line and not line.isClear then
-      line.isClear = true
-      clear(line)
+for _, claim in ipairs(restored) do
+  for _, lock in ipairs(claim.locks) do
+    local queue = queues[lock[2]]
+    if queue and not queue.isChecked then
+      queue.isChecked = true
+      removeConflicts(queue)
     end
   end
 end
 local answers = {}
-for at, one in ipairs(all) do
-  local known = read(one.bucket, one.id)
-  answers[at] = known and renew(known, one.holds) or none()
+for index, claim in ipairs(restored) do
+  local existing = readClaim(claim.bucket, claim.id)
+  answers[index] = existing and renewClaim(existing, claim.locks) or encodeNone()
 end
-return settledAnswers(answers, all)
+return finalAnswers(answers, restored)

@@ -6,32 +6,32 @@
      Cost  O(admitted) for each target ]]
 --- include lib.lua
 
-local function holder(bucket, key, token, atOnce)
-  for _, place in ipairs(call('ZRANGE', named(bucket, 'a', key), 0, -1)) do
-    local owner, id, permits, limit = parse(place)
-    local claim = read(owner, id)
-    if alive(claim) and claim.token > 0 and (atOnce or claim.state ~= 'r') then
-      local above = token - claim.token
-      if above >= 0 and above < claim.tokens then
-        return claim, claim.count > 1 and holdsOf(claim) or { { bucket, key, permits, limit } }
+local function findHolder(bucket, key, token, isImmediate)
+  for _, entry in ipairs(call('ZRANGE', keyName(bucket, 'a', key), 0, -1)) do
+    local owner, id, permits, limit = parseEntry(entry)
+    local claim = readClaim(owner, id)
+    if isLive(claim) and claim.token > 0 and (isImmediate or claim.state ~= 'r') then
+      local offset = token - claim.token
+      if offset >= 0 and offset < claim.tokens then
+        return claim, claim.count > 1 and readLocks(claim) or { { bucket, key, permits, limit } }
       end
     end
   end
 end
 
-local done = {}
-for at = 1, tonumber(take()) do
-  local bucket, key, token, atOnce = take(), take(), tonumber(take()), take() == '1'
-  local claim, holds = holder(bucket, key, token, atOnce)
-  done[at] = claim and '1' or '0'
-  if claim and atOnce then
-    leave(claim, holds)
-    bury(claim.key, 'revoked', claim.ttl)
+local found = {}
+for index = 1, tonumber(nextArg()) do
+  local bucket, key, token, isImmediate = nextArg(), nextArg(), tonumber(nextArg()), nextArg() == '1'
+  local claim, locks = findHolder(bucket, key, token, isImmediate)
+  found[index] = claim and '1' or '0'
+  if claim and isImmediate then
+    removeClaim(claim, locks)
+    addTombstone(claim.key, 'revoked', claim.ttl)
   elseif claim then
     claim.state = 'r'
-    save(claim)
+    saveClaim(claim)
   end
-  if claim then tell(claim, claim.id) end
+  if claim then push(claim, claim.id) end
 end
-settleAll()
-return table.concat(done)
+admitTouched()
+return table.concat(found)

@@ -5,30 +5,30 @@
            other layout shares the prefix), the prefix of keys to try the commands on
      Returns the layout as text (that of the driver, if there was none), and the first refused command with its error ("" if
            none). A refusal for lack of memory does not count: a holder must be able to connect and release its lock. ]]
-local refused = ''
-local function try(...)
-  local said = redis.pcall(...)
-  local text = type(said) == 'table' and said.err
-  if text and not string.find(text, 'OOM') and refused == '' then refused = (...) .. ': ' .. text end
-  return not text and said
+local refusal = ''
+local function tryCommand(...)
+  local reply = redis.pcall(...)
+  local errorText = type(reply) == 'table' and reply.err
+  if errorText and not string.find(errorText, 'OOM') and refusal == '' then refusal = (...) .. ': ' .. errorText end
+  return not errorText and reply
 end
 
-local set, plain = ARGV[4] .. 's', ARGV[4] .. 't'
-try('TIME')
-try('DEL', set, plain)
-try('ZADD', set, 0, 'a')
-try('ZSCORE', set, 'a')
-try('ZRANGE', set, 0, -1)
-try('ZRANGEBYLEX', set, '-', '+')
-try('ZRANDMEMBER', set, 1)
-try('ZREM', set, 'a')
-try('SET', plain, 1, 'PX', 1000)
-try('GET', plain)
-try('PTTL', plain)
-try('PEXPIRE', plain, 1000)
-try('EXISTS', plain)
-try('DEL', set, plain)
-try(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')
-local layout = try('GET', ARGV[3])
-if not layout and refused == '' then try('SET', ARGV[3], ARGV[1]) end
-return { layout or ARGV[1], refused }
+local setKey, plainKey = ARGV[4] .. 's', ARGV[4] .. 't'
+tryCommand('TIME')
+tryCommand('DEL', setKey, plainKey)
+tryCommand('ZADD', setKey, 0, 'a')
+tryCommand('ZSCORE', setKey, 'a')
+tryCommand('ZRANGE', setKey, 0, -1)
+tryCommand('ZRANGEBYLEX', setKey, '-', '+')
+tryCommand('ZRANDMEMBER', setKey, 1)
+tryCommand('ZREM', setKey, 'a')
+tryCommand('SET', plainKey, 1, 'PX', 1000)
+tryCommand('GET', plainKey)
+tryCommand('PTTL', plainKey)
+tryCommand('PEXPIRE', plainKey, 1000)
+tryCommand('EXISTS', plainKey)
+tryCommand('DEL', setKey, plainKey)
+tryCommand(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')
+local layout = tryCommand('GET', ARGV[3])
+if not layout and refusal == '' then tryCommand('SET', ARGV[3], ARGV[1]) end
+return { layout or ARGV[1], refusal }

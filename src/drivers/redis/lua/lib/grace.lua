@@ -29,37 +29,37 @@
        - whatever the clocks are, if only the last writes of a run are lost: those after a script of the run that ran at most
          LEAST before its last grant.
      - No grace period is longer than MOST, whatever the clocks are: the wait for the clock to pass the floor ends there. ]]
-local record, longest = ARGV[3], tonumber(ARGV[4])
-local opensAt, tokenFloor, mark = 0, 0, math.huge
+local runRecordKey, maxTtl = ARGV[3], tonumber(ARGV[4])
+local graceEndsAt, tokenFloor, tokenCeiling = 0, 0, math.huge
 local reign -- the replication id
-local LEAST = math.max(2000, longest / 2) * 1000 -- microseconds: the mark is always at least so far ahead
-local AHEAD = 2 * LEAST -- microseconds: the mark is raised to so far ahead
-local MOST = AHEAD / 1000 + 1 -- milliseconds
+local MIN_LEAD = math.max(2000, maxTtl / 2) * 1000 -- microseconds: the mark is always at least so far ahead
+local RAISED_LEAD = 2 * MIN_LEAD -- microseconds: the mark is raised to so far ahead
+local MAX_GRACE_PERIOD = RAISED_LEAD / 1000 + 1 -- milliseconds
 
 --- Writes the run record. Redis refuses this only for lack of memory, and only as a first write: then the old record stays
 --- and the next call tries again.
-local function noteBirth(raised)
-  local said = redis.pcall('SET', record, table.concat({ reign, opensAt .. '', text(tokenFloor), text(raised) }, ' '))
-  if not said.err then mark = raised end
+local function writeRunRecord(newCeiling)
+  local reply = redis.pcall('SET', runRecordKey, table.concat({ reign, graceEndsAt .. '', formatInt(tokenFloor), formatInt(newCeiling) }, ' '))
+  if not reply.err then tokenCeiling = newCeiling end
 end
 
-if record ~= '' then
+if runRecordKey ~= '' then
   local info = call('INFO', 'replication')
-  local at = string.find(info, 'master_replid:', 1, true)
-  reign = string.sub(info, at + 14, at + 53)
-  local known, opens, floor, marked = match(call('GET', record) or '', '^(%x+) (%d+) (%d+) (%d+)$')
-  opensAt, tokenFloor, mark = tonumber(opens or 0), tonumber(floor or 0), tonumber(marked or 0)
+  local index = string.find(info, 'master_replid:', 1, true)
+  reign = string.sub(info, index + 14, index + 53)
+  local recordedId, recordedGraceEnd, recordedFloor, recordedCeiling = match(call('GET', runRecordKey) or '', '^(%x+) (%d+) (%d+) (%d+)$')
+  graceEndsAt, tokenFloor, tokenCeiling = tonumber(recordedGraceEnd or 0), tonumber(recordedFloor or 0), tonumber(recordedCeiling or 0)
   -- a writable replica has the id and the record of its master
-  local isSame = known == reign and string.find(info, 'role:master', 1, true) ~= nil
-  if not isSame then tokenFloor = mark end
+  local isSameRun = recordedId == reign and string.find(info, 'role:master', 1, true) ~= nil
+  if not isSameRun then tokenFloor = tokenCeiling end
   -- the remaining time exceeds MOST only if the clock has stepped back
-  local isPause = not isSame or opensAt > now + MOST
-  if isPause then opensAt = math.max(now + longest, math.min(math.ceil(tokenFloor / 1000), now + MOST)) end
-  local isNear = opensAt * 1000 <= micros + LEAST -- tokens above the floor may be granted within LEAST
-  local reached = isNear and math.max(micros, tokenFloor) or micros
-  local isLow = mark - LEAST < reached
-  if isPause or isLow then noteBirth(isLow and math.max(micros + AHEAD, reached + LEAST) or mark) end
+  local startsGrace = not isSameRun or graceEndsAt > nowMs + MAX_GRACE_PERIOD
+  if startsGrace then graceEndsAt = math.max(nowMs + maxTtl, math.min(math.ceil(tokenFloor / 1000), nowMs + MAX_GRACE_PERIOD)) end
+  local endsSoon = graceEndsAt * 1000 <= nowMicros + MIN_LEAD -- tokens above the floor may be granted within LEAST
+  local highestToken = endsSoon and math.max(nowMicros, tokenFloor) or nowMicros
+  local isCeilingLow = tokenCeiling - MIN_LEAD < highestToken
+  if startsGrace or isCeilingLow then writeRunRecord(isCeilingLow and math.max(nowMicros + RAISED_LEAD, highestToken + MIN_LEAD) or tokenCeiling) end
 end
 
 --- Whether a grace period is running: claims enter queues, and none is granted.
-local breathing = opensAt > now
+local inGracePeriod = graceEndsAt > nowMs

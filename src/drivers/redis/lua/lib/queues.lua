@@ -1,61 +1,61 @@
 --[[ queues.lua — the queue of a key, and how claims enter it. ]]
-local ALL = 1073741824 -- a claim with all permits: no other claim fits beside it
-local lines = {}
-local arrivals = -1
-local kept = {} -- by bucket: the time to live that its index has at least (ms)
-local asking = {} -- ids of the claims that this call answers for: they need no push
+local ALL_PERMITS = 1073741824 -- a claim with all permits: no other claim fits beside it
+local queues = {}
+local arrivalCount = -1
+local indexTtls = {} -- by bucket: the time to live that its index has at least (ms)
+local answeredHere = {} -- ids of the claims that this call answers for: they need no push
 
-local function lineOf(bucket, name)
-  local line = lines[name]
-  if not line then
-    line = {
-      bucket = bucket, name = name, admitted = named(bucket, 'a', name), waiting = named(bucket, 'w', name),
+local function getQueue(bucket, key)
+  local queue = queues[key]
+  if not queue then
+    queue = {
+      bucket = bucket, key = key, admitted = keyName(bucket, 'a', key), waiting = keyName(bucket, 'w', key),
       -- permits in use, end of the first lease, first waiting entry (false: none), whether a claim has left
-      used = nil, soonest = nil, front = nil, left = false,
+      usedPermits = nil, firstExpiry = nil, firstWaiting = nil, needsAdmission = false,
     }
-    lines[name] = line
+    queues[key] = queue
   end
-  return line
+  return queue
 end
 
 --- Notes that the queue has no admitted entries.
-local function empty(line)
-  line.used, line.soonest = 0, math.huge
+local function markEmpty(queue)
+  queue.usedPermits, queue.firstExpiry = 0, math.huge
 end
 
-local function keep(key, ms)
+local function extendTtl(key, ms)
   if call('PTTL', key) < ms then call('PEXPIRE', key, ms) end
 end
 
 --- The index of a bucket outlives the entries in its queues, and renewals extend it. It must not stay for days: it contains
 --- the names of keys.
-local function keepIndex(bucket, ttl)
+local function extendIndexTtl(bucket, ttl)
   local least = math.max(2 * ttl, HOUR)
-  if (kept[bucket] or 0) >= least then return end
-  kept[bucket] = least
-  local index = shared(bucket, 'i')
+  if (indexTtls[bucket] or 0) >= least then return end
+  indexTtls[bucket] = least
+  local index = bucketKey(bucket, 'i')
   if call('PTTL', index) < least then call('PEXPIRE', index, 2 * least) end
 end
 
 --- Adds a key to the index.
-local function enlist(bucket, member, ttl)
-  call('ZADD', shared(bucket, 'i'), '0', member)
-  keepIndex(bucket, ttl)
+local function addToIndex(bucket, member, ttl)
+  call('ZADD', bucketKey(bucket, 'i'), '0', member)
+  extendIndexTtl(bucket, ttl)
 end
 
-local function admit(line, place, permits, expires, ttl)
-  call('ZADD', line.admitted, expires .. '', place)
-  if line.used == 0 then
-    call('PEXPIRE', line.admitted, ttl + SLACK)
+local function addAdmitted(queue, entry, permits, expires, ttl)
+  call('ZADD', queue.admitted, expires .. '', entry)
+  if queue.usedPermits == 0 then
+    call('PEXPIRE', queue.admitted, ttl + KEY_TTL_MARGIN)
   else
-    keep(line.admitted, ttl + SLACK)
+    extendTtl(queue.admitted, ttl + KEY_TTL_MARGIN)
   end
-  line.used = line.used + permits
-  line.soonest = math.min(line.soonest, expires)
+  queue.usedPermits = queue.usedPermits + permits
+  queue.firstExpiry = math.min(queue.firstExpiry, expires)
 end
 
 --- The next arrival, as text: within a queue it rises even if the clock steps back.
-local function arrive(last)
-  arrivals = arrivals + 1
-  return text(math.max(micros + arrivals, last + 1))
+local function nextArrival(last)
+  arrivalCount = arrivalCount + 1
+  return formatInt(math.max(nowMicros + arrivalCount, last + 1))
 end

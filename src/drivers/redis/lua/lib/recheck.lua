@@ -1,25 +1,25 @@
 --[[ recheck.lua — when waiting claims should recheck, and the answer "none". ]]
 --- The time until a lease ahead of the claim may end (ms); false if the claim is held.
-local function recheckOf(claim, line)
+local function recheckAfter(claim, queue)
   if claim.token > 0 then return false end
-  if looks == 0 then return 50 end
-  look(line)
-  local front = frontOf(line)
-  local _, id = parse(front or '')
-  local ends = math.huge
+  if scanBudget == 0 then return 50 end
+  loadQueue(queue)
+  local front = readFirstWaiting(queue)
+  local _, id = parseEntry(front or '')
+  local blockerExpires = math.huge
   if front and id ~= claim.id then
-    if line.asked ~= front then
-      local ahead = frontAlive(line)
-      look(line)
-      line.asked, line.askedEnds = line.front, ahead and ahead.expires or now
+    if queue.blocker ~= front then
+      local blockingClaim = firstLiveWaiting(queue)
+      loadQueue(queue)
+      queue.blocker, queue.blockerExpires = queue.firstWaiting, blockingClaim and blockingClaim.expires or nowMs
     end
-    ends = line.askedEnds
+    blockerExpires = queue.blockerExpires
   end
-  local at = math.min(now + claim.ttl, line.soonest, ends)
-  if breathing then at = math.min(at, opensAt) end
-  return math.max(at - now, 1)
+  local recheckAt = math.min(nowMs + claim.ttl, queue.firstExpiry, blockerExpires)
+  if inGracePeriod then recheckAt = math.min(recheckAt, graceEndsAt) end
+  return math.max(recheckAt - nowMs, 1)
 end
 
-local function none(how)
-  return how and 'n ' .. how or 'n'
+local function encodeNone(reason)
+  return reason and 'n ' .. reason or 'n'
 end
