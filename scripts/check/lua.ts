@@ -7,8 +7,6 @@ import { join } from "node:path";
 const LUA_DIRECTORY = "src/drivers/redis/lua";
 /** Where the module stands. */
 export const LUA_MODULE = "src/drivers/redis/scripts.ts";
-/** A part, not a script: what all that change lines include. */
-const COMMON = "lib.lua";
 const INCLUDE = /^[ \t]*--- include (\S+)\n/m;
 /** As the formatter has it. */
 const MAX_LINE_LENGTH = 112;
@@ -21,7 +19,7 @@ interface LuaPart {
 
 /** The module as it should be. */
 export function renderLuaModule(): string {
-  const names = readdirSync(LUA_DIRECTORY).filter((name) => name.endsWith(".lua") && name !== COMMON);
+  const names = readdirSync(LUA_DIRECTORY).filter((name) => name.endsWith(".lua"));
   const parts = new Map<string, LuaPart>();
   const scripts = names.sort().map((name) => renderScript(name, resolvePart(name, parts)));
   const shared = [...parts].map(([name, { expression }]) => `const ${toConstantName(name)} =${expression};\n`);

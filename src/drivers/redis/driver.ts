@@ -1,5 +1,5 @@
 /**
- * The Redis driver. Lua scripts keep the queues of keys (see lua/lib.lua); each operation is one round trip. The script
+ * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip. The script
  * that releases a lock also grants it to the next waiter and publishes the grant to the inbox channel of the waiter's
  * process.
  */

@@ -1,4 +1,4 @@
-/** Encodes script arguments and decodes script replies. lua/lib.lua describes the keys and formats. */
+/** Encodes script arguments and decodes script replies. lua/lib/prelude.lua describes the keys, lua/lib/records.lua the formats. */
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Claim, EndReason, Pause } from "../../spi/driver.ts";

@@ -1,5 +1,5 @@
 // The raw state of a Redis: every key of ours in every database, read by one script, so at one moment, and
-// understood here without the driver (whose scripts may be what is wrong). Its forms: src/drivers/redis/lua/lib.lua.
+// understood here without the driver (whose scripts may be what is wrong). Its formats: src/drivers/redis/lua/lib/prelude.lua and records.lua.
 //
 // Exceptions by name: the layout key and the birth record have no end; an index may name keys without places and a counter may
 // stand alone, since both go only some time after their last use; what is left of a claim that has ended ("x released": a

@@ -1,10 +1,17 @@
 --[[ detach.lua — detaches held claims: their leases no longer depend on the client, and the way they end is kept as a
      tombstone. One round trip.
      KEYS  1 routes the call
-     ARGV  root, inbox, run record, longest ttl, number of claims, then for each: the time that its lease shall have left (at
+     ARGV  the four of lib/prelude.lua, number of claims, then for each: the time that its lease shall have left (at
            most the ttl counts), and the claim (id, ttl, count, locks)
      Returns a string with "1" for each claim that was held, else "0" ]]
---- include lib.lua
+--- include lib/prelude.lua
+--- include lib/grace.lua
+--- include lib/records.lua
+--- include lib/queue.lua
+--- include lib/entries.lua
+--- include lib/tokens.lua
+--- include lib/admission.lua
+--- include lib/answers.lua
 --- include lib/renewal.lua
 
 --- Cuts the lease short. A later renewal restores the full lease.

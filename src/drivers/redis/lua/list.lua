@@ -1,6 +1,6 @@
 --[[ list.lua — lists the claims in the queues of some keys, each queue from its front. Writes nothing.
      KEYS  1 routes the call
-     ARGV  root, maximum of waiting entries to return of a queue, then for each queue: bucket, key, index of the first waiting
+     ARGV  prefix of names, maximum of waiting entries to return of a queue, then for each queue: bucket, key, index of the first waiting
            entry to return (0: return the admitted entries, too); or bucket, key, and "@" .. bucket .. id of one claim over
            several keys that may not have entered this queue yet
      Returns the store's time (ms), then for each of these { "1" if there are more, then twelve fields of each claim: id, end
@@ -13,7 +13,7 @@ local maxWaiting = tonumber(ARGV[2])
 --- The fields of a claim, and its arrival in the queue of this key; nil if the claim has ended.
 local function readView(owner, id, key)
   local claim = readClaim(owner, id)
-  if not claim or claim.ended or claim.expires <= nowMs then return nil end
+  if not isLive(claim) then return nil end
   local placedAt, waitFlag, arrivalsText, json, offset = struct.unpack(DETAILS_FORMAT, claim.details)
   local arrivals = {}
   for arrival in string.gmatch(arrivalsText, '%d+') do arrivals[#arrivals + 1] = tonumber(arrival) end
@@ -22,8 +22,8 @@ local function readView(owner, id, key)
     if lock[2] == key then arrival = arrivals[position] or 0 end
   end
   local fields = {
-    id, claim.expires .. '', claim.ttl .. '', formatInt(claim.token), claim.tokens .. '', formatInt(claim.floor), placedAt .. '',
-    string.sub(claim.details, offset), waitFlag, '', '', json,
+    id, claim.expires .. '', claim.ttl .. '', formatInt(claim.token), claim.tokens .. '', formatInt(claim.floor),
+    placedAt .. '', string.sub(claim.details, offset), waitFlag, '', '', json,
   }
   return fields, arrival
 end

@@ -1,7 +1,7 @@
 --[[ release.lua — removes claims, waiting or held, grants to those that are admitted now, and publishes the grants to
      their inboxes. One round trip.
      KEYS  1 routes the call
-     ARGV  root, inbox, run record, longest ttl, number of claims, then for each: "1" if a `claim` call of it may still
+     ARGV  the four of lib/prelude.lua, number of claims, then for each: "1" if a `claim` call of it may still
            arrive, else "0"; the claim
      Returns a string with "1" for each claim that was there, else "0"; then "\n" and a push for each granted claim with the
            caller's own inbox
@@ -14,7 +14,7 @@
 -- the fast path: one held claim with one key. It sets up nothing that it does not need
 local bucket, key = ARGV[10], ARGV[11]
 local single = ARGV[5] == '1' and ARGV[6] == '0' and ARGV[9] == '1' and readClaim(bucket, ARGV[7])
-local isFastPath = single and not single.ended and single.state == 'o' and single.token > 0 and single.expires > nowMs
+local isFastPath = isLive(single) and single.state == 'o' and single.token > 0
 local found, remaining = {}, nil
 if isFastPath then
   local admitted = keyName(bucket, 'a', key)
@@ -29,13 +29,10 @@ if isFastPath then
   end
 end
 
---- include lib/arguments.lua
---- include lib/queues.lua
+--- include lib/queue.lua
 --- include lib/entries.lua
---- include lib/enqueue.lua
 --- include lib/tokens.lua
 --- include lib/admission.lua
---- include lib/remove_unknown.lua
 
 local function releaseOne(unanswered, request, locks)
   local claim = readClaim(request.bucket, request.id)

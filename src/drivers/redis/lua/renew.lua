@@ -1,14 +1,18 @@
 --[[ renew.lua — restarts the leases of claims, held and waiting alike, and answers for each. One round trip.
      KEYS  1 routes the call
-     ARGV  root, inbox, run record, longest ttl, number of claims, then each claim (id, ttl, count, locks)
+     ARGV  the four of lib/prelude.lua, number of claims, then each claim (id, ttl, count, locks)
      Returns one answer for each claim, as claim.lua, or "b <end of grace period (ms)>": the claim is unknown or expired after
            a loss of data, which may have lost a renewal; if it was held, the caller may restore it
      Cost  O(claims x (admitted + expired entries)) ]]
---- include lib.lua
+--- include lib/prelude.lua
+--- include lib/grace.lua
+--- include lib/records.lua
+--- include lib/queue.lua
+--- include lib/entries.lua
+--- include lib/tokens.lua
+--- include lib/admission.lua
 --- include lib/answers.lua
---- include lib/recheck.lua
 --- include lib/renewal.lua
---- include lib/remove_unknown.lua
 
 local answers, claims = {}, {}
 for index = 1, tonumber(nextArg()) do

@@ -1,6 +1,6 @@
 --[[ restore.lua — restores claims that were held when the store lost data, with their tokens. One round trip.
      KEYS  1 routes the call
-     ARGV  root, inbox, run record, longest ttl, number of claims, then for each: the claim, tokens, floor, waits, label,
+     ARGV  the four of lib/prelude.lua, number of claims, then for each: the claim, tokens, floor, waits, label,
            locks as JSON, and its token
      Returns one answer for each claim, as claim.lua
      A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script trusts
@@ -8,9 +8,14 @@
      still has claims in conflict with a restored one, those with the lowest tokens end, until all that are left in the queue
      could have been granted in some order (as in lock-table/key-queue.ts: if any order works, ascending limits do).
      Cost  O(claims + admitted), and O(admitted) without a command for each claim that ends ]]
---- include lib.lua
+--- include lib/prelude.lua
+--- include lib/grace.lua
+--- include lib/records.lua
+--- include lib/queue.lua
+--- include lib/entries.lua
+--- include lib/tokens.lua
+--- include lib/admission.lua
 --- include lib/answers.lua
---- include lib/recheck.lua
 --- include lib/renewal.lua
 
 --- The admitted claims of a queue, in ascending order of limit; a claim that waits for a later key has no token yet.
@@ -41,9 +46,10 @@ local function removeConflicts(queue)
   local holders = readHolders(queue)
   local index = findConflict(holders)
   while index do
-    local lowest = table.remove(holders, index)
-    local claim = lowest.claim
-    removeClaim(claim, claim.count > 1 and readLocks(claim) or { { queue.bucket, queue.key, lowest.permits, lowest.limit } })
+    local loser = table.remove(holders, index)
+    local claim = loser.claim
+    local lock = { queue.bucket, queue.key, loser.permits, loser.limit }
+    removeClaim(claim, claim.count > 1 and readLocks(claim) or { lock })
     call('DEL', claim.key)
     index = findConflict(holders)
   end
@@ -72,9 +78,9 @@ local restored = {}
 for index = 1, tonumber(nextArg()) do
   local request, locks = nextClaim()
   local claim = {
-    key = request.key, bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, enteredCount = request.count,
-    lastMissedAt = 0, ttl = request.ttl, tokens = tonumber(nextArg()), floor = tonumber(nextArg()), count = request.count, state = 'o',
-    inbox = inbox, details = '', locks = locks,
+    key = request.key, bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0,
+    enteredCount = request.count, lastMissedAt = 0, ttl = request.ttl, tokens = tonumber(nextArg()),
+    floor = tonumber(nextArg()), count = request.count, state = 'o', inbox = inbox, details = '', locks = locks,
   }
   local waitFlag, label, json, token = nextArg(), nextArg(), nextArg(), nextArg()
   claim.token = tonumber(token)

@@ -1,10 +1,16 @@
 --[[ revoke.lua — revokes held claims: from now on they are answered "n revoked" and keep their entries until they are
      released or their leases end; with "now" they are removed at once. Their processes get a recheck push. One round trip.
      KEYS  1 routes the call
-     ARGV  root, inbox, run record, longest ttl, number of targets, then for each: bucket, key, token, now ("1" or "0")
+     ARGV  the four of lib/prelude.lua, number of targets, then for each: bucket, key, token, now ("1" or "0")
      Returns a string with "1" for each target that was found, else "0"
      Cost  O(admitted) for each target ]]
---- include lib.lua
+--- include lib/prelude.lua
+--- include lib/grace.lua
+--- include lib/records.lua
+--- include lib/queue.lua
+--- include lib/entries.lua
+--- include lib/tokens.lua
+--- include lib/admission.lua
 
 local function findHolder(bucket, key, token, isImmediate)
   for _, entry in ipairs(call('ZRANGE', keyName(bucket, 'a', key), 0, -1)) do

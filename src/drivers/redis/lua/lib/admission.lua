@@ -1,19 +1,22 @@
---[[ admission.lua — admits waiting claims, and passes over those whose process does not listen (unreachable waiters).
+--[[ admission.lua — admits waiting claims, and skips those whose process does not listen (unreachable waiters).
+     needs    prelude.lua, grace.lua, records.lua, queue.lua, entries.lua, tokens.lua
+     defines  grantedHere, push, fits, admitQueue, firstLiveWaiting, admitTouched
 
      Invariants
-     - Only `settle` admits waiting claims, and each fits beside the sum of those admitted at that moment. A claim that
-       leaves invalidates the sum (`leftBy`), and `look` computes it again before it is used.
-     - A claim that is granted, or that goes on to its next queue, is let through: its entry here is admitted. After a claim
-       was let through, `settle` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
+     - Only `admitQueue` admits waiting claims, and each fits beside the sum of those admitted at that moment. A claim that
+       leaves invalidates the sum (`markTouched`), and `loadQueue` computes it again before it is used.
+     - A claim that is granted, or that advances to its next queue, is admitted in this one. After it has admitted a claim,
+       `admitQueue` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
        queue and fits like any other.
-     - A grant is written before it is published: see `offer` and decision 0023.
-     - After `settle` no claim that fits is left at the front of the queue, except unreachable ones. ]]
+     - A grant is written before it is published: see `tryGrant` and decision 0023.
+     - After `admitQueue` no claim that fits is left at the front of the queue, except unreachable ones. ]]
 local MAX_SKIPPED = 32
 local GRACE_FOR_UNREACHABLE_MS = 1000
 local unreachableInboxes = {} -- by inbox, as far as this script has found out; it cannot change while the script runs
 local grantedHere = {} -- by id: claims that this call answers for and grants after it has computed their answers
+local admitQueue -- it and `advance` call each other
 
---- The caller's own process gets the push in the reply, if the reply has room for pushes (`told`).
+--- The caller's own process gets the push in the reply, if the reply has room for pushes (`ownPushes`).
 local function getsPushInReply(claim)
   return ownPushes and claim.inbox == inbox
 end
@@ -87,7 +90,7 @@ end
 --- Grants a claim in its last queue if its process is reachable, and returns whether it did.
 --- A refused command (a permission was revoked) ends the script, and its earlier writes stay. So the grant is written first,
 --- in an order in which every partial write is harmless: a counter is too high, or permits count as used by no claim until
---- the lease ends. Removing the waiting entry comes last, and `settle` recognizes a stale one. Only a written grant is
+--- the lease ends. Removing the waiting entry comes last, and `admitQueue` recognizes a stale one. Only a written grant is
 --- published. If no process receives it, it is undone; only that case costs further commands.
 local function tryGrant(queue, claim, entry, permits)
   if answeredHere[claim.id] then
@@ -108,7 +111,7 @@ local function tryGrant(queue, claim, entry, permits)
   return false
 end
 
---- Passes over a claim whose process is unreachable. If that happens again a second or more later, without a call of the
+--- Skips a claim whose process is unreachable. If that happens again a second or more later, without a call of the
 --- process in between, the claim is removed. Returns whether the claim keeps its entry.
 local function skipUnreachable(queue, claim, permits, limit)
   local lastRenewedAt = claim.expires - claim.ttl
@@ -127,7 +130,7 @@ local function fits(queue, permits, limit)
   return queue.usedPermits + permits <= tonumber(limit)
 end
 
---- Whether a claim that was passed over does not fit any more, because of grants behind it.
+--- Whether a claim that was skipped does not fit any more, because of grants behind it.
 local function blocksSkipped(skipped, queue)
   for _, item in ipairs(skipped) do
     if not fits(queue, item.permits, item.limit) then return true end
@@ -151,8 +154,8 @@ local function grantUnreachable(queue, first)
   removeWaiting(queue, first.entry)
 end
 
---- Admits the claims of this queue that fit. Passes over unreachable waiters.
-admitQueue = function(queue)
+--- Admits the claims of this queue that fit. Skips unreachable waiters.
+function admitQueue(queue)
   local skipped, hasAdmitted = nil, false
   while true do
     loadQueue(queue)
@@ -181,7 +184,7 @@ admitQueue = function(queue)
   queue.needsAdmission = false
 end
 
---- The first live waiting claim, or nil. `settle` does not read a claim that does not fit, so expired ones are removed here:
+--- The first live waiting claim, or nil. `admitQueue` does not read a claim that does not fit, so expired ones are removed here:
 --- they must not block the queue.
 local function firstLiveWaiting(queue)
   local front = readFirstWaiting(queue)
@@ -195,8 +198,8 @@ local function firstLiveWaiting(queue)
   end
 end
 
---- Settles the queues that claims have left.
-admitTouched = function()
+--- Admits waiting claims in the queues that claims have left.
+local function admitTouched()
   local index = 1
   while touchedQueues[index] and scanBudget > 0 do
     local queue = touchedQueues[index]

@@ -1,5 +1,11 @@
---[[ answers.lua — encodes the answer for a held or waiting claim. ]]
---- `recheck`: for a waiting claim, the time to its next recheck (ms).
+--[[ answers.lua — encodes the answers for claims, as claim.lua describes them.
+     needs    prelude.lua, grace.lua
+     defines  encodeNone, encodeAnswer ]]
+local function encodeNone(reason)
+  return reason and 'n ' .. reason or 'n'
+end
+
+--- Encodes the answer for a held or waiting claim. `recheck`: for a waiting claim, the time to its next recheck (ms).
 local function encodeAnswer(claim, recheck)
   local times = claim.expires - nowMs .. ' ' .. (recheck and recheck .. ' ' or '') .. nowMsText
   if inGracePeriod then times = times .. ' ' .. graceEndsAt end

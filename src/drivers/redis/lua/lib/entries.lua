@@ -1,8 +1,11 @@
---[[ entries.lua — reads the entries of a queue and removes claims from it. ]]
+--[[ entries.lua — reads the entries of a queue, adds waiting ones, and removes claims.
+     needs    prelude.lua, records.lua, queue.lua
+     defines  answeredHere, scanBudget, touchedQueues, ownPushes, loadQueue, readFirstWaiting, isEmpty, removeWaiting,
+              markTouched, removeClaim, enqueue, removeUnknown ]]
+local answeredHere = {} -- ids of the claims that this call answers for: they need no push
 local scanBudget = 2000
 local touchedQueues = {}
 local ownPushes -- pushes for the caller's own process, returned in the reply; nil: the reply has no room for them
-local admitQueue, admitTouched -- defined by admission.lua, which not every call loads
 
 --- Removes expired admitted entries and sums up the permits of the rest.
 local function loadQueue(queue)
@@ -31,7 +34,7 @@ local function readFirstWaiting(queue)
   return queue.firstWaiting
 end
 
---- Whether the queue is empty. Valid only after `settle`.
+--- Whether the queue is empty. Valid only after `admitQueue`.
 local function isEmpty(queue)
   return queue.usedPermits == 0 and not readFirstWaiting(queue)
 end
@@ -42,19 +45,19 @@ local function removeWaiting(queue, entry)
   return call('ZREM', queue.waiting, entry)
 end
 
---- A claim has left this queue: its sum must be computed again, and the queue settled.
+--- A claim has left this queue: its sum must be computed again, and others may be admitted.
 local function markTouched(queue)
   queue.usedPermits = nil
   if not queue.needsAdmission then touchedQueues[#touchedQueues + 1] = queue end
   queue.needsAdmission = true
 end
 
---- As leftBy, after a claim with all permits: most likely no other entry is admitted, and one command checks that.
+--- As markTouched, after a claim with all permits: most likely no other entry is admitted, and one command checks that.
 local function markTouchedExclusive(queue)
   markTouched(queue)
-  local removedCount = call('EXISTS', queue.admitted, queue.waiting, queue.waiting) -- waiting entries count twice
-  if removedCount % 2 == 0 then markEmpty(queue) end
-  if removedCount < 2 then queue.firstWaiting = false end
+  local remaining = call('EXISTS', queue.admitted, queue.waiting, queue.waiting) -- waiting entries count twice
+  if remaining % 2 == 0 then markEmpty(queue) end
+  if remaining < 2 then queue.firstWaiting = false end
 end
 
 --- Removes a claim from the queues that it has entered and returns from how many. The first write frees memory.
@@ -77,6 +80,22 @@ local function removeClaim(claim, locks)
   return removedCount
 end
 
-local function isLive(claim)
-  return claim and not claim.ended and claim.expires > nowMs
+--- Appends an entry to the waiting ones and returns its arrival.
+local function enqueue(queue, entry, ttl)
+  if isEmpty(queue) then addToIndex(queue.bucket, queue.key, ttl) end
+  local lastArrival = readFirstWaiting(queue) and call('ZRANGE', queue.waiting, -1, -1, 'WITHSCORES')[2]
+  local arrival = nextArrival(lastArrival or 0)
+  call('ZADD', queue.waiting, arrival, entry)
+  extendTtl(queue.waiting, ttl + KEY_TTL_MARGIN)
+  queue.firstWaiting = queue.firstWaiting or entry
+  return arrival
+end
+
+--- Removes the entries of a claim without a record: it was evicted, deleted or never made. The first write frees memory.
+local function removeUnknown(claim, locks)
+  hasWritten = true
+  for _, lock in ipairs(locks) do
+    local queue, entry = getQueue(lock[1], lock[2]), formatEntry(claim, lock)
+    if call('ZREM', queue.admitted, entry) + removeWaiting(queue, entry) > 0 then markTouched(queue) end
+  end
 end

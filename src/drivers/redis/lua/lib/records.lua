@@ -1,15 +1,24 @@
---[[ records.lua — the formats of a claim's record and of its entry in a queue. No other file knows them. ]]
+--[[ records.lua — the formats of a claim's record, of its entry in a queue, and of its answer. No other file knows them.
+     needs    prelude.lua
+     defines  DETAILS_FORMAT, packDetails, saveClaim, readClaim, addTombstone, readLocks, formatEntry, parseEntry, isLive
+
+     An entry is "<bucket><id>:<permits>:<limit>:<ttl>", so the admission rule needs no records.
+     A record is packed. Its fields: end of lease (ms), token (0: waiting), number of queues entered, when its process was
+     last unreachable (ms; 0: never), ttl, tokens, floor, number of locks, state ("o"rdinary, "d"etached, "r"evoked), inbox;
+     and then details that only lists need: time of the claim (ms), waits, arrivals in the queues entered (separated by
+     commas), locks as JSON (only if there are several), label. The record of an ended claim is a tombstone:
+     "x <end reason>". ]]
 local CLAIM_FORMAT = '>ddddddddc1s' -- struct.pack is several times as fast as text or cmsgpack, and exact for tokens
 local DETAILS_FORMAT = '>dc1ss'
 
---- The details that only lists need. `arrived`: arrivals in the queues entered, separated by commas.
+--- The details that only lists need. `arrivals`: arrivals in the queues entered, separated by commas.
 local function packDetails(placedAt, waitFlag, arrivals, json, label)
   return struct.pack(DETAILS_FORMAT, placedAt, waitFlag, arrivals, json) .. label
 end
 
 local function saveClaim(claim)
-  local record = struct.pack(CLAIM_FORMAT, claim.expires, claim.token, claim.enteredCount, claim.lastMissedAt, claim.ttl, claim.tokens,
-    claim.floor, claim.count, claim.state, claim.inbox)
+  local record = struct.pack(CLAIM_FORMAT, claim.expires, claim.token, claim.enteredCount, claim.lastMissedAt, claim.ttl,
+    claim.tokens, claim.floor, claim.count, claim.state, claim.inbox)
   call('SET', claim.key, record .. claim.details, 'PX', claim.ttl * 2 + KEY_TTL_MARGIN)
 end
 
@@ -20,11 +29,12 @@ local function readClaim(bucket, id)
   if not record then return nil end
   local ended = match(record, '^x (.*)')
   if ended then return { key = key, id = id, ended = ended } end
-  local expires, token, enteredCount, lastMissedAt, ttl, tokens, floor, count, state, claimInbox, offset = struct.unpack(CLAIM_FORMAT, record)
+  local expires, token, enteredCount, lastMissedAt, ttl, tokens, floor, count, state, claimInbox, offset =
+    struct.unpack(CLAIM_FORMAT, record)
   return {
-    key = key, bucket = bucket, id = id, expires = math.min(expires, nowMs + ttl), token = token, enteredCount = enteredCount,
-    lastMissedAt = lastMissedAt, ttl = ttl, tokens = tokens, floor = floor, count = count, state = state, inbox = claimInbox,
-    details = string.sub(record, offset), leaseCut = expires > nowMs + ttl,
+    key = key, bucket = bucket, id = id, expires = math.min(expires, nowMs + ttl), token = token,
+    enteredCount = enteredCount, lastMissedAt = lastMissedAt, ttl = ttl, tokens = tokens, floor = floor, count = count, state = state,
+    inbox = claimInbox, details = string.sub(record, offset), leaseCut = expires > nowMs + ttl,
   }
 end
 
@@ -47,4 +57,8 @@ end
 --- Parses an entry: bucket and id of its claim, permits, limit and ttl.
 local function parseEntry(entry)
   return match(entry, '^(..)(%w+):(%d+):(%d+):(%d+)$')
+end
+
+local function isLive(claim)
+  return claim and not claim.ended and claim.expires > nowMs
 end

@@ -1,4 +1,6 @@
---[[ renewal.lua — renews the lease of a claim that has a record. ]]
+--[[ renewal.lua — renews the lease of a claim that has a record, and answers for it.
+     needs    all other files of lib/
+     defines  extendLease, isInItsQueues, recheckAfter, renewClaim, finalAnswers ]]
 --- Restarts the lease, unless more than three quarters of it are left and its process was not found unreachable since. Its
 --- first write is one that Redis does not refuse when memory is full.
 local function extendLease(claim, locks)
@@ -31,7 +33,28 @@ local function isInItsQueues(claim, locks)
   return true
 end
 
---- Renews a claim and settles its queue if it waits: it may be granted now. Returns its answer.
+--- The time until a lease ahead of the claim may end (ms); false if the claim is held.
+local function recheckAfter(claim, queue)
+  if claim.token > 0 then return false end
+  if scanBudget == 0 then return 50 end
+  loadQueue(queue)
+  local front = readFirstWaiting(queue)
+  local _, id = parseEntry(front or '')
+  local blockerExpires = math.huge
+  if front and id ~= claim.id then
+    if queue.blocker ~= front then
+      local blockingClaim = firstLiveWaiting(queue)
+      loadQueue(queue)
+      queue.blocker, queue.blockerExpires = queue.firstWaiting, blockingClaim and blockingClaim.expires or nowMs
+    end
+    blockerExpires = queue.blockerExpires
+  end
+  local recheckAt = math.min(nowMs + claim.ttl, queue.firstExpiry, blockerExpires)
+  if inGracePeriod then recheckAt = math.min(recheckAt, graceEndsAt) end
+  return math.max(recheckAt - nowMs, 1)
+end
+
+--- Renews a claim and, if it waits, admits what fits in its queue: it may be granted now. Returns its answer.
 local function renewClaim(claim, locks)
   if claim.ended then return encodeNone(claim.ended) end
   if claim.state == 'r' then return encodeNone('revoked') end
@@ -50,7 +73,7 @@ local function renewClaim(claim, locks)
   return encodeAnswer(claim, recheckAfter(claim, getQueue(locks[claim.enteredCount][1], locks[claim.enteredCount][2])))
 end
 
---- Settles the queues that claims have left. A claim granted by that gets no push, so its earlier answer is replaced.
+--- Admits waiting claims in the queues that claims have left. A claim granted so gets no push, so its earlier answer is replaced.
 local function finalAnswers(answers, claims)
   admitTouched()
   for index, claim in ipairs(claims) do

@@ -1,12 +1,16 @@
---[[ tokens.lua — fencing tokens. The last token of each bucket is kept exactly, and every new token of the bucket is
+--[[ tokens.lua — fencing tokens.
+     needs    prelude.lua, grace.lua, records.lua
+     defines  recordSpent, nextToken, setToken
+
+     The last token of each bucket is kept exactly, and every new token of the bucket is
      higher: so tokens rise even if the clock steps back. After a restart or a promotion the last tokens may be missing; then
      tokens continue above the floor (grace.lua). ]]
---- Notes that tokens up to this one are issued: with guardDataLoss the mark stays ahead of them.
+--- Notes that tokens up to this one are issued: with guardDataLoss the ceiling stays ahead of them.
 local function recordSpent(highest)
   if highest > tokenCeiling - MIN_LEAD then writeRunRecord(highest + RAISED_LEAD) end
 end
 
---- The lowest token that the claim may get now; `line` is its last queue.
+--- The lowest token that the claim may get now; `queue` is its last queue.
 local function nextToken(claim, queue)
   local token = math.max(nowMicros, claim.floor, tokenFloor + 1)
   for index = 1, claim.count do
@@ -21,9 +25,9 @@ local function setToken(claim, queue, token)
   claim.token = token
   local highest = token + claim.tokens - 1
   recordSpent(highest)
-  local highest = formatInt(highest)
+  local highestText = formatInt(highest)
   for index = 1, claim.count do
     local bucket = claim.count > 1 and readLocks(claim)[index][1] or queue.bucket
-    call('SET', bucketKey(bucket, 'n'), highest, 'PX', '172800000') -- two days
+    call('SET', bucketKey(bucket, 'n'), highestText, 'PX', '172800000') -- two days
   end
 end

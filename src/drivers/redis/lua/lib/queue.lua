@@ -1,9 +1,11 @@
---[[ queues.lua — the queue of a key, and how claims enter it. ]]
+--[[ queue.lua — the queue of a key, the index of keys, and how a claim is admitted. claim.lua includes it before its fast
+     path, so it contains no more than that needs.
+     needs    prelude.lua
+     defines  ALL_PERMITS, queues, getQueue, markEmpty, extendTtl, extendIndexTtl, addToIndex, addAdmitted, nextArrival ]]
 local ALL_PERMITS = 1073741824 -- a claim with all permits: no other claim fits beside it
 local queues = {}
 local arrivalCount = -1
 local indexTtls = {} -- by bucket: the time to live that its index has at least (ms)
-local answeredHere = {} -- ids of the claims that this call answers for: they need no push
 
 local function getQueue(bucket, key)
   local queue = queues[key]
