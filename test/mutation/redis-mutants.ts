@@ -112,7 +112,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     name: "on Redis, an unreachable waiter that never loses its place",
     file,
     find: "if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= GRACE_FOR_UNREACHABLE_MS then",
-    replace: "if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= 1000 * GRACE_FOR_UNREACHABLE_MS then",
+    replace:
+      "if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= 1000 * GRACE_FOR_UNREACHABLE_MS then",
     tests: model,
   },
   {
