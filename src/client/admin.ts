@@ -1,7 +1,7 @@
 /** Lists live claims; loaded on first use. */
 
 import type { ClaimView } from "../spi/driver.ts";
-import { callWithTimeout } from "./call-timeout.ts";
+import { callWithTimeout } from "../util/timeout.ts";
 import type { Client } from "./client.ts";
 import { wrapDriverError } from "./driver-error.ts";
 
@@ -17,7 +17,7 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
   const { engine } = (await client.getAcquirer()).queues;
   const { prefix } = settings;
   const call = (): Promise<readonly ClaimView[]> => driver.list({ prefix: prefix + keyPrefix }, MAX_LISTED);
-  const views = await callWithTimeout(engine, LIST_TIMEOUT_MS, call).catch((error: unknown) => {
+  const views = await callWithTimeout(engine.scheduler, LIST_TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, "could not list claims", []);
   });
   return prefix === "" ? views : views.map((view) => stripPrefix(view, prefix));

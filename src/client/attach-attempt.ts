@@ -3,8 +3,8 @@
 import type { LostReason } from "../errors.ts";
 import { LockLostError } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
-import type { ActiveClaim } from "./active-claim.ts";
 import { wrapDriverError } from "./driver-error.ts";
+import type { ActiveClaim } from "./engine.ts";
 import { formatKeys, LocalHold, lockLostError } from "./local-hold.ts";
 import { LocalQueue } from "./local-queue.ts";
 import type { LocalQueues } from "./local-queues.ts";

@@ -2,6 +2,7 @@
 
 import { ClosedError, DriverError, isFatalError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
+import { withTimeout } from "../util/timeout.ts";
 import { Acquirer } from "./acquirer.ts";
 import { wrapDriverError } from "./driver-error.ts";
 import { Engine } from "./engine.ts";
@@ -10,7 +11,6 @@ import { LocalQueue } from "./local-queue.ts";
 import { LocalQueues } from "./local-queues.ts";
 import type { ClientSettings } from "./options.ts";
 import { FlowHolds } from "./reentrancy.ts";
-import { withTimeout } from "./timeout.ts";
 import { createTokenFloors } from "./token-floors.ts";
 
 /** How long close() waits for the store to answer releases. */
@@ -66,7 +66,7 @@ export class Client {
   async #open(): Promise<Acquirer> {
     const { driver, settings, events } = this;
     const { clock } = settings;
-    const engine = new Engine({ driver, clock, random: this.#random, events });
+    const engine = new Engine(driver, clock, this.#random, events);
     try {
       await driver.open((id, answer) => engine.notify(id, answer));
     } catch (error) {
@@ -88,9 +88,9 @@ export class Client {
     const { engine } = acquirer.queues;
     const closedError = new ClosedError("this client was closed");
     for (const { listener } of engine.listClaims()) if (listener instanceof LocalQueue) listener.rejectAll(closedError);
-    await withTimeout(engine, CLOSE_TIMEOUT_MS, this.releaseAll(), () => undefined);
+    await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, this.releaseAll(), () => undefined);
     for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
-    await withTimeout(engine, CLOSE_TIMEOUT_MS, engine.whenIdle(), () => undefined);
+    await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, engine.whenIdle(), () => undefined);
     engine.stop();
     this.flowHolds.close();
     await this.driver.close();

@@ -3,26 +3,152 @@
  * answers and has the client's only timer. All decisions about a claim are made by the machine.
  */
 
-import { isHeld, resumeClaim, startClaim, step } from "../claim/machine.ts";
-import type { ClaimEvent, ClaimSettings, Step } from "../claim/state.ts";
+import { isHeld, nextWakeAt, resumeClaim, startClaim, step } from "../claim/machine.ts";
+import type { ClaimEvent, ClaimSettings, ClaimState, Step } from "../claim/state.ts";
+import type { LostReason, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
-import type { Answer, Claim, ClaimId, Driver } from "../spi/driver.ts";
-import type { Clock, Timer } from "../util/clock.ts";
-import { DeadlineHeap } from "../util/deadline-heap.ts";
+import type { Answer, Claim, ClaimId, Driver, Pause } from "../spi/driver.ts";
+import type { Clock } from "../util/clock.ts";
+import type { HeapItem } from "../util/deadline-heap.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { SuspendDetector } from "../util/suspend-detector.ts";
-import type { ClaimListener } from "./active-claim.ts";
-import { ActiveClaim } from "./active-claim.ts";
-import { splitBatches } from "./batches.ts";
-import type { EngineOptions } from "./engine-options.ts";
+import { rejectOnThrow } from "../util/timeout.ts";
 import type { Events } from "./events.ts";
-import type { ReleaseCallback } from "./release-queue.ts";
-import { callDriver, ReleaseQueue } from "./release-queue.ts";
-import type { ScheduledTask } from "./scheduled-task.ts";
+import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
+import { ReleaseQueue, splitBatches } from "./release-queue.ts";
+import type { ScheduledTask } from "./scheduler.ts";
+import { Scheduler } from "./scheduler.ts";
 import { StoreMonitor } from "./store-monitor.ts";
 
 /** When the timer fires for a renewal, renewals due within this time join its batch. */
 const EARLY_RUN_MS = 1_000;
+
+/** Receives the events of a claim. Called synchronously; may start or release claims in turn. */
+export interface ClaimListener {
+  onGranted(now: number): void;
+  /** The keys were not free (`wait: false`). */
+  onBusy(): void;
+  /** The claim lost its queue entry before it was granted; it is over. */
+  onExpired(): void;
+  /** The store failed for good; the claim is over. */
+  onFailed(error: unknown): void;
+  onLost(reason: LostReason): void;
+  /** A renewal failed (true), or one succeeded again (false). */
+  onUnconfirmed(isUnconfirmed: boolean): void;
+  /** The store has queued the claim. */
+  onQueued(): void;
+}
+
+/** One claim that the engine runs: the state of its machine, and its listener. */
+export class ActiveClaim implements ScheduledTask {
+  readonly claim: Claim;
+  readonly settings: ClaimSettings;
+  readonly listener: ClaimListener;
+  state: ClaimState;
+  /** When the last call for this claim was sent. One ttl later the store has dropped the claim. */
+  lastSentAt: number;
+  /** The error of the last failed call. */
+  lastError: unknown = null;
+  /** The pause in the store's last answer, and when it ends; null if there was none. */
+  pause: { readonly reason: PauseReason; readonly until: number } | null = null;
+  /** Receives the result of the release. */
+  onReleased: ReleaseCallback = noop;
+  /** The claim was transferred to another client: late answers about it are ignored. */
+  isForgotten = false;
+  /** A detach is shortening the lease: a renewal would restart the full one. Never reset: see transfer.ts. */
+  isShortened = false;
+  /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
+  pendingRelease: PendingRelease | null = null;
+  /** `jeopardy` was emitted, and `restored` not yet. */
+  #isInJeopardy = false;
+  /** The last call sent before the store's clock stepped; the answer to a later call ends the jeopardy. Infinity: no step. */
+  callAtClockStep: number = Number.POSITIVE_INFINITY;
+  readonly mayRunEarly = true;
+  dueAt = 0;
+  heapIndex = -1;
+  previousSameDue: HeapItem | undefined = undefined;
+  nextSameDue: HeapItem | undefined = undefined;
+  readonly #onDue: (activeClaim: ActiveClaim, now: number, withinMs: number) => void;
+
+  constructor(
+    claim: Claim,
+    settings: ClaimSettings,
+    listener: ClaimListener,
+    state: ClaimState,
+    now: number,
+    onDue: (activeClaim: ActiveClaim, now: number, withinMs: number) => void,
+  ) {
+    this.claim = claim;
+    this.settings = settings;
+    this.listener = listener;
+    this.state = state;
+    this.lastSentAt = now;
+    this.#onDue = onDue;
+  }
+
+  onDue(now: number, withinMs: number): void {
+    this.#onDue(this, now, Math.min(withinMs, this.settings.ttlMs / 24));
+  }
+
+  /** Takes over the pause from an answer of the store. */
+  recordAnswer(answer: Answer, now: number): void {
+    const pause = answer.state === "held" ? undefined : answer.paused;
+    this.pause = pause === undefined ? null : { reason: pause.reason, until: now + pause.remainingMs };
+  }
+
+  /** The pause that the store reported last, if it is not over yet. */
+  currentPause(now: number): Pause | undefined {
+    const { pause } = this;
+    if (pause === null || pause.until <= now) return undefined;
+    return { reason: pause.reason, remainingMs: pause.until - now };
+  }
+
+  /** Why the last call failed. */
+  get failure(): unknown {
+    return this.lastError ?? new Error("the store did not answer in time");
+  }
+
+  /** The number of its last call. */
+  get lastCall(): number {
+    return this.state.status === "lost" || this.state.status === "over" ? 0 : this.state.callState.calls;
+  }
+
+  /** A call of a held claim failed, or the store's clock stepped. Emits `jeopardy` once. */
+  markUnconfirmed(): void {
+    if (this.#isInJeopardy) return;
+    this.#isInJeopardy = true;
+    this.listener.onUnconfirmed(true);
+  }
+
+  /** The store has confirmed the claim since. */
+  markConfirmed(): void {
+    this.#isInJeopardy = false;
+    this.callAtClockStep = Number.POSITIVE_INFINITY;
+    this.listener.onUnconfirmed(false);
+  }
+
+  /** The store's clock stepped: the lease of an earlier answer may have ended. */
+  onClockStep(): void {
+    this.callAtClockStep = this.lastCall;
+    this.markUnconfirmed();
+  }
+
+  forget(): void {
+    this.isForgotten = true;
+    this.state = { status: "over", hasUnansweredClaim: false };
+  }
+
+  /** Returns the callback and clears it: only the first release reports its result. */
+  takeOnReleased(): ReleaseCallback {
+    const { onReleased } = this;
+    this.onReleased = noop;
+    return onReleased;
+  }
+
+  nextWakeAt(): number {
+    return nextWakeAt(this.state, this.settings);
+  }
+}
 
 export class Engine {
   readonly driver: Driver;
@@ -30,8 +156,8 @@ export class Engine {
   readonly random: () => number;
   readonly #events: Events;
   readonly #claims = new SlotMap<ClaimId, ActiveClaim>();
-  readonly #deadlines = new DeadlineHeap<ScheduledTask>();
-  readonly #timer: Timer;
+  /** Also runs the ends of waits and of maxHold. */
+  readonly scheduler: Scheduler;
   readonly #releaseQueue: ReleaseQueue;
   readonly #suspendDetector: SuspendDetector;
   readonly #storeMonitor: StoreMonitor;
@@ -41,23 +167,16 @@ export class Engine {
   readonly #onDue = (activeClaim: ActiveClaim, now: number, withinMs: number): void =>
     this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now);
 
-  constructor({ driver, clock, random, events }: EngineOptions) {
+  /** @param random returns a number from 0 to 1 */
+  constructor(driver: Driver, clock: Clock, random: () => number, events: Events) {
     this.driver = driver;
     this.clock = clock;
     this.random = random;
     this.#events = events;
-    this.#timer = clock.timer(() => this.#onTimer());
+    this.scheduler = new Scheduler(clock, () => this.#onTimer());
     this.#suspendDetector = new SuspendDetector(clock);
     this.#storeMonitor = new StoreMonitor(events, clock);
-    this.#releaseQueue = new ReleaseQueue({
-      driver,
-      clock,
-      random,
-      deadlines: this.#deadlines,
-      armTimer: () => this.#armTimer(),
-      onAnswered: ({ claim }) => this.#recordContact(claim),
-      onFailed: ({ claim }, sentAt, error) => this.#storeMonitor.onFailure(error, sentAt, driver.shardOf?.(claim)),
-    });
+    this.#releaseQueue = new ReleaseQueue(driver, random, this.scheduler, this.#storeMonitor);
   }
 
   /** The number of live claims and unanswered releases. */
@@ -96,10 +215,10 @@ export class Engine {
 
   /** Drops a claim without releasing it: another client has it now. */
   forget(activeClaim: ActiveClaim): void {
-    this.#claims.delete(activeClaim.claim.id);
-    this.#deadlines.remove(activeClaim);
+    if (this.#claims.delete(activeClaim.claim.id)) this.scheduler.unref();
+    this.scheduler.cancel(activeClaim);
     activeClaim.forget();
-    this.#armTimer();
+    this.scheduler.arm();
   }
 
   /** Is the claim held, by all clocks? Reads them now (`now` was read just before), since the timer may be late. */
@@ -109,16 +228,6 @@ export class Engine {
     // report the loss now instead of waiting for the late timer
     this.#onDue(activeClaim, now, 0);
     return isHeld(activeClaim.state, now);
-  }
-
-  /** Schedules a task on the client's timer, for example the end of a wait. */
-  schedule(item: ScheduledTask, dueAt: number): void {
-    this.#deadlines.set(item, Math.ceil(dueAt));
-    this.#armTimer();
-  }
-
-  cancel(item: ScheduledTask): void {
-    this.#deadlines.remove(item);
   }
 
   /** The clock's time plus all detected suspensions, for intervals that may span one. Checks for a suspension now. */
@@ -157,17 +266,16 @@ export class Engine {
     return this.#releaseQueue.whenIdle();
   }
 
-  /** Runs all scheduled tasks and stops the timer; the last call on an engine. */
+  /** The last call on an engine. */
   stop(): void {
     this.#releaseQueue.stop();
-    for (const item of this.#deadlines.takeAllDue(Number.POSITIVE_INFINITY)) item.onDue(this.clock.now(), 0);
-    this.#timer.keepAlive(false);
-    this.#timer.stop();
+    this.scheduler.stop();
   }
 
   #addClaim(claim: Claim, settings: ClaimSettings, listener: ClaimListener, firstStep: Step, now: number): ActiveClaim {
     const activeClaim = new ActiveClaim(claim, settings, listener, firstStep.state, now, this.#onDue);
     this.#claims.add(claim.id, activeClaim);
+    this.scheduler.ref();
     this.#perform(activeClaim, firstStep, now);
     return activeClaim;
   }
@@ -180,7 +288,8 @@ export class Engine {
   #perform(activeClaim: ActiveClaim, { state, effects }: Step, now: number): void {
     const previousStatus = activeClaim.state.status;
     activeClaim.state = state;
-    if (state.status === "over" && previousStatus !== "over") this.#claims.delete(activeClaim.claim.id);
+    const isOver = state.status === "over" && previousStatus !== "over";
+    if (isOver) this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
       // the listener may have changed the state during an earlier effect
       if (activeClaim.state !== state && effect !== "release") break;
@@ -188,10 +297,11 @@ export class Engine {
     }
     if (state.status === "waiting" && previousStatus === "asking") activeClaim.listener.onQueued();
     const wakeAt = activeClaim.nextWakeAt();
-    if (wakeAt === Number.POSITIVE_INFINITY) this.#deadlines.remove(activeClaim);
-    // rounded up to milliseconds like timers: tasks scheduled in one turn then become due together
-    else this.#deadlines.set(activeClaim, Math.ceil(wakeAt));
-    this.#armTimer();
+    if (wakeAt === Number.POSITIVE_INFINITY) {
+      this.scheduler.cancel(activeClaim);
+      this.scheduler.arm();
+    } else this.scheduler.schedule(activeClaim, wakeAt);
+    if (isOver) this.scheduler.unref();
   }
 
   #performEffect(activeClaim: ActiveClaim, effect: Step["effects"][number], now: number): void {
@@ -218,16 +328,9 @@ export class Engine {
       case "restored":
         return activeClaim.markConfirmed();
       case "release": {
-        const { claim, settings, lastSentAt } = activeClaim;
         const hasUnansweredClaim = state.status === "over" && state.hasUnansweredClaim;
-        if (activeClaim.pendingRelease !== null) activeClaim.pendingRelease.attempts++;
-        activeClaim.pendingRelease = this.#releaseQueue.add(
-          claim,
-          settings.ttlMs,
-          hasUnansweredClaim,
-          lastSentAt,
-          activeClaim.takeOnReleased(),
-        );
+        const onReleased = activeClaim.takeOnReleased();
+        activeClaim.pendingRelease = this.#releaseQueue.add(activeClaim, hasUnansweredClaim, onReleased);
       }
     }
   }
@@ -235,7 +338,7 @@ export class Engine {
   #callClaim(activeClaim: ActiveClaim, now: number): void {
     activeClaim.lastSentAt = now;
     const call = activeClaim.lastCall;
-    callDriver(() => this.driver.claim(activeClaim.claim)).then(
+    rejectOnThrow(() => this.driver.claim(activeClaim.claim)).then(
       (answer) => this.#onAnswer(activeClaim, call, now, answer),
       (error: unknown) => this.#onCallFailed(activeClaim, call, now, error),
     );
@@ -255,7 +358,7 @@ export class Engine {
     if (renewable.length === 0) return;
     const sentAt = this.clock.now();
     const calls = renewable.map(({ lastCall }) => lastCall);
-    callDriver(() => this.driver.renew(renewable.map(({ claim }) => claim))).then(
+    rejectOnThrow(() => this.driver.renew(renewable.map(({ claim }) => claim))).then(
       (answers) => {
         for (const [index, activeClaim] of renewable.entries()) {
           const answer = answers[index];
@@ -305,17 +408,10 @@ export class Engine {
   #onTimer(): void {
     const now = this.clock.now();
     this.elapsedMs(now);
-    for (const item of this.#deadlines.takeAllDue(now)) item.onDue(now, 0);
-    if (this.#pendingRenewals.length > 0) this.#runEarlyTasks(now);
-    this.#armTimer();
-  }
-
-  /** A renewal is sent anyway: adds those that are due soon to its batch. */
-  #runEarlyTasks(now: number): void {
-    for (const item of this.#deadlines.takeAllDue(now + EARLY_RUN_MS)) {
-      if (item.mayRunEarly) item.onDue(now, EARLY_RUN_MS);
-      else this.#deadlines.set(item, item.dueAt);
-    }
+    this.scheduler.runDue(now);
+    // a renewal is sent anyway: those that are due soon join its batch
+    if (this.#pendingRenewals.length > 0) this.scheduler.runEarly(now, EARLY_RUN_MS);
+    this.scheduler.arm();
   }
 
   #onSuspend(byMs: number): void {
@@ -332,9 +428,8 @@ export class Engine {
       this.#apply(activeClaim, { type: "notified" }, now);
     }
   }
+}
 
-  #armTimer(): void {
-    this.#timer.set(this.#deadlines.nextDueAt());
-    this.#timer.keepAlive(this.#claims.size > 0 || this.#releaseQueue.size > 0);
-  }
+function noop(): void {
+  // the default: no caller waits for the release
 }

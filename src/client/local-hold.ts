@@ -2,10 +2,10 @@
 
 import type { LostReason } from "../errors.ts";
 import { LockLostError } from "../errors.ts";
-import type { ActiveClaim } from "./active-claim.ts";
+import type { ActiveClaim } from "./engine.ts";
 import type { LocalQueue } from "./local-queue.ts";
 import type { LockTarget } from "./lock-target.ts";
-import type { ScheduledTask } from "./scheduled-task.ts";
+import type { ScheduledTask } from "./scheduler.ts";
 
 export class LocalHold implements ScheduledTask {
   readonly queue: LocalQueue;

@@ -15,9 +15,9 @@ import { DriverError, describePause, isFatalError, StorePausedError } from "../e
 import type { Claim } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { randomId } from "../util/ids.ts";
-import type { ActiveClaim, ClaimListener } from "./active-claim.ts";
 import type { AttachAttempt } from "./attach-attempt.ts";
 import { wrapDriverError } from "./driver-error.ts";
+import type { ActiveClaim, ClaimListener } from "./engine.ts";
 import type { HandoffLimits } from "./handoff-budget.ts";
 import { HandoffBudget } from "./handoff-budget.ts";
 import { formatKeys, LocalHold } from "./local-hold.ts";
@@ -133,7 +133,7 @@ export class LocalQueue implements ClaimListener {
     const localHold = this.#localHold as LocalHold;
     this.#localHold = null;
     this.#activeClaim = null;
-    this.parent.engine.cancel(localHold);
+    this.parent.engine.scheduler.cancel(localHold);
     // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
     this.#startNext();
     this.parent.emitLost(localHold, reason);
@@ -148,7 +148,7 @@ export class LocalQueue implements ClaimListener {
   /** Called when the last handle of the local holder is released. True if the lock was held until now. */
   release(localHold: LocalHold): boolean | Promise<boolean> {
     const { engine } = this.parent;
-    engine.cancel(localHold);
+    engine.scheduler.cancel(localHold);
     if (localHold !== this.#localHold) {
       // lost before: its claim is no longer in this queue, and is released now that the holder's code has ended
       engine.release(localHold.activeClaim);
@@ -176,7 +176,7 @@ export class LocalQueue implements ClaimListener {
     const localHold = this.#localHold;
     if (localHold === null) return;
     this.#localHold = null;
-    this.parent.engine.cancel(localHold);
+    this.parent.engine.scheduler.cancel(localHold);
     void this.#releaseToStore(localHold.activeClaim, true, this.parent.engine.clock.now());
     localHold.lose("released");
   }
@@ -191,7 +191,7 @@ export class LocalQueue implements ClaimListener {
   transferOut(localHold: LocalHold): void {
     this.#localHold = null;
     this.#activeClaim = null;
-    this.parent.engine.cancel(localHold);
+    this.parent.engine.scheduler.cancel(localHold);
     localHold.refCount = 0;
     this.parent.engine.forget(localHold.activeClaim);
     this.#startNext();
@@ -249,7 +249,7 @@ export class LocalQueue implements ClaimListener {
     this.#localHold = localHold;
     parent.tokenFloors.record(this.target.locks, token);
     if (parent.settings.maxHoldMs < Number.POSITIVE_INFINITY)
-      parent.engine.schedule(localHold, now + parent.settings.maxHoldMs);
+      parent.engine.scheduler.schedule(localHold, now + parent.settings.maxHoldMs);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
     parent.emitAcquired(localHold, waiter);

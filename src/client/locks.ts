@@ -2,6 +2,7 @@
 
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
+import { rejectOnThrow } from "../util/timeout.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
@@ -116,15 +117,6 @@ export function bindLocks(client: Client): Locks {
     close: () => client.close(),
     [Symbol.asyncDispose]: () => client.close(),
   };
-}
-
-/** Turns an exception for a wrong argument into a rejection. */
-function rejectOnThrow<T>(call: () => Promise<T>): Promise<T> {
-  try {
-    return call();
-  } catch (error) {
-    return Promise.reject(error);
-  }
 }
 
 function toTarget(item: string | Lockable, prefix: string): LockTarget {

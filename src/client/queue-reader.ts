@@ -11,9 +11,8 @@
  */
 
 import type { ClaimView } from "../spi/driver.ts";
+import { rejectOnThrow } from "../util/timeout.ts";
 import type { Engine } from "./engine.ts";
-import { callDriver } from "./release-queue.ts";
-import { createTask } from "./scheduled-task.ts";
 
 /** Short, since the lookup delays the error of a wait that is already over. */
 export const LOOKUP_TIMEOUT_MS = 500;
@@ -49,10 +48,10 @@ export class QueueReader {
   read(key: string): Promise<QueueSnapshot> {
     const existing = this.#byKey.get(key);
     if (existing !== undefined) return existing;
-    const engine = this.#engine;
     const controller = new AbortController();
     const { signal } = controller;
-    const timeoutTask = createTask(() => controller.abort(new Error("the store did not answer in time")));
+    const { scheduler } = this.#engine;
+    const timeout = scheduler.timer(() => controller.abort(new Error("the store did not answer in time")));
     const queue = new Promise<QueueSnapshot>((resolve, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason), { once: true });
       this.#unsent.push({ key, signal, resolve, reject });
@@ -60,13 +59,13 @@ export class QueueReader {
     this.#byKey.set(key, queue);
     const forget = (): boolean => this.#byKey.get(key) === queue && this.#byKey.delete(key);
     queue
-      .finally(() => engine.cancel(timeoutTask))
+      .finally(() => timeout.stop())
       .then(({ readAt }) => {
-        const now = engine.clock.now();
+        const now = scheduler.now();
         if (now === readAt) forget();
-        else engine.schedule(createTask(forget), now + (now - readAt));
+        else scheduler.timer(forget).set(Math.ceil(now + (now - readAt)));
       }, forget);
-    engine.schedule(timeoutTask, engine.clock.now() + LOOKUP_TIMEOUT_MS);
+    timeout.set(Math.ceil(scheduler.now() + LOOKUP_TIMEOUT_MS));
     this.#scheduleSend();
     return queue;
   }
@@ -101,7 +100,7 @@ export class QueueReader {
   async #callList({ key, signal, resolve, reject }: PendingRead): Promise<void> {
     const { driver, clock } = this.#engine;
     const readAt = clock.now();
-    const reply = callDriver(() => driver.list({ key }, MAX_CLAIMS, undefined, signal)).then(
+    const reply = rejectOnThrow(() => driver.list({ key }, MAX_CLAIMS, undefined, signal)).then(
       (views) => resolve({ views, readAt }),
       reject,
     );

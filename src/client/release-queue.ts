@@ -10,13 +10,13 @@
 import { isFatalError } from "../errors.ts";
 import type { Claim, ClaimId, Driver } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
-import type { Clock } from "../util/clock.ts";
-import type { DeadlineHeap } from "../util/deadline-heap.ts";
-import { splitBatches } from "./batches.ts";
-import type { ScheduledTask } from "./scheduled-task.ts";
-import { createTask } from "./scheduled-task.ts";
+import { rejectOnThrow } from "../util/timeout.ts";
+import type { Scheduler } from "./scheduler.ts";
+import type { StoreMonitor } from "./store-monitor.ts";
 
 const MAX_RETRY_MS = 2_000;
+/** The most claims in one renew or release call. */
+const MAX_BATCH = 500;
 
 /** Receives whether the claim still existed at the store; null: the store never answered, or its answer proves nothing. */
 export type ReleaseCallback = (existed: boolean | null) => void;
@@ -33,29 +33,31 @@ export interface PendingRelease {
   attempts: number;
 }
 
-export interface ReleaseQueueOptions {
-  readonly driver: Driver;
-  readonly clock: Clock;
-  readonly random: () => number;
-  readonly deadlines: DeadlineHeap<ScheduledTask>;
-  /** Called after a change of `deadlines`. */
-  readonly armTimer: () => void;
-  /** The shard of this claim has answered. */
-  readonly onAnswered: (release: PendingRelease) => void;
-  /** The call sent at `sentAt` failed or timed out. */
-  readonly onFailed: (release: PendingRelease, sentAt: number, error: unknown) => void;
+/** What the queue reads of a claim. */
+interface ReleasableClaim {
+  readonly claim: Claim;
+  readonly settings: { readonly ttlMs: number };
+  readonly lastSentAt: number;
+  /** Its earlier release, if there was one. */
+  readonly pendingRelease: PendingRelease | null;
 }
 
 export class ReleaseQueue {
-  readonly #options: ReleaseQueueOptions;
+  readonly #driver: Driver;
+  readonly #random: () => number;
+  readonly #scheduler: Scheduler;
+  readonly #storeMonitor: StoreMonitor;
   #pending: PendingRelease[] = [];
   #isFlushScheduled = false;
   #inFlight = 0;
   #isStopped = false;
   #idleListeners: (() => void)[] = [];
 
-  constructor(options: ReleaseQueueOptions) {
-    this.#options = options;
+  constructor(driver: Driver, random: () => number, scheduler: Scheduler, storeMonitor: StoreMonitor) {
+    this.#driver = driver;
+    this.#random = random;
+    this.#scheduler = scheduler;
+    this.#storeMonitor = storeMonitor;
   }
 
   get size(): number {
@@ -64,13 +66,15 @@ export class ReleaseQueue {
 
   /** Releases this claim in one call with all others of this turn. */
   add(
-    claim: Claim,
-    ttlMs: number,
+    { claim, settings, lastSentAt, pendingRelease }: ReleasableClaim,
     hasUnansweredClaim: boolean,
-    lastSentAt: number,
     onReleased: ReleaseCallback,
   ): PendingRelease {
+    // the store may receive this release first: "did not exist" then proves nothing for either
+    if (pendingRelease !== null) pendingRelease.attempts++;
     this.#inFlight++;
+    this.#scheduler.ref();
+    const { ttlMs } = settings;
     const release = { claim, ttlMs, hasUnansweredClaim, forgottenAt: lastSentAt + ttlMs, onReleased, attempts: 0 };
     this.#enqueue(release);
     return release;
@@ -81,7 +85,7 @@ export class ReleaseQueue {
     if (this.#pending.length === 0) return;
     const releases = this.#pending;
     this.#pending = [];
-    for (const batch of splitBatches(releases, this.#options.driver)) this.#send(batch);
+    for (const batch of splitBatches(releases, this.#driver)) this.#send(batch);
   }
 
   /** Settles when no release is left. */
@@ -106,25 +110,26 @@ export class ReleaseQueue {
   }
 
   #send(releases: readonly PendingRelease[]): void {
-    const { driver, clock, deadlines, armTimer } = this.#options;
+    const driver = this.#driver;
     let isSettled = false;
     const settle = (answers: readonly boolean[] | null, error: unknown): void => {
       if (isSettled) return;
       isSettled = true;
-      deadlines.remove(batch);
+      timer.stop();
       const first = releases[0] as PendingRelease;
+      const shard = driver.shardOf?.(first.claim);
       if (answers?.length === releases.length) {
-        this.#options.onAnswered(first);
+        this.#storeMonitor.recordContact(this.#scheduler.now(), shard);
         return this.#finishAll(releases, answers);
       }
       const countError = new Error(`${driver.name}: release answered for ${answers?.length} of ${releases.length}`);
-      this.#options.onFailed(first, now, error ?? countError);
+      this.#storeMonitor.onFailure(error ?? countError, now, shard);
       // a fatal error will not go away: settle now, so that whenIdle() cannot hang
       if (isFatalError(error) && this.#idleListeners[0]) this.#finishAll(releases);
       else this.#retry(releases);
     };
-    const batch = createTask(() => settle(null, new Error("the store did not answer in time")));
-    const now = clock.now();
+    const timer = this.#scheduler.timer(() => settle(null, new Error("the store did not answer in time")));
+    const now = this.#scheduler.now();
     let timeoutAt = Number.POSITIVE_INFINITY;
     let unansweredIds: Set<ClaimId> | undefined;
     for (const pending of releases) {
@@ -138,28 +143,25 @@ export class ReleaseQueue {
       unansweredIds ??= new Set();
       unansweredIds.add(pending.claim.id);
     }
-    deadlines.set(batch, timeoutAt);
-    armTimer();
+    timer.set(timeoutAt);
     const claims = releases.map(({ claim }) => claim);
-    callDriver(() => driver.release(claims, unansweredIds)).then(
+    rejectOnThrow(() => driver.release(claims, unansweredIds)).then(
       (answers) => settle(answers, null),
       (error: unknown) => settle(null, error),
     );
   }
 
   #retry(releases: readonly PendingRelease[]): void {
-    const { clock, random, deadlines, armTimer } = this.#options;
-    const now = clock.now();
+    const now = this.#scheduler.now();
     const remembered = this.#dropForgotten(releases, now);
     const first = remembered[0];
     if (first === undefined) return;
-    const batch = createTask(() => {
-      for (const pending of this.#dropForgotten(remembered, clock.now())) this.#enqueue(pending);
-    });
-    let retryAt = now + backoffMs(first.attempts, random(), MAX_RETRY_MS);
+    let retryAt = now + backoffMs(first.attempts, this.#random(), MAX_RETRY_MS);
     for (const { forgottenAt } of remembered) if (forgottenAt > now) retryAt = Math.min(retryAt, forgottenAt);
-    deadlines.set(batch, retryAt);
-    armTimer();
+    const retry = (): void => {
+      for (const pending of this.#dropForgotten(remembered, this.#scheduler.now())) this.#enqueue(pending);
+    };
+    this.#scheduler.timer(retry).set(retryAt);
   }
 
   /** Returns the releases that must be repeated; finishes those whose claims the store has certainly dropped. */
@@ -183,18 +185,31 @@ export class ReleaseQueue {
 
   #finish(release: PendingRelease, existed: boolean | null): void {
     this.#inFlight--;
+    this.#scheduler.unref();
     release.onReleased(release.attempts === 1 || existed === true ? existed : null);
     if (this.#inFlight > 0) return;
-    this.#options.armTimer(); // so that the timer no longer keeps the process alive
+    this.#scheduler.arm(); // it need not fire for them any more
     for (const resolve of this.#idleListeners.splice(0)) resolve();
   }
 }
 
-/** Turns a synchronous exception of a driver into a rejection. */
-export function callDriver<T>(call: () => Promise<T>): Promise<T> {
-  try {
-    return call();
-  } catch (error) {
-    return Promise.reject(error);
+/** Splits items into batches of at most MAX_BATCH, each for one shard of the store; keeps their order. */
+export function splitBatches<T extends { readonly claim: Claim }>(
+  items: readonly T[],
+  driver: Driver,
+): readonly (readonly T[])[] {
+  if (items.length === 1) return [items]; // the usual release
+  const batches: T[][] = [];
+  const openBatches = new Map<string | undefined, T[]>();
+  for (const item of items) {
+    const shard = driver.shardOf?.(item.claim);
+    let batch = openBatches.get(shard);
+    if (batch === undefined || batch.length === MAX_BATCH) {
+      batch = [];
+      batches.push(batch);
+      openBatches.set(shard, batch);
+    }
+    batch.push(item);
   }
+  return batches;
 }

@@ -3,7 +3,7 @@
 import { UnsupportedError } from "../errors.ts";
 import { describeValue } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
-import { callWithTimeout } from "./call-timeout.ts";
+import { callWithTimeout } from "../util/timeout.ts";
 import type { Client } from "./client.ts";
 import { wrapDriverError } from "./driver-error.ts";
 
@@ -33,7 +33,7 @@ export async function revoke(client: Client, key: string, token: bigint, options
     ...(reason !== undefined && { reason: cleanLabel(reason, "reason") }),
   };
   const call = (): Promise<readonly boolean[]> => (driver.revoke as NonNullable<typeof driver.revoke>)([target]);
-  const [wasHeld] = await callWithTimeout(engine, REVOKE_TIMEOUT_MS, call).catch((error: unknown) => {
+  const [wasHeld] = await callWithTimeout(engine.scheduler, REVOKE_TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, `could not revoke ${describeValue(key)}`, [key]);
   });
   return wasHeld === true;

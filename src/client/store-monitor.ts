@@ -6,8 +6,10 @@
 import { isFatalError } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
-import { StoreClock } from "../util/suspend-detector.ts";
 import type { Events } from "./events.ts";
+
+/** How far two clocks may drift apart between two answers. */
+const CLOCK_TOLERANCE_MS = 250;
 
 export class StoreMonitor {
   readonly #events: Events;
@@ -45,5 +47,27 @@ export class StoreMonitor {
     const stepMs = this.#storeClock.measureStepMs(answer.storeTimeMs, sentAt, now);
     if (stepMs !== 0) this.#events.emit("clockStep", { byMs: stepMs, source: "store" });
     return stepMs !== 0;
+  }
+}
+
+/** Compares the store's wall clock, if its answers have it, with the local monotonic clock. */
+class StoreClock {
+  /** The bounds of the store's clock minus the local clock, by the send and receive times of the last call. */
+  #minOffset = Number.NEGATIVE_INFINITY;
+  #maxOffset = Number.POSITIVE_INFINITY;
+
+  /** Takes a sample; returns the step since the last one in milliseconds, 0 if there was none. */
+  measureStepMs(storeTimeMs: number, sentAt: number, now: number): number {
+    const minOffset = storeTimeMs - now;
+    const maxOffset = storeTimeMs - sentAt;
+    const stepMs =
+      minOffset > this.#maxOffset
+        ? minOffset - this.#maxOffset
+        : maxOffset < this.#minOffset
+          ? maxOffset - this.#minOffset
+          : 0;
+    this.#minOffset = minOffset;
+    this.#maxOffset = maxOffset;
+    return Math.abs(stepMs) > CLOCK_TOLERANCE_MS ? stepMs : 0;
   }
 }

@@ -5,11 +5,11 @@ import { describePause, LockTimeoutError } from "../errors.ts";
 import type { ClaimId, ClaimView, LockSpec, Pause } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
+import { withTimeout } from "../util/timeout.ts";
 import { formatKeys } from "./local-hold.ts";
 import type { LocalQueues } from "./local-queues.ts";
 import type { QueueSnapshot } from "./queue-reader.ts";
 import { LOOKUP_TIMEOUT_MS } from "./queue-reader.ts";
-import { withTimeout } from "./timeout.ts";
 
 export interface WaitInfo {
   readonly locks: readonly LockSpec[];
@@ -26,9 +26,12 @@ export interface WaitInfo {
 /** Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no holder. */
 export async function createTimeoutError(queues: LocalQueues, waitInfo: WaitInfo): Promise<LockTimeoutError> {
   const { keys, waitedMs, paused } = waitInfo;
-  const blocked = await withTimeout(queues.engine, LOOKUP_TIMEOUT_MS, findHolder(queues, waitInfo), noBlocker).catch(
+  const blocked = await withTimeout(
+    queues.engine.scheduler,
+    LOOKUP_TIMEOUT_MS,
+    findHolder(queues, waitInfo),
     noBlocker,
-  );
+  ).catch(noBlocker);
   const keysText = formatKeys(keys);
   const parts = [
     waitedMs === 0 ? `could not lock ${keysText} at once` : `waited ${formatDuration(waitedMs)} for ${keysText}`,

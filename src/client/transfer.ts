@@ -5,13 +5,12 @@ import { encodeReference } from "../protocol/lock-reference.ts";
 import type { Claim, Driver } from "../spi/driver.ts";
 import type { Duration } from "../util/duration.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
-import { callWithTimeout } from "./call-timeout.ts";
+import { callWithTimeout, sleep } from "../util/timeout.ts";
 import { wrapDriverError } from "./driver-error.ts";
 import type { Engine } from "./engine.ts";
 import { formatKeys, lockLostError } from "./local-hold.ts";
 import type { Lock } from "./lock.ts";
 import { LockHandle } from "./lock.ts";
-import { withTimeout } from "./timeout.ts";
 
 /** The options of detach(). */
 export interface DetachOptions {
@@ -45,7 +44,7 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
   try {
     wereHeld =
       newTtlMs === undefined
-        ? await callWithTimeout(engine, lock.remainingMs, () => detachClaims(engine.driver, claims))
+        ? await callWithTimeout(engine.scheduler, lock.remainingMs, () => detachClaims(engine.driver, claims))
         : await detachWithTtl(engine, claims, newTtlMs, lock.remainingMs);
   } catch (error) {
     // the store may have shortened the lease even if its answer was lost: the lock must not be used here any more
@@ -108,10 +107,10 @@ async function detachWithTtl(
     try {
       const call = (): Promise<readonly boolean[]> =>
         detachClaims(engine.driver, claims, Math.max(Math.ceil(newTtlMs - elapsedMs), 1));
-      return await callWithTimeout(engine, timeoutMs - elapsedMs, call);
+      return await callWithTimeout(engine.scheduler, timeoutMs - elapsedMs, call);
     } catch (error) {
       if (isFatalError(error) || engine.clock.now() - startedAt + RETRY_INTERVAL_MS >= timeoutMs) throw error;
-      await withTimeout(engine, RETRY_INTERVAL_MS, new Promise<void>(() => undefined), () => undefined);
+      await sleep(engine.scheduler, RETRY_INTERVAL_MS);
     }
   }
 }

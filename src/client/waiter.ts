@@ -5,7 +5,7 @@ import type { LocalHold } from "./local-hold.ts";
 import type { LocalQueue } from "./local-queue.ts";
 import type { LockTarget } from "./lock-target.ts";
 import type { AcquireSettings } from "./options.ts";
-import type { ScheduledTask } from "./scheduled-task.ts";
+import type { ScheduledTask } from "./scheduler.ts";
 
 export class Waiter implements ScheduledTask {
   previous: Waiter | null = null;
@@ -58,7 +58,8 @@ export class Waiter implements ScheduledTask {
       signal.addEventListener("abort", this.#onAbort, { once: true });
     }
     this.queue = queue;
-    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY) queue.parent.engine.schedule(this, this.startedAt + waitMs);
+    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)
+      queue.parent.engine.scheduler.schedule(this, this.startedAt + waitMs);
   }
 
   onDue(): void {
@@ -79,7 +80,7 @@ export class Waiter implements ScheduledTask {
 
   /** Leaves the queue: from now on the wait can neither time out nor be aborted. */
   leave(): void {
-    if (this.heapIndex !== -1) this.queue?.parent.engine.cancel(this);
+    if (this.heapIndex !== -1) this.queue?.parent.engine.scheduler.cancel(this);
     this.queue = null;
     if (this.#onAbort !== null) this.settings.signal?.removeEventListener("abort", this.#onAbort);
     this.#onAbort = null;

@@ -1,7 +1,6 @@
 /**
- * Detects time that the local monotonic clock did not count: a suspension of this machine (on Linux the clock stops), or a
- * step of the store's wall clock. In both cases the client asks the store, and affected claims are unconfirmed until it
- * answers. A false alarm costs one round trip.
+ * Detects time that the local monotonic clock did not count: a suspension of this machine (on Linux the clock stops). The
+ * client then asks the store, and affected claims are unconfirmed until it answers. A false alarm costs one round trip.
  */
 
 import type { Clock } from "./clock.ts";
@@ -81,27 +80,5 @@ export class SuspendDetector {
     this.#wallAhead = this.#clock.wall() - this.#clock.now();
     const suspendedMs = this.#wallAhead - previousAhead;
     return suspendedMs < CLOCK_TOLERANCE_MS ? uptimeStepMs : Math.max(suspendedMs, uptimeStepMs);
-  }
-}
-
-/** Compares the store's wall clock, if its answers have it, with the local monotonic clock. */
-export class StoreClock {
-  /** The bounds of the store's clock minus the local clock, by the send and receive times of the last call. */
-  #minOffset = Number.NEGATIVE_INFINITY;
-  #maxOffset = Number.POSITIVE_INFINITY;
-
-  /** Takes a sample; returns the step since the last one in milliseconds, 0 if there was none. */
-  measureStepMs(storeTimeMs: number, sentAt: number, now: number): number {
-    const minOffset = storeTimeMs - now;
-    const maxOffset = storeTimeMs - sentAt;
-    const stepMs =
-      minOffset > this.#maxOffset
-        ? minOffset - this.#maxOffset
-        : maxOffset < this.#minOffset
-          ? maxOffset - this.#minOffset
-          : 0;
-    this.#minOffset = minOffset;
-    this.#maxOffset = maxOffset;
-    return Math.abs(stepMs) > CLOCK_TOLERANCE_MS ? stepMs : 0;
   }
 }

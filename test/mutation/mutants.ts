@@ -230,8 +230,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a release beside another that is not counted",
-    file: "src/client/engine.ts",
-    find: "if (activeClaim.pendingRelease !== null) activeClaim.pendingRelease.attempts++;",
+    file: "src/client/release-queue.ts",
+    find: "if (pendingRelease !== null) pendingRelease.attempts++;",
     replace: "",
   },
   {

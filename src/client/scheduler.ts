@@ -1,0 +1,92 @@
+/** The client's one timer, and the tasks that wait for it. Runs no task by itself: the engine does when the timer fires. */
+
+import type { Clock, Timer } from "../util/clock.ts";
+import type { HeapItem } from "../util/deadline-heap.ts";
+import { DeadlineHeap } from "../util/deadline-heap.ts";
+import type { TimerClock } from "../util/timeout.ts";
+
+/** A task with a due time. */
+export interface ScheduledTask extends HeapItem {
+  /** May it run early, to share a batch with others? */
+  readonly mayRunEarly: boolean;
+  /** The task is due now, or within `withinMs`. */
+  onDue(now: number, withinMs: number): void;
+}
+
+export class Scheduler implements TimerClock {
+  readonly #clock: Clock;
+  readonly #tasks = new DeadlineHeap<ScheduledTask>();
+  readonly #timer: Timer;
+  /** Live claims and unanswered releases: while there are any, the timer keeps the process alive. */
+  #refs = 0;
+
+  constructor(clock: Clock, onTimer: () => void) {
+    this.#clock = clock;
+    this.#timer = clock.timer(onTimer);
+  }
+
+  now(): number {
+    return this.#clock.now();
+  }
+
+  /** Like Clock.timer(), but all these timers share one of the clock. None keeps the process alive. */
+  timer(run: () => void): Timer {
+    const task: ScheduledTask = { mayRunEarly: false, dueAt: 0, heapIndex: -1, onDue: run };
+    return {
+      set: (due) => {
+        if (due === null) return this.cancel(task);
+        this.#tasks.set(task, due);
+        this.arm();
+      },
+      keepAlive: () => undefined,
+      stop: () => this.cancel(task),
+    };
+  }
+
+  /** Schedules the task, or moves it to another time. */
+  schedule(task: ScheduledTask, dueAt: number): void {
+    // rounded up to milliseconds like timers: tasks scheduled in one turn then become due together
+    this.#tasks.set(task, Math.ceil(dueAt));
+    this.arm();
+  }
+
+  /** Leaves the timer as it is: a call that finds nothing due costs less than setting it for every request. */
+  cancel(task: ScheduledTask): void {
+    this.#tasks.remove(task);
+  }
+
+  /** Sets the timer for the first task. */
+  arm(): void {
+    this.#timer.set(this.#tasks.nextDueAt());
+  }
+
+  /** Keeps the process alive until unref() has been called as often. */
+  ref(): void {
+    this.#refs++;
+    this.#timer.keepAlive(true);
+  }
+
+  unref(): void {
+    this.#refs--;
+    if (this.#refs === 0) this.#timer.keepAlive(false);
+  }
+
+  runDue(now: number): void {
+    for (const task of this.#tasks.takeAllDue(now)) task.onDue(now, 0);
+  }
+
+  /** Runs those of the tasks due within this time that may run early. */
+  runEarly(now: number, withinMs: number): void {
+    for (const task of this.#tasks.takeAllDue(now + withinMs)) {
+      if (task.mayRunEarly) task.onDue(now, withinMs);
+      else this.#tasks.set(task, task.dueAt);
+    }
+  }
+
+  /** Runs all tasks and stops the timer. */
+  stop(): void {
+    for (const task of this.#tasks.takeAllDue(Number.POSITIVE_INFINITY)) task.onDue(this.now(), 0);
+    this.#timer.keepAlive(false);
+    this.#timer.stop();
+  }
+}
