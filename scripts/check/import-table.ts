@@ -12,7 +12,7 @@ const SHARED: readonly string[] = [
   "src/protocol/lock-reference.ts",
   "src/protocol/decode-reference.ts",
 ];
-const DRIVER_IMPORTS: readonly string[] = ["src/spi/", "src/lock-table/admission.ts", ...SHARED];
+const DRIVER_IMPORTS: readonly string[] = ["src/spi/", "src/claim/state.ts", "src/lock-table/admission.ts", ...SHARED];
 
 /**
  * What our own command line needs besides what the package exports: references and sessions are no public matter, and it

@@ -5,11 +5,11 @@
  *   waiting  the claim has a queue entry; it is renewed like a held claim, so that it keeps the entry
  *   held     granted, and the lease has not ended by the local clock
  *   lost     was held and is no longer certainly held; the user was notified and has not released it yet
- *   over     nothing is left to do except the release
+ *   done     nothing is left to do except the release
  *
  * Invariants
  * - The lease-time rule (decision 0003): the client assumes the lease until
- *   `deadline = max(deadline, sentAt + 0.9 * min(answer.ttlMs, ttlMs))`, counted from when the answered call was SENT. The
+ *   `deadline = max(deadline, sentAt + 0.9 * min(answer.remainingMs, ttlMs))`, counted from when the answered call was SENT. The
  *   store starts to count later, so with clock rates within 1 % its lease never ends first. A push does not move the
  *   deadline, and an answer that extended nothing at the store extends nothing here. Until the first answer the deadline
  *   follows from the requested ttl; if the answer has less, the answer counts. A grant whose deadline has passed when its
@@ -22,18 +22,50 @@
  *   let the next holder in while this one is still stopping.
  */
 
-import * as calls from "./call-state.ts";
-import { heldWakeAt, stepHeld } from "./held-state.ts";
-import { pendingWakeAt, stepPending } from "./pending-state.ts";
-import type { ClaimEvent, ClaimSettings, ClaimState, Step } from "./state.ts";
-import { ASK_EFFECTS, doneState, NO_EFFECTS, RELEASE_EFFECTS, RENEW_EFFECTS } from "./state.ts";
+import type { LostReason } from "../errors.ts";
+import type { Answer } from "../spi/driver.ts";
+import type {
+  AnsweredEvent,
+  CallState,
+  ClaimEvent,
+  ClaimSettings,
+  ClaimState,
+  Effect,
+  HeldAnswer,
+  HeldState,
+  PendingState,
+  Step,
+  WaitingState,
+} from "./state.ts";
+import {
+  ASK_EFFECTS,
+  afterFailure,
+  afterLateReply,
+  afterReply,
+  afterSend,
+  afterSuspend,
+  askAgain,
+  believedUntil,
+  delayedCall,
+  doneState,
+  endClaim,
+  extendDeadline,
+  firstCall,
+  GRANT_EFFECTS,
+  leavesClaimUnanswered,
+  NO_EFFECTS,
+  nextCallAt,
+  nextRenewalAt,
+  RELEASE_EFFECTS,
+  RENEW_EFFECTS,
+  timesOutAt,
+} from "./state.ts";
 
 /** Starts a claim, now or after a delay. */
 export function startClaim(settings: ClaimSettings, now: number, delayMs = 0): Step {
-  const deadline = now + delayMs + 0.9 * settings.ttlMs;
-  if (delayMs === 0)
-    return { state: { status: "asking", callState: calls.firstCall(now), deadline }, effects: ASK_EFFECTS };
-  return { state: { status: "asking", callState: calls.delayedCall(now + delayMs), deadline }, effects: NO_EFFECTS };
+  const deadline = believedUntil(now + delayMs, settings.ttlMs, settings.ttlMs);
+  if (delayMs === 0) return { state: { status: "asking", callState: firstCall(now), deadline }, effects: ASK_EFFECTS };
+  return { state: { status: "asking", callState: delayedCall(now + delayMs), deadline }, effects: NO_EFFECTS };
 }
 
 /**
@@ -42,7 +74,7 @@ export function startClaim(settings: ClaimSettings, now: number, delayMs = 0): S
  */
 export function resumeClaim(settings: ClaimSettings, now: number, token: bigint, tokenCount: number): Step {
   // a `claim` call of the other client may still be in flight
-  const callState = { ...calls.afterSend(calls.delayedCall(now), now, false), hasUnansweredClaim: true };
+  const callState = { ...afterSend(delayedCall(now), now, false), hasUnansweredClaim: true };
   const unconfirmedUntil = now + settings.ttlMs;
   return {
     state: {
@@ -74,7 +106,7 @@ export function nextWakeAt(state: ClaimState, settings: ClaimSettings): number {
       return heldWakeAt(state, settings);
     case "lost":
       return state.forgottenAt;
-    case "over":
+    case "done":
       return Number.POSITIVE_INFINITY;
   }
 }
@@ -88,15 +120,291 @@ export function step(state: ClaimState, event: ClaimEvent, now: number, settings
     case "held":
       return stepHeld(state, event, now, settings);
     case "lost":
-      if (event.type === "left" || (event.type === "due" && now >= state.forgottenAt)) {
+      if (event.type === "released" || (event.type === "due" && now >= state.forgottenAt)) {
         return { state: doneState(state.hasUnansweredClaim), effects: RELEASE_EFFECTS };
       }
       return { state, effects: NO_EFFECTS };
-    case "over":
+    case "done":
       return { state, effects: showsQueueEntry(event) ? RELEASE_EFFECTS : NO_EFFECTS };
   }
 }
 
 function showsQueueEntry(event: ClaimEvent): boolean {
   return (event.type === "answered" || event.type === "pushed") && event.answer.state !== "none";
+}
+
+// Not granted yet: asking, waiting.
+
+/** Release first: otherwise a new claim for the same keys would wait behind the old one. */
+const RELEASE_AND_EXPIRE: readonly Effect[] = ["release", "expire"];
+
+/** Invariant: the effect "grant" is only returned while the lease is valid by the local clock (`now < deadline`). */
+function stepPending(state: PendingState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
+  if (event.type === "released") return endClaim(state, ["release"]);
+  if (now >= state.deadline) {
+    // the store may have dropped the entry, so no later answer counts as a grant
+    if (!settings.survivesSilence || state.callState.failures > 0) return endClaim(state, RELEASE_AND_EXPIRE);
+    return stepPending({ ...state, deadline: now + settings.ttlMs }, event, now, settings);
+  }
+  switch (event.type) {
+    case "answered":
+      return onPendingAnswer(state, event, now, settings);
+    case "pushed":
+      return onPendingPush(state, event.answer, now, settings);
+    case "failed":
+      if (event.call !== state.callState.calls || state.callState.sentAt === null)
+        return { state, effects: NO_EFFECTS };
+      return onPendingFailure(state, event.isFatal, event.random, now, settings);
+    case "notified":
+      return callStore(state, now);
+    case "suspended": {
+      // count the suspension as elapsed time, then ask the store
+      const shortened = {
+        ...state,
+        deadline: state.deadline - event.byMs,
+        callState: afterSuspend(state.callState),
+      };
+      return stepPending(shortened, { type: "notified" }, now, settings);
+    }
+    case "due":
+      return onPendingDue(state, event.random, event.withinMs, now, settings);
+    case "maxHoldExceeded":
+      return { state, effects: NO_EFFECTS };
+  }
+}
+
+/** When a pending claim needs its next "due" event. */
+function pendingWakeAt(state: PendingState, settings: ClaimSettings): number {
+  const regularCallAt = state.status === "asking" ? state.deadline : state.dueAt;
+  return Math.min(state.deadline, nextCallAt(state.callState, settings.ttlMs, regularCallAt));
+}
+
+function onPendingDue(
+  state: PendingState,
+  random: number,
+  withinMs: number,
+  now: number,
+  settings: ClaimSettings,
+): Step {
+  if (now >= timesOutAt(state.callState, settings.ttlMs)) return onPendingFailure(state, false, random, now, settings);
+  const isCallDue = state.callState.sentAt === null && now + withinMs >= pendingWakeAt(state, settings);
+  return isCallDue ? callStore(state, now) : { state, effects: NO_EFFECTS };
+}
+
+function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number, settings: ClaimSettings): Step {
+  const { answer } = event;
+  const isLast = event.call === state.callState.calls;
+  // the late answer to a call that has timed out: only "held" counts, other answers may be outdated
+  if (!isLast && answer.state !== "held") return { state, effects: NO_EFFECTS };
+  const callState = isLast ? afterReply(state.callState) : state.callState;
+  const callAgain = isLast && state.callState.callAgain;
+  switch (answer.state) {
+    case "held": {
+      const deadline = extendDeadline(state, event, answer.remainingMs, settings);
+      // the granted lease has already ended by the local clock: not a grant, though the store may still count it as held
+      if (now >= deadline) return endClaim({ ...state, callState }, RELEASE_AND_EXPIRE);
+      const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
+      return grantClaim(callState, answer, deadline, dueAt, callAgain, now, settings);
+    }
+    case "waiting": {
+      if (!settings.wait) return { state: doneState(callState.hasUnansweredClaim), effects: ["refuse", "release"] };
+      const deadline = extendDeadline(state, event, answer.remainingMs, settings);
+      const dueAt = Math.min(now + answer.recheckMs, nextRenewalAt(event.sentAt, answer.remainingMs, settings));
+      const waiting: WaitingState = { status: "waiting", callState, deadline, dueAt };
+      return callAgain ? callStore(waiting, now) : { state: waiting, effects: NO_EFFECTS };
+    }
+    case "none":
+      return onPendingNone(state, callState, settings);
+  }
+}
+
+function onPendingPush(state: PendingState, answer: Answer, now: number, settings: ClaimSettings): Step {
+  if (answer.state === "none") return onPendingNone(state, state.callState, settings);
+  // a push with less time left than the deadline is older than the last answer: treat it as a recheck only
+  if (answer.state === "waiting" || now + answer.remainingMs < state.deadline) return callStore(state, now);
+  // a push carries no send time, so it moves no deadline
+  const dueAt = state.deadline - 0.9 * settings.ttlMs + settings.ttlMs / 3;
+  return grantClaim(state.callState, answer, state.deadline, dueAt, false, now, settings);
+}
+
+function grantClaim(
+  callState: CallState,
+  { token, tokenCount }: HeldAnswer,
+  deadline: number,
+  dueAt: number,
+  callAgain: boolean,
+  now: number,
+  settings: ClaimSettings,
+): Step {
+  const held: HeldState = {
+    status: "held",
+    callState,
+    deadline,
+    dueAt,
+    token,
+    tokenCount,
+    grantedAtCall: callState.calls,
+    unconfirmedUntil: null,
+  };
+  const isLeaseShort = settings.renews && deadline - now < 0.45 * settings.ttlMs;
+  if (callState.sentAt !== null)
+    return { state: isLeaseShort ? { ...held, callState: askAgain(callState) } : held, effects: GRANT_EFFECTS };
+  if (!callAgain && !isLeaseShort) return { state: held, effects: GRANT_EFFECTS };
+  return { state: { ...held, callState: afterSend(callState, now, false) }, effects: ["grant", "renew"] };
+}
+
+function onPendingNone(state: PendingState, callState: CallState, settings: ClaimSettings): Step {
+  const hasUnansweredClaim = leavesClaimUnanswered(callState);
+  const effect: Effect = settings.wait ? "expire" : "refuse";
+  // "none" means that the store has no trace of the claim, unless an earlier `claim` call is still in flight
+  return {
+    state: doneState(hasUnansweredClaim),
+    effects: hasUnansweredClaim || state.status === "waiting" ? [effect, "release"] : [effect],
+  };
+}
+
+function onPendingFailure(
+  state: PendingState,
+  isFatal: boolean,
+  random: number,
+  now: number,
+  settings: ClaimSettings,
+): Step {
+  const callState = afterFailure(state.callState, now, random, settings.ttlMs);
+  if (isFatal || !settings.wait)
+    return { state: doneState(callState.hasUnansweredClaim), effects: ["reject", "release"] };
+  return { state: { ...state, callState }, effects: NO_EFFECTS };
+}
+
+/** Sends the call of this state, or notes that it must be sent when the call in flight has settled. */
+function callStore(state: PendingState, now: number): Step {
+  if (state.callState.sentAt !== null)
+    return { state: { ...state, callState: askAgain(state.callState) }, effects: NO_EFFECTS };
+  const isClaimCall = state.status === "asking";
+  return {
+    state: { ...state, callState: afterSend(state.callState, now, isClaimCall) },
+    effects: isClaimCall ? ASK_EFFECTS : RENEW_EFFECTS,
+  };
+}
+
+// Granted: held.
+
+function stepHeld(state: HeldState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
+  if (event.type === "released") return endClaim(state, RELEASE_EFFECTS);
+  if (event.type === "maxHoldExceeded") return loseClaim(state, event.reason, now, settings);
+  if (now >= (state.unconfirmedUntil ?? state.deadline)) {
+    if (state.unconfirmedUntil !== null || !settings.survivesSilence) return loseClaim(state, "expired", now, settings);
+    // silence does not end this claim: ask the store, and count it as not held until the answer
+    return requestRenewal({ ...state, unconfirmedUntil: now + settings.ttlMs }, now);
+  }
+  switch (event.type) {
+    case "answered":
+      return onHeldAnswer(state, event, now, settings);
+    case "pushed":
+      if (event.answer.state === "none") return loseClaim(state, event.answer.reason ?? "unknown", now, settings);
+      return event.answer.state === "waiting" || event.answer.token !== state.token
+        ? requestRenewal(state, now)
+        : { state, effects: NO_EFFECTS };
+    case "failed":
+      if (event.call !== state.callState.calls || state.callState.sentAt === null)
+        return { state, effects: NO_EFFECTS };
+      return onHeldFailure(state, event.random, now, settings);
+    case "notified":
+      return requestRenewal(state, now);
+    case "suspended":
+      return onSuspend(state, event.byMs, now, settings);
+    case "due":
+      return onHeldDue(state, event.random, event.withinMs, now, settings);
+  }
+}
+
+/** When a held claim needs its next "due" event. */
+function heldWakeAt(state: HeldState, settings: ClaimSettings): number {
+  const regularCallAt = settings.renews ? state.dueAt : Number.POSITIVE_INFINITY;
+  const callAt = nextCallAt(state.callState, settings.ttlMs, regularCallAt);
+  // renew: false promises that there is no timer; the loss is detected when the lock is next used
+  if (!settings.renews && callAt === Number.POSITIVE_INFINITY) return callAt;
+  return Math.min(state.unconfirmedUntil ?? state.deadline, callAt);
+}
+
+function onHeldDue(state: HeldState, random: number, withinMs: number, now: number, settings: ClaimSettings): Step {
+  if (now >= timesOutAt(state.callState, settings.ttlMs)) return onHeldFailure(state, random, now, settings);
+  const isCallDue = state.callState.sentAt === null && now + withinMs >= heldWakeAt(state, settings);
+  return isCallDue ? requestRenewal(state, now) : { state, effects: NO_EFFECTS };
+}
+
+function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, settings: ClaimSettings): Step {
+  const { answer } = event;
+  const isLast = event.call === state.callState.calls;
+  if (event.call <= state.callState.lastCallBeforeSuspend && answer.state !== "none") {
+    // the age of this answer is unknown; onSuspend() has requested another call
+    return isLast && state.callState.callAgain
+      ? { state: afterRenewalSent(state, now), effects: RENEW_EFFECTS }
+      : { state, effects: NO_EFFECTS };
+  }
+  if (answer.state === "held" && answer.token === state.token) {
+    const deadline = extendDeadline(state, event, answer.remainingMs, settings);
+    if (!isLast) return { state: { ...state, deadline }, effects: NO_EFFECTS };
+    // only possible while unconfirmed: the confirmed lease has already ended by the local clock, so ask again
+    if (now >= deadline) return requestRenewal({ ...state, deadline, callState: afterLateReply(state.callState) }, now);
+    const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
+    const { token, tokenCount, grantedAtCall, callState } = state;
+    const restored: readonly Effect[] = callState.failures > 0 ? ["restored"] : NO_EFFECTS;
+    const held: HeldState = {
+      status: "held",
+      callState: afterReply(callState),
+      deadline,
+      dueAt,
+      token,
+      tokenCount,
+      grantedAtCall,
+      unconfirmedUntil: null,
+    };
+    if (!callState.callAgain) return { state: held, effects: restored };
+    return { state: afterRenewalSent(held, now), effects: [...restored, "renew"] };
+  }
+  if (!isLast) return { state, effects: NO_EFFECTS };
+  const settled: HeldState = { ...state, callState: afterReply(state.callState) };
+  if (event.call <= state.grantedAtCall && answer.state === "waiting") {
+    // the call was sent before the grant was known, so its answer may be older than the grant
+    return state.callState.callAgain ? requestRenewal(settled, now) : { state: settled, effects: NO_EFFECTS };
+  }
+  return loseClaim(settled, answer.state === "none" ? (answer.reason ?? "unknown") : "unknown", now, settings);
+}
+
+function onHeldFailure(state: HeldState, random: number, now: number, settings: ClaimSettings): Step {
+  const callState = afterFailure(state.callState, now, random, settings.ttlMs);
+  return { state: { ...state, callState }, effects: state.callState.failures === 0 ? ["jeopardy"] : NO_EFFECTS };
+}
+
+function requestRenewal(state: HeldState, now: number): Step {
+  if (state.callState.sentAt !== null)
+    return { state: { ...state, callState: askAgain(state.callState) }, effects: NO_EFFECTS };
+  return { state: afterRenewalSent(state, now), effects: RENEW_EFFECTS };
+}
+
+function afterRenewalSent(state: HeldState, now: number): HeldState {
+  return { ...state, callState: afterSend(state.callState, now, false) };
+}
+
+/**
+ * Counts the suspension as elapsed time. If that ends the lease, the claim is unconfirmed until the store has answered: not
+ * lost yet (decision 0010), since it may be a false alarm (the wall clock was set).
+ */
+function onSuspend(state: HeldState, byMs: number, now: number, settings: ClaimSettings): Step {
+  const deadline = state.deadline - byMs;
+  const callState = afterSuspend(state.callState);
+  if (now < deadline || state.unconfirmedUntil !== null) return requestRenewal({ ...state, callState, deadline }, now);
+  const unconfirmedUntil = settings.survivesSilence
+    ? now + settings.ttlMs
+    : Math.min(state.deadline, now + settings.ttlMs / 6);
+  return requestRenewal({ ...state, callState, deadline, unconfirmedUntil }, now);
+}
+
+function loseClaim(state: HeldState, reason: LostReason, now: number, settings: ClaimSettings): Step {
+  const hasUnansweredClaim = leavesClaimUnanswered(state.callState);
+  return {
+    state: { status: "lost", reason, forgottenAt: now + settings.ttlMs, hasUnansweredClaim },
+    effects: ["lose"],
+  };
 }

@@ -1,9 +1,11 @@
-/** The settings, states, events and effects of the claim machine, which is in machine.ts. */
+/**
+ * The settings, states, events and effects of the claim machine, which is in machine.ts, the state of a claim's calls to the
+ * store, and the lease-time rule.
+ */
 
 import type { LostReason } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
-import type { CallState } from "./call-state.ts";
-import { leavesClaimUnanswered } from "./call-state.ts";
+import { backoffMs } from "../util/backoff.ts";
 
 /** The settings that stay the same as long as a claim lives. */
 export interface ClaimSettings {
@@ -15,6 +17,31 @@ export interface ClaimSettings {
   readonly survivesSilence: boolean;
   /** false: a held claim is not renewed and has no timer. */
   readonly renews: boolean;
+}
+
+/**
+ * The calls of one claim to the store: the call in flight, its timeout, and the next retry.
+ *
+ * Invariant: a claim has at most one call in flight that has not timed out. A recheck push that comes meanwhile is not
+ * dropped: another call follows as soon as the current one settles, since its answer may be older than the push.
+ */
+export interface CallState {
+  /** How many calls were sent; also the number of the last one. */
+  readonly calls: number;
+  /** When the call in flight was sent; null if none is in flight. */
+  readonly sentAt: number | null;
+  /** Is the call in flight a `claim` (else a `renew`)? */
+  readonly isClaimCall: boolean;
+  /** The answer may have changed since the call in flight was sent: call again when it settles. */
+  readonly callAgain: boolean;
+  /** The number of consecutive failures. */
+  readonly failures: number;
+  /** When to call again after a failure. */
+  readonly retryAt: number;
+  /** An earlier `claim` call was never answered and may still arrive at the store. */
+  readonly hasUnansweredClaim: boolean;
+  /** Calls up to this number were sent before a suspension, so the local clock cannot tell the age of their answers. */
+  readonly lastCallBeforeSuspend: number;
 }
 
 /** The store has not confirmed yet that it has the claim. */
@@ -55,7 +82,7 @@ interface LostState {
 }
 /** The claim has ended or was abandoned. */
 export interface DoneState {
-  readonly status: "over";
+  readonly status: "done";
   /** A `claim` call may still arrive at the store. */
   readonly hasUnansweredClaim: boolean;
 }
@@ -76,11 +103,11 @@ export type ClaimEvent =
   /** The time of nextWakeAt() has come, or will within withinMs: then the call may join a batch. */
   | { readonly type: "due"; readonly random: number; readonly withinMs: number }
   /** This machine was suspended for byMs, which the local clock did not count. */
-  | { readonly type: "slept"; readonly byMs: number }
+  | { readonly type: "suspended"; readonly byMs: number }
   /** The holder has exceeded maxHold: the claim counts as lost although its lease has not ended. */
-  | { readonly type: "overstayed"; readonly reason: LostReason }
+  | { readonly type: "maxHoldExceeded"; readonly reason: LostReason }
   /** The claim was released or aborted, or its wait has timed out. */
-  | { readonly type: "left" };
+  | { readonly type: "released" };
 
 /** An answer to a call of this claim. */
 export type AnsweredEvent = Extract<ClaimEvent, { type: "answered" }>;
@@ -111,6 +138,9 @@ export interface Step {
   readonly effects: readonly Effect[];
 }
 
+/** The longest bound of the delay before a retry. */
+const MAX_RETRY_MS = 2_000;
+
 // shared, so that a step on the fast path allocates no array
 export const NO_EFFECTS: readonly Effect[] = [];
 export const ASK_EFFECTS: readonly Effect[] = ["ask"];
@@ -120,7 +150,7 @@ export const RELEASE_EFFECTS: readonly Effect[] = ["release"];
 
 /** The final state. */
 export function doneState(hasUnansweredClaim: boolean): DoneState {
-  return { status: "over", hasUnansweredClaim };
+  return { status: "done", hasUnansweredClaim };
 }
 
 /** Ends the claim. */
@@ -128,9 +158,105 @@ export function endClaim(state: PendingState | HeldState, effects: readonly Effe
   return { state: doneState(leavesClaimUnanswered(state.callState)), effects };
 }
 
+/** The state after a first `claim` call is sent now. */
+export function firstCall(now: number): CallState {
+  return {
+    calls: 1,
+    sentAt: now,
+    isClaimCall: true,
+    callAgain: false,
+    failures: 0,
+    retryAt: 0,
+    hasUnansweredClaim: false,
+    lastCallBeforeSuspend: 0,
+  };
+}
+
+/** The state before a first call that is delayed. */
+export function delayedCall(until: number): CallState {
+  return { ...firstCall(0), calls: 0, sentAt: null, isClaimCall: false, failures: 1, retryAt: until };
+}
+
+/** The state after a call is sent now. */
+export function afterSend(callState: CallState, now: number, isClaimCall: boolean): CallState {
+  const { calls, failures, retryAt, hasUnansweredClaim, lastCallBeforeSuspend } = callState;
+  return {
+    calls: calls + 1,
+    sentAt: now,
+    isClaimCall,
+    callAgain: false,
+    failures,
+    retryAt,
+    hasUnansweredClaim,
+    lastCallBeforeSuspend,
+  };
+}
+
+/** The state after the call in flight has been answered, or a push has made its answer known. */
+export function afterReply(callState: CallState): CallState {
+  const { calls, hasUnansweredClaim, lastCallBeforeSuspend } = callState;
+  return {
+    calls,
+    sentAt: null,
+    isClaimCall: false,
+    callAgain: false,
+    failures: 0,
+    retryAt: 0,
+    hasUnansweredClaim,
+    lastCallBeforeSuspend,
+  };
+}
+
+/** The state after an answer that came too late to confirm the lease: earlier failures still count. */
+export function afterLateReply(callState: CallState): CallState {
+  return { ...afterReply(callState), failures: callState.failures };
+}
+
+/** The state after the call in flight failed or timed out: its outcome is unknown. */
+export function afterFailure(callState: CallState, now: number, random: number, ttlMs: number): CallState {
+  const failures = callState.failures + 1;
+  const retryAt = now + (callState.callAgain ? 0 : backoffMs(failures, random, Math.min(MAX_RETRY_MS, ttlMs / 6)));
+  const hasUnansweredClaim = callState.hasUnansweredClaim || callState.isClaimCall;
+  return { ...callState, sentAt: null, isClaimCall: false, callAgain: false, failures, retryAt, hasUnansweredClaim };
+}
+
+/** The state after a suspension that the local clock did not count. */
+export function afterSuspend(callState: CallState): CallState {
+  return { ...callState, lastCallBeforeSuspend: callState.calls };
+}
+
+/** Notes a recheck that came while a call is in flight. */
+export function askAgain(callState: CallState): CallState {
+  return { ...callState, callAgain: true };
+}
+
+/** If the claim ended now, could a `claim` call of it still arrive at the store? */
+export function leavesClaimUnanswered(callState: CallState): boolean {
+  return callState.hasUnansweredClaim || (callState.sentAt !== null && callState.isClaimCall);
+}
+
+/** When the call in flight times out: at least four attempts fit between a renewal's due time and the lease's end. */
+export function timesOutAt(callState: CallState, ttlMs: number): number {
+  return callState.sentAt === null ? Number.POSITIVE_INFINITY : callState.sentAt + ttlMs / 6;
+}
+
+/** When the next timeout, retry or call is due; `regularCallAt`: when the next call is due without a failure. */
+export function nextCallAt(callState: CallState, ttlMs: number, regularCallAt: number): number {
+  if (callState.sentAt !== null) return timesOutAt(callState, ttlMs);
+  return callState.failures > 0 ? callState.retryAt : regularCallAt;
+}
+
 /**
- * The lease-time rule (decision 0003). Clock rates may differ by 1 %; the other 9 % is time for the holder to stop. A call
- * sent before a suspension extends nothing: more time has passed since than the local clock has counted.
+ * The lease-time rule (decision 0003): until when a client may believe a lease, counted from when the answered call was sent.
+ * Clock rates may differ by 1 %; the other 9 % is time for the holder to stop.
+ */
+export function believedUntil(sentAt: number, remainingMs: number, ttlMs: number): number {
+  return sentAt + 0.9 * Math.min(remainingMs, ttlMs);
+}
+
+/**
+ * The deadline after an answer. A call sent before a suspension extends nothing: more time has passed since than the local
+ * clock has counted.
  */
 export function extendDeadline(
   state: PendingState | HeldState,
@@ -138,12 +264,11 @@ export function extendDeadline(
   remainingMs: number,
   settings: ClaimSettings,
 ): number {
-  const boundedMs = Math.min(remainingMs, settings.ttlMs);
   // until the first answer the deadline follows from the requested ttl, and the store may have granted less
   const isFirst = state.status === "asking" && !settings.survivesSilence;
   if (event.call <= state.callState.lastCallBeforeSuspend)
-    return isFirst ? state.deadline - 0.9 * (settings.ttlMs - boundedMs) : state.deadline;
-  const deadline = event.sentAt + 0.9 * boundedMs;
+    return isFirst ? state.deadline - 0.9 * Math.max(settings.ttlMs - remainingMs, 0) : state.deadline;
+  const deadline = believedUntil(event.sentAt, remainingMs, settings.ttlMs);
   return isFirst ? deadline : Math.max(state.deadline, deadline);
 }
 

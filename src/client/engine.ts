@@ -110,7 +110,7 @@ export class ActiveClaim implements ScheduledTask {
 
   /** The number of its last call. */
   get lastCall(): number {
-    return this.state.status === "lost" || this.state.status === "over" ? 0 : this.state.callState.calls;
+    return this.state.status === "lost" || this.state.status === "done" ? 0 : this.state.callState.calls;
   }
 
   /** A call of a held claim failed, or the store's clock stepped. Emits `jeopardy` once. */
@@ -135,7 +135,7 @@ export class ActiveClaim implements ScheduledTask {
 
   forget(): void {
     this.isForgotten = true;
-    this.state = { status: "over", hasUnansweredClaim: false };
+    this.state = { status: "done", hasUnansweredClaim: false };
   }
 
   /** Returns the callback and clears it: only the first release reports its result. */
@@ -205,12 +205,12 @@ export class Engine {
   /** Releases a claim, held or waiting. `onReleased` receives the store's reply exactly once, possibly late. */
   release(activeClaim: ActiveClaim, onReleased?: ReleaseCallback, now: number = this.clock.now()): void {
     if (onReleased !== undefined) activeClaim.onReleased = onReleased;
-    this.#apply(activeClaim, { type: "left" }, now);
+    this.#apply(activeClaim, { type: "released" }, now);
   }
 
   /** The holder has exceeded maxHold: gives the lock up although its lease has not ended. */
   exceedMaxHold(activeClaim: ActiveClaim): void {
-    this.#apply(activeClaim, { type: "overstayed", reason: "maxHold" }, this.clock.now());
+    this.#apply(activeClaim, { type: "maxHoldExceeded", reason: "maxHold" }, this.clock.now());
   }
 
   /** Drops a claim without releasing it: another client has it now. */
@@ -288,8 +288,8 @@ export class Engine {
   #perform(activeClaim: ActiveClaim, { state, effects }: Step, now: number): void {
     const previousStatus = activeClaim.state.status;
     activeClaim.state = state;
-    const isOver = state.status === "over" && previousStatus !== "over";
-    if (isOver) this.#claims.delete(activeClaim.claim.id);
+    const isDone = state.status === "done" && previousStatus !== "done";
+    if (isDone) this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
       // the listener may have changed the state during an earlier effect
       if (activeClaim.state !== state && effect !== "release") break;
@@ -301,7 +301,7 @@ export class Engine {
       this.scheduler.cancel(activeClaim);
       this.scheduler.arm();
     } else this.scheduler.schedule(activeClaim, wakeAt);
-    if (isOver) this.scheduler.unref();
+    if (isDone) this.scheduler.unref();
   }
 
   #performEffect(activeClaim: ActiveClaim, effect: Step["effects"][number], now: number): void {
@@ -328,7 +328,7 @@ export class Engine {
       case "restored":
         return activeClaim.markConfirmed();
       case "release": {
-        const hasUnansweredClaim = state.status === "over" && state.hasUnansweredClaim;
+        const hasUnansweredClaim = state.status === "done" && state.hasUnansweredClaim;
         const onReleased = activeClaim.takeOnReleased();
         activeClaim.pendingRelease = this.#releaseQueue.add(activeClaim, hasUnansweredClaim, onReleased);
       }
@@ -353,7 +353,7 @@ export class Engine {
   #renewBatch(batch: readonly ActiveClaim[]): void {
     // a claim may have been released later in the turn that scheduled its renewal
     const renewable = batch.filter(
-      ({ state, isShortened }) => state.status !== "over" && state.status !== "lost" && !isShortened,
+      ({ state, isShortened }) => state.status !== "done" && state.status !== "lost" && !isShortened,
     );
     if (renewable.length === 0) return;
     const sentAt = this.clock.now();
@@ -418,7 +418,7 @@ export class Engine {
     this.suspendedMs += byMs;
     this.#events.emit("clockStep", { byMs, source: "client" });
     const now = this.clock.now();
-    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "slept", byMs }, now);
+    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "suspended", byMs }, now);
   }
 
   /** A step of the store's clock may have ended leases: every held claim is unconfirmed until it has been rechecked. */

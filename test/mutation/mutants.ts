@@ -61,37 +61,37 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a look that extends belief",
     file: "src/claim/state.ts",
-    find: "event.sentAt + 0.9 * boundedMs;",
-    replace: "event.sentAt + 0.9 * settings.ttlMs;",
+    find: "return sentAt + 0.9 * Math.min(remainingMs, ttlMs);",
+    replace: "return sentAt + 0.9 * ttlMs;",
   },
   {
     name: "a lease believed to its last moment",
     file: "src/claim/state.ts",
-    find: "event.sentAt + 0.9 * boundedMs;",
-    replace: "event.sentAt + 1.05 * boundedMs;",
+    find: "return sentAt + 0.9 * Math.min(remainingMs, ttlMs);",
+    replace: "return sentAt + 1.05 * Math.min(remainingMs, ttlMs);",
   },
   {
     name: "a push that lengthens the lease",
-    file: "src/claim/pending-state.ts",
+    file: "src/claim/machine.ts",
     find: "return grantClaim(state.callState, answer, state.deadline, dueAt, false, now, settings);",
     replace: "return grantClaim(state.callState, answer, now + 0.9 * settings.ttlMs, dueAt, false, now, settings);",
   },
   {
     name: "a grant whose lease is over when it is answered",
-    file: "src/claim/pending-state.ts",
+    file: "src/claim/machine.ts",
     find: "if (now >= deadline) return endClaim({ ...state, callState }, RELEASE_AND_EXPIRE);",
     replace: "",
   },
   {
     name: "a taken up lock confirmed by an answer whose lease is over",
-    file: "src/claim/held-state.ts",
-    find: "if (now >= deadline)\n      return",
-    replace: "if (now < 0) return",
+    file: "src/claim/machine.ts",
+    find: "if (now >= deadline) return requestRenewal(",
+    replace: "if (now < 0) return requestRenewal(",
   },
   {
     name: "a first answer from before a sleep that counts as if all was granted that was asked for",
     file: "src/claim/state.ts",
-    find: "isFirst ? state.deadline - 0.9 * (settings.ttlMs - boundedMs) : state.deadline",
+    find: "isFirst ? state.deadline - 0.9 * Math.max(settings.ttlMs - remainingMs, 0) : state.deadline",
     replace: "state.deadline",
   },
   {
@@ -117,13 +117,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a sleep of the machine that goes unnoticed",
-    file: "src/claim/held-state.ts",
+    file: "src/claim/machine.ts",
     find: "const deadline = state.deadline - byMs;",
     replace: "const deadline = state.deadline;",
   },
   {
     name: "an answer from before a sleep that takes the doubt away",
-    file: "src/claim/held-state.ts",
+    file: "src/claim/machine.ts",
     find: 'event.call <= state.callState.lastCallBeforeSuspend && answer.state !== "none"',
     replace: 'event.call < 0 && answer.state !== "none"',
   },
@@ -136,13 +136,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a place whose deadline is put off",
-    file: "src/claim/pending-state.ts",
+    file: "src/claim/machine.ts",
     find: "if (!settings.survivesSilence || state.callState.failures > 0) return",
     replace: "if (state.callState.failures > 0) return",
   },
   {
     name: '"none" taken for a hiccup',
-    file: "src/claim/held-state.ts",
+    file: "src/claim/machine.ts",
     find: 'return loseClaim(settled, answer.state === "none" ? (answer.reason ?? "unknown") : "unknown", now, settings);',
     replace: "return { state: settled, effects: NO_EFFECTS };",
   },
@@ -206,7 +206,7 @@ export const MUTANTS: readonly Mutant[] = [
   // --- asking and leaving
   {
     name: "a nudge dropped while a call is under way",
-    file: "src/claim/call-state.ts",
+    file: "src/claim/state.ts",
     find: "return { ...callState, callAgain: true };",
     replace: "return callState;",
   },
@@ -218,7 +218,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "an unanswered claim that the client forgets",
-    file: "src/claim/call-state.ts",
+    file: "src/claim/state.ts",
     find: "const hasUnansweredClaim = callState.hasUnansweredClaim || callState.isClaimCall;",
     replace: "const hasUnansweredClaim = false;",
   },
@@ -242,7 +242,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "release before the body has ended",
-    file: "src/claim/held-state.ts",
+    file: "src/claim/machine.ts",
     find: 'return {\n    state: { status: "lost", reason, forgottenAt: now + settings.ttlMs, hasUnansweredClaim },\n    effects: ["lose"],\n  };',
     replace:
       'return { state: { status: "lost", reason, forgottenAt: now + settings.ttlMs, hasUnansweredClaim }, effects: ["lose", "release"] };',

@@ -1,5 +1,6 @@
 /** The last answers to the driver's claims, which it reports to a server that has forgotten them. */
 
+import { believedUntil } from "../../claim/state.ts";
 import type { ReclaimItem, WireAnswer } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";
@@ -42,7 +43,7 @@ export class ClaimMemory {
     this.wallOffsetMs = wallOffsetMs;
     const maxTtlMs = this.claim.ttlMs === "session" ? sessionMs : this.claim.ttlMs;
     const remainingMs = Math.min(answer.remainingMs, maxTtlMs);
-    this.believedUntil = Math.max(this.believedUntil, sentAt + 0.9 * remainingMs);
+    this.believedUntil = Math.max(this.believedUntil, believedUntil(sentAt, answer.remainingMs, maxTtlMs));
     this.leaseEndsAt = Math.max(this.leaseEndsAt, sentAt + remainingMs);
     this.runId = runId;
     this.recordPush(answer);

@@ -97,11 +97,11 @@ export class MachineFixture {
   }
 
   suspend(byMs: number): this {
-    return this.apply({ type: "slept", byMs });
+    return this.apply({ type: "suspended", byMs });
   }
 
   release(): this {
-    return this.apply({ type: "left" });
+    return this.apply({ type: "released" });
   }
 
   #record({ effects }: Step): void {

@@ -165,14 +165,14 @@ describe("a held claim", () => {
   });
 
   test("held for longer than maxHold: lost although the lease continues", () => {
-    const machine = MachineFixture.answeredHeld().at(5).apply({ type: "overstayed", reason: "maxHold" });
+    const machine = MachineFixture.answeredHeld().at(5).apply({ type: "maxHoldExceeded", reason: "maxHold" });
     expect(machine).toMatchObject({ effects: ["lose"], state: { status: "lost", reason: "maxHold" } });
   });
 
   test("ended by its holder: released, even after the deadline", () => {
     expect(MachineFixture.answeredHeld().release()).toMatchObject({
       effects: ["release"],
-      state: { status: "over", hasUnansweredClaim: false },
+      state: { status: "done", hasUnansweredClaim: false },
     });
     expect(MachineFixture.answeredHeld().at(27_000).release().effects).toEqual(["release"]);
   });
@@ -186,7 +186,7 @@ describe("a lost claim", () => {
     expect(machine.at(10_001).answered(heldAnswer(), 1).effects).toEqual([]);
     expect(machine.notified().effects).toEqual([]);
     expect(machine.due().effects).toEqual([]);
-    expect(machine.release()).toMatchObject({ effects: ["release"], state: { status: "over" } });
+    expect(machine.release()).toMatchObject({ effects: ["release"], state: { status: "done" } });
   });
 
   test("is released as well when the store has forgotten it", () => {
@@ -199,7 +199,7 @@ describe("a lost claim", () => {
   test("remembers that a claim call may still be in flight", () => {
     const machine = new MachineFixture().pushed(heldAnswer()).at(1).pushed(NONE_ANSWER);
     expect(machine.state).toMatchObject({ status: "lost", hasUnansweredClaim: true });
-    expect(machine.release().state).toMatchObject({ status: "over", hasUnansweredClaim: true });
+    expect(machine.release().state).toMatchObject({ status: "done", hasUnansweredClaim: true });
   });
 });
 
@@ -249,7 +249,7 @@ describe("a claim attached from another client", () => {
 
   test("on its release a late claim call of the first client must not enter the queue again", () => {
     expect(MachineFixture.resumed().answered(heldAnswer()).release().state).toMatchObject({
-      status: "over",
+      status: "done",
       hasUnansweredClaim: true,
     });
   });

@@ -11,7 +11,7 @@ describe("a grant whose lease is over by the client's clock", () => {
     const machine = new MachineFixture().at(1_500).answered(heldAnswer(1_000));
     expect(machine).toMatchObject({
       effects: ["release", "expire"],
-      state: { status: "over", hasUnansweredClaim: false },
+      state: { status: "done", hasUnansweredClaim: false },
     });
   });
 
@@ -24,7 +24,7 @@ describe("a grant whose lease is over by the client's clock", () => {
     const machine = new MachineFixture().at(5_000).due().at(5_020).due().answered(heldAnswer(1_000), 1);
     expect(machine).toMatchObject({
       effects: ["release", "expire"],
-      state: { status: "over", hasUnansweredClaim: true },
+      state: { status: "done", hasUnansweredClaim: true },
     });
   });
 
@@ -69,7 +69,18 @@ const arbitraryEvent = fc.record({
   random: fc.double({ min: 0, max: 1, noNaN: true }),
   byMs: arbitraryMs,
   answer: arbitraryAnswer,
-  type: fc.constantFrom("answered", "answered", "pushed", "failed", "fatal", "notified", "due", "due", "slept", "over"),
+  type: fc.constantFrom(
+    "answered",
+    "answered",
+    "pushed",
+    "failed",
+    "fatal",
+    "notified",
+    "due",
+    "due",
+    "suspended",
+    "maxHoldExceeded",
+  ),
 });
 type GeneratedEvent = typeof arbitraryEvent extends fc.Arbitrary<infer T> ? T : never;
 
@@ -86,10 +97,10 @@ function toClaimEvent({ type, call, random, byMs, answer: said }: GeneratedEvent
       return { type: "failed", call: number, isFatal: type === "fatal", random };
     case "notified":
       return { type };
-    case "slept":
+    case "suspended":
       return { type, byMs };
-    case "over":
-      return { type: "overstayed", reason: "maxHold" };
+    case "maxHoldExceeded":
+      return { type: "maxHoldExceeded", reason: "maxHold" };
     default:
       return { type: "due", random, withinMs: 0 };
   }

@@ -44,7 +44,7 @@ describe("an asking claim", () => {
 
   test("answered none: the entry is lost before it was confirmed; another claim may be made", () => {
     const machine = new MachineFixture().answered(NONE_ANSWER);
-    expect(machine).toMatchObject({ effects: ["expire"], state: { status: "over", hasUnansweredClaim: false } });
+    expect(machine).toMatchObject({ effects: ["expire"], state: { status: "done", hasUnansweredClaim: false } });
   });
 
   test("answered none after an unanswered call: released, so that the late call does not enter the queue", () => {
@@ -52,14 +52,14 @@ describe("an asking claim", () => {
     expect(machine.at(machine.nextWakeAt).due().effects).toEqual(["ask"]);
     expect(machine.answered(NONE_ANSWER)).toMatchObject({
       effects: ["expire", "release"],
-      state: { status: "over", hasUnansweredClaim: true },
+      state: { status: "done", hasUnansweredClaim: true },
     });
   });
 
   test("pushed none: ended and released, since the call in flight may still place the claim", () => {
     expect(new MachineFixture().pushed(NONE_ANSWER)).toMatchObject({
       effects: ["expire", "release"],
-      state: { status: "over", hasUnansweredClaim: true },
+      state: { status: "done", hasUnansweredClaim: true },
     });
   });
 
@@ -91,7 +91,7 @@ describe("an asking claim", () => {
   test("failed permanently: rejected, and released since the call may have reached the store", () => {
     expect(new MachineFixture().failCall(true)).toMatchObject({
       effects: ["reject", "release"],
-      state: { status: "over", hasUnansweredClaim: true },
+      state: { status: "done", hasUnansweredClaim: true },
     });
   });
 
@@ -121,7 +121,7 @@ describe("an asking claim", () => {
       else machine[last](heldAnswer());
       expect(machine).toMatchObject({
         effects: ["release", "expire"],
-        state: { status: "over", hasUnansweredClaim: true },
+        state: { status: "done", hasUnansweredClaim: true },
       });
     }
   });
@@ -129,12 +129,12 @@ describe("an asking claim", () => {
   test("cancelled: released", () => {
     expect(new MachineFixture().release()).toMatchObject({
       effects: ["release"],
-      state: { status: "over", hasUnansweredClaim: true },
+      state: { status: "done", hasUnansweredClaim: true },
     });
   });
 
   test("ended for maxHold: ignored, since the claim is not held yet", () => {
-    const machine = new MachineFixture().apply({ type: "overstayed", reason: "maxHold" });
+    const machine = new MachineFixture().apply({ type: "maxHoldExceeded", reason: "maxHold" });
     expect(machine).toMatchObject({ effects: [], state: { status: "asking" } });
   });
 });
@@ -238,7 +238,7 @@ describe("a waiting claim", () => {
     const answered = MachineFixture.answeredWaiting().at(10_000).due().answered(NONE_ANSWER);
     expect(answered).toMatchObject({
       effects: ["expire", "release"],
-      state: { status: "over", hasUnansweredClaim: false },
+      state: { status: "done", hasUnansweredClaim: false },
     });
     expect(MachineFixture.answeredWaiting().pushed(NONE_ANSWER).effects).toEqual(["expire", "release"]);
   });
@@ -259,7 +259,7 @@ describe("a waiting claim", () => {
     const machine = MachineFixture.answeredWaiting().at(27_000);
     expect(machine.due()).toMatchObject({
       effects: ["release", "expire"],
-      state: { status: "over", hasUnansweredClaim: false },
+      state: { status: "done", hasUnansweredClaim: false },
     });
     expect(MachineFixture.answeredWaiting().at(27_000).pushed(heldAnswer()).effects).toEqual(["release", "expire"]);
   });
