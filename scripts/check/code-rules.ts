@@ -17,7 +17,7 @@ const ALLOWED_TO_WAIT: readonly RegExp[] = [
   /^src\/drivers\/server\/autostart\.ts$/,
   /^src\/drivers\/redis\/(?:subscriptions|call-timeouts|replica-acks|clients\/[^/]+)\.ts$/,
   /^src\/drivers\/zookeeper\/client\//,
-  /^src\/drivers\/quorum\/member\.ts$/,
+  /^src\/drivers\/quorum\/(?:member|claims|tokens)\.ts$/,
 ];
 
 /** They get the time and randomness as arguments. */

@@ -1,17 +1,21 @@
 /** Coordinates one claim across the members. driver.ts has the states and the safety argument. */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, ClaimId, Driver, Pause } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, Pause } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { Member, MemberCall } from "./member.ts";
 import { delay, waitForMembers } from "./member.ts";
-import type { QuorumClaim } from "./quorum-claim.ts";
+import type { QuorumClaim, QuorumClaims } from "./quorum-claim.ts";
 import { toMajority, toRemainingMs } from "./quorum-claim.ts";
-import type { QuorumClaims } from "./quorum-claims.ts";
-import { releaseClaims } from "./release.ts";
 import { Tally } from "./tally.ts";
-import { agreeOnToken, renewTokenClaims } from "./tokens.ts";
+import {
+  agreeOnToken,
+  createReplacementTokenClaim,
+  createTokenClaim,
+  getTokenClaim,
+  renewTokenClaims,
+} from "./tokens.ts";
 
 const NONE: Answer = { state: "none" };
 
@@ -53,27 +57,28 @@ export class ClaimCoordinator {
     this.#options = options;
   }
 
-  async claim(quorumClaim: QuorumClaim, deadline: number, attempt: number): Promise<Answer> {
-    const { claim } = quorumClaim;
-    const startedAt = this.#time();
-    const tally = new Tally(this.#members.length);
-    const calls = this.#members.map((member) => this.#askMember(quorumClaim, member, tally));
-    await waitForMembers(calls, () => tally.isDecided, deadline - startedAt);
-    const isSplit = tally.paused === undefined && quorumClaim.isSplit(this.#time());
-    if (claim.wait || quorumClaim.countHeld(this.#time()) >= this.#majority || quorumClaim.hasTokenClaim) {
-      return this.resolveStatus(quorumClaim, tally, startedAt, deadline);
-    }
-    const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline);
-    if (answer.state !== "none" || quorumClaim.isDone) return answer;
-    // "none" must leave no trace: release the votes; members remember the calls that may still arrive
-    await this.#releaseGrants(quorumClaim, deadline);
-    const delayMs = backoffMs(attempt, this.#random(), MAX_BACKOFF_MS);
-    if (isSplit && attempt < MAX_TRIES && this.#time() + delayMs < deadline && quorumClaim.isSettled) {
+  async claim(quorumClaim: QuorumClaim, deadline: number): Promise<Answer> {
+    for (let attempt = 1; ; attempt++) {
+      const startedAt = this.#time();
+      const tally = new Tally(this.#members.length);
+      const calls = this.#members.map((member) => this.#askMember(quorumClaim, member, tally));
+      await waitForMembers(calls, () => tally.isDecided, deadline - startedAt);
+      const isSplit = tally.paused === undefined && quorumClaim.isSplit(this.#time());
+      const mayHold = quorumClaim.countHeld(this.#time()) >= this.#majority || quorumClaim.hasTokenClaim;
+      if (quorumClaim.claim.wait || mayHold) return this.resolveStatus(quorumClaim, tally, startedAt, deadline);
+      const answer = await this.#computeStatus(quorumClaim, tally, startedAt, deadline);
+      if (answer.state !== "none" || quorumClaim.isDone) return answer;
+      // "none" must leave no trace: release the votes; members remember the calls that may still arrive
+      await this.#releaseGrants(quorumClaim, deadline);
+      const delayMs = backoffMs(attempt, this.#random(), MAX_BACKOFF_MS);
+      const mayRetry = isSplit && attempt < MAX_TRIES && this.#time() + delayMs < deadline && quorumClaim.isSettled;
+      if (!mayRetry) {
+        this.#abandon(quorumClaim);
+        return { ...NONE, ...toPausedField(tally) };
+      }
       await delay(this.#options.clock, delayMs);
-      return quorumClaim.isDone ? NONE : this.claim(quorumClaim, deadline, attempt + 1);
+      if (quorumClaim.isDone) return NONE;
     }
-    this.#abandon(quorumClaim);
-    return { ...NONE, ...toPausedField(tally) };
   }
 
   /**
@@ -267,7 +272,92 @@ export class ClaimCoordinator {
     const quorumClaimToRelease = this.#claims.remove(quorumClaim.claim);
     const remainingMs = Math.max(deadline - this.#time(), 1);
     // members repeat the releases that they have not answered
-    await releaseClaims(this.#members, [quorumClaimToRelease], undefined, remainingMs).catch(() => undefined);
+    await this.release([quorumClaimToRelease], undefined, remainingMs).catch(() => undefined);
+  }
+
+  /**
+   * Releases claims at every member, their votes and token claims in one call. Says of each claim whether a majority
+   * still had it. A member that has not answered gets the release again when it
+   * answers again.
+   * @throws (rejects) Error if fewer than a majority have answered
+   */
+  async release(
+    quorumClaims: readonly QuorumClaim[],
+    unanswered: ReadonlySet<ClaimId> | undefined,
+    timeoutMs: number,
+  ): Promise<readonly boolean[]> {
+    const majority = this.#majority;
+    const foundCounts = quorumClaims.map(() => 0);
+    const tally = new Tally(this.#members.length);
+    const calls = this.#members.map((member) => {
+      const { claims, unansweredIds } = collectReleases(quorumClaims, member.index, unanswered);
+      const settled = member
+        .call((driver) => (unansweredIds.size > 0 ? driver.release(claims, unansweredIds) : driver.release(claims)))
+        .then(
+          (flags) => {
+            for (const index of foundCounts.keys())
+              if (flags[index] === true) foundCounts[index] = (foundCounts[index] as number) + 1;
+            tally.add({ state: "none" });
+          },
+          (error: unknown) => {
+            tally.addError(error);
+            for (const claim of claims) member.addPendingRelease(claim, claim.ttlMs === "session" ? 0 : claim.ttlMs);
+          },
+        );
+      return { member, settled };
+    });
+    const isDecidedFor = (foundCount: number): boolean =>
+      foundCount >= majority || tally.answeredCount - foundCount > this.#members.length - majority;
+    const isDecided = (): boolean =>
+      tally.errors.length > this.#members.length - majority ||
+      (tally.hasMajorityAnswered && foundCounts.every(isDecidedFor));
+    await waitForMembers(calls, isDecided, timeoutMs);
+    if (!tally.hasMajorityAnswered) throw tally.failure;
+    return foundCounts.map(
+      (foundCount) => foundCount > 0 && tally.answeredCount - foundCount <= this.#members.length - majority,
+    );
+  }
+
+  /**
+   * Detaches claims from this process's sessions at members that have sessions: on a Unix socket the claims would end
+   * with this process. Says of each held claim whether a majority keeps its vote without this process.
+   * @throws (rejects) Error if fewer than a majority have answered, or have its token claim: the claim would come back
+   *   with another token
+   */
+  async detach(
+    quorumClaims: readonly QuorumClaim[],
+    timeoutMs: number,
+    remainingMs: number | undefined,
+  ): Promise<readonly boolean[]> {
+    const majority = this.#majority;
+    const keptCounts = [...quorumClaims, ...quorumClaims].map(() => 0);
+    const tally = new Tally(this.#members.length);
+    const calls = this.#members.map((member) => {
+      const claims = [
+        ...quorumClaims.map(({ claim }) => claim),
+        ...quorumClaims.map((quorumClaim) => getTokenClaim(quorumClaim, member.index)),
+      ];
+      const settled = member
+        .call((driver) => driver.detach?.(claims, remainingMs) ?? renewAsDetached(driver.renew(claims)))
+        .then(
+          (flags) => {
+            for (const index of keptCounts.keys())
+              if (flags[index] === true) keptCounts[index] = (keptCounts[index] as number) + 1;
+            tally.add({ state: "none" });
+          },
+          (error: unknown) => tally.addError(error),
+        );
+      return { member, settled };
+    });
+    await waitForMembers(calls, () => false, timeoutMs);
+    if (!tally.hasMajorityAnswered) throw tally.failure;
+    const isKept = (index: number): boolean => (keptCounts[index] as number) >= majority;
+    const lacksTokenClaim = quorumClaims.some((_, index) => isKept(index) && !isKept(index + quorumClaims.length));
+    if (lacksTokenClaim)
+      throw new Error(
+        "quorum: cannot detach: fewer than a majority of members have the token claim; the lock stays attached",
+      );
+    return quorumClaims.map((_, index) => isKept(index));
   }
 
   /** Claims an entry again at members that have lost it or never had it, without waiting. */
@@ -341,4 +431,34 @@ function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
 
 function createMissingAnswerError({ index }: Member): Error {
   return new Error(`quorum: member ${index} omitted an answer`);
+}
+
+/** The claims to release at one member: first the votes, in the order of the quorum claims, then the token claims. */
+function collectReleases(
+  quorumClaims: readonly QuorumClaim[],
+  index: number,
+  unanswered: ReadonlySet<ClaimId> | undefined,
+): { readonly claims: readonly Claim[]; readonly unansweredIds: ReadonlySet<ClaimId> } {
+  const unansweredIds = new Set<ClaimId>();
+  const claims = quorumClaims.map(({ claim }) => claim);
+  const tokenClaims: Claim[] = [];
+  for (const { claim, memberClaims, hasTokenClaim, isOurs } of quorumClaims) {
+    const memberClaim = memberClaims[index];
+    // a claim of another client, or one released before, has no known calls: any may be in flight
+    const isUnanswered = !isOurs || unanswered?.has(claim.id) === true;
+    if (isUnanswered || (memberClaim?.claimsInFlight ?? 0) > 0 || memberClaim?.isOutcomeUnknown === true)
+      unansweredIds.add(claim.id);
+    if (!hasTokenClaim && isOurs) continue;
+    const replacements =
+      isOurs && memberClaim?.isTokenClaimReplaced !== true ? [] : [createReplacementTokenClaim(claim, 0n)];
+    for (const tokenClaim of [createTokenClaim(claim, 0n), ...replacements]) {
+      tokenClaims.push(tokenClaim);
+      if (!isOurs || (memberClaim?.tokenClaimsInFlight ?? 0) > 0) unansweredIds.add(tokenClaim.id);
+    }
+  }
+  return { claims: [...claims, ...tokenClaims], unansweredIds };
+}
+
+async function renewAsDetached(renewal: ReturnType<Member["driver"]["renew"]>): Promise<readonly boolean[]> {
+  return (await renewal).map((answer) => answer?.state === "held");
 }

@@ -7,7 +7,7 @@
  *
  *   asking   the members are being asked; fewer than a majority have answered: unknown, never "busy"
  *   waiting  a majority of members has an entry; fewer than a majority of the entries are votes
- *   voted    a majority of the entries are votes; the members are agreeing on the token (token-claims.ts)
+ *   voted    a majority of the entries are votes; the members are agreeing on the token (tokens.ts)
  *   held     a majority of members has given one token; "held" is answered, or pushed, only now
  *   none     a majority of entries is no longer possible; the remaining ones are released
  *
@@ -42,15 +42,12 @@ import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { clockRule, functionRule, isObject, millisecondsRule, validateOptions } from "../../util/validate.ts";
 import { ClaimCoordinator } from "./claims.ts";
-import { detachClaims } from "./detach.ts";
 import { listClaims } from "./list.ts";
 import { Member, waitForMembers } from "./member.ts";
 import type { QuorumClaim } from "./quorum-claim.ts";
-import { toMajority } from "./quorum-claim.ts";
-import { QuorumClaims } from "./quorum-claims.ts";
-import { releaseClaims } from "./release.ts";
+import { QuorumClaims, toMajority } from "./quorum-claim.ts";
 import { Tally } from "./tally.ts";
-import { isTokenKey } from "./token-claims.ts";
+import { isTokenKey } from "./tokens.ts";
 
 /** Options of the quorum driver. */
 export interface QuorumOptions {
@@ -170,7 +167,7 @@ class QuorumDriver implements Driver {
     const quorumClaim = this.#claims.getOrCreate(claim, this.#time());
     quorumClaim.isOurs = true;
     return this.#whileActive([quorumClaim], () =>
-      this.#coordinator.claim(quorumClaim, this.#time() + this.#getTimeoutMs([claim]), 1),
+      this.#coordinator.claim(quorumClaim, this.#time() + this.#getTimeoutMs([claim])),
     );
   }
 
@@ -201,7 +198,7 @@ class QuorumDriver implements Driver {
 
   async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
     const quorumClaims = claims.map((claim) => this.#claims.remove(claim));
-    return releaseClaims(this.#members, quorumClaims, unanswered, this.#getTimeoutMs(claims));
+    return this.#coordinator.release(quorumClaims, unanswered, this.#getTimeoutMs(claims));
   }
 
   async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
@@ -209,7 +206,7 @@ class QuorumDriver implements Driver {
     if (answers.includes(undefined)) throw new Error("quorum: cannot detach: the state of a claim is unknown");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
     const quorumClaims = held.map((claim) => this.#claims.getOrCreate(claim, this.#time()));
-    const detached = await detachClaims(this.#members, quorumClaims, this.#getTimeoutMs(claims), remainingMs);
+    const detached = await this.#coordinator.detach(quorumClaims, this.#getTimeoutMs(claims), remainingMs);
     return claims.map((claim) => {
       const isDetached = detached[held.indexOf(claim)] === true;
       // forget its member claims: after a later attach() in this process they would be out of date

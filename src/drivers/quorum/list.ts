@@ -2,14 +2,11 @@
 
 import type { ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
 import type { Member } from "./member.ts";
-import { waitForMembers } from "./member.ts";
+import { listAll, waitForMembers } from "./member.ts";
 import { toMajority } from "./quorum-claim.ts";
 import { Tally } from "./tally.ts";
-import type { TokenRun } from "./token-claims.ts";
-import { findRunsByTag, HASHED_TOKEN_KEY_PREFIX, hasHashedTokenKey, isTokenKey, toTokenKey } from "./token-claims.ts";
-
-/** The size of the first page asked of a member; it includes token claims. */
-const FIRST_PAGE_SIZE = 1_000;
+import type { TokenRun } from "./tokens.ts";
+import { findRunsByTag, HASHED_TOKEN_KEY_PREFIX, hasHashedTokenKey, isTokenKey, toTokenKey } from "./tokens.ts";
 
 interface ListQuery {
   readonly filter: ListFilter;
@@ -68,18 +65,6 @@ async function listMember(
   const hasHashedKeys =
     !HASHED_TOKEN_KEY_PREFIX.startsWith(filter.prefix) && views.some(({ locks: [{ key }] }) => hasHashedTokenKey(key));
   return hasHashedKeys ? [...views, ...(await listBy({ prefix: HASHED_TOKEN_KEY_PREFIX }))] : views;
-}
-
-/** Reads the list in one call, not by pages: a claim that ends between two pages would invalidate the cursor. */
-export async function listAll(
-  driver: Driver,
-  filter: ListFilter,
-  signal?: AbortSignal,
-  max: number = FIRST_PAGE_SIZE,
-): Promise<readonly ClaimView[]> {
-  signal?.throwIfAborted();
-  const views = await driver.list(filter, max, undefined, signal);
-  return views.length < max ? views : listAll(driver, filter, signal, max * 4);
 }
 
 function compareByStatus(left: ClaimView, right: ClaimView): number {

@@ -1,10 +1,10 @@
 /**
  * One of the stores: opens it when possible, counts its calls, and keeps unanswered releases until it answers again.
- * The only file of this driver with a timer, which bounds calls.
+ * The only file of this driver with timers.
  */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, Driver } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 
 /** A member that could not be opened is tried again at the next use, but not more often than this. */
@@ -18,6 +18,9 @@ const MAX_PENDING_RELEASES = 10_000;
 
 /** How many claims one release call has at most. */
 const MAX_RELEASES_PER_CALL = 500;
+
+/** The size of the first list asked of a member; it includes token claims. */
+const FIRST_LIST_SIZE = 1_000;
 
 type PushHandler = (index: number, id: ClaimId | null, answer?: Answer) => void;
 
@@ -262,6 +265,15 @@ export function waitForMembers(
     }
     check();
   });
+}
+
+/** Reads the list in one call, not by pages: a claim that ends between two pages would invalidate the cursor. */
+export async function listAll(driver: Driver, filter: ListFilter, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+  for (let max = FIRST_LIST_SIZE; ; max *= 4) {
+    signal?.throwIfAborted();
+    const views = await driver.list(filter, max, undefined, signal);
+    if (views.length < max) return views;
+  }
 }
 
 /** Resolves after `ms`; for jitter. */

@@ -15,7 +15,7 @@
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
 
-import type { Answer, Claim } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 
 export interface MemberClaim {
   /** "unknown": this member has not answered yet. */
@@ -52,6 +52,9 @@ const BELIEVED_SHARE = 0.9;
  * The share of a lease by which a pushed majority may end earlier than the lease last reported to the waiting claim.
  */
 const PUSH_SLACK_SHARE = 0.02;
+
+/** Stale claims are looked for whenever this many have been created. */
+const SWEEP_INTERVAL = 1_024;
 
 /** The smallest number of members such that any two sets of that size share a member. */
 export function toMajority(members: number): number {
@@ -248,6 +251,57 @@ export class QuorumClaim {
     const ends = this.memberClaims.filter(isCounted).map(({ endsAt }) => endsAt);
     return ends.sort((left, right) => right - left)[this.majority - 1] ?? Number.NEGATIVE_INFINITY;
   }
+}
+
+/**
+ * The quorum claims of one client by id. A claim that the client no longer asks about is dropped when its lease ended
+ * long ago.
+ */
+export class QuorumClaims {
+  readonly #members: number;
+  readonly #byId = new Map<ClaimId, QuorumClaim>();
+  #createdCount = 0;
+
+  constructor(members: number) {
+    this.#members = members;
+  }
+
+  get(id: ClaimId): QuorumClaim | undefined {
+    return this.#byId.get(id);
+  }
+
+  /** The quorum claim of this claim; a new one, with unknown entries, if another client made it. */
+  getOrCreate(claim: Claim, now: number): QuorumClaim {
+    let quorumClaim = this.#byId.get(claim.id);
+    if (quorumClaim === undefined || isStale(quorumClaim, now)) {
+      if (quorumClaim !== undefined) quorumClaim.isDone = true;
+      if (++this.#createdCount % SWEEP_INTERVAL === 0) this.#sweep(now);
+      quorumClaim = new QuorumClaim(claim, this.#members);
+      this.#byId.set(claim.id, quorumClaim);
+    }
+    quorumClaim.lastUsedAt = now;
+    return quorumClaim;
+  }
+
+  /** Removes the claim and marks it done. */
+  remove(claim: Claim): QuorumClaim {
+    const quorumClaim = this.#byId.get(claim.id) ?? new QuorumClaim(claim, this.#members);
+    this.#byId.delete(claim.id);
+    quorumClaim.isDone = true;
+    return quorumClaim;
+  }
+
+  #sweep(now: number): void {
+    for (const [id, quorumClaim] of this.#byId) {
+      if (!isStale(quorumClaim, now)) continue;
+      quorumClaim.isDone = true;
+      this.#byId.delete(id);
+    }
+  }
+}
+
+function isStale({ activeCalls, lastUsedAt, ttlMs }: QuorumClaim, now: number): boolean {
+  return activeCalls === 0 && lastUsedAt + 2 * ttlMs < now;
 }
 
 /**

@@ -1,24 +1,29 @@
 /**
- * Agrees on a grant's token with a majority of members. token-claims.ts says how, driver.ts why tokens rise. The token
- * can be found as long as the claim is renewed: a token claim that a member has lost is made again there.
+ * Agrees on a grant's token with a majority of members, by token claims: a second key beside each locked key, on every
+ * member, from which the grant's token comes (decision 0015). A claim with a majority of votes makes its token claim
+ * everywhere with one floor, ahead of every clock seen, so that all members answer with that same token; it is the
+ * grant's token when a majority has given it. driver.ts argues why tokens rise. The token can be found as long as the
+ * claim is renewed: a token claim that a member has lost is made again there.
  */
 
+import { createHash } from "node:crypto";
 import { isFatalError } from "../../errors.ts";
 import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
+import { ALL_PERMITS } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
-import { listAll } from "./list.ts";
+import { MAX_KEY_BYTES } from "../../util/keys.ts";
 import type { Member, MemberCall } from "./member.ts";
-import { waitForMembers } from "./member.ts";
+import { listAll, waitForMembers } from "./member.ts";
 import type { MemberClaim, QuorumClaim } from "./quorum-claim.ts";
-import type { TokenRun as Agreed } from "./token-claims.ts";
-import {
-  CLOCK_LEAD,
-  createReplacementTokenClaim,
-  createTokenClaim,
-  findAgreedRun,
-  findRunsByTag,
-  parseClaimTag,
-} from "./token-claims.ts";
+
+const TOKEN_KEY_SUFFIX = "#holdfast-token";
+export const HASHED_TOKEN_KEY_PREFIX: string = `${TOKEN_KEY_SUFFIX}:`;
+
+/**
+ * The floor of a token claim is this far (microseconds) ahead of the highest clock, so that no clock has passed it on
+ * arrival.
+ */
+const CLOCK_LEAD = 1_000_000n;
 
 /** How often a higher floor is tried when the members' tokens differ. */
 const MAX_FLOOR_RAISES = 3;
@@ -26,7 +31,11 @@ const MAX_FLOOR_RAISES = 3;
 /** Microseconds; members refuse floors that are a day ahead of their clocks. */
 const HALF_DAY = 43_200_000_000n;
 
-type AgreedRun = Agreed | null;
+/** A grant's first token, and how many tokens from there a majority has reserved. */
+export interface TokenRun {
+  readonly token: bigint;
+  readonly tokenCount: number;
+}
 
 /**
  * Says whether a majority has agreed; if so, the quorum claim has its token.
@@ -49,13 +58,7 @@ export async function agreeOnToken(
     return clock === 0n ? [] : [clock];
   });
   const highest = findHighest([quorumClaim.floor - CLOCK_LEAD, ...clocks], findMaxClock(clocks, quorumClaim.majority));
-  return requestToken(
-    members,
-    quorumClaim,
-    highest + CLOCK_LEAD,
-    getRemainingMs,
-    quorumClaim.isOurs ? MAX_FLOOR_RAISES : 0,
-  );
+  return requestToken(members, quorumClaim, highest + CLOCK_LEAD, getRemainingMs);
 }
 
 /** A clock above this is far ahead of a majority: the other members would refuse a floor derived from it. */
@@ -68,7 +71,7 @@ function findHighest([first, ...others]: readonly [bigint, ...bigint[]], max: bi
   return others.reduce((highest, value) => (value > highest && value <= max ? value : highest), first);
 }
 
-function recordToken(quorumClaim: QuorumClaim, run: AgreedRun): boolean {
+function recordToken(quorumClaim: QuorumClaim, run: TokenRun | null): boolean {
   if (run === null || run.token < quorumClaim.floor) return false;
   quorumClaim.token = run.token;
   quorumClaim.tokens = run.tokenCount;
@@ -84,7 +87,7 @@ async function findExistingToken(
   members: readonly Member[],
   quorumClaim: QuorumClaim,
   getRemainingMs: () => number,
-): Promise<AgreedRun | "none"> {
+): Promise<TokenRun | "none" | null> {
   const tokenClaim = createTokenClaim(quorumClaim.claim, 0n);
   const answers: Answer[] = [];
   const calls = members.map((member): MemberCall => {
@@ -103,11 +106,11 @@ async function findTokenInLists(
   members: readonly Member[],
   quorumClaim: QuorumClaim,
   getRemainingMs: () => number,
-): Promise<AgreedRun | "none"> {
+): Promise<TokenRun | "none" | null> {
   const [{ key }] = createTokenClaim(quorumClaim.claim, 0n).locks;
   const tag = publicTag(quorumClaim.claim.id);
   const lists: ClaimView[][] = [];
-  const findRun = (): AgreedRun => findRunsByTag(lists.flat(), quorumClaim.majority).get(tag) ?? null;
+  const findRun = (): TokenRun | null => findRunsByTag(lists.flat(), quorumClaim.majority).get(tag) ?? null;
   const calls = members.map((member): MemberCall => {
     const onViews = (views: readonly ClaimView[]): void => {
       lists.push(views.filter((view) => parseClaimTag(view) === tag));
@@ -119,18 +122,39 @@ async function findTokenInLists(
   return emptyCount >= quorumClaim.majority ? "none" : findRun();
 }
 
+/** Makes the token claim at all members with this floor, and with higher ones while the members' tokens differ. */
 async function requestToken(
   members: readonly Member[],
   quorumClaim: QuorumClaim,
-  floor: bigint,
+  firstFloor: bigint,
   getRemainingMs: () => number,
-  raisesLeft: number,
 ): Promise<boolean> {
-  const tokenClaim = createTokenClaim(quorumClaim.claim, floor);
+  const maxRaises = quorumClaim.isOurs ? MAX_FLOOR_RAISES : 0;
+  quorumClaim.hasTokenClaim = true;
+  let floor = firstFloor;
+  for (let raises = 0; ; raises++) {
+    const tokenClaim = createTokenClaim(quorumClaim.claim, floor);
+    const { answers, errors } = await sendTokenClaims(members, quorumClaim, tokenClaim, getRemainingMs());
+    if (recordToken(quorumClaim, findAgreedRun([...answers.values()], quorumClaim.majority))) return true;
+    const fatal = errors.filter(isFatalError);
+    if (fatal.length > members.length - quorumClaim.majority) throw fatal[0];
+    if (raises === maxRaises || answers.size < quorumClaim.majority || quorumClaim.isDone) return false;
+    // a member's counter is ahead of the floor: start again at all members with a higher floor
+    await releaseTokenClaims([...answers.keys()], tokenClaim, getRemainingMs());
+    if (quorumClaim.isDone) return false;
+    floor = raiseFloor([...answers.values()], floor) + CLOCK_LEAD;
+  }
+}
+
+/** Sends the token claim to all members; settles as soon as a majority has agreed. */
+async function sendTokenClaims(
+  members: readonly Member[],
+  quorumClaim: QuorumClaim,
+  tokenClaim: Claim,
+  timeoutMs: number,
+): Promise<{ readonly answers: ReadonlyMap<Member, Answer>; readonly errors: readonly unknown[] }> {
   const answers = new Map<Member, Answer>();
   const errors: unknown[] = [];
-  quorumClaim.hasTokenClaim = true;
-  const findRun = (): AgreedRun => findAgreedRun([...answers.values()], quorumClaim.majority);
   const calls = members.map((member) => {
     const settled = sendTokenClaim(member, quorumClaim, tokenClaim).then(
       (answer) => void answers.set(member, answer),
@@ -138,22 +162,8 @@ async function requestToken(
     );
     return { member, settled };
   });
-  await waitForMembers(calls, () => findRun() !== null, getRemainingMs());
-  if (recordToken(quorumClaim, findRun())) return true;
-  const fatal = errors.filter(isFatalError);
-  if (fatal.length > members.length - quorumClaim.majority) throw fatal[0];
-  if (raisesLeft === 0 || answers.size < quorumClaim.majority || quorumClaim.isDone) return false;
-  // a member's counter is ahead of the floor: start again at all members with a higher floor
-  await releaseTokenClaims([...answers.keys()], tokenClaim, getRemainingMs());
-  return quorumClaim.isDone
-    ? false
-    : requestToken(
-        members,
-        quorumClaim,
-        raiseFloor([...answers.values()], floor) + CLOCK_LEAD,
-        getRemainingMs,
-        raisesLeft - 1,
-      );
+  await waitForMembers(calls, () => findAgreedRun([...answers.values()], quorumClaim.majority) !== null, timeoutMs);
+  return { answers, errors };
 }
 
 function raiseFloor(answers: readonly Answer[], floor: bigint): bigint {
@@ -212,4 +222,100 @@ async function sendTokenClaim(member: Member, quorumClaim: QuorumClaim, tokenCla
   const answer = await member.call((driver) => driver.claim(tokenClaim));
   if (isSent) memberClaim.tokenClaimsInFlight--;
   return answer;
+}
+
+/**
+ * Its permits are shared, so that it is granted at once. It is kept and renewed beside the vote, so that the token can
+ * be found again.
+ */
+export function createTokenClaim(claim: Claim, floor: bigint): Claim {
+  const [{ key }] = claim.locks;
+  return {
+    id: toTokenClaimId(claim.id),
+    locks: [{ key: toTokenKey(key), permits: 1, limit: ALL_PERMITS }],
+    ttlMs: claim.ttlMs,
+    tokenCount: claim.tokenCount,
+    floor,
+    wait: false,
+    label: publicTag(claim.id),
+  };
+}
+
+/**
+ * The token claim for a member that has lost the first one. Its answer has a token of that member only; the grant's
+ * token is in its label, which lists show.
+ */
+export function createReplacementTokenClaim(claim: Claim, token: bigint): Claim {
+  const tokenClaim = createTokenClaim(claim, token);
+  return { ...tokenClaim, id: toTokenClaimId(tokenClaim.id), label: `${tokenClaim.label} ${token}` };
+}
+
+/** The tag of the claim that a listed token claim belongs to. */
+function parseClaimTag({ label }: ClaimView): string {
+  return label.split(" ")[0] as string;
+}
+
+/** Is this the key of token claims? It cannot be locked, and no list shows it. */
+export function isTokenKey(key: string): boolean {
+  return key.endsWith(TOKEN_KEY_SUFFIX) || key.startsWith(HASHED_TOKEN_KEY_PREFIX);
+}
+
+/**
+ * Is this key too long for the suffix? The key of its token claims then begins with HASHED_TOKEN_KEY_PREFIX, not with
+ * this key.
+ */
+export function hasHashedTokenKey(key: string): boolean {
+  return Buffer.byteLength(key) + TOKEN_KEY_SUFFIX.length > MAX_KEY_BYTES;
+}
+
+/** The token range that a majority has granted; null: there is none. */
+function findAgreedRun(answers: readonly Answer[], majority: number): TokenRun | null {
+  return findSharedRun(
+    answers.filter((answer) => answer.state === "held"),
+    majority,
+  );
+}
+
+/** The grants' tokens, from listed token claims, by the tag of the claim. */
+export function findRunsByTag(views: readonly ClaimView[], majority: number): ReadonlyMap<string, TokenRun> {
+  const runs = new Map<string, TokenRun[]>();
+  for (const view of views) {
+    const { answer, tokenCount } = view;
+    if (answer.state !== "held") continue;
+    const tag = parseClaimTag(view);
+    const replacedToken = /^\S+ (\d+)$/.exec(view.label)?.[1];
+    runs.set(tag, [
+      ...(runs.get(tag) ?? []),
+      replacedToken === undefined ? answer : { token: BigInt(replacedToken), tokenCount },
+    ]);
+  }
+  const runByTag = new Map<string, TokenRun>();
+  for (const [tag, sameTag] of runs) {
+    const run = findSharedRun(sameTag, majority);
+    if (run !== null) runByTag.set(tag, run);
+  }
+  return runByTag;
+}
+
+function findSharedRun(runs: readonly TokenRun[], majority: number): TokenRun | null {
+  const countsByToken = new Map<bigint, number[]>();
+  for (const { token, tokenCount } of runs) countsByToken.set(token, [...(countsByToken.get(token) ?? []), tokenCount]);
+  for (const [token, counts] of countsByToken)
+    if (counts.length >= majority) return { token, tokenCount: Math.min(...counts) };
+  return null;
+}
+
+/** Derives the token claim's id from the claim's. Both are secrets; any client with the claim's id can derive it. */
+function toTokenClaimId(id: string): string {
+  const digest = createHash("sha256").update(`ticket ${id}`).digest();
+  let text = "";
+  for (let index = 0; index < 26; index++) text += "abcdefghijklmnopqrstuvwxyz234567"[(digest[index] as number) & 31];
+  return text;
+}
+
+/** The key of the token claims of a key. */
+export function toTokenKey(key: string): string {
+  return hasHashedTokenKey(key)
+    ? HASHED_TOKEN_KEY_PREFIX + createHash("sha256").update(key).digest("hex")
+    : key + TOKEN_KEY_SUFFIX;
 }

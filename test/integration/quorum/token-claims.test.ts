@@ -3,7 +3,7 @@
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
-import { createTokenClaim } from "../../../src/drivers/quorum/token-claims.ts";
+import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { publicTag } from "../../../src/util/ids.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
