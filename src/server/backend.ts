@@ -90,6 +90,10 @@ export interface Backend {
   onChange(listener: () => void): void;
   /** The guarantees for a client of this transport. isLocal: a Unix socket. */
   traits(isLocal: boolean): Traits;
+  /** Held and waiting claims. */
+  readonly claimCount: number;
+  /** Why new locks cannot be granted, judged by the most recent attempt; null if no problem is known. */
+  unhealthyReason(): string | null;
   /** Milliseconds until new locks are granted again; 0 when not recovering. */
   recoveryRemainingMs(): number;
   /** Identifies the saved state; null or missing if nothing is saved. */

@@ -1,150 +1,143 @@
-/** Creates the parts of a server and connects them. Opens no listening socket. */
+/**
+ * Creates the parts of a server and connects them. It opens no socket and no file: serve(), the tests and the simulator
+ * pass in the storage, or the driver, and connect transports to the service.
+ */
 
-import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../protocol/handshake.ts";
+import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
-import { randomId } from "../util/ids.ts";
-import type { ServerConfig } from "./config/config.ts";
-import type { HostPort } from "./config/listen-address.ts";
+import type { ProcessProbe } from "../util/process-info.ts";
+import type { AccessControl } from "./auth/access-control.ts";
+import type { Backend } from "./backend.ts";
+import type { ServerLimits } from "./config/limits.ts";
 import type { Logger } from "./config/logger.ts";
-import type { Readiness, ServeOptions } from "./config/options.ts";
-import type { ServerStatus } from "./connection/admin-handler.ts";
 import { createAdminHandler } from "./connection/admin-handler.ts";
+import type { Connection } from "./connection/connection.ts";
+import { ConnectionLimiter } from "./connection/connection-limiter.ts";
 import { EventLog } from "./events/event-log.ts";
+import type { ConnectionCounts } from "./events/metrics.ts";
 import { Metrics } from "./events/metrics.ts";
-import type { HttpApp } from "./http/app.ts";
-import type { HttpListener } from "./http/http-listener.ts";
-import { openHttpListener } from "./http/http-listener.ts";
-import { Listeners } from "./net/listeners.ts";
-import type { BackendHandle } from "./open-backend.ts";
-import { openBackend } from "./open-backend.ts";
-import { resolveRunDirectory } from "./runs/run-files.ts";
+import { openLocalBackend } from "./local/startup.ts";
+import { openProxyBackend } from "./proxy/proxy-backend.ts";
+import type { CommandRuns } from "./runs/command-run.ts";
 import { LockService } from "./service.ts";
+import type { SessionRegistry } from "./session/session-registry.ts";
+import { StatusReader } from "./status.ts";
+import type { Storage } from "./storage/storage.ts";
 
-export interface ServerParts {
-  readonly backendHandle: BackendHandle;
-  readonly service: LockService;
-  readonly listeners: Listeners;
-  readonly eventLog: EventLog;
-  /** The server is stopping and grants nothing any more. */
-  isStopping: boolean;
-  checkReadiness(): Readiness;
+/** What keeps the claims: another store, or a lock table of the server's own. */
+type ServerStore =
+  | { readonly driver: Driver }
+  | {
+      /** null: nothing is saved, and every start begins with a recovery. */
+      readonly storage: Storage | null;
+      /** The operator confirms that no lock of an earlier run can be held. */
+      readonly firstStart: boolean;
+      /** Runs of `holdfast run` that survive their wrappers and this server. */
+      readonly commandRuns: CommandRuns;
+    };
+
+export interface ServerDependencies {
+  readonly clock: Clock;
+  readonly log: Logger;
+  /** Identifies this run of the server. */
+  readonly runId: string;
+  /** The server closes it, but not if composeServer() fails. */
+  readonly store: ServerStore;
+  readonly access: AccessControl;
+  readonly limits: ServerLimits;
+  /** Clients may connect by something other than a Unix socket. */
+  readonly remote: boolean;
+  /** How long a session survives without contact. */
+  readonly sessionMs: number;
+  readonly probe: ProcessProbe;
+  /** Where runs of `holdfast run` on a Unix socket record their claims; null: nowhere. */
+  readonly runDirectory: string | null;
 }
 
-function createEventLog(clock: Clock, limits: ServerConfig["limits"]): EventLog {
-  const { subscribers: maxSubscribers, subscribersPerAccount: maxSubscribersPerAccount } = limits;
-  return new EventLog({ clock, maxSubscribers, maxSubscribersPerAccount });
+export interface ServerParts {
+  readonly backend: Backend;
+  readonly sessions: SessionRegistry;
+  readonly service: LockService;
+  readonly status: StatusReader;
+  readonly eventLog: EventLog;
+  readonly metrics: {
+    recordRefusal(code: string): void;
+    /** http: the connections over HTTP; null: HTTP is not served. */
+    render(http: ConnectionCounts | null): string;
+  };
+  /**
+   * Saves the state and closes the store. To be called after the clients were informed.
+   * @throws StateError if the state could not be saved; all resources are released even so
+   */
+  closeBackend(): Promise<void>;
 }
 
 /** @throws StateError if the state cannot be used; any error of the driver's open() */
-export async function composeServer(
-  options: ServeOptions,
-  config: ServerConfig,
-  clock: Clock,
-  log: Logger,
-): Promise<ServerParts> {
-  const { access, limits, tls, http, addresses } = config;
-  const eventLog = createEventLog(clock, limits);
-  let httpApp: HttpApp | null = null;
-  const remote = http !== null || addresses.some((address) => !("path" in address));
-  const socketPath = addresses.find((address) => "path" in address)?.path ?? null;
-  const runDirectory = resolveRunDirectory(options.state, socketPath);
-  const metrics = new Metrics({
+export async function composeServer(dependencies: ServerDependencies): Promise<ServerParts> {
+  const { clock, log, runId, store, access, limits, remote, sessionMs, probe, runDirectory } = dependencies;
+  const { subscribers: maxSubscribers, subscribersPerAccount: maxSubscribersPerAccount } = limits;
+  const eventLog = new EventLog({ clock, maxSubscribers, maxSubscribersPerAccount });
+  const metrics = new Metrics();
+  const onRefused = (code: string): void => metrics.recordRefusal(code);
+  const onWrite = (file: "journal" | "state", isOk: boolean): void => metrics.recordWrite(file, isOk);
+  const backendOptions = { clock, log, limits, eventLog, sessionMs, probe };
+  const { backend, sessions, close } =
+    "driver" in store
+      ? await openProxyBackend({ ...backendOptions, driver: store.driver })
+      : await openLocalBackend({ ...backendOptions, ...store, remote, onWrite });
+  const connectionLimiter = new ConnectionLimiter<Connection>(limits);
+  const storeName = "driver" in store ? store.driver.name : "table";
+  const status = new StatusReader({
+    clock,
+    runId,
+    storeName,
+    backend,
+    sessions,
+    connections: connectionLimiter,
     eventLog,
-    version: PACKAGE_VERSION,
-    connections: () => service.connectionLimiter,
-    http: () => httpApp?.connectionCounts() ?? null,
-    authFailures: () => access.failureCount,
-    sessions: () => backendHandle.sessions.byId.size,
-    claims: () => backendHandle.claimCount(),
-    recoveryRemainingMs: () => backendHandle.backend.recoveryRemainingMs(),
   });
-  const backendHandle: BackendHandle = await openBackend(options, {
+  const { subscribersPerConnection: maxWatches, concurrentLists: maxPendingHistories } = limits;
+  const serverStatus = (): ReturnType<StatusReader["read"]> => status.read();
+  const adminHandler = createAdminHandler({
+    eventLog,
+    clock,
+    maxWatches,
+    maxPendingHistories,
+    onRefused,
+    serverStatus,
+  });
+  const service = new LockService({
+    runId,
     clock,
     log,
-    remote,
     limits,
-    eventLog,
+    access,
+    backend,
+    sessions,
+    connectionLimiter,
+    adminHandler,
+    onRefused,
     runDirectory,
-    onWrite: (file, ok) => metrics.recordWrite(file, ok),
   });
-  const runId = randomId().slice(0, 8);
-  const startedAt = clock.now();
-  const onRefused = (code: string): void => metrics.recordRefusal(code);
-  const { subscribersPerConnection: maxWatches, concurrentLists: maxPendingHistories } = limits;
-  const handlerOptions = { eventLog, clock, maxWatches, maxPendingHistories, onRefused };
-  const adminHandler = createAdminHandler({ ...handlerOptions, serverStatus: () => serverStatus() });
-  const { backend, sessions } = backendHandle;
-  const identity = { runId, version: PACKAGE_VERSION };
-  const common = { ...identity, backend, sessions, clock, log, access, limits, adminHandler, onRefused };
-  const service = new LockService({ ...common, runDirectory });
-  const listeners = new Listeners(config, service, http === null ? null : () => openHttp(http));
-  const parts: ServerParts = {
-    backendHandle,
-    service,
-    listeners,
-    eventLog,
-    isStopping: false,
-    checkReadiness: () => checkReadiness(parts),
-  };
-
-  function serverStatus(): ServerStatus {
-    const readiness = parts.checkReadiness();
-    const claimCount = backendHandle.claimCount();
-    return {
+  const renderMetrics = (http: ConnectionCounts | null): string =>
+    metrics.render({
       version: PACKAGE_VERSION,
-      protocol: PROTOCOL_VERSION,
-      start: runId,
-      upMs: Math.round(clock.now() - startedAt),
-      wallMs: Math.round(clock.wall()),
-      reclaimMs: Math.ceil(backend.recoveryRemainingMs()),
-      why: readiness.ok ? "" : readiness.reason,
-      store: options.driver?.name ?? "table",
-      load: {
-        connections: service.connectionLimiter.open,
-        sessions: sessions.byId.size,
-        held: eventLog.heldCount,
-        waiting: Math.max(claimCount - eventLog.heldCount, 0),
-      },
-    };
-  }
-
-  async function openHttp(address: HostPort): Promise<HttpListener> {
-    const { createHttpApp } = await import("./http/app.ts");
-    let certificateNames = tls?.hostNames ?? [];
-    const app = createHttpApp({
-      service,
-      access,
       eventLog,
-      metrics,
-      checkReadiness: () => parts.checkReadiness(),
-      version: PACKAGE_VERSION,
-      host: address.host,
-      get names() {
-        return [...(options.httpNames ?? []), ...certificateNames];
-      },
+      connections: connectionLimiter,
+      http,
+      authFailures: access.failureCount,
+      sessions: sessions.byId.size,
+      claims: backend.claimCount,
+      recoveryRemainingMs: backend.recoveryRemainingMs(),
     });
-    httpApp = app;
-    const listener = await openHttpListener(address, app, tls);
-    return {
-      ...listener,
-      replaceCertificate(tlsConfig) {
-        certificateNames = tlsConfig.hostNames;
-        listener.replaceCertificate(tlsConfig);
-      },
-    };
-  }
-  return parts;
-}
-
-function checkReadiness({ isStopping, backendHandle }: ServerParts): Readiness {
-  if (isStopping) return { ok: false, reason: "the server is stopping" };
-  const unhealthyReason = backendHandle.unhealthyReason();
-  if (unhealthyReason !== null) return { ok: false, reason: unhealthyReason };
-  const recoveryRemainingMs = backendHandle.backend.recoveryRemainingMs();
-  if (recoveryRemainingMs === 0) return { ok: true };
-  const remainingSeconds = Math.ceil(recoveryRemainingMs / 1_000);
   return {
-    ok: false,
-    reason: `recovering after a restart; new locks will be granted in at most ${remainingSeconds} s`,
+    backend,
+    sessions,
+    service,
+    status,
+    eventLog,
+    metrics: { recordRefusal: onRefused, render: renderMetrics },
+    closeBackend: close,
   };
 }

@@ -14,21 +14,27 @@ const MAX_MISSES = 2;
 /** Why the server has lost a path; null: it has not. */
 export type OwnershipCheck = () => string | null;
 
-/** Calls `onLost` once, after a path was missing in two checks in a row. Does not keep the process alive. */
-export function monitorOwnership(
-  clock: Clock,
-  check: OwnershipCheck,
-  onLost: (reason: string) => void,
-): { close(): void } {
+export interface OwnershipMonitor {
+  /** Settles with the reason after a path was missing in two checks in a row. */
+  readonly lost: Promise<string>;
+  close(): void;
+}
+
+/** Checks every second. Does not keep the process alive. */
+export function monitorOwnership(clock: Clock, check: OwnershipCheck): OwnershipMonitor {
+  let report: (reason: string) => void;
+  const lost = new Promise<string>((resolve) => {
+    report = resolve;
+  });
   let misses = 0;
   const timer = clock.timer(() => {
     const reason = check();
     misses = reason === null ? 0 : misses + 1;
-    if (reason !== null && misses >= MAX_MISSES) return onLost(reason);
+    if (reason !== null && misses >= MAX_MISSES) return report(reason);
     timer.set(clock.now() + CHECK_INTERVAL_MS);
   });
   timer.set(clock.now() + CHECK_INTERVAL_MS);
-  return { close: () => timer.stop() };
+  return { lost, close: () => timer.stop() };
 }
 
 /**

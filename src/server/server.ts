@@ -1,6 +1,11 @@
 /** The lock server, embedded in a program or run by `holdfast serve`. */
 
+import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
+import { acquireFileLock } from "../util/file-lock.ts";
+import { randomId } from "../util/ids.ts";
+import { probeProcess } from "../util/process-info.ts";
 import { loadAccounts } from "./auth/accounts-file.ts";
 import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";
@@ -8,9 +13,15 @@ import type { ConfigProblem, ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
 import type { Logger } from "./config/logger.ts";
 import type { ServeOptions, Server } from "./config/options.ts";
-import type { Listeners } from "./net/listeners.ts";
+import { openHttpListener } from "./http/http-listener.ts";
+import type { OpenHttp } from "./net/listeners.ts";
+import { Listeners } from "./net/listeners.ts";
 import { loadTlsConfig } from "./net/tls-config.ts";
 import { monitorOwnership } from "./ownership-monitor.ts";
+import { NO_COMMAND_RUNS } from "./runs/command-run.ts";
+import { openCommandRuns, resolveRunDirectory } from "./runs/run-files.ts";
+import type { DirectoryStorage } from "./storage/state-directory.ts";
+import { openStateDirectory } from "./storage/state-directory.ts";
 
 export type { ConfigProblem } from "./config/config.ts";
 export type { LogFields, Logger, LogLevel } from "./config/logger.ts";
@@ -18,6 +29,9 @@ export type { Readiness, ServeOptions, Server, TlsFiles } from "./config/options
 export type { PreflightResult } from "./config/preflight.ts";
 export { checkOptions } from "./config/preflight.ts";
 export { StateError } from "./storage/private-files.ts";
+
+/** How long a session survives without contact. */
+const SESSION_MS = 30_000;
 
 /**
  * Runs a lock server in this process.
@@ -30,41 +44,36 @@ export async function serve(options: ServeOptions): Promise<Server> {
   const { clock = systemClock, log = logToConsole } = options;
   if (config.tls !== null) log(config.tls.summary);
   for (const warning of config.warnings) log(warning, undefined, { level: "warn" });
-  const parts = await composeServer(options, config, clock, log);
-  const { service, backendHandle, listeners } = parts;
+  const { parts, storage } = await openParts(options, config, clock, log);
+  const { service, backend, sessions, status } = parts;
+  const listeners = new Listeners(config, service, createHttpOpener(options, config, parts));
+  const monitor = monitorOwnership(clock, () => storage?.lostReason() ?? listeners.lostReason());
   let closing: Promise<void> | null = null;
-  let monitor: { close(): void } | null = null;
   const close = (): Promise<void> => {
-    monitor?.close();
-    closing ??= shutDown(parts);
+    monitor.close();
+    closing ??= shutDown(parts, listeners);
     return closing;
   };
+  const ownershipLost = monitor.lost.then((reason) => {
+    log(`the server is ending: ${reason}`, undefined, { level: "error" });
+    close().catch((error: unknown) => log("the state could not be saved at the end", error));
+    return reason;
+  });
   try {
     await listeners.open();
   } catch (error) {
     await close();
     throw error;
   }
-  const ownershipLost = new Promise<string>((resolve) => {
-    monitor = monitorOwnership(
-      clock,
-      () => backendHandle.lostReason() ?? listeners.lostReason(),
-      (reason) => {
-        log(`the server is ending: ${reason}`, undefined, { level: "error" });
-        close().catch((error: unknown) => log("the state could not be saved at the end", error));
-        resolve(reason);
-      },
-    );
-  });
   return {
     addresses: listeners.addresses,
     httpAddress: listeners.httpAddress,
     runId: service.runId,
     get recoveryRemainingMs() {
-      return backendHandle.backend.recoveryRemainingMs();
+      return backend.recoveryRemainingMs();
     },
-    ready: () => parts.checkReadiness(),
-    stats: () => ({ sessions: backendHandle.sessions.byId.size, claims: backendHandle.claimCount() }),
+    ready: () => status.readiness(),
+    stats: () => ({ sessions: sessions.byId.size, claims: backend.claimCount }),
     reload: async () => reloadFiles(options, config, listeners, log),
     ownershipLost,
     close,
@@ -72,13 +81,83 @@ export async function serve(options: ServeOptions): Promise<Server> {
   };
 }
 
-async function shutDown(parts: ServerParts): Promise<void> {
-  const { service, backendHandle, listeners, eventLog } = parts;
-  parts.isStopping = true;
+/** Opens what the server keeps on disk, and composes the server with it. */
+async function openParts(
+  { driver, state, firstStart = false }: ServeOptions,
+  { access, limits, http, addresses }: ServerConfig,
+  clock: Clock,
+  log: Logger,
+): Promise<{ readonly parts: ServerParts; readonly storage: DirectoryStorage | null }> {
+  const socketPath = addresses.find((address) => "path" in address)?.path ?? null;
+  const runDirectory = resolveRunDirectory(state, socketPath);
+  const remote = http !== null || addresses.some((address) => !("path" in address));
+  const runId = randomId().slice(0, 8);
+  const common = {
+    clock,
+    log,
+    runId,
+    access,
+    limits,
+    remote,
+    sessionMs: SESSION_MS,
+    probe: probeProcess,
+    runDirectory,
+  };
+  if (driver !== undefined) return { parts: await composeServer({ ...common, store: { driver } }), storage: null };
+  const storage = state === "none" ? null : await openState(state as string, firstStart, log);
+  try {
+    const commandRuns = runDirectory === null ? NO_COMMAND_RUNS : await openCommandRuns(runDirectory, log);
+    return { parts: await composeServer({ ...common, store: { storage, firstStart, commandRuns } }), storage };
+  } catch (error) {
+    await storage?.close();
+    throw error;
+  }
+}
+
+function openState(path: string, firstStart: boolean, log: Logger): Promise<DirectoryStorage> {
+  const warn = (message: string): void => log(message, undefined, { level: "warn" });
+  return openStateDirectory(path, { acquireLock: acquireFileLock, log: warn, firstStart });
+}
+
+/** Opens the HTTP port, whose code is loaded only with `http`; null: HTTP is not served. */
+function createHttpOpener(
+  { httpNames = [] }: ServeOptions,
+  { access, http: address, tls }: ServerConfig,
+  { service, eventLog, metrics, status }: ServerParts,
+): OpenHttp | null {
+  if (address === null) return null;
+  return async () => {
+    const { createHttpApp } = await import("./http/app.ts");
+    let certificateNames = tls?.hostNames ?? [];
+    const app = createHttpApp({
+      service,
+      access,
+      eventLog,
+      metrics,
+      checkReadiness: () => status.readiness(),
+      version: PACKAGE_VERSION,
+      host: address.host,
+      get names() {
+        return [...httpNames, ...certificateNames];
+      },
+    });
+    const listener = await openHttpListener(address, app, tls);
+    return {
+      ...listener,
+      replaceCertificate(tlsConfig) {
+        certificateNames = tlsConfig.hostNames;
+        listener.replaceCertificate(tlsConfig);
+      },
+    };
+  };
+}
+
+async function shutDown({ service, status, eventLog, closeBackend }: ServerParts, listeners: Listeners): Promise<void> {
+  status.markStopping();
   listeners.stopAccepting();
   service.drain();
   try {
-    await backendHandle.close();
+    await closeBackend();
   } finally {
     await listeners.close();
     eventLog.close();

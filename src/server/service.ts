@@ -4,27 +4,23 @@
  */
 
 import type { ClientHello, LastSeenState } from "../protocol/handshake.ts";
-import { encodeServerHello, PROTOCOL_VERSION, ProtocolError } from "../protocol/handshake.ts";
+import { encodeServerHello, PACKAGE_VERSION, PROTOCOL_VERSION, ProtocolError } from "../protocol/handshake.ts";
 import type { Clock, Timer } from "../util/clock.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { AccessControl } from "./auth/access-control.ts";
-import { ALLOW_ALL, AUTH_FAILED } from "./auth/access-control.ts";
+import { AUTH_FAILED } from "./auth/access-control.ts";
 import { withAuthorization } from "./auth/authorized-backend.ts";
 import { RejectionLog } from "./auth/failure-limiter.ts";
 import type { Backend } from "./backend.ts";
 import type { ServerLimits } from "./config/limits.ts";
-import { DEFAULT_LIMITS } from "./config/limits.ts";
 import type { Logger } from "./config/logger.ts";
 import type { AdminHandler } from "./connection/admin-handler.ts";
 import type { Transport } from "./connection/connection.ts";
 import { Connection } from "./connection/connection.ts";
-import type { Peer } from "./connection/connection-limiter.ts";
-import { ConnectionLimiter } from "./connection/connection-limiter.ts";
+import type { ConnectionLimiter, Peer } from "./connection/connection-limiter.ts";
 import { RoundRobinScheduler } from "./connection/round-robin-scheduler.ts";
 import type { Session } from "./session/session.ts";
 import type { SessionRegistry } from "./session/session-registry.ts";
-
-export type { Logger } from "./config/logger.ts";
 
 export interface LockServiceOptions {
   readonly backend: Backend;
@@ -32,17 +28,17 @@ export interface LockServiceOptions {
   readonly clock: Clock;
   /** Identifies this run of the server. */
   readonly runId: string;
-  readonly version: string;
   readonly log: Logger;
-  /** Which client may do what. Default: every client may do everything. */
-  readonly access?: AccessControl;
-  readonly limits?: ServerLimits;
-  /** Answers the admin frames. Default: the server has none. */
-  readonly adminHandler?: AdminHandler;
-  /** Called with the error code of each refused call and connection. Default: no-op. */
-  readonly onRefused?: (code: string) => void;
-  /** Directory in which runs of `holdfast run` on a Unix socket record their claims. Default: none. */
-  readonly runDirectory?: string | null;
+  /** Which client may do what. */
+  readonly access: AccessControl;
+  readonly limits: ServerLimits;
+  readonly connectionLimiter: ConnectionLimiter<Connection>;
+  /** Answers the admin frames. */
+  readonly adminHandler: AdminHandler;
+  /** Called with the error code of each refused call and connection. */
+  readonly onRefused: (code: string) => void;
+  /** Directory in which runs of `holdfast run` on a Unix socket record their claims; null: none. */
+  readonly runDirectory: string | null;
 }
 
 export class LockService {
@@ -50,7 +46,7 @@ export class LockService {
   readonly clock: Clock;
   readonly log: Logger;
   readonly limits: ServerLimits;
-  readonly adminHandler: AdminHandler | null;
+  readonly adminHandler: AdminHandler;
   readonly onRefused: (code: string) => void;
   readonly connectionLimiter: ConnectionLimiter<Connection>;
   readonly scheduler: RoundRobinScheduler;
@@ -65,7 +61,6 @@ export class LockService {
   readonly #sessions: SessionRegistry;
   readonly #access: AccessControl;
   readonly #accessListener: Disposable;
-  readonly #version: string;
   readonly #runDirectory: string | null;
   readonly #connections = new Set<Connection>();
   /**
@@ -80,17 +75,16 @@ export class LockService {
     this.runId = options.runId;
     this.clock = options.clock;
     this.log = options.log;
-    this.limits = options.limits ?? DEFAULT_LIMITS;
-    this.adminHandler = options.adminHandler ?? null;
-    this.onRefused = options.onRefused ?? (() => undefined);
-    this.connectionLimiter = new ConnectionLimiter(this.limits);
+    this.limits = options.limits;
+    this.adminHandler = options.adminHandler;
+    this.onRefused = options.onRefused;
+    this.connectionLimiter = options.connectionLimiter;
     this.scheduler = new RoundRobinScheduler(options.clock);
     this.rejectionLog = new RejectionLog(options.log, options.clock);
     this.#sessions = options.sessions;
-    this.#access = options.access ?? ALLOW_ALL;
+    this.#access = options.access;
     this.backend = withAuthorization(options.backend, this.#access);
-    this.#version = options.version;
-    this.#runDirectory = options.runDirectory ?? null;
+    this.#runDirectory = options.runDirectory;
     this.#timer = options.clock.timer(() => this.#onTimer());
     this.#accessListener = this.#access.onChange(() => this.#revalidatePrincipals());
     this.backend.onChange(() => {
@@ -199,7 +193,7 @@ export class LockService {
     } = this.limits;
     return encodeServerHello({
       protocol: PROTOCOL_VERSION,
-      version: this.#version,
+      version: PACKAGE_VERSION,
       start: this.runId,
       sessionMs: this.#sessions.sessionMs,
       endsWithConnection: isLocal,
@@ -219,7 +213,7 @@ export class LockService {
     if (connection.hasPendingRefusal) this.connectionLimiter.pendingRefusals--;
     this.#unauthenticated.remove(connection);
     if (session === null || this.#isDraining) return;
-    this.adminHandler?.connectionClosed(connection);
+    this.adminHandler.connectionClosed(connection);
     this.#sessions.connectionLost(session, connection, isClosedByServer);
   }
 

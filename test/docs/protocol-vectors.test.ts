@@ -7,12 +7,11 @@ import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.
 import { decodeConnectionError, decodeServerHello, PACKAGE_VERSION } from "../../src/protocol/handshake.ts";
 import type { AccessControl } from "../../src/server/auth/access-control.ts";
 import { ALLOW_ALL, createAccessControl, hashCredential } from "../../src/server/auth/access-control.ts";
-import type { ServerStatus } from "../../src/server/connection/admin-handler.ts";
-import { createAdminHandler } from "../../src/server/connection/admin-handler.ts";
+import { composeServer } from "../../src/server/compose.ts";
+import { DEFAULT_LIMITS } from "../../src/server/config/limits.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";
-import { EventLog } from "../../src/server/events/event-log.ts";
-import { openLocalBackend } from "../../src/server/local/startup.ts";
-import { LockService } from "../../src/server/service.ts";
+import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
+import type { LockService } from "../../src/server/service.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { FakeClock, flushEventLoop, MemoryStorage } from "../support/server-harness.ts";
 
@@ -44,40 +43,19 @@ class VectorRunner {
       if (error !== undefined) throw new Error(`${message}: ${error}`);
     };
     const { clock, disk } = this;
-    const eventLog = new EventLog({ clock });
-    const opened = await openLocalBackend({
+    const parts = await composeServer({
       clock,
-      storage: disk,
-      sessionMs: 30_000,
-      remote: false,
-      probe: () => "running",
       log,
-      eventLog,
-    });
-    const { backend, sessions } = opened;
-    const load = { connections: 2, sessions: 2, held: 0, waiting: 0 };
-    const serverStatus = (): ServerStatus => ({
-      version: "0.1.0",
-      protocol: 1,
-      start: RUN_ID,
-      upMs: 86_400_000,
-      wallMs: clock.wall(),
-      reclaimMs: 0,
-      why: "",
-      store: "table",
-      load,
-    });
-    const adminHandler = createAdminHandler({ eventLog, serverStatus });
-    this.service = new LockService({
-      backend,
-      sessions,
-      clock,
       runId: RUN_ID,
-      version: "0.1.0",
-      log,
-      adminHandler,
+      store: { storage: disk, firstStart: false, commandRuns: NO_COMMAND_RUNS },
       access,
+      limits: DEFAULT_LIMITS,
+      remote: false,
+      sessionMs: 30_000,
+      probe: () => "running",
+      runDirectory: null,
     });
+    this.service = parts.service;
   }
 
   at(name: string): { link: Connection; got: string[]; closed: boolean } {

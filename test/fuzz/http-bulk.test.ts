@@ -3,7 +3,6 @@
 import { createServer } from "node:http";
 import type { Duplex } from "node:stream";
 import { expect, test } from "vitest";
-import { Metrics } from "../../src/server/events/metrics.ts";
 import type { HttpApp } from "../../src/server/http/app.ts";
 import { createHttpApp } from "../../src/server/http/app.ts";
 import { heapUsed } from "../support/heap-usage.ts";
@@ -74,31 +73,13 @@ test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () =
 }, 10_800_000);
 
 /** The HTTP side of the world's server; the second makes a stream a connection of it. */
-function createHttpFor({ service, eventLog, openedBackend, access }: ServerHarness): {
+function createHttpFor({ parts, access }: ServerHarness): {
   readonly http: HttpApp;
   readonly open: (stream: Duplex) => void;
 } {
-  if (service === null || eventLog === null || openedBackend === null) throw new Error("the world has started");
-  const metrics = new Metrics({
-    eventLog,
-    version: "0",
-    connections: () => service.connectionLimiter,
-    authFailures: () => access.failureCount,
-    sessions: () => openedBackend.sessions.byId.size,
-    claims: () => openedBackend.backend.table.records.size,
-    recoveryRemainingMs: () => service.backend.recoveryRemainingMs(),
-  });
+  if (parts === null) throw new Error("the world has started");
   const checkReadiness = (): { ok: true } => ({ ok: true });
-  const http = createHttpApp({
-    service,
-    access,
-    eventLog,
-    metrics,
-    checkReadiness,
-    version: "0",
-    host: "127.0.0.1",
-    names: [],
-  });
+  const http = createHttpApp({ ...parts, access, checkReadiness, version: "0", host: "127.0.0.1", names: [] });
   const server = createServer(http.serverOptions);
   http.attach(server);
   return { http, open: (stream) => void server.emit("connection", stream) };

@@ -54,7 +54,7 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
     service.connectionLimiter.unauthenticated,
     openedBackend.sessions.byId.size,
   ]).toEqual([1, 0, 1]);
-  expect([openedBackend.backend.table.records.size, harness.eventLog?.subscriberCount]).toEqual([0, 0]);
+  expect([openedBackend.backend.table.records.size, harness.parts?.eventLog.subscriberCount]).toEqual([0, 0]);
 }, 7_200_000);
 
 /** One client: what it sends, and the code with which it is disconnected; null: it left. */

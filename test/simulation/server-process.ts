@@ -1,8 +1,13 @@
 /** The real server on a machine of the simulated world, over its starts, crashes and clean ends. */
 
-import type { OpenedBackend } from "../../src/server/local/startup.ts";
-import { openLocalBackend } from "../../src/server/local/startup.ts";
-import { LockService } from "../../src/server/service.ts";
+import type { LockTable } from "../../src/lock-table/table.ts";
+import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
+import type { ServerParts } from "../../src/server/compose.ts";
+import { composeServer } from "../../src/server/compose.ts";
+import { DEFAULT_LIMITS } from "../../src/server/config/limits.ts";
+import type { LocalBackend } from "../../src/server/local/local-backend.ts";
+import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
+import type { LockService } from "../../src/server/service.ts";
 import type { ProcessState } from "../../src/util/process-info.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { EventQueue } from "./event-queue.ts";
@@ -27,8 +32,7 @@ export class ServerProcess {
   readonly #storage: SimulatedStorage;
   readonly #random: SeededRandom;
   machine: SimulatedMachine;
-  service: LockService | null = null;
-  openedBackend: OpenedBackend | null = null;
+  parts: ServerParts | null = null;
   #connections: SimulatedConnection[] = [];
   #startCount = 0;
   #stopping = false;
@@ -46,22 +50,32 @@ export class ServerProcess {
     const { sessionMs, isLocal, isStateless, probe } = this.#options;
     const { machine } = this;
     const log = (message: string, error?: unknown): void => machine.note(`${message} ${error}`);
-    const { clock } = machine;
     machine.note("starts");
     const storage = isStateless ? null : this.#storage.openFor(machine);
-    const kept = await openLocalBackend({
-      clock,
-      storage,
-      sessionMs,
-      remote: !isLocal,
-      probe: (_, name) => probe(name),
+    const parts = await composeServer({
+      clock: machine.clock,
       log,
+      runId: `start${this.#startCount}`,
+      store: { storage, firstStart: false, commandRuns: NO_COMMAND_RUNS },
+      access: ALLOW_ALL,
+      limits: DEFAULT_LIMITS,
+      remote: !isLocal,
+      sessionMs,
+      probe: (_, name) => probe(name),
+      runDirectory: null,
     });
     if (machine !== this.machine || machine.state === "dead") return;
-    this.openedBackend = kept;
-    const runId = `start${this.#startCount}`;
-    this.service = new LockService({ backend: kept.backend, sessions: kept.sessions, clock, runId, version: "0", log });
-    machine.note(`serves${kept.backend.isRecovering ? ", reclaiming" : ""}`);
+    this.parts = parts;
+    machine.note(`serves${parts.backend.recoveryRemainingMs() > 0 ? ", reclaiming" : ""}`);
+  }
+
+  get service(): LockService | null {
+    return this.parts?.service ?? null;
+  }
+
+  /** The lock table of the running server. */
+  get table(): LockTable | null {
+    return (this.parts?.backend as LocalBackend | undefined)?.table ?? null;
   }
 
   /** It crashes, and starts again after a while. */
@@ -75,13 +89,12 @@ export class ServerProcess {
 
   /** A clean stop, and a start after a while. */
   async stop(downMs: number): Promise<void> {
-    const { openedBackend, service, machine } = this;
-    if (openedBackend === null || service === null || this.#stopping) return;
+    const { parts, machine } = this;
+    if (parts === null || this.#stopping) return;
     machine.note("stops");
     this.#stopping = true;
-    service.drain();
-    openedBackend.backend.drain();
-    await openedBackend.save();
+    parts.service.drain();
+    await parts.closeBackend();
     if (machine.state === "dead") return;
     machine.note("has stopped");
     this.#end(false);
@@ -110,8 +123,7 @@ export class ServerProcess {
 
   #end(silently: boolean): void {
     this.machine.kill();
-    this.service = null;
-    this.openedBackend = null;
+    this.parts = null;
     this.#stopping = false;
     for (const connection of this.#connections) connection.closeByServer(silently);
     this.#connections = [];

@@ -55,18 +55,19 @@ export function createServerStore({ events, scenario, checker, network, random }
     },
     reset: (machine) => host.reset(machine),
     revoke() {
-      const table = host.openedBackend?.backend.table;
-      if (table === undefined) return [];
+      const { table } = host;
+      if (table === null) return [];
       const revoked = revokeRandom(table, random, host.machine.clock, checker);
       host.service?.endTurn();
       return revoked;
     },
-    table: () => host.openedBackend?.backend.table ?? null,
+    table: () => host.table,
     settleMs: Math.max(SETTLE_MS, 4 * scenario.ttlMs),
     findLeftovers() {
-      if (host.openedBackend === null) return "no server, since none is running";
-      const { backend, sessions } = host.openedBackend;
-      const left = [findTableLeftovers(backend.table, host.machine.clock, SETTLE_MS)];
+      const { parts, table } = host;
+      if (parts === null || table === null) return "no server, since none is running";
+      const { sessions } = parts;
+      const left = [findTableLeftovers(table, host.machine.clock, SETTLE_MS)];
       if (sessions.byId.size > 0) left.push(`${sessions.byId.size} sessions`);
       return left.filter((text) => text !== "").join(", ");
     },

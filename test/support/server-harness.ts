@@ -4,17 +4,15 @@ import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import type { Connector, TransportEvents } from "../../src/net/transport.ts";
 import type { AccessControl } from "../../src/server/auth/access-control.ts";
 import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
+import type { ServerParts } from "../../src/server/compose.ts";
+import { composeServer } from "../../src/server/compose.ts";
 import type { ServerLimits } from "../../src/server/config/limits.ts";
 import { resolveLimits } from "../../src/server/config/limits.ts";
-import type { ServerStatus } from "../../src/server/connection/admin-handler.ts";
-import { createAdminHandler } from "../../src/server/connection/admin-handler.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";
-import { EventLog } from "../../src/server/events/event-log.ts";
-import type { OpenedBackend as Kept } from "../../src/server/local/startup.ts";
-import { openLocalBackend } from "../../src/server/local/startup.ts";
+import type { LocalBackend } from "../../src/server/local/local-backend.ts";
 import type { CommandRuns } from "../../src/server/runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
-import { LockService } from "../../src/server/service.ts";
+import type { LockService } from "../../src/server/service.ts";
 import { decodeRecord, decodeState, encodeRecord, encodeState } from "../../src/server/storage/format.ts";
 import type {
   JournalRecord,
@@ -216,6 +214,12 @@ interface TestConnection {
   isOpen: boolean;
 }
 
+/** The parts of the server that tests inspect. */
+interface OpenedBackend {
+  readonly backend: LocalBackend;
+  readonly sessions: ServerParts["sessions"];
+}
+
 export class ServerHarness {
   readonly clock: FakeClock = new FakeClock();
   readonly storage: MemoryStorage | null;
@@ -225,9 +229,7 @@ export class ServerHarness {
   limits: ServerLimits;
   /** Runs that outlive their wrappers. */
   commandRuns: CommandRuns = NO_COMMAND_RUNS;
-  openedBackend: Kept | null = null;
-  service: LockService | null = null;
-  eventLog: EventLog | null = null;
+  parts: ServerParts | null = null;
   startCount = 0;
   /** By how much the server's wall clock is ahead of its clients'. */
   serverClockOffsetMs = 0;
@@ -262,40 +264,32 @@ export class ServerHarness {
     };
     // every process here has our pid; which one is meant stands in its start time
     const probe = (_pid: number, pidStart: string): ProcessState => this.#processStates.get(pidStart)?.() ?? "running";
-    const eventLog = new EventLog({ clock, maxSubscribers: limits.subscribers });
-    this.eventLog = eventLog;
-    this.openedBackend = await openLocalBackend({
+    this.parts = await composeServer({
       clock,
-      storage,
-      sessionMs: 30_000,
-      remote,
-      probe,
       log,
-      limits,
-      eventLog,
-      commandRuns: this.commandRuns,
-    });
-    const { backend, sessions } = this.openedBackend;
-    const runId = `start${++this.startCount}`;
-    const adminHandler = createAdminHandler({ eventLog, serverStatus: () => serverStatus(runId, clock) });
-    this.service = new LockService({
-      backend,
-      sessions,
-      clock,
-      runId,
-      version: "0",
-      log,
+      runId: `start${++this.startCount}`,
+      store: { storage, firstStart: false, commandRuns: this.commandRuns },
       access,
       limits,
-      adminHandler,
+      remote,
+      sessionMs: 30_000,
+      probe,
+      runDirectory: null,
     });
+  }
+
+  get service(): LockService | null {
+    return this.parts?.service ?? null;
+  }
+
+  get openedBackend(): OpenedBackend | null {
+    return this.parts === null ? null : { ...this.parts, backend: this.parts.backend as LocalBackend };
   }
 
   /** The server's process is gone from one moment to the next. */
   crash(): void {
     this.storage?.loseUnwritten();
-    this.service = null;
-    this.openedBackend = null;
+    this.parts = null;
     this.#endAllConnections();
   }
 
@@ -303,8 +297,7 @@ export class ServerHarness {
   async stop(): Promise<void> {
     this.service?.drain();
     await flushEventLoop(2);
-    this.openedBackend?.backend.drain();
-    await this.openedBackend?.save();
+    await this.parts?.closeBackend();
     this.crash();
   }
 
@@ -410,21 +403,6 @@ export class ServerHarness {
   #endAllConnections(): void {
     for (const testConnection of [...this.#connections]) this.#endConnection(testConnection);
   }
-}
-
-function serverStatus(start: string, clock: Clock): ServerStatus {
-  const load = { connections: 0, sessions: 0, held: 0, waiting: 0 };
-  return {
-    version: "0",
-    protocol: 1,
-    start,
-    upMs: 0,
-    wallMs: clock.wall(),
-    reclaimMs: 0,
-    why: "",
-    store: "table",
-    load,
-  };
 }
 
 /** A start time that stands for a session. */

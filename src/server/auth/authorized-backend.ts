@@ -119,6 +119,12 @@ class AuthorizedBackend implements Backend {
   onChange(listener: () => void): void {
     this.#backend.onChange(listener);
   }
+  get claimCount(): number {
+    return this.#backend.claimCount;
+  }
+  unhealthyReason(): string | null {
+    return this.#backend.unhealthyReason();
+  }
   traits(isLocal: boolean): Traits {
     return this.#backend.traits(isLocal);
   }

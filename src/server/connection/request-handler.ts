@@ -133,7 +133,7 @@ export class RequestHandler {
       case "ping":
         return this.#connection.send(frames.encodeOk(n, "[]"));
       default:
-        if (this.#service.adminHandler?.handleFrame(this.#connection, verb, n, frame) === true) return;
+        if (this.#service.adminHandler.handleFrame(this.#connection, verb, n, frame)) return;
         throw new ProtocolError("PROTOCOL", "unknown frame");
     }
   }

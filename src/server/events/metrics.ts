@@ -54,34 +54,29 @@ interface EventCounts {
   count(kind: EventKind): number;
 }
 
-/** Where the values come from that are computed only on reading. */
-export interface MetricSources {
-  readonly eventLog: EventCounts;
+/** The values that are read only when the metrics are rendered. */
+export interface MetricValues {
   readonly version: string;
+  readonly eventLog: EventCounts;
   /** Connections of the lock protocol. */
-  readonly connections: () => ConnectionCounts;
-  /** Connections over HTTP; null: HTTP is not served. Default: null. */
-  readonly http?: () => ConnectionCounts | null;
+  readonly connections: ConnectionCounts;
+  /** Connections over HTTP; null: HTTP is not served. */
+  readonly http: ConnectionCounts | null;
   /** Failed authentication attempts since the start. */
-  readonly authFailures: () => number;
-  readonly sessions: () => number;
+  readonly authFailures: number;
+  readonly sessions: number;
   /** Held and waiting claims. */
-  readonly claims: () => number;
+  readonly claims: number;
   /** Milliseconds until recovery ends; 0 when not recovering. */
-  readonly recoveryRemainingMs: () => number;
+  readonly recoveryRemainingMs: number;
 }
 
 /** Codes with a counter of their own, those of the lock protocol; all others share one. */
 const COUNTED_CODES: readonly string[] = [...ALL_ERROR_CODES.filter((code) => ERROR_CODES[code].isCounted), "other"];
 
 export class Metrics implements MetricsRecorder {
-  readonly #sources: MetricSources;
   readonly #refusals = new Map<string, number>(COUNTED_CODES.map((code) => [code, 0]));
   readonly #writes = { journal: { ok: 0, failed: 0 }, state: { ok: 0, failed: 0 } };
-
-  constructor(sources: MetricSources) {
-    this.#sources = sources;
-  }
 
   recordRefusal(code: string): void {
     const counted = this.#refusals.has(code) ? code : "other";
@@ -93,40 +88,23 @@ export class Metrics implements MetricsRecorder {
   }
 
   /** All metrics, in Prometheus' text format (content type METRICS_TYPE). */
-  render(): string {
-    return [...this.#renderLocks(), ...this.#renderClients(), ...this.#renderServer(), ...renderProcess(), ""].join(
-      "\n",
-    );
+  render(values: MetricValues): string {
+    return [
+      ...renderLocks(values),
+      ...this.#renderClients(values),
+      ...this.#renderServer(values),
+      ...renderProcess(),
+      "",
+    ].join("\n");
   }
 
-  #renderLocks(): string[] {
-    const { eventLog, claims } = this.#sources;
-    const { heldCount, waitTimes, holdTimes } = eventLog;
+  #renderClients({ connections, http, authFailures, sessions, eventLog }: MetricValues): string[] {
     return [
-      ...renderFamily("holdfast_claims", "gauge", "Current claims, by state.", [
-        ['{state="held"}', heldCount],
-        ['{state="waiting"}', Math.max(claims() - heldCount, 0)],
-      ]),
-      ...renderFamily(
-        "holdfast_claim_events_total",
-        "counter",
-        "Claim events; the end of a claim that was never granted counts too.",
-        EVENT_KINDS.map((event) => [`{event="${event}"}`, eventLog.count(event)]),
-      ),
-      ...renderHistogram("holdfast_wait_seconds", "Time from placing a claim to its grant.", waitTimes),
-      ...renderHistogram("holdfast_hold_seconds", "Time from the grant of a claim to its end.", holdTimes),
-    ];
-  }
-
-  #renderClients(): string[] {
-    const { connections, http, authFailures, sessions, eventLog } = this.#sources;
-    const overHttp = http?.() ?? null;
-    return [
-      ...renderConnections("holdfast_connections", "Connections", connections()),
-      ...(overHttp === null ? [] : renderConnections("holdfast_http_connections", "HTTP connections", overHttp)),
-      ...renderValue("holdfast_sessions", "gauge", "Known clients, connected or not.", sessions()),
+      ...renderConnections("holdfast_connections", "Connections", connections),
+      ...(http === null ? [] : renderConnections("holdfast_http_connections", "HTTP connections", http)),
+      ...renderValue("holdfast_sessions", "gauge", "Known clients, connected or not.", sessions),
       ...renderValue("holdfast_subscribers", "gauge", "Subscribers to events.", eventLog.subscriberCount),
-      ...renderValue("holdfast_auth_failures_total", "counter", "Failed authentication attempts.", authFailures()),
+      ...renderValue("holdfast_auth_failures_total", "counter", "Failed authentication attempts.", authFailures),
       ...renderFamily(
         "holdfast_refusals_total",
         "counter",
@@ -136,8 +114,7 @@ export class Metrics implements MetricsRecorder {
     ];
   }
 
-  #renderServer(): string[] {
-    const { version, recoveryRemainingMs } = this.#sources;
+  #renderServer({ version, recoveryRemainingMs }: MetricValues): string[] {
     const { journal, state } = this.#writes;
     return [
       ...renderFamily("holdfast_info", "gauge", "The running version; always 1.", [[`{version="${version}"}`, 1]]),
@@ -145,7 +122,7 @@ export class Metrics implements MetricsRecorder {
         "holdfast_reclaiming_seconds",
         "gauge",
         "Seconds until recovery ends and new locks are granted; 0 when not recovering.",
-        recoveryRemainingMs() / 1_000,
+        recoveryRemainingMs / 1_000,
       ),
       ...renderFamily("holdfast_writes_total", "counter", "Durable writes, by file and outcome.", [
         ['{file="journal",result="ok"}', journal.ok],
@@ -155,6 +132,25 @@ export class Metrics implements MetricsRecorder {
       ]),
     ];
   }
+}
+
+/** Claims by state, and their events. */
+function renderLocks({ eventLog, claims }: MetricValues): string[] {
+  const { heldCount, waitTimes, holdTimes } = eventLog;
+  return [
+    ...renderFamily("holdfast_claims", "gauge", "Current claims, by state.", [
+      ['{state="held"}', heldCount],
+      ['{state="waiting"}', Math.max(claims - heldCount, 0)],
+    ]),
+    ...renderFamily(
+      "holdfast_claim_events_total",
+      "counter",
+      "Claim events; the end of a claim that was never granted counts too.",
+      EVENT_KINDS.map((event) => [`{event="${event}"}`, eventLog.count(event)]),
+    ),
+    ...renderHistogram("holdfast_wait_seconds", "Time from placing a claim to its grant.", waitTimes),
+    ...renderHistogram("holdfast_hold_seconds", "Time from the grant of a claim to its end.", holdTimes),
+  ];
 }
 
 /** Process metrics under the names that common dashboards use. */

@@ -8,7 +8,7 @@ import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import { Hono } from "hono";
 import type { AccessControl } from "../auth/access-control.ts";
 import type { EventLog } from "../events/event-log.ts";
-import type { ConnectionCounts, Metrics } from "../events/metrics.ts";
+import type { ConnectionCounts } from "../events/metrics.ts";
 import type { LockService } from "../service.ts";
 import { HttpAuthenticator } from "./authenticator.ts";
 import { claimRoutes } from "./claim-routes.ts";
@@ -38,7 +38,7 @@ export interface HttpAppOptions {
   /** The source of /events. */
   readonly eventLog: EventLog;
   /** The source of /metrics. */
-  readonly metrics: Pick<Metrics, "render" | "recordRefusal">;
+  readonly metrics: { recordRefusal(code: string): void; render(http: ConnectionCounts): string };
   /** For /ready: can the server grant a lock now, and if not, why? */
   readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
   /** The version of this program. */
@@ -80,7 +80,11 @@ export function createHttpApp(options: HttpAppOptions): HttpApp {
   const routes = [
     ...claimRoutes(service, pendingClaims),
     ...lockRoutes(service),
-    ...statusRoutes(options, () => isDraining),
+    ...statusRoutes(
+      options,
+      () => isDraining,
+      () => connections.counts,
+    ),
     ...eventStreams.routes,
   ];
   const listener = createListener(routes, options);

@@ -1,5 +1,6 @@
 /** The routes for operators' tools: liveness, readiness, metrics and the OpenAPI document. */
 
+import type { ConnectionCounts } from "../events/metrics.ts";
 import { METRICS_TYPE } from "../events/metrics.ts";
 import type { HttpAppOptions } from "./app.ts";
 import { createOpenApiDocument } from "./openapi.ts";
@@ -10,6 +11,7 @@ import { jsonReply } from "./request-context.ts";
 export function statusRoutes(
   { service, checkReadiness, metrics, version }: HttpAppOptions,
   isDraining: () => boolean,
+  connectionCounts: () => ConnectionCounts,
 ): Route[] {
   const openApiReply = jsonReply(200, createOpenApiDocument(version));
 
@@ -26,7 +28,7 @@ export function statusRoutes(
     if (!principal.can("inspect", "")) {
       throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to inspect all keys");
     }
-    return { status: 200, type: METRICS_TYPE, text: metrics.render() };
+    return { status: 200, type: METRICS_TYPE, text: metrics.render(connectionCounts()) };
   }
 
   return [

@@ -72,6 +72,8 @@ export interface LocalBackendOptions {
    * @throws RequestError
    */
   readonly persistSession: (session: Session) => void;
+  /** Why durable writes fail; null: they do not, as far as known. */
+  readonly unhealthyReason: () => string | null;
 }
 
 export class LocalBackend implements Backend {
@@ -88,6 +90,7 @@ export class LocalBackend implements Backend {
   readonly #pendingPlacements: PendingPlacements;
   readonly #claimLister: ClaimLister;
   readonly #persistSession: (session: Session) => void;
+  readonly unhealthyReason: () => string | null;
   #isDraining = false;
   /** The log says that no new locks are granted, so it must also say when that ends. */
   #isPauseLogged = false;
@@ -107,6 +110,7 @@ export class LocalBackend implements Backend {
     this.#batchClock = new BatchClock(clock);
     this.#log = log;
     this.#persistSession = persistSession;
+    this.unhealthyReason = options.unhealthyReason;
     this.identity = identity;
     this.#eventLog = options.eventLog ?? null;
     this.#ownership = new ClaimOwnership(limits, this.#eventLog, options.formerLimits);
@@ -164,6 +168,10 @@ export class LocalBackend implements Backend {
 
   reportOutdatedState(): void {
     this.recoveryWindow.start();
+  }
+
+  get claimCount(): number {
+    return this.table.records.size;
   }
 
   get isRecovering(): boolean {

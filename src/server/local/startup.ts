@@ -8,15 +8,18 @@ import type { ProcessProbe } from "../../util/process-info.ts";
 import { deniedPrincipal } from "../auth/access-control.ts";
 import { RequestError } from "../backend.ts";
 import type { ServerLimits } from "../config/limits.ts";
-import { DEFAULT_LIMITS, widestLimits } from "../config/limits.ts";
+import { widestLimits } from "../config/limits.ts";
 import type { Logger } from "../config/logger.ts";
 import type { EventLog } from "../events/event-log.ts";
-import type { CommandRuns } from "../runs/command-run.ts";
-import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
+import type { MetricsRecorder } from "../events/metrics.ts";
+import type { CommandRuns, LivingRuns } from "../runs/command-run.ts";
 import { adjustForRuns, restoreLateRuns, restoreRuns } from "../runs/run-recovery.ts";
 import { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
 import { CEILING_LEAD_MICROS, DurableLog } from "../storage/durable-log.ts";
+import type { MonitoredStorage } from "../storage/monitored-storage.ts";
+import { monitorWrites } from "../storage/monitored-storage.ts";
+import { StateError } from "../storage/private-files.ts";
 import type { LoadedState, SavedClaim, SavedSession, SavedState, Storage } from "../storage/storage.ts";
 import { MAX_UNJOURNALED_MS, needsJournal, toSavedClaim, unjournaledLeaseMs } from "../storage/write-ahead.ts";
 import { LocalBackend } from "./local-backend.ts";
@@ -33,18 +36,20 @@ export interface OpenLocalBackendOptions {
   readonly clock: Clock;
   /** null: nothing is saved, and every start begins with a recovery. */
   readonly storage: Storage | null;
-  /** Without storage: the operator confirms that no lock of an earlier run can be held. Default false. */
-  readonly firstStart?: boolean;
+  /** Without storage: the operator confirms that no lock of an earlier run can be held. */
+  readonly firstStart: boolean;
   readonly sessionMs: number;
   /** Clients may connect by something other than a Unix socket. */
   readonly remote: boolean;
   readonly probe: ProcessProbe;
-  /** Runs of `holdfast run` that survive their wrappers and this server. Default: none. */
-  readonly commandRuns?: CommandRuns;
+  /** Runs of `holdfast run` that survive their wrappers and this server. */
+  readonly commandRuns: CommandRuns;
   readonly log: Logger;
-  readonly limits?: ServerLimits;
-  /** Receives all events. Default: none. */
-  readonly eventLog?: EventLog;
+  readonly limits: ServerLimits;
+  /** Receives all events. */
+  readonly eventLog: EventLog;
+  /** Called after each durable write, with its outcome. */
+  readonly onWrite: MetricsRecorder["recordWrite"];
 }
 
 /** What the plan depends on besides the loaded state. */
@@ -62,8 +67,12 @@ const STATELESS_RECOVERY: RecoveryPlan = {
 export interface OpenedBackend {
   readonly backend: LocalBackend;
   readonly sessions: SessionRegistry;
-  /** Saves the table for the next start. The backend must not be used afterwards. */
-  save(): Promise<void>;
+  /**
+   * Saves the table for the next start and closes the storage. To be called after the clients were informed; the backend
+   * must not be used afterwards.
+   * @throws StateError if the state could not be saved; the storage is closed even so
+   */
+  close(): Promise<void>;
 }
 
 /** The plan derived from the loaded state. */
@@ -76,47 +85,60 @@ export interface StartupPlan extends RecoveryPlan {
 
 /** @throws any error of the storage: a server that cannot save its state must not start */
 export async function openLocalBackend(options: OpenLocalBackendOptions): Promise<OpenedBackend> {
-  const { clock, storage, sessionMs, log, probe, limits, eventLog } = options;
-  const { commandRuns = NO_COMMAND_RUNS, firstStart = false } = options;
-  const common = { clock, sessionMs, log, ...(limits && { limits }), ...(eventLog && { eventLog }) };
-  const livingRuns = await commandRuns.findLiving();
-  if (storage === null) {
-    const recoveryPlan = adjustForRuns(firstStart ? NO_RECOVERY : STATELESS_RECOVERY, livingRuns);
-    const backend = new LocalBackend({
-      ...common,
-      recoveryPlan,
-      identity: null,
-      durableLog: null,
-      persistSession: () => undefined,
-    });
-    const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
-    restoreRuns(backend, registry, livingRuns, clock);
-    restoreLateRuns(backend, registry, log);
-    backend.start();
-    return { backend, sessions: registry, save: async () => undefined };
-  }
+  const livingRuns = await options.commandRuns.findLiving();
+  return options.storage === null
+    ? openStateless(options, livingRuns)
+    : openDurable(options, monitorWrites(options.storage, options), livingRuns);
+}
+
+function openStateless(options: OpenLocalBackendOptions, livingRuns: LivingRuns): OpenedBackend {
+  const { clock, sessionMs, log, limits, eventLog, probe, commandRuns, firstStart } = options;
+  const backend = new LocalBackend({
+    clock,
+    sessionMs,
+    log,
+    limits,
+    eventLog,
+    recoveryPlan: adjustForRuns(firstStart ? NO_RECOVERY : STATELESS_RECOVERY, livingRuns),
+    identity: null,
+    durableLog: null,
+    persistSession: () => undefined,
+    unhealthyReason: () => null,
+  });
+  const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
+  restoreRuns(backend, registry, livingRuns, clock);
+  restoreLateRuns(backend, registry, log);
+  backend.start();
+  return { backend, sessions: registry, close: async () => backend.drain() };
+}
+
+async function openDurable(
+  options: OpenLocalBackendOptions,
+  storage: MonitoredStorage,
+  livingRuns: LivingRuns,
+): Promise<OpenedBackend> {
+  const { clock, sessionMs, log, probe, limits, eventLog, commandRuns } = options;
   const loadedState = await storage.load();
   const startupPlan = adjustForRuns(planStartup(loadedState, Math.floor(clock.wall() * 1_000), options), livingRuns);
   const { claims, sessions: saved } = startupPlan;
-  const formerLimits =
-    startupPlan.durationMs > 0 ? widestLimits(limits ?? DEFAULT_LIMITS, loadedState.state?.room) : undefined;
-  const state = { ...startupPlan.state, room: formerLimits ?? widestLimits(limits ?? DEFAULT_LIMITS) };
+  const isRecovering = startupPlan.durationMs > 0;
+  const formerLimits = isRecovering ? widestLimits(limits, loadedState.state?.room) : undefined;
+  const state = { ...startupPlan.state, room: formerLimits ?? widestLimits(limits) };
   const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || needsJournal(claim.ttlMs)));
   // before the first answer, because a saved table may be used only once
   await storage.beginRun({ state, journal: journal.map((put) => ({ put })), sessions: saved });
-  const durableLog = new DurableLog({
-    storage,
-    now: () => clock.now(),
-    state,
-    isRecovering: startupPlan.durationMs > 0,
-    journal,
-  });
+  const durableLog = new DurableLog({ storage, now: () => clock.now(), state, isRecovering, journal });
   const backend = new LocalBackend({
-    ...common,
+    clock,
+    sessionMs,
+    log,
+    limits,
+    eventLog,
     recoveryPlan: startupPlan,
     identity: state,
     durableLog,
     persistSession: createSessionPersister(storage),
+    unhealthyReason: () => storage.unhealthyReason(),
     ...(formerLimits && { formerLimits }),
   });
   const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
@@ -131,7 +153,17 @@ export async function openLocalBackend(options: OpenLocalBackendOptions): Promis
   restoreRuns(backend, registry, livingRuns, clock);
   restoreLateRuns(backend, registry, log);
   backend.start();
-  return { backend, sessions: registry, save: () => saveSnapshot(backend, registry, durableLog, clock) };
+  const close = async (): Promise<void> => {
+    backend.drain();
+    try {
+      await saveSnapshot(backend, registry, durableLog, clock);
+    } catch (error) {
+      throw new StateError("the state could not be saved: the next start will begin with a recovery", error);
+    } finally {
+      await storage.close();
+    }
+  };
+  return { backend, sessions: registry, close };
 }
 
 /** Decides how to start, given the loaded state. */

@@ -57,10 +57,6 @@ const NONE: Answer = { state: "none" };
 export async function openProxyBackend(options: ProxyBackendOptions): Promise<{
   readonly backend: Backend;
   readonly sessions: SessionRegistry;
-  claimCount(): number;
-  /** Why the store cannot grant locks, as far as known; null: it can. */
-  unhealthyReason(): string | null;
-  lostReason(): null;
   close(): Promise<void>;
 }> {
   const { driver, clock, sessionMs, probe } = options;
@@ -71,9 +67,6 @@ export async function openProxyBackend(options: ProxyBackendOptions): Promise<{
   return {
     backend,
     sessions,
-    claimCount: () => backend.claimCount,
-    unhealthyReason: () => backend.upstreamHealth.unhealthyReason(),
-    lostReason: () => null,
     close: () => driver.close(),
   };
 }
@@ -87,7 +80,7 @@ class ProxyBackend implements Backend {
   readonly #claims: ProxiedClaims;
   readonly #eventLog: EventLog | undefined;
   readonly #log: Logger;
-  readonly upstreamHealth: UpstreamHealth;
+  readonly #upstreamHealth: UpstreamHealth;
   #onChange: () => void = () => undefined;
 
   constructor({ driver, clock, sessionMs, log, eventLog, limits = DEFAULT_LIMITS }: ProxyBackendOptions) {
@@ -96,13 +89,17 @@ class ProxyBackend implements Backend {
     this.#sessionMs = sessionMs;
     this.#eventLog = eventLog;
     this.#log = log;
-    this.upstreamHealth = new UpstreamHealth(driver, clock, log);
+    this.#upstreamHealth = new UpstreamHealth(driver, clock, log);
     this.#claims = new ProxiedClaims(sessionMs, eventLog, limits);
     this.#releaseRetries = new ReleaseRetries(driver, clock, log, this.#claims);
   }
 
   get claimCount(): number {
     return this.#claims.size;
+  }
+
+  unhealthyReason(): string | null {
+    return this.#upstreamHealth.unhealthyReason();
   }
 
   open(): Promise<void> {
@@ -312,16 +309,16 @@ class ProxyBackend implements Backend {
   async #callStore<T>(call: Promise<T>): Promise<T> {
     try {
       const answer = await call;
-      this.upstreamHealth.recordSuccess();
+      this.#upstreamHealth.recordSuccess();
       this.#releaseRetries.retry();
       return answer;
     } catch (error) {
       // the error is the call's own fault
       if (isFatalError(error)) {
-        this.upstreamHealth.markSuspect();
+        this.#upstreamHealth.markSuspect();
         throw new RequestError("FATAL", (error as Error).message, error);
       }
-      this.upstreamHealth.recordFailure(error);
+      this.#upstreamHealth.recordFailure(error);
       throw new RequestError("STORE", `the server's call to its store failed (${this.#driver.name})`, error);
     }
   }

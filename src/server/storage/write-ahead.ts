@@ -19,7 +19,7 @@ const RETRY_MS = 1_000;
 const LOWER_DELAY_MS = 1_000;
 /** How long answers that need no write wait for those of the same call that do. */
 const MAX_ANSWER_DELAY_MS = 100;
-/** Failed writes are logged by open-backend.ts. */
+/** Failed writes are logged by monitored-storage.ts. */
 const ignore = (): void => undefined;
 
 /** True if the lease is longer than a restart waits for. Sessions are not: their claims are reclaimed. */

@@ -5,11 +5,9 @@ import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import { ALLOW_ALL } from "../../../src/server/auth/access-control.ts";
-import { EventLog } from "../../../src/server/events/event-log.ts";
-import { Metrics } from "../../../src/server/events/metrics.ts";
+import type { ServerParts } from "../../../src/server/compose.ts";
 import type { HttpApp } from "../../../src/server/http/app.ts";
 import { createHttpApp } from "../../../src/server/http/app.ts";
-import type { LockService } from "../../../src/server/service.ts";
 import type { HttpResponse } from "../../support/http-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -28,17 +26,9 @@ interface HttpSite {
 
 /** The HTTP port of the test world's current server. */
 async function createSite(harness: ServerHarness): Promise<HttpSite> {
-  const service = harness.service as LockService;
-  const eventLog = new EventLog({ clock: harness.clock });
-  const none = (): number => 0;
-  const connections = (): { open: number; accepted: number; rejected: number } => service.connectionLimiter;
-  const numbers = { connections, authFailures: none, sessions: none, claims: none, recoveryRemainingMs: none };
-  const sources = { eventLog, version: "0", ...numbers };
   const http = createHttpApp({
-    service,
+    ...(harness.parts as ServerParts),
     access: ALLOW_ALL,
-    eventLog,
-    metrics: new Metrics(sources),
     checkReadiness: () => ({ ok: true }),
     version: "0",
     host: "127.0.0.1",

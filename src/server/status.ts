@@ -1,0 +1,69 @@
+/** What a server reports about itself: whether it can grant locks, and the figures of the `info` frame. */
+
+import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../protocol/handshake.ts";
+import type { Clock } from "../util/clock.ts";
+import type { Backend } from "./backend.ts";
+import type { Readiness } from "./config/options.ts";
+import type { ServerStatus } from "./connection/admin-handler.ts";
+
+export interface StatusReaderOptions {
+  readonly clock: Clock;
+  readonly runId: string;
+  /** The name of the store behind the server; "table" for its own lock table. */
+  readonly storeName: string;
+  readonly backend: Pick<Backend, "claimCount" | "recoveryRemainingMs" | "unhealthyReason">;
+  readonly sessions: { readonly byId: ReadonlyMap<string, unknown> };
+  readonly connections: { readonly open: number };
+  readonly eventLog: { readonly heldCount: number };
+}
+
+export class StatusReader {
+  readonly #options: StatusReaderOptions;
+  readonly #startedAt: number;
+  #isStopping = false;
+
+  constructor(options: StatusReaderOptions) {
+    this.#options = options;
+    this.#startedAt = options.clock.now();
+  }
+
+  /** The server is stopping and grants nothing any more. */
+  markStopping(): void {
+    this.#isStopping = true;
+  }
+
+  readiness(): Readiness {
+    if (this.#isStopping) return { ok: false, reason: "the server is stopping" };
+    const { backend } = this.#options;
+    const unhealthyReason = backend.unhealthyReason();
+    if (unhealthyReason !== null) return { ok: false, reason: unhealthyReason };
+    const recoveryRemainingMs = backend.recoveryRemainingMs();
+    if (recoveryRemainingMs === 0) return { ok: true };
+    const remainingSeconds = Math.ceil(recoveryRemainingMs / 1_000);
+    return {
+      ok: false,
+      reason: `recovering after a restart; new locks will be granted in at most ${remainingSeconds} s`,
+    };
+  }
+
+  read(): ServerStatus {
+    const { clock, runId, storeName, backend, sessions, connections, eventLog } = this.#options;
+    const readiness = this.readiness();
+    return {
+      version: PACKAGE_VERSION,
+      protocol: PROTOCOL_VERSION,
+      start: runId,
+      upMs: Math.round(clock.now() - this.#startedAt),
+      wallMs: Math.round(clock.wall()),
+      reclaimMs: Math.ceil(backend.recoveryRemainingMs()),
+      why: readiness.ok ? "" : readiness.reason,
+      store: storeName,
+      load: {
+        connections: connections.open,
+        sessions: sessions.byId.size,
+        held: eventLog.heldCount,
+        waiting: Math.max(backend.claimCount - eventLog.heldCount, 0),
+      },
+    };
+  }
+}
