@@ -72,6 +72,7 @@ function buildCli(): Promise<Metafile> {
     ...COMMON,
     entryPoints: [CLI],
     outfile: join(OUTPUT_DIRECTORY, "cli/main.js"),
+    loader: { ".sh": "text" },
     external: Object.keys(peerDependencies),
     plugins: [externalizeServer],
     // the parser is CommonJS and asks for Node's own modules

@@ -14,15 +14,21 @@ import {
   findExportMapFaults,
   findPackedFaults,
 } from "./check/package-rules.ts";
-import { runTool } from "./check/process.ts";
+import { isInstalled, runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
 import { findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
 import { findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
 
-type Check = { readonly name: string; readonly faults: () => string[] | Promise<string[]> };
+type Check = {
+  readonly name: string;
+  readonly faults: () => string[] | Promise<string[]>;
+  /** A program that npm does not install; without it the check is not run. */
+  readonly program?: string;
+};
 
 const sources = readSourceTree("src");
+const SHELL_SCRIPTS: readonly string[] = ["src/cli/commands/run/watchdog.sh", ".ci/run"];
 
 /** It writes dist, which examples, snippets and the package checks read, so it is over before those start. */
 const BUILD: Check = { name: "types: src to dist", faults: () => runTool("npm", "run", "--silent", "build") };
@@ -41,6 +47,7 @@ const CHECKS: readonly Check[] = [
   { name: "drivers do not wait", faults: () => driversWithoutTimers(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
   { name: "Lua is current", faults: findLuaFaults },
+  { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },
   { name: "tests have a suite", faults: testsWithoutOneSuite },
   { name: "CI runs every suite", faults: () => findMatrixProblems() },
   { name: "snippets compile", faults: () => findSnippetFaults() },
@@ -55,7 +62,11 @@ const CHECKS: readonly Check[] = [
 
 let failed = 0;
 
-async function runCheck({ name, faults }: Check): Promise<void> {
+async function runCheck({ name, faults, program }: Check): Promise<void> {
+  if (program !== undefined && !(await isInstalled(program))) {
+    console.log(`NOT RUN ${name}: ${program} is not installed`);
+    return;
+  }
   const start = performance.now();
   const found = await faults();
   const seconds = ((performance.now() - start) / 1000).toFixed(1);

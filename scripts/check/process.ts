@@ -27,3 +27,8 @@ export async function runTool(program: string, ...args: string[]): Promise<strin
   const { code, text } = await runProgram(program, ...args);
   return code === 0 ? [] : [text.trim() || `${program} ended with code ${code}`];
 }
+
+/** True if the program can be started. */
+export async function isInstalled(program: string): Promise<boolean> {
+  return (await runProgram(program, "--version")).code === 0;
+}

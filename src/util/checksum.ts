@@ -8,7 +8,11 @@ import { createHash } from "node:crypto";
 export const CHECKSUM_CHARS = 16;
 
 /** The first characters of the text's SHA-256. */
-export function computeChecksum(text: string, encoding: "hex" | "base64url" = "hex", length = CHECKSUM_CHARS): string {
+export function computeChecksum(
+  text: string,
+  encoding: "hex" | "base64url" = "hex",
+  length: number = CHECKSUM_CHARS,
+): string {
   return createHash("sha256").update(text).digest(encoding).slice(0, length);
 }
 

@@ -105,5 +105,5 @@ function killRandomProcess(run: RunningProcess, what: "wrapper" | "and child" | 
 }
 
 function isWatchdog(pid: number): boolean {
-  return commandLine(pid).includes("holdfast-guard");
+  return commandLine(pid).includes("holdfast-watchdog");
 }

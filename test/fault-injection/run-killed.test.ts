@@ -124,9 +124,9 @@ test.concurrent("a run inside a run, of the same key and one more: all Node proc
 
 /** All at one moment: every process that could react is stopped first. */
 function killVictim(harness: ProcessHarness, run: RunningProcess, command: ProcessId, killed: readonly Victim[]): void {
-  // with a lease a watchdog has a second process, which waits for the end of the lease, and is replaced again and again
+  // with a lease a watchdog has a second process, which waits for the end of the lease; each renewal replaces it
   const watchdogs = (): ProcessId[] =>
-    descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
+    descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
   const [server] = harness.autostartedServers();
   run.process.kill("SIGSTOP");
   for (const processId of watchdogs()) sendSignal(processId, "SIGSTOP");

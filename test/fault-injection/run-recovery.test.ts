@@ -172,9 +172,9 @@ test.concurrent("a run inside a run, several keys: the outer wrapper stopped unt
   expect(readdirSync(harness.path("state/runs"))).toEqual([]);
 });
 
-/** A killed watchdog is replaced if the wrapper has time for it; here it has none. */
+/** Both at one moment: the wrapper cannot act in between. */
 function killWithWatchdog(run: RunningProcess): void {
-  const guards = descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
+  const guards = descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
   expect(guards).toHaveLength(1);
   run.process.kill("SIGSTOP");
   for (const guard of guards) sendSignal(guard, "SIGKILL");

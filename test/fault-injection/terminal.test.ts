@@ -41,7 +41,7 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, watchd
   });
   const family = [wrapper!, ...all];
   // the run's own processes; what the child itself left behind has the signal, and may still be about to end
-  const ownProcesses = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-guard"))];
+  const ownProcesses = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"))];
   expect(ownProcesses).toHaveLength(2);
   terminal.type(CTRL_C);
   await until(() => existsSync(harness.path("code")) && readFileSync(harness.path("code"), "utf8"), {

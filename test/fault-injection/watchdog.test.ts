@@ -66,8 +66,7 @@ test.concurrent("wrapper and watchdog killed: on the socket the child keeps the 
   const them = writeChildScripts(harness.folder);
   const run = harness.start(["run", "k", "--", ...them.stubborn]);
   const family = (await them.waitUntilWorking()).map(requireProcess);
-  const guard = descendants(run.pid).find(({ pid }) => commandLine(pid).includes("holdfast-guard"));
-  // a killed watchdog is replaced if the wrapper has time for it; here it has none
+  const guard = descendants(run.pid).find(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
   run.process.kill("SIGSTOP");
   sendSignal(guard!, "SIGKILL");
   run.kill();
@@ -90,7 +89,7 @@ test.concurrent.for(["SIGKILL", "SIGTERM"] as const)(
     // a new watchdog has a keep-session connection to the new server; the children's one ended with the old server
     await until(() => watchdogPids(run.pid).length === 1 && watchdogPids(run.pid)[0]?.pid !== before?.pid, {
       within: 10_000,
-      what: "the relief of the guard",
+      what: "the next watchdog",
     });
     const next = harness.start(["run", "k", "--", ...them.aliveCheck]);
     await harness.waitForQueue(1);
@@ -113,5 +112,5 @@ test.concurrent("a child that closes its inherited descriptors, the keep-session
 });
 
 function watchdogPids(pid: number): ProcessId[] {
-  return descendants(pid).filter((processId) => commandLine(processId.pid).includes("holdfast-guard"));
+  return descendants(pid).filter((processId) => commandLine(processId.pid).includes("holdfast-watchdog"));
 }

@@ -1,16 +1,18 @@
-// A wrapper that is stopped while its lease runs out: src is called directly, so that a fault put into it is
-// noticed.
+// A wrapper that is stopped while its lease runs out, and watchdogs that die or are replaced: src is called directly, so that
+// a fault put into it is noticed.
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync, readFileSync, writeFileSync } from "node:fs";
+import type { Socket } from "node:net";
+import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import type { RunFile } from "../../../src/cli/commands/run/run-file.ts";
+import type { Watchdog, WatchdogOptions } from "../../../src/cli/commands/run/watchdog.ts";
 import { startWatchdog } from "../../../src/cli/commands/run/watchdog.ts";
-import { superviseWatchdog } from "../../../src/cli/commands/run/watchdog-supervisor.ts";
-import { memory } from "../../../src/drivers/memory.ts";
+import type { KeepSessionSocket } from "../../../src/drivers/server/keep-session.ts";
 import { END_LINE } from "../../../src/server/runs/run-file-format.ts";
 import type { ProcessId } from "../../support/processes/process-tree.ts";
 import { commandLine, descendants, isAlive, sendSignal } from "../../support/processes/process-tree.ts";
@@ -45,20 +47,28 @@ function createRunFile(): RunFile & { readonly text: () => string } {
   };
 }
 
+/** A watchdog of a child with its own group, on a store without keep-session connections. */
+async function startTestWatchdog(token: string, options: Partial<WatchdogOptions> = {}): Promise<Watchdog> {
+  const watchdog = await startWatchdog({
+    hasOwnGroup: true,
+    graceMs: GRACE_MS,
+    token,
+    keepSessionSocket: null,
+    reopenKeepSession: async () => null,
+    runFile: null,
+    ...options,
+  });
+  return watchdog as Watchdog;
+}
+
 const watchdogProcesses = () =>
-  descendants(process.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-guard"));
+  descendants(process.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
 
 test("a watchdog that has ended a child of a stopped wrapper then notes in the file that the run has ended, not before", async () => {
   const runFile = createRunFile();
   const child = startStubbornChild();
   const exit = once(child, "exit");
-  const watchdog = await startWatchdog({
-    hasOwnGroup: true,
-    graceMs: GRACE_MS,
-    token: "4712",
-    runFile,
-    onDeath: () => undefined,
-  });
+  const watchdog = await startTestWatchdog("4712", { runFile });
   watchdog.watch(child.pid);
   watchdog.setDeadline(100);
   const hadEnded = until(() => runFile.text().includes("ended"), { within: 20_000, what: "the note in the file" });
@@ -88,69 +98,64 @@ async function waitForShellAndTimer(
   );
 }
 
-test("the shell of a watchdog is killed, its timer is not: when the next watchdog is armed the timer ends, and the command with the renewed lease lives", async () => {
+test("the shell of a watchdog is killed, its timer is not: the timer, which has the lock of the run's file, ends with it, and the command lives", async () => {
   const runFile = createRunFile();
   const child = startStubbornChild();
-  const watchdog = await superviseWatchdog({
-    driver: memory(),
-    hasOwnGroup: true,
-    graceMs: GRACE_MS,
-    token: "4714",
-    keepSessionSocket: null,
-    runFile,
-  });
-  watchdog?.watch(child.pid);
-  watchdog?.setDeadline(40_000);
+  const watchdog = await startTestWatchdog("4714", { runFile });
+  watchdog.watch(child.pid);
+  watchdog.setDeadline(40_000);
   const { shell, timer } = await waitForShellAndTimer();
+  expect(watchdog.isAlive).toBe(true);
   sendSignal(shell, "SIGKILL");
-  await until(() => !isAlive(timer), { within: 15_000, what: "the end of the old timer, before its time is over" });
-  watchdog?.setDeadline(60_000);
-  const next = await waitForShellAndTimer();
-  expect(next.shell.pid).not.toBe(shell.pid);
+  await until(() => !isAlive(timer), { within: 15_000, what: "the end of the timer, before its time is over" });
+  expect(watchdog.isAlive).toBe(false);
+  watchdog.setDeadline(60_000);
+  await watchdog.dismiss();
+  expect(watchdogProcesses()).toEqual([]);
   expect({ exit: child.exitCode, signal: child.signalCode, text: runFile.text() }).toEqual({
     exit: null,
     signal: null,
     text: "the head\n\n\n",
   });
-  await watchdog?.dismiss();
-  await until(() => watchdogProcesses().length === 0, { within: 15_000, what: "the end of the watchdog" });
 });
 
-test("the shell of a watchdog has died when its command ends: its timer, which has the lock of the run's file, ends with it", async () => {
+test("the server ends and another one starts: a new watchdog with a connection to it replaces the old one, and ends the child in time, although its wrapper is stopped", async () => {
+  const connections = await openConnections();
+  const first = await connections.open();
   const child = startStubbornChild();
-  let hasDied = false;
-  const watchdog = await startWatchdog({
-    hasOwnGroup: true,
-    graceMs: GRACE_MS,
-    token: "4715",
-    runFile: createRunFile(),
-    onDeath: () => {
-      hasDied = true;
-    },
+  const watchdog = await startTestWatchdog("4713", {
+    keepSessionSocket: first.socket,
+    reopenKeepSession: connections.open,
   });
   watchdog.watch(child.pid);
-  watchdog.setDeadline(40_000);
-  const { shell, timer } = await waitForShellAndTimer();
-  sendSignal(shell, "SIGKILL");
-  await until(() => hasDied, { within: 15_000, what: "the end of the shell" });
+  watchdog.setDeadline(4_000);
+  const old = await waitForShellAndTimer(3_500);
+  connections.closeAll();
+  await until(() => !isAlive(old.shell) && !isAlive(old.timer), { within: 3_500, what: "the end of the old watchdog" });
+  expect(child.signalCode).toBe(null);
+  await until(() => child.signalCode !== null, { within: 15_000, what: "the end of the child" });
   await watchdog.dismiss();
-  await until(() => !isAlive(timer), { within: 15_000, what: "the end of the timer" });
 });
 
-test("a watchdog that replaces a killed one ends the child in time, although its wrapper is stopped", async () => {
-  const child = startStubbornChild();
-  const watchdog = await superviseWatchdog({
-    driver: memory(),
-    hasOwnGroup: true,
-    graceMs: GRACE_MS,
-    token: "4713",
-    keepSessionSocket: null,
-    runFile: null,
+/** Keep-session connections to a server that keeps them open until closeAll(). */
+async function openConnections(): Promise<{ open(): Promise<KeepSessionSocket>; closeAll(): void }> {
+  const path = join(createTemporaryDirectory(), "socket");
+  const accepted: Socket[] = [];
+  const server = createServer((socket) => void accepted.push(socket)).listen(path);
+  await once(server, "listening");
+  onCleanup(() => {
+    for (const socket of accepted) socket.destroy();
+    server.close();
   });
-  watchdog?.watch(child.pid);
-  watchdog?.setDeadline(4_000);
-  const { shell, timer } = await waitForShellAndTimer(3_500);
-  for (const processId of [shell, timer]) sendSignal(processId, "SIGKILL");
-  await until(() => child.signalCode !== null, { within: 15_000, what: "the end of the child" });
-  await watchdog?.dismiss();
-});
+  return {
+    async open() {
+      const socket = connect(path);
+      await once(socket, "connect");
+      onCleanup(() => void socket.destroy());
+      return { socket, sessionId: "", runDirectory: null };
+    },
+    closeAll() {
+      for (const socket of accepted.splice(0)) socket.destroy();
+    },
+  };
+}

@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
+import { build } from "esbuild";
 import { describe, expect, test } from "vitest";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
@@ -28,7 +29,7 @@ function stubbornCommand(): { readonly script: string; heardTerm(): boolean; rou
 /** The watchdog of a wrapper: the shell below it that is not the child. */
 function watchdogPid(wrapper: number): number {
   const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
-  const guard = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-guard"));
+  const guard = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog"));
   if (guard === undefined) throw new Error("the wrapper has no guard");
   return guard;
 }
@@ -127,10 +128,12 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     ["killed", "SIGKILL"],
     ["stopped", "SIGSTOP"],
   ])("a wrapper %s before its watchdog knew the child: the watchdog finds it by its token", async (name, signal) => {
+    const watchdogModule = await bundleWatchdog(name);
     const script = `
       const { spawn } = await import("node:child_process");
-      const { startWatchdog } = await import(${JSON.stringify(resolve("build/src/cli/commands/run/watchdog.js"))});
-      const guard = await startWatchdog({ hasOwnGroup: true, graceMs: 300, token: "4711-${name}", onDeath() {} });
+      const { startWatchdog } = await import(${JSON.stringify(watchdogModule)});
+      const options = { hasOwnGroup: true, graceMs: 300, token: "4711-${name}", keepSessionSocket: null, runFile: null };
+      const guard = await startWatchdog(options);
       guard.setDeadline(500);
       const env = { ...process.env, HOLDFAST_TOKEN: "4711-${name}" };
       const child = spawn("sleep", ["67"], { env, detached: true, stdio: "ignore" });
@@ -142,25 +145,24 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     expect((await wrapper.ended).signal).toBe("SIGKILL");
   });
 
-  test("a watchdog that was killed is replaced", async () => {
-    const first = await startWorkingRun("k5", []);
-    const guard = watchdogPid(first.pid);
-    process.kill(guard, "SIGKILL");
-    await until(() => ![null, guard].includes(findWatchdogPid(first.pid)), {
-      within: 20_000,
-      what: "another guard",
-    });
-    first.process.kill("SIGKILL");
-    await waitForExit(first.child);
+  test("a watchdog that was killed is not replaced: signals still reach the command, and its exit code is that of the run", async () => {
+    const first = await startWorkingRun("k5", [], "trap 'exit 7' TERM; while :; do sleep 0.02; done");
+    const watchdog = watchdogPid(first.pid);
+    process.kill(watchdog, "SIGKILL");
+    // reaped by the wrapper: then the wrapper knows that it is dead
+    await until(() => !existsSync(`/proc/${watchdog}`), { within: 20_000, what: "the end of the watchdog" });
+    first.process.kill("SIGTERM");
+    expect((await first.ended).code).toBe(7);
   });
 });
 
-function findWatchdogPid(wrapper: number): number | null {
-  try {
-    return watchdogPid(wrapper);
-  } catch {
-    return null;
-  }
+/** Compiles the watchdog's module from src for a program that is killed in the middle of its work. */
+async function bundleWatchdog(name: string): Promise<string> {
+  const outfile = join(sandbox.folder, `watchdog-${name}.mjs`);
+  const loader = { ".sh": "text" } as const;
+  const entryPoints = ["src/cli/commands/run/watchdog.ts"];
+  await build({ entryPoints, outfile, loader, bundle: true, format: "esm", platform: "node", target: "node20" });
+  return outfile;
 }
 
 describe.concurrent("when the lock is being lost", () => {

@@ -10,6 +10,7 @@ import { withoutPassword } from "../../open-store.ts";
 import { toStartError } from "./executable.ts";
 import type { HeldLock } from "./held-lock.ts";
 import { ANCESTORS_VARIABLE, REFERENCE_VARIABLE, readReferences } from "./inherited-locks.ts";
+import type { RunFile } from "./run-file.ts";
 
 /** How the command ended. */
 export interface ChildExit {
@@ -48,21 +49,25 @@ export function hasTerminal(): boolean {
 export interface ChildOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly hasOwnGroup: boolean;
-  /** Inherited descriptors besides standard input, output and error. */
-  readonly inherited: readonly (Socket | number)[];
-  /** Called synchronously after the start. */
-  readonly onStarted: (pid: number) => void;
+  /** The child inherits it: the session lasts as long as the child. */
+  readonly keepSessionSocket: Socket | null;
+  /** The child inherits its lock. */
+  readonly runFile: RunFile | null;
 }
 
 /**
  * Starts the command with our standard input, output and error.
- * @throws CommandError notFound or notExecutable; any error of `onStarted`, after killing the command
+ * @throws CommandError notFound or notExecutable; output, after killing the command, if it cannot be added to the run file
  */
 export async function startChild(
   command: readonly [string, ...string[]],
-  { env, hasOwnGroup, inherited, onStarted }: ChildOptions,
+  { env, hasOwnGroup, keepSessionSocket, runFile }: ChildOptions,
 ): Promise<Child> {
   const [program, ...args] = command;
+  const inherited = [
+    ...(keepSessionSocket === null ? [] : [keepSessionSocket]),
+    ...(runFile === null ? [] : [runFile.descriptor]),
+  ];
   const child = spawn(program, args, { stdio: createStdio(inherited), env, detached: hasOwnGroup });
   const { pid } = child;
   if (pid === undefined) {
@@ -73,7 +78,8 @@ export async function startChild(
     child.once("exit", (code, signal) => resolve({ code, signal }));
   });
   try {
-    onStarted(pid);
+    // synchronously after the start: a restarted server must find the command
+    runFile?.addProcess("command", pid);
   } catch (error) {
     sendSignal(child, hasOwnGroup, "SIGKILL");
     await exited;

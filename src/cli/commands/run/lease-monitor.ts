@@ -8,7 +8,7 @@ import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { Reporter } from "../../output.ts";
 import { quoteKeys } from "../../output.ts";
-import type { Child } from "./child.ts";
+import type { Child, ChildExit } from "./child.ts";
 import type { HeldLock } from "./held-lock.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -25,12 +25,11 @@ export interface LeaseMonitorOptions {
   readonly reporter: Reporter;
 }
 
-/** A running monitor. */
-export interface LeaseMonitor {
+/** How the command ended. */
+export interface RunOutcome {
+  readonly exit: ChildExit;
   /** Why the monitor has ended the command; null: it has not. */
   readonly failure: CommandError | null;
-  /** Call this when the command has ended. It settles when all processes that the monitor has ended are gone. */
-  stop(): Promise<void>;
 }
 
 /** How often the lease is checked during its length. */
@@ -52,8 +51,9 @@ export function armWatchdog(watchdog: Watchdog | null, lock: HeldLock, leadMs: n
   if (lock.leaseMs !== null) watchdog?.setDeadline(lock.remainingMs() - leadMs + lock.leaseMs * WATCHDOG_DELAY);
 }
 
-/** Starts a monitor. */
-export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter }: LeaseMonitorOptions): LeaseMonitor {
+/** Monitors the lease until the command has ended, and all processes that had to be ended are gone. */
+export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOutcome> {
+  const { lock, child, watchdog, onLost, graceMs, reporter } = options;
   const { leaseMs } = lock;
   let failure: CommandError | null = null;
   let ending: Promise<unknown> = Promise.resolve();
@@ -72,7 +72,7 @@ export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter 
     reporter.info(
       `${description}: sent ${isGraceful ? "TERM" : "KILL"} to ${child.pid}${isGraceful ? `; KILL in ${formatDuration(killMs)}` : ""}`,
     );
-    if (watchdog !== null) ending = watchdog.terminate(isGraceful ? killMs : 0);
+    if (watchdog?.isAlive === true) ending = watchdog.terminate(isGraceful ? killMs : 0);
     else child.signal(isGraceful ? "SIGTERM" : "SIGKILL");
     killTimer = setTimeout(() => child.signal("SIGKILL"), isGraceful ? killMs + KILL_DELAY_MS : 0);
   };
@@ -108,17 +108,12 @@ export function monitorLease({ lock, child, watchdog, onLost, graceMs, reporter 
   if (lock.lostSignal.aborted) handleLoss();
   else lock.lostSignal.addEventListener("abort", handleLoss, { once: true });
   check();
-  return {
-    get failure() {
-      return failure;
-    },
-    async stop() {
-      lock.lostSignal.removeEventListener("abort", handleLoss);
-      clearTimeout(timer);
-      await ending;
-      clearTimeout(killTimer);
-    },
-  };
+  const exit = await child.exited;
+  lock.lostSignal.removeEventListener("abort", handleLoss);
+  clearTimeout(timer);
+  await (failure === null ? watchdog?.dismiss() : ending);
+  clearTimeout(killTimer);
+  return { exit, failure };
 }
 
 /** The error for lost keys, with exit code 123. */

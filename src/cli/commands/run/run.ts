@@ -1,6 +1,7 @@
 /** `holdfast run KEY... -- COMMAND`: runs a command under a lock. The command never works without the lock. */
 
 import { toReference } from "../../../client/transfer.ts";
+import { openKeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import { createLabel } from "../../lock-request.ts";
@@ -17,7 +18,6 @@ import type { HeldLock } from "./held-lock.ts";
 import { checkCanOutlive, checkNotInherited, inheritedLock, ownLock } from "./held-lock.ts";
 import type { InheritedLock } from "./inherited-locks.ts";
 import { splitInherited } from "./inherited-locks.ts";
-import type { LeaseMonitor } from "./lease-monitor.ts";
 import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
 import type { RunOptions } from "./options.ts";
 import { checkGrace } from "./options.ts";
@@ -25,8 +25,7 @@ import type { RunFile } from "./run-file.ts";
 import { writeRunFile } from "./run-file.ts";
 import { acquireWithProgress } from "./wait-reporter.ts";
 import type { Watchdog } from "./watchdog.ts";
-import type { SupervisedWatchdogOptions } from "./watchdog-supervisor.ts";
-import { superviseWatchdog } from "./watchdog-supervisor.ts";
+import { startWatchdog } from "./watchdog.ts";
 
 /** A store that does not answer must not delay the exit: the lock ends with the connection or the lease. */
 const RELEASE_TIMEOUT_MS = 2_000;
@@ -104,31 +103,69 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
   }
 }
 
+/**
+ * Runs the command. Before it does anything, the run file exists, so that a restarted server can restore its locks, and the
+ * watchdog guards it.
+ */
 async function runUnderLock(
   store: Store,
   lock: HeldLock,
   options: LabelledOptions,
   signals: SignalHandler,
 ): Promise<number> {
+  const { onLost, holdAtLeast } = options;
   const reporter = createReporter(options);
-  let running: RunningCommand;
+  const graceMs = options.graceMs ?? defaultGraceMs(lock.leaseMs);
+  const hasTty = hasTerminal();
+  let runFile: RunFile | null = null;
+  let watchdog: Watchdog | null = null;
+  let child: Child;
   try {
     if (signals.terminating.aborted) throw signals.terminating.reason;
-    running = await startCommand(store, lock, options, signals, reporter);
+    const keepSession = await openKeepSessionWithRetry(store);
+    runFile = await writeRunFile(keepSession, lock.ownReference, options.label, holdAtLeast).catch(withNothingRun);
+    if (onLost !== "ignore") {
+      watchdog = await startWatchdog({
+        hasOwnGroup: !hasTty,
+        graceMs: onLost === "kill" ? 0 : graceMs,
+        token: String(lock.token ?? ""),
+        keepSessionSocket: keepSession?.socket ?? null,
+        reopenKeepSession: () => openKeepSessionSocket(store.driver),
+        runFile,
+      });
+    }
+    armWatchdog(watchdog, lock, onLost === "term" ? graceMs : 0);
+    child = await startChild(options.command, {
+      env: createChildEnvironment(process.env, lock, options.url),
+      hasOwnGroup: !hasTty,
+      keepSessionSocket: keepSession?.socket ?? null,
+      runFile,
+    });
   } catch (error) {
+    await watchdog?.dismiss();
+    runFile?.remove();
     await withTimeout(lock.release(), RELEASE_TIMEOUT_MS);
     throw error;
   }
-  const { child, watchdog, runFile, leaseMonitor } = running;
-  const exit = await child.exited;
-  await Promise.all([leaseMonitor.stop(), leaseMonitor.failure === null ? watchdog.dismiss() : undefined]);
+  watchdog?.watch(child.pid);
+  signals.forwardTo({ terminal: hasTty, send: (name) => forwardSignal(name, child, watchdog) });
+  reporter.debug(`holding ${quoteKeys(lock.keys)}: started ${child.pid}`);
+  // a lost lock must not be restored by the next start of the server while the command works without it
+  lock.lostSignal.addEventListener("abort", () => onLost === "ignore" && runFile?.remove(), { once: true });
+  const outcome = await monitorLease({ lock, child, watchdog, onLost, graceMs, reporter });
   if (runFile?.isKeptByServer !== true) runFile?.remove();
-  const { wasHeld, isConfirmed } = await releaseLock(lock, options.holdAtLeast, reporter);
+  const { wasHeld, isConfirmed } = await releaseLock(lock, holdAtLeast, reporter);
   // without a confirmation the file stays: the next start of the server reads in it how long to keep the lock
   if (isConfirmed) runFile?.remove();
-  if (leaseMonitor.failure !== null) throw leaseMonitor.failure;
-  if (!wasHeld && options.onLost !== "ignore") throw createLostError(lock, exit);
-  return exitLikeChild(exit, child);
+  if (outcome.failure !== null) throw outcome.failure;
+  if (!wasHeld && onLost !== "ignore") throw createLostError(lock, outcome.exit);
+  return exitLikeChild(outcome.exit, child);
+}
+
+/** Sends a signal to the command and the processes below it. A watchdog that was killed cannot find those any more. */
+function forwardSignal(name: NodeJS.Signals, child: Child, watchdog: Watchdog | null): void {
+  if (watchdog?.isAlive === true) watchdog.forwardSignal(name);
+  else child.signal(name);
 }
 
 /**
@@ -159,76 +196,6 @@ async function releaseLock(
   if (problem !== null)
     reporter.info(`${quoteKeys(lock.keys)} may be free before ${formatDuration(minHoldMs)} have passed: ${problem}`);
   return { wasHeld, isConfirmed: problem === null };
-}
-
-interface RunningCommand {
-  readonly child: Child;
-  readonly watchdog: Pick<Watchdog, "dismiss">;
-  /** The record of the run; null if the server does not restore runs. */
-  readonly runFile: RunFile | null;
-  readonly leaseMonitor: LeaseMonitor;
-}
-
-/**
- * Writes the run file, then starts watchdog, child and lease monitor, in this order: before the child does anything, the
- * watchdog guards it, and a restarted server can restore its locks.
- */
-async function startCommand(
-  store: Store,
-  lock: HeldLock,
-  options: LabelledOptions,
-  signals: SignalHandler,
-  reporter: Reporter,
-): Promise<RunningCommand> {
-  const hasTty = hasTerminal();
-  const graceMs = options.graceMs ?? defaultGraceMs(lock.leaseMs);
-  const keepSession = await openKeepSessionWithRetry(store);
-  const runFile = await writeRunFile(keepSession, lock.ownReference, options.label, options.holdAtLeast).catch(
-    withNothingRun,
-  );
-  let watchdog: Watchdog | null = null;
-  let child: Child;
-  try {
-    watchdog = options.onLost === "ignore" ? null : await superviseWatchdog(watchdogOptions());
-    armWatchdog(watchdog, lock, options.onLost === "term" ? graceMs : 0);
-    child = await startChild(options.command, {
-      env: createChildEnvironment(process.env, lock, options.url),
-      hasOwnGroup: !hasTty,
-      inherited: [
-        ...(keepSession === null ? [] : [keepSession.socket]),
-        ...(runFile === null ? [] : [runFile.descriptor]),
-      ],
-      onStarted: (pid) => runFile?.addProcess("command", pid),
-    });
-  } catch (error) {
-    await watchdog?.dismiss();
-    runFile?.remove();
-    throw error;
-  }
-  watchdog?.watch(child.pid);
-  // a lost lock must not be restored by the next start of the server while the command works without it
-  lock.lostSignal.addEventListener("abort", () => options.onLost === "ignore" && runFile?.remove(), { once: true });
-  signals.forwardTo({
-    terminal: hasTty,
-    send: (name) => (watchdog === null ? child.signal(name) : watchdog.forwardSignal(name)),
-  });
-  reporter.debug(`holding ${quoteKeys(lock.keys)}: started ${child.pid}`);
-  const leaseMonitor = monitorLease({ lock, child, watchdog, onLost: options.onLost, graceMs, reporter });
-  return { child, watchdog: watchdog ?? { dismiss: async () => undefined }, runFile, leaseMonitor };
-
-  function watchdogOptions(): SupervisedWatchdogOptions {
-    const { driver } = store;
-    const token = String(lock.token ?? "");
-    const killMs = options.onLost === "kill" ? 0 : graceMs;
-    return {
-      driver,
-      keepSessionSocket: keepSession?.socket ?? null,
-      runFile,
-      hasOwnGroup: !hasTty,
-      graceMs: killMs,
-      token,
-    };
-  }
 }
 
 /** The grace may be at most half of the lease; a quarter leaves time for a late renewal. */

@@ -1,161 +1,29 @@
 /**
- * The watchdog of a run: a small `sh` process that reads a pipe from the wrapper, the process of `holdfast run`. However the
- * wrapper dies, the pipe ends. Then the watchdog ends the child and all processes below it before the lease can end. Only
- * the watchdog sends signals to processes below the child, so the wrapper uses it for that, too, while both are alive.
+ * The watchdog of a run: a small `sh` process (watchdog.sh) that reads a pipe from the wrapper, the process of `holdfast run`.
+ * However the wrapper dies, the pipe ends. Then the watchdog ends the child and all processes below it before the lease can
+ * end. Only the watchdog sends signals to processes below the child, so the wrapper uses it for that, too, while both are alive.
+ *
+ * When the server ends, and with it the keep-session connection of the watchdog, a new watchdog with a connection to the next
+ * server replaces the old one. So, on a Unix socket, the lock is kept until the watchdog has ended the child, even if the child
+ * has closed the connection that it inherited. A watchdog that was killed is not replaced.
  */
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import type { Socket } from "node:net";
+import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { END_LINE } from "../../../server/runs/run-file-format.ts";
+import { CommandError } from "../../errors.ts";
 import type { RunFile } from "./run-file.ts";
+import WATCHDOG_SCRIPT from "./watchdog.sh";
 
-/**
- * The lines that the watchdog reads:
- *   child PID        the child; before this line, the child is found by the token in its environment
- *   lease SECONDS    a dead man's switch: act as on `end GRACE` after this time, unless another `lease` or an `end` arrives
- *   signal NAME      pass this signal on
- *   end SECONDS      TERM now, KILL to the remaining processes after this time (0.000: KILL now), then exit
- *   free             the child has ended: exit, and leave the processes that it left behind alone
- * The end of the pipe means `end GRACE`.
- *
- * Arguments: "group" or "tree" (does the child have its own process group?), GRACE, the token, the run file (run-file.ts;
- * removed when no process of the run is left), the line that is appended to it when a lease has ended without word from the
- * wrapper, and "keep" if the server must still find the file after the run.
- *
- * The watchdog has its own session: no signal of a terminal or to the wrapper's group reaches it. Descriptors 3 and 4 are
- * the keep-session connection and the lock of the run file. A sleep must not inherit them: it would keep the session and
- * the lock after the watchdog has ended.
- */
-const WATCHDOG_SCRIPT = `
-mode=$1 grace=$2 token=$3 file=$4 ended=$5 keep=$6 pid= timer= silent=
-
-# $*, all processes below them and, in group mode, those of their groups; without zombies
-below() {
-  if [ -r /proc/self/stat ]; then
-    table=$(cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\\([0-9]*\\) (.*) [A-WY] \\([0-9]*\\) \\([0-9]*\\) .*/\\1 \\2 \\3/p')
-  else
-    table=$(ps -A -o pid= -o ppid= -o pgid=)
-  fi
-  found=" $* " grown=1
-  while [ -n "$grown" ]; do
-    grown=
-    while read -r one parent group; do
-      case $found in *" $one "*) continue ;; esac
-      case $found in *" $parent "*) found="$found$one " grown=1; continue ;; esac
-      [ "$mode" = group ] || continue
-      case $found in *" $group "*) found="$found$one " grown=1 ;; esac
-    done <<EOF
-$table
-EOF
-  done
-  echo "$found"
-}
-
-group_of() {
-  if { read -r stat <"/proc/$1/stat"; } 2>/dev/null; then
-    set -- \${stat##*) }
-    echo "$3"
-  else
-    echo $(ps -o pgid= -p "$1")
-  fi
-}
-
-send() { # signal, processes: each receives it once
-  name=$1; shift
-  [ "$mode" = group ] && kill -s "$name" -- "-$pid" 2>/dev/null
-  for one do
-    [ "$mode" = group ] && [ "$(group_of "$one")" = "$pid" ] && continue
-    kill -s "$name" -- "$one" 2>/dev/null
-  done
-}
-
-left() { # is any of these alive?
-  for one do
-    if [ -r /proc/self/stat ]; then
-      { read -r stat <"/proc/$one/stat"; } 2>/dev/null || continue
-      case \${stat##*) } in [ZX]*) continue ;; esac
-      return 0
-    fi
-    kill -s 0 -- "$one" 2>/dev/null && return 0
-  done
-  return 1
-}
-
-over() {
-  if [ -n "$silent" ]; then
-    # a stopped wrapper may keep the file lock forever: record in the file that no process works under the lease any more
-    [ -n "$pid" ] && [ -e "$file" ] && { printf '%s\\n' "$ended" >>"$file" || rm -f -- "$file"; } 2>/dev/null
-  elif [ -z "$keep" ]; then
-    # a nested run may have inherited the lock and still be running; then the server removes the file later
-    [ -e "$file" ] && exec 4>&- && flock -n "$file" rm -f -- "$file" 2>/dev/null
-  fi
-  exit 0
-}
-
-end() { # seconds until KILL
-  if [ -z "$pid" ]; then
-    # the wrapper died while it started the child, which may not have executed its program yet
-    sleep 0.3
-    pid=$(grep -lsFa "HOLDFAST_TOKEN=$token" /proc/[0-9]*/environ | sed 's|[^0-9]||g' | tr '\\n' ' ')
-    mode=tree
-    [ -n "$pid" ] && [ -n "$token" ] || over
-  fi
-  # start the clock before the search for processes: on a busy machine the search is slow, and KILL must not be late
-  sleep "$1" </dev/null 3>&- 4>&- &
-  clock=$!
-  all=$(below $pid)
-  [ "$1" = 0.000 ] || send TERM $all
-  while left $all && kill -s 0 "$clock" 2>/dev/null; do sleep 0.05; done
-  kill -s KILL "$clock" 2>/dev/null
-  left $all || over
-  # STOP them first: the search takes time, and they must neither work nor start further processes meanwhile
-  send STOP $all
-  send KILL $(below $all)
-  # processes that cannot be killed (under sudo) keep the file, and so the lock
-  for wait in 1 2 3 4 5 6 7 8 9 10; do
-    left $all || over
-    sleep 0.1
-  done
-  while [ -n "$silent" ]; do
-    left $all || over
-    sleep 1 3>&- 4>&-
-  done
-  exit 0
-}
-
-# a timer that keeps running would hold the file lock and the session, and signal unrelated processes with reused ids
-stop_timer() {
-  [ -n "$timer" ] && kill -s TERM "$timer" 2>/dev/null
-  timer=
-}
-
-start_timer() { # seconds until the end; TERM also ends its sleep
-  ( sleep "$1" 3>&- 4>&- & nap=$!
-    trap 'kill -s KILL "$nap"; exit 0' TERM
-    wait "$nap"
-    trap - TERM
-    silent=yes
-    end "$grace" ) </dev/null &
-  timer=$!
-}
-
-while read -r word value; do
-  case $word in lease | end | free) stop_timer ;; esac
-  case $word in
-    child) pid=$value ;;
-    lease) start_timer "$value" ;;
-    signal) send "$value" $( [ "$mode" = group ] || below $pid ) ;;
-    end) end "$value" ;;
-    free) exit 0 ;;
-  esac
-done
-stop_timer
-end "$grace"
-`;
+/** The pause between attempts to connect to the next server. */
+const RECONNECT_INTERVAL_MS = 100;
 
 /** The wrapper's side of the watchdog. */
 export interface Watchdog {
+  /** False if it was killed: then the wrapper must send signals itself. */
+  readonly isAlive: boolean;
   /** Sets the process id of the child. */
   watch(pid: number): void;
   /** The watchdog ends the child after `ms`, unless the wrapper calls this again before. */
@@ -164,10 +32,7 @@ export interface Watchdog {
   forwardSignal(name: NodeJS.Signals): void;
   /** Sends TERM now and KILL after `ms`; settles when all processes below the child are gone. */
   terminate(ms: number): Promise<void>;
-  /**
-   * Ends the watchdog, because the child has ended by itself, or another watchdog is armed. Settles when the watchdog is gone.
-   * Needed for a dead watchdog, too: its timer may still run.
-   */
+  /** Ends the watchdog, because the child has ended by itself. Settles when the watchdog is gone. */
   dismiss(): Promise<void>;
 }
 
@@ -178,30 +43,108 @@ export interface WatchdogOptions {
   readonly graceMs: number;
   /** Identifies the child by its environment if the wrapper dies while it starts the child. */
   readonly token: string;
-  /** The watchdog keeps this connection open until it ends, so that the session lasts as long; see drivers/server/keep-session.ts. */
-  readonly keepSessionSocket?: Socket | null;
-  /** The watchdog inherits the lock of this file, and removes the file when no process of the run is left. */
-  readonly runFile?: RunFile | null;
-  /** Called when the watchdog dies without having been asked to end. */
-  readonly onDeath: () => void;
+  /** The watchdog keeps this connection open until it ends, so that the session lasts as long. Null on a store without such connections. */
+  readonly keepSessionSocket: Socket | null;
+  /** Opens another such connection, to the next server. */
+  readonly reopenKeepSession: () => Promise<KeepSessionSocket | null>;
+  /** The watchdog inherits the lock of this file, and removes the file when no process of the run is left. Null if the server does not restore runs. */
+  readonly runFile: RunFile | null;
 }
 
 /**
- * Starts a watchdog.
- * @throws Error (ENOENT) if there is no sh
+ * Starts the watchdog. Null if there is no sh: then only the keep-session connection of the child keeps the lock.
+ * @throws CommandError internal, if there is neither sh nor a keep-session connection; output
  */
-export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog> {
-  const { hasOwnGroup, graceMs, token, keepSessionSocket, runFile, onDeath } = options;
+export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog | null> {
+  let watchedPid: number | null = null;
+  /** When the watchdog ends the child unless it hears from the wrapper. A new watchdog must know it at once: the wrapper may be stopped at any time. */
+  let leaseEndsAt: number | null = null;
+  let isStopped = false;
+  let shell: Shell;
+  try {
+    shell = await startShell(options, options.keepSessionSocket);
+  } catch (cause) {
+    if (cause instanceof CommandError) throw cause;
+    if (options.keepSessionSocket !== null) return null;
+    throw new CommandError("internal", "could not start sh, which runs the watchdog; nothing was run", { cause });
+  }
+  if (options.keepSessionSocket !== null) replaceOnClose(options.keepSessionSocket);
+
+  /** The server ends the connection when it ends itself. */
+  function replaceOnClose(socket: Socket): void {
+    socket.once("close", replaceShell);
+    // nothing arrives on it, but the socket reports its end only while it is being read
+    socket.resume().unref();
+  }
+
+  function replaceShell(): void {
+    if (isStopped) return;
+    options.reopenKeepSession().then(
+      (next) => {
+        if (next === null) return;
+        replaceOnClose(next.socket);
+        startShell(options, next.socket).then(adopt, () => undefined);
+      },
+      () => setTimeout(replaceShell, RECONNECT_INTERVAL_MS).unref(),
+    );
+  }
+
+  /** Invariant: all but the current shell are killed, each when the next one is armed, so that one timer runs at a time. */
+  function adopt(next: Shell): void {
+    if (isStopped) return void next.kill();
+    const previous = shell;
+    shell = next;
+    if (watchedPid !== null) next.send(`child ${watchedPid}`);
+    if (leaseEndsAt !== null) next.send(`lease ${formatSeconds(leaseEndsAt - performance.now())}`);
+    void previous.kill();
+  }
+
+  return {
+    get isAlive() {
+      return shell.isAlive();
+    },
+    watch(pid) {
+      watchedPid = pid;
+      shell.send(`child ${pid}`);
+    },
+    setDeadline(ms) {
+      leaseEndsAt = performance.now() + ms;
+      shell.send(`lease ${formatSeconds(ms)}`);
+    },
+    forwardSignal: (name) => shell.send(`signal ${name.slice(3)}`),
+    terminate(ms) {
+      isStopped = true;
+      return shell.terminate(ms);
+    },
+    dismiss() {
+      isStopped = true;
+      return shell.kill();
+    },
+  };
+}
+
+/** One process of watchdog.sh. */
+interface Shell {
+  isAlive(): boolean;
+  send(line: string): void;
+  /** Ends the child, TERM now and KILL after `ms`; settles when the shell has ended. */
+  terminate(ms: number): Promise<void>;
+  /** Ends the shell and its timer, and leaves the child alone. Settles when the shell is gone. */
+  kill(): Promise<void>;
+}
+
+/** @throws Error (ENOENT) if there is no sh; CommandError output, if it cannot be added to the run file */
+async function startShell(options: WatchdogOptions, keepSessionSocket: Socket | null): Promise<Shell> {
+  const { hasOwnGroup, graceMs, token, runFile } = options;
   const args = [hasOwnGroup ? "group" : "tree", formatSeconds(graceMs), token, runFile?.path ?? "", END_LINE.trimEnd()];
   if (runFile?.isKeptByServer === true) args.push("keep");
-  const sh = spawn("sh", ["-c", WATCHDOG_SCRIPT, "holdfast-guard", ...args], {
+  const sh = spawn("sh", ["-c", WATCHDOG_SCRIPT, "holdfast-watchdog", ...args], {
     stdio: ["pipe", "ignore", "ignore", keepSessionSocket ?? "ignore", runFile?.descriptor ?? "ignore"],
     detached: true,
     cwd: "/",
     env: { PATH: "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin" },
   });
-  let isStopping = false;
-  let isGroupKilled = false;
+  let state: "running" | "ending" | "ended" = "running";
   const exited = new Promise<void>((resolve) => sh.once("exit", () => resolve()));
   await waitUntilStarted(sh);
   try {
@@ -211,28 +154,28 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog>
     throw error;
   }
   sh.once("exit", () => {
-    if (!isStopping) onDeath();
+    // its timer must not end a command whose lease was renewed since, nor keep the lock of the run file and the session
+    if (state === "running") killGroup(sh);
+    state = "ended";
   });
   const { stdin } = sh;
   // the "exit" event reports a dead watchdog; without a listener the EPIPE would end the wrapper
   stdin?.on("error", () => undefined);
-  const send = (line: string): void => {
-    stdin?.write(`${line}\n`);
-  };
+  const send = (line: string): void => void stdin?.write(`${line}\n`);
   return {
-    watch: (pid) => send(`child ${pid}`),
-    setDeadline: (ms) => send(`lease ${formatSeconds(ms)}`),
-    forwardSignal: (name) => send(`signal ${name.slice(3)}`),
+    isAlive: () => state !== "ended",
+    send,
     terminate(ms) {
-      isStopping = true;
+      if (state === "running") state = "ending";
       send(`end ${formatSeconds(ms)}`);
       return exited;
     },
-    dismiss() {
-      isStopping = true;
+    kill() {
       // only once: later the id may belong to another group
-      if (!isGroupKilled) killGroup(sh);
-      isGroupKilled = true;
+      if (state === "running") {
+        state = "ending";
+        killGroup(sh);
+      }
       return exited;
     },
   };
@@ -243,11 +186,7 @@ function waitUntilStarted(child: ChildProcess): Promise<void> {
   return new Promise((_, reject) => child.once("error", reject));
 }
 
-/**
- * Kills the watchdog and its timer, which have their own process group. If only the shell was killed, its timer still runs.
- * It would end the child at the old deadline, although the lease has been renewed since, and would keep the lock of the
- * run file and the session until then.
- */
+/** Kills the shell and its timer, which have their own process group. If only the shell was killed, its timer still runs. */
 function killGroup({ pid }: ChildProcess): void {
   if (pid === undefined) return;
   try {
