@@ -35,6 +35,13 @@ const COMMON = {
   metafile: true,
 } as const satisfies BuildOptions;
 
+const { dependencies, peerDependencies } = JSON.parse(readFileSync("package.json", "utf8")) as Record<
+  "dependencies" | "peerDependencies",
+  Readonly<Record<string, string>>
+>;
+const PEERS = Object.keys(peerDependencies);
+const INSTALLED_WITH_PACKAGE = [...Object.keys(dependencies), ...PEERS];
+
 /** What is needed only by `holdfast serve` stays in the library's file, so that no other command reads it. */
 const externalizeServer: Plugin = {
   name: "server stays outside",
@@ -59,21 +66,19 @@ function sourceEntry(source: string): Promise<Metafile> {
     outdir: OUTPUT_DIRECTORY,
     splitting: true,
     chunkNames: "chunks/[name]-[hash]",
-    packages: "external",
+    // what the package does not depend on is bundled: zod, into what is loaded only with --http
+    external: INSTALLED_WITH_PACKAGE,
   });
 }
 
 /** The command line: one file with its parser in it. Clients of stores stay peers of the package. */
 function buildCli(): Promise<Metafile> {
-  const { peerDependencies = {} } = JSON.parse(readFileSync("package.json", "utf8")) as {
-    peerDependencies?: Record<string, string>;
-  };
   return bundleOptions({
     ...COMMON,
     entryPoints: [CLI],
     outfile: join(OUTPUT_DIRECTORY, "cli/main.js"),
     loader: { ".sh": "text" },
-    external: Object.keys(peerDependencies),
+    external: PEERS,
     plugins: [externalizeServer],
     // the parser is CommonJS and asks for Node's own modules
     banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },

@@ -25,12 +25,13 @@ export function parseJsonToMaps(text: string, depth: number): JsonValue {
 }
 
 /**
- * Like JSON.parse, for files that an operator has written. JSON.parse silently uses the last of two members with one name,
- * which could hide a permission, and its error message quotes the text, which may contain a credential.
+ * Like JSON.parse, for files that an operator has written and for bodies of requests. JSON.parse silently uses the last of
+ * two members with one name, which could hide a permission, and its error message quotes the text, which may contain a
+ * credential.
  * @throws JsonError
  */
-export function parseStrictJson(text: string): unknown {
-  parseJsonToMaps(text, MAX_FILE_DEPTH);
+export function parseStrictJson(text: string, depth: number = MAX_FILE_DEPTH): unknown {
+  parseJsonToMaps(text, depth);
   return JSON.parse(text);
 }
 

@@ -2,34 +2,29 @@
 
 import type { LostReason } from "../../errors.ts";
 import { describePause } from "../../errors.ts";
-import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { encodeReference } from "../../protocol/lock-reference.ts";
 import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type { LockService } from "../service.ts";
-import type { JsonBody } from "./body-fields.ts";
-import { readBody, requiredString } from "./body-fields.ts";
-import { parseClaimRequest, parseWait } from "./claim-request.ts";
 import { callBackend, createRequestSession } from "./pending-claim.ts";
 import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
 import { WAIT_GRACE_MS } from "./pending-claims.ts";
 import { invalidField, Problem } from "./problem.ts";
-import { assertPlausibleReference } from "./reference-check.ts";
+import { readBody } from "./read-request.ts";
 import { ReferenceOperations } from "./reference-operations.ts";
 import type { HttpReply, RequestContext, Route } from "./request-context.ts";
 import { jsonReply } from "./request-context.ts";
+import { parseClaimRequest, parseReleaseRequest, parseRenewRequest, parseWaitRequest, WAIT_PREFIX } from "./schemas.ts";
 
-/** The prefix of the reference of a waiting claim. Commands and libraries accept only references of held claims. */
-const WAIT_PREFIX = "wait.";
 /** For a refused claim with many keys, the holders of at most this many keys are looked up. */
 const MAX_HOLDER_LOOKUPS = 4;
 const NOT_FREE = "the lock is not free";
 
 export function claimRoutes(service: LockService, pendingClaims: PendingClaims): readonly Route[] {
   const { backend, limits, clock } = service;
-  const parseBody = ({ incoming }: RequestContext): Promise<JsonBody> =>
+  const parseBody = ({ incoming }: RequestContext): Promise<object> =>
     readBody(incoming, limits.lineBytes, limits.depth);
   const references = new ReferenceOperations(service, pendingClaims);
   const hasFencing = (): boolean => backend.traits(false).fencing;
@@ -51,22 +46,20 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
 
   async function wait(call: RequestContext): Promise<HttpReply> {
     const startedAt = clock.now();
-    const body = await parseBody(call);
-    const { parts, isWaiting } = parseReferenceField(body);
-    if (!isWaiting)
-      throw invalidField("reference", "held", "this is the reference of a held claim, not of a waiting one");
-    const deadline = startedAt + parseWait(body);
-    const [{ claim: waitingClaim }] = parts as readonly [DetachedClaim];
-    return toReply(
-      await pendingClaims.wait(call.principal, { ...waitingClaim, wait: true }, deadline, call.disconnected),
-      call.principal,
+    const { reference, waitMs } = parseWaitRequest(await parseBody(call));
+    const [{ claim: waitingClaim }] = reference.parts as readonly [DetachedClaim];
+    const { principal, disconnected } = call;
+    const outcome = await pendingClaims.wait(
+      principal,
+      { ...waitingClaim, wait: true },
+      startedAt + waitMs,
+      disconnected,
     );
+    return toReply(outcome, principal);
   }
 
   async function renew(call: RequestContext): Promise<HttpReply> {
-    const { parts, isWaiting, text } = parseReferenceField(await parseBody(call));
-    if (isWaiting)
-      throw invalidField("reference", "waiting", "the claim is still waiting: POST the reference to /v1/claims/wait");
+    const { parts, text } = parseRenewRequest(await parseBody(call));
     if (parts.some((part) => part.claim.ttlMs === "session")) {
       throw invalidField("reference", "session", "this lock lasts as long as its session and needs no renewal");
     }
@@ -83,7 +76,7 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
   }
 
   async function release(call: RequestContext): Promise<HttpReply> {
-    const { parts } = parseReferenceField(await parseBody(call));
+    const { parts } = parseReleaseRequest(await parseBody(call));
     const outcome = await references.release(call.principal, parts);
     if (outcome.state !== "held") throw lossProblem(outcome, "release");
     return jsonReply(200, { state: "released", ...describeParts(parts) });
@@ -145,19 +138,6 @@ function pausedProblem(pause: Pause): Problem {
 function checkPermissions(principal: Principal, { locks }: Claim): void {
   if (locks.every(({ key }) => principal.can("acquire", key))) return;
   throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to acquire these keys");
-}
-
-function parseReferenceField(body: JsonBody): { parts: readonly DetachedClaim[]; isWaiting: boolean; text: string } {
-  const text = requiredString(body, "reference").trim();
-  const isWaiting = text.startsWith(WAIT_PREFIX);
-  try {
-    const parts = decodeReference(isWaiting ? text.slice(WAIT_PREFIX.length) : text);
-    assertPlausibleReference(parts);
-    return { parts, isWaiting, text };
-  } catch (error) {
-    if (!(error instanceof TypeError)) throw error;
-    throw invalidField("reference", "malformed", error.message);
-  }
 }
 
 function describeParts(parts: readonly DetachedClaim[]): { readonly tag: string; readonly keys: readonly string[] } {

@@ -9,8 +9,8 @@ import type { Principal } from "../auth/access-control.ts";
 import { drainingError } from "../backend.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../events/event-log.ts";
 import type { LockService } from "../service.ts";
-import { parseQuery } from "./body-fields.ts";
 import { invalidField } from "./problem.ts";
+import { parseQuery } from "./read-request.ts";
 import type { RequestContext, Route } from "./request-context.ts";
 
 /** The interval of the comments that keep a quiet stream open. */

@@ -2,18 +2,15 @@
 
 import type { ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
-import { cleanLabel } from "../../util/keys.ts";
 import type { LockService } from "../service.ts";
-import { missingField, optionalBoolean, parseQuery, readBody, requiredString } from "./body-fields.ts";
-import { parseKey } from "./claim-request.ts";
 import { callBackend, createRequestSession } from "./pending-claim.ts";
 import { invalidField, Problem } from "./problem.ts";
+import { parseQuery, readBody } from "./read-request.ts";
 import type { HttpReply, RequestContext, Route } from "./request-context.ts";
 import { jsonReply } from "./request-context.ts";
+import { parseRevokeRequest } from "./schemas.ts";
 
 const DEFAULT_PAGE_SIZE = 100;
-/** The longest reason of a revocation, in characters. */
-const MAX_REASON_CHARS = 256;
 
 export function lockRoutes(service: LockService): readonly Route[] {
   const { backend, limits, clock } = service;
@@ -34,25 +31,19 @@ export function lockRoutes(service: LockService): readonly Route[] {
   }
 
   async function revoke({ incoming, principal }: RequestContext): Promise<HttpReply> {
-    const body = await readBody(incoming, limits.lineBytes, limits.depth);
-    if (!body.has("key")) throw missingField("key");
-    const key = parseKey(body.get("key"), "key", limits);
-    const token = requiredString(body, "token");
-    if (!/^\d{1,19}$/.test(token)) throw invalidField("token", "malformed", "token must be a decimal string");
-    const reason = parseReason(requiredString(body, "reason"));
-    const now = optionalBoolean(body, "now", false);
+    const target = parseRevokeRequest(await readBody(incoming, limits.lineBytes, limits.depth));
+    const { key, token, now } = target;
     if (!principal.can("force", key)) {
       throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to revoke locks on this key");
     }
-    const targets = [{ key, token: BigInt(token), now, reason }];
     const [isRevoked] = await callBackend(service, () =>
-      backend.revoke(createRequestSession(principal, clock.now()), targets),
+      backend.revoke(createRequestSession(principal, clock.now()), [target]),
     );
     if (isRevoked !== true) {
       const message = "no claim holds this key with this token; nothing was changed";
       throw new Problem("NOT_HELD", "unknown", message);
     }
-    return jsonReply(200, { state: now ? "removed" : "revoked", key, token });
+    return jsonReply(200, { state: now ? "removed" : "revoked", key, token: String(token) });
   }
 
   return [
@@ -74,14 +65,6 @@ function parsePageSize(text: string | undefined, maxSize: number): number {
     throw invalidField("limit", "range", `limit must be an integer from 1 to ${maxSize}`);
   }
   return limit;
-}
-
-function parseReason(text: string): string {
-  const reason = text.trim();
-  if (reason === "" || reason.length > MAX_REASON_CHARS) {
-    throw invalidField("reason", "range", `reason must have 1 to ${MAX_REASON_CHARS} characters: it is logged`);
-  }
-  return cleanLabel(reason);
 }
 
 function toLockJson({ tag, locks, answer, ttlMs, label, ageMs }: ClaimView): object {

@@ -2,7 +2,7 @@
 
 import type { ErrorCode } from "../errors.ts";
 import { ERROR_CODES, toHttpStatus } from "../errors.ts";
-import { SCHEMAS } from "./schemas.ts";
+import { createComponentSchemas } from "./schemas.ts";
 
 /** The document for this version of the program. */
 export function createOpenApiDocument(version: string): object {
@@ -18,7 +18,7 @@ export function createOpenApiDocument(version: string): object {
     security: [{ credential: [] }, {}],
     paths: PATHS,
     components: {
-      schemas: SCHEMAS,
+      schemas: createComponentSchemas(),
       securitySchemes: {
         credential: { type: "http", scheme: "bearer", description: "Needed if the server requires credentials." },
       },

@@ -205,10 +205,14 @@ test("a server without HTTP loads no HTTP module", () => {
       ],
       { encoding: "utf8" },
     );
-  expect(run("http")).toContain("node_modules/hono");
+  const withHttp = run("http");
+  expect(withHttp).toContain("node_modules/hono");
+  expect(withHttp).toContain("/chunks/app-");
   const plain = run("none");
   expect(plain).toContain("serve");
   expect(plain).not.toContain("hono");
+  // the chunk with the HTTP API, and with the library that validates its bodies
+  expect(plain).not.toContain("/chunks/app-");
 }, 30_000);
 
 test("a slow list is answered although nothing else happens on the server", async () => {

@@ -1,17 +1,11 @@
-/** Parses bodies and queries. Errors name the field. Unknown fields of a body are ignored. */
+/** Reads the body and the query of a request. Errors name the field. */
 
 import type { IncomingMessage } from "node:http";
-import { parseDuration } from "../../util/duration.ts";
-import type { JsonValue } from "../../util/strict-json.ts";
-import { JsonError, parseJsonToMaps } from "../../util/strict-json.ts";
-import { formatExactDuration } from "../capabilities.ts";
+import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
 import { invalidField, Problem } from "./problem.ts";
 
-/** The members of a body. */
-export type JsonBody = ReadonlyMap<string, JsonValue>;
-
 /** @throws Problem unless the body is a JSON object of at most `maxBytes` bytes */
-export async function readBody(incoming: IncomingMessage, maxBytes: number, depth: number): Promise<JsonBody> {
+export async function readBody(incoming: IncomingMessage, maxBytes: number, depth: number): Promise<object> {
   checkContentType(incoming);
   const length = Number(incoming.headers["content-length"] ?? 0);
   if (length > maxBytes) throw bodyTooLong(maxBytes);
@@ -23,7 +17,9 @@ export async function readBody(incoming: IncomingMessage, maxBytes: number, dept
     chunks.push(chunk);
   }
   const body = parseJsonBody(decodeUtf8(Buffer.concat(chunks)), depth);
-  if (!(body instanceof Map)) throw invalidField("body", "malformed", "the body must be a JSON object");
+  if (typeof body !== "object" || body === null || Array.isArray(body)) {
+    throw invalidField("body", "malformed", "the body must be a JSON object");
+  }
   return body;
 }
 
@@ -56,72 +52,14 @@ function decodeUtf8(bytes: Buffer): string {
   }
 }
 
-function parseJsonBody(text: string, depth: number): JsonValue {
+function parseJsonBody(text: string, depth: number): unknown {
   try {
-    return parseJsonToMaps(text, depth);
+    return parseStrictJson(text, depth);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     const field = error.field ?? "body";
     throw invalidField(field, "malformed", `${field === "body" ? "the body" : field} ${error.message}`);
   }
-}
-
-/** A field as a string; undefined if it is missing. @throws Problem if it has another type */
-export function optionalString(body: JsonBody, field: string): string | undefined {
-  const value = body.get(field);
-  if (value === undefined) return undefined;
-  if (typeof value !== "string") throw invalidField(field, "malformed", `${field} must be a string`);
-  return value;
-}
-
-/** A required string field. @throws Problem */
-export function requiredString(body: JsonBody, field: string): string {
-  const value = optionalString(body, field);
-  if (value === undefined) throw missingField(field);
-  return value;
-}
-
-export function missingField(field: string): Problem {
-  return invalidField(field, "missing", `${field} is missing`);
-}
-
-/** A field as a boolean. @throws Problem */
-export function optionalBoolean(body: JsonBody, field: string, fallback: boolean): boolean {
-  const value = body.get(field);
-  if (value === undefined) return fallback;
-  if (typeof value !== "boolean") throw invalidField(field, "malformed", `${field} must be true or false`);
-  return value;
-}
-
-/** A field as an integer within a range; undefined if it is missing. @throws Problem */
-export function optionalInteger(body: JsonBody, field: string, min: number, max: number): number | undefined {
-  const value = body.get(field);
-  if (value === undefined) return undefined;
-  if (!Number.isSafeInteger(value) || (value as number) < min || (value as number) > max) {
-    throw invalidField(field, "range", `${field} must be an integer from ${min} to ${max}`);
-  }
-  return value as number;
-}
-
-/** A field as a duration, 30000 or "30s", within a range; undefined if it is missing. @throws Problem */
-export function optionalDuration(body: JsonBody, field: string, min: number, max: number): number | undefined {
-  const value = body.get(field);
-  if (value === undefined) return undefined;
-  let ms: number;
-  try {
-    ms = parseDuration(value, field);
-  } catch {
-    const message = `${field} must be milliseconds or a string such as "30s", "5m" or "1h"`;
-    throw invalidField(field, "malformed", message);
-  }
-  if (ms < min || ms > max) {
-    throw invalidField(
-      field,
-      "range",
-      `${field} must be from ${formatExactDuration(min)} to ${formatExactDuration(max)}`,
-    );
-  }
-  return ms;
 }
 
 /** The parameters of a query, each at most once. Unknown ones are refused: a misspelt `prefix` would list all keys. @throws Problem */
