@@ -193,6 +193,8 @@ export class MemoryStorage implements Storage {
 
 export interface HarnessClient {
   readonly driver: Driver;
+  /** From its last handshake. */
+  sessionId: string;
   readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
   /** What the server says of its process, if it asks. */
   processState: ProcessState;
@@ -305,6 +307,7 @@ export class ServerHarness {
     const connections = new Set<TestConnection>();
     const client: Omit<HarnessClient, "driver"> & { driver?: Driver; pipes: Set<TestConnection> } = {
       pushes: [],
+      sessionId: "",
       processState: "running",
       isUnreachable: false,
       dropsTraffic: false,
@@ -333,6 +336,7 @@ export class ServerHarness {
   #createConnect(
     client: {
       pipes: Set<TestConnection>;
+      sessionId: string;
       readonly isUnreachable: boolean;
       readonly dropsTraffic: boolean;
       linesSent: number;
@@ -374,7 +378,10 @@ export class ServerHarness {
           const hello = /"session":"([a-z2-7]+)","pid":(\d+|null),"pidStart":("\d+"|null)/.exec(text);
           const known =
             hello === null ? text : text.replace(hello[3] as string, `"${processStartFor(hello[1] as string)}"`);
-          if (hello !== null) this.#processStates.set(processStartFor(hello[1] as string), () => client.processState);
+          if (hello !== null) {
+            client.sessionId = hello[1] as string;
+            this.#processStates.set(processStartFor(client.sessionId), () => client.processState);
+          }
           setImmediate(() => {
             if (testConnection.isOpen && this.service === hub && !client.dropsTraffic)
               testConnection.connection.receive(known.trimEnd().split("\n"));

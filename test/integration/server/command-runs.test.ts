@@ -64,9 +64,6 @@ type RunFixture = {
   die(): void;
 };
 
-const sessionId = ({ driver }: HarnessClient): string =>
-  (driver as unknown as { readonly sessionId: string }).sessionId;
-
 async function createRunFixture(
   more: Partial<Claim> = {},
   keys: Parameters<typeof makeClaim>[0] = "k",
@@ -78,7 +75,7 @@ async function createRunFixture(
   const wrapper = await harness.connectClient();
   const claim = makeClaim(keys, { ttlMs: "session", ...more });
   const { token } = expectHeld(await wrapper.driver.claim(claim));
-  runs.all.set(sessionId(wrapper), { life: "works", claims: [[claim, token]] });
+  runs.all.set(wrapper.sessionId, { life: "works", claims: [[claim, token]] });
   return {
     world: harness,
     runs,
@@ -86,7 +83,7 @@ async function createRunFixture(
     claim,
     token,
     is(life) {
-      const entry = runs.all.get(sessionId(wrapper));
+      const entry = runs.all.get(wrapper.sessionId);
       if (entry !== undefined) entry.life = life;
     },
     die() {
@@ -137,7 +134,7 @@ test("wrapper stopped during a server crash: its claim stays while the wrapper l
   await world.clock.advance(5_000);
   expect((await wrapper.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
   expect(world.openedBackend?.backend.table.records.size).toBe(1);
-  runs.all.delete(sessionId(wrapper));
+  runs.all.delete(wrapper.sessionId);
   expect(await wrapper.driver.release([claim])).toEqual([true]);
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
 });
@@ -172,7 +169,7 @@ test("wrapper dead, server running: the run keeps its claim until it ends, and l
   is("over");
   await world.clock.advance(200);
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
-  expect(runs.removed).toEqual([sessionId(wrapper)]);
+  expect(runs.removed).toEqual([wrapper.sessionId]);
 });
 
 test("a run whose file is gone has ended: the end of the connection counts", async () => {
@@ -210,7 +207,7 @@ test.for(["crash", "stop"] as const)(
     await next.driver.release([claim]);
     next.processState = "gone";
     next.disconnect();
-    const entry = runs.all.get(sessionId(wrapper));
+    const entry = runs.all.get(wrapper.sessionId);
     if (entry !== undefined) entry.claims = [];
     is("held");
     wrapper.isUnreachable = true;
@@ -221,7 +218,7 @@ test.for(["crash", "stop"] as const)(
     expect(runs.removed).toEqual([]);
     is("over");
     await world.clock.advance(200);
-    expect(runs.removed).toEqual([sessionId(wrapper)]);
+    expect(runs.removed).toEqual([wrapper.sessionId]);
   },
 );
 
@@ -235,7 +232,7 @@ test.for(["run", "program"] as const)(
     const otherClient = await world.connectClient();
     const claim = makeClaim("k", { ttlMs: "session" });
     const { token } = expectHeld(await otherClient.driver.claim(claim));
-    if (kind === "run") runs.all.set(sessionId(otherClient), { life: "works", claims: [[claim, token]] });
+    if (kind === "run") runs.all.set(otherClient.sessionId, { life: "works", claims: [[claim, token]] });
     wrapper.isUnreachable = true;
     await restartServer(world);
     await world.clock.advance(2_000);
@@ -250,7 +247,7 @@ test.for(["before", "after", "when it is left", "never"] as const)(
   "--hold-at-least, wrapper and command killed, the server crashes %s: the key stays held for the remaining time, and no longer",
   async (when) => {
     const { world, runs, wrapper, is, die, token } = await createRunFixture({ ttlMs: 60_000 });
-    const entry = runs.all.get(sessionId(wrapper));
+    const entry = runs.all.get(wrapper.sessionId);
     if (entry !== undefined) entry.holdUntil = world.clock.now() + 40_000;
     await world.clock.advance(10_000);
     if (when === "before") world.crash();
@@ -259,12 +256,12 @@ test.for(["before", "after", "when it is left", "never"] as const)(
     die();
     if (when === "before") await world.start();
     await world.clock.advance(1_000);
-    expect(runs.removed).toEqual(goOn === undefined ? [sessionId(wrapper)] : []);
+    expect(runs.removed).toEqual(goOn === undefined ? [wrapper.sessionId] : []);
     if (when === "after" || when === "when it is left") world.crash();
     goOn?.();
     if (when === "after" || when === "when it is left") await world.start();
     await world.clock.advance(1_000);
-    expect(runs.removed).toEqual([sessionId(wrapper)]);
+    expect(runs.removed).toEqual([wrapper.sessionId]);
     // for a claim restored from the journal the elapsed time is not known
     const longest = when === "after" ? 61_000 : 29_000;
     await world.clock.advance(27_000);
@@ -279,7 +276,7 @@ test.for(["for a while", "until the time is over"] as const)(
   async (duration) => {
     const { world, runs, wrapper, is, die, token } = await createRunFixture({ ttlMs: 60_000 });
     const storage = world.storage as NonNullable<typeof world.storage>;
-    const entry = runs.all.get(sessionId(wrapper));
+    const entry = runs.all.get(wrapper.sessionId);
     if (entry !== undefined) entry.holdUntil = world.clock.now() + 40_000;
     storage.isFull = "journal";
     const startedAt = world.clock.now();
@@ -293,15 +290,15 @@ test.for(["for a while", "until the time is over"] as const)(
     if (duration === "for a while") {
       storage.isFull = false;
       await world.clock.advance(3_000);
-      expect(runs.removed).toEqual([sessionId(wrapper)]);
+      expect(runs.removed).toEqual([wrapper.sessionId]);
       expect([...(world.openedBackend?.backend.table.records.values() ?? [])]).toMatchObject([{ isDetached: true }]);
-      expect(world.openedBackend?.sessions.byId.has(sessionId(wrapper))).toBe(false);
+      expect(world.openedBackend?.sessions.byId.has(wrapper.sessionId)).toBe(false);
     }
     await world.clock.advance(startedAt + 39_000 - world.clock.now());
     expect(world.openedBackend?.backend.table.records.size).toBe(1);
     await world.clock.advance(3_000);
     expect(world.openedBackend?.backend.table.records.size).toBe(0);
-    expect(runs.removed).toEqual([sessionId(wrapper)]);
+    expect(runs.removed).toEqual([wrapper.sessionId]);
     storage.isFull = false;
     await world.clock.advance(2_000);
     expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
@@ -310,7 +307,7 @@ test.for(["for a while", "until the time is over"] as const)(
 
 test("--hold-at-least, the disk hangs until the time is over: nothing remains of the run, and nothing is restored later", async () => {
   const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
-  const entry = runs.all.get(sessionId(wrapper));
+  const entry = runs.all.get(wrapper.sessionId);
   if (entry !== undefined) entry.holdUntil = world.clock.now() + 10_000;
   const goOn = world.storage?.blockWrites();
   is("over");
@@ -319,23 +316,23 @@ test("--hold-at-least, the disk hangs until the time is over: nothing remains of
   expect(await openWaiter(world)).toEqual({ state: "none" });
   expect(runs.removed).toEqual([]);
   await world.clock.advance(2_000);
-  expect(runs.removed).toEqual([sessionId(wrapper)]);
+  expect(runs.removed).toEqual([wrapper.sessionId]);
   goOn?.();
   await world.clock.advance(1_000);
   expect(world.openedBackend?.backend.table.records.size).toBe(0);
-  expect(world.openedBackend?.sessions.byId.has(sessionId(wrapper))).toBe(false);
+  expect(world.openedBackend?.sessions.byId.has(wrapper.sessionId)).toBe(false);
 });
 
 test("--hold-at-least, wrapper and command killed after the time is over: the lease ends with them", async () => {
   const { world, runs, wrapper, is, die } = await createRunFixture({ ttlMs: 60_000 });
-  const entry = runs.all.get(sessionId(wrapper));
+  const entry = runs.all.get(wrapper.sessionId);
   if (entry !== undefined) entry.holdUntil = world.clock.now() + 1_000;
   await world.clock.advance(1_000);
   is("over");
   die();
   await world.clock.advance(200);
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
-  expect(runs.removed).toEqual([sessionId(wrapper)]);
+  expect(runs.removed).toEqual([wrapper.sessionId]);
 });
 
 test("a start waits 60 s for a run whose state is unknown", async () => {
@@ -351,12 +348,12 @@ test("a start waits 60 s for a run whose state is unknown", async () => {
 
 test("a run that began while no server was running, its wrapper dead before the server returned: found when its session is checked", async () => {
   const { world, runs, wrapper, die } = await createRunFixture();
-  const entry = runs.all.get(sessionId(wrapper));
+  const entry = runs.all.get(wrapper.sessionId);
   runs.all.clear();
   wrapper.isUnreachable = true;
   await restartServer(world);
   await world.clock.advance(2_000);
-  if (entry !== undefined) runs.all.set(sessionId(wrapper), entry);
+  if (entry !== undefined) runs.all.set(wrapper.sessionId, entry);
   die();
   await world.clock.advance(10 * MINUTE_MS);
   expect(await openWaiter(world)).toEqual({ state: "none" });
@@ -365,7 +362,7 @@ test("a run that began while no server was running, its wrapper dead before the 
 
 test("a run that began while no server was running, its wrapper dead between its hello and its reclaim: its claims are restored", async () => {
   const { world, runs, wrapper, die } = await createRunFixture();
-  const session = sessionId(wrapper);
+  const session = wrapper.sessionId;
   const entry = runs.all.get(session);
   runs.all.clear();
   await restartServer(world);

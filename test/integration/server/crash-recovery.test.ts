@@ -98,7 +98,7 @@ test.for([
     else harness.crash();
     await harness.start();
     const { linesSent } = client;
-    const { sessionId: session } = client.driver as unknown as { readonly sessionId: string };
+    const { sessionId: session } = client;
     const passed = harness.clock.advance(2_000);
     while (!harness.openedBackend?.sessions.byId.get(session)?.sink) await flushEventLoop(1);
     client.isUnreachable = true;
@@ -128,7 +128,7 @@ test("on a Unix socket a connection that ends after the disk refused its client'
   const storage = harness.storage as NonNullable<typeof harness.storage>;
   await harness.start();
   const client = await harness.connectClient();
-  const { sessionId } = client.driver as unknown as { readonly sessionId: string };
+  const { sessionId } = client;
   const { state: olderState } = storage;
   const a = makeClaim("a", { ttlMs: 50_000 });
   const { token } = expectHeld(await client.driver.claim(a));

@@ -52,7 +52,7 @@ function parseMetrics(text: string): Map<string, MetricFamily> {
 }
 
 function claimLifecycle(token: number, heldAt = 0): ClaimLifecycle {
-  const claim = { id: "i", holds: [{ key: "secret-key", permits: 1, limit: 1 }], label: "secret-label" };
+  const claim = { id: "i", locks: [{ key: "secret-key", permits: 1, limit: 1 }], label: "secret-label" };
   return { claim: claim as unknown as ClaimLifecycle["claim"], token, placedAt: 0, heldAt, account: "secret-account" };
 }
 
