@@ -266,9 +266,7 @@ async function compareLists(run: OracleRun): Promise<void> {
   const expected = [...run.table.records.keys()].map(publicTag);
   assert.deepEqual([...tags].sort(), [...expected].sort(), "the same claims are listed");
   for (const key of KEYS) {
-    const queue = [...(run.table.tokenIssuer.queues.get(key)?.entries ?? [])].map(({ record }) =>
-      publicTag(record.claim.id),
-    );
+    const queue = [...(run.table.queues.get(key)?.entries ?? [])].map(({ record }) => publicTag(record.claim.id));
     const listed = (await run.random.pick(run.drivers).list({ prefix: key }, 1_000)).map(({ tag }) => tag);
     assert.deepEqual(
       listed.filter((tag) => queue.includes(tag)),

@@ -1,6 +1,6 @@
 /** The events of the claims in a lock table. */
 
-import type { ClaimRecord } from "./claim-record.ts";
+import type { ClaimRecord } from "./key-queue.ts";
 
 /**
  * What happened to a claim. An end with a token is that of a held claim, one without a token that of a waiting claim.

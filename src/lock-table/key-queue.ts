@@ -1,13 +1,71 @@
-/**
- * The queue of one key in the lock table: admitted entries first, then waiting ones by arrival. It keeps the sum of the
- * admitted permits, so that the cost of a grant does not depend on the number of waiters. It admits the same entries as
- * `countAdmitted` (a property test compares them), except for reclaimed claims, which are admitted as their clients report.
- */
+/** What the lock table keeps: its claims, their entries in queues, and the queue of each key with an index of its holders. */
 
+import type { Claim } from "../spi/driver.ts";
+import type { HeapItem } from "../util/deadline-heap.ts";
 import { LinkedList } from "../util/linked-list.ts";
 import { fits } from "./admission.ts";
-import type { ClaimRecord } from "./claim-record.ts";
-import { HolderIndex } from "./holder-index.ts";
+
+const NO_ENTRIES: readonly QueueEntry[] = [];
+
+/** One claim in the lock table. */
+export class ClaimRecord {
+  readonly claim: Claim;
+  /** The receiver of notifications; opaque to the table (a session, a client). */
+  owner: unknown;
+  /** One entry per queue entered so far, in key order; all but the last are admitted. The array is replaced, never changed. */
+  entries: readonly QueueEntry[] = NO_ENTRIES;
+  /** The first token of the range; 0 while waiting. */
+  token = 0;
+  /** The length of the token range. */
+  tokenCount = 0;
+  /** Infinity for "session". */
+  expiresAt: number;
+  readonly placedAt: number;
+  /** When it was granted, or reclaimed after a restart; 0 while waiting. */
+  heldAt = 0;
+  /** The order of arrival in the complete table. */
+  readonly arrival: number;
+  /** The server account that placed the claim, "" without accounts. Opaque to the table. */
+  account = "";
+  /** The maxHold timer of the table's owner; null: held as long as it is renewed. */
+  maxHoldTimer: HeapItem | null = null;
+  /** Not null: revoked. It answers "none" with this reason and cannot be renewed, but keeps its entries until it ends. */
+  revokeReason: "revoked" | "maxHold" | null = null;
+  /** Detached from its session: it has a plain lease since then. */
+  isDetached = false;
+  /** Call LockTableOptions.onRemoved when the claim is removed. */
+  notifyOnRemoval = false;
+  /** The journal has the claim; set by the owner of the table. */
+  isJournaled = false;
+  /** A suspended waiter: its waiting entry is out of the queue until its owner is back. */
+  isSuspended = false;
+  // links for a list of one owner's claims, which the table's owner keeps
+  ownerList: LinkedList<ClaimRecord> | null = null;
+  previous: ClaimRecord | null = null;
+  next: ClaimRecord | null = null;
+  // for LeaseExpiry
+  dueAt = 0;
+  heapIndex = -1;
+  previousSameDue: HeapItem | undefined = undefined;
+  nextSameDue: HeapItem | undefined = undefined;
+
+  constructor(claim: Claim, owner: unknown, now: number, expiresAt: number, arrival: number) {
+    this.claim = claim;
+    this.owner = owner;
+    this.placedAt = now;
+    this.expiresAt = expiresAt;
+    this.arrival = arrival;
+  }
+
+  /** Adds the entry of its next queue. push() would reserve room for sixteen more entries, which few claims need. */
+  addEntry(entry: QueueEntry): void {
+    this.entries = this.entries.length === 0 ? [entry] : this.entries.concat(entry);
+  }
+
+  get isHeld(): boolean {
+    return this.token !== 0;
+  }
+}
 
 /** The entry of one claim in one queue. */
 export class QueueEntry {
@@ -29,6 +87,11 @@ export class QueueEntry {
   }
 }
 
+/**
+ * The queue of one key in the lock table: admitted entries first, then waiting ones by arrival. It keeps the sum of the
+ * admitted permits, so that the cost of a grant does not depend on the number of waiters. It admits the same entries as
+ * `countAdmitted` (a property test compares them), except for reclaimed claims, which are admitted as their clients report.
+ */
 export class KeyQueue {
   readonly key: string;
   readonly entries: LinkedList<QueueEntry> = new LinkedList();
@@ -150,6 +213,51 @@ export class KeyQueue {
       if (entry.record.token < lowestEntry.record.token) lowestEntry = entry;
       if (!fits(usedPermits, entry)) return lowestEntry;
       usedPermits += entry.permits;
+    }
+    return null;
+  }
+}
+
+/**
+ * The claims that hold one key, by their tokens. The number of steps of a lookup does not depend on the number of holders.
+ *
+ * The token ranges of one key do not overlap, unless a client reclaims a claim with tokens of another one after a restart.
+ * Of two claims with the same first token both are kept, the one that can still be revoked first.
+ */
+class HolderIndex {
+  readonly #byFirstToken = new Map<number, ClaimRecord | Set<ClaimRecord>>();
+  /** The longest token range so far. */
+  #maxTokenCount = 1;
+
+  add(record: ClaimRecord): void {
+    const existing = this.#byFirstToken.get(record.token);
+    this.#maxTokenCount = Math.max(this.#maxTokenCount, record.tokenCount);
+    if (existing === undefined) this.#byFirstToken.set(record.token, record);
+    else if (existing instanceof Set) existing.add(record);
+    else this.#byFirstToken.set(record.token, new Set([existing, record]));
+  }
+
+  remove(record: ClaimRecord): void {
+    const existing = this.#byFirstToken.get(record.token);
+    if (existing instanceof Set) {
+      existing.delete(record);
+      if (existing.size === 0) this.#byFirstToken.delete(record.token);
+    } else if (existing === record) this.#byFirstToken.delete(record.token);
+  }
+
+  /** Moves a revoked claim, which keeps its entry, behind others with the same first token. */
+  markRevoked(record: ClaimRecord): void {
+    this.remove(record);
+    this.add(record);
+  }
+
+  /** Finds the holder with this token, which may be any of its range; null: there is none. */
+  findByToken(token: number): ClaimRecord | null {
+    for (let first = token; first > token - this.#maxTokenCount; first--) {
+      const existing = this.#byFirstToken.get(first);
+      if (existing === undefined) continue;
+      const record = existing instanceof Set ? (existing.values().next().value as ClaimRecord) : existing;
+      if (token < first + record.tokenCount) return record;
     }
     return null;
   }

@@ -1,7 +1,7 @@
 /** The expiry of the leases of a lock table. "session" claims never expire. */
 
 import { DeadlineHeap } from "../util/deadline-heap.ts";
-import type { ClaimRecord } from "./claim-record.ts";
+import type { ClaimRecord } from "./key-queue.ts";
 
 /** The most claims outside the heap: this many can be added to it at once in less than a millisecond. */
 const MAX_UNSORTED = 4_096;

@@ -1,10 +1,9 @@
 /** Lists the claims of a lock table: by key, each queue from the front, then the claims that are in no listed queue. */
 
 import type { ClaimView, ListFilter, LockSpec } from "../spi/driver.ts";
-import { toAnswer } from "./answer.ts";
-import type { ClaimRecord } from "./claim-record.ts";
-import type { KeyQueue, QueueEntry } from "./key-queue.ts";
+import type { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 import type { LockTable } from "./table.ts";
+import { toAnswer } from "./table.ts";
 
 /** Selects the claims of one page. */
 export interface ListQuery {
@@ -52,7 +51,7 @@ export function* listSteps(
   const next = primary === null ? null : entryAfter(table, primary);
   if (next !== null) collect(next.queue, next, isShown, max, page);
   if (filter.key !== undefined) {
-    const queue = primary === null && isShown(filter.key) ? table.tokenIssuer.queues.get(filter.key) : undefined;
+    const queue = primary === null && isShown(filter.key) ? table.queues.get(filter.key) : undefined;
     if (queue !== undefined) collect(queue, queue.entries.first, isShown, max, page);
     return page;
   }
@@ -104,7 +103,7 @@ function primaryEntry({ entries, isSuspended }: ClaimRecord, isShown: KeyFilter)
 /** The next entry in the queue; if the claim was removed meanwhile, the first entry that arrived after it. */
 function entryAfter(table: LockTable, { queue, next, record, arrival }: QueueEntry): QueueEntry | null {
   if (isInTable(table, record)) return next;
-  let entry = table.tokenIssuer.queues.get(queue.key)?.entries.first ?? null;
+  let entry = table.queues.get(queue.key)?.entries.first ?? null;
   while (entry !== null && entry.arrival < arrival) entry = entry.next;
   return entry;
 }
@@ -138,7 +137,7 @@ function* firstQueues(
   // once there are enough queues, only keys before this one can be among the first
   let upperKey: string | undefined;
   let visited = 0;
-  for (const queue of table.tokenIssuer.queues.walk()) {
+  for (const queue of table.queues.walk()) {
     if (++visited % RECORDS_PER_STEP === 0) yield;
     const { key } = queue;
     if (queue.entries.size === 0 || key <= afterKey || (upperKey !== undefined && key >= upperKey) || !isShown(key))

@@ -2,6 +2,10 @@
  * The lock table: queues of claims by key, claims by id, leases, tokens, and notifications to push. Pure: every method gets
  * `now` (monotonic milliseconds, for leases) and `micros` (wall clock in microseconds, for tokens only).
  *
+ *   queued             a claim has entries in some of its queues, admitted in all but the last
+ *   awaiting ceiling   it is admitted in all its queues, but its tokens would reach the ceiling
+ *   granted            it has its tokens
+ *
  * Invariants
  * - A queue has admitted entries, then waiting ones by arrival (lock-table/key-queue.ts). A claim enters a queue only when it
  *   is admitted in the queue of its previous key, so claims that take keys in order never deadlock.
@@ -12,16 +16,18 @@
  */
 
 import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
+import { DeadlineHeap } from "../util/deadline-heap.ts";
 import { SlotMap } from "../util/slot-map.ts";
-import type { Notification } from "./answer.ts";
-import { toAnswer } from "./answer.ts";
-import { ClaimRecord } from "./claim-record.ts";
+import { fits } from "./admission.ts";
 import type { Observer } from "./events.ts";
 import { NO_OBSERVER } from "./events.ts";
-import { Granter } from "./granter.ts";
+import { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 import { LeaseExpiry } from "./lease-expiry.ts";
-import type { TokenIssuer } from "./token-issuer.ts";
+import { TokenIssuer } from "./token-issuer.ts";
 import { Tombstones } from "./tombstones.ts";
+
+/** How many entries ahead are read to compute when a waiting claim should be rechecked. */
+const MAX_RECHECK_SCAN = 32;
 
 export interface LockTableOptions {
   /** The lease in the answers for "session" claims, and the lifetime of their tombstones. Default 30 s. */
@@ -36,26 +42,36 @@ export interface LockTableOptions {
   readonly observer?: Observer;
 }
 
+/** A change that must be pushed to a claim's owner: a waiting claim was granted, or a claim was revoked. */
+export interface Notification {
+  readonly id: ClaimId;
+  readonly owner: unknown;
+  readonly answer: Answer;
+}
+
 export class LockTable {
   readonly sessionMs: number;
   readonly records: SlotMap<ClaimId, ClaimRecord> = new SlotMap();
+  readonly queues: SlotMap<string, KeyQueue> = new SlotMap();
   readonly tombstones: Tombstones;
   readonly tokenIssuer: TokenIssuer;
   readonly #leaseExpiry = new LeaseExpiry();
-  readonly #granter: Granter;
+  /** Queues that became empty before the clock of the tokens had passed their last token; due at that token. */
+  readonly #idleQueues = new DeadlineHeap<KeyQueue>();
+  readonly #awaitingCeiling = new Set<ClaimRecord>();
   readonly #onRemoved: (record: ClaimRecord) => void;
   readonly #observer: Observer;
   #notifications: Notification[] = [];
   #now = 0;
+  #lastArrival = 0;
+  #isPaused = false;
 
   constructor(options: LockTableOptions = {}) {
     this.sessionMs = options.sessionMs ?? 30_000;
     this.tombstones = new Tombstones(options.maxTombstones);
     this.#onRemoved = options.onRemoved ?? (() => undefined);
     this.#observer = options.observer ?? NO_OBSERVER;
-    const notify = (record: ClaimRecord): void => this.#notify(record);
-    this.#granter = new Granter(options.tokenCeiling ?? Number.POSITIVE_INFINITY, this.#observer, notify);
-    this.tokenIssuer = this.#granter.tokenIssuer;
+    this.tokenIssuer = new TokenIssuer(options.tokenCeiling ?? Number.POSITIVE_INFINITY);
   }
 
   /**
@@ -78,7 +94,7 @@ export class LockTable {
     if (this.tombstones.reasonOf(claim.id) !== undefined) return null;
     if (!claim.wait && !this.canAdmitNow(claim)) return null;
     const record = this.#insert(claim, owner, arrival, account);
-    this.#granter.advance(record);
+    this.#enterQueues(record);
     if (record.isHeld) return record;
     if (!claim.wait) {
       this.#removeAndAdmit(record); // free, but the token ceiling blocks it; `wait: false` must leave no trace
@@ -90,12 +106,12 @@ export class LockTable {
 
   /** Would the claim be admitted in all its queues if it arrived now? As of the last advance(). */
   canAdmitNow(claim: Claim): boolean {
-    return this.#granter.canAdmitNow(claim);
+    return !this.#isPaused && claim.locks.every((spec) => this.queues.get(spec.key)?.hasRoomFor(spec) ?? true);
   }
 
   /** Would the claim fit beside the holders of its keys, regardless of waiters? */
   fitsBesideHolders(claim: Claim): boolean {
-    return this.#granter.fitsBesideHolders(claim);
+    return claim.locks.every((spec) => fits(this.queues.get(spec.key)?.usedPermits ?? 0, spec));
   }
 
   /** The answer for a claim, as of the last advance(). */
@@ -160,7 +176,7 @@ export class LockTable {
   /** See Driver.revoke. */
   revoke(key: string, token: number, isRemoval: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
-    const record = this.tokenIssuer.queues.get(key)?.findHolder(token) ?? null;
+    const record = this.queues.get(key)?.findHolder(token) ?? null;
     if (record === null || (record.revokeReason !== null && !isRemoval)) return false;
     this.#revoke(record, "revoked", isRemoval);
     return true;
@@ -186,7 +202,7 @@ export class LockTable {
   /** Advances the time and removes expired claims. Every method does so first; an owner with a timer calls it at nextDueAt(). */
   advance(now: number, micros: number): void {
     this.#now = now;
-    this.#granter.advanceClock(now, micros);
+    if (this.tokenIssuer.advance(micros) && this.hasIdleQueues) this.#forgetIdleQueues();
     this.tombstones.removeExpired(now);
     const expired: ClaimRecord[] = [];
     for (
@@ -203,7 +219,7 @@ export class LockTable {
       this.#removeRecord(record);
       expired.push(record);
     }
-    for (const record of expired) this.#granter.admitNext(record);
+    for (const record of expired) this.#admitWaiters(record);
   }
 
   /** When advance() has work to do, or null. May be early: extending a lease does not move it. */
@@ -222,42 +238,85 @@ export class LockTable {
   /** Its owner cannot be reached: takes its waiting entry out of the queue until resumeWaiter(), so that grants pass it by. */
   suspendWaiter(id: ClaimId): void {
     const record = this.records.get(id);
-    if (record !== undefined) this.#granter.suspendWaiter(record);
+    const entry = record?.entries.at(-1);
+    if (record === undefined || entry === undefined || entry.isAdmitted || record.isSuspended) return;
+    record.isSuspended = true;
+    entry.queue.remove(entry);
+    this.#admitFrom(entry.queue);
   }
 
   /** Its owner is back: puts its entry at the position of its arrival, behind claims that were granted meanwhile. */
   resumeWaiter(id: ClaimId): void {
     const record = this.records.get(id);
-    if (record !== undefined) this.#granter.resumeWaiter(record);
+    if (record === undefined || !record.isSuspended) return;
+    record.isSuspended = false;
+    const { queue, permits, limit, arrival } = record.entries.at(-1) as QueueEntry;
+    const entry = new QueueEntry(this.getOrCreateQueue(queue.key), record, permits, limit, arrival);
+    record.entries = record.entries.with(-1, entry);
+    entry.queue.enqueue(entry);
+    this.#admitFrom(entry.queue);
   }
 
   /** Tokens up to (not including) this may be granted from now on. */
   raiseTokenCeiling(ceiling: number): void {
-    this.#granter.raiseTokenCeiling(ceiling);
+    this.tokenIssuer.ceiling = ceiling;
+    if (this.#isPaused) return; // resumeGrants() grants them later
+    for (const record of [...this.#awaitingCeiling]) {
+      this.#awaitingCeiling.delete(record);
+      this.#grant(record);
+      if (record.isHeld) this.#notify(record);
+    }
   }
 
   /** The ceiling that the claims need that are admitted in all queues but have no tokens yet; 0: there are none. */
   get requiredTokenCeiling(): number {
-    return this.#granter.requiredTokenCeiling;
+    let ceiling = 0;
+    for (const { claim } of this.#awaitingCeiling)
+      ceiling = Math.max(ceiling, this.nextToken(claim) + claim.tokenCount);
+    return ceiling;
   }
 
   /** Admits no claim until resumeGrants(). */
   pauseGrants(): void {
-    this.#granter.pauseGrants();
+    this.#isPaused = true;
   }
 
   resumeGrants(): void {
-    this.#granter.resumeGrants();
+    this.#isPaused = false;
+    this.raiseTokenCeiling(this.tokenIssuer.ceiling);
+    for (const queue of this.queues.values()) this.#admitFrom(queue);
+  }
+
+  /** The first token that may be granted to this claim now. */
+  nextToken(claim: Claim): number {
+    let lastToken = 0;
+    for (const { key } of claim.locks) lastToken = Math.max(lastToken, this.queues.get(key)?.lastToken ?? 0);
+    return this.tokenIssuer.next(claim.floor, lastToken);
+  }
+
+  /** Are empty queues still kept for their last token? */
+  get hasIdleQueues(): boolean {
+    return this.#idleQueues.nextDueAt() !== null;
+  }
+
+  /** Returns the queue of a key; creates it if necessary. */
+  getOrCreateQueue(key: string): KeyQueue {
+    let queue = this.queues.get(key);
+    if (queue === undefined) {
+      queue = new KeyQueue(key);
+      this.queues.add(key, queue);
+    }
+    return queue;
   }
 
   /**
    * Restores a held claim that its client reports after a restart, while the table is paused. Of claims that conflict, those
    * with lower tokens are removed. False if this claim was removed.
    */
-  reclaim(claim: Claim, owner: unknown, token: number, tokens: number, leftMs: number, account = ""): boolean {
+  reclaim(claim: Claim, owner: unknown, token: number, tokenCount: number, leftMs: number, account = ""): boolean {
     if (this.records.has(claim.id)) return true;
     const record = this.#insert(claim, owner, 0, account, claim.ttlMs === "session" ? "session" : leftMs);
-    this.#granter.restoreHeld(record, token, tokens);
+    this.#restoreHeld(record, token, tokenCount);
     for (const { queue } of record.entries) {
       for (let conflict = queue.findConflict(); conflict !== null; conflict = queue.findConflict())
         this.#expireConflict(conflict.record);
@@ -267,7 +326,7 @@ export class LockTable {
 
   #insert(claim: Claim, owner: unknown, arrival: number, account: string, leftMs = claim.ttlMs): ClaimRecord {
     const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
-    const record = new ClaimRecord(claim, owner, this.#now, expiresAt, this.#granter.nextArrival(arrival));
+    const record = new ClaimRecord(claim, owner, this.#now, expiresAt, this.#nextArrival(arrival));
     record.account = account;
     this.records.add(claim.id, record);
     this.#leaseExpiry.add(record);
@@ -296,13 +355,17 @@ export class LockTable {
 
   #removeAndAdmit(record: ClaimRecord): void {
     this.#removeRecord(record);
-    this.#granter.admitNext(record);
+    this.#admitWaiters(record);
   }
 
+  /** Removes a claim; #admitWaiters() must follow. */
   #removeRecord(record: ClaimRecord): void {
     this.records.delete(record.claim.id);
     this.#leaseExpiry.remove(record);
-    this.#granter.leaveQueues(record);
+    this.#awaitingCeiling.delete(record);
+    for (const entry of record.entries) {
+      if (entry.isAdmitted || !record.isSuspended) entry.queue.remove(entry); // a suspended entry is not in its queue
+    }
     if (record.notifyOnRemoval) this.#onRemoved(record);
   }
 
@@ -315,4 +378,110 @@ export class LockTable {
   #toTtlMs(ttlMs: number | "session"): number {
     return ttlMs === "session" ? this.sessionMs : ttlMs;
   }
+
+  /** Returns the next arrival number, or the given one of a claim that arrived before a restart (0: none). */
+  #nextArrival(arrival: number): number {
+    this.#lastArrival = Math.max(this.#lastArrival + 1, this.tokenIssuer.clock, arrival);
+    return arrival || this.#lastArrival;
+  }
+
+  /** Enters the claim's next queues, one after another, as far as it is admitted; grants it when it is admitted in all. */
+  #enterQueues(record: ClaimRecord): void {
+    const { locks } = record.claim;
+    while (record.entries.length < locks.length) {
+      const isFirst = record.entries.length === 0;
+      const { key, permits, limit } = locks[record.entries.length] as (typeof locks)[number];
+      const queue = this.getOrCreateQueue(key);
+      const entry = new QueueEntry(queue, record, permits, limit, isFirst ? record.arrival : ++this.#lastArrival);
+      record.addEntry(entry);
+      queue.enqueue(entry);
+      // admit only this entry: others are admitted by the caller that freed the permits (#admitFrom)
+      if (this.#isPaused || !queue.tryAdmit(entry)) return;
+    }
+    this.#grant(record);
+  }
+
+  /** Adds a claim to all its queues as held, with these tokens, without the admission rule. */
+  #restoreHeld(record: ClaimRecord, token: number, tokenCount: number): void {
+    record.token = token;
+    record.tokenCount = tokenCount;
+    record.heldAt = this.#now;
+    for (const { key, permits, limit } of record.claim.locks) {
+      const queue = this.getOrCreateQueue(key);
+      queue.lastToken = Math.max(queue.lastToken, token + tokenCount - 1);
+      const entry = new QueueEntry(queue, record, permits, limit, record.arrival);
+      record.addEntry(entry);
+      queue.insertAdmitted(entry);
+      queue.addHolder(record);
+    }
+    this.#observer.onEvent("reclaimed", record, this.#now);
+  }
+
+  #grant(record: ClaimRecord): void {
+    const token = this.tokenIssuer.issue(record);
+    if (token === null) {
+      this.#awaitingCeiling.add(record);
+      return;
+    }
+    record.token = token;
+    record.tokenCount = record.claim.tokenCount;
+    record.heldAt = this.#now;
+    for (const { queue } of record.entries) queue.addHolder(record);
+    this.#observer.onEvent("granted", record, this.#now);
+  }
+
+  /** Admits waiting claims in the queues that a claim has left. */
+  #admitWaiters(record: ClaimRecord): void {
+    for (const { queue } of record.entries) this.#admitFrom(queue);
+  }
+
+  /** Admits the next claims of this queue, and advances each to its next queues. */
+  #admitFrom(queue: KeyQueue): void {
+    for (let entry = this.#isPaused ? null : queue.admitNext(); entry !== null; entry = queue.admitNext()) {
+      this.#enterQueues(entry.record);
+      if (entry.record.isHeld) this.#notify(entry.record);
+    }
+    this.#forgetQueue(queue);
+  }
+
+  /** Deletes an empty queue, now or as soon as the clock of the tokens has passed its last token. */
+  #forgetQueue(queue: KeyQueue): void {
+    if (queue.entries.size > 0 || queue.isRemoved) return;
+    if (queue.lastToken < this.tokenIssuer.clock) {
+      queue.isRemoved = true;
+      this.#idleQueues.remove(queue);
+      this.queues.delete(queue.key);
+    } else this.#idleQueues.set(queue, queue.lastToken);
+  }
+
+  /** Deletes the empty queues whose last token the clock has passed. */
+  #forgetIdleQueues(): void {
+    const until = this.tokenIssuer.clock - 1;
+    for (let queue = this.#idleQueues.takeDue(until); queue !== null; queue = this.#idleQueues.takeDue(until))
+      this.#forgetQueue(queue);
+  }
+}
+
+/** The answer for this claim now. `sessionMs`: the lease that the answers for "session" claims have. */
+export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): Answer {
+  const { ttlMs: requestedTtl } = record.claim;
+  // a list is made in steps, so it may contain a claim that has expired since the table was last advanced
+  const remainingMs = requestedTtl === "session" ? sessionMs : Math.max(record.expiresAt - now, 0);
+  if (record.isHeld) return { state: "held", token: BigInt(record.token), tokenCount: record.tokenCount, remainingMs };
+  return {
+    state: "waiting",
+    remainingMs,
+    recheckMs: computeRecheckMs(record, now, requestedTtl === "session" ? sessionMs : requestedTtl),
+  };
+}
+
+/** The time until a claim ahead may expire: the earliest of those at the front of the queue, at most a ttl from now. */
+function computeRecheckMs(record: ClaimRecord, now: number, ttlMs: number): number {
+  let earliestExpiry = now + ttlMs;
+  let entry = (record.entries.at(-1) as QueueEntry).queue.entries.first;
+  for (let scanned = 0; entry !== null && entry.record !== record && scanned < MAX_RECHECK_SCAN; scanned++) {
+    earliestExpiry = Math.min(earliestExpiry, entry.record.expiresAt);
+    entry = entry.next;
+  }
+  return Math.max(earliestExpiry - now, 1);
 }

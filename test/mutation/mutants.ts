@@ -293,8 +293,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "`last` forgotten early",
-    file: "src/lock-table/token-issuer.ts",
-    find: "if (queue.lastToken < this.#clock) {",
+    file: "src/lock-table/table.ts",
+    find: "if (queue.lastToken < this.tokenIssuer.clock) {",
     replace: "if (queue.lastToken < Number.POSITIVE_INFINITY) {",
   },
   {
@@ -305,13 +305,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "all keys of a claim placed at once",
-    file: "src/lock-table/granter.ts",
+    file: "src/lock-table/table.ts",
     find: "if (this.#isPaused || !queue.tryAdmit(entry)) return;",
     replace: "if (this.#isPaused || !queue.tryAdmit(entry)) continue;",
   },
   {
     name: "a waiter's turn taken by one who was led on to its line",
-    file: "src/lock-table/granter.ts",
+    file: "src/lock-table/table.ts",
     find: "if (this.#isPaused || !queue.tryAdmit(entry)) return;",
     replace: "if (this.#isPaused || queue.admitNext() !== entry) return;",
   },
@@ -362,8 +362,8 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a reclaimed hold behind a waiter",
-    file: "src/lock-table/granter.ts",
-    find: "entry.queue.insertAdmitted(entry);",
+    file: "src/lock-table/table.ts",
+    find: "queue.insertAdmitted(entry);",
     replace: "entry.queue.enqueue(entry);",
   },
   {

@@ -4,9 +4,8 @@
  * look-ups without an extension, may leave answers out, and a call may be answered long after its caller has abandoned it.
  */
 
-import { toAnswer } from "../../src/lock-table/answer.ts";
 import { listTable } from "../../src/lock-table/listing.ts";
-import { LockTable } from "../../src/lock-table/table.ts";
+import { LockTable, toAnswer } from "../../src/lock-table/table.ts";
 import type { Answer, Claim, ClaimId, Driver, Notify, Traits } from "../../src/spi/driver.ts";
 import { publicTag } from "../../src/util/ids.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";

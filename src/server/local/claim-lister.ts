@@ -3,7 +3,7 @@
  * than `sliceMs` at a stretch, with as much time for other work in between.
  */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { listSteps, toView } from "../../lock-table/listing.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { ListFilter } from "../../spi/driver.ts";

@@ -1,7 +1,7 @@
 /** Tracks which session owns each claim of the local backend, and enforces the quotas and the longest hold times. */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { Observer } from "../../lock-table/events.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";

@@ -1,7 +1,7 @@
 /** Limits on the number of claims. A full server refuses new claims; renewals and releases of existing ones go on. */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
 import type { EventKind, Observer } from "../../lock-table/events.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Claim } from "../../spi/driver.ts";
 import { RequestError } from "../backend.ts";
@@ -100,8 +100,8 @@ export class ClaimQuotas implements Observer {
     );
   }
 
-  #exceededQueue({ tokenIssuer }: LockTable, { locks }: Claim, maxEntries: number): string | null {
-    const isFull = locks.some(({ key }) => (tokenIssuer.queues.get(key)?.entries.size ?? 0) >= maxEntries);
+  #exceededQueue({ queues }: LockTable, { locks }: Claim, maxEntries: number): string | null {
+    const isFull = locks.some(({ key }) => (queues.get(key)?.entries.size ?? 0) >= maxEntries);
     return isFull ? `${this.#limits.waitersPerKey} entries in the queue of a key` : null;
   }
 

@@ -1,6 +1,6 @@
 /** Deadlines of claims with a longest hold time (`maxHold`). */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import type { Principal } from "../auth/access-control.ts";

@@ -14,7 +14,7 @@
  *   recovery.
  */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";

@@ -1,8 +1,8 @@
 /** The recovery after an unclean start, in which clients reclaim their locks. */
 
-import { toAnswer } from "../../lock-table/answer.ts";
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
+import { toAnswer } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";

@@ -324,6 +324,6 @@ function toSavedSession({ id, isLocal: local, label, pid, pidStart, principal }:
 /** The lowest number above every token that was granted. */
 function findNextToken(table: LockTable): number {
   let nextFree = table.tokenIssuer.clock;
-  for (const line of table.tokenIssuer.queues.values()) nextFree = Math.max(nextFree, line.lastToken);
+  for (const line of table.queues.values()) nextFree = Math.max(nextFree, line.lastToken);
   return nextFree + 1;
 }

@@ -12,7 +12,7 @@
  * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, here or away.
  */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { ClientHello } from "../../protocol/handshake.ts";
 import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { LinkedList } from "../../util/linked-list.ts";

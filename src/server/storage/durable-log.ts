@@ -9,7 +9,7 @@
  * - After a failed write the contents of the disk are unknown, except that they promise no less than before.
  */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { ClaimId } from "../../spi/driver.ts";
 import { drainingError, RequestError } from "../backend.ts";
 import type { JournalRecord, SavedClaim, SavedState, Storage } from "./storage.ts";

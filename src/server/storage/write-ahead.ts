@@ -1,6 +1,6 @@
 /** What must be on disk before the lock table may perform or announce a change. */
 
-import type { ClaimRecord } from "../../lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
@@ -80,7 +80,7 @@ export class WriteAhead {
   /** The write that must succeed before the claim may enter a queue; null: none. */
   reserveFor(claim: Claim, micros: number): Promise<void> | null {
     const { durableLog } = this;
-    const highestToken = Math.max(this.#table.tokenIssuer.peekNext(claim), micros) + claim.tokenCount;
+    const highestToken = Math.max(this.#table.nextToken(claim), micros) + claim.tokenCount;
     const lease = this.recordLease(claim);
     if (highestToken > durableLog.ceiling || lease > durableLog.longestLeaseMs) {
       // a claim that is in the queue already stays there, whatever the disk does

@@ -182,10 +182,7 @@ test("a stopping server answers waiting requests, and the next one knows their p
   const later = post(url, "/v1/claims/wait", { reference: toldToo.json.reference });
   const again = post(url, "/v1/claims/wait", { reference: answer.json.reference });
   await until(async () => (await request(url, "/v1/locks")).json.locks.length === 3, SOON_BOUND);
-  await until(
-    () => (world.openedBackend?.backend.table.tokenIssuer.queues.get("k")?.entries.last?.arrival ?? 0) > 0,
-    SOON_BOUND,
-  );
+  await until(() => (world.openedBackend?.backend.table.queues.get("k")?.entries.last?.arrival ?? 0) > 0, SOON_BOUND);
   await post(url, "/v1/claims/release", { reference: held.json.reference });
   const granted = await again;
   expect(granted).toMatchObject({ status: 201, json: { tag: answer.json.tag } });

@@ -15,7 +15,7 @@ test.each([
       await testBulkCancellation({
         createDriver: () => store.driver() as Exclude<ReturnType<typeof store.driver>, Promise<unknown>>,
         countEntries: async (key) =>
-          takeUsedTables().reduce((sum, { tokenIssuer }) => sum + (tokenIssuer.queues.get(key)?.entries.size ?? 0), 0),
+          takeUsedTables().reduce((sum, { queues }) => sum + (queues.get(key)?.entries.size ?? 0), 0),
       });
       expect(await inspectTables()).toEqual([]);
     } finally {

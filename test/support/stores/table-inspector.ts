@@ -1,8 +1,7 @@
 // The raw state of a lock table (lock-table/table.ts), which the memory driver and our server keep: its lines and entries as
 // they stand in memory, not what its verbs answer.
 
-import type { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
-import type { KeyQueue, QueueEntry } from "../../../src/lock-table/key-queue.ts";
+import type { ClaimRecord, KeyQueue, QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import { Session } from "../../../src/server/session/session.ts";
 import { publicTag } from "../../../src/util/ids.ts";
@@ -12,14 +11,14 @@ import { findViolations } from "./store-inspector.ts";
 /** Everything that is wrong with a lock table, in words; empty if nothing is. */
 export function findTableViolations(table: LockTable): string[] {
   const found = findViolations(toStoreView(table));
-  for (const line of table.tokenIssuer.queues.values()) found.push(...findBookkeepingFaults(line));
+  for (const line of table.queues.values()) found.push(...findBookkeepingFaults(line));
   return found;
 }
 
 function toStoreView(table: LockTable): StoreView {
   const entries: StoredEntry[] = [];
   const orphans: string[] = [];
-  for (const line of table.tokenIssuer.queues.values()) {
+  for (const line of table.queues.values()) {
     for (const queueEntry of line.entries) {
       entries.push(toStoredEntry(queueEntry));
       const { record } = queueEntry;
@@ -49,7 +48,7 @@ function missingKeys(table: LockTable, record: ClaimRecord): string[] {
     const queueEntry = record.entries[index];
     // a parked place is out of its line until its client is back
     if (queueEntry !== undefined && record.isSuspended && queueEntry === record.entries.at(-1)) continue;
-    const line = table.tokenIssuer.queues.get(key);
+    const line = table.queues.get(key);
     if (queueEntry === undefined || line !== queueEntry.queue || ![...line.entries].includes(queueEntry))
       gone.push(key);
   }

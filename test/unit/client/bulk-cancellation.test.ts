@@ -6,6 +6,6 @@ test("2,000 waits that end at once cost no other client a lock and leave no entr
   const store = memoryStore();
   await testBulkCancellation({
     createDriver: () => memory({ store }),
-    countEntries: async (key) => store.table.tokenIssuer.queues.get(key)?.entries.size ?? 0,
+    countEntries: async (key) => store.table.queues.get(key)?.entries.size ?? 0,
   });
 }, 90_000);

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { countAdmitted } from "../../../src/lock-table/admission.ts";
-import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
-import { KeyQueue, QueueEntry } from "../../../src/lock-table/key-queue.ts";
+import { ClaimRecord, KeyQueue, QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { lockSpec, makeClaim } from "./table-fixture.ts";
 

@@ -1,6 +1,6 @@
 import { array, assert, constant, integer, oneof, property, record } from "fast-check";
 import { expect, test } from "vitest";
-import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { LeaseExpiry } from "../../../src/lock-table/lease-expiry.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 

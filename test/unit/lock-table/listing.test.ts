@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { listSteps, listTable } from "../../../src/lock-table/listing.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import type { Claim, ListFilter, LockSpec } from "../../../src/spi/driver.ts";

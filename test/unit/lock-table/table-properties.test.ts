@@ -72,7 +72,7 @@ class PropertyRun {
 
   check(): void {
     const { table } = this.bench;
-    for (const line of table.tokenIssuer.queues.values()) {
+    for (const line of table.queues.values()) {
       const entries = [...line.entries];
       const admitted = entries.filter((entry) => entry.isAdmitted);
       const places = entries.map(({ permits, limit, record }) => ({ id: record.claim.id, permits, limit }));
@@ -149,8 +149,8 @@ test("nothing is left when every claim is released and its tombstone has expired
       bench.wallMicros += 3_600_000_000;
       bench.advance(60 * SECOND_MS).advance(60 * SECOND_MS);
       const { table } = bench;
-      const left = [table.records.size, table.tombstones.size, table.tokenIssuer.queues.size];
-      expect([...left, table.tokenIssuer.hasIdleQueues, table.nextDueAt()]).toEqual([0, 0, 0, false, null]);
+      const left = [table.records.size, table.tombstones.size, table.queues.size];
+      expect([...left, table.hasIdleQueues, table.nextDueAt()]).toEqual([0, 0, 0, false, null]);
     }),
     { numRuns: 300 },
   );
@@ -232,7 +232,7 @@ test("a table restarted from its clients' assertions grants on as if it had not 
       for (const { claim, token, isHeld } of before) {
         if (isHeld) expect(again.table.records.get(claim.id)?.token).toBe(token);
       }
-      for (const line of again.table.tokenIssuer.queues.values()) {
+      for (const line of again.table.queues.values()) {
         const waiting = [...line.entries].filter((seat) => !seat.isAdmitted).map((seat) => seat.record.arrival);
         if (waiting.length > 0) expect([...line.entries].some((entry) => entry.isAdmitted)).toBe(true);
       }

@@ -107,7 +107,7 @@ test("asserted holds that can share all stay, and a hold asserted twice counts o
   const reader = (id: string): boolean =>
     fixture.table.reclaim(makeClaim(id, [lockSpec("k", 1)]), "owner", Number(id), 1, TTL_MS);
   expect([reader("1"), reader("2"), reader("1")]).toEqual([true, true, true]);
-  expect(fixture.table.tokenIssuer.queues.get("k")?.usedPermits).toBe(2);
+  expect(fixture.table.queues.get("k")?.usedPermits).toBe(2);
 });
 
 test("a suspended waiter is passed over, and returns to the position of its arrival", () => {
@@ -160,10 +160,10 @@ test("a suspended entry answers, is listed as waiting, and ends with its lease o
   expect(fixture.release("b")).toBe(true);
   fixture.advance(TTL_MS);
   expect(fixture.renew("c")).toEqual({ state: "none", reason: "expired" });
-  expect(fixture.table.tokenIssuer.queues.get("k")?.entries.size).toBe(1);
+  expect(fixture.table.queues.get("k")?.entries.size).toBe(1);
   fixture.release("a");
   fixture.advance(SECOND_MS);
-  expect(fixture.table.tokenIssuer.queues.size).toBe(0);
+  expect(fixture.table.queues.size).toBe(0);
 });
 
 test("a suspended entry over several keys keeps the keys it has", () => {

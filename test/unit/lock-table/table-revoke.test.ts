@@ -55,7 +55,7 @@ test("a holder is found by its token without a walk through all holders", () => 
   for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokenCount: 1 + (at % 5) });
   // the first look-up walks through all holders
   expect(fixture.revoke("k", 1)).toBe(false);
-  const { entries } = fixture.table.tokenIssuer.queues.get("k") as { entries: { first: QueueEntry | null } };
+  const { entries } = fixture.table.queues.get("k") as { entries: { first: QueueEntry | null } };
   const first = entries.first;
   let walks = 0;
   Object.defineProperty(entries, "first", {

@@ -1,9 +1,7 @@
 import { expect, test } from "vitest";
-import { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
-import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import { TokenIssuer } from "../../../src/lock-table/token-issuer.ts";
-import { lockSpec, makeClaim, SECOND_MS, TableFixture } from "./table-fixture.ts";
+import { lockSpec, makeClaim, SECOND_MS, TableFixture, TTL_MS } from "./table-fixture.ts";
 
 test("a token is the clock in microseconds unless a higher one is required", () => {
   const fixture = new TableFixture();
@@ -49,19 +47,19 @@ test("a floor more than a day ahead of the clock cannot be reached", () => {
 
 test("an idle key needs no memory once the clock has passed its last token", () => {
   const fixture = new TableFixture();
-  const { tokenIssuer } = fixture.table;
+  const { queues } = fixture.table;
   fixture.claimState("a", "k", { tokenCount: 64 });
   fixture.release("a");
-  expect(tokenIssuer.queues.size).toBe(1);
+  expect(queues.size).toBe(1);
   fixture.wallMicros += 63;
   fixture.advance(0);
-  expect(tokenIssuer.queues.size).toBe(1);
+  expect(queues.size).toBe(1);
   fixture.wallMicros += 1;
   fixture.advance(0);
-  expect(tokenIssuer.queues.size).toBe(0);
+  expect(queues.size).toBe(0);
   fixture.advance(1).claimState("b", "k");
   fixture.advance(1).release("b");
-  expect(tokenIssuer.queues.size).toBe(0);
+  expect(queues.size).toBe(0);
 });
 
 test("a key in use is not forgotten when the clock passes an earlier token", () => {
@@ -74,7 +72,7 @@ test("a key in use is not forgotten when the clock passes an earlier token", () 
   fixture.release("b");
   expect(fixture.granted).toEqual(["c"]);
   fixture.advance(SECOND_MS).release("c");
-  expect(fixture.table.tokenIssuer.queues.size).toBe(0);
+  expect(fixture.table.queues.size).toBe(0);
 });
 
 test("a million grants of a key whose tokens run ahead of the clock leave one record", () => {
@@ -83,9 +81,9 @@ test("a million grants of a key whose tokens run ahead of the clock leave one re
     fixture.claimState(`a${turn}`, "k", { tokenCount: 64 });
     fixture.release(`a${turn}`);
   }
-  expect(fixture.table.tokenIssuer.hasIdleQueues).toBe(true);
+  expect(fixture.table.hasIdleQueues).toBe(true);
   fixture.advance(64);
-  expect([fixture.table.tokenIssuer.hasIdleQueues, fixture.table.tokenIssuer.queues.size]).toEqual([false, 0]);
+  expect([fixture.table.hasIdleQueues, fixture.table.queues.size]).toEqual([false, 0]);
 });
 
 test("no token reaches the ceiling; a claim that needs a higher one waits until it is raised", () => {
@@ -116,18 +114,15 @@ test("a claim that waits for the ceiling keeps its entry, and ends with its leas
   expect(fixture.collectGrants()).toEqual(["b"]);
 });
 
-test("the tokens of several keys advance together", () => {
-  const tokenIssuer = new TokenIssuer(Number.POSITIVE_INFINITY);
-  const claim = makeClaim("a", "a b", { tokenCount: 10 });
-  tokenIssuer.advance(100);
-  const record = new ClaimRecord(claim, null, 0, 0, 1);
-  for (const { key, permits, limit } of claim.locks) {
-    record.addEntry(new QueueEntry(tokenIssuer.getOrCreateQueue(key), record, permits, limit, 1));
-  }
-  expect(tokenIssuer.issue(record)).toBe(100);
-  expect(tokenIssuer.getOrCreateQueue("a").lastToken).toBe(109);
-  tokenIssuer.recordIssued(claim, 50);
-  expect(tokenIssuer.getOrCreateQueue("b").lastToken).toBe(109);
-  expect(tokenIssuer.peekNext(makeClaim("b", "b"))).toBe(110);
-  expect(tokenIssuer.peekNext(makeClaim("c", "c"))).toBe(100);
+test("the tokens of several keys advance together, and never go back", () => {
+  const fixture = new TableFixture();
+  const { table } = fixture;
+  fixture.wallMicros = 100;
+  fixture.claim(makeClaim("a", "a b", { tokenCount: 10 }));
+  expect(fixture.token("a")).toBe(100);
+  expect(table.queues.get("a")?.lastToken).toBe(109);
+  expect(table.reclaim(makeClaim("lost", "a b"), "owner", 50, 1, TTL_MS)).toBe(false);
+  expect(table.queues.get("b")?.lastToken).toBe(109);
+  expect(table.nextToken(makeClaim("b", "b"))).toBe(110);
+  expect(table.nextToken(makeClaim("c", "c"))).toBe(100);
 });

@@ -2,7 +2,7 @@
 
 import { afterEach, describe, expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import type { ClaimRecord } from "../../../src/lock-table/claim-record.ts";
+import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
@@ -43,7 +43,7 @@ function entryAtIndex(table: LockTable, index: number): ClaimRecord {
 /** An entry that no client claimed. */
 function addEntry(table: LockTable, record: ClaimRecord, key: string): QueueEntry {
   const [{ permits, limit }] = record.claim.locks;
-  const queueEntry = new QueueEntry(table.tokenIssuer.getOrCreateQueue(key), record, permits, limit, record.arrival);
+  const queueEntry = new QueueEntry(table.getOrCreateQueue(key), record, permits, limit, record.arrival);
   record.addEntry(queueEntry);
   return queueEntry;
 }
@@ -55,7 +55,7 @@ const PLANTED_FAULTS: readonly (readonly [string, RegExp, (tableUnderTest: Table
     async ({ driver, table }) => {
       await driver.claim(makeClaim("k"));
       await driver.claim(makeClaim("k"));
-      const line = table.tokenIssuer.getOrCreateQueue("k");
+      const line = table.getOrCreateQueue("k");
       const waiter = line.entries.last as QueueEntry;
       waiter.isAdmitted = true;
       line.lastAdmitted = waiter;
@@ -68,7 +68,7 @@ const PLANTED_FAULTS: readonly (readonly [string, RegExp, (tableUnderTest: Table
     async ({ driver, table }) => {
       await driver.claim(makeClaim(shareSpec("k", 2, 3)));
       await driver.claim(makeClaim(shareSpec("other", 2, 3)));
-      table.tokenIssuer.getOrCreateQueue("k").insertAdmitted(addEntry(table, entryAtIndex(table, 1), "k"));
+      table.getOrCreateQueue("k").insertAdmitted(addEntry(table, entryAtIndex(table, 1), "k"));
     },
   ],
   [
@@ -76,7 +76,7 @@ const PLANTED_FAULTS: readonly (readonly [string, RegExp, (tableUnderTest: Table
     /holds "k" and stands in its queue/,
     async ({ driver, table }) => {
       await driver.claim(makeClaim(shareSpec("k", 1, 3)));
-      table.tokenIssuer.getOrCreateQueue("k").enqueue(addEntry(table, entryAtIndex(table, 0), "k"));
+      table.getOrCreateQueue("k").enqueue(addEntry(table, entryAtIndex(table, 0), "k"));
     },
   ],
   [
@@ -100,7 +100,7 @@ const PLANTED_FAULTS: readonly (readonly [string, RegExp, (tableUnderTest: Table
     /without its place on "k" belongs to no claim/,
     async ({ driver, table }) => {
       await driver.claim(makeClaim("k"));
-      const line = table.tokenIssuer.getOrCreateQueue("k");
+      const line = table.getOrCreateQueue("k");
       line.remove(line.entries.first as QueueEntry);
     },
   ],
@@ -109,7 +109,7 @@ const PLANTED_FAULTS: readonly (readonly [string, RegExp, (tableUnderTest: Table
     /"k" counts 1 permits held/,
     async ({ driver, table }) => {
       await driver.claim(makeClaim("k"));
-      table.tokenIssuer.getOrCreateQueue("k").usedPermits = 1;
+      table.getOrCreateQueue("k").usedPermits = 1;
     },
   ],
 ];
