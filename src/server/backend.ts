@@ -79,8 +79,31 @@ export function truncatePage(views: readonly ClaimView[], max: number): ClaimPag
 /** Which claims of a session to end. */
 export type EndScope = "all" | "waiting" | "session";
 
+/** What clients request. Each call is made for a session, whose principal auth/authorize.ts checks. */
+export interface ClientCalls {
+  /** @throws RequestError */
+  claim(session: Session, claim: Claim): MaybePromise<Answer>;
+  /** undefined: the state of this claim is currently unknown. */
+  renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]>;
+  release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]>;
+  /** `leftMs`: see Driver.detach. */
+  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]>;
+  revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]>;
+  /** Returns only claims that the session's principal may inspect. The others are removed before the page is cut. */
+  list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage>;
+  /** isLast: the session has reported all its claims. */
+  reclaim(
+    session: Session,
+    items: readonly ReclaimItem[],
+    isLast: boolean,
+  ): MaybePromise<readonly (Answer | undefined)[]>;
+}
+
 /** Keeps the claims of a server's sessions: a lock table (local-backend.ts), or another store (proxy-backend.ts). */
-export interface Backend {
+export interface Backend extends BackendControl, ClientCalls {}
+
+/** What the server itself does with its backend; no authorization is needed. */
+export interface BackendControl {
   /**
    * True if calls use this process's own CPU time: large calls are then split into parts. Another store handles a large
    * call better as one.
@@ -100,22 +123,6 @@ export interface Backend {
   readonly identity?: StateEpoch | null;
   /** A client has seen a later state than ours: there may be holders that this server does not know. */
   reportOutdatedState?(): void;
-  /** @throws RequestError */
-  claim(session: Session, claim: Claim): MaybePromise<Answer>;
-  /** undefined: the state of this claim is currently unknown. */
-  renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]>;
-  release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]>;
-  /** `leftMs`: see Driver.detach. */
-  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]>;
-  revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]>;
-  /** Returns only claims that the session's principal may inspect. The others are removed before the page is cut. */
-  list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage>;
-  /** isLast: the session has reported all its claims. */
-  reclaim(
-    session: Session,
-    items: readonly ReclaimItem[],
-    isLast: boolean,
-  ): MaybePromise<readonly (Answer | undefined)[]>;
   /** The claim with that id; undefined if there is none, or it has ended. */
   findClaim(id: ClaimId): OwnedClaim | undefined;
   /** The arrival of a waiting claim; 0 if unknown. */

@@ -9,9 +9,9 @@ import type { Clock, Timer } from "../util/clock.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { AccessControl } from "./auth/access-control.ts";
 import { AUTH_FAILED } from "./auth/access-control.ts";
-import { withAuthorization } from "./auth/authorized-backend.ts";
+import { authorizeCalls } from "./auth/authorize.ts";
 import { RejectionLog } from "./auth/failure-limiter.ts";
-import type { Backend } from "./backend.ts";
+import type { Backend, BackendControl, ClientCalls } from "./backend.ts";
 import type { ServerLimits } from "./config/limits.ts";
 import type { Logger } from "./config/logger.ts";
 import type { AdminHandler } from "./connection/admin-handler.ts";
@@ -52,8 +52,9 @@ export class LockService {
   readonly scheduler: RoundRobinScheduler;
   /** Records failed authentication attempts, those over HTTP, too. */
   readonly rejectionLog: RejectionLog;
-  /** The backend, restricted by the permissions of each session. HTTP uses it, too. */
-  readonly backend: Backend;
+  readonly backend: BackendControl;
+  /** The calls of clients, checked against the permissions of each session. HTTP uses them, too. */
+  readonly calls: ClientCalls;
   /** Connections with unwritten output. */
   pendingFlush: Connection[] = [];
   /** The connection whose input was handled last. */
@@ -83,7 +84,8 @@ export class LockService {
     this.rejectionLog = new RejectionLog(options.log, options.clock);
     this.#sessions = options.sessions;
     this.#access = options.access;
-    this.backend = withAuthorization(options.backend, this.#access);
+    this.backend = options.backend;
+    this.calls = authorizeCalls(options.backend, this.#access);
     this.#runDirectory = options.runDirectory;
     this.#timer = options.clock.timer(() => this.#onTimer());
     this.#accessListener = this.#access.onChange(() => this.#revalidatePrincipals());

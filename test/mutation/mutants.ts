@@ -690,9 +690,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a client whose reclaim has failed taken for one that has told all",
     file: "src/server/connection/request-handler.ts",
-    find: "      const answers = backend.reclaim(session, part, isAll);\n",
+    find: "      const answers = calls.reclaim(session, part, isAll);\n",
     replace:
-      "      if (isAll) session.returning = false;\n      const answers = backend.reclaim(session, part, isAll);\n",
+      "      if (isAll) session.returning = false;\n      const answers = calls.reclaim(session, part, isAll);\n",
     tests: "test/integration/server/crash-recovery.test.ts",
   },
   {

@@ -11,6 +11,7 @@ import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { PERMISSIONS } from "../auth/access-control.ts";
+import { authorize, visibleKeys } from "../auth/authorize.ts";
 import { RequestError } from "../backend.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { TimeSlicer } from "../time-slicer.ts";
@@ -71,9 +72,9 @@ export function createAdminHandler({
   /** Runs in slices: each call scans all recorded events, and one line can contain thousands of these frames. */
   function history(caller: Caller, n: number, frame: readonly unknown[]): void {
     const [key, max] = [requireString(frame[2], "key"), requireCount(frame[3], "max")];
-    const canInspect = (keyName: string): boolean => caller.principal.can("inspect", keyName);
     // reveals nothing about existing locks: the answer depends on the key's name alone
-    if (!canInspect(key)) throw new RequestError("FORBIDDEN", "this credential may not inspect this key");
+    authorize(caller.principal, "inspect", [key]);
+    const canInspect = visibleKeys(caller.principal);
     let isLate = false;
     timeSlicer.run(caller, () => {
       caller.send(encodeOk(n, encodeEvents(eventLog.history(key, Math.min(max, maxEvents), canInspect))));
@@ -89,9 +90,8 @@ export function createAdminHandler({
     if (callerSubscriptions.has(n)) throw new ProtocolError("PROTOCOL", "a call's number must not be used twice");
     if (callerSubscriptions.size >= maxWatches)
       throw new RequestError("LIMIT", `at most ${maxWatches} watches on a connection`);
-    const canInspect = (key: string): boolean => caller.principal.can("inspect", key);
     const subscription = eventLog.subscribe(
-      { prefix, canSee: canInspect, account: caller.principal.name },
+      { prefix, canSee: visibleKeys(caller.principal), account: caller.principal.name },
       ({ events, hasGap }) => {
         caller.send(encodeWatchFrame(n, events, hasGap));
         caller.flush();

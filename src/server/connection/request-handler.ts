@@ -95,31 +95,31 @@ export class RequestHandler {
   #handleFrame(session: Session, frame: readonly unknown[]): void {
     const verb = frame[0];
     const n = decode.decodeCallNumber(frame[1]);
-    const { backend, limits } = this.#service;
+    const { calls, limits } = this.#service;
     switch (verb) {
       case "claim": {
         const claim = decode.decodeClaim(frame, 2, session.label, limits);
-        const answer = backend.claim(session, claim);
+        const answer = calls.claim(session, claim);
         if (answer instanceof Promise)
           return this.#replyWhenSettled(n, answer, (lateAnswer) => this.#encodeAnswer(claim.id, lateAnswer));
         return this.#connection.send(frames.encodeOk(n, this.#encodeAnswer(claim.id, answer)));
       }
       case "renew": {
         const items = decode.decodeRenew(frame[2], session.label, limits);
-        const call = (part: typeof items): AnswersResult => backend.renew(session, part);
+        const call = (part: typeof items): AnswersResult => calls.renew(session, part);
         return this.#handleInParts(n, items, ITEMS_PER_PART, call, (answers) => this.#encodeAnswers(items, answers));
       }
       case "release": {
-        const call = (part: ReleaseRequest[]): FlagsResult => backend.release(session, part);
+        const call = (part: ReleaseRequest[]): FlagsResult => calls.release(session, part);
         return this.#handleInParts(n, decode.decodeRelease(frame[2], limits), ITEMS_PER_PART, call, frames.encodeFlags);
       }
       case "detach": {
         const leftMs = decode.decodeRemainingMs(frame[3]);
-        const call = (part: ClaimId[]): FlagsResult => backend.detach(session, part, leftMs);
+        const call = (part: ClaimId[]): FlagsResult => calls.detach(session, part, leftMs);
         return this.#handleInParts(n, decode.decodeIds(frame[2], limits), ITEMS_PER_PART, call, frames.encodeFlags);
       }
       case "revoke":
-        return this.#reply(n, backend.revoke(session, decode.decodeRevoke(frame[2], limits)), frames.encodeFlags);
+        return this.#reply(n, calls.revoke(session, decode.decodeRevoke(frame[2], limits)), frames.encodeFlags);
       case "list": {
         const [filter, max, cursor] = decode.decodeListQuery(frame[2], frame[3], frame[4], limits);
         return this.#reply(n, this.#list(session, filter, max, cursor), encodePage);
@@ -164,14 +164,14 @@ export class RequestHandler {
 
   /** The last part ends the session's recovery, after all its claims were reclaimed. */
   #createReclaimCall(session: Session, isLastFrame: boolean): (part: ReclaimItem[], isLast: boolean) => AnswersResult {
-    const { backend } = this.#service;
+    const { calls } = this.#service;
     const writes: Promise<unknown>[] = [];
     const reclaim = (part: ReclaimItem[], isAll: boolean): AnswersResult => {
       const finish = <T>(answers: T): T => {
         if (isAll) session.returning = false;
         return answers;
       };
-      const answers = backend.reclaim(session, part, isAll);
+      const answers = calls.reclaim(session, part, isAll);
       return answers instanceof Promise ? answers.then(finish) : finish(answers);
     };
     return (part, isLast) => {
@@ -186,7 +186,7 @@ export class RequestHandler {
     const { concurrentLists } = this.#service.limits;
     if (++this.#listsInLine > concurrentLists || this.#pendingLists >= concurrentLists)
       throw new RequestError("LIMIT", `at most ${concurrentLists} lists at a time`);
-    const page = this.#service.backend.list(session, filter, max, cursor);
+    const page = this.#service.calls.list(session, filter, max, cursor);
     if (!(page instanceof Promise)) return page;
     this.#pendingLists++;
     return page.finally(() => {

@@ -23,7 +23,7 @@ const MAX_HOLDER_LOOKUPS = 4;
 const NOT_FREE = "the lock is not free";
 
 export function claimRoutes(service: LockService, pendingClaims: PendingClaims): readonly Route[] {
-  const { backend, limits, clock } = service;
+  const { backend, calls, limits, clock } = service;
   const parseBody = ({ incoming }: RequestContext): Promise<object> =>
     readBody(incoming, limits.lineBytes, limits.depth);
   const references = new ReferenceOperations(service, pendingClaims);
@@ -34,7 +34,6 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
     const { principal, disconnected } = call;
     const defaultLabel = call.address === "" ? "http" : `http ${call.address}`;
     const request = parseClaimRequest(await parseBody(call), limits, backend.traits(false), defaultLabel);
-    checkPermissions(principal, request.claim);
     const outcome = await pendingClaims.claim(principal, request.claim, startedAt + request.waitMs, disconnected);
     if (outcome.state === "none" && request.waitMs === 0) {
       throw outcome.paused === undefined
@@ -113,7 +112,7 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
     for (const { key } of locks.slice(0, MAX_HOLDER_LOOKUPS)) {
       if (!principal.can("inspect", key)) continue;
       const { views } = await callBackend(service, () =>
-        backend.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
+        calls.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
       );
       const holder = views.find(({ answer }) => answer.state === "held");
       if (holder !== undefined) return new Problem("BUSY", "held", NOT_FREE, { holder: holder.label });
@@ -133,11 +132,6 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
 function pausedProblem(pause: Pause): Problem {
   const message = describePause(pause);
   return new Problem("PAUSED", pause.reason, message, { retryMs: pause.remainingMs });
-}
-
-function checkPermissions(principal: Principal, { locks }: Claim): void {
-  if (locks.every(({ key }) => principal.can("acquire", key))) return;
-  throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to acquire these keys");
 }
 
 function describeParts(parts: readonly DetachedClaim[]): { readonly tag: string; readonly keys: readonly string[] } {

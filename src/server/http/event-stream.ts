@@ -6,6 +6,7 @@
 import type { ServerResponse } from "node:http";
 import { validateKey } from "../../util/keys.ts";
 import type { Principal } from "../auth/access-control.ts";
+import { visibleKeys } from "../auth/authorize.ts";
 import { drainingError } from "../backend.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../events/event-log.ts";
 import type { LockService } from "../service.ts";
@@ -42,7 +43,6 @@ export function createEventStreams(service: LockService, eventLog: EventLog): Ev
       outgoing.end();
       return null;
     }
-    const canSee = (key: string): boolean => principal.can("inspect", key);
     const write = (text: string): boolean => {
       if (outgoing.destroyed || outgoing.writableEnded) return false;
       if (outgoing.writableLength > service.limits.slowConsumerBytes) {
@@ -52,7 +52,7 @@ export function createEventStreams(service: LockService, eventLog: EventLog): Ev
       outgoing.write(text);
       return true;
     };
-    const filter = { prefix, canSee, account: principal.name };
+    const filter = { prefix, canSee: visibleKeys(principal), account: principal.name };
     const subscription = eventLog.subscribe(filter, (batch) => write(formatBatch(batch, service.runId)), afterSequence);
     sendHeaders(outgoing);
     // written at once, so that the reader knows that it misses nothing from now on

@@ -81,7 +81,7 @@ export async function renewAll(
   claims: readonly Claim[],
 ): Promise<readonly Answer[]> {
   const items = claims.map((claim) => ({ id: claim.id, claim }));
-  return (await callBackend(service, () => service.backend.renew(session, items))).map((answer) => {
+  return (await callBackend(service, () => service.calls.renew(session, items))).map((answer) => {
     if (answer !== undefined) return answer;
     if (service.backend.recoveryRemainingMs() === 0)
       throw new RequestError("STORE", "the server could not query its store about this claim");

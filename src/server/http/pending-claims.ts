@@ -9,7 +9,7 @@ import type { Answer, Claim, ClaimId, Pause } from "../../spi/driver.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import type { Principal } from "../auth/access-control.ts";
-import type { Backend } from "../backend.ts";
+import type { BackendControl } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { Logger } from "../config/logger.ts";
 import type { LockService } from "../service.ts";
@@ -27,7 +27,7 @@ export type ClaimOutcome =
   | { readonly state: "none"; readonly reason: LostReason; readonly paused?: Pause | undefined };
 
 export class PendingClaims {
-  readonly #backend: Backend;
+  readonly #backend: BackendControl;
   readonly #service: LockService;
   readonly #clock: Clock;
   readonly #timer: Timer;
@@ -56,7 +56,7 @@ export class PendingClaims {
     let answer: Answer;
     try {
       pending.lastCallAt = this.#clock.now();
-      answer = await callBackend(this.#service, () => this.#backend.claim(pending.session, claim));
+      answer = await callBackend(this.#service, () => this.#service.calls.claim(pending.session, claim));
     } catch (error) {
       this.#endClaim(pending);
       throw error;
@@ -213,7 +213,7 @@ export class PendingClaims {
     }
     let results: readonly boolean[];
     try {
-      results = await callBackend(this.#service, () => this.#backend.detach(session, [claim.id]));
+      results = await callBackend(this.#service, () => this.#service.calls.detach(session, [claim.id]));
     } catch (error) {
       this.#endClaim(pending);
       throw error;
@@ -227,7 +227,7 @@ export class PendingClaims {
     const outcome = heldOutcome(endsAt, this.#clock.now(), claim, answer.token);
     if (disconnected.aborted || outcome.state === "none") {
       await callBackend(this.#service, () =>
-        this.#backend.release(session, [{ id: claim.id, unansweredTtl: undefined }]),
+        this.#service.calls.release(session, [{ id: claim.id, unansweredTtl: undefined }]),
       );
     }
     return outcome;

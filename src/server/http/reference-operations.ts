@@ -23,7 +23,7 @@ export class ReferenceOperations {
   /** Renews the leases of a reference. */
   async renew(principal: Principal, parts: readonly DetachedClaim[]): Promise<ClaimOutcome> {
     const [first] = parts as readonly [DetachedClaim];
-    const { backend, clock } = this.#service;
+    const { backend, calls, clock } = this.#service;
     const pending = new PendingClaim(principal, first.claim, clock.now());
     const answers = await this.#renewParts(pending, parts);
     if (isDifferentGrant(answers, parts)) return unknownOutcome();
@@ -32,7 +32,7 @@ export class ReferenceOperations {
     // the claim belonged to a session of its holder: detach it, or it would end with the session of this request
     if (backend.hasClaims(pending.session)) {
       const ids = parts.map(({ claim }) => claim.id);
-      const results = await callBackend(this.#service, () => backend.detach(pending.session, ids));
+      const results = await callBackend(this.#service, () => calls.detach(pending.session, ids));
       if (results.includes(false)) return unknownOutcome();
     }
     const remainingMs = Math.min(...answers.map((answer) => (answer.state === "held" ? answer.remainingMs : 0)));
@@ -42,7 +42,7 @@ export class ReferenceOperations {
   /** Releases the claims of a reference, waiting or held. The outcome "held" means that they were until now. */
   async release(principal: Principal, parts: readonly DetachedClaim[]): Promise<ClaimOutcome> {
     const [first] = parts as readonly [DetachedClaim];
-    const { backend, clock } = this.#service;
+    const { calls, clock } = this.#service;
     const existing = this.#pendingClaims.find(principal, first.claim.id);
     if (existing === null) return unknownOutcome();
     const pending = existing ?? new PendingClaim(principal, first.claim, clock.now());
@@ -50,7 +50,7 @@ export class ReferenceOperations {
     if (isDifferentGrant(answers, parts)) return unknownOutcome();
     // released even if it was revoked: a revoked claim keeps its queue entry until then
     const items = parts.map(({ claim }) => ({ id: claim.id, unansweredTtl: undefined }));
-    const results = await callBackend(this.#service, () => backend.release(pending.session, items));
+    const results = await callBackend(this.#service, () => calls.release(pending.session, items));
     if (existing !== undefined) this.#pendingClaims.remove(existing, "released");
     const loss = findLoss(answers);
     // an account that has lost the right to renew may still release its own claims: "unknown" is not a loss then

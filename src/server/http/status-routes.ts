@@ -1,5 +1,6 @@
 /** The routes for operators' tools: liveness, readiness, metrics and the OpenAPI document. */
 
+import { authorize } from "../auth/authorize.ts";
 import type { ConnectionCounts } from "../events/metrics.ts";
 import { METRICS_TYPE } from "../events/metrics.ts";
 import type { HttpAppOptions } from "./app.ts";
@@ -25,9 +26,7 @@ export function statusRoutes(
   }
 
   function getMetrics({ principal }: RequestContext): HttpReply {
-    if (!principal.can("inspect", "")) {
-      throw new Problem("FORBIDDEN", "rights", "this credential does not have the right to inspect all keys");
-    }
+    authorize(principal, "inspect", [""]);
     return { status: 200, type: METRICS_TYPE, text: metrics.render(connectionCounts()) };
   }
 

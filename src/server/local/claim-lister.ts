@@ -11,6 +11,7 @@ import type { Clock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
+import { visibleKeys } from "../auth/authorize.ts";
 import type { ClaimPage, MaybePromise } from "../backend.ts";
 import { RequestError, truncatePage } from "../backend.ts";
 
@@ -43,7 +44,7 @@ export class ClaimLister {
 
   /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */
   list(principal: Principal, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
-    const canInspect = principal === ANONYMOUS ? undefined : (key: string): boolean => principal.can("inspect", key);
+    const canInspect = principal === ANONYMOUS ? undefined : visibleKeys(principal);
     const query = {
       filter,
       max: max + 1,

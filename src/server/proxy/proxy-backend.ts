@@ -12,6 +12,7 @@ import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, LockSpec, T
 import type { Clock } from "../../util/clock.ts";
 import type { ProcessProbe } from "../../util/process-info.ts";
 import type { Principal } from "../auth/access-control.ts";
+import { visibleKeys } from "../auth/authorize.ts";
 import type {
   Backend,
   ClaimPage,
@@ -331,7 +332,7 @@ async function listVisible(
   max: number,
   firstCursor: string | undefined,
 ): Promise<ClaimPage> {
-  const canInspect = (key: string): boolean => principal.can("inspect", key);
+  const canInspect = visibleKeys(principal);
   if (canInspect("")) return truncatePage(await fetchPage(max + 1, firstCursor), max);
   const visible: ClaimView[] = [];
   for (let cursor = firstCursor; visible.length <= max; ) {

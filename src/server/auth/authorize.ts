@@ -1,31 +1,47 @@
 /**
- * Authorization in front of a backend: a client sees and changes only what its account created and its rules allow. A
- * claim that it may not use is treated as missing. It gets an error only where the answer depends on its rules alone.
+ * Authorization: the one place that decides what a client may do. A client sees and changes only what its account created
+ * and its rules allow. A claim that it may not use is treated as missing: it gets an error only where the answer depends
+ * on its rules alone.
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { StateEpoch } from "../../protocol/handshake.ts";
-import type { Answer, Claim, ClaimId, ListFilter, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ListFilter } from "../../spi/driver.ts";
 import type {
   Backend,
   ClaimPage,
-  EndScope,
+  ClientCalls,
   MaybePromise,
-  OwnedClaim,
   ReleaseRequest,
   RenewRequest,
   RevokeRequest,
 } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { Session } from "../session/session.ts";
-import type { AccessControl, Principal } from "./access-control.ts";
+import type { AccessControl, Permission, Principal } from "./access-control.ts";
 import { ANONYMOUS, ownsClaim } from "./access-control.ts";
 
 const NONE: Answer = { state: "none" };
 
-/** The backend with authorization; without credentials the backend itself. */
-export function withAuthorization(backend: Backend, access: AccessControl): Backend {
-  return access.isRequired ? new AuthorizedBackend(backend) : backend;
+const REFUSALS: Readonly<Record<Permission, string>> = {
+  acquire: "this credential may not acquire every key of this claim",
+  inspect: "this credential may not inspect these keys",
+  force: "this credential may not revoke locks of others on every one of these keys",
+  admin: "this credential may not administer the server",
+};
+
+/** @throws RequestError FORBIDDEN unless the principal has the permission for all of the keys */
+export function authorize(principal: Principal, permission: Permission, keys: readonly string[]): void {
+  if (!keys.every((key) => principal.can(permission, key))) throw new RequestError("FORBIDDEN", REFUSALS[permission]);
+}
+
+/** The keys that the principal may see in lists and events. "" stands for all of them. */
+export function visibleKeys(principal: Principal): (key: string) => boolean {
+  return (key) => principal.can("inspect", key);
+}
+
+/** The calls of clients to the backend, with authorization; on a server without credentials those of the backend itself. */
+export function authorizeCalls(backend: Backend, access: AccessControl): ClientCalls {
+  return access.isRequired ? new AuthorizedCalls(backend) : backend;
 }
 
 /** True if the principal may acquire all keys of the claim. */
@@ -33,7 +49,7 @@ function canAcquire(principal: Principal, claim: Claim): boolean {
   return claim.locks.every(({ key }) => principal.can("acquire", key));
 }
 
-class AuthorizedBackend implements Backend {
+class AuthorizedCalls implements ClientCalls {
   readonly #backend: Backend;
 
   constructor(backend: Backend) {
@@ -43,9 +59,11 @@ class AuthorizedBackend implements Backend {
   claim(session: Session, claim: Claim): MaybePromise<Answer> {
     const { principal } = session;
     if (principal !== ANONYMOUS) {
-      if (!canAcquire(principal, claim)) {
-        throw new RequestError("FORBIDDEN", "this credential may not acquire every key of this claim");
-      }
+      authorize(
+        principal,
+        "acquire",
+        claim.locks.map(({ key }) => key),
+      );
       const existing = this.#backend.findClaim(claim.id);
       // the store continues with the claim that it knows by this id, whatever keys the request names
       if (existing !== undefined && !this.#canUse(principal, claim.id, null)) return NONE;
@@ -77,9 +95,11 @@ class AuthorizedBackend implements Backend {
   }
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
-    if (!targets.every(({ key }) => session.principal.can("force", key))) {
-      throw new RequestError("FORBIDDEN", "this credential may not revoke locks of others on every one of these keys");
-    }
+    authorize(
+      session.principal,
+      "force",
+      targets.map(({ key }) => key),
+    );
     return this.#backend.revoke(session, targets);
   }
 
@@ -110,62 +130,6 @@ class AuthorizedBackend implements Backend {
   #hasPlaced(principal: Principal, id: ClaimId): boolean {
     const owned = this.#backend.findClaim(id);
     return owned === undefined || ownsClaim(owned.account, principal);
-  }
-
-  // the rest needs no authorization
-  get isInProcess(): boolean {
-    return this.#backend.isInProcess;
-  }
-  onChange(listener: () => void): void {
-    this.#backend.onChange(listener);
-  }
-  get claimCount(): number {
-    return this.#backend.claimCount;
-  }
-  unhealthyReason(): string | null {
-    return this.#backend.unhealthyReason();
-  }
-  traits(isLocal: boolean): Traits {
-    return this.#backend.traits(isLocal);
-  }
-  recoveryRemainingMs(): number {
-    return this.#backend.recoveryRemainingMs();
-  }
-  get identity(): StateEpoch | null {
-    return this.#backend.identity ?? null;
-  }
-  reportOutdatedState(): void {
-    this.#backend.reportOutdatedState?.();
-  }
-  findClaim(id: ClaimId): OwnedClaim | undefined {
-    return this.#backend.findClaim(id);
-  }
-  arrivalOf(id: ClaimId): number {
-    return this.#backend.arrivalOf(id);
-  }
-  endClaims(session: Session, scope: EndScope): void {
-    this.#backend.endClaims(session, scope);
-  }
-  suspend(session: Session): void {
-    this.#backend.suspend(session);
-  }
-  resume(session: Session): void {
-    this.#backend.resume(session);
-  }
-  hasClaims(session: Session): boolean {
-    return this.#backend.hasClaims(session);
-  }
-  nextDueAt(): number {
-    return this.#backend.nextDueAt();
-  }
-  advance(now: number): void {
-    this.#backend.advance(now);
-  }
-  beginBatch(): void {
-    this.#backend.beginBatch?.();
-  }
-  endBatch(): void {
-    this.#backend.endBatch();
   }
 }
 
