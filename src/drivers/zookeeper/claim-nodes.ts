@@ -6,14 +6,14 @@ import { toKeyPath } from "./node-names.ts";
 /**
  * One claim's node.
  *
- *   new      no node is known: not created yet, or deleted to wait without one (fair: false)
+ *   unplaced no node is known: not created yet, or deleted to wait without one (fair: false)
  *   present  a node is known: waiting, or held if its token is known
- *   gone     released, deleted by another client, or ended with its session: final
+ *   ended    released, deleted by another client, or ended with its session: final
  */
 export class ClaimNode {
   readonly claim: Claim;
   readonly keyPath: string;
-  status: "new" | "present" | "gone" = "new";
+  status: "unplaced" | "present" | "ended" = "unplaced";
   /** A create was sent and not answered: the node may exist. */
   isOutcomeUnknown = false;
   endReason: EndReason | null = null;
@@ -59,7 +59,7 @@ export class ClaimNode {
 
   /** Released, but a delete of its node has failed: the node may still exist. */
   get isDeletePending(): boolean {
-    return this.status === "gone" && this.endReason === "released" && this.name !== "";
+    return this.status === "ended" && this.endReason === "released" && this.name !== "";
   }
 
   get noneAnswer(): Answer {
@@ -84,12 +84,12 @@ export class ClaimNodes {
     return this.#byId.size;
   }
 
-  /** The nodes that are not gone; a copy. */
+  /** The nodes that have not ended; a copy. */
   all(): ClaimNode[] {
     return [...this.#byId.values()];
   }
 
-  /** The claim's node, created if there is none. A gone one is returned as it is. */
+  /** The claim's node, created if there is none. An ended one is returned as it is. */
   getOrCreate(claim: Claim): ClaimNode {
     const existing = this.find(claim);
     if (existing !== null) return existing;
@@ -102,13 +102,13 @@ export class ClaimNodes {
     return this.#byId.get(claim.id) ?? this.#ended.get(claim) ?? null;
   }
 
-  /** The node of a claim of this client, if it is not gone. */
+  /** The node of a claim of this client, if it has not ended. */
   findById(id: ClaimId): ClaimNode | undefined {
     return this.#byId.get(id);
   }
 
   end(node: ClaimNode, endReason: EndReason | null): void {
-    node.status = "gone";
+    node.status = "ended";
     node.endReason ??= endReason;
     this.#byId.delete(node.claim.id);
     this.#ended.set(node.claim, node);

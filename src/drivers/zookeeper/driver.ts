@@ -19,30 +19,28 @@ import { FatalDriverError } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
 import type { ClaimNode } from "./claim-nodes.ts";
 import { ClaimNodes } from "./claim-nodes.ts";
-import { ConnectionLossError, hasCode, isPermanent, ZooKeeperError } from "./client/errors.ts";
-import { listChildren, makePath } from "./client/helpers.ts";
+import { ConnectionLossError, hasCode, isPermanent, toFatalError, ZooKeeperError } from "./client/errors.ts";
+import { makeChroot, makePath } from "./client/helpers.ts";
 import { validatePath } from "./client/paths.ts";
 import { CREATOR_ALL, OPEN_TO_ALL } from "./client/records.ts";
 import type { SessionEvents } from "./client/zookeeper.ts";
 import { DEFAULT_SESSION_MS, ZooKeeper } from "./client/zookeeper.ts";
 import { diagnose } from "./diagnostics.ts";
-import { toFatalError } from "./fatal-error.ts";
 import { KeyNodes } from "./key-nodes.ts";
 import { listClaims } from "./list.ts";
 import { decodeData, REVOKE_DATA } from "./node-data.ts";
-import { parseQueue, toKeyPath } from "./node-names.ts";
+import type { ParsedQueue } from "./node-names.ts";
+import { toKeyPath } from "./node-names.ts";
 import { NodeWatches } from "./node-watches.ts";
 import type { ZooKeeperDriverOptions } from "./options.ts";
 import { validateZooKeeperOptions } from "./options.ts";
-import { Placement } from "./placement.ts";
 import { NodeQueues } from "./queue.ts";
 
 export type { Acl } from "./client/records.ts";
-export type { RetryPolicy } from "./client/retry-policy.ts";
-export { exponential } from "./client/retry-policy.ts";
 export type { SaslOptions } from "./client/sasl.ts";
-export type { ServerAddress } from "./client/server-list.ts";
-export type { TlsOptions } from "./client/transport.ts";
+export type { RetryPolicy, ServerAddress } from "./client/server-list.ts";
+export { exponential } from "./client/server-list.ts";
+export type { TlsOptions } from "./client/zookeeper.ts";
 export type { Family } from "./node-names.ts";
 export type { ZooKeeperDriverOptions } from "./options.ts";
 
@@ -61,8 +59,11 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   let notify: Notify = () => undefined;
   const watches = new NodeWatches(zk, claimNodes, (id) => notify(id));
   const keyNodes = new KeyNodes(zk, () => acl);
-  const queues = new NodeQueues({ zk, claimNodes, acl: () => acl, tokenBase, family, watches });
-  const placement = new Placement({ zk, queues, claimNodes, keyNodes, watches, isFair, random: Math.random });
+  const queues = new NodeQueues({
+    ...{ zk, claimNodes, keyNodes, watches, isFair, tokenBase, family },
+    acl: () => acl,
+    random: Math.random,
+  });
 
   return {
     name: "zookeeper",
@@ -89,7 +90,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         // asked once: a server that does not know the request ends the connection
         if (mayHaveCertificate && (await hasCertificate(zk))) acl = CREATOR_ALL;
         mayHaveCertificate = false;
-        await zk.makeChroot(acl);
+        await makeChroot(zk, acl);
         await makePath(zk, root, acl);
       });
       notify = listener;
@@ -100,20 +101,20 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       await zk.waitConnected();
       const node = claimNodes.getOrCreate(claim);
       zk.keepAlive(claimNodes.size > 0);
-      if (node.status === "gone") return node.noneAnswer;
+      if (node.status === "ended") return node.noneAnswer;
       try {
-        const answer = await placement.ensureQueued(node);
+        const answer = await queues.ensureQueued(node);
         if (answer.state !== "waiting" || claim.wait) return answer;
-        await placement.deleteNode(node);
+        await queues.deleteNode(node);
         return { state: "none" };
       } catch (error) {
-        throw await placement.toFatalOrCleanUp(error, node);
+        throw await queues.toFatalOrCleanUp(error, node);
       }
     },
 
     async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
       const nodes = claims.map((claim) => claimNodes.find(claim));
-      const hasLive = nodes.some((node) => node !== null && node.status !== "gone");
+      const hasLive = nodes.some((node) => node !== null && node.status !== "ended");
       // fail at once, so that holders learn that their session is in danger
       if (hasLive && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
       // One request proves the session for all held claims. It must be a sync, which the leader answers: a server that
@@ -127,20 +128,20 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       // the names read below show only nodes that exist by now: remember which nodes those are
       const namesAtRead = new Map<ClaimNode, string>();
       for (const node of nodes) if (node !== null && isWaitingInQueue(node)) namesAtRead.set(node, node.name);
-      const namesByPath = await readNames([...new Set([...namesAtRead.keys()].map(({ keyPath }) => keyPath))]);
+      const queuesByPath = await readQueues([...new Set([...namesAtRead.keys()].map(({ keyPath }) => keyPath))]);
       return Promise.all(
         nodes.map(async (node): Promise<Answer | undefined> => {
           if (node === null) return { state: "none" };
           try {
             if (node.isDeletePending) return await releaseNode(node);
-            if (node.isOutcomeUnknown) return await placement.ensureQueued(node);
-            if (node.isWaitingWithoutNode) return await placement.retryUnfair(node);
+            if (node.isOutcomeUnknown) return await queues.ensureQueued(node);
+            if (node.isWaitingWithoutNode) return await queues.retryUnfair(node);
             if (node.status !== "present" || node.isRevoked) return node.noneAnswer;
             if (node.isHeld) return queues.toHeldAnswer(node);
-            if (namesAtRead.get(node) !== node.name) return await placement.ensureQueued(node);
+            if (namesAtRead.get(node) !== node.name) return await queues.ensureQueued(node);
             // a queue that could not be read is read again for this claim alone, which reports the refusal
-            const names = namesByPath.get(node.keyPath);
-            return names === undefined ? await placement.ensureQueued(node) : await placement.statusFrom(node, names);
+            const parsed = queuesByPath.get(node.keyPath);
+            return parsed === undefined ? await queues.ensureQueued(node) : await queues.statusFrom(node, parsed);
           } catch (error) {
             // a connection error concerns all claims; other errors concern this one
             if (!(error instanceof FatalDriverError || error instanceof ZooKeeperError)) throw error;
@@ -185,7 +186,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       if (!nodes.some(({ isHeld }) => isHeld)) return zk.close();
       // a proxy's clients have not released their claims: the session stays, and their own clocks end first
       const waiting = zk.isConnected ? nodes.filter(({ isHeld }) => !isHeld) : [];
-      await Promise.allSettled(waiting.map((node) => placement.deleteNode(node)));
+      await Promise.allSettled(waiting.map((node) => queues.deleteNode(node)));
       await zk.abandonSession();
     },
   };
@@ -202,7 +203,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
    */
   async function deleteNode(node: ClaimNode): Promise<boolean> {
     try {
-      return await placement.deleteNode(node);
+      return await queues.deleteNode(node);
     } catch (error) {
       if (!isPermanent(error)) throw error;
       keyNodes.forget(node.keyPath);
@@ -210,23 +211,23 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     }
   }
 
-  /** The names below each path; paths that the servers refuse to read are left out. */
-  async function readNames(keyPaths: readonly string[]): Promise<Map<string, readonly string[]>> {
-    const namesByPath = new Map<string, readonly string[]>();
+  /** The queue at each path; paths that the servers refuse to read are left out. */
+  async function readQueues(keyPaths: readonly string[]): Promise<Map<string, ParsedQueue>> {
+    const queuesByPath = new Map<string, ParsedQueue>();
     const readInto = async (keyPath: string): Promise<void> => {
       try {
-        namesByPath.set(keyPath, await listChildren(zk, keyPath));
+        queuesByPath.set(keyPath, await queues.readQueue(keyPath));
       } catch (error) {
         if (!(error instanceof ZooKeeperError)) throw error;
       }
     };
     await Promise.all(keyPaths.map(readInto));
-    return namesByPath;
+    return queuesByPath;
   }
 
   async function revokeTarget({ key, token, now }: RevokeTarget): Promise<boolean> {
     const keyPath = toKeyPath(key, root);
-    const { queue } = parseQueue(await listChildren(zk, keyPath), family);
+    const { queue } = await queues.readQueue(keyPath);
     const revoked = await Promise.all(
       queue.slice(0, countAdmitted(queue)).map(async ({ name }) => {
         const path = `${keyPath}/${name}`;

@@ -73,18 +73,19 @@ function parseQueueNode(name: string, family: Family): QueueNode | null {
   };
 }
 
-/**
- * The queue that these children of a node form, and the first child that is not of this family, if there is one.
- * Numbers are compared by their distance, so that the order survives a wrap-around. Equal numbers belong to a Curator
- * writer and its own reader, which was made to keep the entry: the writer comes first.
- */
-export function parseQueue(
-  children: readonly string[],
-  family: Family,
-): {
+/** The queue of a key, in order. */
+export interface ParsedQueue {
   readonly queue: readonly QueueNode[];
+  /** The first child of the key's node that is not of this family; null: there is none. */
   readonly foreignNode: string | null;
-} {
+}
+
+/**
+ * The queue that these children of a node form. Numbers are compared by their distance, so that the order survives a
+ * wrap-around. Equal numbers belong to a Curator writer and its own reader, which was made to keep the entry: the writer
+ * comes first.
+ */
+export function parseQueue(children: readonly string[], family: Family): ParsedQueue {
   const queue: QueueNode[] = [];
   let foreignNode: string | null = null;
   for (const name of children) {

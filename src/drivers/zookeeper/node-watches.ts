@@ -135,7 +135,7 @@ export class NodeWatches {
     if (node.watchedPath !== path) return;
     node.watchedPath = "";
     node.isBlockerGone = true;
-    if (node.status !== "gone") this.#onChange(node.claim.id);
+    if (node.status !== "ended") this.#onChange(node.claim.id);
   }
 
   /**

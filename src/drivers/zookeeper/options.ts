@@ -13,10 +13,9 @@ import {
 } from "../../util/validate.ts";
 import { validatePath } from "./client/paths.ts";
 import type { Acl } from "./client/records.ts";
-import type { RetryPolicy } from "./client/retry-policy.ts";
 import type { SaslOptions } from "./client/sasl.ts";
-import type { ServerAddress } from "./client/server-list.ts";
-import type { TlsOptions } from "./client/transport.ts";
+import type { RetryPolicy, ServerAddress } from "./client/server-list.ts";
+import type { TlsOptions } from "./client/zookeeper.ts";
 import type { Family } from "./node-names.ts";
 
 /** How to reach an ensemble, and where its locks are. */

@@ -1,41 +1,43 @@
-/** Queues of nodes: creates a claim's node, finds its position, and derives the claim's answer. */
+/** Queues of nodes: creates and deletes a claim's node, finds its position, and derives the claim's answer. */
 
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import type { ClaimNode, ClaimNodes } from "./claim-nodes.ts";
-import { hasCode } from "./client/errors.ts";
+import { hasCode, isOutcomeUnknown, SessionExpiredError, toFatalError } from "./client/errors.ts";
 import { createBelow, listChildren } from "./client/helpers.ts";
 import type { Acl, Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
-import { isOutcomeUnknown } from "./client/zookeeper.ts";
+import type { KeyNodes } from "./key-nodes.ts";
 import { encodeData } from "./node-data.ts";
-import type { Family, QueueNode } from "./node-names.ts";
+import type { Family, ParsedQueue, QueueNode } from "./node-names.ts";
 import { explainForeignNode, formatClaimPrefix, formatNodePrefix, parseQueue } from "./node-names.ts";
 import type { NodeWatches } from "./node-watches.ts";
 
 /** The size of a grant's token range, which local hand-offs use. */
 const TOKENS_PER_NODE = 1_024n;
 
-export interface NodeQueuesOptions {
+/** When the holder has ended, claims that wait without a node try again within this time, each at a random moment. */
+const RETRY_SPREAD_MS = 20;
+
+interface NodeQueuesOptions {
   readonly zk: ZooKeeper;
   readonly claimNodes: ClaimNodes;
+  readonly keyNodes: KeyNodes;
   /** The ACL of new nodes. */
   readonly acl: () => readonly Acl[];
   readonly tokenBase: bigint;
   readonly family: Family;
   readonly watches: NodeWatches;
+  /** Does a waiting claim keep its queue entry? */
+  readonly isFair: boolean;
+  readonly random: () => number;
 }
 
 export class NodeQueues {
   readonly #zk: ZooKeeper;
   readonly #claimNodes: ClaimNodes;
   readonly #options: NodeQueuesOptions;
-  /**
-   * Parsed queues by the list they came from: hundreds of claims of a client may wait in one queue, which is read once
-   * for all.
-   */
-  readonly #parsed = new WeakMap<readonly string[], ReturnType<typeof parseQueue>>();
 
   constructor(options: NodeQueuesOptions) {
     this.#options = options;
@@ -43,19 +45,121 @@ export class NodeQueues {
     this.#claimNodes = options.claimNodes;
   }
 
+  /** Creates the claim's node if it has none, and derives its answer. */
+  ensureQueued(node: ClaimNode): Promise<Answer> {
+    return this.#serialize(node, () => this.#ensureQueued(node));
+  }
+
+  /** Reads the queue of a key, once for all claims that wait in it. */
+  async readQueue(keyPath: string): Promise<ParsedQueue> {
+    return parseQueue(await listChildren(this.#zk, keyPath), this.#options.family);
+  }
+
+  /** Derives the claim's answer from its queue, which was read when its node existed. */
+  statusFrom(node: ClaimNode, parsed: ParsedQueue): Promise<Answer> {
+    return this.#serialize(node, async () => this.#leaveIfUnfair(node, this.#statusIn(node, parsed)));
+  }
+
+  /**
+   * Invariant: an unfair claim has only one read in flight. If a call finds that the claim cannot hold, it deletes the
+   * node; another call that found the key free in between would report "held" for a node that is about to be deleted.
+   */
+  #serialize(node: ClaimNode, read: () => Promise<Answer>): Promise<Answer> {
+    if (this.#options.isFair) return read();
+    node.pendingRead ??= read().finally(() => {
+      node.pendingRead = null;
+    });
+    return node.pendingRead;
+  }
+
+  async #ensureQueued(node: ClaimNode): Promise<Answer> {
+    const { keyNodes, family } = this.#options;
+    node.isWaitingWithoutNode = false;
+    if (node.status === "present")
+      return node.isRevoked ? node.noneAnswer : this.#leaveIfUnfair(node, await this.#readStatus(node));
+    if (!keyNodes.isVerified(node.keyPath)) {
+      await keyNodes.ensure(node.keyPath);
+      // released meanwhile, when there was no node to delete yet
+      if (node.status !== "unplaced") return node.noneAnswer;
+    }
+    // both are sent in one write, so that a free lock costs one round trip
+    const [creation, listing] = await Promise.allSettled([this.#createNode(node), this.#zk.children(node.keyPath)]);
+    if (creation.status === "rejected") throw creation.reason;
+    const parsed = parseQueue(listing.status === "fulfilled" ? listing.value.names : [], family);
+    const isListed = parsed.queue.some(({ name }) => name === node.name);
+    return this.#leaveIfUnfair(node, isListed ? this.#statusIn(node, parsed) : await this.#readStatus(node));
+  }
+
+  /** An unfair claim that is not admitted leaves the queue again. */
+  async #leaveIfUnfair(node: ClaimNode, answer: Answer): Promise<Answer> {
+    if (this.#options.isFair || answer.state !== "waiting" || !node.claim.wait) return answer;
+    try {
+      await this.#zk.delete(node.path);
+    } catch (error) {
+      if (!hasCode(error, "NO_NODE")) throw error;
+    }
+    node.name = "";
+    if (node.status === "present") node.status = "unplaced";
+    node.isWaitingWithoutNode = true;
+    return node.status === "ended" ? node.noneAnswer : answer;
+  }
+
+  /** Rechecks a claim that waits without a node. */
+  async retryUnfair(node: ClaimNode): Promise<Answer> {
+    if (node.isBlockerGone) {
+      // all that wait for the same holder are notified at once: spread their attempts
+      node.isBlockerGone = false;
+      return this.#toWaitingAnswer(1 + this.#options.random() * RETRY_SPREAD_MS);
+    }
+    const isFree = await this.#isFree(node);
+    if (node.status !== "unplaced") return node.noneAnswer;
+    return isFree ? this.ensureQueued(node) : this.#toWaitingAnswer();
+  }
+
+  /** Deletes the claim's node, also that of an unanswered create. Says whether the claim had its entry until then. */
+  async deleteNode(node: ClaimNode): Promise<boolean> {
+    const { watches } = this.#options;
+    const hadEntry = node.isWaitingWithoutNode || (node.status === "present" && !node.isRevoked);
+    const hasNoNode = node.name === "" && node.pendingCreation === null && !node.isOutcomeUnknown;
+    // end it first: no other call may answer for the claim from here on
+    this.#claimNodes.end(node, "released");
+    watches.stop(node);
+    node.isWaitingWithoutNode = false;
+    if (hasNoNode) return hadEntry;
+    try {
+      await node.pendingCreation?.catch(() => undefined);
+      if (node.name === "" && !(await this.#findNode(node))) return false;
+      await this.#zk.delete(node.path);
+      node.name = "";
+      return hadEntry;
+    } catch (error) {
+      if (error instanceof SessionExpiredError) return false;
+      if (!hasCode(error, "NO_NODE")) throw error;
+      node.name = "";
+      return false;
+    }
+  }
+
+  /** Makes a permanent error fatal and deletes the node. If the delete fails, the client's release repeats it. */
+  async toFatalOrCleanUp(error: unknown, node: ClaimNode): Promise<unknown> {
+    const fatal = toFatalError(error);
+    if (fatal instanceof FatalDriverError) await this.deleteNode(node).catch(() => undefined);
+    return fatal;
+  }
+
   /**
    * Creates the claim's node, if it does not exist. A create whose reply was lost is found by the claim's id, among the
    * nodes of this session: a node of an earlier session is about to be deleted.
    */
-  createNode(node: ClaimNode): Promise<void> {
-    node.pendingCreation ??= this.#createNode(node).finally(() => {
+  #createNode(node: ClaimNode): Promise<void> {
+    node.pendingCreation ??= this.#sendCreate(node).finally(() => {
       node.pendingCreation = null;
     });
     return node.pendingCreation;
   }
 
-  async #createNode(node: ClaimNode): Promise<void> {
-    if (node.isOutcomeUnknown && (await this.findNode(node))) return;
+  async #sendCreate(node: ClaimNode): Promise<void> {
+    if (node.isOutcomeUnknown && (await this.#findNode(node))) return;
     const { keyPath, claim } = node;
     const { acl, family } = this.#options;
     try {
@@ -77,11 +181,11 @@ export class NodeQueues {
     node.czxid = czxid;
     node.isOutcomeUnknown = false;
     // a release that came meanwhile looks for the node itself, later on the same connection
-    if (node.status !== "gone") node.status = "present";
+    if (node.status !== "ended") node.status = "present";
   }
 
   /** Does the node of an unanswered create exist, in this session? */
-  async findNode(node: ClaimNode): Promise<boolean> {
+  async #findNode(node: ClaimNode): Promise<boolean> {
     const { keyPath, claim } = node;
     // without a sync this server may not have seen the create that another server carried out
     const [, names] = await Promise.all([this.#sync(keyPath), listChildren(this.#zk, keyPath)]);
@@ -101,34 +205,34 @@ export class NodeQueues {
   }
 
   /** Reads the queue and derives the claim's answer. */
-  async readStatus(node: ClaimNode): Promise<Answer> {
+  async #readStatus(node: ClaimNode): Promise<Answer> {
     try {
-      return this.statusIn(node, (await this.#zk.children(node.keyPath)).names);
+      const { names } = await this.#zk.children(node.keyPath);
+      return this.#statusIn(node, parseQueue(names, this.#options.family));
     } catch (error) {
       if (hasCode(error, "NO_NODE")) return this.#onMissing(node);
       throw error;
     }
   }
 
-  /** Derives the claim's answer from the names of these children of the key's node. */
-  statusIn(node: ClaimNode, names: readonly string[]): Answer {
+  #statusIn(node: ClaimNode, parsed: ParsedQueue): Answer {
     if (node.status !== "present") return node.noneAnswer;
-    const queue = this.#parseQueue(node, names);
+    const queue = this.#requireOwnRecipe(node, parsed);
     const ownIndex = queue.findIndex(({ name }) => name === node.name);
     if (ownIndex === -1) return this.#onMissing(node);
     if (ownIndex < countAdmitted(queue)) return this.#grant(node);
     this.#options.watches.watchBlocker(node, queue, ownIndex);
-    return this.toWaitingAnswer();
+    return this.#toWaitingAnswer();
   }
 
   /** recheckMs: when to recheck, unless a watch fires before. */
-  toWaitingAnswer(recheckMs: number = this.#zk.sessionMs): Answer {
+  #toWaitingAnswer(recheckMs: number = this.#zk.sessionMs): Answer {
     return { state: "waiting", remainingMs: this.#zk.leftMs(), recheckMs };
   }
 
   /** Would a claim without a node be admitted if it got one now? If not, watches the node that blocks it. */
-  async isFree(node: ClaimNode): Promise<boolean> {
-    const queue = this.#parseQueue(node, await listChildren(this.#zk, node.keyPath));
+  async #isFree(node: ClaimNode): Promise<boolean> {
+    const queue = this.#requireOwnRecipe(node, await this.readQueue(node.keyPath));
     const [{ permits, limit }] = node.claim.locks;
     const withCandidate = [...queue, { name: "", id: node.claim.id, sequence: 0, permits, limit }];
     if (countAdmitted(withCandidate) === withCandidate.length) return true;
@@ -137,15 +241,9 @@ export class NodeQueues {
   }
 
   /** @throws FatalDriverError if there is a node of another recipe */
-  #parseQueue({ keyPath }: ClaimNode, names: readonly string[]): readonly QueueNode[] {
-    const { family } = this.#options;
-    let parsed = this.#parsed.get(names);
-    if (parsed === undefined) {
-      parsed = parseQueue(names, family);
-      this.#parsed.set(names, parsed);
-    }
-    const { queue, foreignNode } = parsed;
-    if (foreignNode !== null) throw new FatalDriverError(explainForeignNode(foreignNode, keyPath, family));
+  #requireOwnRecipe({ keyPath }: ClaimNode, { queue, foreignNode }: ParsedQueue): readonly QueueNode[] {
+    if (foreignNode !== null)
+      throw new FatalDriverError(explainForeignNode(foreignNode, keyPath, this.#options.family));
     return queue;
   }
 

@@ -14,6 +14,7 @@ import type { Locks } from "../../../src/index.ts";
 import { createAuthority } from "../../support/certificates.ts";
 import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
+import { setAcl } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
@@ -127,7 +128,7 @@ test("the files of a url are read for each connection; a half-finished renewal d
   expect(await owner("missing")).toEqual(BENS);
   expect(told).not.toContain("lost");
   held.throwIfLost();
-  await anaFiles.setAcl("/renewed/held", OPEN_TO_ALL);
+  await setAcl(anaFiles, "/renewed/held", OPEN_TO_ALL);
   await held.release();
   await locks.close();
 });

@@ -7,6 +7,7 @@ import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driv
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { setData } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 import { createEventBlockingProxy } from "./event-blocking-proxy.ts";
@@ -144,7 +145,7 @@ test("a Holdfast entry with overwritten data is not taken for another program's"
   const claim = makeSessionClaim(name);
   await driver.claim(claim);
   const [node] = (await fixture.observer.children(folder)).names;
-  await fixture.observer.set(`${folder}/${node}`, Buffer.from("scribble"));
+  await setData(fixture.observer, `${folder}/${node}`, Buffer.from("scribble"));
   expect((await driver.list({ key: name }, 10)).map(({ label }) => label)).toEqual(["(data overwritten) scribble"]);
   await driver.release([claim]);
 });
@@ -262,7 +263,7 @@ test("a Curator request to release is obeyed", async () => {
   const [name, folder] = nextKey();
   const lock = await locks.acquire(name);
   const [node] = (await fixture.observer.children(folder)).names;
-  await fixture.observer.set(`${folder}/${node}`, Buffer.from("__REVOKE__"));
+  await setData(fixture.observer, `${folder}/${node}`, Buffer.from("__REVOKE__"));
   await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the holder to be told" });
   expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
   expect(await lock.release()).toBe(false);

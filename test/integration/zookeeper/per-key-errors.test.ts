@@ -5,6 +5,7 @@ import { CREATOR_ALL, OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { Answer } from "../../../src/spi/driver.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { setAcl } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
@@ -25,7 +26,7 @@ test("a path that became unreadable ends the claims that wait there, and no othe
   const admin = new ZooKeeper({ servers: [fixture.server.address], auth: [{ scheme: "digest", auth: "admin:x" }] });
   fixture.clients.push(admin);
   await admin.open();
-  await admin.setAcl("/apart/bad", CREATOR_ALL);
+  await setAcl(admin, "/apart/bad", CREATOR_ALL);
   expect(answerStates(await driver.renew([held, waiter, waiting, holder]))).toEqual([
     "held",
     "none",
@@ -36,7 +37,7 @@ test("a path that became unreadable ends the claims that wait there, and no othe
     code: "DRIVER_FATAL",
     message: expect.stringContaining("NO_AUTH"),
   });
-  await admin.setAcl("/apart/bad", OPEN_TO_ALL);
+  await setAcl(admin, "/apart/bad", OPEN_TO_ALL);
   await driver.release([held, waiting, holder]);
 });
 
@@ -45,7 +46,7 @@ test("a node that may no longer be deleted prevents no other release", async () 
   const [kept, free] = [makeSessionClaim("kept"), makeSessionClaim("free")];
   for (const claim of [kept, free]) await driver.claim(claim);
   // all rights but delete
-  await fixture.observer.setAcl("/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
+  await setAcl(fixture.observer, "/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
   expect(await driver.release([kept, free])).toEqual([false, true]);
   expect((await fixture.observer.children("/apart/free")).names).toEqual([]);
   await driver.close();
@@ -66,7 +67,7 @@ test("unreadable nodes are left out of lists, and a direct query for one is refu
   const admin = new ZooKeeper({ servers: [fixture.server.address], auth });
   fixture.clients.push(admin);
   await admin.open();
-  await admin.setAcl("/apart/list-half", OPEN_TO_ALL);
+  await setAcl(admin, "/apart/list-half", OPEN_TO_ALL);
   const listed = await anybody.list({ prefix: "list-" }, 10);
   expect(listed.map(({ locks, label, answer }) => [locks[0].key, label, answer.state])).toEqual([
     ["list-half", "(data not readable)", "held"],

@@ -7,6 +7,7 @@ import { makePath } from "../../../src/drivers/zookeeper/client/helpers.ts";
 import { OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import type { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { setData } from "../../support/stores/zookeeper-requests.ts";
 
 export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number): Driver {
   const paths = new Map<string, { readonly path: string; token: bigint }>();
@@ -18,7 +19,7 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
     const { names } = await zk.children(folderOf(claim));
     if (mine.token === 0n && mine.path.endsWith(`/${[...names].sort()[0]}`)) {
       // rises from grant to grant, so that the tokens do not reveal the fault
-      mine.token = (await zk.set(folderOf(claim), Buffer.alloc(0))).mzxid;
+      mine.token = (await setData(zk, folderOf(claim), Buffer.alloc(0))).mzxid;
     }
     if (mine.token > 0n) return { state: "held", token: mine.token, tokenCount: 1, remainingMs: sessionMs };
     return { state: "waiting", remainingMs: sessionMs, recheckMs: 5 };

@@ -8,6 +8,7 @@ import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
+import { setAcl } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { createEventBlockingProxy } from "./event-blocking-proxy.ts";
 
@@ -53,7 +54,7 @@ test.each([
   await admin.open();
   const all = READ | WRITE | CREATE | DELETE | ADMIN;
   await fixture.observer.create(path, { mode: "persistent" });
-  await admin.setAcl(path, [
+  await setAcl(admin, path, [
     { scheme: "world", id: "anyone", perms },
     { scheme: "auth", id: "", perms: all },
   ]);

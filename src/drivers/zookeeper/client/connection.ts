@@ -3,10 +3,10 @@
  *
  *   idle            before open()
  *   connecting      a connection to one of the servers is being made
- *   handshake       connected; the session is being opened or resumed
+ *   handshaking     connected; the session is being opened or resumed
  *   authenticating  with SASL only: the server's challenges are answered
  *   connected       requests are sent at once
- *   backing-off     the attempt failed; the next server is tried soon
+ *   backingOff      the attempt failed; the next server is tried soon
  *   closed          closed, or refused permanently; open() starts again
  *
  * Invariants
@@ -20,8 +20,8 @@
  * - Another session id after a reconnect means that the session has ended.
  */
 
+import type { Transport, TransportEvents } from "../../../net/transport.ts";
 import type { Clock, Timer } from "../../../util/clock.ts";
-import type { ConnectionListener, ConnectionOptions } from "./connection-options.ts";
 import {
   AuthFailedError,
   createClosedError,
@@ -29,20 +29,53 @@ import {
   SessionExpiredError,
   toServerError,
 } from "./errors.ts";
+import type { AuthInfo } from "./handshake.ts";
 import { Handshake } from "./handshake.ts";
-import { JuteError, JuteReader, JuteWriter } from "./jute.ts";
+import { FrameReader, JuteError, JuteReader, JuteWriter } from "./jute.ts";
 import { closeSession } from "./operations.ts";
 import { OP, readEvent, XID } from "./records.ts";
 import type { Request } from "./requests.ts";
 import { PendingRequests } from "./requests.ts";
+import type { SaslOptions } from "./sasl.ts";
+import type { RetryPolicy, ServerAddress } from "./server-list.ts";
 import { ServerList } from "./server-list.ts";
 import type { Session } from "./session-timer.ts";
 import { SessionTimer } from "./session-timer.ts";
-import type { Transport } from "./transport.ts";
 import { Watches } from "./watches.ts";
 
 const EXPIRED_CODE = -112;
 const UNIMPLEMENTED_CODE = -6;
+/** A list of 100,000 children has about 6 MB. */
+const MAX_FRAME_BYTES = 16_777_216;
+
+/** Begins to connect to one of the servers. Never calls the events synchronously. */
+export type ServerConnector = (address: ServerAddress, events: TransportEvents) => Transport;
+
+/** How to connect and authenticate. */
+export interface ConnectionOptions {
+  /** At least one. */
+  readonly servers: readonly ServerAddress[];
+  readonly connector: ServerConnector;
+  readonly clock: Clock;
+  readonly random: () => number;
+  readonly retry: RetryPolicy;
+  /** The requested session length; the servers limit it. */
+  readonly sessionMs: number;
+  readonly auth: readonly AuthInfo[];
+  readonly sasl: SaslOptions | null;
+}
+
+/** Receives the events of a connection. */
+export interface ConnectionListener {
+  /** isNewSession: the session is another one than before, or the first. */
+  onConnected(isNewSession: boolean): void;
+  /** The connection is lost; the session may still live. */
+  onSuspended(): void;
+  /** The session has ended. */
+  onExpired(): void;
+  /** The connection was closed, or was refused permanently. */
+  onClosed(error: Error): void;
+}
 
 export class Connection {
   readonly watches: Watches = new Watches();
@@ -52,7 +85,7 @@ export class Connection {
   readonly #timer: Timer;
   readonly #handshake: Handshake;
   readonly #requests = new PendingRequests();
-  #status: "idle" | "connecting" | "handshake" | "authenticating" | "connected" | "backing-off" | "closed" = "idle";
+  #status: "idle" | "connecting" | "handshaking" | "authenticating" | "connected" | "backingOff" | "closed" = "idle";
   #transport: Transport | null = null;
   #session: Session | null = null;
   /** The listener knows the current session. */
@@ -139,8 +172,7 @@ export class Connection {
     if (this.#status === "closed") return;
     this.#status = "closed";
     this.#closeError = error;
-    this.#transport?.close();
-    this.#transport = null;
+    this.#closeTransport();
     this.#endSession(error);
     this.#armTimer();
     this.#timer.stop();
@@ -158,9 +190,11 @@ export class Connection {
 
   #connect(): void {
     this.#status = "connecting";
+    // half a frame of an earlier connection must not be read as the beginning of this one
+    const reader = new FrameReader(MAX_FRAME_BYTES);
     this.#transport = this.#options.connector(this.#servers.next(this.#clock.now(), this.sessionMs), {
       onConnected: () => this.#sendHello(),
-      onFrames: (frames) => this.#onFrames(frames),
+      onData: (chunk) => this.#onData(reader, chunk),
       onClosed: (error) => this.#onDisconnected(error),
     });
     this.#transport.keepAlive(this.#isKeptAlive);
@@ -168,16 +202,16 @@ export class Connection {
   }
 
   #sendHello(): void {
-    this.#status = "handshake";
+    this.#status = "handshaking";
     this.#helloSentAt = this.#clock.now();
-    this.#transport?.write([this.#handshake.encodeConnect(this.#lastZxid, this.#options.sessionMs, this.#session)]);
+    this.#write([this.#handshake.encodeConnect(this.#lastZxid, this.#options.sessionMs, this.#session)]);
   }
 
-  #onFrames(frames: readonly Buffer[]): void {
+  #onData(reader: FrameReader, chunk: Buffer): void {
     this.#session?.timer.recordReceived(this.#clock.now());
     try {
-      for (const frame of frames) {
-        if (this.#status === "handshake") this.#onHello(frame);
+      for (const frame of reader.push(chunk)) {
+        if (this.#status === "handshaking") this.#onHello(frame);
         else if (this.#status === "authenticating") this.#authenticate(frame);
         else if (this.#status === "connected") this.#onReply(new JuteReader(frame));
       }
@@ -198,19 +232,19 @@ export class Connection {
     const saslStart = this.#handshake.encodeSaslStart();
     if (saslStart === null) return this.#onConnected();
     this.#status = "authenticating";
-    this.#transport?.write([saslStart]);
+    this.#write([saslStart]);
   }
 
   #authenticate(frame: Buffer): void {
     const answer = this.#handshake.answerChallenge(frame);
     if (answer === null) this.#onConnected();
-    else this.#transport?.write([answer]);
+    else this.#write([answer]);
   }
 
   #onConnected(): void {
     this.#status = "connected";
     this.#servers.onConnected();
-    this.#transport?.write([
+    this.#write([
       ...this.#handshake.encodeCredentials(),
       ...this.#handshake.encodeWatches(this.watches, this.#lastZxid),
     ]);
@@ -260,22 +294,32 @@ export class Connection {
     const frames = this.#requests.drain(now);
     if (frames.length === 0) return;
     this.#session?.timer.recordSent(now);
-    this.#transport?.write(frames);
+    this.#write(frames);
     this.#armTimer();
   }
 
   /** The connection has ended, could not be made, or is unusable. */
   #onDisconnected(cause: Error | null): void {
-    if (this.#status === "closed" || this.#status === "backing-off") return;
+    if (this.#status === "closed" || this.#status === "backingOff") return;
     const wasConnected = this.#status === "connected";
-    this.#transport?.close();
-    this.#transport = null;
+    this.#closeTransport();
     this.#servers.onFailed(this.#clock.now(), cause);
-    this.#status = "backing-off";
+    this.#status = "backingOff";
     this.#requests.rejectSent(cause);
     if (wasConnected) this.#listener.onSuspended();
     if (cause instanceof SessionExpiredError) this.#expire();
     this.#armTimer();
+  }
+
+  #write(frames: readonly Buffer[]): void {
+    this.#transport?.write(frames.length === 1 ? (frames[0] as Buffer) : Buffer.concat(frames));
+  }
+
+  #closeTransport(): void {
+    // data that a silent server does not take must not keep the process alive
+    this.#transport?.keepAlive(false);
+    this.#transport?.close();
+    this.#transport = null;
   }
 
   /** The session has ended; the next connection opens another one. */
@@ -293,10 +337,10 @@ export class Connection {
       this.#expire();
     }
     const isConnecting =
-      this.#status === "connecting" || this.#status === "handshake" || this.#status === "authenticating";
+      this.#status === "connecting" || this.#status === "handshaking" || this.#status === "authenticating";
     if (isConnecting && now >= this.#servers.dueAt) this.#onDisconnected(new Error("no answer in time"));
     if (this.#status === "connected" && this.#session !== null) this.#checkLiveness(this.#session.timer, now);
-    if (this.#status === "backing-off" && now >= this.#servers.dueAt) this.#connect();
+    if (this.#status === "backingOff" && now >= this.#servers.dueAt) this.#connect();
     this.#requests.rejectOverdue(now);
     this.#armTimer();
   }
@@ -305,7 +349,7 @@ export class Connection {
     if (now >= timer.deadAt()) return this.#onDisconnected(new Error("the server stopped answering"));
     if (now < timer.pingDueAt()) return;
     timer.recordPing(now);
-    this.#transport?.write([new JuteWriter().int(XID.ping).int(OP.ping).frame()]);
+    this.#write([new JuteWriter().int(XID.ping).int(OP.ping).frame()]);
   }
 
   #armTimer(): void {

@@ -1,5 +1,7 @@
 /** The errors of requests, distinguished by `code`. */
 
+import { FatalDriverError } from "../../../errors.ts";
+
 /** The server's error codes, by their numbers in the protocol. */
 const ERROR_NAMES: Readonly<Record<number, string>> = {
   [-1]: "SYSTEM_ERROR",
@@ -112,6 +114,16 @@ const PERMANENT_CODES: readonly string[] = ["NO_AUTH", "INVALID_ACL", "QUOTA_EXC
 export function isPermanent(error: unknown): boolean {
   if (error instanceof AuthFailedError || error instanceof OutdatedServerError) return true;
   return error instanceof ZooKeeperError && PERMANENT_CODES.includes(error.code);
+}
+
+/** The error to report to the client: a FatalDriverError if a retry cannot help. */
+export function toFatalError(error: unknown): unknown {
+  return isPermanent(error) ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+}
+
+/** Is the outcome of this request unknown? Then the caller must read the state. */
+export function isOutcomeUnknown(error: unknown): boolean {
+  return error instanceof ConnectionLossError && error.isSent;
 }
 
 /** Is this the server's error with that code? */

@@ -2,6 +2,7 @@
 
 import { hasCode } from "./errors.ts";
 import type { Created, CreateOptions } from "./operations.ts";
+import * as operations from "./operations.ts";
 import type { Acl } from "./records.ts";
 import type { ZooKeeper } from "./zookeeper.ts";
 
@@ -20,7 +21,16 @@ export function makePath(zk: Pick<ZooKeeper, "create" | "exists">, path: string,
   return makeAll(zk, path, (ancestor) => zk.create(ancestor, { acl }));
 }
 
-/** The same with containers. @throws ZooKeeperError NO_AUTH also if children of a new container could not be deleted */
+/** Creates the client's chroot, if it does not exist. */
+export async function makeChroot(zk: ZooKeeper, acl: readonly Acl[]): Promise<void> {
+  const unprefixed = {
+    create: (path: string, options: CreateOptions = {}) => zk.request(operations.create(path, options)),
+    exists: (path: string) => zk.request(operations.exists(path, false, () => undefined)),
+  };
+  if (zk.chroot !== "/") await makePath(unprefixed, zk.chroot, acl);
+}
+
+/** Like makePath(), with containers. @throws ZooKeeperError NO_AUTH also if children of a new container could not be deleted */
 export function makeContainers(zk: ZooKeeper, path: string, acl: readonly Acl[]): Promise<void> {
   return makeAll(zk, path, (ancestor) => makeContainer(zk, ancestor, acl));
 }

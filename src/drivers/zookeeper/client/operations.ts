@@ -9,6 +9,7 @@ import type { Request } from "./requests.ts";
 const NO_NODE = -101;
 const NO_WATCHER = -121;
 const ANY_VERSION = -1;
+const WATCHES_OF_ANY_KIND = 3;
 const NO_DATA = Buffer.alloc(0);
 
 /** Options of a new node. */
@@ -18,8 +19,6 @@ export interface CreateOptions {
   readonly mode?: Mode;
   /** Default: open to all. */
   readonly acl?: readonly Acl[];
-  /** For the modes with "Ttl": removed after this time without children and changes. */
-  readonly ttlMs?: number;
 }
 
 /** A created node. */
@@ -32,31 +31,24 @@ export interface Created {
 
 /** A step of a `multi`: all steps are done, or none. */
 export type Step =
-  | ({ readonly kind: "create"; readonly path: string } & Omit<CreateOptions, "ttlMs">)
-  | { readonly kind: "delete"; readonly path: string; readonly version?: number }
-  | { readonly kind: "set"; readonly path: string; readonly data: Uint8Array; readonly version?: number }
-  | { readonly kind: "check"; readonly path: string; readonly version: number };
+  | ({ readonly kind: "create"; readonly path: string } & CreateOptions)
+  | { readonly kind: "delete"; readonly path: string }
+  | { readonly kind: "set"; readonly path: string; readonly data: Uint8Array };
 
 export function create(path: string, options: CreateOptions): Request<Created> {
-  const { mode = "persistent", ttlMs } = options;
-  const isTtl = mode.endsWith("Ttl");
-  const op = mode === "container" ? OP.createContainer : isTtl ? OP.createTtl : OP.create2;
   return {
-    op,
+    op: options.mode === "container" ? OP.createContainer : OP.create2,
     description: `create ${path}`,
-    encode(writer) {
-      writeCreate(writer, path, options);
-      if (isTtl) writer.long(BigInt(ttlMs ?? 0));
-    },
+    encode: (writer) => writeCreate(writer, path, options),
     decode: (reader, czxid) => ({ path: reader.text(), czxid }),
   };
 }
 
-export function remove(path: string, version: number = ANY_VERSION): Request<void> {
+export function remove(path: string): Request<void> {
   return {
     op: OP.delete,
     description: `delete ${path}`,
-    encode: (writer) => writer.text(path).int(version),
+    encode: (writer) => writer.text(path).int(ANY_VERSION),
     decode: () => undefined,
   };
 }
@@ -95,11 +87,6 @@ export function getData(
   };
 }
 
-export function setData(path: string, data: Uint8Array, version: number = ANY_VERSION): Request<Stat> {
-  const encode = (writer: JuteWriter): unknown => writer.text(path).buffer(data).int(version);
-  return { op: OP.setData, description: `write ${path}`, encode, decode: readStat };
-}
-
 export function getChildren(
   path: string,
   isWatched: boolean,
@@ -130,33 +117,12 @@ export function getAcl(path: string): Request<readonly Acl[]> {
   };
 }
 
-export function setAcl(path: string, acl: readonly Acl[], version: number = ANY_VERSION): Request<void> {
-  const encode = (writer: JuteWriter): void => {
-    writer.text(path);
-    writeAcl(writer, acl);
-    writer.int(version);
-  };
-  return { op: OP.setAcl, description: `set the ACL of ${path}`, encode, decode: () => undefined };
-}
-
-/** A persistent watch: mode 0 on the node and its list of children, 1 on the node and everything below. */
-export function addWatch(path: string, recursive: boolean, onSet: () => void): Request<void> {
-  return {
-    op: OP.addWatch,
-    description: `watch ${path}`,
-    encode: (writer) => writer.text(path).int(recursive ? 1 : 0),
-    decode: () => onSet(),
-  };
-}
-
-const WATCHER_KINDS = { children: 1, data: 2, any: 3 } as const;
-
-/** Removes the server's watches of this session on a node. It is not an error if there are none. */
-export function removeWatches(path: string, kind: keyof typeof WATCHER_KINDS): Request<void> {
+/** Removes all watches of this session on a node at the server. It is not an error if there are none. */
+export function removeWatches(path: string): Request<void> {
   return {
     op: OP.removeWatches,
     description: `stop watching ${path}`,
-    encode: (writer) => writer.text(path).int(WATCHER_KINDS[kind]),
+    encode: (writer) => writer.text(path).int(WATCHES_OF_ANY_KIND),
     decode: () => undefined,
     decodeRefusal: (code) => (code === NO_WATCHER ? { result: undefined } : null),
   };
@@ -173,10 +139,8 @@ export function closeSession(): Request<void> {
   return { op: OP.closeSession, description: "close", encode: () => undefined, decode: () => undefined };
 }
 
-/** Returns the paths of the created nodes, in the order of the steps; null for other steps. */
-export function multi(
-  steps: readonly Step[],
-): Request<{ readonly paths: readonly (string | null)[]; readonly zxid: bigint }> {
+/** All steps, or none. @throws the error of the step that failed */
+export function multi(steps: readonly Step[]): Request<void> {
   return {
     op: OP.multi,
     description: `${steps.length} steps at once`,
@@ -184,11 +148,11 @@ export function multi(
       for (const step of steps) writeStep(writer, step);
       writer.int(-1).bool(true).int(-1);
     },
-    decode: (reader, zxid) => ({ paths: readResults(reader, steps), zxid }),
+    decode: (reader) => readResults(reader, steps),
   };
 }
 
-function writeCreate(writer: JuteWriter, path: string, options: Omit<CreateOptions, "ttlMs">): void {
+function writeCreate(writer: JuteWriter, path: string, options: CreateOptions): void {
   const { data = NO_DATA, mode = "persistent", acl = OPEN_TO_ALL } = options;
   writer.text(path).buffer(data);
   writeAcl(writer, acl);
@@ -196,47 +160,33 @@ function writeCreate(writer: JuteWriter, path: string, options: Omit<CreateOptio
 }
 
 function writeStep(writer: JuteWriter, step: Step): void {
-  const header = (op: number): JuteWriter => writer.int(op).bool(false).int(-1);
+  const writeHeader = (op: number): JuteWriter => writer.int(op).bool(false).int(-1);
   switch (step.kind) {
     case "create":
-      header(step.mode === "container" ? OP.createContainer : OP.create);
+      writeHeader(step.mode === "container" ? OP.createContainer : OP.create);
       return writeCreate(writer, step.path, step);
     case "delete":
-      header(OP.delete)
-        .text(step.path)
-        .int(step.version ?? ANY_VERSION);
+      writeHeader(OP.delete).text(step.path).int(ANY_VERSION);
       return;
     case "set":
-      header(OP.setData)
-        .text(step.path)
-        .buffer(step.data)
-        .int(step.version ?? ANY_VERSION);
-      return;
-    case "check":
-      header(OP.check).text(step.path).int(step.version);
+      writeHeader(OP.setData).text(step.path).buffer(step.data).int(ANY_VERSION);
   }
 }
 
 /** @throws the error of the step that failed: the other steps have only "not done because of it" */
-function readResults(reader: JuteReader, steps: readonly Step[]): (string | null)[] {
-  const paths: (string | null)[] = [];
+function readResults(reader: JuteReader, steps: readonly Step[]): void {
   let failure: Error | null = null;
-  for (;;) {
+  for (let index = 0; ; index++) {
     const [op, isEnd] = [reader.int(), reader.bool()];
     reader.int();
     if (isEnd) break;
-    let path: string | null = null;
-    if (op === OP.create || op === OP.createContainer) path = reader.text();
-    if (op === OP.createContainer) readStat(reader);
-    else if (op === OP.setData) readStat(reader);
-    else if (op === -1) {
-      const code = reader.int();
-      const step = steps[paths.length];
-      // 0: would have succeeded; -2: not attempted
-      if (code !== 0 && code !== -2) failure ??= toServerError(code, `${step?.kind ?? "step"} ${step?.path ?? ""}`);
-    }
-    paths.push(path);
+    if (op === OP.create || op === OP.createContainer) reader.text();
+    if (op === OP.createContainer || op === OP.setData) readStat(reader);
+    if (op !== -1) continue;
+    const code = reader.int();
+    const step = steps[index];
+    // 0: would have succeeded; -2: not attempted
+    if (code !== 0 && code !== -2) failure ??= toServerError(code, `${step?.kind ?? "step"} ${step?.path ?? ""}`);
   }
   if (failure !== null) throw failure;
-  return paths;
 }

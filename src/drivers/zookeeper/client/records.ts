@@ -2,7 +2,7 @@
 
 import type { JuteReader, JuteWriter } from "./jute.ts";
 
-/** Operation numbers. */
+/** The operation numbers that this client uses. */
 export const OP = {
   create: 1,
   delete: 2,
@@ -10,20 +10,16 @@ export const OP = {
   getData: 4,
   setData: 5,
   getAcl: 6,
-  setAcl: 7,
   sync: 9,
   ping: 11,
   getChildren2: 12,
-  check: 13,
   multi: 14,
   create2: 15,
   removeWatches: 18,
   createContainer: 19,
-  createTtl: 21,
   auth: 100,
   sasl: 102,
   setWatches2: 105,
-  addWatch: 106,
   whoAmI: 107,
   closeSession: -11,
 } as const;
@@ -90,11 +86,8 @@ export function readAcl(reader: JuteReader): Acl[] {
 export const MODE = {
   persistent: 0,
   ephemeral: 1,
-  persistentSequential: 2,
   ephemeralSequential: 3,
   container: 4,
-  persistentTtl: 5,
-  persistentSequentialTtl: 6,
 } as const;
 export type Mode = keyof typeof MODE;
 
@@ -126,7 +119,7 @@ export function readConnect(reader: JuteReader): ConnectResponse {
 }
 
 /** The kinds of watch events. */
-export type WatchedKind = "created" | "deleted" | "changed" | "children" | "removed";
+export type WatchedKind = "created" | "deleted" | "changed" | "children";
 
 export interface WatchedEvent {
   readonly kind: WatchedKind;
@@ -138,12 +131,9 @@ const EVENT_KINDS: Readonly<Record<number, WatchedKind>> = {
   2: "deleted",
   3: "changed",
   4: "children",
-  5: "removed",
-  6: "removed",
-  7: "removed",
 };
 
-/** Null for session events: this client tracks the session itself. */
+/** Null for events of the session, which this client tracks itself, and of removed watches. */
 export function readEvent(reader: JuteReader): WatchedEvent | null {
   const kind = EVENT_KINDS[reader.int()];
   reader.int();

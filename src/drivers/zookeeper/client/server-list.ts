@@ -1,13 +1,18 @@
 /** The servers of an ensemble: which one to try next, and when. */
 
-import type { RetryPolicy } from "./retry-policy.ts";
-import { toBackoffMs } from "./retry-policy.ts";
+import { backoffMs } from "../../../util/backoff.ts";
+import { describeValue } from "../../../util/duration.ts";
 
 /** One server of an ensemble. */
 export interface ServerAddress {
   readonly host: string;
   readonly port: number;
 }
+
+/** The default policy: full jitter of a bound that doubles from the first to the second, in milliseconds. */
+export const FIRST_BACKOFF_MS = 20;
+export const MAX_BACKOFF_MS = 1_000;
+const MAX_USER_BACKOFF_MS = 3_600_000;
 
 /**
  * The least time for one attempt, if the session is long enough for that at each server, and the most, in milliseconds.
@@ -21,6 +26,31 @@ const [MIN_ATTEMPT_MS, MAX_ATTEMPT_MS] = [2_000, 5_000];
 function toAttemptTimeoutMs(sessionMs: number, servers: number): number {
   const share = sessionMs / servers;
   return Math.min(share, Math.max(MIN_ATTEMPT_MS, Math.min(share / 2, MAX_ATTEMPT_MS)));
+}
+
+/**
+ * Returns the delay in milliseconds after this many failed rounds in a row (1, 2, ...); in a round each server is tried
+ * once. It does not limit waiting: a caller's `wait` does, and the session's clock ends the session.
+ */
+export type RetryPolicy = (rounds: number) => number;
+
+/**
+ * A delay that doubles from firstMs to maxMs, with full jitter.
+ * @throws TypeError for invalid times
+ */
+export function exponential(firstMs: number, maxMs: number, random: () => number = Math.random): RetryPolicy {
+  if (!(firstMs > 0 && firstMs <= maxMs && Number.isFinite(maxMs))) {
+    throw new TypeError(
+      `exponential() takes two durations in milliseconds, not ${describeValue(firstMs)} and ${describeValue(maxMs)}`,
+    );
+  }
+  return (rounds) => backoffMs(rounds, random(), maxMs, firstMs);
+}
+
+/** Calls a user-supplied policy; an invalid delay is replaced by the default's maximum. */
+export function toBackoffMs(retry: RetryPolicy, rounds: number): number {
+  const ms = retry(rounds);
+  return ms >= 0 && ms <= MAX_USER_BACKOFF_MS ? ms : MAX_BACKOFF_MS;
 }
 
 export class ServerList {

@@ -6,22 +6,21 @@
 import type { JuteWriter } from "./jute.ts";
 import type { WatchedEvent, WatchedKind } from "./records.ts";
 
-/** data, exists, children fire once; persistent and recursive until they are removed. */
-export type WatchKind = "data" | "exists" | "children" | "persistent" | "recursive";
+/** Watches of each kind fire once. */
+export type WatchKind = "data" | "exists" | "children";
 
 /** Called with the event; null: the session has ended, and the watch with it. */
 export type Watcher = (event: WatchedEvent | null) => void;
 
 /** The order of the kinds in SetWatches2. */
-const KINDS: readonly WatchKind[] = ["data", "exists", "children", "persistent", "recursive"];
+const KINDS: readonly WatchKind[] = ["data", "exists", "children"];
 
-/** Which one-time watches an event fires. */
+/** Which watches an event fires. */
 const KINDS_BY_EVENT: Readonly<Record<WatchedKind, readonly WatchKind[]>> = {
   created: ["data", "exists"],
   changed: ["data", "exists"],
   deleted: ["data", "exists", "children"],
   children: ["children"],
-  removed: [],
 };
 
 /** A server accepts requests of at most a megabyte; other clients use this limit. */
@@ -34,8 +33,6 @@ export class Watches {
     data: new Map(),
     exists: new Map(),
     children: new Map(),
-    persistent: new Map(),
-    recursive: new Map(),
   };
 
   get size(): number {
@@ -49,14 +46,6 @@ export class Watches {
     else watchers.add(watcher);
   }
 
-  /** Says whether this was the last watcher of that kind on the path: then the server's watch can be removed, too. */
-  remove(kind: WatchKind, path: string, watcher: Watcher): boolean {
-    const watchers = this.#all[kind].get(path);
-    if (watchers === undefined || !watchers.delete(watcher) || watchers.size > 0) return false;
-    this.#all[kind].delete(path);
-    return true;
-  }
-
   /** Removes the watches for the creation of that node. */
   forget(path: string): void {
     this.#all.exists.delete(path);
@@ -67,13 +56,6 @@ export class Watches {
     for (const kind of KINDS_BY_EVENT[event.kind]) {
       for (const watcher of this.#all[kind].get(event.path) ?? []) notified.add(watcher);
       this.#all[kind].delete(event.path);
-    }
-    for (const watcher of this.#all.persistent.get(event.path) ?? []) notified.add(watcher);
-    // recursive watches get events of nodes, not of lists of children
-    if (event.kind !== "children" && this.#all.recursive.size > 0) {
-      for (const ancestor of ancestors(event.path)) {
-        for (const watcher of this.#all.recursive.get(ancestor) ?? []) notified.add(watcher);
-      }
     }
     for (const watcher of notified) watcher(event);
   }
@@ -111,18 +93,14 @@ export class Watches {
 }
 
 function createChunk(): Record<WatchKind, string[]> {
-  return { data: [], exists: [], children: [], persistent: [], recursive: [] };
+  return { data: [], exists: [], children: [] };
 }
 
 function createBodyWriter(chunk: Readonly<Record<WatchKind, readonly string[]>>) {
   return (writer: JuteWriter, lastZxid: bigint): void => {
     writer.long(lastZxid);
     for (const kind of KINDS) writer.vector(chunk[kind], (pathWriter, path) => pathWriter.text(path));
+    // this client has no persistent and no recursive watches
+    writer.vector([], () => undefined).vector([], () => undefined);
   };
-}
-
-/** The path and all its ancestors. */
-function* ancestors(path: string): Generator<string> {
-  for (let end = path.length; end > 0; end = path.lastIndexOf("/", end - 1)) yield path.slice(0, end);
-  yield "/";
 }

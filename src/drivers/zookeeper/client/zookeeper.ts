@@ -3,24 +3,24 @@
  * outcome is a distinct error, and no request is sent twice.
  */
 
-import type { Clock } from "../../../util/clock.ts";
+import { connect, isIP, Socket } from "node:net";
+import type { ConnectionOptions as TlsConnectionOptions } from "node:tls";
+import { connect as connectTls, createSecureContext } from "node:tls";
+import { createSocketTransport } from "../../../net/transport.ts";
+import type { Clock, Timer } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { parseDuration } from "../../../util/duration.ts";
+import type { ServerConnector } from "./connection.ts";
 import { Connection } from "./connection.ts";
-import { ConnectionWait } from "./connection-wait.ts";
-import { ConnectionLossError, hasCode, SessionExpiredError } from "./errors.ts";
-import { makePath } from "./helpers.ts";
+import { ConnectionLossError, SessionExpiredError } from "./errors.ts";
 import type { Created, CreateOptions, Step } from "./operations.ts";
 import * as operations from "./operations.ts";
 import { Chroot } from "./paths.ts";
 import type { Acl, Stat, WatchedEvent } from "./records.ts";
 import type { Request } from "./requests.ts";
-import type { RetryPolicy } from "./retry-policy.ts";
-import { exponential, FIRST_BACKOFF_MS, MAX_BACKOFF_MS } from "./retry-policy.ts";
 import type { SaslOptions } from "./sasl.ts";
-import type { ServerAddress } from "./server-list.ts";
-import type { Connector, TlsOptions } from "./transport.ts";
-import { createSocketConnector } from "./transport.ts";
+import type { RetryPolicy, ServerAddress } from "./server-list.ts";
+import { exponential, FIRST_BACKOFF_MS, MAX_BACKOFF_MS } from "./server-list.ts";
 import type { Watcher, WatchKind } from "./watches.ts";
 
 /** Options of a client. */
@@ -43,7 +43,7 @@ export interface ZooKeeperOptions {
   /** The clock, for tests. */
   readonly clock?: Clock;
   /** Makes connections; for tests. */
-  readonly connector?: Connector;
+  readonly connector?: ServerConnector;
   readonly random?: () => number;
 }
 
@@ -61,6 +61,14 @@ export const DEFAULT_SESSION_MS = 30_000;
 /** The longest default timeout of a request: a session may be much longer. */
 const MAX_REQUEST_MS = 10_000;
 const CLOSE_TIMEOUT_MS = 2_000;
+/** Another server is usually found within this time; after it callers should get an error that they can handle. */
+const CONNECTION_WAIT_MS = 1_000;
+
+/**
+ * Options of node:tls, or a function that is called for them before each connection, so that certificates can be
+ * renewed.
+ */
+export type TlsOptions = TlsConnectionOptions | (() => TlsConnectionOptions);
 
 export class ZooKeeper {
   readonly #connection: Connection;
@@ -213,111 +221,78 @@ export class ZooKeeper {
    * as do all methods below
    */
   async create(path: string, options: CreateOptions = {}): Promise<Created> {
-    const created = await this.#request(operations.create(this.#chroot.toFullPath(path), options));
+    const created = await this.request(operations.create(this.#chroot.toFullPath(path), options));
     return { ...created, path: this.#chroot.toRelativePath(created.path) };
   }
 
-  delete(path: string, version?: number): Promise<void> {
-    return this.#request(operations.remove(this.#chroot.toFullPath(path), version));
+  delete(path: string): Promise<void> {
+    return this.request(operations.remove(this.#chroot.toFullPath(path)));
   }
 
   /** Null: there is no such node. The watcher is called once, when the node is created, changed or deleted. */
   exists(path: string, watcher?: Watcher): Promise<Stat | null> {
     const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
     const onSet = (isPresent: boolean): void => this.#addWatch(isPresent ? "data" : "exists", fullPath, onEvent);
-    return this.#request(operations.exists(fullPath, onEvent !== null, onSet));
+    return this.request(operations.exists(fullPath, onEvent !== null, onSet));
   }
 
   /** Removes the watches on a node that does not exist and never will: they would last as long as the session. */
   async removeWatches(path: string): Promise<void> {
     const fullPath = this.#chroot.toFullPath(path);
     this.#connection.watches.forget(fullPath);
-    try {
-      await this.#request(operations.removeWatches(fullPath, "any"));
-    } catch (error) {
-      if (!hasCode(error, "NO_WATCHER")) throw error;
-    }
+    await this.request(operations.removeWatches(fullPath));
   }
 
   get(path: string, watcher?: Watcher): Promise<{ readonly data: Buffer; readonly stat: Stat }> {
     const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
-    return this.#request(
+    return this.request(
       operations.getData(fullPath, onEvent !== null, () => this.#addWatch("data", fullPath, onEvent)),
     );
-  }
-
-  set(path: string, data: Uint8Array, version?: number): Promise<Stat> {
-    return this.#request(operations.setData(this.#chroot.toFullPath(path), data, version));
   }
 
   /** The watcher is called once, when a child is created or deleted, or the node is deleted. */
   children(path: string, watcher?: Watcher): Promise<{ readonly names: readonly string[]; readonly stat: Stat }> {
     const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
-    return this.#request(
+    return this.request(
       operations.getChildren(fullPath, onEvent !== null, () => this.#addWatch("children", fullPath, onEvent)),
     );
   }
 
   /** Later reads are at least as new as every answer that any client got before this call. */
   sync(path: string): Promise<void> {
-    return this.#request(operations.sync(this.#chroot.toFullPath(path)));
-  }
-
-  /** Creates the chroot, if it does not exist. */
-  async makeChroot(acl: readonly Acl[]): Promise<void> {
-    const unprefixed = {
-      create: (path: string, options: CreateOptions = {}) => this.#request(operations.create(path, options)),
-      exists: (path: string) => this.#request(operations.exists(path, false, () => undefined)),
-    };
-    const path = this.#chroot.toFullPath("/");
-    if (path !== "/") await makePath(unprefixed, path, acl);
+    return this.request(operations.sync(this.#chroot.toFullPath(path)));
   }
 
   getAcl(path: string): Promise<readonly Acl[]> {
-    return this.#request(operations.getAcl(this.#chroot.toFullPath(path)));
-  }
-
-  setAcl(path: string, acl: readonly Acl[], version?: number): Promise<void> {
-    return this.#request(operations.setAcl(this.#chroot.toFullPath(path), acl, version));
+    return this.request(operations.getAcl(this.#chroot.toFullPath(path)));
   }
 
   /** All steps, or none. */
-  async multi(steps: readonly Step[]): Promise<readonly (string | null)[]> {
+  multi(steps: readonly Step[]): Promise<void> {
     const fullSteps = steps.map((step) => ({ ...step, path: this.#chroot.toFullPath(step.path) }));
-    const { paths } = await this.#request(operations.multi(fullSteps));
-    return paths.map((path) => (path === null ? null : this.#chroot.toRelativePath(path)));
-  }
-
-  /**
-   * Watches a node and its list of children, or with `recursive` the node and everything below, until stop() or the end
-   * of the session.
-   */
-  async addWatch(path: string, recursive: boolean, watcher: Watcher): Promise<{ stop(): Promise<void> }> {
-    const [fullPath, onEvent] = this.#resolveWatch(path, watcher);
-    const kind: WatchKind = recursive ? "recursive" : "persistent";
-    await this.#request(operations.addWatch(fullPath, recursive, () => this.#addWatch(kind, fullPath, onEvent)));
-    return {
-      stop: async () => {
-        if (onEvent === null || !this.#connection.watches.remove(kind, fullPath, onEvent)) return;
-        await this.#request(operations.removeWatches(fullPath, "any"));
-      },
-    };
+    return this.request(operations.multi(fullSteps));
   }
 
   whoAmI(): Promise<readonly { readonly scheme: string; readonly user: string }[]> {
-    return this.#request(operations.whoAmI());
+    return this.request(operations.whoAmI());
   }
 
   /** The servers of the ensemble from its configuration; empty: it is a single server. */
   async members(): Promise<readonly string[]> {
-    const { data } = await this.#request(operations.getData("/zookeeper/config", false, () => undefined));
+    const { data } = await this.request(operations.getData("/zookeeper/config", false, () => undefined));
     return data
       .toString("utf8")
       .split("\n")
       .filter((line) => line.startsWith("server."));
   }
 
-  #request<T>(request: Request<T>): Promise<T> {
+  /** The path below which this client sees its nodes; "/": it sees all. */
+  get chroot(): string {
+    return this.#chroot.toFullPath("/");
+  }
+
+  /** Sends a request, whose paths include the chroot. */
+  request<T>(request: Request<T>): Promise<T> {
     return this.#connection.request(request, this.#requestMs);
   }
 
@@ -334,7 +309,93 @@ export class ZooKeeper {
   }
 }
 
-/** Is the outcome of this request unknown? Then the caller must read the state. */
-export function isOutcomeUnknown(error: unknown): boolean {
-  return error instanceof ConnectionLossError && error.isSent;
+/**
+ * Connects over TCP, or over TLS if it has options. The host name is resolved for each connection.
+ * @throws TypeError if TLS cannot use the options; invalid options from a function fail their connection instead
+ */
+function createSocketConnector(tls: TlsOptions | undefined): ServerConnector {
+  if (typeof tls === "object") validateTls(tls);
+  return (address, events) => {
+    const connectedEvent = tls === undefined ? "connect" : "secureConnect";
+    return createSocketTransport(openSocket(address, tls), events, (error) => error, connectedEvent);
+  };
+}
+
+function validateTls(options: TlsConnectionOptions): void {
+  try {
+    createSecureContext(options);
+  } catch (cause) {
+    throw new TypeError(`tls cannot be used: ${(cause as Error).message}`, { cause });
+  }
+}
+
+function openSocket({ host, port }: ServerAddress, tls: TlsOptions | undefined): Socket {
+  if (tls === undefined) return connect({ host, port, noDelay: true });
+  try {
+    const options = typeof tls === "function" ? tls() : tls;
+    // TLS does not allow an address as the requested name (SNI); the certificate is still checked for it
+    const servername = isIP(host) === 0 ? { servername: host } : {};
+    // set explicitly, since NODE_TLS_REJECT_UNAUTHORIZED would change the default
+    return connectTls({ host, port, ...servername, rejectUnauthorized: true, ...options }).setNoDelay(true);
+  } catch (error) {
+    // reported as an event, like every other failure to connect
+    return new Socket().destroy(error as Error);
+  }
+}
+
+interface Waiter {
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+/** Callers wait briefly while no server is connected, then fail. */
+class ConnectionWait {
+  readonly #clock: Clock;
+  readonly #getFailure: () => Error | null;
+  readonly #timer: Timer;
+  #waiters: Waiter[] = [];
+  #waitUntil = 0;
+  #isConnected = false;
+
+  /** getFailure: the error of the last attempt to connect. */
+  constructor(clock: Clock, getFailure: () => Error | null) {
+    this.#clock = clock;
+    this.#getFailure = getFailure;
+    this.#timer = clock.timer(() => this.#rejectAll());
+  }
+
+  /** Settles when a server is connected. @throws ConnectionLossError if none has been connected for a second */
+  wait(): Promise<void> {
+    if (this.#isConnected) return Promise.resolve();
+    return new Promise((resolve, reject) => {
+      this.#waiters.push({ resolve, reject });
+      if (this.#clock.now() >= this.#waitUntil) this.#rejectAll();
+    });
+  }
+
+  onConnected(): void {
+    this.#isConnected = true;
+    this.#timer.set(null);
+    for (const { resolve } of this.#waiters.splice(0)) resolve();
+  }
+
+  onDisconnected(): void {
+    this.#isConnected = false;
+    this.#waitUntil = this.#clock.now() + CONNECTION_WAIT_MS;
+    this.#timer.set(this.#waitUntil);
+  }
+
+  onClosed(): void {
+    this.#isConnected = false;
+    this.#waitUntil = 0;
+    this.#timer.stop();
+    this.#rejectAll();
+  }
+
+  #rejectAll(): void {
+    const failure = this.#getFailure();
+    const message = `ZooKeeper: no server is connected${failure === null ? "" : `: ${failure.message}`}`;
+    const error = new ConnectionLossError(false, message, failure ?? undefined);
+    for (const { reject } of this.#waiters.splice(0)) reject(error);
+  }
 }

@@ -1,10 +1,9 @@
 // Scripted servers for the client's state machine, under a clock that tests advance.
 
-import { JuteReader, JuteWriter } from "../../../../../src/drivers/zookeeper/client/jute.ts";
+import type { ServerConnector } from "../../../../../src/drivers/zookeeper/client/connection.ts";
+import { FrameReader, JuteReader, JuteWriter } from "../../../../../src/drivers/zookeeper/client/jute.ts";
 import type { ServerAddress } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
-import type { Connector } from "../../../../../src/drivers/zookeeper/client/transport.ts";
-
-type TransportEvents = Parameters<Connector>[1];
+import type { TransportEvents } from "../../../../../src/net/transport.ts";
 
 /** One connection, as its server sees it. */
 type ScriptedPeer = {
@@ -26,7 +25,7 @@ type ScriptedPeer = {
 };
 
 export type ScriptedServers = {
-  readonly dial: Connector;
+  readonly dial: ServerConnector;
   /** All connections so far, the newest last. */
   readonly peers: readonly ScriptedPeer[];
   /** The newest connection. */
@@ -35,12 +34,13 @@ export type ScriptedServers = {
 
 export function createScriptedServers(): ScriptedServers {
   const peers: ScriptedPeer[] = [];
-  const connector: Connector = (address, events) => {
+  const connector: ServerConnector = (address, events) => {
     const frames: Buffer[] = [];
+    const reader = new FrameReader(1_000_000);
     const closed = { is: false };
     peers.push(createPeer(address, events, frames, closed));
     return {
-      write: (written) => void frames.push(...written),
+      write: (data) => void frames.push(...reader.push(Buffer.from(data as Uint8Array))),
       close: () => {
         closed.is = true;
       },
@@ -64,7 +64,7 @@ function createPeer(
 ): ScriptedPeer {
   let greeted = false;
   const say = (writer: JuteWriter): void => {
-    if (!closed.is) events.onFrames([writer.frame().subarray(4)]);
+    if (!closed.is) events.onData(writer.frame());
   };
   return {
     address,
@@ -77,12 +77,12 @@ function createPeer(
           greeted = true;
           return null;
         }
-        const reader = new JuteReader(frame.subarray(4));
+        const reader = new JuteReader(frame);
         return [reader.int(), reader.int()];
       });
     },
-    accept: () => events.onConnected(),
-    lastSeen: () => new JuteReader((frames[0] as Buffer).subarray(8)).long(),
+    accept: () => events.onConnected?.(),
+    lastSeen: () => new JuteReader((frames[0] as Buffer).subarray(4)).long(),
     welcome: ({ id, timeoutMs }) => say(new JuteWriter().int(0).int(timeoutMs).long(id).buffer(Buffer.alloc(16, 1))),
     answer: (xid, code = 0) => say(new JuteWriter().int(xid).long(1n).int(code)),
     cut(error) {

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
-import { exponential } from "../../../../../src/drivers/zookeeper/client/retry-policy.ts";
-import { ServerList } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
+import { exponential, ServerList } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
 
 /** The time limit of one attempt, for this number of servers and this session. */
 function attemptConnect(count: number, sessionMs: number): number {

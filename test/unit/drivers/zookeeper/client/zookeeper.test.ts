@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { OP, XID } from "../../../../../src/drivers/zookeeper/client/records.ts";
-import { exponential, toBackoffMs } from "../../../../../src/drivers/zookeeper/client/retry-policy.ts";
+import { exponential, toBackoffMs } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
 import type { ZooKeeperOptions } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { FakeClock } from "../../../../support/fake-clock.ts";
