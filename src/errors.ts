@@ -97,6 +97,19 @@ export class LockLostError extends LockError {
   }
 }
 
+const LOSS_TEXT: Readonly<Record<LostReason, string>> = {
+  expired: "its lease ended before a renewal succeeded",
+  released: "it was released",
+  revoked: "it was revoked",
+  maxHold: "it was held longer than maxHold allows",
+  unknown: "the store has no record of it",
+};
+
+/** The error by which a holder learns of the loss. */
+export function lockLostError(reason: LostReason, keys: readonly string[]): LockLostError {
+  return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXT[reason]}`, reason, { keys });
+}
+
 /** The acquire would wait for a lock that its own async flow holds. */
 export class DeadlockError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
@@ -123,6 +136,15 @@ export function isFatalError(error: unknown): boolean {
   return error instanceof Error && (error as { code?: unknown }).code === "DRIVER_FATAL";
 }
 
+/** Keeps a fatal error as it is; any other error becomes the cause of a DriverError. `action` begins its message. */
+export function wrapDriverError(error: unknown, action: string, keys: readonly string[]): LockError {
+  const message = error instanceof Error ? error.message : String(error);
+  if (isFatalError(error)) {
+    return error instanceof FatalDriverError ? error : new FatalDriverError(message, { keys, cause: error });
+  }
+  return new DriverError(`${action}: ${message}`, { keys, cause: error });
+}
+
 /** The driver does not support the request, by its traits. Thrown before anything is sent. */
 export class UnsupportedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
@@ -135,6 +157,12 @@ export class ClosedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("CLOSED", message, details);
   }
+}
+
+/** Formats keys for a message: at most three, each of at most 60 characters. */
+export function formatKeys(keys: readonly string[]): string {
+  const listed = keys.slice(0, 3).map((key) => JSON.stringify(key.length > 60 ? `${key.slice(0, 60)}…` : key));
+  return keys.length > 3 ? `${listed.join(", ")} and ${keys.length - 3} more` : listed.join(", ");
 }
 
 /** Emits an error without a caller as a process warning. `type` names the warning if `error` is not an Error. */

@@ -1,23 +1,34 @@
-/** Lists live claims; loaded on first use. */
+/** Lists and revokes claims, for operators; loaded on first use. */
 
+import { UnsupportedError, wrapDriverError } from "../errors.ts";
 import type { ClaimView } from "../spi/driver.ts";
+import { describeValue } from "../util/duration.ts";
+import { cleanLabel, validateKey } from "../util/keys.ts";
 import { callWithTimeout } from "../util/timeout.ts";
 import type { Client } from "./client.ts";
-import { wrapDriverError } from "./driver-error.ts";
+import { requireObject } from "./options.ts";
 
 const MAX_LISTED = 1_000;
 
-/** How long list() waits for the store. */
-const LIST_TIMEOUT_MS = 10_000;
+/** How long list() and revoke() wait for the store. */
+const TIMEOUT_MS = 10_000;
+
+/** The options of revoke(). */
+export interface RevokeOptions {
+  /** Removes the claim at once: the next claim may be granted while the old holder is still working. Default false. */
+  readonly now?: boolean | undefined;
+  /** The reason, for the store's log and events; at most 256 bytes. Default: none. */
+  readonly reason?: string | undefined;
+}
 
 /** See Locks.list(). */
 export async function listClaims(client: Client, keyPrefix: string): Promise<readonly ClaimView[]> {
   if (typeof keyPrefix !== "string") throw new TypeError("prefix must be a string");
   const { settings, driver } = client;
-  const { engine } = (await client.getAcquirer()).queues;
+  const { engine } = await client.open();
   const { prefix } = settings;
   const call = (): Promise<readonly ClaimView[]> => driver.list({ prefix: prefix + keyPrefix }, MAX_LISTED);
-  const views = await callWithTimeout(engine.scheduler, LIST_TIMEOUT_MS, call).catch((error: unknown) => {
+  const views = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, "could not list claims", []);
   });
   return prefix === "" ? views : views.map((view) => stripPrefix(view, prefix));
@@ -26,4 +37,35 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
 function stripPrefix(view: ClaimView, prefix: string): ClaimView {
   const [first, ...rest] = view.locks.map((spec) => ({ ...spec, key: spec.key.slice(prefix.length) }));
   return first === undefined ? view : { ...view, locks: [first, ...rest] };
+}
+
+/** See Locks.revoke. */
+export async function revoke(client: Client, key: string, token: bigint, options: RevokeOptions): Promise<boolean> {
+  const { now, reason } = parseRevokeOptions(options);
+  if (typeof token !== "bigint") throw new TypeError(`token must be a bigint, not ${describeValue(token)}`);
+  const fullKey = client.settings.prefix + validateKey(key);
+  const { driver } = client;
+  const { engine } = await client.open();
+  if (driver.revoke === undefined) throw new UnsupportedError(`${driver.name} cannot revoke`, { keys: [key] });
+  const target = {
+    key: fullKey,
+    token,
+    now: now === true,
+    ...(reason !== undefined && { reason: cleanLabel(reason, "reason") }),
+  };
+  const call = (): Promise<readonly boolean[]> => (driver.revoke as NonNullable<typeof driver.revoke>)([target]);
+  const [wasHeld] = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
+    throw wrapDriverError(error, `could not revoke ${describeValue(key)}`, [key]);
+  });
+  return wasHeld === true;
+}
+
+function parseRevokeOptions(options: unknown): RevokeOptions {
+  requireObject(options, "revoke");
+  const { now, reason, ...unknownOptions } = options as RevokeOptions;
+  const [name] = Object.keys(unknownOptions);
+  if (name !== undefined) throw new TypeError(`revoke has no option ${describeValue(name)}`);
+  if (now !== undefined && typeof now !== "boolean")
+    throw new TypeError(`now must be true or false, not ${describeValue(now)}`);
+  return { ...(now !== undefined && { now }), ...(reason !== undefined && { reason }) };
 }

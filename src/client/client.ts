@@ -1,15 +1,30 @@
-/** One client: opened by its first request or by connect(), closed once. */
+/** One client: opened by its first request or by connect(), closed once. Every acquire of every lock type goes through it. */
 
-import { ClosedError, DriverError, isFatalError } from "../errors.ts";
+import {
+  ClosedError,
+  DeadlockError,
+  DriverError,
+  formatKeys,
+  isFatalError,
+  LockTimeoutError,
+  lockLostError,
+  wrapDriverError,
+} from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
+import { formatDuration } from "../util/duration.ts";
+import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
-import { Acquirer } from "./acquirer.ts";
-import { wrapDriverError } from "./driver-error.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
-import { LocalQueue } from "./local-queue.ts";
-import { LocalQueues } from "./local-queues.ts";
-import type { ClientSettings } from "./options.ts";
+import { isExclusive } from "./handoff-budget.ts";
+import type { ClientContext, LocalHold } from "./local-queue.ts";
+import { LocalQueue, Waiter } from "./local-queue.ts";
+import { LockHandle } from "./lock.ts";
+import type { LockTarget } from "./lock-spec.ts";
+import { checkSupported, resolveNesting } from "./lock-spec.ts";
+import type { AcquireSettings, ClientSettings } from "./options.ts";
+import { resolveTtl } from "./options.ts";
+import { QueueReader } from "./queue-reader.ts";
 import { FlowHolds } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
 
@@ -22,9 +37,10 @@ export class Client {
   readonly events: Events = new Events();
   readonly flowHolds: FlowHolds = new FlowHolds();
   readonly #random: () => number;
-  #acquirer: Acquirer | null = null;
-  #opening: Promise<Acquirer> | null = null;
+  #context: ClientContext | null = null;
+  #opening: Promise<ClientContext> | null = null;
   #closing: Promise<void> | null = null;
+  #hasWarnedOfTtl = false;
 
   constructor(driver: Driver, settings: ClientSettings, random: () => number) {
     this.driver = driver;
@@ -32,19 +48,39 @@ export class Client {
     this.#random = random;
   }
 
-  getAcquirer(): Acquirer | Promise<Acquirer> {
-    if (this.#closing !== null) return Promise.reject(new ClosedError("this client was closed"));
-    return this.#acquirer ?? this.open();
+  /** What exists once the client is open; null before. Does not open it. */
+  get context(): ClientContext | null {
+    return this.#context;
   }
 
-  open(): Promise<Acquirer> {
+  /** Opens the client if necessary. @throws ClosedError, DriverError */
+  open(): ClientContext | Promise<ClientContext> {
+    if (this.#closing !== null) return Promise.reject(new ClosedError("this client was closed"));
+    if (this.#context !== null) return this.#context;
     this.#opening ??= this.#open();
     return this.#opening;
   }
 
-  /** The acquirer, or null if the client has not been opened. Does not open it. */
-  get openedAcquirer(): Acquirer | null {
-    return this.#acquirer;
+  /**
+   * Returns the lock, or null if `isTry` and it was busy. Not an async function, since an uncontended acquire should cost
+   * only one promise: throws errors known before anything is sent, and rejects with others.
+   */
+  acquire(target: LockTarget, settings: AcquireSettings, isTry: boolean): Promise<LockHandle | null> {
+    const context = this.open();
+    if (context instanceof Promise) return context.then((opened) => this.#acquire(opened, target, settings, isTry));
+    return this.#acquire(context, target, settings, isTry);
+  }
+
+  /** Continues detached locks. @throws see Locks.attach() */
+  async attach(reference: unknown): Promise<LockHandle> {
+    // loaded on first use, since few programs attach
+    const { attach } = await import("./transfer.ts");
+    const localHolds = await attach(await this.open(), reference);
+    return new LockHandle(
+      localHolds,
+      localHolds.flatMap(({ target }) => target.keys),
+      this.flowHolds,
+    );
   }
 
   /**
@@ -52,9 +88,9 @@ export class Client {
    * certainly dropped the claims.
    */
   async releaseAll(): Promise<void> {
-    const engine = this.#acquirer?.queues.engine;
-    if (engine === undefined) return;
-    for (const { listener } of engine.listClaims()) if (listener instanceof LocalQueue) listener.forceRelease();
+    if (this.#context === null) return;
+    const { engine } = this.#context;
+    for (const { listener } of engine.listClaims()) listener.onReleaseAll();
     await engine.whenIdle();
   }
 
@@ -63,31 +99,38 @@ export class Client {
     return this.#closing;
   }
 
-  async #open(): Promise<Acquirer> {
+  async #open(): Promise<ClientContext> {
     const { driver, settings, events } = this;
-    const { clock } = settings;
-    const engine = new Engine(driver, clock, this.#random, events);
+    const engine = new Engine(driver, settings.clock, this.#random, events);
     try {
       await driver.open((id, answer) => engine.notify(id, answer));
     } catch (error) {
       this.#opening = null; // so that a later request tries again
       throw isFatalError(error) ? error : wrapDriverError(error, `could not open ${driver.name}`, []);
     }
-    const tokenFloors = createTokenFloors(driver.traits.durability !== "process");
-    this.#acquirer = new Acquirer(new LocalQueues(engine, settings, tokenFloors, events), this.flowHolds);
-    return this.#acquirer;
+    const { traits } = driver;
+    this.#context = {
+      engine,
+      traits,
+      settings,
+      events,
+      tokenFloors: createTokenFloors(traits.durability !== "process"),
+      queueReader: new QueueReader(engine),
+      queues: new SlotMap(),
+    };
+    return this.#context;
   }
 
   async #close(): Promise<void> {
     if (this.#opening === null) return;
-    const acquirer = await this.#opening.catch((error: unknown) => {
+    const context = await this.#opening.catch((error: unknown) => {
       if (error instanceof DriverError || isFatalError(error)) return null; // the caller of open() has received it
       throw error;
     });
-    if (acquirer === null) return;
-    const { engine } = acquirer.queues;
+    if (context === null) return;
+    const { engine } = context;
     const closedError = new ClosedError("this client was closed");
-    for (const { listener } of engine.listClaims()) if (listener instanceof LocalQueue) listener.rejectAll(closedError);
+    for (const { listener } of engine.listClaims()) listener.onClose(closedError);
     await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, this.releaseAll(), () => undefined);
     for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
     await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, engine.whenIdle(), () => undefined);
@@ -95,4 +138,186 @@ export class Client {
     this.flowHolds.close();
     await this.driver.close();
   }
+
+  #acquire(
+    context: ClientContext,
+    target: LockTarget,
+    settings: AcquireSettings,
+    isTry: boolean,
+  ): Promise<LockHandle | null> {
+    const { traits } = context;
+    checkSupported(target, traits, this.driver.name);
+    settings.signal?.throwIfAborted();
+    if (!this.flowHolds.isEmpty || (!traits.manyKeys && target.locks.length > 1)) {
+      return this.#acquireInParts(context, target, settings, isTry);
+    }
+    return new Promise((resolve, reject) => {
+      const onGranted = (localHold: LocalHold | null): void =>
+        resolve(localHold === null ? null : new LockHandle([localHold], target.keys, this.flowHolds));
+      this.#enqueue(context, target, settings, isTry, onGranted, reject);
+    });
+  }
+
+  /** @param resolve receives the local hold, or null if `isTry` and the keys were busy */
+  #enqueue(
+    context: ClientContext,
+    target: LockTarget,
+    settings: AcquireSettings,
+    isTry: boolean,
+    resolve: (localHold: LocalHold | null) => void,
+    reject: (error: unknown) => void,
+  ): void {
+    const ttl = resolveTtl(settings, context.traits, this.driver.name);
+    if (ttl !== settings.ttl && settings.isTtlExplicit && !this.#hasWarnedOfTtl) {
+      this.#hasWarnedOfTtl = true;
+      process.emitWarning(`${this.driver.name} has only session leases: ttl is ignored`, "HoldfastWarning");
+    }
+    const startedAt = context.engine.clock.now();
+    this.#queueFor(context, target, ttl).enqueue(new Waiter(target, settings, isTry, startedAt, resolve, reject));
+  }
+
+  #queueFor(context: ClientContext, target: LockTarget, ttl: number | "session"): LocalQueue {
+    const { settings } = this;
+    // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
+    if (settings.handoffs === 1 || !isExclusive(target.locks)) return new LocalQueue(context, target, ttl, null);
+    const name = queueName(target, ttl === settings.ttl ? "" : ttl);
+    let queue = context.queues.get(name);
+    if (queue === undefined) {
+      queue = new LocalQueue(context, target, ttl, name);
+      context.queues.add(name, queue);
+    }
+    return queue;
+  }
+
+  /**
+   * Joins the locks that this flow holds and claims the other keys: in one claim if the store supports that, else one key
+   * after another. A key may be lost while the acquire waits for another one: then it releases all keys and starts over.
+   */
+  async #acquireInParts(
+    context: ClientContext,
+    target: LockTarget,
+    settings: AcquireSettings,
+    isTry: boolean,
+  ): Promise<LockHandle | null> {
+    const { clock } = this.settings;
+    const joinedByKey = this.#findJoined(target);
+    const parts = splitParts(target, joinedByKey, context.traits.manyKeys);
+    const joinedHolds = [...new Set(joinedByKey.values())];
+    const startedAt = clock.now();
+    // before the first await: otherwise the outer holder could release the lock while this request waits
+    for (const localHold of joinedHolds) localHold.refCount++;
+    try {
+      for (;;) {
+        const acquired = await this.#acquireParts(context, parts, settings, startedAt + settings.waitMs, isTry);
+        if (acquired === null) {
+          await releaseAll(joinedHolds);
+          return null;
+        }
+        const localHolds = [...joinedHolds, ...acquired];
+        if (localHolds.every((localHold) => localHold.isHeld(localHold.observe())))
+          return new LockHandle(localHolds as [LocalHold], target.keys, this.flowHolds);
+        await releaseAll(acquired);
+        for (const localHold of joinedHolds) {
+          if (!localHold.isHeld(localHold.observe())) throw localHold.toLostError();
+        }
+        this.#checkDeadline(target, settings, startedAt);
+      }
+    } catch (error) {
+      await releaseAll(joinedHolds);
+      throw error;
+    }
+  }
+
+  /** Acquires one local hold per part; null if `isTry` and a part was busy. */
+  async #acquireParts(
+    context: ClientContext,
+    parts: readonly LockTarget[],
+    settings: AcquireSettings,
+    deadline: number,
+    isTry: boolean,
+  ): Promise<LocalHold[] | null> {
+    const { clock } = this.settings;
+    const localHolds: LocalHold[] = [];
+    try {
+      for (const part of parts) {
+        // a signal that is already aborted fires no event any more
+        settings.signal?.throwIfAborted();
+        // all parts share one deadline; 0 would mean "do not wait", so a part that starts late still gets one try
+        const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
+        const localHold = await new Promise<LocalHold | null>((resolve, reject) =>
+          this.#enqueue(context, part, { ...settings, waitMs }, isTry, resolve, reject),
+        );
+        if (localHold === null) {
+          await releaseAll(localHolds);
+          return null;
+        }
+        localHolds.push(localHold);
+      }
+      return localHolds;
+    } catch (error) {
+      await releaseAll(localHolds);
+      throw error;
+    }
+  }
+
+  /** Called when a key was lost before all were held. @throws LockTimeoutError, DriverError if no time is left to retry */
+  #checkDeadline({ keys }: LockTarget, { waitMs }: AcquireSettings, startedAt: number): void {
+    const { driver, settings } = this;
+    if (waitMs === 0) throw new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
+    const waitedMs = settings.clock.now() - startedAt;
+    if (waitedMs < waitMs) return;
+    const waited = `waited ${formatDuration(waitedMs)} for ${formatKeys(keys)}`;
+    throw new LockTimeoutError(`${waited}: some locks were lost while waiting for the others`, {}, { keys });
+  }
+
+  /** Finds the local holds of this flow that the request can join, by key. @throws DeadlockError, LockLostError */
+  #findJoined(target: LockTarget): Map<string, LocalHold> {
+    const joinedByKey = new Map<string, LocalHold>();
+    const { reentrant } = this.settings;
+    for (const [index, spec] of target.locks.entries()) {
+      const heldByFlow = this.flowHolds.find(spec.key);
+      if (heldByFlow.length === 0) continue;
+      const nesting = resolveNesting(
+        heldByFlow.map((flowHold) => flowHold.spec),
+        spec,
+        reentrant,
+      );
+      if (nesting === "deadlock") {
+        const key = target.keys[index] as string;
+        throw new DeadlockError(
+          `deadlock: this async flow already holds ${formatKeys([key])} and would wait for itself; acquire the stronger lock first`,
+          { keys: [key] },
+        );
+      }
+      if (nesting === "separate") continue;
+      const servingHold = heldByFlow.find(
+        (flowHold) => flowHold.spec.limit === spec.limit && flowHold.spec.permits >= spec.permits,
+      );
+      const localHold = (servingHold as (typeof heldByFlow)[number]).localHold;
+      if (localHold.lostReason !== null) throw lockLostError(localHold.lostReason, localHold.target.keys);
+      joinedByKey.set(spec.key, localHold);
+    }
+    return joinedByKey;
+  }
+}
+
+/** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */
+function queueName({ locks }: LockTarget, ttl: number | string): string {
+  const first = locks[0].key;
+  if (locks.length === 1 && ttl === "") return first;
+  return `${ttl}\n${locks.map(({ key }) => key).join("\n")}`;
+}
+
+function splitParts(target: LockTarget, joinedByKey: ReadonlyMap<string, LocalHold>, manyKeys: boolean): LockTarget[] {
+  const parts: LockTarget[] = [];
+  for (const [index, spec] of target.locks.entries()) {
+    if (!joinedByKey.has(spec.key)) parts.push({ locks: [spec], keys: [target.keys[index] as string] });
+  }
+  const [first, ...rest] = parts;
+  if (!manyKeys || first === undefined) return parts;
+  return [{ locks: [first.locks[0], ...rest.map(({ locks }) => locks[0])], keys: parts.flatMap(({ keys }) => keys) }];
+}
+
+async function releaseAll(localHolds: readonly LocalHold[]): Promise<void> {
+  await Promise.all(localHolds.map(async (localHold) => localHold.release()));
 }

@@ -1,11 +1,15 @@
 /**
  * Runs the claim machine (src/claim) for every claim of one client: performs its effects, batches calls, routes the store's
  * answers and has the client's only timer. All decisions about a claim are made by the machine.
+ *
+ * Invariant: queries (isHeld, remainingMs, elapsedMs) change nothing. Reading the clocks may show a suspension or the end of
+ * a lease before the timer does; observe() alone applies what they show: it steps claims and may call listeners. The
+ * public methods of a lock call it before they answer, and its callers check afterwards what is left of their own state.
  */
 
 import { isHeld, nextWakeAt, resumeClaim, startClaim, step } from "../claim/machine.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Step } from "../claim/state.ts";
-import type { LostReason, PauseReason } from "../errors.ts";
+import type { ClosedError, LostReason, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver, Pause } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -23,7 +27,7 @@ import { StoreMonitor } from "./store-monitor.ts";
 /** When the timer fires for a renewal, renewals due within this time join its batch. */
 const EARLY_RUN_MS = 1_000;
 
-/** Receives the events of a claim. Called synchronously; may start or release claims in turn. */
+/** The part of the client that has a claim. Called synchronously; may start or release claims in turn. */
 export interface ClaimListener {
   onGranted(now: number): void;
   /** The keys were not free (`wait: false`). */
@@ -33,17 +37,24 @@ export interface ClaimListener {
   /** The store failed for good; the claim is over. */
   onFailed(error: unknown): void;
   onLost(reason: LostReason): void;
-  /** A renewal failed (true), or one succeeded again (false). */
-  onUnconfirmed(isUnconfirmed: boolean): void;
+  /** A renewal failed, or the store's clock stepped. */
+  onUnconfirmed(): void;
+  /** The store has confirmed the claim since. */
+  onConfirmed(): void;
   /** The store has queued the claim. */
   onQueued(): void;
+  /** The client closes: no request may wait any longer. */
+  onClose(error: ClosedError): void;
+  /** Gives up a lock that is held, although its holder has not released it. */
+  onReleaseAll(): void;
 }
 
 /** One claim that the engine runs: the state of its machine, and its listener. */
 export class ActiveClaim implements ScheduledTask {
   readonly claim: Claim;
   readonly settings: ClaimSettings;
-  readonly listener: ClaimListener;
+  /** Changes when an attached claim is confirmed. */
+  listener: ClaimListener;
   state: ClaimState;
   /** When the last call for this claim was sent. One ttl later the store has dropped the claim. */
   lastSentAt: number;
@@ -90,6 +101,16 @@ export class ActiveClaim implements ScheduledTask {
     this.#onDue(this, now, Math.min(withinMs, this.settings.ttlMs / 24));
   }
 
+  /** Is it held, by the local clock? */
+  isHeld(now: number): boolean {
+    return isHeld(this.state, now);
+  }
+
+  /** What is left of the lease by the local clock; 0 if it is not held. */
+  remainingMs(now: number): number {
+    return this.state.status === "held" ? Math.max(this.state.deadline - now, 0) : 0;
+  }
+
   /** Takes over the pause from an answer of the store. */
   recordAnswer(answer: Answer, now: number): void {
     const pause = answer.state === "held" ? undefined : answer.paused;
@@ -117,14 +138,14 @@ export class ActiveClaim implements ScheduledTask {
   markUnconfirmed(): void {
     if (this.#isInJeopardy) return;
     this.#isInJeopardy = true;
-    this.listener.onUnconfirmed(true);
+    this.listener.onUnconfirmed();
   }
 
   /** The store has confirmed the claim since. */
   markConfirmed(): void {
     this.#isInJeopardy = false;
     this.callAtClockStep = Number.POSITIVE_INFINITY;
-    this.listener.onUnconfirmed(false);
+    this.listener.onConfirmed();
   }
 
   /** The store's clock stepped: the lease of an earlier answer may have ended. */
@@ -221,19 +242,19 @@ export class Engine {
     this.scheduler.arm();
   }
 
-  /** Is the claim held, by all clocks? Reads them now (`now` was read just before), since the timer may be late. */
-  isHeld(activeClaim: ActiveClaim, now: number = this.clock.now()): boolean {
-    this.elapsedMs(now);
-    if (isHeld(activeClaim.state, now)) return true;
-    // report the loss now instead of waiting for the late timer
-    this.#onDue(activeClaim, now, 0);
-    return isHeld(activeClaim.state, now);
-  }
-
-  /** The clock's time plus all detected suspensions, for intervals that may span one. Checks for a suspension now. */
-  elapsedMs(now: number = this.clock.now()): number {
+  /**
+   * Applies what the clocks show now, since the timer may be late: a suspension of this machine to all claims, the end of
+   * its lease to this one. Returns `now`.
+   */
+  observe(now: number = this.clock.now(), activeClaim?: ActiveClaim): number {
     const suspendedMs = this.#suspendDetector.suspendedMs(now);
     if (suspendedMs > 0) this.#onSuspend(suspendedMs);
+    if (activeClaim !== undefined && !activeClaim.isHeld(now)) this.#onDue(activeClaim, now, 0);
+    return now;
+  }
+
+  /** The time plus all suspensions detected so far, for intervals that may span one. */
+  elapsedMs(now: number): number {
     return now + this.suspendedMs;
   }
 
@@ -251,7 +272,7 @@ export class Engine {
     }
     const activeClaim = this.#claims.get(id);
     if (activeClaim === undefined) return;
-    if (answer?.state === "held") this.elapsedMs(now);
+    if (answer?.state === "held") this.observe(now);
     if (answer !== undefined) activeClaim.recordAnswer(answer, now);
     this.#apply(activeClaim, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
   }
@@ -386,12 +407,12 @@ export class Engine {
   #onAnswer(activeClaim: ActiveClaim, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
     // before using the answer: a suspension since the call was sent shortens the lease
-    if (answer.state === "held") this.elapsedMs(now);
+    if (answer.state === "held") this.observe(now);
     this.#recordContact(activeClaim.claim);
     activeClaim.recordAnswer(answer, now);
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
     this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);
-    if (call > activeClaim.callAtClockStep && isHeld(activeClaim.state, now)) activeClaim.markConfirmed();
+    if (call > activeClaim.callAtClockStep && activeClaim.isHeld(now)) activeClaim.markConfirmed();
     if (hasClockStepped) this.#onStoreClockStep(now);
   }
 
@@ -407,7 +428,7 @@ export class Engine {
 
   #onTimer(): void {
     const now = this.clock.now();
-    this.elapsedMs(now);
+    this.observe(now);
     this.scheduler.runDue(now);
     // a renewal is sent anyway: those that are due soon join its batch
     if (this.#pendingRenewals.length > 0) this.scheduler.runEarly(now, EARLY_RUN_MS);

@@ -1,5 +1,5 @@
 /**
- * The waiters of one process for the same keys, and the hand-off decision (decision 0004).
+ * Decides whether a local queue may hand its grant off to the next local waiter (decision 0004).
  *
  * Only one claim per local queue is in the store's queue; local requests wait here. A grant brings a token range; each
  * local holder takes its next token, so tokens rise with every holder. Two limits keep other processes from starving: the
@@ -11,8 +11,6 @@
  */
 
 import { ALL_PERMITS } from "../spi/driver.ts";
-import type { Linked } from "../util/linked-list.ts";
-import { LinkedList } from "../util/linked-list.ts";
 
 export interface HandoffLimits {
   /** The most local holders per grant; 1: no hand-off. */
@@ -27,8 +25,7 @@ export function isExclusive(locks: readonly { readonly permits: number; readonly
   return true;
 }
 
-export class HandoffBudget<R extends Linked<R>> {
-  readonly queue: LinkedList<R> = new LinkedList();
+export class HandoffBudget {
   readonly #limits: HandoffLimits;
   #nextToken = 0n;
   /** The length of the token range. */
@@ -47,8 +44,8 @@ export class HandoffBudget<R extends Linked<R>> {
    * How many tokens a claim made now should request: one per waiter, or as many as the last range suggests. The number of
    * waiters alone is too low, since holders that have just released often ask again at once. Unused tokens are skipped.
    */
-  tokensToRequest(): number {
-    return Math.min(Math.max(this.queue.size, this.#suggestedCount), this.#limits.handoffs);
+  tokensToRequest(waiterCount: number): number {
+    return Math.min(Math.max(waiterCount, this.#suggestedCount), this.#limits.handoffs);
   }
 
   /** The store has granted a token range. */
@@ -65,10 +62,12 @@ export class HandoffBudget<R extends Linked<R>> {
     return this.#nextToken++;
   }
 
-  /** Returns the token for the next local holder; null if the claim must be released instead, also without `hasEnoughLease`. */
-  nextToken(now: number, hasEnoughLease: boolean): bigint | null {
-    const isInTime = hasEnoughLease && now - this.#grantedAt < this.#limits.handoffMs;
-    const canContinue = isInTime && this.queue.first !== null;
+  /**
+   * Returns the token for the next local holder; null if the claim must be released instead.
+   * @param isWanted a request waits, and enough of the lease is left for it
+   */
+  nextToken(now: number, isWanted: boolean): bigint | null {
+    const canContinue = isWanted && now - this.#grantedAt < this.#limits.handoffMs;
     if (canContinue && this.#tokensLeft > 0) return this.firstToken();
     // A range that is used up with waiters and time left was too short: double it (decision 0018). Larger steps would let
     // tokens run ahead of the clock that the token issuer follows.

@@ -1,6 +1,6 @@
 /**
- * The waiters of this process for the same keys, and the one claim that represents them at the store. A request that
- * cannot share a claim has a local queue of its own.
+ * The waiters of this process for the same keys, their local holder, and the one claim that represents them at the store. A
+ * request that cannot share a claim has a local queue of its own.
  *
  *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
  *   pending    `activeClaim` is being requested or waits at the store, for the first waiter
@@ -10,54 +10,78 @@
  * the holder's code has ended, but local waiters can queue at the store without waiting for that code.
  */
 
-import type { LostReason } from "../errors.ts";
-import { DriverError, describePause, isFatalError, StorePausedError } from "../errors.ts";
-import type { Claim } from "../spi/driver.ts";
+import { setMaxListeners } from "node:events";
+import type { ClosedError, LockLostError, LostReason } from "../errors.ts";
+import {
+  DriverError,
+  describePause,
+  formatKeys,
+  isFatalError,
+  lockLostError,
+  StorePausedError,
+  wrapDriverError,
+} from "../errors.ts";
+import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { randomId } from "../util/ids.ts";
-import type { AttachAttempt } from "./attach-attempt.ts";
-import { wrapDriverError } from "./driver-error.ts";
-import type { ActiveClaim, ClaimListener } from "./engine.ts";
+import { LinkedList } from "../util/linked-list.ts";
+import type { SlotMap } from "../util/slot-map.ts";
+import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
+import type { Events } from "./events.ts";
 import type { HandoffLimits } from "./handoff-budget.ts";
 import { HandoffBudget } from "./handoff-budget.ts";
-import { formatKeys, LocalHold } from "./local-hold.ts";
-import type { LocalQueues } from "./local-queues.ts";
-import type { LockTarget } from "./lock-target.ts";
+import type { LockTarget } from "./lock-spec.ts";
+import type { AcquireSettings, ClientSettings } from "./options.ts";
+import { toClaimSettings } from "./options.ts";
+import type { QueueReader } from "./queue-reader.ts";
+import type { ScheduledTask } from "./scheduler.ts";
 import { createTimeoutError } from "./timeout-error.ts";
-import type { Waiter } from "./waiter.ts";
+import type { TokenFloors } from "./token-floors.ts";
 
 const MAX_RESTART_DELAY_MS = 1_000;
 const NO_HANDOFFS: HandoffLimits = { handoffs: 1, handoffMs: 0 };
 
+/** What the local queues of one client share. */
+export interface ClientContext {
+  readonly engine: Engine;
+  readonly traits: Traits;
+  readonly settings: ClientSettings;
+  readonly events: Events;
+  readonly tokenFloors: TokenFloors;
+  readonly queueReader: QueueReader;
+  /** The queues that other requests can join, by name. */
+  readonly queues: SlotMap<string, LocalQueue>;
+}
+
 export class LocalQueue implements ClaimListener {
-  readonly parent: LocalQueues;
+  readonly context: ClientContext;
   readonly target: LockTarget;
   readonly #ttl: number | "session";
-  /** The name in the map of `parent`; null: other requests cannot join this queue. */
+  /** The name in `context.queues`; null: other requests cannot join this queue. */
   readonly #name: string | null;
-  readonly #budget: HandoffBudget<Waiter>;
+  readonly #waiters = new LinkedList<Waiter>();
+  readonly #budget: HandoffBudget;
   #activeClaim: ActiveClaim | null = null;
   #localHold: LocalHold | null = null;
-  #attachAttempt: AttachAttempt | null = null;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
-  constructor(parent: LocalQueues, target: LockTarget, ttl: number | "session", name: string | null) {
-    this.parent = parent;
+  constructor(context: ClientContext, target: LockTarget, ttl: number | "session", name: string | null) {
+    this.context = context;
     this.target = target;
     this.#ttl = ttl;
     this.#name = name;
-    this.#budget = new HandoffBudget(name === null ? NO_HANDOFFS : parent.settings);
+    this.#budget = new HandoffBudget(name === null ? NO_HANDOFFS : context.settings);
   }
 
   enqueue(waiter: Waiter): void {
     const isBusy = this.#activeClaim !== null;
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
-    this.#budget.queue.push(waiter);
+    this.#waiters.push(waiter);
     if (!isBusy) return this.#startClaim(waiter.startedAt);
     if (waiter.noWait) return this.#rejectBusy(waiter, this.#activeClaim as ActiveClaim);
-    this.parent.emitWaiting(waiter);
+    this.#emitWaiting(waiter);
   }
 
   /** The user has cancelled the request. Without further requests the claim is released, too. */
@@ -77,7 +101,7 @@ export class LocalQueue implements ClaimListener {
         ),
       );
     }
-    this.#timeOutWaiter(waiter, this.parent.engine.clock.now() - waiter.startedAt);
+    this.#timeOutWaiter(waiter, this.context.engine.clock.now() - waiter.startedAt);
   }
 
   onGranted(now: number): void {
@@ -89,12 +113,12 @@ export class LocalQueue implements ClaimListener {
   }
 
   onQueued(): void {
-    const head = this.#budget.queue.first;
-    if (head !== null) this.parent.emitWaiting(head);
+    const head = this.#waiters.first;
+    if (head !== null) this.#emitWaiting(head);
   }
 
   onBusy(): void {
-    const head = this.#budget.queue.first;
+    const head = this.#waiters.first;
     const activeClaim = this.#activeClaim as ActiveClaim;
     this.#activeClaim = null;
     if (head?.noWait) this.#rejectBusy(head, activeClaim);
@@ -102,13 +126,13 @@ export class LocalQueue implements ClaimListener {
   }
 
   onExpired(): void {
-    const head = this.#budget.queue.first;
+    const head = this.#waiters.first;
     this.#activeClaim = null;
     if (head?.noWait) {
       const { keys } = head.target;
-      this.#budget.queue.remove(head);
+      this.#waiters.remove(head);
       head.reject(
-        new DriverError(`${this.parent.engine.driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
+        new DriverError(`${this.context.engine.driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
       );
     }
     this.#restarts++;
@@ -117,7 +141,7 @@ export class LocalQueue implements ClaimListener {
 
   onFailed(error: unknown): void {
     this.#activeClaim = null;
-    const { queue } = this.#budget;
+    const queue = this.#waiters;
     // a transient error rejects only a no-wait request at the head; the other requests keep waiting
     while (queue.first !== null && (queue.first.noWait || isFatalError(error))) {
       const head = queue.first;
@@ -129,142 +153,127 @@ export class LocalQueue implements ClaimListener {
   }
 
   onLost(reason: LostReason): void {
-    if (this.#attachAttempt !== null) return this.#attachAttempt.onLost(reason);
     const localHold = this.#localHold as LocalHold;
     this.#localHold = null;
     this.#activeClaim = null;
-    this.parent.engine.scheduler.cancel(localHold);
+    this.context.engine.scheduler.cancel(localHold);
     // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
     this.#startNext();
-    this.parent.emitLost(localHold, reason);
+    this.#emitLost(localHold, reason);
     localHold.lose(reason);
   }
 
-  onUnconfirmed(isUnconfirmed: boolean): void {
-    if (this.#attachAttempt !== null && !isUnconfirmed) this.#attachAttempt.onConfirmed();
-    else if (this.#localHold !== null) this.parent.emitJeopardy(this.#localHold, isUnconfirmed);
+  onUnconfirmed(): void {
+    this.#emitConfirmation("jeopardy");
+  }
+
+  onConfirmed(): void {
+    this.#emitConfirmation("restored");
   }
 
   /** Called when the last handle of the local holder is released. True if the lock was held until now. */
   release(localHold: LocalHold): boolean | Promise<boolean> {
-    const { engine } = this.parent;
+    const { engine } = this.context;
+    const now = engine.clock.now();
+    if (localHold === this.#localHold) engine.observe(now, localHold.activeClaim); // may find that the lock is lost
     engine.scheduler.cancel(localHold);
     if (localHold !== this.#localHold) {
       // lost before: its claim is no longer in this queue, and is released now that the holder's code has ended
       engine.release(localHold.activeClaim);
       return false;
     }
-    const now = engine.clock.now();
-    const isHeld = engine.isHeld(localHold.activeClaim, now);
-    if (localHold !== this.#localHold) return this.release(localHold); // isHeld() read the clocks and reported a loss
+    const isHeld = localHold.activeClaim.isHeld(now);
     this.#localHold = null;
     const { activeClaim } = localHold;
-    this.parent.emitReleased(localHold);
+    this.#emitReleased(localHold);
     // a listener of the event may have withdrawn the last request, and with it the claim
     if (this.#activeClaim !== activeClaim) return isHeld;
-    const token = isHeld ? this.#budget.nextToken(now, hasEnoughLease(activeClaim, now)) : null;
+    const isWanted = this.#waiters.size > 0 && hasEnoughLease(activeClaim, now);
+    const token = isHeld ? this.#budget.nextToken(now, isWanted) : null;
     if (token !== null) {
       this.#grantNext(activeClaim, token, now);
-      this.parent.emitHandedOff(this.#localHold as LocalHold | null);
+      this.#emitHandedOff(this.#localHold as LocalHold | null);
       return true;
     }
     return this.#releaseToStore(activeClaim, isHeld, now);
   }
 
-  /** Releases the claim although the local holder has not released it; for close() and releaseAll(). */
-  forceRelease(): void {
+  /** Releases the claim although the local holder has not released it. */
+  onReleaseAll(): void {
     const localHold = this.#localHold;
     if (localHold === null) return;
     this.#localHold = null;
-    this.parent.engine.scheduler.cancel(localHold);
-    void this.#releaseToStore(localHold.activeClaim, true, this.parent.engine.clock.now());
+    this.context.engine.scheduler.cancel(localHold);
+    void this.#releaseToStore(localHold.activeClaim, true, this.context.engine.clock.now());
     localHold.lose("released");
   }
 
-  /** Rejects all waiting requests with this error. */
-  rejectAll(error: unknown): void {
-    this.#attachAttempt?.reject(error);
-    for (const waiter of [...this.#budget.queue]) this.withdraw(waiter, error);
+  onClose(error: ClosedError): void {
+    for (const waiter of [...this.#waiters]) this.withdraw(waiter, error);
   }
 
   /** Drops the claim without releasing it: its holder has detached it. */
   transferOut(localHold: LocalHold): void {
     this.#localHold = null;
     this.#activeClaim = null;
-    this.parent.engine.scheduler.cancel(localHold);
+    this.context.engine.scheduler.cancel(localHold);
     localHold.refCount = 0;
-    this.parent.engine.forget(localHold.activeClaim);
+    this.context.engine.forget(localHold.activeClaim);
     this.#startNext();
   }
 
-  /** Attaches a claim that was made elsewhere: until it is confirmed or refused, its events go to `attempt`. */
-  startAttach(attempt: AttachAttempt): void {
-    this.#attachAttempt = attempt;
-    this.#activeClaim = attempt.activeClaim;
-  }
-
-  /** The attach attempt is over. `localHold` is the claim's holder; null: the attempt failed. */
-  finishAttach(localHold: LocalHold | null): void {
-    this.#attachAttempt = null;
-    this.#localHold = localHold;
-    if (localHold === null) this.#activeClaim = null;
-  }
-
-  exceedMaxHold(localHold: LocalHold): void {
-    if (localHold === this.#localHold) this.parent.engine.exceedMaxHold(localHold.activeClaim);
-  }
-
-  isHeld(activeClaim: ActiveClaim): boolean {
-    return this.parent.engine.isHeld(activeClaim);
-  }
-
-  remainingMs(activeClaim: ActiveClaim): number {
-    return activeClaim.state.status === "held"
-      ? Math.max(activeClaim.state.deadline - this.parent.engine.clock.now(), 0)
-      : 0;
+  /** Takes over a claim that was made elsewhere and is held: from now on its events come here. */
+  takeOver(activeClaim: ActiveClaim, token: bigint): LocalHold {
+    activeClaim.listener = this;
+    this.#activeClaim = activeClaim;
+    return this.#hold(activeClaim, this.target, token, this.context.engine.clock.now());
   }
 
   #startClaim(now: number): void {
-    const head = this.#budget.queue.first as Waiter;
-    const { parent } = this;
+    const head = this.#waiters.first as Waiter;
+    const { engine, settings, tokenFloors, traits } = this.context;
     const claim: Claim = {
       id: randomId(),
       locks: this.target.locks,
       ttlMs: this.#ttl,
-      tokenCount: this.#budget.tokensToRequest(),
-      floor: parent.tokenFloors.floor(this.target.locks),
+      tokenCount: this.#budget.tokensToRequest(this.#waiters.size),
+      floor: tokenFloors.floor(this.target.locks),
       wait: !head.noWait,
       label: head.settings.label,
     };
-    const { random } = parent.engine;
-    const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, random(), MAX_RESTART_DELAY_MS);
-    this.#activeClaim = parent.engine.start(claim, parent.toClaimSettings(this.#ttl, claim.wait), this, now, delayMs);
+    const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
+    const claimSettings = toClaimSettings(this.#ttl, claim.wait, traits, settings);
+    this.#activeClaim = engine.start(claim, claimSettings, this, now, delayMs);
   }
 
   #grantNext(activeClaim: ActiveClaim, token: bigint, now: number): void {
-    const waiter = this.#budget.queue.first as Waiter;
-    this.#budget.queue.remove(waiter);
-    const { parent } = this;
-    const localHold = new LocalHold(this, activeClaim, waiter.target, token, now);
-    this.#localHold = localHold;
-    parent.tokenFloors.record(this.target.locks, token);
-    if (parent.settings.maxHoldMs < Number.POSITIVE_INFINITY)
-      parent.engine.scheduler.schedule(localHold, now + parent.settings.maxHoldMs);
+    const waiter = this.#waiters.first as Waiter;
+    this.#waiters.remove(waiter);
+    const localHold = this.#hold(activeClaim, waiter.target, token, now);
+    const { engine, settings } = this.context;
+    if (settings.maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + settings.maxHoldMs);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
-    parent.emitAcquired(localHold, waiter);
+    this.#emitAcquired(localHold, waiter);
+  }
+
+  #hold(activeClaim: ActiveClaim, target: LockTarget, token: bigint, now: number): LocalHold {
+    const localHold = new LocalHold(this, activeClaim, target, token, now);
+    this.#localHold = localHold;
+    this.context.tokenFloors.record(target.locks, token);
+    return localHold;
   }
 
   /** Releases the claim and, if requests wait here, starts the next claim in the same turn. */
   #releaseToStore(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
     this.#activeClaim = null;
-    const { engine } = this.parent;
+    const { engine } = this.context;
     const expiresAt = activeClaim.state.status === "held" ? activeClaim.state.deadline + engine.suspendedMs : 0;
     const result = new Promise<boolean>((resolve) => {
       // If the lease was valid by the local clock, the lock counts as held, unless the store answers within the lease that
       // the claim did not exist. If it was not, the lock counts as lost, unless the store answers that the claim existed.
       const onReleased = (existed: boolean | null): void =>
-        resolve(isHeld ? existed !== false || engine.elapsedMs() >= expiresAt : existed === true);
+        resolve(isHeld ? existed !== false || engine.elapsedMs(engine.observe()) >= expiresAt : existed === true);
       engine.release(activeClaim, onReleased, now);
     });
     this.#startNext(now);
@@ -272,24 +281,23 @@ export class LocalQueue implements ClaimListener {
   }
 
   #startNext(now?: number): void {
-    if (this.#budget.queue.size > 0) this.#startClaim(now ?? this.parent.engine.clock.now());
-    else if (this.#name !== null) this.parent.queues.delete(this.#name);
+    if (this.#waiters.size > 0) this.#startClaim(now ?? this.context.engine.clock.now());
+    else if (this.#name !== null) this.context.queues.delete(this.#name);
   }
 
   #removeWaiter(waiter: Waiter): void {
-    const { queue } = this.#budget;
-    queue.remove(waiter);
-    if (queue.size > 0 || this.#localHold !== null) return;
+    this.#waiters.remove(waiter);
+    if (this.#waiters.size > 0 || this.#localHold !== null) return;
     const activeClaim = this.#activeClaim;
     this.#activeClaim = null;
-    if (activeClaim !== null) this.parent.engine.release(activeClaim);
+    if (activeClaim !== null) this.context.engine.release(activeClaim);
     this.#startNext();
   }
 
   /** Rejects a no-wait request: busy, unless the store is paused and no local holder has the lock. */
   #rejectBusy(waiter: Waiter, activeClaim: ActiveClaim): void {
     const pause =
-      activeClaim.state.status === "held" ? undefined : activeClaim.currentPause(this.parent.engine.clock.now());
+      activeClaim.state.status === "held" ? undefined : activeClaim.currentPause(this.context.engine.clock.now());
     if (pause === undefined) return this.#timeOutWaiter(waiter, 0);
     const { keys } = waiter.target;
     this.withdraw(
@@ -305,12 +313,204 @@ export class LocalQueue implements ClaimListener {
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
     const { locks, keys } = waiter.target;
     const id = this.#activeClaim?.claim.id ?? null;
-    const paused = this.#activeClaim?.currentPause(this.parent.engine.clock.now());
+    const paused = this.#activeClaim?.currentPause(this.context.engine.clock.now());
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
-    const error = createTimeoutError(this.parent, { locks, keys, id, localAhead, waitedMs, paused });
+    const error = createTimeoutError(this.context.queueReader, { locks, keys, id, localAhead, waitedMs, paused });
     this.#removeWaiter(waiter);
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
+  }
+
+  #emitAcquired(localHold: LocalHold, waiter: Waiter): void {
+    if (!this.context.events.hasListeners("acquired")) return;
+    const { label } = waiter.settings;
+    const waitedMs = localHold.grantedAt - waiter.startedAt;
+    this.context.events.emit("acquired", { keys: localHold.target.keys, token: localHold.token, waitedMs, label });
+  }
+
+  #emitWaiting(waiter: Waiter): void {
+    if (!this.context.events.hasListeners("waiting")) return;
+    this.context.events.emit("waiting", { keys: waiter.target.keys, label: waiter.settings.label });
+  }
+
+  #emitHandedOff(localHold: LocalHold | null): void {
+    if (localHold === null || !this.context.events.hasListeners("handedOff")) return;
+    this.context.events.emit("handedOff", { keys: localHold.target.keys, token: localHold.token });
+  }
+
+  #emitReleased(localHold: LocalHold): void {
+    if (!this.context.events.hasListeners("released")) return;
+    const heldMs = this.context.engine.clock.now() - localHold.grantedAt;
+    this.context.events.emit("released", { keys: localHold.target.keys, token: localHold.token, heldMs });
+  }
+
+  #emitLost(localHold: LocalHold, reason: LostReason): void {
+    this.context.events.emit("lost", { keys: localHold.target.keys, token: localHold.token, reason });
+  }
+
+  #emitConfirmation(event: "jeopardy" | "restored"): void {
+    const { events, engine } = this.context;
+    if (this.#localHold === null) return;
+    const { activeClaim, target, token } = this.#localHold;
+    const detail = { keys: target.keys, token, remainingMs: activeClaim.remainingMs(engine.clock.now()) };
+    if (event === "restored") events.emit(event, detail);
+    else events.emit(event, { ...detail, error: activeClaim.failure });
+  }
+}
+
+/** One local request while it waits: for the store, or behind other requests of this client. */
+export class Waiter implements ScheduledTask {
+  previous: Waiter | null = null;
+  next: Waiter | null = null;
+  readonly target: LockTarget;
+  readonly settings: AcquireSettings;
+  /** `wait: 0`: if the lock is not granted at once, it is busy. */
+  readonly noWait: boolean;
+  /** tryAcquire(): busy resolves with null instead of an error that names the holder. */
+  readonly isTry: boolean;
+  readonly startedAt: number;
+  /** The queue that it waits in; null once it is settled. */
+  queue: LocalQueue | null = null;
+  // a scheduled task: due at the end of the wait
+  readonly mayRunEarly = false;
+  dueAt = 0;
+  heapIndex = -1;
+  readonly #resolve: (localHold: LocalHold | null) => void;
+  readonly #reject: (error: unknown) => void;
+  #onAbort: (() => void) | null = null;
+
+  /** @param resolve receives the local hold, or null if `isTry` and the keys were busy */
+  constructor(
+    target: LockTarget,
+    settings: AcquireSettings,
+    isTry: boolean,
+    startedAt: number,
+    resolve: (localHold: LocalHold | null) => void,
+    reject: (error: unknown) => void,
+  ) {
+    this.target = target;
+    this.settings = settings;
+    this.noWait = settings.waitMs === 0;
+    this.isTry = isTry;
+    this.startedAt = startedAt;
+    this.#resolve = resolve;
+    this.#reject = reject;
+  }
+
+  /** Joins a local queue: from now on the wait can time out or be aborted. @throws what addEventListener of the signal throws */
+  join(queue: LocalQueue): void {
+    const { waitMs, signal } = this.settings;
+    if (signal !== undefined) {
+      this.#onAbort = () => this.queue?.withdraw(this, signal.reason);
+      // many waits may share one signal, with a listener each: suppress Node's warning about a leak
+      setMaxListeners(0, signal);
+      signal.addEventListener("abort", this.#onAbort, { once: true });
+    }
+    this.queue = queue;
+    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)
+      queue.context.engine.scheduler.schedule(this, this.startedAt + waitMs);
+  }
+
+  onDue(): void {
+    this.queue?.timeOut(this);
+  }
+
+  grant(localHold: LocalHold): void {
+    this.leave();
+    this.#resolve(localHold);
+  }
+
+  /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
+  reject(error: unknown): void {
+    this.leave();
+    if (this.isTry && error === null) this.#resolve(null);
+    else this.#reject(error);
+  }
+
+  /** Leaves the queue: from now on the wait can neither time out nor be aborted. */
+  leave(): void {
+    if (this.heapIndex !== -1) this.queue?.context.engine.scheduler.cancel(this);
+    this.queue = null;
+    if (this.#onAbort !== null) this.settings.signal?.removeEventListener("abort", this.#onAbort);
+    this.#onAbort = null;
+  }
+}
+
+/** One local holder's time with a claim: from its grant or hand-off until its last handle is released. */
+export class LocalHold implements ScheduledTask {
+  readonly queue: LocalQueue;
+  readonly activeClaim: ActiveClaim;
+  readonly target: LockTarget;
+  readonly token: bigint;
+  readonly grantedAt: number;
+  /** The number of unreleased handles: the first one, and one for each request that joined. */
+  refCount = 1;
+  /** The number of async contexts entered with this lock: while there is one, the lock cannot be detached. */
+  openFlows = 0;
+  lostReason: LostReason | null = null;
+  #abort: AbortController | null = null;
+  // a scheduled task: due at the end of maxHold
+  readonly mayRunEarly = false;
+  dueAt = 0;
+  heapIndex = -1;
+
+  constructor(queue: LocalQueue, activeClaim: ActiveClaim, target: LockTarget, token: bigint, grantedAt: number) {
+    this.queue = queue;
+    this.activeClaim = activeClaim;
+    this.target = target;
+    this.token = token;
+    this.grantedAt = grantedAt;
+  }
+
+  /** Can requests still join it? Says nothing about the lease. */
+  get isOpen(): boolean {
+    return this.refCount > 0;
+  }
+
+  /** Reads the clocks. If they show that the lease has ended, the loss is reported now: the timer may be late. */
+  observe(): number {
+    const { engine } = this.queue.context;
+    const now = engine.clock.now();
+    if (this.isOpen && this.lostReason === null) engine.observe(now, this.activeClaim);
+    return now;
+  }
+
+  isHeld(now: number): boolean {
+    return this.isOpen && this.lostReason === null && this.activeClaim.isHeld(now);
+  }
+
+  remainingMs(now: number): number {
+    return this.isHeld(now) ? this.activeClaim.remainingMs(now) : 0;
+  }
+
+  /** The end of maxHold. */
+  onDue(): void {
+    if (this.isOpen && this.lostReason === null) this.queue.context.engine.exceedMaxHold(this.activeClaim);
+  }
+
+  lose(reason: LostReason): void {
+    if (this.lostReason !== null) return;
+    this.lostReason = reason;
+    this.#abort?.abort(this.toLostError());
+  }
+
+  /** Aborted when the lock is lost. Created when first read, and shared by all requests that joined. */
+  get signal(): AbortSignal {
+    if (this.#abort === null) {
+      this.#abort = new AbortController();
+      if (this.lostReason !== null) this.#abort.abort(this.toLostError());
+    }
+    return this.#abort.signal;
+  }
+
+  toLostError(): LockLostError {
+    return lockLostError(this.lostReason ?? "expired", this.target.keys);
+  }
+
+  /** Releases one handle, and the lock with the last one. True if the lock was held until now. */
+  release(): boolean | Promise<boolean> {
+    this.refCount--;
+    return this.isOpen ? this.isHeld(this.observe()) : this.queue.release(this);
   }
 }
 

@@ -1,7 +1,10 @@
-/** The lock specs of each lock type, and how a nested request relates to the locks of its flow. */
+/** The lock specs of each lock type, validated, and how a nested request relates to the locks of its flow. */
 
-import type { LockSpec } from "../spi/driver.ts";
-import { ALL_PERMITS } from "../spi/driver.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { LockSpec, Traits } from "../spi/driver.ts";
+import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";
+import { describeValue } from "../util/duration.ts";
+import { validateKey } from "../util/keys.ts";
 
 export type LockSpecs = readonly [LockSpec, ...LockSpec[]];
 
@@ -33,21 +36,81 @@ export function mergeSpecs(specLists: readonly LockSpecs[]): LockSpecs | null {
 }
 
 /** How a nested request relates to the locks that its flow holds on the same key. */
-export type Nesting = "joins" | "beside" | "deadlock";
+export type Nesting = "join" | "separate" | "deadlock";
 
 /**
- * joins: a held lock covers the request (reading or writing inside writing, reading inside reading). beside: the request
+ * join: a held lock covers the request (reading or writing inside writing, reading inside reading). separate: the request
  * needs a claim of its own, for semaphore permits that fit beside the held ones. deadlock: it would wait for its own flow.
  */
 export function resolveNesting(heldSpecs: readonly LockSpec[], wanted: LockSpec, reentrant: boolean): Nesting {
   let usedPermits = wanted.permits;
   for (const spec of heldSpecs) {
-    if (reentrant && isReadWrite(spec) && isReadWrite(wanted) && spec.permits >= wanted.permits) return "joins";
+    if (reentrant && isReadWrite(spec) && isReadWrite(wanted) && spec.permits >= wanted.permits) return "join";
     usedPermits += spec.permits;
   }
-  return isReadWrite(wanted) || usedPermits > wanted.limit ? "deadlock" : "beside";
+  return isReadWrite(wanted) || usedPermits > wanted.limit ? "deadlock" : "separate";
 }
 
 function isReadWrite(spec: LockSpec): boolean {
   return spec.limit === ALL_PERMITS;
+}
+
+/** What an acquire locks, validated. */
+export interface LockTarget {
+  /** The lock specs, sorted; their keys have the client's prefix. */
+  readonly locks: LockSpecs;
+  /** The same keys without the prefix, in the same order. */
+  readonly keys: readonly string[];
+}
+
+export function mutexTarget(prefix: string, key: unknown): LockTarget {
+  return { locks: exclusive(toFullKey(prefix, key)), keys: [key as string] };
+}
+
+export function readTarget(prefix: string, key: unknown): LockTarget {
+  return { locks: shared(toFullKey(prefix, key)), keys: [key as string] };
+}
+
+/** @throws TypeError naming permits or limit */
+export function semaphoreTarget(prefix: string, key: unknown, permits: unknown = 1, limit: unknown): LockTarget {
+  const max = requireCount(limit, "limit", ALL_PERMITS - 1);
+  return {
+    locks: semaphorePermits(toFullKey(prefix, key), requireCount(permits, "permits", max), max),
+    keys: [key as string],
+  };
+}
+
+/** @throws TypeError without targets, with too many keys, or if one key is requested in two different modes */
+export function combineTargets(prefix: string, targets: readonly LockTarget[]): LockTarget {
+  if (targets.length === 0) throw new TypeError("all() needs at least one key");
+  const locks = mergeSpecs(targets.map((target) => target.locks));
+  if (locks === null) throw new TypeError("all() must not request one key in two different modes");
+  if (locks.length > MAX_LOCKS) throw new TypeError(`all() takes at most ${MAX_LOCKS} keys, not ${locks.length}`);
+  return { locks, keys: locks.map(({ key }) => key.slice(prefix.length)) };
+}
+
+/** @throws UnsupportedError if the store does not support these locks; called before anything is sent */
+export function checkSupported({ locks, keys }: LockTarget, traits: Traits, driver: string): void {
+  if (traits.permits === "any") return;
+  for (const { permits, limit } of locks) {
+    const isExclusive = permits === ALL_PERMITS && limit === ALL_PERMITS;
+    if (isExclusive) continue;
+    if (traits.permits === "shared" && permits === 1 && limit === ALL_PERMITS) continue;
+    const feature = limit === ALL_PERMITS ? "shared locks" : "semaphores";
+    throw new UnsupportedError(`${driver} has no ${feature}`, { keys });
+  }
+}
+
+/** @throws TypeError */
+export function requireCount(value: unknown, name: string, max: number): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > max) {
+    throw new TypeError(`${name} must be a whole number from 1 to ${max}, not ${describeValue(value)}`);
+  }
+  return value;
+}
+
+function toFullKey(prefix: string, key: unknown): string {
+  if (prefix === "") return validateKey(key);
+  validateKey(key);
+  return validateKey(prefix + (key as string), "key with its prefix");
 }

@@ -1,11 +1,10 @@
 /** The result of an acquire: a handle on one local hold, or on several if the store takes keys one by one or some were joined. */
 
 import type { LockLostError } from "../errors.ts";
-import { UnsupportedError } from "../errors.ts";
-import type { LocalHold } from "./local-hold.ts";
-import { formatKeys, lockLostError } from "./local-hold.ts";
+import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
+import type { LocalHold } from "./local-queue.ts";
+import type { DetachOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
-import type { DetachOptions } from "./transfer.ts";
 
 /** A lock that is held or was held. */
 export interface Lock extends AsyncDisposable {
@@ -86,21 +85,15 @@ export class LockHandle implements Lock {
   }
 
   get signal(): AbortSignal {
+    for (const localHold of this.#localHolds) localHold.observe();
     const signals = this.#localHolds.map(({ signal }) => signal);
     this.#signal ??= signals.length === 1 ? (signals[0] as AbortSignal) : AbortSignal.any(signals);
     return this.#signal;
   }
 
   throwIfLost(): void {
-    const error = this.currentLoss();
-    if (error !== null) throw error;
-  }
-
-  /** The error that throwIfLost() would throw, or null. */
-  currentLoss(): LockLostError | null {
-    if (this.#released !== null) return this.#loss ?? lockLostError("released", this.keys);
-    for (const localHold of this.#localHolds) if (!localHold.isHeld) return localHold.toLostError();
-    return null;
+    if (this.#released !== null) throw this.#loss ?? lockLostError("released", this.keys);
+    for (const localHold of this.#localHolds) if (!localHold.isHeld(localHold.observe())) throw localHold.toLostError();
   }
 
   run<T>(fn: () => T): T {
@@ -111,7 +104,7 @@ export class LockHandle implements Lock {
 
   get remainingMs(): number {
     if (this.#released !== null) return 0;
-    return Math.min(...this.#localHolds.map((localHold) => localHold.remainingMs));
+    return Math.min(...this.#localHolds.map((localHold) => localHold.remainingMs(localHold.observe())));
   }
 
   async detach(options?: DetachOptions): Promise<string> {
@@ -156,9 +149,7 @@ export class LockHandle implements Lock {
   }
 }
 
-function requireFencing(localHold: LocalHold): void {
-  const { driver } = localHold.queue.parent.engine;
-  if (!driver.traits.fencing) {
-    throw new UnsupportedError(`${driver.name} has no fencing tokens`, { keys: localHold.target.keys });
-  }
+function requireFencing({ queue, target }: LocalHold): void {
+  const { traits, engine } = queue.context;
+  if (!traits.fencing) throw new UnsupportedError(`${engine.driver.name} has no fencing tokens`, { keys: target.keys });
 }

@@ -1,9 +1,9 @@
 /** acquire(), tryAcquire() and using(), bound to a target. */
 
-import type { Acquirer } from "./acquirer.ts";
+import type { Client } from "./client.ts";
 import type { Lock, LockHandle } from "./lock.ts";
-import type { LockTarget } from "./lock-target.ts";
-import type { AcquireOptions, AcquireSettings, ClientSettings, TryOptions } from "./options.ts";
+import type { LockTarget } from "./lock-spec.ts";
+import type { AcquireOptions, AcquireSettings, TryOptions } from "./options.ts";
 import { parseAcquireOptions } from "./options.ts";
 
 /** Something that can be locked: a fixed set of keys and permits. */
@@ -24,24 +24,17 @@ export interface Lockable<Extra = unknown> {
   using<T>(options: AcquireOptions & Extra, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
 }
 
-/** The part of a client that a Lockable uses. */
-export interface LockableClient {
-  readonly settings: ClientSettings;
-  /** Opens the client if necessary. @throws ClosedError, DriverError */
-  getAcquirer(): Acquirer | Promise<Acquirer>;
-}
-
 /** A fixed target, or a function that makes one from the options of a call (the permits of a semaphore). */
 type TargetSource<Extra> = LockTarget | ((options: Extra | undefined) => LockTarget);
 
 /** A Lockable whose target is known, so that all() can combine it with others. */
 export class BoundLockable<Extra> implements Lockable<Extra> {
-  readonly #client: LockableClient;
+  readonly #client: Client;
   readonly #targetSource: TargetSource<Extra>;
   readonly #extraOption: string | undefined;
 
   /** @param extraOption the name of an option that targetSource reads */
-  constructor(client: LockableClient, targetSource: TargetSource<Extra>, extraOption?: string) {
+  constructor(client: Client, targetSource: TargetSource<Extra>, extraOption?: string) {
     this.#client = client;
     this.#targetSource = targetSource;
     this.#extraOption = extraOption;
@@ -74,9 +67,7 @@ export class BoundLockable<Extra> implements Lockable<Extra> {
     try {
       const target = this.target(options);
       const settings = this.#resolveSettings(options, isTry);
-      const ready = this.#client.getAcquirer();
-      if (ready instanceof Promise) return ready.then((acquirer) => acquirer.acquire(target, settings, isTry));
-      return ready.acquire(target, settings, isTry);
+      return this.#client.acquire(target, settings, isTry);
     } catch (error) {
       return Promise.reject(error);
     }

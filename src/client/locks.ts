@@ -3,17 +3,17 @@
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
+import type { RevokeOptions } from "./admin.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
 import type { Lock } from "./lock.ts";
-import type { LockTarget } from "./lock-target.ts";
-import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-target.ts";
+import type { LockTarget } from "./lock-spec.ts";
+import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-spec.ts";
 import type { Lockable } from "./lockable.ts";
 import { BoundLockable } from "./lockable.ts";
 import type { AcquireOptions, LocksOptions, TryOptions } from "./options.ts";
 import { parseClientOptions, requireMethod } from "./options.ts";
-import type { RevokeOptions } from "./revoke.ts";
 
 /** Locks on one store. Made by connect() or createLocks(); an idle one keeps no process alive. */
 export interface Locks extends AsyncDisposable {
@@ -100,18 +100,14 @@ export function bindLocks(client: Client): Locks {
           targets.map((item) => toTarget(item, prefix)),
         ),
       ),
-    attach: async (reference) => {
-      // loaded on first use, since few programs attach
-      const { attach } = await import("./attach.ts");
-      return attach(await client.getAcquirer(), reference);
-    },
+    attach: (reference) => client.attach(reference),
     holds: (key) => flowHolds.find(prefix + key).length > 0,
     get traits() {
       return driver.traits;
     },
     list: async (keyPrefix = "") => (await import("./admin.ts")).listClaims(client, keyPrefix),
     releaseAll: () => client.releaseAll(),
-    revoke: async (key, token, options = {}) => (await import("./revoke.ts")).revoke(client, key, token, options),
+    revoke: async (key, token, options = {}) => (await import("./admin.ts")).revoke(client, key, token, options),
     closeOnSignal: () => closeOnSignal(() => client.close()),
     on: (event, listener) => client.events.on(event, listener),
     close: () => client.close(),

@@ -1,5 +1,8 @@
 /** Validates options once, at the API: durations become milliseconds, unknown names are errors. */
 
+import { hostname, userInfo } from "node:os";
+import { basename } from "node:path";
+import type { ClaimSettings } from "../claim/state.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -7,8 +10,7 @@ import { systemClock } from "../util/clock.ts";
 import type { Duration } from "../util/duration.ts";
 import { describeValue, MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
-import { defaultLabel } from "./default-label.ts";
-import { requireCount } from "./lock-target.ts";
+import { requireCount } from "./lock-spec.ts";
 
 /** The options of acquire(). */
 export interface AcquireOptions {
@@ -51,6 +53,15 @@ export interface LocksOptions {
   readonly renew?: boolean | undefined;
   /** The clock; tests replace it. */
   readonly clock?: Clock | undefined;
+}
+
+/** The options of detach(). */
+export interface DetachOptions {
+  /**
+   * How long the lock stays held from now on. Attaching it restarts its full lease. At most the lock's own ttl, which is the
+   * default.
+   */
+  readonly ttl?: Duration | undefined;
 }
 
 /** LocksOptions with defaults, in milliseconds. As AcquireSettings they apply to acquire() without options. */
@@ -130,21 +141,25 @@ export function parseAcquireOptions(
   };
 }
 
-let hasWarned = false;
-
 /** Returns the ttl of a claim at this store. @throws UnsupportedError for "session" if the store has no sessions */
-export function resolveTtl(settings: AcquireSettings, { lease }: Traits, driver: string): number | "session" {
-  if (settings.ttl === "session" && lease.sessionMs === undefined) {
+export function resolveTtl({ ttl }: AcquireSettings, { lease }: Traits, driver: string): number | "session" {
+  if (ttl === "session" && lease.sessionMs === undefined) {
     throw new UnsupportedError(
       `${driver} has no sessions: ttl "session" needs a store with sessions, such as the Holdfast server`,
     );
   }
-  if (settings.ttl === "session" || lease.claim) return settings.ttl;
-  if (settings.isTtlExplicit && !hasWarned) {
-    hasWarned = true;
-    process.emitWarning(`${driver} has only session leases: ttl is ignored`, "HoldfastWarning");
-  }
-  return "session";
+  return lease.claim ? ttl : "session";
+}
+
+/** The settings of a claim's machine. */
+export function toClaimSettings(
+  ttl: number | "session",
+  wait: boolean,
+  { lease }: Traits,
+  { renew }: ClientSettings,
+): ClaimSettings {
+  if (ttl !== "session") return { ttlMs: ttl, wait, survivesSilence: false, renews: renew };
+  return { ttlMs: lease.sessionMs ?? 30_000, wait, survivesSilence: lease.endsWithConnection === true, renews: renew };
 }
 
 /** Infinity: no limit. */
@@ -177,5 +192,21 @@ export function requireMethod(value: unknown, method: string, name: string): voi
 function rejectUnknownOptions(unknownOptions: object, caller: string, extraOption?: string): void {
   for (const name of Object.keys(unknownOptions)) {
     if (name !== extraOption) throw new TypeError(`${caller} has no option ${describeValue(name)}`);
+  }
+}
+
+/** The label of a client without the `label` option: `user@host pid program`. Arguments may hold secrets and stay out. */
+function defaultLabel(): string {
+  const program = basename(process.argv[1] ?? process.execPath);
+  return cleanLabel(`${readUserName()}@${hostname()} pid ${process.pid} ${program}`);
+}
+
+function readUserName(): string {
+  try {
+    return userInfo().username;
+  } catch (error) {
+    // the user id has no entry in the password database, as in some containers
+    if ((error as NodeJS.ErrnoException).syscall === undefined && !(error instanceof Error)) throw error;
+    return `uid ${process.getuid?.() ?? "?"}`;
   }
 }

@@ -13,6 +13,7 @@
 import type { ClaimView } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Engine } from "./engine.ts";
+import type { Scheduler } from "./scheduler.ts";
 
 /** Short, since the lookup delays the error of a wait that is already over. */
 export const LOOKUP_TIMEOUT_MS = 500;
@@ -34,6 +35,7 @@ interface PendingRead {
 }
 
 export class QueueReader {
+  readonly scheduler: Scheduler;
   readonly #engine: Engine;
   readonly #byKey = new Map<string, Promise<QueueSnapshot>>();
   readonly #unsent: PendingRead[] = [];
@@ -42,6 +44,7 @@ export class QueueReader {
 
   constructor(engine: Engine) {
     this.#engine = engine;
+    this.scheduler = engine.scheduler;
   }
 
   /** Reads the queue of a key; rejects if the store does not answer within LOOKUP_TIMEOUT_MS. */
@@ -50,7 +53,7 @@ export class QueueReader {
     if (existing !== undefined) return existing;
     const controller = new AbortController();
     const { signal } = controller;
-    const { scheduler } = this.#engine;
+    const { scheduler } = this;
     const timeout = scheduler.timer(() => controller.abort(new Error("the store did not answer in time")));
     const queue = new Promise<QueueSnapshot>((resolve, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason), { once: true });

@@ -5,7 +5,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { LockSpec } from "../spi/driver.ts";
-import type { LocalHold } from "./local-hold.ts";
+import type { LocalHold } from "./local-queue.ts";
 
 /** The locks of a flow, innermost frame first. Created when a lock is held, so that parallel requests cannot share it. */
 interface FlowFrame {

@@ -1,14 +1,12 @@
 /** Creates the error for a timed-out wait. It names the holder, from one read of the store's queue. */
 
 import type { BlockerInfo } from "../errors.ts";
-import { describePause, LockTimeoutError } from "../errors.ts";
+import { describePause, formatKeys, LockTimeoutError } from "../errors.ts";
 import type { ClaimId, ClaimView, LockSpec, Pause } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
 import { withTimeout } from "../util/timeout.ts";
-import { formatKeys } from "./local-hold.ts";
-import type { LocalQueues } from "./local-queues.ts";
-import type { QueueSnapshot } from "./queue-reader.ts";
+import type { QueueReader, QueueSnapshot } from "./queue-reader.ts";
 import { LOOKUP_TIMEOUT_MS } from "./queue-reader.ts";
 
 export interface WaitInfo {
@@ -24,12 +22,12 @@ export interface WaitInfo {
 }
 
 /** Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no holder. */
-export async function createTimeoutError(queues: LocalQueues, waitInfo: WaitInfo): Promise<LockTimeoutError> {
+export async function createTimeoutError(queueReader: QueueReader, waitInfo: WaitInfo): Promise<LockTimeoutError> {
   const { keys, waitedMs, paused } = waitInfo;
   const blocked = await withTimeout(
-    queues.engine.scheduler,
+    queueReader.scheduler,
     LOOKUP_TIMEOUT_MS,
-    findHolder(queues, waitInfo),
+    findHolder(queueReader, waitInfo),
     noBlocker,
   ).catch(noBlocker);
   const keysText = formatKeys(keys);
@@ -53,17 +51,15 @@ export async function createTimeoutError(queues: LocalQueues, waitInfo: WaitInfo
 const noBlocker = (): BlockerInfo => ({});
 
 /** Finds the holder of the first key that is held by another claim, or by another request of this client. */
-async function findHolder(
-  { engine, queueReader }: LocalQueues,
-  { locks, id, localAhead }: WaitInfo,
-): Promise<BlockerInfo> {
-  const deadline = engine.clock.now() + LOOKUP_TIMEOUT_MS;
+async function findHolder(queueReader: QueueReader, { locks, id, localAhead }: WaitInfo): Promise<BlockerInfo> {
+  const { scheduler } = queueReader;
+  const deadline = scheduler.now() + LOOKUP_TIMEOUT_MS;
   const ownTag = id === null ? null : publicTag(id);
   for (const { key } of locks) {
-    if (engine.clock.now() >= deadline) break;
+    if (scheduler.now() >= deadline) break;
     const queue = await queueReader.read(key);
     const holder = queue.views.find(({ answer, tag }) => answer.state === "held" && (localAhead > 0 || tag !== ownTag));
-    if (holder !== undefined) return describeHolder(queue, holder, engine.clock.now(), ownTag, localAhead);
+    if (holder !== undefined) return describeHolder(queue, holder, scheduler.now(), ownTag, localAhead);
   }
   return localAhead > 0 ? { ahead: localAhead } : {};
 }

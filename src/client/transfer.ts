@@ -1,35 +1,46 @@
-/** Detaches locks; loaded on first use. */
+/** Detaches and attaches locks; loaded on first use. */
 
-import { isFatalError, LockLostError, UnsupportedError } from "../errors.ts";
+import type { ClosedError, LostReason } from "../errors.ts";
+import {
+  formatKeys,
+  isFatalError,
+  LockLostError,
+  lockLostError,
+  UnsupportedError,
+  wrapDriverError,
+} from "../errors.ts";
+import { decodeReference } from "../protocol/decode-reference.ts";
+import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { encodeReference } from "../protocol/lock-reference.ts";
 import type { Claim, Driver } from "../spi/driver.ts";
-import type { Duration } from "../util/duration.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { callWithTimeout, sleep } from "../util/timeout.ts";
-import { wrapDriverError } from "./driver-error.ts";
-import type { Engine } from "./engine.ts";
-import { formatKeys, lockLostError } from "./local-hold.ts";
-import type { Lock } from "./lock.ts";
-import { LockHandle } from "./lock.ts";
+import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
+import type { ClientContext, LocalHold } from "./local-queue.ts";
+import { LocalQueue } from "./local-queue.ts";
+import type { DetachOptions } from "./options.ts";
+import { requireObject, toClaimSettings } from "./options.ts";
 
-/** The options of detach(). */
-export interface DetachOptions {
-  /**
-   * How long the lock stays held from now on. Attaching it restarts its full lease. At most the lock's own ttl, which is the
-   * default.
-   */
-  readonly ttl?: Duration | undefined;
+type LocalHolds = readonly [LocalHold, ...LocalHold[]];
+
+/** What detach() needs of the handle of a lock. */
+interface DetachableLock {
+  readonly keys: readonly string[];
+  readonly localHolds: LocalHolds;
+  readonly remainingMs: number;
+  throwIfLost(): void;
+  transferOut(loss: LockLostError): void;
 }
 
 /** The interval of retries if the store does not confirm a shortened lease. */
 const RETRY_INTERVAL_MS = 100;
 
 /** See Lock.detach(). */
-export async function detach(lock: LockHandle, options: DetachOptions = {}): Promise<string> {
+export async function detach(lock: DetachableLock, options: DetachOptions = {}): Promise<string> {
   const { keys, localHolds } = lock;
   const newTtlMs = parseTtlOption(options, lock);
   lock.throwIfLost();
-  const { engine } = localHolds[0].queue.parent;
+  const { engine } = localHolds[0].queue.context;
   for (const { activeClaim, refCount, openFlows } of localHolds) {
     const problem = detachProblem(engine.driver, activeClaim.claim.ttlMs, refCount, openFlows);
     if (problem !== null) throw new UnsupportedError(`cannot detach ${formatKeys(keys)}: ${problem}`, { keys });
@@ -60,11 +71,12 @@ export async function detach(lock: LockHandle, options: DetachOptions = {}): Pro
 }
 
 /** Returns a lock's secret reference without detaching it: for the command line, which passes it to its child process. */
-export function toReference(lock: Lock): string {
-  if (!(lock instanceof LockHandle)) throw new TypeError("lock must come from acquire()");
-  const { prefix } = lock.localHolds[0].queue.parent.settings;
+export function toReference(lock: object): string {
+  if (!("localHolds" in lock)) throw new TypeError("lock must come from acquire()");
+  const { localHolds } = lock as DetachableLock;
+  const { prefix } = localHolds[0].queue.context.settings;
   return encodeReference(
-    lock.localHolds.map(({ activeClaim, token }) => {
+    localHolds.map(({ activeClaim, token }) => {
       const firstToken = activeClaim.state.status === "held" ? activeClaim.state.token : token;
       return { claim: activeClaim.claim, firstToken, token, prefix };
     }),
@@ -72,10 +84,8 @@ export function toReference(lock: Lock): string {
 }
 
 /** @throws TypeError naming the option */
-function parseTtlOption(options: unknown, { localHolds }: LockHandle): number | undefined {
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new TypeError(`options of detach must be an object, not ${describeValue(options)}`);
-  }
+function parseTtlOption(options: unknown, { localHolds }: DetachableLock): number | undefined {
+  requireObject(options, "detach");
   const { ttl, ...unknownOptions } = options as DetachOptions;
   const [name] = Object.keys(unknownOptions);
   if (name !== undefined) throw new TypeError(`detach has no option ${describeValue(name)}`);
@@ -132,4 +142,110 @@ function detachProblem(driver: Driver, ttl: number | "session", refCount: number
   if (ttl === "session") return 'a "session" lease ends with its session';
   if (openFlows > 0) return "it is held by using() or run()";
   return refCount > 1 ? "another request has joined it" : null;
+}
+
+/**
+ * Returns the local holds of a reference once the store has confirmed that it is still held.
+ * @throws TypeError for a damaged reference; UnsupportedError if this client already holds the lock; LockLostError with
+ * the reason; DriverError if the store did not answer
+ */
+export async function attach(context: ClientContext, reference: unknown): Promise<LocalHolds> {
+  const parts = decodeReference(reference);
+  const { engine } = context;
+  for (const { claim, prefix } of parts) {
+    // with two local runs of one claim, each push about its end would reach only one of them
+    if (!engine.listClaims().some((activeClaim) => activeClaim.claim.id === claim.id)) continue;
+    const keys = claim.locks.map(({ key }) => key.slice(prefix.length));
+    throw new UnsupportedError(`this client already holds the detached lock on ${formatKeys(keys)}`, { keys });
+  }
+  const results = await Promise.allSettled(parts.map((part) => new AttachAttempt(context, part).result));
+  const localHolds: LocalHold[] = [];
+  for (const result of results) if (result.status === "fulfilled") localHolds.push(result.value);
+  const failure = results.find((result) => result.status === "rejected");
+  if (failure !== undefined) {
+    // transfer out instead of releasing: the caller may retry with the same reference
+    for (const localHold of localHolds) localHold.queue.transferOut(localHold);
+    throw failure.reason;
+  }
+  const lostHold = localHolds.find((localHold) => !localHold.isHeld(localHold.observe()));
+  if (lostHold !== undefined) {
+    // this part was lost while the others were being confirmed
+    for (const localHold of localHolds) if (localHold !== lostHold) localHold.queue.transferOut(localHold);
+    throw lostHold.toLostError();
+  }
+  return localHolds as [LocalHold, ...LocalHold[]];
+}
+
+/** Attaches one detached claim. The client holds it once the store has confirmed it. */
+class AttachAttempt implements ClaimListener {
+  /** Rejects with LockLostError and the reason, or with DriverError if the store did not answer for the length of the lease. */
+  readonly result: Promise<LocalHold>;
+  // a resumed claim is held from the start, so these events cannot occur
+  readonly onGranted = neverCalled;
+  readonly onBusy = neverCalled;
+  readonly onExpired = neverCalled;
+  readonly onFailed = neverCalled;
+  readonly onQueued = neverCalled;
+  readonly #context: ClientContext;
+  readonly #keys: readonly string[];
+  readonly #token: bigint;
+  readonly #activeClaim: ActiveClaim;
+  #resolve!: (localHold: LocalHold) => void;
+  #reject!: (error: unknown) => void;
+
+  constructor(context: ClientContext, { claim, firstToken, token, prefix }: DetachedClaim) {
+    this.#context = context;
+    this.#keys = claim.locks.map(({ key }) => key.slice(prefix.length));
+    this.#token = token;
+    this.result = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    const settings = toClaimSettings(claim.ttlMs, true, context.traits, context.settings);
+    this.#activeClaim = context.engine.resume(claim, settings, this, firstToken, 1);
+  }
+
+  onConfirmed(): void {
+    const { locks, ttlMs } = this.#activeClaim.claim;
+    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, null);
+    this.#resolve(queue.takeOver(this.#activeClaim, this.#token));
+  }
+
+  onUnconfirmed(): void {
+    // it is unconfirmed from the start
+  }
+
+  onLost(reason: LostReason): void {
+    const { lastError } = this.#activeClaim;
+    const isUnanswered = reason === "expired" && lastError !== null;
+    this.#fail(
+      isUnanswered
+        ? wrapDriverError(lastError, `could not attach ${formatKeys(this.#keys)}`, this.#keys)
+        : attachLostError(reason, this.#keys),
+    );
+  }
+
+  onClose(error: ClosedError): void {
+    this.#fail(error);
+  }
+
+  onReleaseAll(): void {
+    // this client does not hold the lock yet
+  }
+
+  /** Releases nothing, so that attaching with the same reference can be retried. */
+  #fail(error: unknown): void {
+    this.#context.engine.forget(this.#activeClaim);
+    this.#reject(error);
+  }
+}
+
+function neverCalled(): never {
+  throw new Error("a resumed claim cannot be granted again");
+}
+
+function attachLostError(reason: LostReason, keys: readonly string[]): LockLostError {
+  if (reason !== "unknown") return lockLostError(reason, keys);
+  const message = `no such lock on ${formatKeys(keys)}: it was released, or its lease expired long ago`;
+  return new LockLostError(message, reason, { keys });
 }

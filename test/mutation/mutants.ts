@@ -97,21 +97,21 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a grant believed before the clocks were looked at",
     file: "src/client/engine.ts",
-    find: 'if (answer.state === "held") this.elapsedMs(now);',
+    find: 'if (answer.state === "held") this.observe(now);',
     replace: "",
     tests: "test/unit/client/late-grants.test.ts",
   },
   {
     name: "several keys taken up as one lock although one of them is lost again",
-    file: "src/client/attach.ts",
+    file: "src/client/transfer.ts",
     find: "if (lostHold !== undefined) {",
     replace: "if (localHolds.length === 0 && lostHold !== undefined) {",
     tests: "test/unit/client/late-grants.test.ts",
   },
   {
     name: "several keys given as one lock although one of them is lost again",
-    file: "src/client/acquirer.ts",
-    find: "localHolds.every(({ isHeld }) => isHeld)",
+    file: "src/client/client.ts",
+    find: "localHolds.every((localHold) => localHold.isHeld(localHold.observe()))",
     replace: "localHolds.length > 0",
     tests: "test/unit/client/late-grants.test.ts",
   },
@@ -256,28 +256,28 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an aborted request that leaves its claim behind",
     file: "src/client/local-queue.ts",
-    find: "if (activeClaim !== null) this.parent.engine.release(activeClaim);",
+    find: "if (activeClaim !== null) this.context.engine.release(activeClaim);",
     replace:
-      'if (activeClaim !== null && activeClaim.state.status === "asking") this.parent.engine.release(activeClaim);',
+      'if (activeClaim !== null && activeClaim.state.status === "asking") this.context.engine.release(activeClaim);',
   },
   {
     name: "a wait that ends early",
-    file: "src/client/waiter.ts",
+    file: "src/client/local-queue.ts",
     find: "this.startedAt + waitMs",
     replace: "this.startedAt + waitMs * 0.99",
   },
   {
     name: "a wait that is never ended",
-    file: "src/client/waiter.ts",
+    file: "src/client/local-queue.ts",
     find: "if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)",
     replace: "if (waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
   },
   // --- lines and tokens
   {
     name: "token runs handed on beside shared holds",
-    file: "src/client/local-queues.ts",
-    find: "if (this.settings.handoffs === 1 || !isExclusive(target.locks)) return",
-    replace: "if (this.settings.handoffs === 1) return",
+    file: "src/client/client.ts",
+    find: "if (settings.handoffs === 1 || !isExclusive(target.locks)) return",
+    replace: "if (settings.handoffs === 1) return",
   },
   {
     name: "a run handed on after it is spent",

@@ -43,11 +43,11 @@ export class ClientProcess {
 
   /** The rest in its maps; empty: nothing. */
   findLeftovers(): string {
-    const host = this.client.openedAcquirer?.queues;
-    if (host === undefined) return "";
+    const context = this.client.context;
+    if (context === null) return "";
     const left: string[] = [];
-    if (host.engine.size > 0) left.push(`${host.engine.size} claims or releases`);
-    if (host.queues.size > 0) left.push(`${host.queues.size} lanes`);
+    if (context.engine.size > 0) left.push(`${context.engine.size} claims or releases`);
+    if (context.queues.size > 0) left.push(`${context.queues.size} lanes`);
     // a connection's timer may be set for a ping that is no longer needed
     if (this.#checksTimers && this.machine.armedTimers > 0) left.push(`${this.machine.armedTimers} timers`);
     return left.join(", ");

@@ -164,7 +164,7 @@ export class LockUser {
       before: this.context.checker.highestSeen(lockSpecs),
       shown,
       leaseMs: lease === "session" ? scenario.sessionMs : lease,
-      isFirst: client.openedAcquirer === null,
+      isFirst: client.context === null,
     };
   }
 

@@ -2,7 +2,6 @@
 
 import assert from "node:assert/strict";
 // else loaded when first used, while simulated time goes on
-import "../../../src/client/attach.ts";
 import "../../../src/client/transfer.ts";
 import "../../../src/client/admin.ts";
 import { Client } from "../../../src/client/client.ts";

@@ -25,12 +25,12 @@ test("one key in two modes is refused", () => {
 });
 
 test.each([
-  ["writing inside writing joins", [writeSpec], writeSpec, true, "joins"],
-  ["reading inside writing joins", [writeSpec], readSpec, true, "joins"],
-  ["reading inside reading joins", [readSpec], readSpec, true, "joins"],
+  ["writing inside writing joins", [writeSpec], writeSpec, true, "join"],
+  ["reading inside writing joins", [writeSpec], readSpec, true, "join"],
+  ["reading inside reading joins", [readSpec], readSpec, true, "join"],
   ["writing inside reading would wait for itself", [readSpec], writeSpec, true, "deadlock"],
   ["nothing joins when that is switched off", [writeSpec], writeSpec, false, "deadlock"],
-  ["permits that fit are claimed beside", [permitSpecs(2)], permitSpecs(2), true, "beside"],
+  ["permits that fit are claimed beside", [permitSpecs(2)], permitSpecs(2), true, "separate"],
   ["permits that could only wait for their own flow are refused", [permitSpecs(2)], permitSpecs(3), true, "deadlock"],
   ["all permits held are counted", [permitSpecs(1), permitSpecs(2)], permitSpecs(2), true, "deadlock"],
   ["permits beside a mutex of the same flow would wait for it", [writeSpec], permitSpecs(1), true, "deadlock"],

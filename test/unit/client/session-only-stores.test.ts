@@ -15,7 +15,7 @@ function sessionOnlyDriver(): Driver {
   });
 }
 
-test("a ttl causes a warning only where one was given, and once", async () => {
+test("a ttl causes a warning only where one was given, and once per client", async () => {
   const warnings: string[] = [];
   const heard = ({ message }: Error): number => warnings.push(message);
   process.on("warning", heard);
@@ -31,8 +31,10 @@ test("a ttl causes a warning only where one was given, and once", async () => {
     expect(await told()).toEqual([]);
     const given = createLocks(sessionOnlyDriver(), { ttl: "10s" });
     await (await given.acquire("k")).release();
-    await (await plain.acquire("k", { ttl: "10s" })).release();
+    await (await given.acquire("k", { ttl: "20s" })).release();
     expect(await told()).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
+    await (await plain.acquire("k", { ttl: "10s" })).release();
+    expect(await told()).toHaveLength(2);
     await Promise.all([plain.close(), given.close()]);
   } finally {
     process.off("warning", heard);
