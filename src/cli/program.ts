@@ -3,7 +3,7 @@
 import { isUtf8 } from "node:buffer";
 import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
-import { Command, Option } from "commander";
+import { Command, Help, Option } from "commander";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import type { NewFlags } from "./commands/credential.ts";
 import type { DoctorFlags } from "./commands/doctor/doctor.ts";
@@ -12,7 +12,7 @@ import type { Epilog } from "./commands/help.ts";
 import { addEpilog, helpCommand, helpWidth } from "./commands/help.ts";
 import type { ListFlags } from "./commands/list.ts";
 import type { RunFlags } from "./commands/run/options.ts";
-import { SETTINGS } from "./commands/serve/settings.ts";
+import { createServeOptions } from "./commands/serve/settings.ts";
 import type { ShowFlags } from "./commands/show.ts";
 import type { WatchFlags } from "./commands/watch.ts";
 import { CommandError, describeUsageError, EXIT_CODES } from "./errors.ts";
@@ -77,6 +77,7 @@ function createProgram(commandName: string | undefined, command: readonly string
     .version(PACKAGE_VERSION, "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
     .helpCommand(false)
+    .configureHelp({ optionDescription: describeOption })
     .exitOverride()
     .configureOutput({
       writeOut: (text) => printLine(text.trimEnd()),
@@ -102,6 +103,11 @@ function createProgram(commandName: string | undefined, command: readonly string
     ],
   });
   return program;
+}
+
+/** Without the variable of a flag: the notes of `serve` name all of them. */
+function describeOption(option: Option): string {
+  return new Help().optionDescription(Object.create(option, { envVar: { value: undefined } }) as Option);
 }
 
 /** Sets what a command does. The action gets the arguments and flags, loads the command's code and returns its exit code. */
@@ -345,15 +351,9 @@ function addHelpCommands(program: Program): void {
 
 function addServe(program: Program): void {
   const serve = program.root.command("serve").description("run a lock server");
-  for (const { name, short, value, isRepeatable, help } of SETTINGS) {
-    const flags = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
-    if (isRepeatable === undefined) serve.option(flags, help);
-    else serve.option(flags, help, (value: string, values: string[] = []) => [...values, value]);
-  }
+  for (const option of createServeOptions()) serve.addOption(option);
   serve.addOption(new Option("--on-demand").hideHelp());
-  setAction(program, serve, async (flags: Readonly<Record<string, unknown>>) =>
-    (await import("./commands/serve/serve.ts")).serveCommand(flags),
-  );
+  setAction(program, serve, async () => (await import("./commands/serve/serve.ts")).serveCommand(serve));
   explain(program, serve, {
     examples: [
       "holdfast serve --listen unix:/run/holdfast/socket --state /var/lib/holdfast",

@@ -1,5 +1,8 @@
 /** Tables for a terminal: width, truncation, padding and colours. The callers pass text through escapeControl() first. */
 
+import { styleText } from "node:util";
+import stringWidth from "string-width";
+
 /** The properties of the output that matter for layout. */
 export interface Terminal {
   /** Width in columns; null: unlimited (a pipe, a file). */
@@ -17,38 +20,27 @@ export function detectTerminal(
   return { columns: Math.max(stdout.columns ?? 80, 40), hasColors };
 }
 
-const COLORS = { bold: 1, dim: 2, red: 31, green: 32, yellow: 33 } as const;
-export type Color = keyof typeof COLORS;
+export type Color = "bold" | "dim" | "red" | "green" | "yellow";
 
 /** The text in a colour, if the terminal has colours. */
 export function colorize(text: string, color: Color, { hasColors }: Terminal): string {
-  return hasColors ? `\u001b[${COLORS[color]}m${text}\u001b[0m` : text;
+  return hasColors ? styleText(color, text, { validateStream: false }) : text;
 }
 
-const COMBINING_MARK = /^\p{M}$/u;
-/** Characters that are two columns wide. */
-const WIDE_CHARACTER =
-  /^[\u{1100}-\u{115f}\u{2e80}-\u{303e}\u{3041}-\u{a4cf}\u{ac00}-\u{d7a3}\u{f900}-\u{faff}\u{fe30}-\u{fe6f}\u{ff00}-\u{ff60}\u{ffe0}-\u{ffe6}\u{1f300}-\u{1f64f}\u{1f680}-\u{1faff}\u{20000}-\u{3fffd}]$/u;
+const GRAPHEMES = new Intl.Segmenter();
 
-/** The width of a text in columns. */
-export function textWidth(text: string): number {
-  let width = 0;
-  for (const character of text) width += characterWidth(character);
-  return width;
-}
-
-function characterWidth(character: string): number {
-  if (character >= " " && character <= "~") return 1;
-  return COMBINING_MARK.test(character) ? 0 : WIDE_CHARACTER.test(character) ? 2 : 1;
+/** What a terminal shows as one character each. */
+function splitGraphemes(text: string): string[] {
+  return Array.from(GRAPHEMES.segment(text), ({ segment }) => segment);
 }
 
 /** Cuts the text to at most `columns` columns, with an ellipsis at the end. */
 export function truncate(text: string, columns: number): string {
-  if (textWidth(text) <= columns) return text;
+  if (stringWidth(text) <= columns) return text;
   let keptText = "";
   let width = 1;
-  for (const character of text) {
-    width += characterWidth(character);
+  for (const character of splitGraphemes(text)) {
+    width += stringWidth(character);
     if (width > columns) break;
     keptText += character;
   }
@@ -57,16 +49,16 @@ export function truncate(text: string, columns: number): string {
 
 /** Like truncate(), but cuts out of the middle: both ends of keys and labels say more than their middle. */
 export function truncateMiddle(text: string, columns: number): string {
-  if (textWidth(text) <= columns) return text;
+  if (stringWidth(text) <= columns) return text;
   const tail = Math.floor((columns - 1) / 3);
-  const characters = [...text];
+  const characters = splitGraphemes(text);
   let end = "";
   while (characters.length > 0) {
     const last = characters.pop() as string;
-    if (textWidth(last + end) > tail) break;
+    if (stringWidth(last + end) > tail) break;
     end = last + end;
   }
-  return `${truncate(text, columns - textWidth(end))}${end}`;
+  return `${truncate(text, columns - stringWidth(end))}${end}`;
 }
 
 /**
@@ -74,19 +66,19 @@ export function truncateMiddle(text: string, columns: number): string {
  * fits. The host is cut first, then the program.
  */
 export function truncateLabel(text: string, columns: number): string {
-  if (textWidth(text) <= columns) return text;
+  if (stringWidth(text) <= columns) return text;
   const [, host, pid, program] = /^(.*?)( pid \d+)(.*)$/.exec(text) ?? [];
   if (host === undefined || pid === undefined || program === undefined) return truncateMiddle(text, columns);
   const room = columns - pid.length;
   if (room < 2) return truncate(pid.trimStart(), columns);
-  const hostColumns = Math.min(textWidth(host), room, Math.max(room - textWidth(program), MIN_HOST_COLUMNS));
+  const hostColumns = Math.min(stringWidth(host), room, Math.max(room - stringWidth(program), MIN_HOST_COLUMNS));
   const remaining = room - hostColumns;
   return `${truncateMiddle(host, hostColumns)}${pid}${remaining < 2 ? "" : truncate(program, remaining)}`;
 }
 
 /** Pads the text to `columns` columns. */
 export function padText(text: string, columns: number, side: "left" | "right" = "right"): string {
-  const space = " ".repeat(Math.max(columns - textWidth(text), 0));
+  const space = " ".repeat(Math.max(columns - stringWidth(text), 0));
   return side === "right" ? text + space : space + text;
 }
 
@@ -143,7 +135,7 @@ function computeWidths(
 ): readonly number[] {
   const widths = columns.map(({ title, minWidth = 0 }, index) =>
     rows.reduce(
-      (maxWidth, row) => Math.max(maxWidth, textWidth(row[index] as string)),
+      (maxWidth, row) => Math.max(maxWidth, stringWidth(row[index] as string)),
       Math.max(minWidth, title.length),
     ),
   );

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { SETTINGS, toVariableName } from "../../src/cli/commands/serve/settings.ts";
+import { createServeOptions } from "../../src/cli/commands/serve/settings.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
 
 const sandbox = cliSandbox();
@@ -32,7 +32,7 @@ test("every variable that the code reads is in the guide, and every variable in 
   const sources = readdirSync("src", { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".ts"));
   const code = sources.map((name) => readFileSync(join("src", name), "utf8")).join("\n");
   const names = (text: string): string[] => [...text.matchAll(/\bHOLDFAST_[A-Z_]*[A-Z]/g)].map(([name]) => name);
-  const settings = SETTINGS.filter(({ scope }) => scope !== "flag").map(({ name }) => toVariableName(name));
+  const settings = createServeOptions().flatMap(({ envVar }) => envVar ?? []);
   // HOLDFAST_NAME: the pattern of the settings' variables
   const read = new Set([...names(code), ...settings].filter((name) => name !== "HOLDFAST_NAME"));
   expect(read.size).toBeGreaterThan(20);

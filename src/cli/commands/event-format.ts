@@ -1,9 +1,10 @@
 /** Events of `show` and `watch`, as text and as JSON. */
 
+import stringWidth from "string-width";
 import type { ServerEvent } from "../../protocol/admin-frames.ts";
 import { escapeControl } from "../output.ts";
 import type { Color, Column, Terminal } from "../terminal-table.ts";
-import { colorize, padText, renderTable, textWidth, truncateMiddle } from "../terminal-table.ts";
+import { colorize, padText, renderTable, truncateMiddle } from "../terminal-table.ts";
 
 /** Kinds that the user should notice. */
 const KIND_COLORS: Readonly<Record<string, Color>> = {
@@ -73,9 +74,9 @@ export function formatEventLine(event: ServerEvent, terminal: Terminal, now?: nu
   const availableColumns = (terminal.columns ?? Number.POSITIVE_INFINITY) - time.length - KIND_COLUMNS - 4;
   const key = truncateMiddle(
     keys.map(escapeControl).join(", "),
-    Math.max(KEY_COLUMNS, availableColumns - textWidth(details) - 2),
+    Math.max(KEY_COLUMNS, availableColumns - stringWidth(details) - 2),
   );
-  const remaining = availableColumns - Math.max(textWidth(key), KEY_COLUMNS) - 2;
+  const remaining = availableColumns - Math.max(stringWidth(key), KEY_COLUMNS) - 2;
   const line = [
     time,
     color === undefined ? paddedKind : colorize(paddedKind, color, terminal),

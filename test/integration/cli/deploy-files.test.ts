@@ -8,7 +8,7 @@ import { chmodSync, chownSync, mkdirSync, readFileSync, renameSync, symlinkSync,
 import { get } from "node:https";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { SETTINGS } from "../../../src/cli/commands/serve/settings.ts";
+import { createServeOptions, isMember } from "../../../src/cli/commands/serve/settings.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import { DEFAULT_LIMITS } from "../../../src/server/config/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
@@ -85,7 +85,8 @@ function httpStatus(port: number, path: string): Promise<number | undefined> {
 }
 
 test("the server knows every setting and every flag in the files of deploy/", () => {
-  const known = SETTINGS.filter(({ scope }) => scope === undefined).map(({ name }) => name);
+  const options = createServeOptions();
+  const known = options.filter(isMember).map((option) => option.name());
   for (const settings of [readDeployFile("server.json"), manifestSettings]) {
     const names = Object.keys(JSON.parse(settings) as object);
     expect(names.length).toBeGreaterThan(4);
@@ -100,7 +101,7 @@ test("the server knows every setting and every flag in the files of deploy/", ()
       (flag) => !["--global", "--ignore-scripts", "--omit", "--no-audit", "--no-fund", "--from"].includes(flag ?? ""),
     );
   expect(flags.length).toBeGreaterThan(2);
-  for (const flag of flags) expect(SETTINGS.map(({ name }) => `--${name}`)).toContain(flag);
+  for (const flag of flags) expect(options.map(({ long }) => long)).toContain(flag);
 });
 
 test("the unit's command passes --check, serves, reloads by its ExecReload and stops in order", async () => {

@@ -1,7 +1,7 @@
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { SETTINGS, toVariableName } from "../../../src/cli/commands/serve/settings.ts";
+import { createServeOptions } from "../../../src/cli/commands/serve/settings.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import { DEFAULT_LIMITS, limitRange } from "../../../src/server/config/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
@@ -355,16 +355,17 @@ test("text from clients and operators is in quotes in the human log: it cannot l
 
 test("every setting has a flag and a variable, and is in --help", async () => {
   const { out } = await sandbox.run(["serve", "--help"]);
-  for (const { name } of SETTINGS) expect(out).toContain(`--${name}`);
-  expect(SETTINGS.map(({ name }) => toVariableName(name))).toContain("HOLDFAST_TLS_CLIENT_CA");
+  const options = createServeOptions();
+  for (const { long } of options) expect(out).toContain(long);
+  expect(options.map(({ envVar }) => envVar)).toContain("HOLDFAST_TLS_CLIENT_CA");
 });
 
 test("the guide has a row for every setting and every limit, and no other flag", () => {
   const guide = readFileSync("docs/guide/server.md", "utf8");
-  for (const { name, value, short, scope } of SETTINGS) {
-    const flag = `${short === undefined ? "" : `-${short}, `}--${name}${value === undefined ? "" : ` ${value}`}`;
-    const variable = scope === "flag" ? " " : ` \`${toVariableName(name)}\` `;
-    expect(guide).toContain(`| \`${flag}\` |${variable}|`);
+  const options = createServeOptions();
+  for (const { flags, envVar } of options) {
+    const variable = envVar === undefined ? " " : ` \`${envVar}\` `;
+    expect(guide).toContain(`| \`${flags}\` |${variable}|`);
   }
   for (const [name, usual] of Object.entries(DEFAULT_LIMITS)) {
     const unit = name.endsWith("Ms") ? "ms" : name.endsWith("Bytes") ? "bytes" : "";
@@ -374,5 +375,5 @@ test("the guide has a row for every setting and every limit, and no other flag",
     expect(guide).toContain(`| \`${name}\` | ${usual} | ${unit} | ${range} | `);
   }
   const rows = [...guide.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
-  expect(rows).toHaveLength(SETTINGS.length);
+  expect(rows).toHaveLength(options.length);
 });

@@ -1,3 +1,4 @@
+import stringWidth from "string-width";
 import { describe, expect, test } from "vitest";
 import { formatEventLine, formatHolder, formatTime, renderEventTable } from "../../../src/cli/commands/event-format.ts";
 import { countAhead, formatClaims } from "../../../src/cli/commands/list.ts";
@@ -7,7 +8,6 @@ import {
   colorize,
   detectTerminal,
   padText,
-  textWidth,
   truncate,
   truncateLabel,
   truncateMiddle,
@@ -60,11 +60,11 @@ describe("the terminal", () => {
     expect(detectTerminal({ isTTY: true, columns: 100 }, { NO_COLOR: "1" })).toEqual(makeTerminal(100));
     expect(detectTerminal({ isTTY: true, columns: 5 }, { TERM: "dumb" })).toEqual(makeTerminal(40));
     expect(colorize("x", "red", PIPE)).toBe("x");
-    expect(colorize("x", "red", makeTerminal(80, true))).toBe("\u001b[31mx\u001b[0m");
+    expect(colorize("x", "red", makeTerminal(80, true))).toBe("\u001b[31mx\u001b[39m");
   });
 
   test("wide characters take two columns, marks none", () => {
-    expect([textWidth("abc"), textWidth("漢字"), textWidth("e\u0301"), textWidth("🔒")]).toEqual([3, 4, 1, 2]);
+    expect([stringWidth("abc"), stringWidth("漢字"), stringWidth("e\u0301"), stringWidth("🔒")]).toEqual([3, 4, 1, 2]);
     expect([padText("漢", 4), padText("7", 3, "left")]).toEqual(["漢  ", "  7"]);
   });
 
@@ -74,10 +74,15 @@ describe("the terminal", () => {
       "abcd…",
       "漢字…",
     ]);
+    // a character of several code points is never cut in two
+    expect([truncate("👍🏽👍🏽👍🏽", 5), truncateMiddle("👍🏽👍🏽👍🏽👍🏽", 7)]).toEqual([
+      "👍🏽👍🏽…",
+      "👍🏽👍🏽…👍🏽",
+    ]);
     expect([truncateMiddle("abcdefghij", 10), truncateMiddle("abcdefghij", 7)]).toEqual(["abcdefghij", "abcd…ij"]);
     for (let columns = 1; columns < 20; columns++) {
       for (const text of ["x".repeat(40), "漢".repeat(20), "a漢".repeat(10)]) {
-        expect(textWidth(truncateMiddle(text, columns))).toBeLessThanOrEqual(columns);
+        expect(stringWidth(truncateMiddle(text, columns))).toBeLessThanOrEqual(columns);
       }
     }
   });
@@ -124,7 +129,7 @@ describe("ls", () => {
       expect(lines).toHaveLength(rows.length + 1);
       // below that the columns that are never cut need more
       const most = Math.max(columns, 76);
-      for (const line of lines) expect(textWidth(line)).toBeLessThanOrEqual(most);
+      for (const line of lines) expect(stringWidth(line)).toBeLessThanOrEqual(most);
     },
   );
 
@@ -141,7 +146,7 @@ describe("ls", () => {
       for (let width = 12; width < 60; width++) {
         for (const { label } of rows) {
           expect(truncateLabel(label, width)).toContain("pid 4194304");
-          expect(textWidth(truncateLabel(label, width))).toBeLessThanOrEqual(width);
+          expect(stringWidth(truncateLabel(label, width))).toBeLessThanOrEqual(width);
         }
       }
       expect(truncateLabel("root@vm pid 29511 (sleep)", 24)).toBe("root@vm pid 29511 (slee…");
@@ -218,7 +223,7 @@ describe("show", () => {
     const lines = formatReport({ key: "k".repeat(512), queue, events }, makeTerminal(columns)).filter(
       (text) => !text.startsWith("held by"),
     );
-    for (const text of lines) expect(textWidth(text)).toBeLessThanOrEqual(columns);
+    for (const text of lines) expect(stringWidth(text)).toBeLessThanOrEqual(columns);
   });
 });
 
@@ -231,7 +236,7 @@ describe("events", () => {
     const { token: _, ...place } = waits;
     expect(formatEventLine(place, PIPE, NOON)).toBe("12:00:00  waiting    a, b                      ana [team-a]");
     expect(formatEventLine(makeEvent("expired"), makeTerminal(200, true), NOON)).toContain(
-      "\u001b[31mexpired  \u001b[0m",
+      "\u001b[31mexpired  \u001b[39m",
     );
   });
 
@@ -252,10 +257,10 @@ describe("events", () => {
       makeEvent("granted", { label: "l".repeat(256) }),
       makeEvent("left", { keys: ["k".repeat(30)] }),
     ]) {
-      expect(textWidth(formatEventLine(serverEvent, makeTerminal(columns), NOON))).toBeLessThanOrEqual(columns);
+      expect(stringWidth(formatEventLine(serverEvent, makeTerminal(columns), NOON))).toBeLessThanOrEqual(columns);
     }
     for (const line of renderEventTable([long], makeTerminal(columns), columns > 100, NOON)) {
-      expect(textWidth(line)).toBeLessThanOrEqual(columns);
+      expect(stringWidth(line)).toBeLessThanOrEqual(columns);
     }
   });
 });

@@ -2,6 +2,7 @@
 
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import type { Command } from "commander";
 import type { Logger } from "../../../server/config/logger.ts";
 import type { ConfigProblem, ServeOptions, Server } from "../../../server/server.ts";
 import { acquireFileLock } from "../../../util/file-lock.ts";
@@ -16,10 +17,8 @@ import { CommandError } from "../../errors.ts";
 import { escapeControl, formatJsonLine, handleWarnings, printLine } from "../../output.ts";
 import { InterruptedError } from "../../signals.ts";
 import { createLogger } from "./log.ts";
-import type { ServeSettings } from "./options.ts";
-import { toServeSettings, toSettingErrors } from "./options.ts";
-import type { FlagValues, ResolvedSettings, SettingError } from "./settings.ts";
-import { resolveSettings } from "./settings.ts";
+import type { ServeSettings, SettingError } from "./settings.ts";
+import { Settings, toServeSettings, toSettingErrors } from "./settings.ts";
 import { waitForShutdown } from "./shutdown.ts";
 
 /** The time to notify the clients and save the state. */
@@ -29,25 +28,28 @@ const DRAIN_TIMEOUT_MS = 10_000;
  * Serves until SIGTERM, SIGINT or the idle timeout; without --listen, on the user's own socket.
  * @throws CommandError usage or config with all errors; unreachable if an address or the state is not available
  */
-export async function serveCommand(flags: FlagValues): Promise<number> {
-  if (flags.onDemand === true) {
+export async function serveCommand(command: Command): Promise<number> {
+  const { onDemand, idle } = command.opts<{ readonly onDemand?: true; readonly idle?: string }>();
+  if (onDemand === true) {
     const { serveOnDemand } = await import("./on-demand.ts");
-    return serveOnDemand(typeof flags.idle === "string" ? parseDurationFlag(flags.idle, "--idle") : undefined);
+    // the environment is that of the program which starts this server, and its HOLDFAST_IDLE is for another one
+    const isFlag = command.getOptionValueSource("idle") === "cli";
+    return serveOnDemand(idle !== undefined && isFlag ? parseDurationFlag(idle, "--idle") : undefined);
   }
-  const resolved = resolveSettings(flags, process.env);
-  const settings = await toServeSettings(resolved.values, resolved.errors);
-  const log = createLogger(settings.logFormat, settings.logLevel);
+  const settings = new Settings(command);
+  const options = await toServeSettings(settings);
+  const log = createLogger(options.logFormat, options.logLevel);
   handleWarnings((warning) => log(warning, undefined, { level: "warn" }));
-  if (flags.check === true || resolved.errors.length > 0) {
-    for (const warning of await preflight(settings, resolved)) log(warning, undefined, { level: "warn" });
+  if (settings.has("check") || settings.errors.length > 0) {
+    for (const warning of await preflight(options, settings)) log(warning, undefined, { level: "warn" });
     printLine("configuration is valid");
     return 0;
   }
-  const userSocket = settings.defaults.socket ? await claimUserSocket() : null;
-  const server = await startServer(settings, userSocket, resolved, log);
+  const userSocket = options.defaults.socket ? await claimUserSocket() : null;
+  const server = await startServer(options, userSocket, settings, log);
   // before printing the addresses: a reader of those lines may send a signal at once
-  const shutdown = waitForShutdown(server, { idleMs: settings.idleMs, onHangup: "reloads", log });
-  printAddresses(server, flags.json === true);
+  const shutdown = waitForShutdown(server, { idleMs: options.idleMs, onHangup: "reloads", log });
+  printAddresses(server, settings.has("json"));
   const { reason, isLost, isHangup } = await shutdown;
   log(`stopping: ${reason}`);
   // close() fails if the state could not be saved; the server logs that
@@ -74,19 +76,19 @@ async function closeServer(server: Server): Promise<void> {
 }
 
 /** Checks the configuration and returns its warnings. @throws CommandError with all errors */
-async function preflight(settings: ServeSettings, { values, errors }: ResolvedSettings): Promise<readonly string[]> {
+async function preflight(options: ServeSettings, settings: Settings): Promise<readonly string[]> {
   const { checkOptions } = await import("../../../server/server.ts");
   const { problems, warnings } = await checkOptions({
-    ...settings.serve,
-    ...userSocketPaths(settings),
+    ...options.serve,
+    ...userSocketPaths(options),
   } as ServeOptions);
   // claimUserSocket() creates the directory of the user's own socket if it is missing
   const isUserSocket = ({ option, isEnvironmental }: ConfigProblem): boolean =>
-    settings.defaults.socket && option === "listen" && isEnvironmental;
+    options.defaults.socket && option === "listen" && isEnvironmental;
   throwErrors([
-    ...errors,
+    ...settings.errors,
     ...toSettingErrors(
-      values,
+      settings,
       problems.filter((problem) => !isUserSocket(problem)),
     ),
   ]);
@@ -118,7 +120,7 @@ function stateDirectory(directory: string, isUserSocket: boolean): string {
 async function startServer(
   { serve: options, defaults }: ServeSettings,
   userSocket: { readonly socket: string; readonly directory: string } | null,
-  { values }: ResolvedSettings,
+  settings: Settings,
   log: Logger,
 ): Promise<Server> {
   const listen = userSocket === null ? options.listen : `unix:${userSocket.socket}`;
@@ -131,7 +133,7 @@ async function startServer(
     return await serve(serveOptions);
   } catch (error) {
     const { problems } = error as { readonly problems?: readonly ConfigProblem[] };
-    if (problems !== undefined) throwErrors(toSettingErrors(values, problems));
+    if (problems !== undefined) throwErrors(toSettingErrors(settings, problems));
     throw new CommandError("unreachable", `the server could not be started: ${(error as Error).message}`, {
       cause: error,
     });
