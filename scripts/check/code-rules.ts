@@ -15,7 +15,7 @@ const IMPURE_GLOBALS: readonly string[] = [...TIMERS, "queueMicrotask", "Date", 
 const ALLOWED_TO_WAIT: readonly RegExp[] = [
   /^src\/drivers\/[^/]+\/connection\.ts$/,
   /^src\/drivers\/server\/autostart\.ts$/,
-  /^src\/drivers\/redis\/(?:subscriptions|call-timeouts|replica-acks|clients\/[^/]+)\.ts$/,
+  /^src\/drivers\/redis\/(?:subscriptions|list|diagnostics|clients\/[^/]+)\.ts$/,
   /^src\/drivers\/zookeeper\/client\//,
   /^src\/drivers\/quorum\/(?:member|claims|tokens)\.ts$/,
 ];

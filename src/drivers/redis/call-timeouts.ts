@@ -1,5 +1,7 @@
 /** Timeouts of calls. */
 
+import type { Clock, Timer } from "../../util/clock.ts";
+
 interface PendingCall {
   readonly dueAt: number;
   readonly onTimeout: () => void;
@@ -7,13 +9,16 @@ interface PendingCall {
 
 /** Times out calls with one timer, which keeps the process alive while a call is pending: the connections do not. */
 export class CallTimeouts {
-  readonly #timeoutMs: number;
+  readonly timeoutMs: number;
+  readonly #clock: Clock;
+  readonly #timer: Timer;
   /** In the order of their deadlines, since all have the same timeout. */
   readonly #pending = new Set<PendingCall>();
-  #timer: NodeJS.Timeout | null = null;
 
-  constructor(timeoutMs: number) {
-    this.#timeoutMs = timeoutMs;
+  constructor(clock: Clock, timeoutMs: number) {
+    this.#clock = clock;
+    this.timeoutMs = timeoutMs;
+    this.#timer = clock.timer(() => this.#expireDue(clock.now()));
   }
 
   /**
@@ -21,13 +26,15 @@ export class CallTimeouts {
    * called before.
    */
   start(onTimeout: () => void): () => boolean {
-    const pending: PendingCall = { dueAt: performance.now() + this.#timeoutMs, onTimeout };
-    if (this.#timer === null) this.#timer = setTimeout(() => this.#sweep(), this.#timeoutMs);
-    else if (this.#pending.size === 0) this.#timer.ref();
+    const pending: PendingCall = { dueAt: this.#clock.now() + this.timeoutMs, onTimeout };
+    if (this.#pending.size === 0) {
+      this.#timer.set(pending.dueAt);
+      this.#timer.keepAlive(true);
+    }
     this.#pending.add(pending);
     return () => {
       const isInTime = this.#pending.delete(pending);
-      if (isInTime && this.#pending.size === 0) this.#timer?.unref();
+      if (isInTime && this.#pending.size === 0) this.#stopTimer();
       return isInTime;
     };
   }
@@ -35,29 +42,28 @@ export class CallTimeouts {
   /** @throws Error when the work takes longer than a call may */
   bound<T>(work: Promise<T>, what: string): Promise<T> {
     return new Promise((resolve, reject) => {
-      const stop = this.start(() => reject(new Error(`redis: no ${what} within ${this.#timeoutMs} ms`)));
+      const stop = this.start(() => reject(new Error(`redis: no ${what} within ${this.timeoutMs} ms`)));
       work.then(resolve, reject).finally(stop);
     });
   }
 
   /** Times out all pending calls at once. */
   expireAll(): void {
-    if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = null;
-    for (const { onTimeout } of this.#pending) onTimeout();
-    this.#pending.clear();
+    this.#expireDue(Number.POSITIVE_INFINITY);
+    this.#timer.stop();
   }
 
-  #sweep(): void {
-    this.#timer = null;
-    const now = performance.now();
+  #expireDue(now: number): void {
     for (const pending of this.#pending) {
-      if (pending.dueAt > now) {
-        this.#timer = setTimeout(() => this.#sweep(), pending.dueAt - now);
-        return;
-      }
+      if (pending.dueAt > now) return this.#timer.set(pending.dueAt);
       this.#pending.delete(pending);
       pending.onTimeout();
     }
+    if (this.#pending.size === 0) this.#stopTimer();
+  }
+
+  #stopTimer(): void {
+    this.#timer.set(null);
+    this.#timer.keepAlive(false);
   }
 }

@@ -1,6 +1,6 @@
 /**
  * The driver's connections: the client that runs the scripts, the subscriptions for grants (subscriptions.ts) and the
- * connections for WAIT (replica-acks.ts). Only these files of the driver use timers.
+ * connections for WAIT (replica-acks.ts).
  *
  * Invariants
  * - A call is answered, fails or times out within its time. Nothing is sent while the client is disconnected, so no
@@ -11,39 +11,22 @@
  * - With the option replicas, no answer reports a claim as held before enough replicas have acknowledged it.
  */
 
-import { setTimeout as pause } from "node:timers/promises";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import { randomId } from "../../util/ids.ts";
+import { sleep } from "../../util/timeout.ts";
 import { CallTimeouts } from "./call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import { isLoadingError, isNoScriptError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
-import type { ReplicaSettings } from "./replica-acks.ts";
+import type { RedisOptions } from "./options.ts";
 import { ReplicaAcks } from "./replica-acks.ts";
-import { isHeldReply, isWaitingReply, toScriptKeys } from "./script-codec.ts";
+import { isHeldReply, isWaitingReply, toNamePrefix, toScriptKeys, toSiblingKey } from "./script-codec.ts";
 import type { Script } from "./scripts.ts";
+import type { PushEvents } from "./subscriptions.ts";
 import { Subscriptions } from "./subscriptions.ts";
 
 /** Milliseconds between attempts to open, when the client does not retry by itself or the server is loading. */
 const RETRY_INTERVAL_MS = 100;
-
-/** Runs a script. `routingKey`: any key of its bucket. */
-export type RunScript = (script: Script, routingKey: string, args: readonly string[]) => Promise<unknown>;
-
-export interface ConnectionOptions {
-  readonly adapter: ClientAdapter;
-  /** Whether the driver created the client: then close() disconnects it. */
-  readonly ownsClient: boolean;
-  /** The prefix of all keys and channels with a bucket. */
-  readonly namePrefix: string;
-  /** Random id of the inbox channels of this driver. */
-  readonly inboxId: string;
-  /** Timeout of a call in milliseconds. */
-  readonly commandTimeoutMs: number;
-  /** Null: the driver does not wait for replicas. */
-  readonly replicas: ReplicaSettings | null;
-  /** A message arrived in an inbox. `isAnswer`: it counts as an answer, not only as a recheck push. */
-  readonly onPush: (message: string, isAnswer: boolean) => void;
-  /** Pushes may have been lost. */
-  readonly onMissed: () => void;
-}
 
 interface DatabaseSelection {
   readonly epoch: number;
@@ -58,39 +41,39 @@ export interface LateReply {
 }
 
 export class Connection {
-  readonly #options: ConnectionOptions;
+  readonly #adapter: ClientAdapter;
+  /** Whether the driver created the client: then close() disconnects it. */
+  readonly #ownsClient: boolean;
+  readonly #clock: Clock;
   readonly #stopWatching: () => void;
   readonly #timeouts: CallTimeouts;
   readonly #subscriptions: Subscriptions;
   readonly #replicaAcks: ReplicaAcks | null;
+  readonly #events: PushEvents;
+  readonly #inboxId = randomId();
+  readonly #inboxChannel: string;
   #selection: DatabaseSelection | null = null;
   /** The database of the locks: the one that the client used first. */
   #database: number | null = null;
   #isClosed = false;
   #onChange: () => void = () => undefined;
   #wasConnected = false;
-  readonly #inboxChannel: string;
   /** Counts the breaks of the connection. */
   epoch = 0;
 
-  constructor(options: ConnectionOptions) {
-    this.#options = options;
-    const { adapter, namePrefix, inboxId, onPush, onMissed } = options;
-    this.#inboxChannel = `${namePrefix}inbox:${inboxId}`;
-    this.#timeouts = new CallTimeouts(options.commandTimeoutMs);
-    this.#replicaAcks = this.#createReplicaAcks(options);
-    this.#subscriptions = new Subscriptions({
-      adapter,
-      toChannel: (routingKey) => this.inboxChannel(routingKey),
-      send: (args, routingKey) => this.send(args, routingKey),
-      getEpoch: () => this.epoch,
-      onPush,
-      onMissed: () => {
-        if (!this.#isClosed) onMissed();
-      },
-    });
-    if (options.ownsClient) options.adapter.takeOwnership();
-    this.#stopWatching = options.adapter.watchConnection({
+  constructor(adapter: ClientAdapter, ownsClient: boolean, options: RedisOptions, events: PushEvents) {
+    const { commandTimeoutMs = 5_000, clock = systemClock, replicas } = options;
+    this.#adapter = adapter;
+    this.#ownsClient = ownsClient;
+    this.#clock = clock;
+    this.#events = events;
+    this.#inboxChannel = `${toNamePrefix(options)}inbox:${this.#inboxId}`;
+    this.#timeouts = new CallTimeouts(clock, commandTimeoutMs);
+    this.#replicaAcks =
+      replicas === undefined ? null : new ReplicaAcks(adapter, this.send, this.#timeouts, this.#inboxId, replicas);
+    this.#subscriptions = new Subscriptions(adapter, this, clock, events);
+    if (ownsClient) adapter.takeOwnership();
+    this.#stopWatching = adapter.watchConnection({
       onConnected: () => this.#onConnected(),
       onDisconnected: () => this.#onDisconnected(),
     });
@@ -98,17 +81,17 @@ export class Connection {
 
   /** In a Cluster each bucket has calls and an inbox of its own. */
   get isCluster(): boolean {
-    return this.#options.adapter.isCluster;
+    return this.#adapter.isCluster;
   }
 
   /** See ClientAdapter. */
   get hidesDisconnects(): boolean {
-    return this.#options.adapter.hidesDisconnects === true;
+    return this.#adapter.hidesDisconnects === true;
   }
 
   /** The inbox channel for the claims of a bucket. */
   inboxChannel(routingKey: string): string {
-    return this.isCluster ? toSiblingKey(routingKey, `inbox:${this.#options.inboxId}`) : this.#inboxChannel;
+    return this.isCluster ? toSiblingKey(routingKey, `inbox:${this.#inboxId}`) : this.#inboxChannel;
   }
 
   /** Null if the inbox of this bucket is subscribed; else settles when it is. */
@@ -121,15 +104,13 @@ export class Connection {
   /** One of these routing keys for each known master. */
   onePerMaster(routingKeys: readonly string[]): readonly string[] {
     return [
-      ...new Map(
-        routingKeys.map((routingKey) => [this.#options.adapter.resolveMaster(routingKey), routingKey]),
-      ).values(),
+      ...new Map(routingKeys.map((routingKey) => [this.#adapter.resolveMaster(routingKey), routingKey])).values(),
     ];
   }
 
   /** The address of the client, for messages. */
   get address(): ClientAddress {
-    return this.#options.adapter.address;
+    return this.#adapter.address;
   }
 
   /**
@@ -137,20 +118,26 @@ export class Connection {
    * @throws the error of `work`, or Error saying why there is no connection
    */
   async connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
-    const { adapter } = this.#options;
-    const deadline = performance.now() + timeoutMs;
-    for (;;) {
-      const { epoch } = this;
-      try {
-        if (!adapter.isReady) await this.#waitUntilReady(timeoutMs, Math.max(deadline - performance.now(), 1));
-        this.#wasConnected = true;
-        await work();
-        return;
-      } catch (error) {
-        const isTransient = this.epoch !== epoch || !adapter.isReady || isLoadingError(error);
-        if (!isTransient || isPermanentError(error) || performance.now() + RETRY_INTERVAL_MS >= deadline) throw error;
-        await pause(RETRY_INTERVAL_MS);
+    const deadline = this.#clock.now() + timeoutMs;
+    const timer = this.#clock.timer(() => this.#onChange());
+    timer.set(deadline);
+    timer.keepAlive(true); // the sockets of the client may not
+    try {
+      for (;;) {
+        const { epoch } = this;
+        try {
+          if (!this.#adapter.isReady) await this.#waitUntilReady(timeoutMs, deadline);
+          this.#wasConnected = true;
+          return await work();
+        } catch (error) {
+          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isLoadingError(error);
+          const isLate = this.#clock.now() + RETRY_INTERVAL_MS >= deadline;
+          if (!isTransient || isLate || isPermanentError(error)) throw error;
+          await sleep(this.#clock, RETRY_INTERVAL_MS);
+        }
       }
+    } finally {
+      timer.stop();
     }
   }
 
@@ -159,7 +146,7 @@ export class Connection {
    * and the next script tries again.
    */
   ensureDatabase(routingKey: string): Promise<void> | null {
-    const { database } = this.#options.adapter;
+    const { database } = this.#adapter;
     this.#database ??= database;
     if (database !== this.#database) {
       const problem = `the client switched from database ${this.#database} to ${database}, where other clients do not see its locks`;
@@ -207,20 +194,19 @@ export class Connection {
     return reply;
   }
 
-  send(args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> {
-    const { adapter, commandTimeoutMs } = this.#options;
-    if (this.#isClosed || !adapter.isReady) return Promise.reject(new Error("redis: not connected"));
+  readonly send = (args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> => {
+    if (this.#isClosed || !this.#adapter.isReady) return Promise.reject(new Error("redis: not connected"));
     return new Promise((resolve, reject) => {
       const stopTimeout = this.#timeouts.start(() => {
         lateReply?.onTimeout();
-        reject(new Error(`redis: no answer within ${commandTimeoutMs} ms`));
+        reject(new Error(`redis: no answer within ${this.#timeouts.timeoutMs} ms`));
       });
       const settle = (): boolean => {
         const isInTime = stopTimeout();
         if (!isInTime) lateReply?.onLateReply();
         return isInTime;
       };
-      adapter.send(args, routingKey).then(
+      this.#adapter.send(args, routingKey).then(
         (reply) => {
           if (settle()) resolve(reply);
         },
@@ -229,7 +215,7 @@ export class Connection {
         },
       );
     });
-  }
+  };
 
   close(): void {
     this.#isClosed = true;
@@ -237,24 +223,12 @@ export class Connection {
     this.#timeouts.expireAll();
     this.#subscriptions.close();
     this.#replicaAcks?.close();
-    if (this.#options.ownsClient) this.#options.adapter.disconnect();
-  }
-
-  #createReplicaAcks({ adapter, replicas, inboxId }: ConnectionOptions): ReplicaAcks | null {
-    if (replicas === null) return null;
-    let markerCount = 0;
-    return new ReplicaAcks({
-      adapter,
-      settings: replicas,
-      createMarkerKey: (routingKey) => toSiblingKey(routingKey, `m:${inboxId}${++markerCount}`),
-      send: (args, routingKey) => this.send(args, routingKey),
-      bound: (work, what) => this.#timeouts.bound(work, what),
-    });
+    if (this.#ownsClient) this.#adapter.disconnect();
   }
 
   /** Identifies the server and the epoch; it changes when another server may answer. */
   #locateServer(routingKey: string): string {
-    return `${this.epoch} ${this.#options.adapter.resolveMaster(routingKey)}`;
+    return `${this.epoch} ${this.#adapter.resolveMaster(routingKey)}`;
   }
 
   async #sendScript(
@@ -276,66 +250,46 @@ export class Connection {
     this.#onChange();
     if (!this.#wasConnected || this.#isClosed) return;
     this.#subscriptions.invalidateAll();
-    this.#options.onMissed();
+    this.#events.onMissed();
   }
 
   #onDisconnected(): void {
     this.epoch++;
   }
 
-  /** Waits for the connection, but ends early on a permanent error. */
-  async #waitUntilReady(timeoutMs: number, remainingMs: number): Promise<void> {
-    const { adapter } = this.#options;
+  /** Waits for the connection, but ends early on a permanent error. @throws Error */
+  async #waitUntilReady(timeoutMs: number, deadline: number): Promise<void> {
+    const adapter = this.#adapter;
     let failure: unknown;
     const stopWatchingErrors = adapter.watchErrors((error) => {
       failure = error;
       this.#onChange();
     });
-    let retryTimer: NodeJS.Timeout | undefined;
-    let isOver = false;
     // a client that has stopped reconnecting must be started again; for one that still retries this does nothing
+    const retryTimer = this.#clock.timer(() => connect());
+    let isOver = false;
     const connect = (): void => {
       adapter.connect().then(
         () => this.#onChange(),
         (error: unknown) => {
           failure ??= error;
-          if (!isOver) retryTimer = setTimeout(connect, RETRY_INTERVAL_MS);
+          if (!isOver) retryTimer.set(this.#clock.now() + RETRY_INTERVAL_MS);
           this.#onChange();
         },
       );
     };
     connect();
-    try {
-      await this.#waitFor(() => adapter.isReady || isPermanentError(failure), remainingMs);
-    } catch {
-      throw toConnectError(failure, adapter.address, timeoutMs);
-    } finally {
-      isOver = true;
-      clearTimeout(retryTimer);
-      stopWatchingErrors();
-    }
-    if (!adapter.isReady) throw toConnectError(failure, adapter.address);
-  }
-
-  /** Settles when the condition holds; `#onChange` checks it again. @throws Error at the timeout */
-  #waitFor(condition: () => boolean, remainingMs: number): Promise<void> {
-    if (condition()) return Promise.resolve();
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        this.#onChange = () => undefined;
-        reject(new Error("redis: timed out"));
-      }, remainingMs);
+    await new Promise<void>((resolve) => {
       this.#onChange = () => {
-        if (!condition()) return;
-        clearTimeout(timer);
-        this.#onChange = () => undefined;
-        resolve();
+        if (adapter.isReady || isPermanentError(failure) || this.#clock.now() >= deadline) resolve();
       };
+      this.#onChange();
     });
+    this.#onChange = () => undefined;
+    isOver = true;
+    retryTimer.stop();
+    stopWatchingErrors();
+    if (adapter.isReady) return;
+    throw toConnectError(failure, adapter.address, isPermanentError(failure) ? undefined : timeoutMs);
   }
-}
-
-/** A name with the hash tag of the routing key, so in the same slot. */
-function toSiblingKey(routingKey: string, name: string): string {
-  return `${routingKey.slice(0, routingKey.indexOf("}") + 1)}:${name}`;
 }

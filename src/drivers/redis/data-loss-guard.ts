@@ -5,7 +5,11 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Check, Claim, ClaimId } from "../../spi/driver.ts";
-import type { RunScript } from "./connection.ts";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import type { RedisOptions } from "./options.ts";
+import { resolveMaxTtlMs } from "./options.ts";
+import type { RunScript } from "./script-codec.ts";
 import {
   ALL_BUCKETS,
   decodeAnswer,
@@ -14,31 +18,11 @@ import {
   isForgottenReply,
   isMissedGrantReply,
   parseGraceEnd,
+  toNamePrefix,
   toRoutingKey,
   toRunRecordKey,
 } from "./script-codec.ts";
 import { GRACE } from "./scripts.ts";
-
-/** How the driver meets a store that has lost data. All clients of a prefix need the same settings. */
-export interface GuardDataLossOptions {
-  /**
-   * Longest ttl of a claim, in milliseconds. A store that has lost data grants nothing new for so long; if it is less
-   * than 4 s, for up to 4 s after a restart or a promotion. Default 60 s.
-   */
-  readonly maxTtlMs?: number;
-}
-
-export interface DataLossGuardOptions {
-  readonly namePrefix: string;
-  /** Milliseconds; null: guardDataLoss is off. */
-  readonly maxTtlMs: number | null;
-  readonly label: string | undefined;
-  readonly warn: (warning: string) => void;
-  /** Whether open() does not warn of a grace period. */
-  readonly isOpenWarningSilenced: boolean;
-  /** Makes all claims ask the store now, so that held claims are restored. */
-  readonly onDataLoss: () => void;
-}
 
 interface Grant {
   readonly token: bigint;
@@ -65,14 +49,15 @@ const FIRST_SWEEP_SIZE = 1_000;
 /** Runs restore.lua for claims, with these arguments; resolves to one reply for each. */
 export type RestoreLost = (lost: readonly Claim[], encode: (claim: Claim) => readonly string[]) => Promise<unknown>;
 
-/** The longest ttl in milliseconds; null: guardDataLoss is off. */
-export function resolveMaxTtlMs(option: boolean | GuardDataLossOptions | undefined): number | null {
-  if (option === undefined || option === false) return null;
-  return option === true ? 60_000 : (option.maxTtlMs ?? 60_000);
-}
-
 export class DataLossGuard {
-  readonly #options: DataLossGuardOptions;
+  readonly #options: RedisOptions;
+  readonly #namePrefix: string;
+  readonly #clock: Clock;
+  readonly #warn: (warning: string) => void;
+  /** Makes all claims ask the store now, so that held claims are restored. */
+  readonly #onLoss: () => void;
+  /** Milliseconds; null: guardDataLoss is off. */
+  readonly #maxTtlMs: number | null;
   /** Claims that were sent and not released. Detached and expired claims stay until they are swept out. */
   readonly #claims = new Map<ClaimId, GuardedClaim>();
   #sweepAt = FIRST_SWEEP_SIZE;
@@ -83,15 +68,20 @@ export class DataLossGuard {
   /** How many held claims the store did not know any more, without an end reason. */
   #lostCount = 0;
 
-  constructor(options: DataLossGuardOptions) {
+  constructor(options: RedisOptions, warn: (warning: string) => void, onLoss: () => void) {
     this.#options = options;
+    this.#namePrefix = toNamePrefix(options);
+    this.#clock = options.clock ?? systemClock;
+    this.#warn = warn;
+    this.#onLoss = onLoss;
+    this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
   }
 
   /** Script arguments: the key of the run record and the longest ttl. A single server has one record for all buckets. */
   scriptArgs(routingKey: string, isCluster: boolean): readonly [string, string] {
-    const { namePrefix, maxTtlMs } = this.#options;
-    if (maxTtlMs === null) return ["", "0"];
-    return [isCluster ? toRunRecordKey(routingKey) : toRunRecordKey(toRoutingKey(namePrefix, "00")), String(maxTtlMs)];
+    if (this.#maxTtlMs === null) return ["", "0"];
+    const recordKey = toRunRecordKey(isCluster ? routingKey : toRoutingKey(this.#namePrefix, "00"));
+    return [recordKey, String(this.#maxTtlMs)];
   }
 
   /**
@@ -100,9 +90,9 @@ export class DataLossGuard {
    */
   onClaim(claim: Claim): GuardedClaim {
     const { ttlMs } = claim;
-    const { maxTtlMs } = this.#options;
-    if (maxTtlMs !== null && Number(ttlMs) > maxTtlMs) {
-      throw new FatalDriverError(`redis: the ttl of ${ttlMs} ms exceeds guardDataLoss.maxTtlMs (${maxTtlMs} ms)`);
+    if (this.#maxTtlMs !== null && Number(ttlMs) > this.#maxTtlMs) {
+      const problem = `the ttl of ${ttlMs} ms exceeds guardDataLoss.maxTtlMs (${this.#maxTtlMs} ms)`;
+      throw new FatalDriverError(`redis: ${problem}`);
     }
     return this.#track(claim);
   }
@@ -122,7 +112,7 @@ export class DataLossGuard {
   }
 
   onRelease(id: ClaimId): void {
-    if (!this.#claims.delete(id) || this.#options.maxTtlMs === null) return;
+    if (!this.#claims.delete(id) || this.#maxTtlMs === null) return;
     this.#releasedIds.add(id);
     if (this.#releasedIds.size <= MAX_RELEASED_IDS) return;
     for (const oldest of this.#releasedIds) {
@@ -148,9 +138,9 @@ export class DataLossGuard {
         lostCount === 1
           ? "a lock that this client held: its holder is notified, and it may have been granted to others"
           : `${lostCount} locks that this client held: their holders are notified, and they may have been granted to others`;
-      this.#options.warn(`redis: the server has lost ${consequence}`);
+      this.#warn(`redis: the server has lost ${consequence}`);
     }
-    if (this.#options.maxTtlMs === null) return;
+    if (this.#maxTtlMs === null) return;
     for (const reply of replies) {
       const graceEndsAt = parseGraceEnd(reply);
       if (graceEndsAt !== null) return this.#onDataLoss(graceEndsAt);
@@ -191,9 +181,8 @@ export class DataLossGuard {
     scriptHeader: (routingKey: string) => readonly string[],
     isCluster: boolean,
   ): Promise<void> {
-    const { namePrefix, maxTtlMs, isOpenWarningSilenced, warn } = this.#options;
-    if (maxTtlMs === null) return;
-    const routingKeys = (isCluster ? ALL_BUCKETS : ["00"]).map((bucket) => toRoutingKey(namePrefix, bucket));
+    if (this.#maxTtlMs === null) return;
+    const routingKeys = (isCluster ? ALL_BUCKETS : ["00"]).map((bucket) => toRoutingKey(this.#namePrefix, bucket));
     try {
       const replies = await Promise.all(
         routingKeys.map((routingKey) => runScript(GRACE, routingKey, scriptHeader(routingKey))),
@@ -201,8 +190,8 @@ export class DataLossGuard {
       const remainingMs = Math.max(
         ...replies.map((reply) => Number((reply as unknown[])[0]) - Number((reply as unknown[])[1])),
       );
-      if (remainingMs <= 0 || isOpenWarningSilenced) return;
-      warn(
+      if (remainingMs <= 0 || this.#options.silenceWarnings?.includes("guardDataLoss") === true) return;
+      this.#warn(
         `redis: grace period after a possible loss of data or for a new prefix: no locks are granted for ${remainingMs} ms`,
       );
     } catch (error) {
@@ -235,7 +224,7 @@ export class DataLossGuard {
       this.#claims.delete(id);
       return guarded.grant !== null && answer.reason === undefined;
     }
-    guarded.lastSeenAt = performance.now();
+    guarded.lastSeenAt = this.#clock.now();
     if (answer.state === "held") guarded.grant = answer;
     return false;
   }
@@ -249,7 +238,7 @@ export class DataLossGuard {
       grant: null,
       wasReleasedBefore: this.#releasedIds.has(id),
       ttlMs: Number(ttlMs),
-      lastSeenAt: performance.now(),
+      lastSeenAt: this.#clock.now(),
     };
     this.#claims.set(id, guarded);
     if (this.#claims.size < this.#sweepAt) return guarded;
@@ -264,6 +253,6 @@ export class DataLossGuard {
   #onDataLoss(graceEndsAt: string): void {
     if (this.#graceEndsAt === graceEndsAt) return;
     this.#graceEndsAt = graceEndsAt;
-    queueMicrotask(this.#options.onDataLoss);
+    queueMicrotask(this.#onLoss);
   }
 }

@@ -3,6 +3,7 @@
 import type { Check } from "../../spi/driver.ts";
 import type { Connection } from "./connection.ts";
 import { isPermissionError } from "./errors.ts";
+import type { WarningName } from "./options.ts";
 import { ALL_BUCKETS, toRoutingKey } from "./script-codec.ts";
 
 /** Sends a command. Null: the user lacks the permission. */
@@ -47,30 +48,6 @@ export function createQueries(connection: Connection, namePrefix: string): reado
       }
     });
 }
-
-const emittedWarnings = new Set<string>();
-
-/** Emits each warning once per process, however many drivers it opens. */
-export function warnOnce(warning: string): void {
-  if (emittedWarnings.has(warning)) return;
-  if (emittedWarnings.size < 100) emittedWarnings.add(warning);
-  process.emitWarning(warning, "HoldfastWarning");
-}
-
-/** The warnings of open(): the names that `silenceWarnings` takes and `holdfast doctor` shows. */
-export const WARNING_NAMES = [
-  "version",
-  "role",
-  "failover",
-  "clients",
-  "memory",
-  "disk",
-  "appendonly",
-  "guardDataLoss",
-] as const;
-
-/** The name of a warning. */
-export type WarningName = (typeof WARNING_NAMES)[number];
 
 /** A check that open() warns of unless its result is good. */
 interface RedisCheck extends Check {
@@ -239,7 +216,8 @@ function checkPersistence(info: InfoReader, { isGuarded }: DiagnosticsContext): 
 }
 
 interface KeyScan {
-  readonly cursor: string;
+  /** False: the search ended at its bound. */
+  readonly isComplete: boolean;
   readonly keyCount: number;
   readonly withoutTtlCount: number;
 }
@@ -247,16 +225,14 @@ interface KeyScan {
 /** Looks for keys that would never expire, in a bounded part of all keys. */
 export async function findKeysWithoutTtl(queries: readonly Query[], context: DiagnosticsContext): Promise<Check> {
   const name = "keys";
-  const scans = await Promise.all(
-    queries.map((query) => scanKeys(query, context, { cursor: "0", keyCount: 0, withoutTtlCount: 0 }, MAX_SCANS)),
-  );
+  const scans = await Promise.all(queries.map((query) => scanKeys(query, context)));
   const completed = scans.filter((scan) => scan !== null);
   if (completed.length < queries.length) {
     return { status: "unknown", name, message: "this user has no right to SCAN, so keys were not checked" };
   }
   const keyCount = completed.reduce((sum, scan) => sum + scan.keyCount, 0);
   const withoutTtlCount = completed.reduce((sum, scan) => sum + scan.withoutTtlCount, 0);
-  const scope = completed.every(({ cursor }) => cursor === "0") ? "" : " (of those scanned)";
+  const scope = completed.every(({ isComplete }) => isComplete) ? "" : " (of those scanned)";
   if (withoutTtlCount === 0)
     return { status: "ok", name, message: `${keyCount} keys of Holdfast, each with a time to live${scope}` };
   return {
@@ -267,24 +243,24 @@ export async function findKeysWithoutTtl(queries: readonly Query[], context: Dia
   };
 }
 
-async function scanKeys(
-  query: Query,
-  context: DiagnosticsContext,
-  previous: KeyScan,
-  remainingScans: number,
-): Promise<KeyScan | null> {
+/** Null: the user may not scan. */
+async function scanKeys(query: Query, context: DiagnosticsContext): Promise<KeyScan | null> {
   const pattern = `${context.prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
-  const reply = await query(["SCAN", previous.cursor, "MATCH", pattern, "COUNT", String(KEYS_PER_SCAN)]);
-  if (reply === null) return null;
-  const [next, foundKeys] = reply as readonly [unknown, readonly unknown[]];
-  const keys = foundKeys.map(String).filter((key) => !context.isPermanentKey(key));
-  const ttls = await Promise.all(keys.map((key) => query(["PTTL", key])));
-  const scan: KeyScan = {
-    cursor: String(next),
-    keyCount: previous.keyCount + keys.length,
-    withoutTtlCount: previous.withoutTtlCount + ttls.filter((ms) => Number(ms) === -1).length,
-  };
-  return scan.cursor === "0" || remainingScans === 1 ? scan : scanKeys(query, context, scan, remainingScans - 1);
+  let cursor = "0";
+  let keyCount = 0;
+  let withoutTtlCount = 0;
+  for (let scanCount = 0; scanCount < MAX_SCANS; scanCount++) {
+    const reply = await query(["SCAN", cursor, "MATCH", pattern, "COUNT", String(KEYS_PER_SCAN)]);
+    if (reply === null) return null;
+    const [next, foundKeys] = reply as readonly [unknown, readonly unknown[]];
+    const keys = foundKeys.map(String).filter((key) => !context.isPermanentKey(key));
+    const ttls = await Promise.all(keys.map((key) => query(["PTTL", key])));
+    cursor = String(next);
+    keyCount += keys.length;
+    withoutTtlCount += ttls.filter((ms) => Number(ms) === -1).length;
+    if (cursor === "0") break;
+  }
+  return { isComplete: cursor === "0", keyCount, withoutTtlCount };
 }
 
 /** The warnings of open(), without the silenced ones. */

@@ -5,17 +5,17 @@
  */
 
 import type { Answer, Check, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
-import { randomId } from "../../util/ids.ts";
 import { adaptClient } from "./clients/detect.ts";
 import type { RedisClient } from "./clients/types.ts";
-import type { LateReply, RunScript } from "./connection.ts";
+import type { LateReply } from "./connection.ts";
 import { Connection } from "./connection.ts";
-import { DataLossGuard, resolveMaxTtlMs } from "./data-loss-guard.ts";
+import { DataLossGuard } from "./data-loss-guard.ts";
 import type { DiagnosticsContext } from "./diagnostics.ts";
 import { createQueries, diagnoseAll, findKeysWithoutTtl, formatWarnings } from "./diagnostics.ts";
 import { listClaims } from "./list.ts";
 import type { RedisOptions } from "./options.ts";
-import { resolveReplicaSettings, resolveWarn, validateRedisOptions } from "./options.ts";
+import { resolveWarn, validateRedisOptions } from "./options.ts";
+import type { RunScript } from "./script-codec.ts";
 import {
   decodeAnswer,
   decodeFlags,
@@ -27,6 +27,8 @@ import {
   LAYOUT_VERSION,
   toBucket,
   toClaimBucket,
+  toLayoutKey,
+  toNamePrefix,
   toRoutingKey,
 } from "./script-codec.ts";
 import type { Script } from "./scripts.ts";
@@ -34,9 +36,7 @@ import { CLAIM, DETACH, RELEASE, RENEW, RESTORE, REVOKE } from "./scripts.ts";
 import { connectAndVerify } from "./verify-server.ts";
 
 export type { RedisClient } from "./clients/types.ts";
-export type { GuardDataLossOptions } from "./data-loss-guard.ts";
-export type { WarningName } from "./diagnostics.ts";
-export type { RedisOptions, ReplicaOptions } from "./options.ts";
+export type { GuardDataLossOptions, RedisOptions, ReplicaOptions, WarningName } from "./options.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -61,7 +61,7 @@ export function redis(
   const ownsClient = typeof client === "function";
   if (!ownsClient) adaptClient(client);
   validateRedisOptions(options);
-  return new RedisDriver(ownsClient ? client : () => client, ownsClient, options.prefix ?? "holdfast", options);
+  return new RedisDriver(ownsClient ? client : () => client, ownsClient, options);
 }
 
 interface ClaimCalls {
@@ -78,7 +78,6 @@ class RedisDriver implements Driver {
   readonly #options: RedisOptions;
   /** The prefix of all keys and channels except the layout key: "holdfast:1:". */
   readonly #namePrefix: string;
-  readonly #layoutKey: string;
   /** Set in a Cluster: one call reaches one bucket. */
   shardOf?: (claim: Claim) => string;
   readonly #guard: DataLossGuard;
@@ -90,58 +89,27 @@ class RedisDriver implements Driver {
   #connection: Connection | null = null;
   #notify: Notify = () => undefined;
 
-  constructor(
-    makeClient: () => RedisClient | Promise<RedisClient>,
-    ownsClient: boolean,
-    prefix: string,
-    options: RedisOptions,
-  ) {
+  constructor(makeClient: () => RedisClient | Promise<RedisClient>, ownsClient: boolean, options: RedisOptions) {
     this.#makeClient = makeClient;
     this.#ownsClient = ownsClient;
     this.#options = options;
-    this.#namePrefix = `${prefix}:${LAYOUT_VERSION}:`;
+    this.#namePrefix = toNamePrefix(options);
     this.#warn = resolveWarn(options);
-    this.#layoutKey = `${prefix}:{00}:layout`;
-    this.#guard = new DataLossGuard({
-      namePrefix: this.#namePrefix,
-      maxTtlMs: resolveMaxTtlMs(options.guardDataLoss),
-      label: options.label,
-      warn: this.#warn,
-      isOpenWarningSilenced: options.silenceWarnings?.includes("guardDataLoss") === true,
-      onDataLoss: () => this.#notify(null),
-    });
+    this.#guard = new DataLossGuard(options, this.#warn, () => this.#notify(null));
   }
 
   async open(notify: Notify): Promise<void> {
-    const { connectTimeoutMs = 5_000, commandTimeoutMs = 5_000, allowEviction = false } = this.#options;
-    const connection = new Connection({
-      adapter: adaptClient(await this.#makeClient()),
-      ownsClient: this.#ownsClient,
-      namePrefix: this.#namePrefix,
-      inboxId: randomId(),
-      commandTimeoutMs,
-      replicas: resolveReplicaSettings(this.#options.replicas),
+    const connection = new Connection(adaptClient(await this.#makeClient()), this.#ownsClient, this.#options, {
       onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
       onMissed: () => this.#notify(null),
     });
     try {
-      const names = {
-        namePrefix: this.#namePrefix,
-        layoutKey: this.#layoutKey,
-        routingKey: toRoutingKey(this.#namePrefix, "00"),
-      };
-      const requirements = { connectTimeoutMs, allowEviction, waitsForReplicas: this.#options.replicas !== undefined };
-      await connectAndVerify(connection, names, requirements, async () => {
+      await connectAndVerify(connection, this.#options, async () => {
         const runScript: RunScript = (script, routingKey, args) => connection.runScript(script, routingKey, args);
-        await this.#guard.checkOnOpen(
-          runScript,
-          (routingKey) => this.#scriptHeader(routingKey, connection),
-          connection.isCluster,
-        );
-        const checks = await diagnoseAll(
-          createQueries(connection, this.#namePrefix),
-          this.#diagnosticsContext(connection),
-        );
+        const toHeader = (routingKey: string): readonly string[] => this.#scriptHeader(routingKey, connection);
+        await this.#guard.checkOnOpen(runScript, toHeader, connection.isCluster);
+        const queries = createQueries(connection, this.#namePrefix);
+        const checks = await diagnoseAll(queries, this.#diagnosticsContext(connection));
         for (const warning of formatWarnings(checks, this.#options.silenceWarnings)) this.#warn(warning);
       });
     } catch (error) {
@@ -274,7 +242,8 @@ class RedisDriver implements Driver {
 
   #diagnosticsContext({ isCluster, address }: Connection): DiagnosticsContext {
     const isGuarded = (this.#options.guardDataLoss ?? false) !== false;
-    const isPermanentKey = (key: string): boolean => key === this.#layoutKey || /\{..\}:b$/.test(key);
+    const layoutKey = toLayoutKey(this.#options);
+    const isPermanentKey = (key: string): boolean => key === layoutKey || /\{..\}:b$/.test(key);
     const replicaAcks = this.#options.replicas?.minAcks ?? 0;
     const hasFailover = isCluster || address.isViaSentinel;
     return {

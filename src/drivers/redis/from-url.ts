@@ -14,9 +14,8 @@ import { backoffMs } from "../../util/backoff.ts";
 import { parseDuration } from "../../util/duration.ts";
 import { readNamedFile } from "../../util/files.ts";
 import type { RedisClient } from "./clients/types.ts";
-import type { WarningName } from "./diagnostics.ts";
-import type { RedisOptions } from "./driver.ts";
 import { redis } from "./driver.ts";
+import type { RedisOptions, WarningName } from "./options.ts";
 
 /** The bounds of the pause between attempts to reconnect, in milliseconds. */
 const INITIAL_BACKOFF_MS = 100;

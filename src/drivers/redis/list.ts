@@ -1,8 +1,9 @@
 /** Lists claims for `holdfast ls` and similar tools: key by key, each queue from its front, in pages. */
 
 import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
+import { chunk } from "../../util/chunk.ts";
 import { publicTag } from "../../util/ids.ts";
-import type { RunScript } from "./connection.ts";
+import type { RunScript } from "./script-codec.ts";
 import { ALL_BUCKETS, toBucket, toRoutingKey } from "./script-codec.ts";
 import { LIST, LIST_KEYS } from "./scripts.ts";
 
@@ -35,7 +36,7 @@ export async function listClaims(
 ): Promise<readonly ClaimView[]> {
   const lister = new ClaimLister(runScript, namePrefix, query, isCluster);
   if (query.filter.key !== undefined) await lister.readQueue(query.filter.key);
-  else await lister.readKeys("", query.filter.prefix);
+  else await lister.readKeys(query.filter.prefix);
   if (query.after !== undefined && !lister.hasFoundCursor) {
     return listClaims(runScript, namePrefix, { ...query, after: undefined }, isCluster);
   }
@@ -64,10 +65,23 @@ class ClaimLister {
   }
 
   readQueue(key: string): Promise<void> {
-    return this.#readQueues([{ bucket: toBucket(key), member: key }], 0);
+    return this.#readQueues([{ bucket: toBucket(key), member: key }]);
   }
 
-  async readKeys(afterMember: string, prefix: string): Promise<void> {
+  async readKeys(prefix: string): Promise<void> {
+    let afterMember: string | null = "";
+    while (afterMember !== null && !this.#isFull) {
+      const { entries, lastMember } = await this.#readIndexPage(afterMember, prefix);
+      await this.#readQueues(entries);
+      afterMember = lastMember;
+    }
+  }
+
+  /** The next index entries in the order of their names. `lastMember`: continue after it; null: these are the last. */
+  async #readIndexPage(
+    afterMember: string,
+    prefix: string,
+  ): Promise<{ readonly entries: readonly IndexEntry[]; readonly lastMember: string | null }> {
     const indexes = await this.#readIndexes(afterMember, prefix);
     // after the last member of a full page, members that the page left out may come before those of other buckets
     let lastComplete: Buffer | null = null;
@@ -83,8 +97,7 @@ class ClaimLister {
     const complete =
       bound === null ? entries : entries.filter(({ member }) => Buffer.compare(Buffer.from(member), bound) <= 0);
     complete.sort((left, right) => Buffer.compare(Buffer.from(left.member), Buffer.from(right.member)));
-    await this.#readQueues(complete, 0);
-    if (bound !== null && !this.#isFull) await this.readKeys(bound.toString(), prefix);
+    return { entries: complete, lastMember: bound === null ? null : bound.toString() };
   }
 
   /** The index members after `afterMember`, for each bucket. */
@@ -101,30 +114,37 @@ class ClaimLister {
     return (await Promise.all(ALL_BUCKETS.map((bucket) => readBuckets([bucket])))).flat();
   }
 
-  /** Reads these queues, the first one from its waiting entry `firstWaiting` on. */
-  async #readQueues(entries: readonly IndexEntry[], firstWaiting: number): Promise<void> {
-    if (entries.length === 0 || this.#isFull) return;
-    const batch = entries.slice(0, this.#isCluster ? 1 : QUEUES_PER_CALL);
+  /** Reads these queues, each to its end, until the list is full. */
+  async #readQueues(entries: readonly IndexEntry[]): Promise<void> {
+    // the first waiting entry to read of the queue at `position`
+    let firstWaiting = 0;
+    for (let position = 0; position < entries.length && !this.#isFull; ) {
+      const batch = entries.slice(position, position + (this.#isCluster ? 1 : QUEUES_PER_CALL));
+      const { now, queues } = await this.#readBatch(batch, firstWaiting);
+      const unfinished = queues.findIndex(([hasMore]) => String(hasMore) === "1");
+      const readCount = unfinished === -1 ? queues.length : unfinished + 1;
+      for (const [index, [, ...fields]] of queues.slice(0, readCount).entries()) {
+        const key = (batch[index] as IndexEntry).member.split("\0")[0] as string;
+        for (const claimFields of chunk(fields, FIELDS_PER_CLAIM)) this.#addView(claimFields.map(String), key, now);
+      }
+      firstWaiting = unfinished === -1 ? 0 : (unfinished === 0 ? firstWaiting : 0) + WAITING_PER_CALL;
+      position += unfinished === -1 ? batch.length : unfinished;
+    }
+  }
+
+  /** One call for these queues. Each reply begins with "1" if the queue has more entries. */
+  async #readBatch(
+    batch: readonly IndexEntry[],
+    firstWaiting: number,
+  ): Promise<{ readonly now: number; readonly queues: readonly (readonly unknown[])[] }> {
     const args = batch.flatMap(({ bucket, member }, index) => {
       const [key = "", owner] = member.split("\0");
       return [bucket, key, owner === undefined ? String(index === 0 ? firstWaiting : 0) : `@${owner}`];
     });
-    const first = batch[0] as IndexEntry;
-    const maxWaiting = String(WAITING_PER_CALL);
-    const routingKey = toRoutingKey(this.#namePrefix, first.bucket);
-    const reply = (await this.#runScript(LIST, routingKey, [this.#namePrefix, maxWaiting, ...args])) as [
-      unknown,
-      ...unknown[][],
-    ];
-    const [now, ...queues] = reply;
-    for (const [index, [hasMore, ...fields]] of queues.entries()) {
-      const key = (batch[index] as IndexEntry).member.split("\0")[0] as string;
-      for (let offset = 0; offset < fields.length; offset += FIELDS_PER_CLAIM)
-        this.#addView(fields.slice(offset, offset + FIELDS_PER_CLAIM).map(String), key, Number(now));
-      if (String(hasMore) === "1")
-        return this.#readQueues(entries.slice(index), (index === 0 ? firstWaiting : 0) + WAITING_PER_CALL);
-    }
-    return this.#readQueues(entries.slice(batch.length), 0);
+    const routingKey = toRoutingKey(this.#namePrefix, (batch[0] as IndexEntry).bucket);
+    const reply = await this.#runScript(LIST, routingKey, [this.#namePrefix, String(WAITING_PER_CALL), ...args]);
+    const [now, ...queues] = reply as [unknown, ...unknown[][]];
+    return { now: Number(now), queues };
   }
 
   #addView(fields: readonly string[], key: string, now: number): void {

@@ -1,10 +1,12 @@
 /** The options of the Redis driver. */
 
 import { safeListener } from "../../errors.ts";
+import type { Clock } from "../../util/clock.ts";
 import { describeValue } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import {
   booleanRule,
+  clockRule,
   functionRule,
   isIntegerBetween,
   isObject,
@@ -13,10 +15,6 @@ import {
   stringRule,
   validateOptions,
 } from "../../util/validate.ts";
-import type { GuardDataLossOptions } from "./data-loss-guard.ts";
-import type { WarningName } from "./diagnostics.ts";
-import { WARNING_NAMES, warnOnce } from "./diagnostics.ts";
-import type { ReplicaSettings } from "./replica-acks.ts";
 
 /** Options of `redis()`. */
 export interface RedisOptions {
@@ -61,6 +59,32 @@ export interface RedisOptions {
   readonly silenceWarnings?: readonly WarningName[];
   /** The label of claims that have none of their own. */
   readonly label?: string;
+  /** The clock, for tests. */
+  readonly clock?: Clock;
+}
+
+/** The warnings of open(): the names that `silenceWarnings` takes and `holdfast doctor` shows. */
+export const WARNING_NAMES = [
+  "version",
+  "role",
+  "failover",
+  "clients",
+  "memory",
+  "disk",
+  "appendonly",
+  "guardDataLoss",
+] as const;
+
+/** The name of a warning. */
+export type WarningName = (typeof WARNING_NAMES)[number];
+
+/** How the driver meets a store that has lost data. All clients of a prefix need the same settings. */
+export interface GuardDataLossOptions {
+  /**
+   * Longest ttl of a claim, in milliseconds. A store that has lost data grants nothing new for so long; if it is less
+   * than 4 s, for up to 4 s after a restart or a promotion. Default 60 s.
+   */
+  readonly maxTtlMs?: number;
 }
 
 /** How many replicas must acknowledge, and how long the driver waits for them. */
@@ -100,6 +124,7 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
     throw new TypeError(`silenceWarnings has no warning ${describeValue(unknownName)}: use ${names}`);
   },
   label: stringRule,
+  clock: clockRule,
 };
 
 /** @throws TypeError naming the invalid option */
@@ -107,8 +132,10 @@ export function validateRedisOptions(options: RedisOptions): void {
   validateOptions("redis", options, OPTION_RULES);
 }
 
-export function resolveReplicaSettings(option: ReplicaOptions | undefined): ReplicaSettings | null {
-  return option === undefined ? null : { minAcks: option.minAcks, timeoutMs: option.timeoutMs ?? 1_000 };
+/** The longest ttl in milliseconds; null: guardDataLoss is off. */
+export function resolveMaxTtlMs(option: boolean | GuardDataLossOptions | undefined): number | null {
+  if (option === undefined || option === false) return null;
+  return option === true ? 60_000 : (option.maxTtlMs ?? 60_000);
 }
 
 /** @throws TypeError */
@@ -119,6 +146,10 @@ function validatePrefix(prefix: unknown): string {
 }
 
 /** The listener for warnings; an exception of it does no harm. */
-export function resolveWarn({ warn = warnOnce }: RedisOptions): (warning: string) => void {
+export function resolveWarn({ warn = emitWarning }: RedisOptions): (warning: string) => void {
   return safeListener(warn);
+}
+
+function emitWarning(warning: string): void {
+  process.emitWarning(warning, "HoldfastWarning");
 }

@@ -9,22 +9,14 @@
  * - Each node has one round at a time; calls that arrive during a round share the next one.
  */
 
+import type { CallTimeouts } from "./call-timeouts.ts";
 import type { ClientAdapter, CommandConnection } from "./clients/types.ts";
+import type { ReplicaOptions } from "./options.ts";
+import type { SendCommand } from "./script-codec.ts";
+import { toSiblingKey } from "./script-codec.ts";
 
-/** How many replicas must have a grant before it counts, and how long the driver waits for them. */
-export interface ReplicaSettings {
-  readonly minAcks: number;
-  readonly timeoutMs: number;
-}
-
-export interface ReplicaAcksOptions {
-  readonly adapter: ClientAdapter;
-  readonly settings: ReplicaSettings;
-  /** A new marker key in the slot of this routing key. */
-  readonly createMarkerKey: (routingKey: string) => string;
-  readonly send: (args: string[], routingKey: string) => Promise<unknown>;
-  readonly bound: <T>(work: Promise<T>, what: string) => Promise<T>;
-}
+/** How long the driver waits for replicas by default, in milliseconds. */
+const DEFAULT_TIMEOUT_MS = 1_000;
 
 /**
  * DEL comes first because Redis does not refuse it when memory is full: holders must be able to renew. The marker is an
@@ -41,14 +33,32 @@ interface NodeBatch {
 }
 
 export class ReplicaAcks {
-  readonly #options: ReplicaAcksOptions;
+  readonly #adapter: ClientAdapter;
+  readonly #send: SendCommand;
+  readonly #timeouts: CallTimeouts;
+  /** Makes the marker keys of this driver its own. */
+  readonly #inboxId: string;
+  readonly #minAcks: number;
+  readonly #timeoutMs: number;
+  #markerCount = 0;
   /** By node name. */
   readonly #batches = new Map<string, NodeBatch>();
   readonly #connections = new Map<string, Promise<CommandConnection>>();
   #isClosed = false;
 
-  constructor(options: ReplicaAcksOptions) {
-    this.#options = options;
+  constructor(
+    adapter: ClientAdapter,
+    send: SendCommand,
+    timeouts: CallTimeouts,
+    inboxId: string,
+    { minAcks, timeoutMs = DEFAULT_TIMEOUT_MS }: ReplicaOptions,
+  ) {
+    this.#adapter = adapter;
+    this.#send = send;
+    this.#timeouts = timeouts;
+    this.#inboxId = inboxId;
+    this.#minAcks = minAcks;
+    this.#timeoutMs = timeoutMs;
   }
 
   /**
@@ -56,7 +66,7 @@ export class ReplicaAcks {
    * @throws Error if they do not acknowledge in time
    */
   waitForAcks(routingKey: string): Promise<void> {
-    const node = this.#options.adapter.resolveMaster(routingKey);
+    const node = this.#adapter.resolveMaster(routingKey);
     if (node === null) return Promise.reject(new Error("redis: no known master serves this slot"));
     const batch = this.#batches.get(node) ?? { lastRound: Promise.resolve(), nextRound: null };
     this.#batches.set(node, batch);
@@ -79,18 +89,18 @@ export class ReplicaAcks {
   }
 
   async #runRound(node: string, routingKeys: readonly string[]): Promise<void> {
-    const { minAcks, timeoutMs } = this.#options.settings;
     const ackCount = await this.#countAcks(node, routingKeys).catch((error: unknown) => {
       this.#dropConnection(node); // a new connection finds the right server
       throw error;
     });
-    if (ackCount >= minAcks) return;
-    throw new Error(`redis: ${ackCount} of ${minAcks} replicas acknowledged within ${timeoutMs} ms`);
+    if (ackCount >= this.#minAcks) return;
+    throw new Error(`redis: ${ackCount} of ${this.#minAcks} replicas acknowledged within ${this.#timeoutMs} ms`);
   }
 
   async #countAcks(node: string, routingKeys: readonly string[]): Promise<number> {
-    const { adapter, settings, createMarkerKey, send, bound } = this.#options;
-    const markers = routingKeys.map((routingKey) => createMarkerKey(routingKey));
+    const markers = routingKeys.map((routingKey) =>
+      toSiblingKey(routingKey, `m:${this.#inboxId}${++this.#markerCount}`),
+    );
     const buildSetMarker = (routingKey: string, index: number): string[] => [
       "EVAL",
       SET_MARKER_SCRIPT,
@@ -99,17 +109,19 @@ export class ReplicaAcks {
       markers[index] as string,
       MARKER_TTL_MS,
     ];
-    await Promise.all(routingKeys.map((routingKey, index) => send(buildSetMarker(routingKey, index), routingKey)));
+    await Promise.all(
+      routingKeys.map((routingKey, index) => this.#send(buildSetMarker(routingKey, index), routingKey)),
+    );
     if (this.#isClosed) throw new Error("redis: the driver was closed");
     const existing = this.#connections.get(node);
     const opening =
       existing ??
-      Promise.resolve(adapter.openCommandConnection(routingKeys[0] as string, () => this.#dropConnection(node)));
+      Promise.resolve(this.#adapter.openCommandConnection(routingKeys[0] as string, () => this.#dropConnection(node)));
     this.#connections.set(node, opening);
-    const connection = await bound(opening, "connection for WAIT");
+    const connection = await this.#timeouts.bound(opening, "connection for WAIT");
     const removed = markers.map((marker) => connection.send(["DEL", marker]));
-    const acks = connection.send(["WAIT", String(settings.minAcks), String(settings.timeoutMs)]);
-    const replies = await bound(Promise.all([acks, ...removed]), "answer to WAIT");
+    const acks = connection.send(["WAIT", String(this.#minAcks), String(this.#timeoutMs)]);
+    const replies = await this.#timeouts.bound(Promise.all([acks, ...removed]), "answer to WAIT");
     if (replies.slice(1).some((reply) => Number(reply) !== 1)) {
       throw new Error("redis: the commands and WAIT reached different servers");
     }

@@ -22,6 +22,22 @@ export function toBucket(key: string): string {
   return BUCKET_NAMES[crc16(key) & (BUCKET_COUNT - 1)] as string;
 }
 
+/** The prefix of all keys and channels except the layout key: "holdfast:1:". */
+export function toNamePrefix({ prefix = "holdfast" }: { readonly prefix?: string }): string {
+  return `${prefix}:${LAYOUT_VERSION}:`;
+}
+
+/** The key that keeps the layout version of a prefix. */
+export function toLayoutKey({ prefix = "holdfast" }: { readonly prefix?: string }): string {
+  return `${prefix}:{00}:layout`;
+}
+
+/** Sends a command. `routingKey`: any key of its bucket. */
+export type SendCommand = (args: string[], routingKey: string) => Promise<unknown>;
+
+/** Runs a script. `routingKey`: any key of its bucket. */
+export type RunScript = (script: Script, routingKey: string, args: readonly string[]) => Promise<unknown>;
+
 /** A key of the bucket, by which a call is routed. */
 export function toRoutingKey(namePrefix: string, bucket: string): string {
   return `${namePrefix}{${bucket}}:n`;
@@ -56,9 +72,14 @@ export function buildPublishCommand(
   ];
 }
 
+/** A name with the hash tag of the routing key, so in the same slot. */
+export function toSiblingKey(routingKey: string, name: string): string {
+  return `${routingKey.slice(0, routingKey.indexOf("}") + 1)}:${name}`;
+}
+
 /** The run record of a bucket (guardDataLoss, see lua/lib/grace.lua). */
 export function toRunRecordKey(routingKey: string): string {
-  return `${routingKey.slice(0, routingKey.indexOf("}") + 1)}:b`;
+  return toSiblingKey(routingKey, "b");
 }
 
 const encodedClaims = new WeakMap<Claim, readonly string[]>();

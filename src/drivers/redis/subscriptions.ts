@@ -11,10 +11,12 @@
  *   wait.
  */
 
-import { setTimeout as pause } from "node:timers/promises";
 import { backoffMs } from "../../util/backoff.ts";
+import type { Clock, Timer } from "../../util/clock.ts";
+import { sleep, withTimeout } from "../../util/timeout.ts";
 import type { ClientAdapter, Subscriber } from "./clients/types.ts";
 import { isPermissionError, sanitizeError } from "./errors.ts";
+import type { SendCommand } from "./script-codec.ts";
 import { buildPublishCommand } from "./script-codec.ts";
 
 /** Timeout in milliseconds of an attempt to verify an inbox. */
@@ -35,17 +37,20 @@ const PING = "";
 /** Milliseconds after which a ping without a grant shows that the subscriber received it, but was not counted. */
 const PING_TIMEOUT_MS = 20;
 
-export interface SubscriptionsOptions {
-  readonly adapter: ClientAdapter;
+/** The connection for commands. */
+export interface CommandChannel {
+  /** Counts the breaks of the connection. */
+  readonly epoch: number;
+  readonly send: SendCommand;
   /** The inbox channel of a bucket. */
-  readonly toChannel: (routingKey: string) => string;
-  readonly send: (args: string[], routingKey: string) => Promise<unknown>;
-  /** Counts the breaks of the command connection. */
-  readonly getEpoch: () => number;
-  /** A message arrived. `isAnswer`: it counts as an answer, not only as a recheck push. */
-  readonly onPush: (message: string, isAnswer: boolean) => void;
+  inboxChannel(routingKey: string): string;
+}
+
+export interface PushEvents {
+  /** A message arrived in an inbox. `isAnswer`: it counts as an answer, not only as a recheck push. */
+  onPush(message: string, isAnswer: boolean): void;
   /** Pushes may have been lost. */
-  readonly onMissed: () => void;
+  onMissed(): void;
 }
 
 interface Inbox {
@@ -61,7 +66,8 @@ interface Inbox {
   wasVerified: boolean;
   /** Pings that no message has followed yet. */
   unansweredPings: number;
-  pingTimer: NodeJS.Timeout | null;
+  /** Fires if a ping stays unanswered. */
+  readonly pingTimer: Timer;
   onProbe: (probe: string) => void;
   waiters: { resolve(): void; reject(error: unknown): void }[];
 }
@@ -75,40 +81,35 @@ interface SubscriberState {
 }
 
 export class Subscriptions {
-  readonly #options: SubscriptionsOptions;
+  readonly #adapter: ClientAdapter;
+  readonly #commands: CommandChannel;
+  readonly #clock: Clock;
+  readonly #events: PushEvents;
   /** By channel. */
   readonly #inboxes = new Map<string, Inbox>();
   /** By node name. */
   readonly #subscribers = new Map<string, SubscriberState>();
-  readonly #closeController = new AbortController();
-  #missedTimer: NodeJS.Timeout | null = null;
+  readonly #missedTimer: Timer;
+  #isMissedDue = false;
+  #isClosed = false;
   #probeCount = 0;
 
-  constructor(options: SubscriptionsOptions) {
-    this.#options = options;
+  constructor(adapter: ClientAdapter, commands: CommandChannel, clock: Clock, events: PushEvents) {
+    this.#adapter = adapter;
+    this.#commands = commands;
+    this.#clock = clock;
+    this.#events = events;
+    this.#missedTimer = clock.timer(() => {
+      this.#isMissedDue = false;
+      events.onMissed();
+    });
   }
 
   /** Null if the inbox of this bucket was ever verified: it recovers by itself. Else settles when it is verified. */
   ensureSubscribed(routingKey: string): Promise<void> | null {
-    const channel = this.#options.toChannel(routingKey);
-    let inbox = this.#inboxes.get(channel);
-    if (inbox?.wasVerified === true) return null;
-    if (inbox === undefined) {
-      inbox = {
-        routingKey,
-        channel,
-        node: null,
-        verifiedInEpoch: -1,
-        invalidationCount: 0,
-        isVerifying: false,
-        wasVerified: false,
-        unansweredPings: 0,
-        pingTimer: null,
-        onProbe: () => undefined,
-        waiters: [],
-      };
-      this.#inboxes.set(channel, inbox);
-    }
+    const channel = this.#commands.inboxChannel(routingKey);
+    const inbox = this.#inboxes.get(channel) ?? this.#addInbox(routingKey, channel);
+    if (inbox.wasVerified) return null;
     const { waiters } = inbox;
     const ready = new Promise<void>((resolve, reject) => waiters.push({ resolve, reject }));
     void this.#ensureVerified(inbox);
@@ -120,9 +121,9 @@ export class Subscriptions {
    * for a push there.
    */
   onCommandRouted(routingKey: string, isWaiting: boolean): void {
-    const inbox = this.#inboxes.get(this.#options.toChannel(routingKey));
+    const inbox = this.#inboxes.get(this.#commands.inboxChannel(routingKey));
     if (inbox?.wasVerified !== true || inbox.isVerifying) return;
-    if (inbox.node !== this.#options.adapter.resolveMaster(routingKey)) this.#invalidate(inbox);
+    if (inbox.node !== this.#adapter.resolveMaster(routingKey)) this.#invalidate(inbox);
     else if (isWaiting) void this.#probeIfSilent(inbox, inbox.node ?? "");
   }
 
@@ -132,16 +133,37 @@ export class Subscriptions {
   }
 
   close(): void {
-    this.#closeController.abort();
-    if (this.#missedTimer !== null) clearTimeout(this.#missedTimer);
+    this.#isClosed = true;
+    this.#missedTimer.stop();
     for (const { waiters, pingTimer } of this.#inboxes.values()) {
-      if (pingTimer !== null) clearTimeout(pingTimer);
+      pingTimer.stop();
       for (const { reject } of waiters.splice(0)) reject(new Error("redis: the driver was closed"));
     }
     this.#inboxes.clear();
     for (const { subscriber } of this.#subscribers.values())
       void ignoreErrors(subscriber.then((opened) => opened.disconnect()));
     this.#subscribers.clear();
+  }
+
+  #addInbox(routingKey: string, channel: string): Inbox {
+    const inbox: Inbox = {
+      routingKey,
+      channel,
+      node: null,
+      verifiedInEpoch: -1,
+      invalidationCount: 0,
+      isVerifying: false,
+      wasVerified: false,
+      unansweredPings: 0,
+      pingTimer: this.#clock.timer(() => {
+        inbox.unansweredPings = 0;
+        this.#invalidate(inbox);
+      }),
+      onProbe: () => undefined,
+      waiters: [],
+    };
+    this.#inboxes.set(channel, inbox);
+    return inbox;
   }
 
   #invalidate(inbox: Inbox): void {
@@ -154,18 +176,17 @@ export class Subscriptions {
   async #ensureVerified(inbox: Inbox): Promise<void> {
     if (inbox.isVerifying) return;
     inbox.isVerifying = true;
-    for (let failures = 0; !this.#closeController.signal.aborted; ) {
+    for (let failures = 0; !this.#isClosed; ) {
       const { invalidationCount } = inbox;
-      const epoch = this.#options.getEpoch();
+      const { epoch } = this.#commands;
       const isVerified = await this.#verify(inbox);
-      if (isVerified && invalidationCount === inbox.invalidationCount && epoch === this.#options.getEpoch()) {
+      if (isVerified && invalidationCount === inbox.invalidationCount && epoch === this.#commands.epoch) {
         this.#markVerified(inbox, epoch);
         return;
       }
       if (isVerified) continue;
       failures++;
-      const delayMs = backoffMs(failures + 1, Math.random(), MAX_BACKOFF_MS);
-      await ignoreErrors(pause(delayMs, null, { ref: false, signal: this.#closeController.signal }));
+      await sleep(this.#clock, backoffMs(failures + 1, Math.random(), MAX_BACKOFF_MS));
     }
   }
 
@@ -175,19 +196,15 @@ export class Subscriptions {
     inbox.wasVerified = true;
     inbox.verifiedInEpoch = epoch;
     for (const { resolve } of inbox.waiters.splice(0)) resolve();
-    if (!wasVerified || this.#missedTimer !== null) return;
-    this.#missedTimer = setTimeout(() => {
-      this.#missedTimer = null;
-      this.#options.onMissed();
-    }, MISSED_DELAY_MS).unref();
+    if (!wasVerified || this.#isMissedDue) return;
+    this.#isMissedDue = true;
+    this.#missedTimer.set(this.#clock.now() + MISSED_DELAY_MS);
   }
 
   async #verify(inbox: Inbox): Promise<boolean> {
-    if (!this.#options.adapter.isReady) return false;
-    const attempt = new AbortController();
-    const timeout = pause(ATTEMPT_TIMEOUT_MS, null, { signal: attempt.signal }).catch(() => null);
-    const isVerified = await Promise.race([this.#subscribeAndProbe(inbox), timeout]);
-    attempt.abort();
+    if (!this.#adapter.isReady) return false;
+    const attempt: Promise<boolean | null> = this.#subscribeAndProbe(inbox);
+    const isVerified = await withTimeout(this.#clock, ATTEMPT_TIMEOUT_MS, attempt, () => null);
     const node = inbox.node ?? "";
     // a subscriber that delivered before and now times out will not recover
     if (isVerified === null && this.#subscribers.get(node)?.lastMessageAt != null) this.#dropSubscriber(node);
@@ -196,7 +213,7 @@ export class Subscriptions {
 
   async #subscribeAndProbe(inbox: Inbox): Promise<boolean> {
     const { routingKey, channel } = inbox;
-    const node = this.#options.adapter.resolveMaster(routingKey);
+    const node = this.#adapter.resolveMaster(routingKey);
     try {
       if (node === null) throw new Error("redis: no known master serves this slot");
       inbox.node = node;
@@ -222,7 +239,7 @@ export class Subscriptions {
     });
     if (Number(await this.#publish(inbox, probe)) === 0) {
       // the subscriber is on another server than the commands: a new connection finds the right one
-      if (this.#options.adapter.resolveMaster(inbox.routingKey) === node) this.#dropSubscriber(node);
+      if (this.#adapter.resolveMaster(inbox.routingKey) === node) this.#dropSubscriber(node);
       return false;
     }
     await received;
@@ -235,7 +252,7 @@ export class Subscriptions {
    */
   async #probeIfSilent(inbox: Inbox, node: string): Promise<void> {
     const state = this.#subscribers.get(node);
-    const now = performance.now();
+    const now = this.#clock.now();
     if (state?.lastMessageAt == null || now - state.lastMessageAt < PROBE_AFTER_MS) return;
     const isProbePending = state.lastProbeAt > state.lastMessageAt;
     if (isProbePending && now - state.lastProbeAt >= ATTEMPT_TIMEOUT_MS) this.#dropSubscriber(node);
@@ -249,17 +266,17 @@ export class Subscriptions {
   }
 
   #publish({ channel, routingKey }: Inbox, message: string): Promise<unknown> {
-    const { adapter, send } = this.#options;
-    return send(buildPublishCommand(routingKey, channel, message, adapter.isCluster), routingKey);
+    const command = buildPublishCommand(routingKey, channel, message, this.#adapter.isCluster);
+    return this.#commands.send(command, routingKey);
   }
 
   #subscriberAt(node: string, routingKey: string): Promise<Subscriber> {
     const existing = this.#subscribers.get(node);
     if (existing !== undefined) return existing.subscriber;
     const subscriber = Promise.resolve(
-      this.#options.adapter.openSubscriber(routingKey, {
+      this.#adapter.openSubscriber(routingKey, {
         onMessage: (channel, message) => {
-          state.lastMessageAt = performance.now();
+          state.lastMessageAt = this.#clock.now();
           this.#onMessage(channel, message);
         },
         onDisconnected: () => {
@@ -290,8 +307,8 @@ export class Subscriptions {
     if (inbox === undefined) return;
     if (message === PING) return this.#onPing(inbox);
     if (message.startsWith(PROBE_PREFIX)) return inbox.onProbe(message);
-    if (inbox.unansweredPings > 0) inbox.unansweredPings--;
-    this.#options.onPush(message, inbox.verifiedInEpoch === this.#options.getEpoch());
+    if (inbox.unansweredPings > 0 && --inbox.unansweredPings === 0) inbox.pingTimer.set(null);
+    this.#events.onPush(message, inbox.verifiedInEpoch === this.#commands.epoch);
   }
 
   /**
@@ -299,13 +316,7 @@ export class Subscriptions {
    * not count it.
    */
   #onPing(inbox: Inbox): void {
-    inbox.unansweredPings++;
-    inbox.pingTimer ??= setTimeout(() => {
-      inbox.pingTimer = null;
-      if (inbox.unansweredPings === 0) return;
-      inbox.unansweredPings = 0;
-      this.#invalidate(inbox);
-    }, PING_TIMEOUT_MS).unref();
+    if (inbox.unansweredPings++ === 0) inbox.pingTimer.set(this.#clock.now() + PING_TIMEOUT_MS);
   }
 }
 

@@ -3,22 +3,9 @@
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { explainError, isNoScriptError, isPermissionError, toOpenError } from "./errors.ts";
-import { ALL_BUCKETS, LAYOUT_VERSION, toRoutingKey } from "./script-codec.ts";
+import type { RedisOptions } from "./options.ts";
+import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey } from "./script-codec.ts";
 import { CLAIM, RELEASE, RENEW, VERIFY } from "./scripts.ts";
-
-export interface StoreNames {
-  readonly namePrefix: string;
-  readonly layoutKey: string;
-  /** Any key with the prefix: routes the checks of a single server. */
-  readonly routingKey: string;
-}
-
-export interface ServerRequirements {
-  readonly connectTimeoutMs: number;
-  readonly allowEviction: boolean;
-  /** Whether the option `replicas` is set. */
-  readonly waitsForReplicas: boolean;
-}
 
 /**
  * Connects and verifies that this server can keep locks safely. `extraChecks` run last, on the same connection.
@@ -26,14 +13,13 @@ export interface ServerRequirements {
  */
 export async function connectAndVerify(
   connection: Connection,
-  names: StoreNames,
-  requirements: ServerRequirements,
+  options: RedisOptions,
   extraChecks: () => Promise<void>,
 ): Promise<void> {
   try {
-    if (requirements.waitsForReplicas && connection.hidesDisconnects) throw new FatalDriverError(REPLICAS_UNSUPPORTED);
-    await connection.connectAndDo(requirements.connectTimeoutMs, async () => {
-      await verifyServer(connection, names, requirements);
+    if (options.replicas !== undefined && connection.hidesDisconnects) throw new FatalDriverError(REPLICAS_UNSUPPORTED);
+    await connection.connectAndDo(options.connectTimeoutMs ?? 5_000, async () => {
+      await verifyServer(connection, options);
       await extraChecks();
     });
   } catch (error) {
@@ -41,24 +27,22 @@ export async function connectAndVerify(
   }
 }
 
-async function verifyServer(
-  connection: Connection,
-  names: StoreNames,
-  requirements: ServerRequirements,
-): Promise<void> {
-  await connection.ensureDatabase(names.routingKey);
-  await checkPermissions(connection, names);
+async function verifyServer(connection: Connection, options: RedisOptions): Promise<void> {
+  // any key with the prefix routes the checks of a single server
+  const routingKey = toRoutingKey(toNamePrefix(options), "00");
+  await connection.ensureDatabase(routingKey);
+  await checkPermissions(connection, routingKey, options);
   // checks the permission: WAIT for 0 replicas returns at once
-  if (requirements.waitsForReplicas) await connection.send(["WAIT", "0", "1"], names.routingKey);
-  if (!requirements.allowEviction) await checkEvictionPolicy(connection, names);
+  if (options.replicas !== undefined) await connection.send(["WAIT", "0", "1"], routingKey);
+  if (options.allowEviction !== true) await checkEvictionPolicy(connection, toNamePrefix(options));
   // without SCRIPT LOAD the first call of each script takes a second round trip, to send its text
   await Promise.all([
-    checkEvalsha(connection, names),
+    checkEvalsha(connection, routingKey),
     ...[CLAIM, RENEW, RELEASE].map(({ text }) =>
-      ignorePermissionError(connection.send(["SCRIPT", "LOAD", text], names.routingKey)),
+      ignorePermissionError(connection.send(["SCRIPT", "LOAD", text], routingKey)),
     ),
   ]);
-  await connection.ensureSubscribed(names.routingKey);
+  await connection.ensureSubscribed(routingKey);
 }
 
 const REPLICAS_UNSUPPORTED =
@@ -67,10 +51,8 @@ const REPLICAS_UNSUPPORTED =
 /** A digest that no script has. */
 const UNKNOWN_SHA = "0".repeat(40);
 
-async function checkPermissions(
-  connection: Connection,
-  { namePrefix, layoutKey, routingKey }: StoreNames,
-): Promise<void> {
+async function checkPermissions(connection: Connection, routingKey: string, options: RedisOptions): Promise<void> {
+  const layoutKey = toLayoutKey(options);
   const command = [
     "EVAL",
     VERIFY.text,
@@ -79,7 +61,7 @@ async function checkPermissions(
     LAYOUT_VERSION,
     connection.inboxChannel(routingKey),
     layoutKey,
-    `${namePrefix}{00}:p:`,
+    `${toNamePrefix(options)}{00}:p:`,
   ];
   const reply = await connection.send(command, routingKey);
   if (String(reply) === "QUEUED") {
@@ -107,7 +89,7 @@ function explainRefusal(refusal: string, layoutKey: string): Error {
 }
 
 /** Scripts run by digest, and EVALSHA needs its own permission. */
-async function checkEvalsha(connection: Connection, { routingKey }: StoreNames): Promise<void> {
+async function checkEvalsha(connection: Connection, routingKey: string): Promise<void> {
   await connection.send(["EVALSHA", UNKNOWN_SHA, "1", routingKey], routingKey).catch((error: unknown) => {
     if (!isNoScriptError(error)) throw error;
   });
@@ -116,7 +98,7 @@ async function checkEvalsha(connection: Connection, { routingKey }: StoreNames):
 /** In a script: in a Cluster, client libraries send a command without a key to an arbitrary node. */
 const INFO_MEMORY_SCRIPT = "return redis.call('INFO', 'memory')";
 
-async function checkEvictionPolicy(connection: Connection, { namePrefix }: StoreNames): Promise<void> {
+async function checkEvictionPolicy(connection: Connection, namePrefix: string): Promise<void> {
   const routingKeys = connection.onePerMaster(ALL_BUCKETS.map((bucket) => toRoutingKey(namePrefix, bucket)));
   const infos = await Promise.all(
     routingKeys.map((routingKey) =>

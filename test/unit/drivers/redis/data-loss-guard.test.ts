@@ -1,17 +1,17 @@
 // What a driver remembers of its claims. Needs no server.
 
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts";
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
+import type { FakeClock } from "../../../support/fake-clock.ts";
+import { fakeClock } from "../../../support/fake-clock.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remainingMs: 1_000 };
 
+let clock: FakeClock;
 beforeEach(() => {
-  vi.useFakeTimers({ toFake: ["performance"] });
-});
-afterEach(() => {
-  vi.useRealTimers();
+  clock = fakeClock();
 });
 
 const makeClaims = (count: number): Claim[] => Array.from({ length: count }, () => makeClaim("key", { ttlMs: 1_000 }));
@@ -29,14 +29,11 @@ async function keptCount(dataLossGuard: DataLossGuard, of: readonly Claim[]): Pr
 }
 
 const openGuard = (): DataLossGuard =>
-  new DataLossGuard({
-    namePrefix: "r:1:",
-    maxTtlMs: 1_000,
-    label: undefined,
-    warn: () => undefined,
-    isOpenWarningSilenced: true,
-    onDataLoss: () => undefined,
-  });
+  new DataLossGuard(
+    { guardDataLoss: { maxTtlMs: 1_000 }, clock },
+    () => undefined,
+    () => undefined,
+  );
 
 /** A majority releases a vote and requests it again with the same id. */
 test("a claim that is placed again does not inherit its earlier grant, whatever is still in flight", async () => {
@@ -82,7 +79,7 @@ test("nothing is kept of any number of claims that were detached or whose leases
   granted(renewed);
   expect(await keptCount(dataLossGuard, [...left, ...renewed])).toEqual([...left, ...renewed]);
   for (let second = 0; second < 3; second++) {
-    vi.advanceTimersByTime(900);
+    await clock.advance(900);
     dataLossGuard.onAnswers(
       renewed,
       dataLossGuard.onRenew(renewed),

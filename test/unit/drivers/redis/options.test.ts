@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import type { RedisClient, RedisOptions } from "../../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
+import { systemClock } from "../../../../src/util/clock.ts";
 
 const createDriver = (options: unknown): unknown => redis(() => ({}) as RedisClient, options as never);
 
@@ -15,6 +16,7 @@ test.each<readonly [keyof RedisOptions, readonly unknown[]]>([
   ["replicas", [null, 1, [], {}, { minAcks: 0 }, { minAcks: 101 }, { minAcks: 1, timeoutMs: 0 }]],
   ["warn", [null, "aloud"]],
   ["label", [null, 5]],
+  ["clock", [null, Date]],
 ])("%s: invalid values are refused", (name, values) => {
   for (const value of values) {
     expect(() => createDriver({ [name]: value }), JSON.stringify(value)).toThrow(
@@ -46,6 +48,7 @@ test("every option is accepted together, and each at its bounds", () => {
     warn: () => undefined,
     silenceWarnings: ["version", "role", "failover", "clients", "memory", "disk", "appendonly", "guardDataLoss"],
     label: "",
+    clock: systemClock,
   };
   expect((createDriver(all) as { name: string }).name).toBe("redis");
   expect((createDriver({ guardDataLoss: {}, replicas: { minAcks: 1 } }) as { name: string }).name).toBe("redis");
