@@ -14,8 +14,13 @@ const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<R
   "ioredis 5": (port) => new Ioredis5(port, "127.0.0.1"),
   iovalkey: (port) => new Iovalkey(port, "127.0.0.1"),
   "node-redis 5": (port) => createClient5({ url: `redis://127.0.0.1:${port}` }),
-  "valkey-glide": (port) =>
-    GlideClient.createClient({ addresses: [{ host: "127.0.0.1", port }], requestTimeout: 5_000 }),
+  "valkey-glide": async (port) => {
+    const settings = { addresses: [{ host: "127.0.0.1", port }], requestTimeout: 5_000 };
+    return {
+      client: await GlideClient.createClient(settings),
+      subscriber: await GlideClient.createClient(settings),
+    };
+  },
 };
 
 describe("other clients", () => {

@@ -49,9 +49,10 @@ const TRAITS: Traits = {
 
 /**
  * Creates a driver for Redis (tested with 7.0): a single server, a master behind Sentinels, or a Cluster (Redis 7).
- * `client`: a client of ioredis (5, 6), iovalkey, redis (node-redis 5, 6) or valkey-glide (2.5, no Cluster), connected
- * or connecting, which the driver never closes; or a function that creates one, which the driver closes. The driver
- * opens one more connection for pushes; in a Cluster one to each master.
+ * `client`: a client of ioredis (5, 6), iovalkey or redis (node-redis 5, 6), or { client, subscriber } of valkey-glide
+ * (2.5, no Cluster), connected or connecting, which the driver never closes; or a function that creates one, which the
+ * driver closes. The driver opens one more connection for pushes; in a Cluster one to each master; of valkey-glide it
+ * uses the subscriber.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function redis(

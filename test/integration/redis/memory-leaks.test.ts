@@ -37,21 +37,12 @@ withRedis((server) => {
         return client;
       }))`,
     ],
-    [
-      "by valkey-glide",
-      (url: string) => `createLocks(redis(() => GlideClient.createClient({
-        addresses: [{ host: "127.0.0.1", port: Number(new URL(${JSON.stringify(url)}).port) }],
-        requestTimeout: 5_000,
-      })))`,
-    ],
   ])("an idle client %s keeps no process alive, although it was not closed", { timeout: 20_000 }, async (_, made) => {
     const text = `
-      import { GlideClient, Logger } from "@valkey/valkey-glide";
       import { Redis } from "ioredis";
       import { createClient } from "redis";
       import { connect, createLocks } from ${JSON.stringify(INDEX)};
       import { redis } from ${JSON.stringify(REDIS)};
-      Logger.setLoggerConfig("off"); // else it writes warnings to the standard output
       const locks = ${made(server().url)};
       const lock = await locks.acquire("k");
       const next = locks.acquire("k");

@@ -1,10 +1,11 @@
 /** Detects the library of a client and adapts it. */
 
-import { adaptGlide, isGlide } from "./glide.ts";
+import { adaptGlide } from "./glide.ts";
 import { adaptIoredis, adaptIoredisCluster } from "./ioredis.ts";
 import { adaptNodeRedis, adaptNodeRedisCluster } from "./node-redis.ts";
 import type {
   ClientAdapter,
+  GlideClients,
   GlideLike,
   IoredisClusterLike,
   IoredisLike,
@@ -31,17 +32,19 @@ export function adaptClient(client: unknown): ClientAdapter {
   const methods = client as Partial<Record<ClientMethod, unknown>>;
   const hasMethods = (...names: readonly ClientMethod[]): boolean =>
     names.every((name) => typeof methods[name] === "function");
-  if (hasMethods("customCommand", "ssubscribe")) {
-    throw new TypeError(
-      "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not supported",
-    );
+  const { client: glideClient, subscriber } = client as Partial<GlideClients>;
+  if (glideClient !== undefined && subscriber !== undefined) {
+    if (isGlide(glideClient) && isGlide(subscriber)) return adaptGlide({ client: glideClient, subscriber });
+    throw new TypeError("client must be { client, subscriber } with two clients of valkey-glide (2.5)");
+  }
+  if (isGlide(client)) {
+    throw new TypeError("client must be { client, subscriber } for valkey-glide: the second one receives pushes");
   }
   if (hasMethods("sendCommand", "getSentinelNode")) {
     throw new TypeError(
       "client must be ioredis or iovalkey for Sentinels: createSentinel() of node-redis is not supported",
     );
   }
-  if (hasMethods("customCommand", "subscribe", "close") && isGlide(client)) return adaptGlide(client);
   if (methods.isCluster === true && hasMethods("call", "nodes"))
     return adaptIoredisCluster(client as IoredisClusterLike);
   if (hasMethods("sendCommand", "nodeClient") && Array.isArray(methods.masters)) {
@@ -53,5 +56,17 @@ export function adaptClient(client: unknown): ClientAdapter {
   if (hasMethods("sendCommand", "duplicate", "subscribe") && typeof methods.isReady === "boolean") {
     return adaptNodeRedis(client as NodeRedisLike);
   }
-  throw new TypeError("client must be a Redis client: ioredis, iovalkey, redis (node-redis) or valkey-glide (2.5)");
+  throw new TypeError(
+    "client must be a Redis client: ioredis, iovalkey, redis (node-redis) or { client, subscriber } of valkey-glide (2.5)",
+  );
+}
+
+/** @throws TypeError if it is a client for a Cluster */
+function isGlide(client: object): client is GlideLike {
+  const { customCommand, getPubSubMessage, ssubscribe } = client as Partial<Record<ClientMethod, unknown>>;
+  if (typeof customCommand !== "function") return false;
+  if (typeof ssubscribe !== "function") return typeof getPubSubMessage === "function";
+  throw new TypeError(
+    "client must be ioredis, iovalkey or redis (node-redis) for a Cluster: GlideClusterClient is not supported",
+  );
 }

@@ -70,7 +70,16 @@ export interface NodeRedisClusterLike extends Emitter {
 export interface GlideLike {
   customCommand(args: string[], options?: object): Promise<unknown>;
   subscribe(channels: Iterable<string>, timeoutMs: number): Promise<void>;
+  unsubscribe(channels: Iterable<string>, timeoutMs: number): Promise<void>;
+  getPubSubMessage(): Promise<{ readonly channel: unknown; readonly message: unknown }>;
   close(): void;
+}
+
+/** Two clients of valkey-glide with the same settings. */
+export interface GlideClients {
+  readonly client: GlideLike;
+  /** Receives the pushes: it has no callback for messages, uses RESP3, and serves only this driver. */
+  readonly subscriber: GlideLike;
 }
 
 /** Watches the error events of a client. Returns the function that stops it. */
@@ -80,7 +89,7 @@ export function watchClientErrors(client: Emitter, onError: (error: unknown) => 
 }
 
 /** A client of Redis that the driver can use. */
-export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike | GlideLike;
+export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike | GlideClients;
 
 /** Reports that a connection is ready or broken. */
 interface AdapterEvents {
