@@ -64,7 +64,7 @@ export interface RedisOptions {
 }
 
 /** The warnings of open(): the names that `silenceWarnings` takes and `holdfast doctor` shows. */
-export const WARNING_NAMES = [
+const WARNING_NAMES = [
   "version",
   "role",
   "failover",
