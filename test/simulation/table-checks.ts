@@ -28,12 +28,12 @@ export function findTableLeftovers(table: LockTable, clock: Clock, laterMs: numb
   const now = clock.now();
   const micros = Math.floor(clock.wall() * 1_000);
   table.advance(now, micros);
-  const { records, tombstones, queues, hasIdleQueues } = table;
+  const { records, tombstones, queues } = table;
   const left: string[] = [];
   if (records.size > 0) left.push(`${records.size} claims`);
   table.advance(now + laterMs, micros + DAY_MICROS);
   if (tombstones.size > 0) left.push(`${tombstones.size} endings`);
-  if (queues.size > 0 || hasIdleQueues) left.push(`${queues.size} lines, notes: ${hasIdleQueues}`);
+  if (queues.size > 0 || table.hasIdleQueues) left.push(`${queues.size} queues, idle ones: ${table.hasIdleQueues}`);
   if (table.nextDueAt() !== null) left.push("something due");
   return left.join(", ");
 }
