@@ -246,12 +246,12 @@ export function nextCallAt(callState: CallState, ttlMs: number, regularCallAt: n
   return callState.failures > 0 ? callState.retryAt : regularCallAt;
 }
 
-/**
- * The lease-time rule (decision 0003): until when a client may believe a lease, counted from when the answered call was sent.
- * Clock rates may differ by 1 %; the other 9 % is time for the holder to stop.
- */
+/** Clock rates may differ by 1 %; the other 9 % of a lease is time for the holder to stop. */
+export const BELIEVED_SHARE = 0.9;
+
+/** The lease-time rule (decision 0003): until when a client may believe a lease, counted from when the answered call was sent. */
 export function believedUntil(sentAt: number, remainingMs: number, ttlMs: number): number {
-  return sentAt + 0.9 * Math.min(remainingMs, ttlMs);
+  return sentAt + BELIEVED_SHARE * Math.min(remainingMs, ttlMs);
 }
 
 /**
@@ -267,7 +267,7 @@ export function extendDeadline(
   // until the first answer the deadline follows from the requested ttl, and the store may have granted less
   const isFirst = state.status === "asking" && !settings.survivesSilence;
   if (event.call <= state.callState.lastCallBeforeSuspend)
-    return isFirst ? state.deadline - 0.9 * Math.max(settings.ttlMs - remainingMs, 0) : state.deadline;
+    return isFirst ? state.deadline - BELIEVED_SHARE * Math.max(settings.ttlMs - remainingMs, 0) : state.deadline;
   const deadline = believedUntil(event.sentAt, remainingMs, settings.ttlMs);
   return isFirst ? deadline : Math.max(state.deadline, deadline);
 }

@@ -15,6 +15,7 @@
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
 
+import { BELIEVED_SHARE, believedUntil } from "../../claim/state.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 
 export interface MemberClaim {
@@ -44,9 +45,6 @@ export interface MemberClaim {
   /** The member may have had an older entry of this claim: a push may be about that one. */
   mayHaveOlderEntry: boolean;
 }
-
-/** The client relies on a lease for this share of it. */
-const BELIEVED_SHARE = 0.9;
 
 /**
  * The share of a lease by which a pushed majority may end earlier than the lease last reported to the waiting claim.
@@ -109,7 +107,7 @@ export class QuorumClaim {
     if (isOlder && earlyGrant === null) return;
     memberClaim.lastAnsweredCall = call;
     if (answer.state === "none") return this.#loseMember(memberClaim);
-    const endsAt = sentAt + BELIEVED_SHARE * Math.min(answer.remainingMs, this.ttlMs);
+    const endsAt = believedUntil(sentAt, answer.remainingMs, this.ttlMs);
     memberClaim.endsAt = Math.max(memberClaim.endsAt, endsAt);
     memberClaim.earlyGrant = null;
     if (isOlder && earlyGrant !== null) {

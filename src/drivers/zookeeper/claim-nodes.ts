@@ -6,14 +6,17 @@ import { toKeyPath } from "./node-names.ts";
 /**
  * One claim's node.
  *
- *   unplaced no node is known: not created yet, or deleted to wait without one (fair: false)
- *   present  a node is known: waiting, or held if its token is known
- *   ended    released, deleted by another client, or ended with its session: final
+ *   unplaced  no node is known: not created yet
+ *   outside   it waits without a node, since others are before it (fair: false)
+ *   present   a node is known
+ *   ended     released, deleted by another client, or ended with its session: final
  */
 export class ClaimNode {
   readonly claim: Claim;
   readonly keyPath: string;
-  status: "unplaced" | "present" | "ended" = "unplaced";
+  status: "unplaced" | "outside" | "present" | "ended" = "unplaced";
+  /** revoked: the node stays until the holder releases it. */
+  grant: "waiting" | "held" | "revoked" = "waiting";
   /** A create was sent and not answered: the node may exist. */
   isOutcomeUnknown = false;
   endReason: EndReason | null = null;
@@ -24,8 +27,6 @@ export class ClaimNode {
   token = 0n;
   /** The turn in which the node was last confirmed (NodeWatches.confirmOne). */
   confirmedAtTurn = 0;
-  /** Revoked; the node stays until the holder releases it. */
-  isRevoked = false;
   /** While it is held: a watch on its node is set. */
   isWatched = false;
   /** The check of its node that is in flight, after a change by another client. */
@@ -39,8 +40,6 @@ export class ClaimNode {
    * none.
    */
   watchedPath = "";
-  /** It waits without a node, since others are before it (fair: false). */
-  isWaitingWithoutNode = false;
   /** The node that blocked it has been deleted. */
   isBlockerGone = false;
 
@@ -53,8 +52,9 @@ export class ClaimNode {
     return `${this.keyPath}/${this.name}`;
   }
 
-  get isHeld(): boolean {
-    return this.token !== 0n;
+  /** Granted, and perhaps revoked since. */
+  get isGranted(): boolean {
+    return this.grant !== "waiting";
   }
 
   /** Released, but a delete of its node has failed: the node may still exist. */
@@ -63,7 +63,7 @@ export class ClaimNode {
   }
 
   get noneAnswer(): Answer {
-    const reason = this.isRevoked ? "revoked" : this.endReason;
+    const reason = this.grant === "revoked" ? "revoked" : this.endReason;
     return reason === null ? { state: "none" } : { state: "none", reason };
   }
 }

@@ -119,10 +119,10 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       if (hasLive && !zk.isConnected) throw new ConnectionLossError(false, "ZooKeeper: no server is connected");
       // One request proves the session for all held claims. It must be a sync, which the leader answers: a server that
       // has lost its leader answers reads and pings for a while, in which the session may end and its nodes be deleted.
-      const held = nodes.filter((node) => node?.isHeld && node.status === "present") as ClaimNode[];
+      const held = nodes.filter((node) => node?.isGranted && node.status === "present") as ClaimNode[];
       if (held.length > 0) await Promise.all([zk.sync("/"), watches.confirmOne(held)]);
       for (const node of nodes)
-        if (node?.isHeld && !node.isWatched && node.pendingCheck === null) watches.watchOwnNode(node);
+        if (node?.isGranted && !node.isWatched && node.pendingCheck === null) watches.watchOwnNode(node);
       // events of changes before the sync came before its answer: wait for the checks they started
       await Promise.all(nodes.map((node) => node?.pendingCheck ?? Promise.resolve()));
       // the names read below show only nodes that exist by now: remember which nodes those are
@@ -135,9 +135,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
           try {
             if (node.isDeletePending) return await releaseNode(node);
             if (node.isOutcomeUnknown) return await queues.ensureQueued(node);
-            if (node.isWaitingWithoutNode) return await queues.retryUnfair(node);
-            if (node.status !== "present" || node.isRevoked) return node.noneAnswer;
-            if (node.isHeld) return queues.toHeldAnswer(node);
+            if (node.status === "outside") return await queues.retryUnfair(node);
+            if (node.status !== "present" || node.grant === "revoked") return node.noneAnswer;
+            if (node.grant === "held") return queues.toHeldAnswer(node);
             if (namesAtRead.get(node) !== node.name) return await queues.ensureQueued(node);
             // a queue that could not be read is read again for this claim alone, which reports the refusal
             const parsed = queuesByPath.get(node.keyPath);
@@ -183,9 +183,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     async close() {
       notify = () => undefined;
       const nodes = claimNodes.all();
-      if (!nodes.some(({ isHeld }) => isHeld)) return zk.close();
+      if (!nodes.some(({ isGranted }) => isGranted)) return zk.close();
       // a proxy's clients have not released their claims: the session stays, and their own clocks end first
-      const waiting = zk.isConnected ? nodes.filter(({ isHeld }) => !isHeld) : [];
+      const waiting = zk.isConnected ? nodes.filter(({ isGranted }) => !isGranted) : [];
       await Promise.allSettled(waiting.map((node) => queues.deleteNode(node)));
       await zk.abandonSession();
     },
@@ -252,7 +252,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 }
 
 function isWaitingInQueue(node: ClaimNode): boolean {
-  return node.status === "present" && !node.isHeld && !node.isRevoked;
+  return node.status === "present" && node.grant === "waiting";
 }
 
 function validateKeyPath({ locks: [{ key }] }: Claim): void {

@@ -197,8 +197,8 @@ export class NodeWatches {
   }
 
   #onRevoked(node: ClaimNode): void {
-    if (node.isRevoked || node.status !== "present") return;
-    node.isRevoked = true;
+    if (node.grant === "revoked" || node.status !== "present") return;
+    node.grant = "revoked";
     this.#onChange(node.claim.id);
   }
 }

@@ -74,9 +74,9 @@ export class NodeQueues {
 
   async #ensureQueued(node: ClaimNode): Promise<Answer> {
     const { keyNodes, family } = this.#options;
-    node.isWaitingWithoutNode = false;
+    if (node.status === "outside") node.status = "unplaced";
     if (node.status === "present")
-      return node.isRevoked ? node.noneAnswer : this.#leaveIfUnfair(node, await this.#readStatus(node));
+      return node.grant === "revoked" ? node.noneAnswer : this.#leaveIfUnfair(node, await this.#readStatus(node));
     if (!keyNodes.isVerified(node.keyPath)) {
       await keyNodes.ensure(node.keyPath);
       // released meanwhile, when there was no node to delete yet
@@ -99,9 +99,10 @@ export class NodeQueues {
       if (!hasCode(error, "NO_NODE")) throw error;
     }
     node.name = "";
-    if (node.status === "present") node.status = "unplaced";
-    node.isWaitingWithoutNode = true;
-    return node.status === "ended" ? node.noneAnswer : answer;
+    // released meanwhile
+    if (node.status === "ended") return node.noneAnswer;
+    node.status = "outside";
+    return answer;
   }
 
   /** Rechecks a claim that waits without a node. */
@@ -112,19 +113,18 @@ export class NodeQueues {
       return this.#toWaitingAnswer(1 + this.#options.random() * RETRY_SPREAD_MS);
     }
     const isFree = await this.#isFree(node);
-    if (node.status !== "unplaced") return node.noneAnswer;
+    if (node.status === "present" || node.status === "ended") return node.noneAnswer;
     return isFree ? this.ensureQueued(node) : this.#toWaitingAnswer();
   }
 
   /** Deletes the claim's node, also that of an unanswered create. Says whether the claim had its entry until then. */
   async deleteNode(node: ClaimNode): Promise<boolean> {
     const { watches } = this.#options;
-    const hadEntry = node.isWaitingWithoutNode || (node.status === "present" && !node.isRevoked);
+    const hadEntry = node.status === "outside" || (node.status === "present" && node.grant !== "revoked");
     const hasNoNode = node.name === "" && node.pendingCreation === null && !node.isOutcomeUnknown;
     // end it first: no other call may answer for the claim from here on
     this.#claimNodes.end(node, "released");
     watches.stop(node);
-    node.isWaitingWithoutNode = false;
     if (hasNoNode) return hadEntry;
     try {
       await node.pendingCreation?.catch(() => undefined);
@@ -266,7 +266,7 @@ export class NodeQueues {
   }
 
   #grant(node: ClaimNode): Answer {
-    if (!node.isHeld) {
+    if (!node.isGranted) {
       const token = this.toToken(node.czxid);
       if (token < node.claim.floor) {
         throw new FatalDriverError(
@@ -274,6 +274,7 @@ export class NodeQueues {
         );
       }
       node.token = token;
+      node.grant = "held";
       this.#options.watches.watchOwnNodeLater(node);
     }
     return this.toHeldAnswer(node);
