@@ -41,7 +41,7 @@ export class RawClient {
       version: PACKAGE_VERSION,
       label: "",
       session: randomId(),
-      tether: false,
+      keepSession: false,
       pid: null,
     };
     socket.write(encodeClientHello({ ...hello, pidStart: null }));
@@ -50,7 +50,7 @@ export class RawClient {
         "data",
         splitLines((line) => {
           if (rawClient.#runId !== "") return rawClient.#handleLine(line);
-          rawClient.#runId = (JSON.parse(line) as { hello: { start: string } }).hello.start;
+          rawClient.#runId = (JSON.parse(line) as { hello: { runId: string } }).hello.runId;
           resolve();
         }),
       );

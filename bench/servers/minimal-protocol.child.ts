@@ -18,12 +18,12 @@ const HELD_ANSWER = '["held","1",1,30000]';
 const SERVER_HELLO = encodeServerHello({
   protocol: PROTOCOL_VERSION,
   version: PACKAGE_VERSION,
-  start: RUN_ID,
+  runId: RUN_ID,
   sessionMs: 30_000,
   endsWithConnection: false,
   traits: { lease: { claim: true }, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart" },
-  reclaimMs: 0,
-  limits: { ...PROTOCOL_LIMITS, frames: 2_000 },
+  recoveryRemainingMs: 0,
+  limits: { ...PROTOCOL_LIMITS, framesPerLine: 2_000 },
 });
 
 interface WaitingClaim {

@@ -8,11 +8,11 @@ import type { ClaimRecord } from "./key-queue.ts";
  *   granted    it is held
  *   reclaimed  it is held again: its client has reported it after a restart
  *   released   its holder released it
- *   left       its client withdrew it while it waited
+ *   withdrawn  its client withdrew it while it waited
  *   expired    its lease expired
- *   gone       its client has disconnected
+ *   disconnected  its client has disconnected
  *   revoked    it was revoked; it keeps its entry until another end
- *   outstayed  it was revoked by the server, since it was held longer than maxHold
+ *   maxHoldExceeded  it was revoked by the server, since it was held longer than maxHold
  *   removed    it was revoked and removed at once
  */
 export type EventKind =
@@ -20,11 +20,11 @@ export type EventKind =
   | "granted"
   | "reclaimed"
   | "released"
-  | "left"
+  | "withdrawn"
   | "expired"
-  | "gone"
+  | "disconnected"
   | "revoked"
-  | "outstayed"
+  | "maxHoldExceeded"
   | "removed";
 
 /** Called in the middle of a change of the table: it may record the event, but must not call the table. */

@@ -145,7 +145,7 @@ export class LockTable {
   remove(record: ClaimRecord): boolean {
     const { claim, isDetached, isHeld, revokeReason } = record;
     if (isDetached) this.tombstones.addIfRoom(claim.id, "released", this.#now + this.#toTtlMs(claim.ttlMs));
-    this.#observer.onEvent(isHeld ? "released" : "left", record, this.#now);
+    this.#observer.onEvent(isHeld ? "released" : "withdrawn", record, this.#now);
     this.#removeAndAdmit(record);
     return revokeReason === null;
   }
@@ -156,7 +156,7 @@ export class LockTable {
     const record = this.records.get(id);
     if (record === undefined) return;
     this.tombstones.addIfRoom(id, "expired", now + rememberMs);
-    this.#observer.onEvent("gone", record, now);
+    this.#observer.onEvent("disconnected", record, now);
     this.#removeAndAdmit(record);
   }
 
@@ -193,7 +193,11 @@ export class LockTable {
     this.tombstones.addIfRoom(record.claim.id, reason, this.#now + this.#toTtlMs(record.claim.ttlMs));
     record.revokeReason = reason;
     for (const { queue } of record.entries) queue.markRevoked(record);
-    this.#observer.onEvent(isRemoval ? "removed" : reason === "revoked" ? reason : "outstayed", record, this.#now);
+    this.#observer.onEvent(
+      isRemoval ? "removed" : reason === "revoked" ? reason : "maxHoldExceeded",
+      record,
+      this.#now,
+    );
     // push it now: otherwise the client would notice only at its next renewal
     this.#notifications.push({ id: record.claim.id, owner: record.owner, answer: { state: "none", reason } });
     if (isRemoval) this.#removeAndAdmit(record);

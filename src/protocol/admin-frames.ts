@@ -20,7 +20,7 @@ export interface ServerEvent<Kind extends string = string> {
   /** The first token of a held claim. */
   readonly token?: bigint;
   /** The account that placed the claim; "" if the server has no accounts. */
-  readonly by: string;
+  readonly account: string;
   /** The account that revoked or removed the claim, and the reason. */
   readonly operator?: string;
   readonly reason?: string;
@@ -30,15 +30,15 @@ export interface ServerEvent<Kind extends string = string> {
 export interface ServerInfo {
   readonly version: string;
   readonly protocol: number;
-  readonly start: string;
+  readonly runId: string;
   /** How long it has been running, in milliseconds. */
   readonly upMs: number;
   /** Its wall clock in milliseconds since 1970. */
   readonly wallMs: number;
   /** Milliseconds until recovery ends and new grants are made; 0 when not recovering. */
-  readonly reclaimMs: number;
+  readonly recoveryRemainingMs: number;
   /** Why it grants nothing new; "" if it does. */
-  readonly why: string;
+  readonly reason: string;
   /** Its backend: "table", or the name of a driver. */
   readonly store: string;
   /** The caller's account; "" if the server has no accounts. */
@@ -76,11 +76,11 @@ export function encodeWatchFrame(n: number, events: readonly ServerEvent[], hasG
   return `["events",${n},${encodeEvents(events)},${hasGap}]`;
 }
 
-function encodeEvent({ seq, at, kind, keys, tag, label, token, by, operator, reason }: ServerEvent): string {
+function encodeEvent({ seq, at, kind, keys, tag, label, token, account, operator, reason }: ServerEvent): string {
   const moreText = operator === undefined ? "" : `,${JSON.stringify({ operator, reason })}`;
   const tokenText = token === undefined ? "null" : `"${token}"`;
   const [keyText, labelText] = [JSON.stringify(keys), JSON.stringify(label)];
-  return `[${seq},${at},"${kind}",${keyText},"${tag}",${labelText},${tokenText},${JSON.stringify(by)}${moreText}]`;
+  return `[${seq},${at},"${kind}",${keyText},"${tag}",${labelText},${tokenText},${JSON.stringify(account)}${moreText}]`;
 }
 
 /** @throws ProtocolError */
@@ -95,7 +95,7 @@ export function decodeWatchFrame(frame: readonly unknown[]): { readonly events: 
 }
 
 function decodeEvent(raw: unknown): ServerEvent {
-  const [seq, at, kind, keys, tag, label, token, by, more] = Array.isArray(raw) ? (raw as unknown[]) : [];
+  const [seq, at, kind, keys, tag, label, token, account, more] = Array.isArray(raw) ? (raw as unknown[]) : [];
   const isWellFormed =
     isCount(seq) &&
     isCount(at) &&
@@ -104,12 +104,12 @@ function decodeEvent(raw: unknown): ServerEvent {
     keys.every((key) => typeof key === "string") &&
     typeof tag === "string" &&
     typeof label === "string" &&
-    typeof by === "string" &&
+    typeof account === "string" &&
     (token === null || isDecimalString(token));
   if (!isWellFormed) throw new ProtocolError("PROTOCOL", "an event is malformed");
   const { operator, reason } = (more ?? {}) as { readonly operator?: unknown; readonly reason?: unknown };
   return {
-    ...{ seq, at, kind, keys, tag, label, by },
+    ...{ seq, at, kind, keys, tag, label, account },
     ...(token !== null && { token: BigInt(token) }),
     ...(typeof operator === "string" && { operator }),
     ...(typeof reason === "string" && { reason }),
@@ -122,8 +122,8 @@ export function decodeInfo(raw: unknown): ServerInfo {
   const isWellFormed =
     typeof info === "object" &&
     info !== null &&
-    [info.version, info.start, info.why, info.store, info.account].every((text) => typeof text === "string") &&
-    [info.protocol, info.upMs, info.wallMs, info.reclaimMs].every(isCount) &&
+    [info.version, info.runId, info.reason, info.store, info.account].every((text) => typeof text === "string") &&
+    [info.protocol, info.upMs, info.wallMs, info.recoveryRemainingMs].every(isCount) &&
     Array.isArray(info.rights) &&
     (info.load === undefined || (typeof info.load === "object" && Object.values(info.load).every(isCount)));
   if (!isWellFormed) throw new ProtocolError("PROTOCOL", "the reply to info is malformed");

@@ -32,7 +32,7 @@ export interface ReclaimItem {
 export function decodeLine(line: string, runId: string): readonly unknown[] {
   const frames = parseJson(line);
   if (!Array.isArray(frames)) throw new ProtocolError("PROTOCOL", "a line must be an array");
-  if (frames[0] !== runId) throw new ProtocolError("START", "a line must begin with the server's run id");
+  if (frames[0] !== runId) throw new ProtocolError("RUN_ID", "a line must begin with the server's run id");
   return frames;
 }
 
@@ -135,7 +135,7 @@ export function encodePush(id: ClaimId, answer: string): string {
 }
 
 export function encodeRecheck(id: ClaimId): string {
-  return `["nudge","${id}"]`;
+  return `["recheck","${id}"]`;
 }
 
 export function encodeAnswer(answer: Answer, arrival: number): string {
@@ -229,19 +229,19 @@ export function encodeView(view: ClaimView): string {
 /** @throws ProtocolError */
 function decodeView(raw: unknown): ClaimView {
   if (!Array.isArray(raw)) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
-  const [tag, holds, ttlMs, options, answer, ageMs, heldMs] = raw as unknown[];
+  const [tag, locks, ttlMs, options, answer, ageMs, heldMs] = raw as unknown[];
   const { tokens, floor, wait, label } = (options ?? {}) as Readonly<Record<string, unknown>>;
   const isWellFormed =
     typeof tag === "string" &&
-    Array.isArray(holds) &&
-    holds.length > 0 &&
+    Array.isArray(locks) &&
+    locks.length > 0 &&
     isTtl(ttlMs) &&
     isCount(tokens) &&
     isDecimalString(floor) &&
     typeof label === "string" &&
     isCount(ageMs);
   if (!isWellFormed) throw new ProtocolError("PROTOCOL", "a listed claim is malformed");
-  const specs = holds.map(decodeLockSpec) as unknown as readonly [LockSpec, ...LockSpec[]];
+  const specs = locks.map(decodeLockSpec) as unknown as readonly [LockSpec, ...LockSpec[]];
   const claimFields = {
     tag,
     locks: specs,

@@ -14,21 +14,21 @@ export interface ProtocolLimits {
   /** The longest line to the server in bytes, including its line feed. */
   readonly lineBytes: number;
   /** The most keys of one claim. */
-  readonly holds: number;
+  readonly locks: number;
   /** The longest token range of one claim. */
   readonly tokens: number;
   /** The most claims in one reply to `list`. */
-  readonly page: number;
+  readonly pageSize: number;
   /** The most ids or claims in one frame. Default 2,000. */
-  readonly batch?: number;
+  readonly itemsPerFrame?: number;
   /** The most frames in one line. */
-  readonly frames?: number;
+  readonly framesPerLine?: number;
   /** The longest lease in milliseconds. */
   readonly ttlMs?: number;
 }
 
 /** The limits of this server. A claim with the most keys, all of the longest length, fits into a line. */
-export const PROTOCOL_LIMITS: ProtocolLimits = { lineBytes: 262_144, holds: MAX_LOCKS, tokens: 1_024, page: 1_000 };
+export const PROTOCOL_LIMITS: ProtocolLimits = { lineBytes: 262_144, locks: MAX_LOCKS, tokens: 1_024, pageSize: 1_000 };
 
 /** The longest run id or state id. */
 const MAX_NAME_CHARS = 64;
@@ -46,7 +46,7 @@ export interface StateEpoch {
 
 /** The state and server run that a client was last connected to. */
 export interface LastSeenState extends StateEpoch {
-  readonly start: string;
+  readonly runId: string;
 }
 
 /** The client's first line. */
@@ -59,7 +59,7 @@ export interface ClientHello {
   /** Identifies the client across reconnects: 26 characters as from randomId(), a secret. */
   readonly session: string;
   /** A keep-session connection: it only keeps the session alive, and the server reads nothing more from it. */
-  readonly tether: boolean;
+  readonly keepSession: boolean;
   /** The client's process and its start time (field 22 of /proc/PID/stat), so that a server can detect its end. */
   readonly pid: number | null;
   readonly pidStart: string | null;
@@ -76,7 +76,7 @@ export interface ServerHello {
   readonly protocol: number;
   readonly version: string;
   /** The run id of the server: the first element of every later line, in both directions. */
-  readonly start: string;
+  readonly runId: string;
   /** How long a session lasts without a sign of the client, and the lease in the answers for "session" claims. */
   readonly sessionMs: number;
   /** A session ends with its connection, not by silence: on a Unix socket the stream ends when the client's process does. */
@@ -85,10 +85,10 @@ export interface ServerHello {
   /** The persistent state of the server; null: none. */
   readonly state?: StateEpoch | null;
   /** How much longer the recovery lasts, in which clients reclaim and nothing new is granted; 0: no recovery. */
-  readonly reclaimMs: number;
+  readonly recoveryRemainingMs: number;
   readonly limits: ProtocolLimits;
   /** On Unix sockets: the directory for the run files of `holdfast run`. Default: none. */
-  readonly runsIn?: string;
+  readonly runDirectory?: string;
 }
 
 /** A violation of the protocol, which ends the connection. The message never quotes the received data. */
@@ -102,10 +102,21 @@ export class ProtocolError extends Error {
 }
 
 export function encodeClientHello(hello: ClientHello): string {
-  const { protocol, version, label, session, tether, pid, pidStart, credential = null, probe, seen = null } = hello;
+  const {
+    protocol,
+    version,
+    label,
+    session,
+    keepSession,
+    pid,
+    pidStart,
+    credential = null,
+    probe,
+    seen = null,
+  } = hello;
   if (probe) return `${JSON.stringify({ hello: { protocol, probe } })}\n`;
   // the secret session id is enough to keep the session alive
-  if (tether) return `${JSON.stringify({ hello: { protocol, tether, session } })}\n`;
+  if (keepSession) return `${JSON.stringify({ hello: { protocol, keepSession, session } })}\n`;
   const fields = {
     protocol,
     version,
@@ -124,7 +135,7 @@ export function decodeClientHello(line: string): ClientHello {
   const hello = asRecord(asRecord(parseJson(line))?.hello);
   if (hello === null) throw new ProtocolError("PROTOCOL", "the first line must be a hello");
   checkVersion(hello.protocol, hello.oldest);
-  const { version, label, tether, pid, pidStart, credential } = hello;
+  const { version, label, keepSession, pid, pidStart, credential } = hello;
   const probe = hello.probe === true;
   const session = probe ? "" : hello.session;
   if (typeof session !== "string") throw new ProtocolError("PROTOCOL", "hello: session must be a string");
@@ -133,7 +144,7 @@ export function decodeClientHello(line: string): ClientHello {
     version: requireShortString(version ?? "", "version"),
     label: requireShortString(label ?? "", "label"),
     session,
-    tether: tether === true,
+    keepSession: keepSession === true,
     pid: Number.isSafeInteger(pid) && (pid as number) > 0 ? (pid as number) : null,
     pidStart: typeof pidStart === "string" && /^\d{1,20}$/.test(pidStart) ? pidStart : null,
     credential: credential == null ? null : requireShortString(credential, "credential"),
@@ -146,9 +157,9 @@ export function decodeClientHello(line: string): ClientHello {
 function decodeLastSeenState(value: unknown): LastSeenState | null {
   const seen = asRecord(value);
   const state = decodeStateEpoch(seen);
-  return state === null || typeof seen?.start !== "string" || seen.start.length > MAX_NAME_CHARS
+  return state === null || typeof seen?.runId !== "string" || seen.runId.length > MAX_NAME_CHARS
     ? null
-    : { ...state, start: seen.start };
+    : { ...state, runId: seen.runId };
 }
 
 function decodeStateEpoch(value: unknown): StateEpoch | null {
@@ -188,22 +199,22 @@ export function decodeServerHello(line: string): ServerHello {
   return {
     protocol: PROTOCOL_VERSION,
     version: requireShortString(hello.version, "version"),
-    start: requireShortString(hello.start, "start"),
+    runId: requireShortString(hello.runId, "runId"),
     sessionMs: requireNonNegativeInt(hello.sessionMs, "sessionMs"),
     endsWithConnection: hello.endsWithConnection === true,
     traits: traits as unknown as Traits,
-    reclaimMs: requireNonNegativeInt(hello.reclaimMs ?? 0, "reclaimMs"),
+    recoveryRemainingMs: requireNonNegativeInt(hello.recoveryRemainingMs ?? 0, "recoveryRemainingMs"),
     state: decodeStateEpoch(hello.state),
     limits: {
       lineBytes: requireNonNegativeInt(limits.lineBytes, "lineBytes"),
-      holds: requireNonNegativeInt(limits.holds, "holds"),
+      locks: requireNonNegativeInt(limits.locks, "locks"),
       tokens: requireNonNegativeInt(limits.tokens, "tokens"),
-      page: requireNonNegativeInt(limits.page, "page"),
-      ...optionalInt("batch", limits.batch),
-      ...optionalInt("frames", limits.frames),
+      pageSize: requireNonNegativeInt(limits.pageSize, "pageSize"),
+      ...optionalInt("itemsPerFrame", limits.itemsPerFrame),
+      ...optionalInt("framesPerLine", limits.framesPerLine),
       ...optionalInt("ttlMs", limits.ttlMs),
     },
-    ...(hello.runsIn !== undefined && { runsIn: requireShortString(hello.runsIn, "runsIn") }),
+    ...(hello.runDirectory !== undefined && { runDirectory: requireShortString(hello.runDirectory, "runDirectory") }),
   };
 }
 

@@ -12,8 +12,8 @@ export type ProtocolErrorCode =
   | "LIMIT"
   | "PROTOCOL"
   | "REPLACED"
+  | "RUN_ID"
   | "SLOW"
-  | "START"
   | "STORE"
   | "UNSUPPORTED"
   | "VERSION";
@@ -106,8 +106,8 @@ export const ERROR_CODES: Readonly<Record<ErrorCode, ErrorCodeInfo>> = {
     meaning: "the server is recovering after a restart",
   },
   REPLACED: protocolOnly("a newer connection of the session has replaced this one"),
+  RUN_ID: protocolOnly("the line does not begin with the run id of this server"),
   SLOW: protocolOnly("the client does not read its output"),
-  START: protocolOnly("the line does not begin with the run id of this server"),
   STORE: { isCounted: true, status: 503, reason: "store", retryMs: 1_000, meaning: "the store cannot be reached" },
   TIMEOUT: { isCounted: false, status: 408, reason: "slow", meaning: "the request did not arrive in time" },
   UNSUPPORTED: { isCounted: true, status: 501, reason: "store", meaning: "the store behind the server cannot do this" },

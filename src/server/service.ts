@@ -184,26 +184,18 @@ export class LockService {
 
   encodeHello(isLocal: boolean): string {
     const identity = this.backend.identity ?? null;
-    const {
-      lineBytes,
-      holds,
-      tokens,
-      pageSize: page,
-      itemsPerFrame: batch,
-      framesPerLine: frames,
-      ttlMs,
-    } = this.limits;
+    const { lineBytes, locks, tokens, pageSize, itemsPerFrame, framesPerLine, ttlMs } = this.limits;
     return encodeServerHello({
       protocol: PROTOCOL_VERSION,
       version: PACKAGE_VERSION,
-      start: this.runId,
+      runId: this.runId,
       sessionMs: this.#sessions.sessionMs,
       endsWithConnection: isLocal,
       traits: this.backend.traits(isLocal),
-      reclaimMs: Math.ceil(this.backend.recoveryRemainingMs()),
+      recoveryRemainingMs: Math.ceil(this.backend.recoveryRemainingMs()),
       ...(identity && { state: { id: identity.id, generation: identity.generation } }),
-      limits: { lineBytes, holds, tokens, page, batch, frames, ttlMs },
-      ...(isLocal && this.#runDirectory !== null && { runsIn: this.#runDirectory }),
+      limits: { lineBytes, locks, tokens, pageSize, itemsPerFrame, framesPerLine, ttlMs },
+      ...(isLocal && this.#runDirectory !== null && { runDirectory: this.#runDirectory }),
     });
   }
 
@@ -225,7 +217,7 @@ export class LockService {
    */
   #hasSeenLaterState(lastSeen: LastSeenState | null | undefined): boolean {
     const state = this.backend.identity ?? null;
-    if (state === null || !lastSeen || lastSeen.start === this.runId) return false;
+    if (state === null || !lastSeen || lastSeen.runId === this.runId) return false;
     return lastSeen.id !== state.id || lastSeen.generation >= state.generation;
   }
 

@@ -52,11 +52,11 @@ export class StatusReader {
     return {
       version: PACKAGE_VERSION,
       protocol: PROTOCOL_VERSION,
-      start: runId,
+      runId,
       upMs: Math.round(clock.now() - this.#startedAt),
       wallMs: Math.round(clock.wall()),
-      reclaimMs: Math.ceil(backend.recoveryRemainingMs()),
-      why: readiness.ok ? "" : readiness.reason,
+      recoveryRemainingMs: Math.ceil(backend.recoveryRemainingMs()),
+      reason: readiness.ok ? "" : readiness.reason,
       store: storeName,
       load: {
         connections: connections.open,

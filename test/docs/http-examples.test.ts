@@ -21,7 +21,7 @@ const CAPTURED_VARIABLES: Readonly<Record<string, string>> = {
   TOKEN: "token",
 };
 /** These differ from run to run. */
-const VARYING_FIELDS: ReadonlySet<string> = new Set(["tag", "reference", "token", "ttlMs", "ageMs", "retryMs"]);
+const VARYING_FIELDS: ReadonlySet<string> = new Set(["tag", "reference", "token", "remainingMs", "ageMs", "retryMs"]);
 
 interface TranscriptStep {
   readonly command: string;

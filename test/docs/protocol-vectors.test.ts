@@ -118,7 +118,7 @@ async function expectLine(line: string, { got }: { got: string[] }): Promise<voi
   // an answer that needs a write comes a few rounds of the event loop later
   if (got.length === 0) await flushEventLoop(40);
   const first = got.shift();
-  if (line === "hello") expect(decodeServerHello(first as string)).toMatchObject({ protocol: 1, start: RUN_ID });
+  if (line === "hello") expect(decodeServerHello(first as string)).toMatchObject({ protocol: 1, runId: RUN_ID });
   else expect(first?.replace(/"state":\{"id":"[a-z2-7]{26}"/, `"state":{"id":"${RESTORED_STATE}"`)).toBe(line);
 }
 
@@ -136,7 +136,7 @@ test("the client decodes the frames in the vectors", () => {
   );
   const seen = new Set<string>();
   for (const line of lines.filter((it) => it !== "hello")) {
-    if (line.startsWith('{"hello"')) seen.add(decodeServerHello(line).start);
+    if (line.startsWith('{"hello"')) seen.add(decodeServerHello(line).runId);
     else if (line.startsWith("{")) seen.add(decodeConnectionError(line)?.code as string);
     else {
       for (const frame of decodeLine(line, RUN_ID).slice(1) as unknown[][]) {

@@ -203,9 +203,9 @@ test("a detached claim and one with a lease of a day outlive kill -9; the recove
   await server.restart();
 
   const later = await RawClient.open(server.rawAddress);
-  const { reclaimMs } = later.serverHello as { readonly reclaimMs: number };
-  expect(reclaimMs).toBeGreaterThan(0);
-  expect(reclaimMs).toBeLessThanOrEqual(RECLAIM_MS);
+  const { recoveryRemainingMs } = later.serverHello as { readonly recoveryRemainingMs: number };
+  expect(recoveryRemainingMs).toBeGreaterThan(0);
+  expect(recoveryRemainingMs).toBeLessThanOrEqual(RECLAIM_MS);
   await later.call("reclaim", [], true);
   const answers = await later.call("renew", [one, other]);
   expect(answers.map(firstWord)).toEqual([firstWord(day), firstWord(detached)]);
@@ -221,6 +221,6 @@ test("a detached claim and one with a lease of a day outlive kill -9; the recove
     await later.call("renew", [a, b]);
     return later.pushed.has(a) && later.pushed.has(b);
   };
-  await until(open, { within: reclaimMs + 5_000, what: "the server to open" });
+  await until(open, { within: recoveryRemainingMs + 5_000, what: "the server to open" });
   expect(BigInt(String(later.pushed.get(a)?.[1]))).toBeGreaterThan(BigInt(String(day[1])));
 });

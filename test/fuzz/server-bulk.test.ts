@@ -42,7 +42,7 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
     if (early === 0 && verdict.sent > FRAME_COUNT / 10) early = await expectIdle(harness);
   }
   expect(harness.logLines.filter((line) => !/^a lock was (revoked|taken away)/.test(line))).toEqual([]);
-  expect([...codes.keys()].filter((code) => !["PROTOCOL", "START"].includes(code))).toEqual([]);
+  expect([...codes.keys()].filter((code) => !["PROTOCOL", "RUN_ID"].includes(code))).toEqual([]);
   expect(verdict.refused).toBeGreaterThan(FRAME_COUNT / 100);
   // most requests get far enough to take locks
   expect(verdict.held).toBeGreaterThan(FRAME_COUNT / 100);

@@ -54,7 +54,8 @@ test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${
     const hello: Record<string, unknown> = { protocol: 1, session: randomId(), credential };
     const isWhole = isRight || random.chance(0.5);
     if (!isWhole)
-      hello[random.pick(["protocol", "session", "tether", "probe", "oldest", "label", "__proto__"])] = random.pick(odd);
+      hello[random.pick(["protocol", "session", "keepSession", "probe", "oldest", "label", "__proto__"])] =
+        random.pick(odd);
     let text = JSON.stringify({ hello });
     if (!isWhole && random.chance(0.3)) text = text.slice(0, random.int(text.length));
     connection.receive([text, `["${service.runId}",["claim",1,"${randomId()}",["k${round}"],30000,{"wait":false}]]`]);
@@ -84,7 +85,7 @@ test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${
 test("the hellos of a probe and of a keep-session connection admit none either", async () => {
   const harness = new ServerHarness({ access: createTestAccess(testAccount("ana")) });
   await harness.start();
-  for (const more of [{ probe: true }, { tether: true }]) {
+  for (const more of [{ probe: true }, { keepSession: true }]) {
     const got: string[] = [];
     const stream = { write: (text: string) => void got.push(text), close: () => undefined };
     const connection = harness.service?.accept(stream, { isLocal: true, address: "" });

@@ -205,7 +205,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   // --- asking and leaving
   {
-    name: "a nudge dropped while a call is under way",
+    name: "a recheck dropped while a call is under way",
     file: "src/claim/state.ts",
     find: "return { ...callState, callAgain: true };",
     replace: "return callState;",
@@ -412,14 +412,14 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a new start of the server taken for the old one",
     file: "src/drivers/server/driver.ts",
-    find: "if (this.#reclaimedRunId === hello.start) return this.#notify(null);",
+    find: "if (this.#reclaimedRunId === hello.runId) return this.#notify(null);",
     replace: "if (this.#reclaimedRunId !== null) return this.#notify(null);",
   },
   {
     name: "a reclaim that a broken connection interrupted taken for answered",
     file: "src/drivers/server/driver.ts",
     find: "    this.#reclaimedRunId = null;\n",
-    replace: "    this.#reclaimedRunId = hello.start;\n",
+    replace: "    this.#reclaimedRunId = hello.runId;\n",
     tests: "test/integration/server/crash-recovery.test.ts",
   },
   {

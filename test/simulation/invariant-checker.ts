@@ -51,7 +51,7 @@ export class InvariantChecker {
     ClaimId,
     { readonly machine: SimulatedMachine; readonly at: number; readonly lateMs: number }
   >();
-  /** The longest answer time a client allows a call, plus its scheduling: a nudge is followed by a call within it. */
+  /** The longest answer time a client allows a call, plus its scheduling: a recheck is followed by a call within it. */
   recheckBoundMs = Number.POSITIVE_INFINITY;
   grants = 0;
 
@@ -75,13 +75,13 @@ export class InvariantChecker {
   recordCall(machine: SimulatedMachine, ids: readonly ClaimId[]): void {
     for (const id of ids) {
       this.#lastCallAt.set(id, machine.now);
-      const nudge = this.#rechecks.get(id);
-      if (nudge === undefined) continue;
+      const recheck = this.#rechecks.get(id);
+      if (recheck === undefined) continue;
       this.#rechecks.delete(id);
-      const waited = machine.now - nudge.at - (machine.totalStoppedMs - nudge.lateMs) * machine.rate;
+      const waited = machine.now - recheck.at - (machine.totalStoppedMs - recheck.lateMs) * machine.rate;
       if (waited > this.recheckBoundMs) {
         this.events.fail(
-          `${machine.name} asked about ${this.claimName(id)} only ${waited.toFixed(0)} ms after a nudge`,
+          `${machine.name} asked about ${this.claimName(id)} only ${waited.toFixed(0)} ms after a recheck`,
         );
       }
     }

@@ -1,6 +1,6 @@
 /**
  * A store that is the lock table on its own machine, and a driver that reaches it through the simulated network. It
- * behaves as badly as the driver contract allows: pushes come late, twice, as mere nudges or not at all, renewals may be
+ * behaves as badly as the driver contract allows: pushes come late, twice, as mere rechecks or not at all, renewals may be
  * look-ups without an extension, may leave answers out, and a call may be answered long after its caller has abandoned it.
  */
 
@@ -19,7 +19,7 @@ export interface StoreBehavior {
   readonly hasTimer: boolean;
   /** A renewal does not extend while more than three quarters of the lease are left. */
   readonly renewalsOnlyLook: boolean;
-  /** How often a grant is announced by a mere nudge. */
+  /** How often a grant is announced by a mere recheck. */
   readonly recheckChance: number;
   readonly manyKeys: boolean;
   /** How often a renewal leaves a claim's answer out; each part of the store is renewed alone. */
@@ -110,7 +110,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     for (let copies = network.pushCopies(machine); copies > 0; copies--) {
       events.after(network.delay(), () =>
         machine.execute(() => {
-          machine.note(`pushed ${checker.claimName(id)} ${isRecheckOnly ? "a nudge" : formatAnswer(answer)}`);
+          machine.note(`pushed ${checker.claimName(id)} ${isRecheckOnly ? "a recheck" : formatAnswer(answer)}`);
           if (isRecheckOnly) checker.recordRecheck(machine, id);
           notify(id, isRecheckOnly ? undefined : answer);
         }),

@@ -142,7 +142,7 @@ export class RawClient {
     }
     if (this.runId === "" && line.startsWith('{"hello"')) {
       this.serverHello = (JSON.parse(line) as { hello: Record<string, unknown> }).hello;
-      this.runId = String(this.serverHello.start);
+      this.runId = String(this.serverHello.runId);
       return;
     }
     if (!line.startsWith("[")) {

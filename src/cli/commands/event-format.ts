@@ -12,14 +12,14 @@ const KIND_COLORS: Readonly<Record<string, Color>> = {
   reclaimed: "green",
   waiting: "yellow",
   expired: "red",
-  gone: "red",
+  disconnected: "red",
   revoked: "red",
-  outstayed: "red",
+  maxHoldExceeded: "red",
   removed: "red",
 };
 
-/** The width of the longest kinds, "reclaimed" and "outstayed". */
-const KIND_COLUMNS = 9;
+/** The width of the longest kind, "maxHoldExceeded". */
+const KIND_COLUMNS = 15;
 
 /** The time of day, with the date if it is not today. */
 export function formatTime(at: number, now: number = Date.now()): string {
@@ -31,15 +31,15 @@ export function formatTime(at: number, now: number = Date.now()): string {
 }
 
 /** The label and account of the claim, and the operator who ended it with the reason. */
-export function formatHolder({ label, by, operator, reason }: ServerEvent): string {
-  const account = by === "" ? "" : ` [${escapeControl(by)}]`;
-  if (operator === undefined) return escapeControl(label) + account;
+export function formatHolder({ label, account, operator, reason }: ServerEvent): string {
+  const accountText = account === "" ? "" : ` [${escapeControl(account)}]`;
+  if (operator === undefined) return escapeControl(label) + accountText;
   const reasonText = reason === undefined || reason === "" ? "" : `: ${escapeControl(reason)}`;
-  return `${escapeControl(label)}${account} (by ${operator === "" ? "an operator" : escapeControl(operator)}${reasonText})`;
+  return `${escapeControl(label)}${accountText} (by ${operator === "" ? "an operator" : escapeControl(operator)}${reasonText})`;
 }
 
 const TIME: Column = { title: "TIME", minWidth: 8 };
-const EVENT: Column = { title: "EVENT", minWidth: KIND_COLUMNS, color: (cell) => KIND_COLORS[cell] ?? null };
+const EVENT: Column = { title: "EVENT", minWidth: 9, color: (cell) => KIND_COLORS[cell] ?? null };
 const TOKEN: Column = { title: "TOKEN", minWidth: 16 };
 const TAG: Column = { title: "TAG", minWidth: 10 };
 const WHO: Column = { title: "WHO", truncateTo: 16 };
@@ -61,7 +61,7 @@ export function renderEventTable(
   return renderTable([TIME, EVENT, TOKEN, ...(hasTags ? [TAG] : []), WHO], rows, terminal);
 }
 
-const KEY_COLUMNS = 24;
+const KEY_COLUMNS = 18;
 
 /** One event as a line without header. Events arrive one by one, so the columns have fixed widths. */
 export function formatEventLine(event: ServerEvent, terminal: Terminal, now?: number): string {

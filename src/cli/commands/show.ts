@@ -77,7 +77,7 @@ async function readEvents(store: Store, key: string, hasClaims: boolean): Promis
 }
 
 /** The reason of a loss by the kind of its event. After these events a holder keeps its entry until it has released. */
-const LOSS_BY_EVENT: Readonly<Record<string, string>> = { revoked: "revoked", outstayed: "maxHold" };
+const LOSS_BY_EVENT: Readonly<Record<string, string>> = { revoked: "revoked", maxHoldExceeded: "maxHold" };
 
 /** Why a holder has lost the lock, although it has not released it yet; undefined: the known events show no loss. */
 function findLoss({ tag, answer }: ClaimView, events: KeyReport["events"]): string | undefined {

@@ -71,7 +71,7 @@ export async function openAdminConnection(driver: Driver): Promise<AdminConnecti
   /** previousRunId: the server run that was watched before; null: this is the first. */
   function startWatch(hello: ServerHello, previousRunId: string | null): void {
     const { prefix, listener } = subscription as NonNullable<typeof subscription>;
-    const isNewRun = previousRunId !== null && previousRunId !== hello.start;
+    const isNewRun = previousRunId !== null && previousRunId !== hello.runId;
     listener.onConnected(hello, isNewRun);
     // every event of a new run is new to this client
     const after = previousRunId === null ? undefined : isNewRun ? 0 : lastSeq;

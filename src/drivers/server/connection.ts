@@ -223,7 +223,7 @@ export class Connection {
       version: PACKAGE_VERSION,
       label,
       session: sessionId,
-      tether: false,
+      keepSession: false,
       pid: process.pid,
       pidStart: readStartTime("self"),
       credential: typeof credential === "function" ? credential() : (credential ?? null),
@@ -239,7 +239,7 @@ export class Connection {
       this.#heartbeat.recordReceived();
       for (const line of lines) {
         if (this.#state.status === "connecting") this.#onHello(attempt, decodeServerHello(line));
-        else if (this.#state.status === "connected") this.#onFrames(line, this.#state.hello.start);
+        else if (this.#state.status === "connected") this.#onFrames(line, this.#state.hello.runId);
       }
     } catch (error) {
       if (this.#state.status === "connected" && !(error instanceof ProtocolError)) throw error;
@@ -252,7 +252,7 @@ export class Connection {
     const previousRunId = this.#runId;
     const unsent = this.#takeUnsent();
     this.#state = { status: "connected", attempt, hello, isServerDraining: false };
-    this.#runId = hello.start;
+    this.#runId = hello.runId;
     this.#failures = 0;
     this.#opening?.resolve();
     this.#opening = null;
@@ -346,7 +346,7 @@ export class Connection {
     const frames = this.#takeUnsent();
     if (frames.length === 0) return;
     this.#heartbeat.recordSent(this.#clock.now());
-    const { start: runId, limits } = state.hello;
+    const { runId, limits } = state.hello;
     for (const line of encodeLines(runId, frames, limits.lineBytes)) state.attempt.transport?.write(line);
     // without a timer a server that is silent from now on would go unnoticed
     this.#armTimer();

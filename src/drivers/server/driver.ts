@@ -125,7 +125,7 @@ class ServerDriver implements Driver {
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
-    const runId = this.#connection.hello?.start;
+    const runId = this.#connection.hello?.runId;
     // without a connection: claims that have an answer will be reclaimed before this is sent
     const isKnownToServer = (memory: ClaimMemory): boolean =>
       memory.runId !== null && (runId === undefined || memory.runId === runId);
@@ -242,10 +242,10 @@ class ServerDriver implements Driver {
   }
 
   #onPush([verb, id, result]: readonly unknown[]): void {
-    if (typeof id !== "string" || (verb !== "push" && verb !== "nudge")) return;
+    if (typeof id !== "string" || (verb !== "push" && verb !== "recheck")) return;
     const memory = this.#claims.get(id);
     if (memory === undefined || memory.isReleased) return;
-    if (verb === "nudge") return this.#notify(id);
+    if (verb === "recheck") return this.#notify(id);
     const answer = frames.decodeAnswer(result);
     if (answer.state === "none") this.#onNone(memory, answer);
     else memory.recordPush(answer);
@@ -254,12 +254,12 @@ class ServerDriver implements Driver {
 
   #onConnected(hello: ServerHello, previousRunId: string | null): void {
     if (!this.#isOpen) this.traits = hello.traits;
-    this.#lastSeenState = hello.state ? { ...hello.state, start: hello.start } : null;
+    this.#lastSeenState = hello.state ? { ...hello.state, runId: hello.runId } : null;
     if (previousRunId === null) {
-      this.#reclaimedRunId = hello.start;
+      this.#reclaimedRunId = hello.runId;
       return;
     }
-    if (this.#reclaimedRunId === hello.start) return this.#notify(null);
+    if (this.#reclaimedRunId === hello.runId) return this.#notify(null);
     this.#reclaimedRunId = null;
     const now = this.#clock.now();
     for (const memory of this.#claimsToReclaim(hello)) {
@@ -274,7 +274,7 @@ class ServerDriver implements Driver {
    * The claims that this server run has not answered yet. It has answered others if a connection broke during the
    * reclaim.
    */
-  #claimsToReclaim({ start: runId }: ServerHello): ClaimMemory[] {
+  #claimsToReclaim({ runId }: ServerHello): ClaimMemory[] {
     return [...this.#claims.values()].filter((memory) => memory.runId !== runId);
   }
 
@@ -291,13 +291,13 @@ class ServerDriver implements Driver {
           const answer = answers[index];
           if (memory === undefined || answer === undefined) continue;
           if (answer.state === "none") this.#untrack(claim.id);
-          else memory.runId = hello.start;
+          else memory.runId = hello.runId;
         }
       });
     });
     const recheckAll = (): void => this.#notify(null);
     const onReclaimed = (): void => {
-      this.#reclaimedRunId = hello.start;
+      this.#reclaimedRunId = hello.runId;
       recheckAll();
     };
     // after a failure the client still rechecks its claims and sees the outcome; the next connection reclaims again

@@ -48,13 +48,13 @@ export async function openKeepSessionSocket(driver: Driver): Promise<KeepSession
       version: PACKAGE_VERSION,
       label: "",
       session: sessionId,
-      tether: true,
+      keepSession: true,
       pid: null,
       pidStart: null,
     }),
   );
   try {
-    const { runsIn: runDirectory = null } = decodeServerHello(await readFirstLine(socket));
+    const { runDirectory = null } = decodeServerHello(await readFirstLine(socket));
     return { socket: socket.setTimeout(0), sessionId, runDirectory };
   } catch (error) {
     socket.destroy();

@@ -33,12 +33,7 @@ export class ClaimMemory {
     this.claim = claim;
   }
 
-  recordAnswer(
-    answer: WireAnswer,
-    sentAt: number,
-    { start: runId, sessionMs }: ServerHello,
-    wallOffsetMs: number,
-  ): void {
+  recordAnswer(answer: WireAnswer, sentAt: number, { runId, sessionMs }: ServerHello, wallOffsetMs: number): void {
     if (answer.state === "none") return;
     this.wallOffsetMs = wallOffsetMs;
     const maxTtlMs = this.claim.ttlMs === "session" ? sessionMs : this.claim.ttlMs;

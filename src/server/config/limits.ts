@@ -52,7 +52,7 @@ export interface ServerLimits {
 
   // one claim; all but ttlMs are fixed by this version of the protocol
   /** Maximum number of keys of one claim. */
-  readonly holds: number;
+  readonly locks: number;
   /** Longest key. */
   readonly keyBytes: number;
   /** Longest label; longer ones are cut. */
@@ -121,7 +121,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   framesPerLine: 10_000,
   itemsPerFrame: 5_000,
   revocations: 64,
-  holds: PROTOCOL_LIMITS.holds,
+  locks: PROTOCOL_LIMITS.locks,
   keyBytes: MAX_KEY_BYTES,
   labelBytes: MAX_LABEL_BYTES,
   ttlMs: 30 * 86_400_000,
@@ -132,7 +132,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   claims: 1_000_000,
   waitersPerKey: 10_000,
   waiters: 100_000,
-  pageSize: PROTOCOL_LIMITS.page,
+  pageSize: PROTOCOL_LIMITS.pageSize,
   listSliceMs: 5,
   concurrentLists: 16,
   subscribers: 1_000,
@@ -163,7 +163,7 @@ const LIMIT_RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, 
   // at least what our own clients of every version send in a line
   framesPerLine: [6_000, 1_000_000],
   itemsPerFrame: [2_000, 1_000_000],
-  holds: [PROTOCOL_LIMITS.holds, PROTOCOL_LIMITS.holds],
+  locks: [PROTOCOL_LIMITS.locks, PROTOCOL_LIMITS.locks],
   keyBytes: [MAX_KEY_BYTES, MAX_KEY_BYTES],
   labelBytes: [MAX_LABEL_BYTES, MAX_LABEL_BYTES],
   ttlMs: [MIN_TTL_MS, MAX_DURATION_MS],

@@ -288,7 +288,7 @@ export class Connection {
   }
 
   #openSession(hello: ClientHello): void {
-    if (hello.tether) {
+    if (hello.keepSession) {
       this.#session = this.#service.attachKeepSession(hello, this);
       this.#state = "keepSession";
     } else {

@@ -17,7 +17,7 @@ const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
 
 /**
- * Decodes a claim: its id at `index`, followed by holds, ttl and options.
+ * Decodes a claim: its id at `index`, followed by locks, ttl and options.
  * @throws ProtocolError; RequestError if it exceeds a limit
  */
 export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
@@ -125,13 +125,13 @@ function decodeFilter(raw: unknown): ListFilter {
 }
 
 function decodeLocks(raw: unknown, limits: ServerLimits): readonly [LockSpec, ...LockSpec[]] {
-  const items = decodeArray(raw, "holds");
-  if (items.length === 0 || items.length > limits.holds) throw malformed(`a claim has 1 to ${limits.holds} holds`);
+  const items = decodeArray(raw, "locks");
+  if (items.length === 0 || items.length > limits.locks) throw malformed(`a claim has 1 to ${limits.locks} locks`);
   const locks = items.map(decodeLockSpec);
   let previousKey = "";
   for (const { key, permits, limit } of locks) {
     decodeKey(key);
-    if (key <= previousKey) throw malformed("holds must be sorted by key, no key twice");
+    if (key <= previousKey) throw malformed("locks must be sorted by key, no key twice");
     if (!(permits >= 1 && permits <= limit && limit <= ALL_PERMITS)) {
       throw malformed("permits must be from 1 to limit, limit at most 2^30");
     }

@@ -41,8 +41,14 @@ export interface ClaimLifecycle extends RingEntry {
 
 const GRANTED = EVENT_KINDS.indexOf("granted");
 const RELEASED = EVENT_KINDS.indexOf("released");
-const END_EVENTS: ReadonlySet<EventKind> = new Set(["left", "expired", "gone", "removed"]);
-const LOW_VOLUME: ReadonlySet<EventKind> = new Set(["expired", "gone", "revoked", "outstayed", "removed"]);
+const END_EVENTS: ReadonlySet<EventKind> = new Set(["withdrawn", "expired", "disconnected", "removed"]);
+const LOW_VOLUME: ReadonlySet<EventKind> = new Set([
+  "expired",
+  "disconnected",
+  "revoked",
+  "maxHoldExceeded",
+  "removed",
+]);
 /** If the wall clock deviates from the monotonic clock by more than this, it was set. */
 const CLOCK_STEP_MS = 1_000;
 /** How long events are collected before they are delivered to subscribers. */

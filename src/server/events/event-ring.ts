@@ -30,11 +30,11 @@ export const EVENT_KINDS: readonly EventKind[] = [
   "granted",
   "reclaimed",
   "released",
-  "left",
+  "withdrawn",
   "expired",
-  "gone",
+  "disconnected",
   "revoked",
-  "outstayed",
+  "maxHoldExceeded",
   "removed",
 ];
 

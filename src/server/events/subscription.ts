@@ -103,7 +103,7 @@ export class Subscription {
       tag: publicTag(claim.id),
       label: claim.label,
       ...(token !== 0n && { token }),
-      by: ring.accountAt(index),
+      account: ring.accountAt(index),
       ...ring.auditDetailsAt(index),
     };
   }

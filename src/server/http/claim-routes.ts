@@ -64,13 +64,13 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
     }
     const outcome = await references.renew(call.principal, parts);
     if (outcome.state !== "held") throw lossProblem(outcome);
-    const { ttlMs, token } = outcome;
+    const { remainingMs, token } = outcome;
     return jsonReply(200, {
       state: "held",
       ...describeParts(parts),
       reference: text,
       token: formatToken(token),
-      ttlMs,
+      remainingMs,
     });
   }
 
@@ -102,9 +102,9 @@ export function claimRoutes(service: LockService, pendingClaims: PendingClaims):
         ...(paused && { paused }),
       });
     }
-    const { token, ttlMs } = outcome;
+    const { token, remainingMs } = outcome;
     const reference = encodeReference([{ claim, firstToken: token, token, prefix: "" }]);
-    return jsonReply(201, { state: "held", tag, keys, reference, token: formatToken(token), ttlMs });
+    return jsonReply(201, { state: "held", tag, keys, reference, token: formatToken(token), remainingMs });
   }
 
   /** The problem for a claim that was not granted at once. It names a holder if the client may inspect the key. */

@@ -69,10 +69,10 @@ function toLockJson({ tag, locks, answer, ttlMs, label, ageMs }: ClaimView): obj
   return {
     tag,
     state: isHeld ? "held" : "waiting",
-    holds: locks.map(toLockSpecJson),
+    lockSpecs: locks.map(toLockSpecJson),
     // some stores do not report the token of every claim in the queue of one key
     token: isHeld && answer.token > 0n ? String(answer.token) : null,
-    ttlMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.remainingMs)),
+    remainingMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.remainingMs)),
     label,
     ageMs: Math.floor(ageMs),
   };

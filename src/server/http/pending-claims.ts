@@ -22,7 +22,7 @@ const MIN_RENEW_MS = 20;
 
 /** The result of a request for a claim. */
 export type ClaimOutcome =
-  | { readonly state: "held"; readonly claim: Claim; readonly token: bigint; readonly ttlMs: number }
+  | { readonly state: "held"; readonly claim: Claim; readonly token: bigint; readonly remainingMs: number }
   | { readonly state: "waiting"; readonly claim: Claim; readonly paused?: Pause | undefined }
   | { readonly state: "none"; readonly reason: LostReason; readonly paused?: Pause | undefined };
 
@@ -292,8 +292,8 @@ export class PendingClaims {
 
 /** "held" with the rest of the lease; "expired" if writing the grant to disk took so long that nothing is left. */
 export function heldOutcome(endsAt: number, now: number, claim: Claim, token: bigint): ClaimOutcome {
-  const ttlMs = Math.floor(endsAt - now);
-  return ttlMs > 0 ? { state: "held", claim, token, ttlMs } : { state: "none", reason: "expired" };
+  const remainingMs = Math.floor(endsAt - now);
+  return remainingMs > 0 ? { state: "held", claim, token, remainingMs } : { state: "none", reason: "expired" };
 }
 
 /** The outcome for a claim that does not exist, or that this account may not see. */

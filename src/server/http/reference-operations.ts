@@ -57,7 +57,7 @@ export class ReferenceOperations {
     const isLost = loss !== null && (loss.reason !== "unknown" || results.includes(false));
     if (isLost) return loss;
     if (results.includes(false)) return unknownOutcome();
-    return { state: "held", claim: first.claim, token: first.token, ttlMs: 0 };
+    return { state: "held", claim: first.claim, token: first.token, remainingMs: 0 };
   }
 
   /** The answers for the parts; empty if they cannot be known and are not needed. */

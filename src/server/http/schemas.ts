@@ -197,7 +197,7 @@ const RevokeBody = z.object({
 // Responses
 
 const CLAIM = { tag: Tag, keys: z.array(Key).min(1) };
-const Hold = z.object({
+const LockSpecBody = z.object({
   key: Key,
   mode: Mode,
   permits: Count.optional().describe("For a semaphore: the number of permits that the claim takes."),
@@ -206,9 +206,9 @@ const Hold = z.object({
 const Lock = z.object({
   tag: Tag,
   state: z.enum(["held", "waiting"]),
-  holds: z.array(Hold).min(1),
+  lockSpecs: z.array(LockSpecBody).min(1),
   token: NullableToken,
-  ttlMs: Count.nullable().describe("What is left of the lease, in milliseconds; null for a session claim."),
+  remainingMs: Count.nullable().describe("What is left of the lease, in milliseconds; null for a session claim."),
   label: z.string().describe("The public description of its holder or waiter."),
   ageMs: Count.describe("The age of the claim in milliseconds."),
 });
@@ -225,7 +225,7 @@ const COMPONENTS = {
     ...CLAIM,
     reference: z.string().meta(HELD),
     token: NullableToken,
-    ttlMs: Count.describe("What is left of the lease at the time of the response, in milliseconds."),
+    remainingMs: Count.describe("What is left of the lease at the time of the response, in milliseconds."),
   }),
   Waiting: z.object({
     state: z.literal("waiting"),
@@ -248,7 +248,7 @@ const COMPONENTS = {
     key: Key,
     token: Token.describe("The token of the revoked lock."),
   }),
-  Hold,
+  LockSpec: LockSpecBody,
   Lock,
   Locks: z.object({
     locks: z.array(Lock),
@@ -281,7 +281,7 @@ const COMPONENTS = {
     tag: Tag,
     label: z.string().describe("The public description of the holder or waiter."),
     token: NullableToken,
-    by: z.string().describe("The account of the claim; empty if the server requires no credentials."),
+    account: z.string().describe("The account of the claim; empty if the server requires no credentials."),
     operator: z.string().optional().describe("For a revocation: the account of the operator."),
     reason: z.string().optional().describe("For a revocation: its reason."),
   }),

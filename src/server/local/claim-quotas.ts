@@ -110,7 +110,7 @@ export class ClaimQuotas implements Observer {
   }
 }
 
-const END_EVENTS: ReadonlySet<EventKind> = new Set(["released", "expired", "gone", "removed"]);
+const END_EVENTS: ReadonlySet<EventKind> = new Set(["released", "expired", "disconnected", "removed"]);
 
 function formatPerKey(locks: Claim["locks"]): string {
   return locks.length === 1 ? "" : `, counting each of its ${locks.length} keys`;

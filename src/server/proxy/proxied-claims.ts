@@ -138,7 +138,7 @@ export class ProxiedClaims {
     if (proxied.isForgotten) return;
     if (answer.state === "none") {
       if (answer.reason === "revoked" || answer.reason === "maxHold") {
-        this.markRevoked(proxied, answer.reason === "revoked" ? "revoked" : "outstayed", now);
+        this.markRevoked(proxied, answer.reason === "revoked" ? "revoked" : "maxHoldExceeded", now);
       } else this.forget(proxied, answer.reason === "released" ? "released" : "expired", now);
       return;
     }
@@ -177,7 +177,7 @@ export class ProxiedClaims {
   }
 
   /** Marks the claim as revoked. It keeps its entry, which its client must release. */
-  markRevoked(proxied: ProxiedClaim, kind: "revoked" | "outstayed", now: number): void {
+  markRevoked(proxied: ProxiedClaim, kind: "revoked" | "maxHoldExceeded", now: number): void {
     if (proxied.isRevoked) return;
     proxied.isRevoked = true;
     this.#eventLog?.onEvent(kind, proxied, now);
@@ -186,7 +186,7 @@ export class ProxiedClaims {
   /** Drops renewed claims that the store never confirmed: they may belong to no client. */
   dropUnconfirmed(renewed: readonly ProxiedClaim[], now: number): void {
     for (const proxied of renewed)
-      if (proxied.state === "asked" && proxied.unansweredCalls === 0) this.forget(proxied, "gone", now);
+      if (proxied.state === "asked" && proxied.unansweredCalls === 0) this.forget(proxied, "disconnected", now);
   }
 
   /** The store has no entry of the claim any more, or soon will have none. */
@@ -205,7 +205,7 @@ export class ProxiedClaims {
   /** Records the release. If the owner did not request it, the owner is to be notified. */
   recordRelease(proxied: ProxiedClaim, releasedBy: Session, now: number): void {
     if (proxied.session !== releasedBy) proxied.previousOwner = proxied.session ?? proxied.previousOwner;
-    this.recordEnd(proxied, proxied.state === "held" ? "released" : "left", now);
+    this.recordEnd(proxied, proxied.state === "held" ? "released" : "withdrawn", now);
   }
 
   /**

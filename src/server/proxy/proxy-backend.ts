@@ -261,7 +261,7 @@ class ProxyBackend implements Backend {
   endClaims(session: Session, scope: EndScope): void {
     const endingClaims = this.#claims.findEnding(session, scope, this.#clock.now());
     if (endingClaims.length === 0) return;
-    for (const proxied of endingClaims) this.#claims.forget(proxied, "gone", this.#clock.now());
+    for (const proxied of endingClaims) this.#claims.forget(proxied, "disconnected", this.#clock.now());
     this.#releaseRetries.release(endingClaims);
   }
 

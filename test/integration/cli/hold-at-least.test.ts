@@ -12,7 +12,7 @@ interface ListedClaim {
   readonly state: string;
   readonly sinceMs: number;
   readonly ttlMs: number | "session";
-  readonly leftMs: number | null;
+  readonly remainingMs: number | null;
 }
 
 /** The server's claims on keys with this beginning. */
@@ -38,10 +38,10 @@ describe.concurrent("a command that ends before the time is over", () => {
     const [held, ...others] = await listClaims("a1");
     expect(others).toEqual([]);
     expect(held).toMatchObject({ keys: ["a1", "b1"], state: "held" });
-    const { sinceMs, leftMs } = held as ListedClaim;
+    const { sinceMs, remainingMs } = held as ListedClaim;
     // counted from the grant; not another full lease
-    expect(sinceMs + (leftMs ?? 0)).toBeGreaterThanOrEqual(54_900);
-    expect(leftMs).toBeLessThanOrEqual(55_000);
+    expect(sinceMs + (remainingMs ?? 0)).toBeGreaterThanOrEqual(54_900);
+    expect(remainingMs).toBeLessThanOrEqual(55_000);
     expect(await Promise.all([isBusy("a1"), isBusy("b1", "--shared")])).toEqual([true, true]);
   });
 
@@ -74,8 +74,8 @@ describe.concurrent("a command that ends before the time is over", () => {
     await sandbox.run(["run", "ttl", "--ttl", "2m", "--hold-at-least", "50s", "--max-hold", "1m", "--", "true"]);
     const [held] = await listClaims("ttl");
     expect(held).toMatchObject({ ttlMs: 120_000 });
-    expect(held?.leftMs).toBeLessThanOrEqual(50_000);
-    expect(held?.leftMs).toBeGreaterThan(30_000);
+    expect(held?.remainingMs).toBeLessThanOrEqual(50_000);
+    expect(held?.remainingMs).toBeGreaterThan(30_000);
   });
 });
 
@@ -100,7 +100,7 @@ describe.concurrent("when the wrapper is killed on a Unix socket", () => {
   async function heldFor(key: string): Promise<number> {
     const listedClaims = await listClaims(key);
     expect(listedClaims).toMatchObject([{ state: "held", ttlMs: 600_000 }]);
-    return listedClaims[0]?.leftMs ?? 0;
+    return listedClaims[0]?.remainingMs ?? 0;
   }
 
   test("the watchdog ends the command, and the lock stays held for the remaining time, no longer", async () => {
@@ -147,7 +147,7 @@ describe("a server that is killed", () => {
     await killServer();
     expect(await isBusy("after")).toBe(true);
     const [held] = await listClaims("after");
-    expect(held?.leftMs).toBeLessThanOrEqual(55_000);
+    expect(held?.remainingMs).toBeLessThanOrEqual(55_000);
   });
 
   test("while the command is ending is waited for, and keeps the remaining time", async () => {

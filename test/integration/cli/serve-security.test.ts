@@ -256,7 +256,7 @@ test("SIGTERM: holders and waiters are notified, nothing more is granted, and th
   const tls = ["--listen", `tls://127.0.0.1:${port}`, "--tls-cert", files.cert, "--tls-key", files.key];
   const next = sandbox.start(["serve", ...tls, "--credentials", accounts, "--state", join(folder, "state"), "--json"]);
   await until(() => next.out().includes("\n"), { within: 20_000, what: "the next start" });
-  expect(JSON.parse(next.out())).toMatchObject({ reclaimMs: 0 });
+  expect(JSON.parse(next.out())).toMatchObject({ recoveryRemainingMs: 0 });
   expect(lock.signal.aborted).toBe(false);
   const { token } = lock;
   expect(await lock.release()).toBe(true);

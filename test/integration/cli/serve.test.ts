@@ -40,7 +40,7 @@ test("serve --json prints its addresses as one object", async () => {
   const server = await startServer("--listen", "tcp://127.0.0.1:0", "--state", "none", "--json", "--quiet");
   expect(JSON.parse(server.out())).toMatchObject({
     listening: [expect.stringMatching(/^tcp:/)],
-    reclaimMs: expect.any(Number),
+    recoveryRemainingMs: expect.any(Number),
   });
   server.process.kill("SIGINT");
   expect((await server.ended).code).toBe(0);

@@ -19,8 +19,8 @@ withRedis((server) => {
     const views = out
       .trim()
       .split("\n")
-      .map((line) => JSON.parse(line) as { keys: string[]; leftMs: number });
-    const leftOf = (key: string): number => views.find(({ keys }) => keys.includes(key))?.leftMs ?? 0;
+      .map((line) => JSON.parse(line) as { keys: string[]; remainingMs: number });
+    const leftOf = (key: string): number => views.find(({ keys }) => keys.includes(key))?.remainingMs ?? 0;
     expect(leftOf("l")).toBeGreaterThan(60_000);
     expect(leftOf("l")).toBeLessThanOrEqual(120_000);
     expect(leftOf("s2")).toBeLessThanOrEqual(4_000);

@@ -88,7 +88,7 @@ withRedis((server) => {
     } finally {
       server().signal("SIGCONT");
     }
-    await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "a nudge for all" });
+    await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "a recheck for all" });
     // a call may be abandoned again
     const asked = async (): Promise<boolean> => (await one.renewOnce(waiter).catch(() => null))?.state === "held";
     await until(asked, { within: 5_000, what: "its answer" });

@@ -161,7 +161,7 @@ withRedis((server) => {
   });
 
   describe("the inbox", () => {
-    test("a push is a nudge: the client asks for the grant", async () => {
+    test("a push is a recheck: the client asks for the grant", async () => {
       const [one, other] = [await scene.open(redis(await glide(), { prefix: scene.prefix })), await scene.open()];
       const [first, second] = [makeClaim("key"), makeClaim("key")];
       await other.claimHeld(first);

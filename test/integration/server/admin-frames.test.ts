@@ -80,7 +80,7 @@ test("history returns the last events of a key, oldest first, without ids", asyn
     "granted bob",
     "released bob",
   ]);
-  expect(events[2]).toMatchObject({ token, operator: "", reason: "stuck", keys: ["k"], by: "" });
+  expect(events[2]).toMatchObject({ token, operator: "", reason: "stuck", keys: ["k"], account: "" });
   expect(await link.history("k", 2)).toEqual(events.slice(4));
   expect(await link.history("other", 10)).toEqual([]);
   for (const { id } of [a, b]) expect(JSON.stringify(events, (_, value) => String(value))).not.toContain(id);
@@ -121,7 +121,7 @@ test("no frame shows a credential what it may not inspect", async () => {
   const mine = await openClient(address, { credential: ana.credential });
   await mine.driver.claim(makeClaim("a/1"));
   await until(() => events.length > 0, { within: 2_000, what: "the event of its own" });
-  expect(events).toMatchObject([{ keys: ["a/1"], by: "ana" }]);
+  expect(events).toMatchObject([{ keys: ["a/1"], account: "ana" }]);
   await expect(first.history("b/1", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   const second = await openAdmin(address, ben.credential);
   await expect(second.history("b/1", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
@@ -142,9 +142,9 @@ test("a server reports its version and its load", async () => {
   expect(info).toMatchObject({
     version: PACKAGE_VERSION,
     protocol: 1,
-    start: it.runId,
-    reclaimMs: 0,
-    why: "",
+    runId: it.runId,
+    recoveryRemainingMs: 0,
+    reason: "",
     store: "table",
     account: "",
     rights: ["acquire", "inspect", "force", "admin"],

@@ -33,7 +33,7 @@ function openConnection(harness: ServerHarness): {
     version: "",
     label: "",
     session: randomId(),
-    tether: false,
+    keepSession: false,
     pid: null,
     pidStart: null,
   };

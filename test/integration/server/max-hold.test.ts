@@ -43,10 +43,10 @@ test("a claim held for longer than allowed answers none with the reason, its hol
   expect(await holder.driver.renew([a])).toMatchObject([{ state: "held" }]);
   expect(holder.pushes).toEqual([]);
   await harness.clock.advance(1);
-  const outstayed = { state: "none", reason: "maxHold" };
-  expect(holder.pushes).toEqual([{ id: a.id, answer: outstayed }]);
-  expect(await holder.driver.renew([a])).toEqual([outstayed]);
-  expect(await holder.driver.claim(a)).toEqual([outstayed][0]);
+  const maxHoldAnswer = { state: "none", reason: "maxHold" };
+  expect(holder.pushes).toEqual([{ id: a.id, answer: maxHoldAnswer }]);
+  expect(await holder.driver.renew([a])).toEqual([maxHoldAnswer]);
+  expect(await holder.driver.claim(a)).toEqual([maxHoldAnswer][0]);
   // its holder may still be working: no other client is granted the lock
   await harness.clock.advance(20_000);
   expect(await next.driver.renew([b])).toMatchObject([{ state: "waiting" }]);

@@ -122,7 +122,7 @@ test("claims are counted by outcome, with how long they waited and were held", (
     ["waiting", claimLifecycle(0), 40],
     ["granted", claimLifecycle(3), 7_200_000],
     ["released", claimLifecycle(1, 10), 12],
-    ["left", claimLifecycle(0), 100],
+    ["withdrawn", claimLifecycle(0), 100],
   ];
   for (const [what, lived, now] of story) record.onEvent(what, lived, now);
   const families = parseMetrics(render());
@@ -130,7 +130,7 @@ test("claims are counted by outcome, with how long they waited and were held", (
   expect(value("holdfast_claims", '{state="held"}')).toBe(2);
   expect(value("holdfast_claims", '{state="waiting"}')).toBe(3);
   expect(value("holdfast_claim_events_total", '{event="granted"}')).toBe(3);
-  expect(value("holdfast_claim_events_total", '{event="left"}')).toBe(1);
+  expect(value("holdfast_claim_events_total", '{event="withdrawn"}')).toBe(1);
   expect(value("holdfast_wait_seconds", '_bucket{le="0.001"}')).toBe(1);
   expect(value("holdfast_wait_seconds", '_bucket{le="0.05"}')).toBe(2);
   expect(value("holdfast_wait_seconds", '_bucket{le="3600"}')).toBe(2);

@@ -102,7 +102,7 @@ function expectCompatible(then: unknown, now: unknown, path = ""): void {
     for (const [name, part] of Object.entries(then)) {
       expectCompatible(part, (now as Record<string, unknown>)[name], `${path}/${name}`);
     }
-  } else if (path.endsWith("/start") || path.endsWith("/version")) expect(typeof now, where).toBe("string");
+  } else if (path.endsWith("/runId") || path.endsWith("/version")) expect(typeof now, where).toBe("string");
   else if (typeof then === "string" && /^\d{10,}$/.test(then)) {
     expect(now, where).toMatch(/^\d{10,}$/);
     expect(tokenPattern.get(then) ?? now, where).toBe(now);
@@ -210,7 +210,7 @@ function replayHello(hello: object): Connector {
 const WELCOME = {
   protocol: 1,
   version: "9.0.0",
-  start: "k3vq7m2a",
+  runId: "k3vq7m2a",
   sessionMs: 30_000,
   endsWithConnection: true,
   traits: {
@@ -222,8 +222,8 @@ const WELCOME = {
     durability: "restart",
     replicas: 5,
   },
-  reclaimMs: 0,
-  limits: { lineBytes: 262_144, holds: 128, tokens: 1_024, page: 1_000, wishes: 3 },
+  recoveryRemainingMs: 0,
+  limits: { lineBytes: 262_144, locks: 128, tokens: 1_024, pageSize: 1_000, wishes: 3 },
   features: ["history", "x"],
 };
 

@@ -158,7 +158,7 @@ test.each([true, false])(
     expectHeld(await holder.driver.claim(lock));
     if (isTaken) await other.driver.renew([lock]);
     expect(await other.driver.release([lock])).toEqual([true]);
-    await until(() => holder.pushes.all.some(({ id }) => id === lock.id), { within: 2_000, what: "the nudge" });
+    await until(() => holder.pushes.all.some(({ id }) => id === lock.id), { within: 2_000, what: "the recheck" });
     expect(await holder.driver.renew([lock])).toMatchObject([{ state: "none" }]);
   },
 );

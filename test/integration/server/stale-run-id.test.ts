@@ -10,7 +10,7 @@ import { until } from "../../support/until.ts";
 const WELCOME = encodeServerHello({
   protocol: PROTOCOL_VERSION,
   version: "0",
-  start: "second",
+  runId: "second",
   sessionMs: 30_000,
   endsWithConnection: true,
   traits: {
@@ -21,7 +21,7 @@ const WELCOME = encodeServerHello({
     fifo: true,
     durability: "restart",
   },
-  reclaimMs: 0,
+  recoveryRemainingMs: 0,
   limits: PROTOCOL_LIMITS,
 });
 

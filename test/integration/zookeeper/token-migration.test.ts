@@ -13,9 +13,9 @@ const fixture = zookeeperFixture();
 type DoctorReport = {
   readonly ok: boolean;
   readonly tokenBase?: string | null;
-  readonly findings: readonly DoctorFinding[];
+  readonly checks: readonly DoctorCheck[];
 };
-type DoctorFinding = {
+type DoctorCheck = {
   readonly status: string;
   readonly name: string;
   readonly message: string;
@@ -30,12 +30,11 @@ async function runDoctor(url: string, from: string): Promise<DoctorReport> {
 
 const zookeeperUrl = (query = ""): string =>
   `zookeeper://${fixture.server.address.host}:${fixture.server.address.port}${query}`;
-const tokenFindings = ({ findings }: DoctorReport): DoctorFinding | undefined =>
-  findings.find(({ name }) => name === "tokens");
+const tokenCheck = ({ checks }: DoctorReport): DoctorCheck | undefined => checks.find(({ name }) => name === "tokens");
 
 test("from a store whose tokens follow a clock: with the tokenBase that doctor prints tokens rise", async () => {
   const first = await runDoctor(zookeeperUrl(), "memory:");
-  expect(tokenFindings(first)).toMatchObject({
+  expect(tokenCheck(first)).toMatchObject({
     status: "warn",
     hint: expect.stringContaining(`=${first.tokenBase}`),
   });
@@ -48,7 +47,7 @@ test("from a store whose tokens follow a clock: with the tokenBase that doctor p
   expect(await locks.using("moved", async ({ token }) => token)).toBeGreaterThan(last);
 
   const second = await runDoctor(zookeeperUrl(`?tokenBase=${tokenBase}`), "memory:");
-  expect([tokenFindings(second)?.status, second.tokenBase]).toEqual(["ok", null]);
+  expect([tokenCheck(second)?.status, second.tokenBase]).toEqual(["ok", null]);
 });
 
 test("from an ensemble to another: its own tokenBase counts", async () => {

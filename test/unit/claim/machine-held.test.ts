@@ -96,12 +96,17 @@ describe("a held claim", () => {
       status: "held",
       callState: { sentAt: null },
     });
-    const nudged = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).pushed(heldAnswer(29_900)).notified();
-    expect(nudged.at(10_200).answered(waitingAnswer())).toMatchObject({
+    const rechecked = MachineFixture.answeredWaiting()
+      .at(10_000)
+      .due()
+      .at(10_100)
+      .pushed(heldAnswer(29_900))
+      .notified();
+    expect(rechecked.at(10_200).answered(waitingAnswer())).toMatchObject({
       effects: ["renew"],
       state: { status: "held" },
     });
-    expect(nudged.at(10_300).answered(waitingAnswer()).state.status).toBe("lost");
+    expect(rechecked.at(10_300).answered(waitingAnswer()).state.status).toBe("lost");
   });
 
   test("answered none to a call sent before the grant was known: lost, since none leaves no trace", () => {

@@ -216,7 +216,7 @@ describe("a waiting claim", () => {
     expect(quiet.effects).toEqual(["grant"]);
   });
 
-  test("pushed with a shorter lease than the client's own: a nudge only", () => {
+  test("pushed with a shorter lease than the client's own: a recheck only", () => {
     const machine = MachineFixture.answeredWaiting().at(8_000).pushed(heldAnswer(1_000));
     expect(machine).toMatchObject({ effects: ["renew"], state: { status: "waiting" } });
     expect(machine.at(8_100).answered(heldAnswer()).effects).toEqual(["grant"]);

@@ -25,7 +25,7 @@ test("each failure lengthens the back-off before the next call, up to a sixth of
   expect(calls.afterFailure(callState, 0, 1, 600).retryAt).toBe(100);
 });
 
-test("a nudge is not dropped: after a failure the next call is sent at once", () => {
+test("a recheck is not dropped: after a failure the next call is sent at once", () => {
   const callState = calls.afterFailure(calls.askAgain(calls.firstCall(0)), 100, 1, TTL_MS);
   expect(callState.retryAt).toBe(100);
 });

@@ -49,7 +49,7 @@ function makeWaitingView(keys: string, change: Partial<ClaimView> = {}): ClaimVi
 }
 
 function makeEvent(kind: string, change: Partial<ServerEvent> = {}): ServerEvent {
-  const claim = { keys: ["k"], tag: "lrrx2sgngs", label: "ana", by: "", token: 1_800_000_000_000_000n };
+  const claim = { keys: ["k"], tag: "lrrx2sgngs", label: "ana", account: "", token: 1_800_000_000_000_000n };
   return { seq: 1, at: NOON, kind, ...claim, ...change };
 }
 
@@ -190,7 +190,7 @@ describe("show", () => {
 
   test.each([
     ["revoked", "revoked"],
-    ["outstayed", "maxHold"],
+    ["maxHoldExceeded", "maxHold"],
   ])("a holder that was %s and has not released yet is not shown as a holder", (kind, loss) => {
     const events = [makeEvent(kind), ...Array.from({ length: 20 }, () => makeEvent("waiting", { tag: "zzzzzzzzzz" }))];
     const lines = formatReport({ key: "k", queue: [makeView("k"), makeWaitingView("k")], events, maxEvents: 0 }, PIPE);
@@ -230,13 +230,13 @@ describe("show", () => {
 describe("events", () => {
   test("a line for each: time, event, key, client", () => {
     expect(formatEventLine(makeEvent("granted"), PIPE, NOON)).toBe(
-      "12:00:00  granted    k                         token 1800000000000000  ana",
+      "12:00:00  granted          k                   token 1800000000000000  ana",
     );
-    const waits = makeEvent("waiting", { keys: ["a", "b"], by: "team-a" });
+    const waits = makeEvent("waiting", { keys: ["a", "b"], account: "team-a" });
     const { token: _, ...place } = waits;
-    expect(formatEventLine(place, PIPE, NOON)).toBe("12:00:00  waiting    a, b                      ana [team-a]");
+    expect(formatEventLine(place, PIPE, NOON)).toBe("12:00:00  waiting          a, b                ana [team-a]");
     expect(formatEventLine(makeEvent("expired"), makeTerminal(200, true), NOON)).toContain(
-      "\u001b[31mexpired  \u001b[39m",
+      "\u001b[31mexpired        \u001b[39m",
     );
   });
 
@@ -255,7 +255,7 @@ describe("events", () => {
     for (const serverEvent of [
       long,
       makeEvent("granted", { label: "l".repeat(256) }),
-      makeEvent("left", { keys: ["k".repeat(30)] }),
+      makeEvent("withdrawn", { keys: ["k".repeat(30)] }),
     ]) {
       expect(stringWidth(formatEventLine(serverEvent, makeTerminal(columns), NOON))).toBeLessThanOrEqual(columns);
     }

@@ -38,7 +38,7 @@ test("the reason a claim ended is distinguished: released, expired, session ende
   bench.advance(SECOND_MS);
   seen();
   bench.table.expireNow("a", TTL_MS, bench.now, bench.wallMicros);
-  expect(seen()).toEqual([`gone a after ${SECOND_MS}`]);
+  expect(seen()).toEqual([`disconnected a after ${SECOND_MS}`]);
   expect(bench.renew("a")).toEqual({ state: "none", reason: "expired" });
   bench.table.expireNow("a", TTL_MS, bench.now, bench.wallMicros);
   bench.claimState("b", "k");
@@ -53,7 +53,7 @@ test("an entry that is released or expires while waiting was never held", () => 
   bench.claimState("late", "k", { ttlMs: SECOND_MS });
   bench.release("left");
   bench.advance(SECOND_MS);
-  expect(seen()).toEqual(["granted a", "waiting left", "waiting late", "left left", "expired late"]);
+  expect(seen()).toEqual(["granted a", "waiting left", "waiting late", "withdrawn left", "expired late"]);
 });
 
 test("a revocation is reported when it is made, and the end of the entry later", () => {
@@ -73,7 +73,7 @@ test("a revocation is reported when it is made, and the end of the entry later",
     "granted b",
     "removed b after 0",
     "granted c",
-    "outstayed c after 0",
+    "maxHoldExceeded c after 0",
   ]);
 });
 

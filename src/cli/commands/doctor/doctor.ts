@@ -170,6 +170,6 @@ function toJsonRecord(
     ...(tokenComparison !== null && {
       tokenBase: tokenComparison.tokenBase === null ? null : String(tokenComparison.tokenBase),
     }),
-    findings: checks,
+    checks,
   };
 }

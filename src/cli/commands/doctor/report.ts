@@ -33,7 +33,7 @@ export function buildReport(measurements: Measurements): Check[] {
   if (storeChecks !== null) return [reached, ...storeChecks.map(escapeCheck), ...paused, ...finalChecks];
   if (typeof info === "string") return [reached, reportUnknownServer(measurements), ...paused, ...finalChecks];
   // with --store the state of the server says nothing about the store behind it
-  const state = info.reclaimMs > 0 ? [checkState(info)] : [checkState(info), ...paused];
+  const state = info.recoveryRemainingMs > 0 ? [checkState(info)] : [checkState(info), ...paused];
   return [
     reached,
     checkVersions(info),
@@ -98,22 +98,22 @@ function checkVersions({ version, protocol, store }: ServerInfo): Check {
   };
 }
 
-function checkState({ upMs, reclaimMs, why, load }: ServerInfo): Check {
+function checkState({ upMs, recoveryRemainingMs, reason, load }: ServerInfo): Check {
   const loadText =
     load === undefined
       ? ""
       : `, ${formatCount(load.connections, "connection")}, ${formatCount(load.held, "claim")} held and ${load.waiting} waiting`;
   const stateText = `up for ${formatDuration(upMs)}${loadText}`;
-  if (reclaimMs > 0) {
+  if (recoveryRemainingMs > 0) {
     return {
       status: "fail",
       name: "state",
-      message: `${stateText}; it grants no new locks for up to ${formatDuration(reclaimMs)} (recovery after a restart)`,
+      message: `${stateText}; it grants no new locks for up to ${formatDuration(recoveryRemainingMs)} (recovery after a restart)`,
       hint: "it waits for its clients to report the locks that they hold, then grants new ones again",
     };
   }
-  if (why === "") return { status: "ok", name: "state", message: `${stateText}; it grants locks` };
-  return { status: "fail", name: "state", message: `${stateText}; it grants no locks: ${escapeControl(why)}` };
+  if (reason === "") return { status: "ok", name: "state", message: `${stateText}; it grants locks` };
+  return { status: "fail", name: "state", message: `${stateText}; it grants no locks: ${escapeControl(reason)}` };
 }
 
 function formatCount(count: number, noun: string): string {

@@ -84,16 +84,18 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
     status = toQueueStatus(await store.driver.list({ key }, MAX_LISTED), key, label);
     if (status.holder !== undefined && status.holder !== label) return status;
   }
-  const reclaimMs = await findRecoveryMs(store);
-  return reclaimMs === 0 ? status : { ...status, paused: { reason: "recovery", remainingMs: reclaimMs } };
+  const recoveryRemainingMs = await findRecoveryMs(store);
+  return recoveryRemainingMs === 0
+    ? status
+    : { ...status, paused: { reason: "recovery", remainingMs: recoveryRemainingMs } };
 }
 
 /** The remaining time of a recovery of the store; 0: the store grants locks, or does not report it. */
 async function findRecoveryMs(store: Store): Promise<number> {
   const admin = await openAdmin(store);
-  const reclaimMs = admin?.hello?.reclaimMs ?? 0;
+  const recoveryRemainingMs = admin?.hello?.recoveryRemainingMs ?? 0;
   admin?.close();
-  return reclaimMs;
+  return recoveryRemainingMs;
 }
 
 async function toTimeoutError(

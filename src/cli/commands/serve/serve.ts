@@ -164,7 +164,7 @@ function prepareDefaultState(): string {
 function printAddresses({ addresses, httpAddress, runId, recoveryRemainingMs }: Server, isJson: boolean): void {
   if (isJson) {
     const http = httpAddress === null ? {} : { http: httpAddress };
-    return printLine(formatJsonLine({ listening: addresses, ...http, start: runId, reclaimMs: recoveryRemainingMs }));
+    return printLine(formatJsonLine({ listening: addresses, ...http, runId, recoveryRemainingMs }));
   }
   const lines = addresses.map((address) => `listening on ${address}`);
   // one write, so that a program that waits for the first line has read all of them

@@ -51,7 +51,7 @@ test("the last events of a key are listed in order, without ids, with the time o
     tag: publicTag("a"),
     label: "label of a",
     token: 7n,
-    by: "team",
+    account: "team",
     operator: "ops",
     reason: "stuck",
   });
@@ -216,11 +216,11 @@ test("the number of subscribers is bounded", () => {
 
 test("wait and hold durations are measured, and held claims are counted", () => {
   const eventLog = new EventLog({ clock: fakeClock() });
-  const kinds: readonly EventKind[] = ["waiting", "granted", "revoked", "outstayed"];
+  const kinds: readonly EventKind[] = ["waiting", "granted", "revoked", "maxHoldExceeded"];
   for (const kind of kinds) eventLog.onEvent(kind, claimLifecycle("a", "k", kind === "waiting" ? 0 : 1), 1_250);
   eventLog.onEvent("reclaimed", claimLifecycle("b", "k", 2), 1_250);
   expect([eventLog.heldCount, eventLog.waitTimes.sumMs]).toEqual([2, 250]);
-  eventLog.onEvent("left", claimLifecycle("c", "k"), 3_000);
+  eventLog.onEvent("withdrawn", claimLifecycle("c", "k"), 3_000);
   eventLog.onEvent("released", claimLifecycle("a", "k", 1), 3_250);
   eventLog.onEvent("expired", claimLifecycle("b", "k", 2), 1_250);
   expect([eventLog.heldCount, eventLog.holdTimes.sumMs]).toEqual([0, 2_000]);

@@ -10,11 +10,11 @@ import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../../../../../src/protocol/h
 const SERVER_INFO: ServerInfo = {
   version: PACKAGE_VERSION,
   protocol: PROTOCOL_VERSION,
-  start: "k3vq7m2a",
+  runId: "k3vq7m2a",
   upMs: 7_300_000,
   wallMs: 1_000_000,
-  reclaimMs: 0,
-  why: "",
+  recoveryRemainingMs: 0,
+  reason: "",
   store: "table",
   account: "ana",
   rights: ["acquire", "inspect"],
@@ -81,7 +81,7 @@ test("a server that is unreachable or refuses is reported with what to check", (
 });
 
 test("a server that cannot grant reports why", () => {
-  expect(findMessage("state", measurements({}, { why: "the state cannot be written" }))).toEqual([
+  expect(findMessage("state", measurements({}, { reason: "the state cannot be written" }))).toEqual([
     "fail",
     "up for 2 h; it grants no locks: the state cannot be written",
     undefined,
@@ -136,7 +136,7 @@ test("a slow cycle is doubtful unless the network latency explains it", () => {
 });
 
 test("text from a server cannot move the cursor", () => {
-  const checks = buildReport(measurements({}, { version: "\u001b[2J", why: "\u001b[2J", account: "\u001b[2J" }));
+  const checks = buildReport(measurements({}, { version: "\u001b[2J", reason: "\u001b[2J", account: "\u001b[2J" }));
   expect(JSON.stringify(checks)).not.toContain("\\u001b");
 });
 
@@ -187,7 +187,7 @@ test("tokens that follow a clock need nothing, unless that clock is behind", () 
 
 test("a paused store is a fault, reported by the server or found by a claim; rights only where they are the cause", () => {
   const nothing = "the store grants no new locks";
-  const ours = measurements({ cycles: lockCycles(nothing) }, { reclaimMs: 12_000 });
+  const ours = measurements({ cycles: lockCycles(nothing) }, { recoveryRemainingMs: 12_000 });
   expect(findMessage("state", ours)).toEqual([
     "fail",
     "up for 2 h; it grants no new locks for up to 12 s (recovery after a restart)",
