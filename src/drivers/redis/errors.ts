@@ -6,122 +6,62 @@ import type { ClientAddress } from "./clients/types.ts";
 interface KnownError {
   /** Matches the message of the server or the client library. */
   readonly pattern: RegExp;
-  readonly message: string | ((match: RegExpExecArray) => string);
+  readonly message: (match: RegExpExecArray) => string;
   /** A retry is useless while a driver opens. Later it is not: the server may recover. */
   readonly isFatal?: true;
   /** A retry is useless, too, but no Redis was reached that could have refused: not a FatalDriverError. */
   readonly isNotRedis?: true;
 }
 
-const CLUSTER_MESSAGE =
-  "this server belongs to a Redis Cluster: pass a cluster client, or a URL redis+cluster://host,host";
-const UNTRUSTED_CERTIFICATE =
-  /(self-signed certificate|unable to (?:verify the first|get (?:local )?issuer) certificate)/;
-
 const LOADING = /\bLOADING\b/;
 const REPLICA = /\b(READONLY|MASTERDOWN)\b/;
+/** Errors of the certificates, and of a port that does not use TLS. */
+const TLS_FAILURE =
+  /self-signed certificate|unable to (?:verify the first|get (?:local )?issuer) certificate|does not match certificate's altnames|certificate has expired|alert (?:certificate required|handshake failure)|wrong version number|packet length too long/;
 
-/** The first match counts. The server's error code stays in brackets: users find it in the documentation of Redis. */
+/**
+ * The errors that users meet; all others are passed on as they are. The first match counts. The error code of Redis stays
+ * in brackets: users find it in its documentation.
+ */
 const KNOWN_ERRORS: readonly KnownError[] = [
   {
     pattern: /\bOOM\b/,
-    message:
+    message: () =>
       "the server's memory is full (OOM): new locks are refused, held locks continue; raise maxmemory, or use a separate server for locks",
   },
   {
-    pattern: /\bMISCONF\b/,
-    message:
-      "the server refuses writes because its last save to disk failed (MISCONF): check its log and free disk space",
-  },
-  {
-    pattern: /\bNOREPLICAS\b/,
-    message:
-      "the server refuses writes because too few replicas are connected (NOREPLICAS): check its setting min-replicas-to-write",
-  },
-  {
     pattern: REPLICA,
-    message: ([word]) =>
-      `this is a replica (${word}): connect to the master, or through Sentinels with a URL redis+sentinel://host,host/master`,
+    message: ([code]) =>
+      `this is a replica (${code}): connect to the master, or through Sentinels with a URL redis+sentinel://host,host/master`,
     isFatal: true,
   },
-  { pattern: LOADING, message: "the server is still loading its data (LOADING): try again later" },
+  { pattern: LOADING, message: () => "the server is still loading its data (LOADING): try again later" },
   {
-    pattern: /\bBUSY\b/,
-    message: "a script of another program blocks the server (BUSY): SCRIPT KILL ends it",
-  },
-  {
-    pattern: /\bCLUSTERDOWN\b/,
-    message: "the cluster is down (CLUSTERDOWN): a hash slot has no owner, or most masters are unreachable",
-  },
-  {
-    pattern: /\bNOAUTH\b/,
-    message: "the server requires a password (NOAUTH): set user and password, in a URL redis://user:password@host",
+    pattern: /\b(?:NOAUTH|WRONGPASS)\b|invalid password/,
+    message: ([code]) =>
+      `the server refuses the login (${code}): set user and password, in a URL redis://user:password@host, and check ACL LIST on the server`,
     isFatal: true,
   },
   {
-    pattern: /\bWRONGPASS\b|invalid password/,
-    message: "the user or password is wrong, or the user is disabled (WRONGPASS): check ACL LIST on the server",
+    pattern: /\b(?:MOVED|CROSSSLOT)\b|cluster support disabled|unknown command.{1,2}sentinel/i,
+    message: ([reason]) =>
+      `the server is of another kind (${reason}): use a URL redis:// for a single server, redis+cluster:// for a Cluster, redis+sentinel:// for Sentinels, or a client for that kind`,
     isFatal: true,
   },
   {
-    pattern: /\bDENIED\b/,
-    message:
-      "the server is in protected mode and accepts only local connections (DENIED): set a password, and create a user for locks",
+    pattern: TLS_FAILURE,
+    message: ([reason]) =>
+      `TLS failed (${reason}): set ?ca=FILE and ?servername=NAME in the URL, pass your own client with a client certificate, or use redis:// for a port without TLS`,
     isFatal: true,
-  },
-  { pattern: /\b(?:MOVED|CROSSSLOT)\b/, message: CLUSTER_MESSAGE, isFatal: true },
-  {
-    pattern: /cluster support disabled/,
-    message: "this server does not belong to a Redis Cluster: pass a client for a single server, or a URL redis://host",
-    isFatal: true,
-  },
-  {
-    pattern: /unknown command.{1,2}sentinel/i,
-    message: "this is a Redis server, not a Sentinel: name the Sentinels (port 26379), or use a URL redis://host",
-    isFatal: true,
-  },
-  {
-    pattern: /\bDB index\b/,
-    message:
-      "the database does not exist (DB index is out of range): choose a lower number, or raise the server's setting databases",
-    isFatal: true,
-  },
-  {
-    pattern: UNTRUSTED_CERTIFICATE,
-    message: ([word]) => `the server's certificate is not trusted (${word}): name its CA with ?ca=FILE in the URL`,
-    isFatal: true,
-  },
-  {
-    pattern: /does not match certificate's altnames/,
-    message:
-      "the server's certificate is for another host name: set the expected name with ?servername=NAME in the URL",
-    isFatal: true,
-  },
-  { pattern: /certificate has expired/, message: "the server's certificate has expired: replace it", isFatal: true },
-  {
-    pattern: /alert certificate required|alert handshake failure/,
-    message:
-      "the server requires a client certificate, which a URL cannot name: pass a client of your own (tls: { cert, key })",
-    isFatal: true,
-  },
-  {
-    pattern: /wrong version number|packet length too long/,
-    message: "this port does not use TLS: connect without it, with redis:// instead of rediss:// in a URL",
-    isFatal: true,
-  },
-  {
-    // a Holdfast server begins every frame with this bracket: clients report its code or the character
-    pattern: /Unknown RESP type 123\b|Protocol error, got "\{"/,
-    message: "this is not a Redis server, but probably a Holdfast server: use a URL holdfast://host",
-    isNotRedis: true,
   },
   {
     pattern: /Unknown RESP type|Protocol error/,
-    message: "this is not a Redis server: check host and port",
+    message: () =>
+      "this is not a Redis server: check host and port; the URL of a Holdfast server begins with holdfast://",
     isNotRedis: true,
   },
-  // the error with which ioredis fails every pending command
-  { pattern: /max retries per request/, message: "the connection broke before the reply arrived" },
+  // the option of ioredis is ours
+  { pattern: /max retries per request/, message: () => "the connection broke before the reply arrived" },
 ];
 
 const SCRIPT_SHA = /,? script: [0-9a-f]{40}(?:, on @user_script:\d+)?\.?/;
@@ -160,8 +100,7 @@ export function explainError(message: string, command?: string): Error | null {
     return new RedisStoreError(explainMissingPermission(message, command), { isFatal: true });
   for (const { pattern, message: explanation, ...flags } of KNOWN_ERRORS) {
     const match = pattern.exec(message);
-    if (match !== null)
-      return new RedisStoreError(typeof explanation === "string" ? explanation : explanation(match), flags);
+    if (match !== null) return new RedisStoreError(explanation(match), flags);
   }
   return null;
 }

@@ -80,12 +80,13 @@ async function checkPermissions(connection: Connection, routingKey: string, opti
 function explainRefusal(refusal: string, layoutKey: string): Error {
   const knownError = explainError(refusal, /^\w+/.exec(refusal)?.[0]);
   if (knownError !== null) return knownError;
-  const explanation = /unknown/i.test(refusal)
-    ? `the server is too old, or a required command is disabled: ${refusal}`
-    : refusal.includes("WRONGTYPE")
-      ? `${layoutKey} was not written by Holdfast: use another prefix`
-      : `the server refused a required command: ${refusal}`;
-  return new FatalDriverError(`redis: ${explanation}`);
+  if (/unknown/i.test(refusal)) {
+    return new FatalDriverError(`redis: the server is too old, or a required command is disabled: ${refusal}`);
+  }
+  if (refusal.includes("WRONGTYPE")) {
+    return new FatalDriverError(`redis: ${layoutKey} was not written by Holdfast: use another prefix`);
+  }
+  return new Error(`redis: the server refused a required command: ${refusal}`); // its disk or its replicas: it may pass
 }
 
 /** Scripts run by digest, and EVALSHA needs its own permission. */

@@ -205,7 +205,7 @@ withRedis((server) => {
       code: "DRIVER_FATAL",
       message: expect.stringMatching(/NOPERM.*select/),
     });
-    await expect(scene.open(driver({}, { db: 99 }))).rejects.toThrow(/database does not exist.*setting databases/);
+    await expect(scene.open(driver({}, { db: 99 }))).rejects.toThrow(/DB index is out of range/);
     await scene.admin.call("ACL", "SETUSER", "stuck", "+select");
     const one = await scene.open(driver({}, { ...user, db: 3 }));
     await one.claimHeld(makeClaim("a"));

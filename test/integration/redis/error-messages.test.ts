@@ -80,21 +80,14 @@ withRedis((server) => {
   const fatal = (port: number, says: string): string => `DRIVER_FATAL: redis 127.0.0.1:${port}: ${says}`;
 
   describe("a refused login is explained", () => {
+    const refusedLogin = (code: string): string =>
+      `the server refuses the login (${code}): set user and password, in a URL redis://user:password@host, and check ACL LIST on the server`;
+
     test("no password, or a wrong one", async () => {
       const { port, url } = await startServer("--requirepass", "right");
-      expect(await errorsByBothClients(url)).toBe(
-        fatal(
-          port,
-          "the server requires a password (NOAUTH): set user and password, in a URL redis://user:password@host",
-        ),
-      );
+      expect(await errorsByBothClients(url)).toBe(fatal(port, refusedLogin("NOAUTH")));
       for (const login of [`:${PASSWORD}@`, `nobody:${PASSWORD}@`]) {
-        expect(await errorsByBothClients(url.replace("//", `//${login}`))).toBe(
-          fatal(
-            port,
-            "the user or password is wrong, or the user is disabled (WRONGPASS): check ACL LIST on the server",
-          ),
-        );
+        expect(await errorsByBothClients(url.replace("//", `//${login}`))).toBe(fatal(port, refusedLogin("WRONGPASS")));
       }
     });
 
@@ -121,8 +114,8 @@ withRedis((server) => {
         .find((one) => one?.family === "IPv4" && !one.internal)?.address;
       if (address === undefined) return;
       const { port } = await startServer("--bind", "127.0.0.1", address, "--protected-mode", "yes");
-      expect(await errorByNodeRedis(`redis://${address}:${port}`)).toBe(
-        `DRIVER_FATAL: redis ${address}:${port}: the server is in protected mode and accepts only local connections (DENIED): set a password, and create a user for locks`,
+      expect(await errorByNodeRedis(`redis://${address}:${port}`, 1_000)).toMatch(
+        /DENIED Redis is running in protected/,
       );
       // ioredis may find the connection closed before it has read why
       expect(await errorByUrl(`redis://${address}:${port}`, 1_000)).toMatch(/protected mode/);
@@ -130,16 +123,16 @@ withRedis((server) => {
   });
 
   describe("a url of another kind than the server", () => {
+    const otherKind = (reason: string): string =>
+      `the server is of another kind (${reason}): use a URL redis:// for a single server, redis+cluster:// for a Cluster, redis+sentinel:// for Sentinels, or a client for that kind`;
+
     test("a Cluster's or Sentinels' for a single server", async () => {
       const { port } = server();
       expect(await errorByUrl(`redis+cluster://127.0.0.1:${port}`)).toBe(
-        fatal(
-          port,
-          "this server does not belong to a Redis Cluster: pass a client for a single server, or a URL redis://host",
-        ),
+        fatal(port, otherKind("cluster support disabled")),
       );
       expect(await errorByUrl(`redis+sentinel://127.0.0.1:${port}/mine`)).toBe(
-        `DRIVER_FATAL: redis mine through Sentinels at 127.0.0.1:${port}: this is a Redis server, not a Sentinel: name the Sentinels (port 26379), or use a URL redis://host`,
+        `DRIVER_FATAL: redis mine through Sentinels at 127.0.0.1:${port}: ${otherKind("unknown command 'sentinel")}`,
       );
     });
 
@@ -160,7 +153,7 @@ withRedis((server) => {
       cleanups.push(() => web.close());
       const { port } = web.address() as { port: number };
       expect(await errorsByBothClients(`redis://127.0.0.1:${port}`)).toBe(
-        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: this is not a Redis server: check host and port`,
+        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: this is not a Redis server: check host and port; the URL of a Holdfast server begins with holdfast://`,
       );
     });
   });
@@ -199,12 +192,12 @@ withRedis((server) => {
 
     test("with an unknown certificate, or one for another name", async () => {
       expect(await errorsByBothClients(`rediss://127.0.0.1:${port}`)).toMatch(
-        /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: the server's certificate is not trusted \(.*\): name its CA with \?ca=FILE in the URL$/,
+        /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: TLS failed \([\w -]*certificate\): set \?ca=FILE and \?servername=NAME in the URL/,
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}`)).toBe(
         fatal(
           port,
-          "the server's certificate is for another host name: set the expected name with ?servername=NAME in the URL",
+          "TLS failed (does not match certificate's altnames): set ?ca=FILE and ?servername=NAME in the URL, pass your own client with a client certificate, or use redis:// for a port without TLS",
         ),
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}&servername=localhost`)).toBe("");
@@ -212,7 +205,7 @@ withRedis((server) => {
 
     test("with a missing client certificate; and a missing file", async () => {
       expect(await errorByUrl(`rediss://127.0.0.1:${strictPort}?ca=${ca}&servername=localhost`)).toMatch(
-        /the server requires a client certificate|closed before an answer/,
+        /TLS failed \(alert .*pass your own client with a client certificate|closed before an answer/,
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}.none`)).toBe(
         `DRIVER_FATAL: url: ca names ${ca}.none, which cannot be read (ENOENT)`,
@@ -225,6 +218,8 @@ withRedis((server) => {
     const passing = (says: string): string => `DRIVER_FAILED: could not acquire "key": redis: ${says}`;
     const opening = (port: number, says: string): string =>
       `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${says}`;
+    const refusedWrite = (port: number, code: string): RegExp =>
+      new RegExp(`^${opening(port, "the server refused a required command")}: \\w+: ${code} [^\\n]+$`);
 
     test("because its memory is full", async () => {
       const { port, url } = await startServer();
@@ -248,22 +243,12 @@ withRedis((server) => {
           what: "a save that fails",
         });
       });
-      expect(await errorsByBothClients(url)).toBe(
-        opening(
-          port,
-          "the server refuses writes because its last save to disk failed (MISCONF): check its log and free disk space",
-        ),
-      );
+      expect(await errorsByBothClients(url)).toMatch(refusedWrite(port, "MISCONF"));
     });
 
     test("because replicas are missing", async () => {
       const { port, url } = await startServer("--min-replicas-to-write", "1");
-      expect(await errorsByBothClients(url)).toBe(
-        opening(
-          port,
-          "the server refuses writes because too few replicas are connected (NOREPLICAS): check its setting min-replicas-to-write",
-        ),
-      );
+      expect(await errorsByBothClients(url)).toMatch(refusedWrite(port, "NOREPLICAS"));
     });
 
     test("while it loads its data", { timeout: 30_000 }, async () => {
@@ -320,19 +305,19 @@ test.each([
   ["ERR ACL failure in script: User app has no permissions to run the 'zadd' command", /ZADD .*grant \+zadd/],
   ["ERR The user executing the script can't run this command or subcommand", /holdfast doctor shows which$/],
   ["READONLY You can't write against a read only replica. script: 0123", /^redis: this is a replica \(READONLY\)/],
-  ["BUSY Redis is busy running a script.", /SCRIPT KILL/],
-  ["CLUSTERDOWN Hash slot not served", /the cluster is down/],
-  ["ERR invalid password", /WRONGPASS/],
+  ["ERR invalid password", /refuses the login \(invalid password\)/],
 ])(`%s: of ${REDIS_SERVER_PROGRAM} of any version, in Holdfast's words`, (message, says) => {
   expect(explainError(message)?.message).toMatch(says);
 });
 
-test.each(["ERR wrong number of arguments", "WRONGTYPE Operation against a key holding the wrong kind of value"])(
-  "%s: passed on unchanged",
-  (message) => {
-    expect(explainError(message)).toBeNull();
-  },
-);
+test.each([
+  "ERR wrong number of arguments",
+  "WRONGTYPE Operation against a key holding the wrong kind of value",
+  "BUSY Redis is busy running a script.",
+  "CLUSTERDOWN Hash slot not served",
+])("%s: passed on unchanged", (message) => {
+  expect(explainError(message)).toBeNull();
+});
 
 test("a replica is refused, unless Sentinels named it, which means that roles are changing", () => {
   const said = (isViaSentinel: boolean): unknown =>

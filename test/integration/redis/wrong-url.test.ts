@@ -16,7 +16,7 @@ test("redis:// at the port of a Holdfast server names the answering program, and
     const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);
     expect({ code, out }).toEqual({ code: 69, out: "" });
     expect(err).toContain(
-      "this is not a Redis server, but probably a Holdfast server: use a URL holdfast://host; nothing was run",
+      "this is not a Redis server: check host and port; the URL of a Holdfast server begins with holdfast://; nothing was run",
     );
   } finally {
     await server.close();

@@ -33,8 +33,8 @@ export function adaptClient(client: unknown): ClientAdapter {
   const hasMethods = (...names: readonly ClientMethod[]): boolean =>
     names.every((name) => typeof methods[name] === "function");
   const { client: glideClient, subscriber } = client as Partial<GlideClients>;
-  if (glideClient !== undefined && subscriber !== undefined) {
-    if (isGlide(glideClient) && isGlide(subscriber)) return adaptGlide({ client: glideClient, subscriber });
+  if (isGlide(glideClient)) {
+    if (isGlide(subscriber)) return adaptGlide({ client: glideClient, subscriber });
     throw new TypeError("client must be { client, subscriber } with two clients of valkey-glide (2.5)");
   }
   if (isGlide(client)) {
@@ -62,8 +62,8 @@ export function adaptClient(client: unknown): ClientAdapter {
 }
 
 /** @throws TypeError if it is a client for a Cluster */
-function isGlide(client: object): client is GlideLike {
-  const { customCommand, getPubSubMessage, ssubscribe } = client as Partial<Record<ClientMethod, unknown>>;
+function isGlide(client: unknown): client is GlideLike {
+  const { customCommand, getPubSubMessage, ssubscribe } = (client ?? {}) as Partial<Record<ClientMethod, unknown>>;
   if (typeof customCommand !== "function") return false;
   if (typeof ssubscribe !== "function") return typeof getPubSubMessage === "function";
   throw new TypeError(
