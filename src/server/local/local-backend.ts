@@ -41,7 +41,7 @@ import type { Session } from "../session/session.ts";
 import { clearOwner } from "../session/session.ts";
 import type { DurableLog } from "../storage/durable-log.ts";
 import type { SavedClaim } from "../storage/storage.ts";
-import type { PendingWrite } from "../storage/write-ahead.ts";
+import type { ClaimAnswer } from "../storage/write-ahead.ts";
 import { MAX_UNJOURNALED_MS, WriteAhead } from "../storage/write-ahead.ts";
 import { BatchClock } from "./batch-clock.ts";
 import { ClaimLister } from "./claim-lister.ts";
@@ -208,36 +208,31 @@ export class LocalBackend implements Backend {
     checkGrantable(claim, this.table, micros, this.#writeAhead !== null);
     this.#ownership.checkQuotas(this.table, session, claim);
     if (!session.isPersisted) this.#persistSession(session);
-    const write = this.#writeAhead?.reserveFor(claim, micros) ?? null;
-    if (write === null) return this.#enqueue(session, claim);
-    return this.#pendingPlacements.waitForWrite(claim.id, write).then((isStillWanted) => {
-      // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile.
-      if (!isStillWanted || session.isEnded || session.sink === null) return this.table.tombstones.noneAnswer(claim.id);
-      if (this.#isDraining) throw drainingError();
-      this.#ownership.checkQuotas(this.table, session, claim);
-      return this.#enqueue(session, claim);
-    });
+    const write = this.#writeAhead?.reserve(claim, micros);
+    return write instanceof Promise ? this.#enqueueAfter(write, session, claim) : this.#enqueue(session, claim);
+  }
+
+  async #enqueueAfter(write: Promise<void>, session: Session, claim: Claim): Promise<Answer> {
+    const isStillWanted = await this.#pendingPlacements.waitForWrite(claim.id, write);
+    // A disconnected client retries after reconnecting; do not queue on its behalf meanwhile.
+    if (!isStillWanted || session.isEnded || session.sink === null) return this.table.tombstones.noneAnswer(claim.id);
+    if (this.#isDraining) throw drainingError();
+    this.#ownership.checkQuotas(this.table, session, claim);
+    return this.#enqueue(session, claim);
   }
 
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]> {
     const { now, micros } = this.#batchClock.read();
     if (!session.isPersisted) this.#persistSession(session);
     const { records } = this.table;
-    const pendingWrites: PendingWrite[] = [];
-    const answers = items.map(({ id }, index) => {
-      if (this.recoveryWindow.mayBeUnreported(id)) return undefined;
+    const claimAnswers = items.map(({ id }): ClaimAnswer => {
       const record = records.get(id);
+      if (this.recoveryWindow.mayBeUnreported(id)) return { record, answer: undefined };
       if (record !== undefined) this.#ownership.assignOwner(record, session);
-      else if (this.#pendingPlacements.has(id)) return undefined;
-      const answer = this.#withPause(this.table.renew(id, session, now, micros));
-      if (record === undefined || answer.state === "none") return answer;
-      const write = this.#writeAhead?.writeBeforeGrant(record);
-      if (write) pendingWrites.push({ index, record, write });
-      return answer;
+      else if (this.#pendingPlacements.has(id)) return { record, answer: undefined };
+      return { record, answer: this.#withPause(this.table.renew(id, session, now, micros)) };
     });
-    return pendingWrites.length === 0
-      ? answers
-      : (this.#writeAhead as WriteAhead).waitForWrites(answers, pendingWrites);
+    return this.#writeAhead?.persistAll(claimAnswers) ?? claimAnswers.map(({ answer }) => answer);
   }
 
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
@@ -269,7 +264,7 @@ export class LocalBackend implements Backend {
       clearOwner(record);
       const keepOwner = (): void => this.#ownership.keepOwner(this.table, record, session, this.#batchClock.read());
       const isDetached = this.table.detach(id, now, micros, leftMs);
-      const write = isDetached ? this.#writeAhead?.writeDetached(record, keepOwner) : keepOwner();
+      const write = isDetached ? this.#writeAhead?.persistDetached(record, keepOwner) : keepOwner();
       if (write !== undefined) writes.push(write);
       return isDetached;
     });
@@ -304,7 +299,8 @@ export class LocalBackend implements Backend {
       this.#ownership.hasRoomToReclaim(this.table, session, claim, isHeld);
     const reclaimAll = (): Answer[] =>
       this.recoveryWindow.reclaim(session, items, isLast, this.#batchClock.read(), { hasRoom, assignOwner });
-    return this.#writeAhead?.reserveForReclaim(items)?.then(reclaimAll) ?? reclaimAll();
+    const write = this.#writeAhead?.reserveForReclaim(items);
+    return write instanceof Promise ? write.then(reclaimAll) : reclaimAll();
   }
 
   endClaims(session: Session, scope: EndScope): void {
@@ -346,11 +342,11 @@ export class LocalBackend implements Backend {
       const record = this.table.records.get(id);
       if (record !== undefined && session !== null)
         this.#ownership.startHoldDeadline(record, session, this.#clock.now());
-      const write = record === undefined ? null : (this.#writeAhead?.writeBeforeGrant(record) ?? null);
       const sink = session?.sink;
-      if (write === null || answer.state === "none") sink?.pushAnswer(id, answer);
+      const persisted = record === undefined ? answer : (this.#writeAhead?.persist(record, answer) ?? answer);
+      if (!(persisted instanceof Promise) || answer.state === "none") sink?.pushAnswer(id, answer);
       // the recheck makes the client ask again; by then the claim is in the journal
-      void write?.then(ignore, ignore).then(() => sink?.pushRecheck(id));
+      if (persisted instanceof Promise) void persisted.then(ignore, ignore).then(() => sink?.pushRecheck(id));
     }
     this.#writeAhead?.raiseCeilingIfNeeded();
   }
@@ -402,14 +398,13 @@ export class LocalBackend implements Backend {
     this.#ownership.assignOwner(record, session);
     this.#ownership.startHoldDeadline(record, session, record.placedAt);
     if (answer.state === "waiting") return answer;
-    const write = this.#writeAhead?.writeBeforeGrant(record) ?? null;
-    if (write === null) return answer;
-    const undo = (error: unknown): never => {
+    const persisted = this.#writeAhead?.persist(record, answer) ?? answer;
+    if (!(persisted instanceof Promise)) return persisted;
+    return persisted.catch((error: unknown) => {
       const { now, micros } = this.#batchClock.read();
       this.table.release(claim.id, now, micros);
       throw error;
-    };
-    return write.then(() => (this.#writeAhead as WriteAhead).confirmAnswer(answer, record), undo);
+    });
   }
 }
 

@@ -1,9 +1,22 @@
-/** What must be on disk before the lock table may perform or announce a change. */
+/**
+ * What must be on disk before the lock table may perform or announce a change. Two verbs:
+ *
+ *   reserve(claim)            before the claim enters a queue: from then on it may be granted at any time, also by the end
+ *                             of another claim. The token ceiling and the longest lease on disk must cover such a grant.
+ *   persist(record, answer)   before a client learns "held": a claim whose lease is longer than a restart waits for, or
+ *                             that is detached and so reclaimed by no client, must be in the journal.
+ *
+ * Why that is safe: after a crash the next start issues tokens above the ceiling only, and grants nothing until the longest
+ * lease on disk has passed or all clients have reported; claims of the journal are restored as held. So a holder that was
+ * told "held" is either waited for or restored. A write may fail, or complete when the claim has ended already: persist()
+ * checks the claim again after it, and a failed write refuses the grant. Both return a plain value if no write is needed.
+ */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import type { MaybePromise } from "../backend.ts";
 import { Session } from "../session/session.ts";
 import type { DurableLog } from "./durable-log.ts";
 import { CEILING_LEAD_MICROS } from "./durable-log.ts";
@@ -27,11 +40,11 @@ export function needsJournal(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > MAX_UNJOURNALED_MS;
 }
 
-/** The answer at this index, about this record, may be given once the write has succeeded. */
-export interface PendingWrite {
-  readonly index: number;
-  readonly record: ClaimRecord;
-  readonly write: Promise<void>;
+/** A claim and the answer about it. */
+export interface ClaimAnswer {
+  /** undefined: no claim in the table. */
+  readonly record: ClaimRecord | undefined;
+  readonly answer: Answer | undefined;
 }
 
 export class WriteAhead {
@@ -77,37 +90,73 @@ export class WriteAhead {
     return lease;
   }
 
-  /** The write that must succeed before the claim may enter a queue; null: none. */
-  reserveFor(claim: Claim, micros: number): Promise<void> | null {
+  /** To be called before the claim may enter a queue. @throws (rejects) RequestError if the disk fails */
+  reserve(claim: Claim, micros: number): MaybePromise<void> {
     const { durableLog } = this;
     const highestToken = Math.max(this.#table.nextToken(claim), micros) + claim.tokenCount;
     const lease = this.recordLease(claim);
     if (highestToken > durableLog.ceiling || lease > durableLog.longestLeaseMs) {
       // a claim that is in the queue already stays there, whatever the disk does
-      return this.#table.records.has(claim.id) ? null : this.#reserve(highestToken + CEILING_LEAD_MICROS, lease);
-    }
-    if (highestToken > durableLog.ceiling - CEILING_LEAD_MICROS / 2)
+      if (!this.#table.records.has(claim.id)) return this.#reserve(highestToken + CEILING_LEAD_MICROS, lease);
+    } else if (highestToken > durableLog.ceiling - CEILING_LEAD_MICROS / 2) {
       this.#raiseCeiling(highestToken + CEILING_LEAD_MICROS);
-    return null;
+    }
   }
 
-  /** The write that must succeed before these claims may be reclaimed; null: none. */
-  reserveForReclaim(claims: readonly { readonly claim: Claim }[]): Promise<void> | null {
+  /** The same for claims that are reclaimed, with the tokens that they have. */
+  reserveForReclaim(claims: readonly { readonly claim: Claim }[]): MaybePromise<void> {
     const longest = claims.reduce((longestSoFar, { claim }) => Math.max(longestSoFar, this.recordLease(claim)), 0);
-    return longest > this.durableLog.longestLeaseMs ? this.#reserve(0, longest) : null;
+    if (longest > this.durableLog.longestLeaseMs) return this.#reserve(0, longest);
+  }
+
+  /**
+   * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the write.
+   * @throws (rejects) RequestError if the disk fails
+   */
+  persist(record: ClaimRecord, answer: Answer): MaybePromise<Answer> {
+    const write = this.#writeGrant(record);
+    return write === null ? answer : write.then(() => this.#confirmAnswer(answer, record));
+  }
+
+  /**
+   * The same for the answers of one call. If some need no write, the wait for the others is short and a failure is not
+   * passed on: answers without a completed write are undefined.
+   */
+  persistAll(claimAnswers: readonly ClaimAnswer[]): MaybePromise<readonly (Answer | undefined)[]> {
+    const writes = claimAnswers.map(({ record, answer }) =>
+      record === undefined || answer === undefined || answer.state === "none" ? null : this.#writeGrant(record),
+    );
+    return writes.every((write) => write === null)
+      ? claimAnswers.map(({ answer }) => answer)
+      : this.#answerAfterWrites(claimAnswers, writes);
+  }
+
+  async #answerAfterWrites(
+    claimAnswers: readonly ClaimAnswer[],
+    writes: readonly (Promise<void> | null)[],
+  ): Promise<readonly (Answer | undefined)[]> {
+    const written = new Set<Promise<void>>();
+    const pending = writes.flatMap((write) => (write === null ? [] : [write.then(() => void written.add(write))]));
+    if (pending.length === writes.length) await Promise.all(pending);
+    else await this.#waitBriefly(pending);
+    return claimAnswers.map(({ record, answer }, index) => {
+      const write = writes[index] as Promise<void> | null;
+      if (write === null) return answer;
+      return written.has(write) ? this.#confirmAnswer(answer as Answer, record as ClaimRecord) : undefined;
+    });
   }
 
   /** The write that must succeed before the client may learn that it is the holder; null: none. */
-  writeBeforeGrant(record: ClaimRecord): Promise<void> | null {
+  #writeGrant(record: ClaimRecord): Promise<void> | null {
     if (!record.isHeld || !(record.isDetached || needsJournal(record.claim.ttlMs))) return null;
     const { id } = record.claim;
     // the revocation must be on disk, too: otherwise the claim would come back as a valid one
     if (this.durableLog.has(id, record.revokeReason)) return this.#writes.get(id) ?? null;
-    return this.write(record);
+    return this.#write(record);
   }
 
   /** The answer, if it is still true after the write: meanwhile the claim may have ended or been revoked. */
-  confirmAnswer(answer: Answer, record: ClaimRecord): Answer {
+  #confirmAnswer(answer: Answer, record: ClaimRecord): Answer {
     const { records, tombstones } = this.#table;
     const { id } = record.claim;
     if (records.get(id) !== record) return tombstones.noneAnswer(id);
@@ -115,29 +164,8 @@ export class WriteAhead {
     return record.expiresAt > this.#clock.now() ? answer : { state: "none", reason: "expired" };
   }
 
-  /**
-   * Waits for the writes that some of the answers need. If others need none, the wait is short and a failure is not
-   * passed on: answers without a completed write are undefined.
-   */
-  async waitForWrites(
-    answers: readonly (Answer | undefined)[],
-    pendingWrites: readonly PendingWrite[],
-  ): Promise<readonly (Answer | undefined)[]> {
-    const written = new Set<PendingWrite>();
-    const writes = pendingWrites.map((pending) => pending.write.then(() => written.add(pending)));
-    if (pendingWrites.length === answers.length) await Promise.all(writes);
-    else await this.#waitBriefly(writes);
-    const confirmed = [...answers];
-    for (const pending of pendingWrites) {
-      confirmed[pending.index] = written.has(pending)
-        ? this.confirmAnswer(answers[pending.index] as Answer, pending.record)
-        : undefined;
-    }
-    return confirmed;
-  }
-
   /** Writes the current state of a claim to the journal. */
-  write(record: ClaimRecord): Promise<void> {
+  #write(record: ClaimRecord): Promise<void> {
     const { id } = record.claim;
     record.isJournaled = true;
     record.notifyOnRemoval = true;
@@ -152,11 +180,11 @@ export class WriteAhead {
    * The same for a claim that was just detached. If the write fails it is not detached: `restoreOwner` returns it to
    * its session.
    */
-  async writeDetached(record: ClaimRecord, restoreOwner: () => void): Promise<void> {
+  async persistDetached(record: ClaimRecord, restoreOwner: () => void): Promise<void> {
     // the client repeats the call because it had no answer: the claim is detached on disk, whatever another write would
     // do
     if (this.durableLog.hasDetached(record.claim.id)) return this.#writes.get(record.claim.id);
-    return this.write(record).catch((error: unknown) => {
+    return this.#write(record).catch((error: unknown) => {
       record.isDetached = false;
       restoreOwner();
       throw error;
