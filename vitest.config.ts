@@ -1,15 +1,10 @@
 import { defineConfig } from "vitest/config";
 import { isVitestSuite, SUITES, toGlobs } from "./scripts/test/suites.ts";
 import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
+import { shellScriptText } from "./test/support/setup/shell-script-text.ts";
 
 export default defineConfig({
-  // as in the build: a shell script is imported as its text
-  plugins: [
-    {
-      name: "shell script as text",
-      transform: (code, path) => (path.endsWith(".sh") ? `export default ${JSON.stringify(code)};` : null),
-    },
-  ],
+  plugins: [shellScriptText],
   test: {
     maxWorkers: 2,
     // a busy machine makes a few seconds many

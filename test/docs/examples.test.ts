@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "
 import { basename, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parsePage } from "../../scripts/check/markdown.ts";
+import { builtFile } from "../support/built-file.ts";
 import type { CommandResult } from "../support/cli-sandbox.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
 
@@ -77,7 +78,7 @@ function runExample(program: string): Promise<CommandResult> {
 }
 
 function compiledPath(name: string): string {
-  const [source, program] = [`examples/${name}.ts`, resolve(`build/examples/${name}.js`)];
+  const [source, program] = [`examples/${name}.ts`, builtFile(`build/examples/${name}.js`)];
   if (!existsSync(program) || statSync(program).mtimeMs < statSync(source).mtimeMs) {
     throw new Error(`${program} is older than its source: npm run compile`);
   }

@@ -2,8 +2,9 @@
 
 import { execFileSync, spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { expect, test } from "vitest";
+import { builtFile } from "../support/built-file.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, startHttpServer } from "../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { runCurl, splitWords } from "./doc-shell.ts";
@@ -12,7 +13,7 @@ checkLeaksAfterEach();
 cleanUpAfterEach();
 
 const PAGE = readFileSync("docs/reference/http.md", "utf8");
-const PROGRAM = resolve("dist/cli/main.js");
+const PROGRAM = builtFile("dist/cli/main.js");
 /** Which member of an answer a variable of the page is taken from. */
 const CAPTURED_VARIABLES: Readonly<Record<string, string>> = {
   REFERENCE: "reference",

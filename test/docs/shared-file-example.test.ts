@@ -1,11 +1,11 @@
 // One file, many readers and writers, as a user would run it.
 
-import { resolve } from "node:path";
 import { expect, test } from "vitest";
+import { builtFile } from "../support/built-file.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
 
 const sandbox = cliSandbox();
-const PROGRAM = resolve("build/examples/shared-file/main.js");
+const PROGRAM = builtFile("build/examples/shared-file/main.js");
 
 const runExample = async (...args: readonly string[]): Promise<readonly string[]> => {
   const { code, out, err } = await sandbox.startProgram([process.execPath, PROGRAM, ...args], { cwd: sandbox.folder })

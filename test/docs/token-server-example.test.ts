@@ -1,13 +1,13 @@
 // The test program of the token lock server example, as a user would run it: a server and its clients in processes.
 
 import { existsSync, statSync } from "node:fs";
-import { resolve } from "node:path";
 import { expect, test } from "vitest";
+import { builtFile } from "../support/built-file.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
 
 const sandbox = cliSandbox();
 
-const PROGRAM = resolve("build/examples/token-server/main.js");
+const PROGRAM = builtFile("build/examples/token-server/main.js");
 const SOURCES = ["main", "lock-loop", "lock-loop.child", "semantics", "detach.child"];
 
 /** Every line but the first two, which contain times. */
@@ -30,7 +30,7 @@ test("8 processes lock and unlock one lock 1,000 times each: 8,000 different ris
   timeout: 120_000,
 }, async () => {
   for (const name of SOURCES) {
-    const [source, program] = [`examples/token-server/${name}.ts`, resolve(`build/examples/token-server/${name}.js`)];
+    const [source, program] = [`examples/token-server/${name}.ts`, builtFile(`build/examples/token-server/${name}.js`)];
     const isBuilt = existsSync(program) && statSync(program).mtimeMs >= statSync(source).mtimeMs;
     if (!isBuilt) throw new Error(`${program} is older than its source: npm run compile`);
   }

@@ -3,14 +3,15 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { describe, test, vi } from "vitest";
+import { builtFile } from "../support/built-file.ts";
 
 // processes: a busy machine needs time to start them
 vi.setConfig({ testTimeout: 30_000 });
 
-const INDEX = new URL("../../dist/index.js", import.meta.url).href;
-const MEMORY = new URL("../../dist/drivers/memory.js", import.meta.url).href;
+const INDEX = pathToFileURL(builtFile("dist/index.js")).href;
+const MEMORY = pathToFileURL(builtFile("dist/drivers/memory.js")).href;
 
 interface ProgramResult {
   readonly code: number | null;

@@ -22,6 +22,10 @@ const modules = join(root, "node_modules");
 const TSC = join(modules, "@typescript/native/bin/tsc");
 const VITEST = join(modules, "vitest/vitest.mjs");
 
+const VITEST_CONFIG = `
+import { shellScriptText } from "./test/support/setup/shell-script-text.ts";
+export default { plugins: [shellScriptText] };`;
+
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 /** A copy of what is tested and of what tests it, without the configuration of the repository. */
@@ -37,6 +41,7 @@ function prepareWorkTree(): void {
     include,
   };
   writeFileSync(join(folder, "tsconfig.mutants.json"), JSON.stringify(config));
+  writeFileSync(join(folder, "vitest.config.ts"), VITEST_CONFIG);
 }
 
 interface RunResult {

@@ -3,14 +3,15 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { afterAll, beforeAll, vi } from "vitest";
 import { connect } from "../../src/index.ts";
+import { builtFile } from "./built-file.ts";
 import { expectNoSecret } from "./secret-scan.ts";
 import { until } from "./until.ts";
 
 /** What `npm run build` made of src/cli/main.ts. */
-export const PROGRAM: string = resolve("dist/cli/main.js");
+export const PROGRAM: string = builtFile("dist/cli/main.js");
 
 export type CommandResult = {
   readonly code: number | null;
@@ -58,7 +59,6 @@ export function cliSandbox(): CliSandbox {
   let folder = "";
   const children = new Set<ChildProcess>();
   beforeAll(() => {
-    if (!existsSync(PROGRAM)) throw new Error("dist is missing: npm run build");
     folder = mkdtempSync("/tmp/hf-cli-");
   });
   afterAll(async () => {

@@ -1,8 +1,9 @@
 import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { acquireFileLock } from "../../../src/util/file-lock.ts";
+import { builtFile } from "../../support/built-file.ts";
 import { until } from "../../support/until.ts";
 
 // processes: a busy machine needs time to start them
@@ -17,7 +18,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 /** A process that takes part in the election and, if it wins, runs until it is killed. */
 function startCandidate(path: string, flock: string): { said(): string; kill(): void; ended: Promise<void> } {
   const program = `
-    const { acquireFileLock } = await import(${JSON.stringify(resolve("build/src/util/file-lock.js"))});
+    const { acquireFileLock } = await import(${JSON.stringify(builtFile("build/src/util/file-lock.js"))});
     const won = await acquireFileLock(${JSON.stringify(path)}, ${JSON.stringify(flock)});
     console.log(won === null ? "lost" : "won");
     if (won !== null) process.stdin.resume();`;

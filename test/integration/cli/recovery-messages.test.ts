@@ -1,6 +1,7 @@
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { expect, test } from "vitest";
+import { builtFile } from "../../support/built-file.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { until } from "../../support/until.ts";
@@ -9,7 +10,7 @@ const sandbox = cliSandbox();
 
 /** A program that uses the library, and holds until it is ended. */
 const HOLDER = `
-import { connect } from ${JSON.stringify(String(pathToFileURL(resolve("dist/index.js"))))};
+import { connect } from ${JSON.stringify(String(pathToFileURL(builtFile("dist/index.js"))))};
 const locks = await connect();
 await locks.mutex("k").acquire({ ttl: "session" });
 console.log("held");

@@ -2,10 +2,11 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { server } from "../../../src/drivers/server/driver.ts";
+import { builtFile } from "../../support/built-file.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,
@@ -130,10 +131,14 @@ test("the command line checks, renews and releases a lock that was acquired over
   const held = (await post(url, "/v1/claims", { key: "k" })).json;
   const cwd = createTemporaryDirectory();
   const holdfast = async (...args: string[]): Promise<{ code: number | null; out: string }> => {
-    const child = spawn(process.execPath, [resolve("dist/cli/main.js"), ...args, "--url", `holdfast+unix://${path}`], {
-      cwd,
-      env: { PATH: process.env.PATH, HOLDFAST_DIR: join(cwd, "own"), HOLDFAST_REFERENCE: held.reference },
-    });
+    const child = spawn(
+      process.execPath,
+      [builtFile("dist/cli/main.js"), ...args, "--url", `holdfast+unix://${path}`],
+      {
+        cwd,
+        env: { PATH: process.env.PATH, HOLDFAST_DIR: join(cwd, "own"), HOLDFAST_REFERENCE: held.reference },
+      },
+    );
     let out = "";
     for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (out += text));
     const [code] = (await once(child, "exit")) as [number | null];

@@ -3,9 +3,9 @@
 import { execFileSync } from "node:child_process";
 import type { Socket } from "node:net";
 import { connect } from "node:net";
-import { resolve } from "node:path";
 import { connect as connectSecurely } from "node:tls";
 import { expect, test } from "vitest";
+import { builtFile } from "../../support/built-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import {
   cleanUpAfterEach,
@@ -179,7 +179,7 @@ test("the number of connections of one address is limited, and those of the lock
 
 test("a server without HTTP loads no HTTP module", () => {
   const program = `
-    const { serve } = await import(${JSON.stringify(resolve("dist/server/server.js"))});
+    const { serve } = await import(${JSON.stringify(builtFile("dist/server/server.js"))});
     const it = await serve({ listen: "tcp://127.0.0.1:0", state: "none", ...(process.argv[1] === "http" && { http: "127.0.0.1:0" }) });
     await it.close();
     console.log(JSON.stringify(globalThis.loaded ?? []));`;

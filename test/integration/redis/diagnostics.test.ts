@@ -1,7 +1,6 @@
 /** What open() and `holdfast doctor` report about a server, and the rights each client needs. */
 
 import { spawnSync } from "node:child_process";
-import { resolve } from "node:path";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -10,6 +9,7 @@ import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { connect } from "../../../src/index.ts";
 import type { Check, Driver } from "../../../src/spi/driver.ts";
+import { builtFile } from "../../support/built-file.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -266,7 +266,7 @@ withRedis((server) => {
   test("holdfast run words the warnings itself, and omits them with --quiet or --json", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
     const said = (at: string, ...flags: string[]): string =>
-      spawnSync(process.execPath, [resolve("dist/cli/main.js"), "run", "key", "--url", at, ...flags, "--", "true"], {
+      spawnSync(process.execPath, [builtFile("dist/cli/main.js"), "run", "key", "--url", at, ...flags, "--", "true"], {
         encoding: "utf8",
       }).stderr;
     expect(said(url)).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
@@ -276,7 +276,7 @@ withRedis((server) => {
 
   test("holdfast doctor prints them between reach and latency", { timeout: 30_000 }, () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
-    const { stdout, status } = spawnSync(process.execPath, [resolve("dist/cli/main.js"), "doctor", "--url", url], {
+    const { stdout, status } = spawnSync(process.execPath, [builtFile("dist/cli/main.js"), "doctor", "--url", url], {
       encoding: "utf8",
       env: { ...process.env, NO_COLOR: "1" },
     });

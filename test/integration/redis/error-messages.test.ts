@@ -12,6 +12,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { explainError, toOpenError } from "../../../src/drivers/redis/errors.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
+import { builtFile } from "../../support/built-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import { freePort } from "../../support/free-port.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
@@ -279,7 +280,7 @@ withRedis((server) => {
     const { port, url } = await startServer();
     await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
     const said = (...words: string[]): { status: number | null; stdout: string; stderr: string } =>
-      spawnSync(process.execPath, ["dist/cli/main.js", ...words], {
+      spawnSync(process.execPath, [builtFile("dist/cli/main.js"), ...words], {
         encoding: "utf8",
         env: { ...process.env, NO_COLOR: "1" },
       });

@@ -3,14 +3,16 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { pathToFileURL } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import { connect } from "../../../src/index.ts";
+import { builtFile } from "../../support/built-file.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 
-const INDEX = new URL("../../../dist/index.js", import.meta.url).href;
-const REDIS = new URL("../../../dist/drivers/redis/driver.js", import.meta.url).href;
+const INDEX = pathToFileURL(builtFile("dist/index.js")).href;
+const REDIS = pathToFileURL(builtFile("dist/drivers/redis/driver.js")).href;
 const ATTEMPTS = process.env.HOLDFAST_LONG === "1" ? 1_000_000 : 20_000;
 const CONCURRENT_ATTEMPTS = 500;
 

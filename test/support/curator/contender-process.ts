@@ -10,6 +10,7 @@ import { existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from "node:
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { builtFile } from "../built-file.ts";
 import { installPackages } from "../debian-packages.ts";
 import { until } from "../until.ts";
 
@@ -17,7 +18,7 @@ import { until } from "../until.ts";
 export const CURATOR_JAR = "/usr/share/java/curator-recipes.jar";
 const PACKAGES = ["libcurator-recipes-java", "default-jdk-headless"];
 const SOURCE = resolve("test/support/curator/Contender.java");
-const HOLDFAST_PROGRAM = resolve("build/test/support/curator/contender.child.js");
+const HOLDFAST_PROGRAM = builtFile("build/test/support/curator/contender.child.js");
 const JAVA_OPTIONS = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 /** A machine that is busy with other tests starts a JVM slowly. */
 const TIMEOUT_MS = 40_000;

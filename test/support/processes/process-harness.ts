@@ -6,8 +6,9 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { test as plain, vi } from "vitest";
+import { builtFile } from "../built-file.ts";
 import { expectNoSecret } from "../secret-scan.ts";
 import { until } from "../until.ts";
 import type { ProcessId } from "./process-tree.ts";
@@ -21,7 +22,7 @@ import {
 } from "./process-tree.ts";
 
 /** What `npm run build` made of src/cli/main.ts. */
-export const PROGRAM: string = resolve("dist/cli/main.js");
+export const PROGRAM: string = builtFile("dist/cli/main.js");
 
 /** The long suite: more, longer, other seeds. */
 export const IS_LONG_RUN: boolean = process.env.HOLDFAST_LONG === "1";
@@ -94,7 +95,6 @@ export const test = plain.extend<{ readonly harness: ProcessHarness }>({
 });
 
 function openHarness(): { readonly harness: ProcessHarness; close(): Promise<void> } {
-  if (!existsSync(PROGRAM)) throw new Error("dist is missing: npm run build");
   const folder = mkdtempSync("/tmp/hf-crash-");
   const processes: RunningProcess[] = [];
   /** What was below a process when it was killed. */

@@ -1,16 +1,16 @@
 /** A lock server on TCP as a process, with options of the test's own, that is killed and started again on its port. */
 
 import { readFileSync } from "node:fs";
-import { resolve } from "node:path";
 import type { ServerLimits } from "../../../src/server/config/limits.ts";
 import type { ServeOptions } from "../../../src/server/server.ts";
+import { builtFile } from "../built-file.ts";
 import type { CertificateFiles } from "../certificates.ts";
 import type { RawAddress } from "../raw-client.ts";
 import { parseRawAddress } from "../raw-client.ts";
 import type { ProcessHarness, RunningServer } from "./process-harness.ts";
 import { waitUntilListening } from "./process-harness.ts";
 
-const PROGRAM = resolve("build/test/support/processes/server.child.js");
+const PROGRAM = builtFile("build/test/support/processes/server.child.js");
 
 export type ServerProcess = {
   readonly url: string;

@@ -1,6 +1,6 @@
 /** The test's end of a worker process: orders to it, reports from it. */
 
-import { resolve } from "node:path";
+import { builtFile } from "../built-file.ts";
 import { until } from "../until.ts";
 import type { ProcessHarness, RunningProcess } from "./process-harness.ts";
 
@@ -63,7 +63,7 @@ export type Worker = RunningProcess & {
   resume(): void;
 };
 
-const PROGRAM = resolve("build/test/support/processes/worker.child.js");
+const PROGRAM = builtFile("build/test/support/processes/worker.child.js");
 
 /** A worker on the store of a url; none: the server on demand of the scene. */
 export async function startWorker(

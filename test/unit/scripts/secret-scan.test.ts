@@ -1,10 +1,9 @@
 import { execFileSync } from "node:child_process";
-import { existsSync } from "node:fs";
-import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { runSuite } from "../../../scripts/test/run-suite.ts";
 import { createMark, markNodeOptions, scanFor } from "../../../scripts/test/secret-scan.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { builtFile } from "../../support/built-file.ts";
 import { expectNoSecret, SECRET_MARK } from "../../support/secret-scan.ts";
 
 test("the mark of a run is found in its output, complete or in pieces, plain or in base64 at any offset", () => {
@@ -31,7 +30,7 @@ test("the mark of a run is found in its output, complete or in pieces, plain or 
 
 test("a process of a marked run has the mark in its secrets, and ids stay different", () => {
   const mark = createMark();
-  const program = resolve("dist/cli/main.js");
+  const program = builtFile("dist/cli/main.js");
   const env = { ...process.env, NODE_OPTIONS: markNodeOptions(mark, "") };
   const args = [program, "credential", "new", "--name", "a", "--prefix", "", "--json"];
   const made = [1, 2].map(() => JSON.parse(execFileSync(process.execPath, args, { env, encoding: "utf8" })) as object);
@@ -53,7 +52,7 @@ test.each([
   ["nowhere", 0],
 ])("a part that prints a secret to %s has %i failures, although all its tests passed", async (where, faults) => {
   const source = "test/unit/scripts/prints-secret.child.ts";
-  expect(existsSync("build/test/unit/scripts/prints-secret.child.js"), "npm run compile").toBe(true);
+  builtFile("build/test/unit/scripts/prints-secret.child.js");
   const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [where], longArgs: [] };
   const result = await runSuite(part, false, createMark());
   expect(result.faults).toHaveLength(faults);

@@ -3,11 +3,11 @@
  * one file with many readers and writers, is examples/shared-file.
  */
 
-import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { zookeeper } from "../../../../src/drivers/zookeeper/driver.ts";
 import type { Lock, Locks, LocksOptions } from "../../../../src/index.ts";
 import { createLocks } from "../../../../src/index.ts";
+import { builtFile } from "../../../support/built-file.ts";
 import { cliSandbox } from "../../../support/cli-sandbox.ts";
 import { zookeeperFixture } from "../../../support/stores/zookeeper-fixture.ts";
 import { until } from "../../../support/until.ts";
@@ -39,7 +39,7 @@ const queueNodes = async (folder: string): Promise<number> => (await fixture.obs
 
 test("the article's case on ZooKeeper: many readers and writers of one file, in 8 processes", async () => {
   const { host, port } = fixture.server.address;
-  const program = [process.execPath, resolve("build/examples/shared-file/main.js")] as const;
+  const program = [process.execPath, builtFile("build/examples/shared-file/main.js")] as const;
   const env = { HOLDFAST_URL: `zookeeper://${host}:${port}?root=/shared&sessionMs=${SESSION_MS}` };
   const began = performance.now();
   const { code, out, err } = await sandbox.startProgram(program, { cwd: sandbox.folder, env }).ended;
