@@ -1,12 +1,12 @@
 /** The public surface of holdfast. */
 
 export type { RevokeOptions } from "./client/admin.ts";
-export { type ConnectOptions, connect } from "./client/connect.ts";
+export { connect } from "./client/connect.ts";
 export type { LockEvent, LockEvents } from "./client/events.ts";
 export type { Lock } from "./client/lock.ts";
-export type { Lockable } from "./client/lockable.ts";
+export type { Lockable } from "./client/locks.ts";
 export { createLocks, type Locks } from "./client/locks.ts";
-export type { AcquireOptions, DetachOptions, LocksOptions, TryOptions } from "./client/options.ts";
+export type { AcquireOptions, ConnectOptions, DetachOptions, LocksOptions, TryOptions } from "./client/options.ts";
 export {
   type BlockerInfo,
   ClosedError,

@@ -3,8 +3,7 @@
 import { hostname, userInfo } from "node:os";
 import { basename } from "node:path";
 import type { Lock } from "../client/lock.ts";
-import type { Lockable } from "../client/lockable.ts";
-import type { Locks } from "../client/locks.ts";
+import type { Lockable, Locks } from "../client/locks.ts";
 import type { AcquireOptions } from "../client/options.ts";
 import type { LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";

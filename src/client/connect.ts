@@ -1,22 +1,10 @@
 /** connect(url): locks on the store at a url. */
 
-import type { Duration } from "../util/duration.ts";
 import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
 import { bindLocks } from "./locks.ts";
-import type { LocksOptions } from "./options.ts";
+import type { ConnectOptions } from "./options.ts";
 import { parseClientOptions, requireObject } from "./options.ts";
-
-/** The options of connect(). */
-export interface ConnectOptions extends LocksOptions {
-  /** How long connect() tries to reach the store before it rejects. Default 5 s. */
-  readonly connectTimeout?: Duration | undefined;
-  /**
-   * The credential for a Holdfast server, or a function that returns it. The function is called for each connection, so
-   * the credential may change. Default: HOLDFAST_CREDENTIAL, or the content of the file HOLDFAST_CREDENTIAL_FILE; else none.
-   */
-  readonly credential?: string | (() => string) | undefined;
-}
 
 /**
  * Returns the locks of the store at a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS), `holdfast+unix:/path`,

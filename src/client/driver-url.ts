@@ -4,9 +4,9 @@ import { FatalDriverError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
 import { describeValue, parseDuration } from "../util/duration.ts";
 import { isLoopback } from "../util/loopback.ts";
-import type { ConnectOptions } from "./connect.ts";
 import type { Credential } from "./credential.ts";
 import { resolveCredential } from "./credential.ts";
+import type { ConnectOptions } from "./options.ts";
 
 interface DriverUrlOptions {
   readonly connectTimeoutMs: number;

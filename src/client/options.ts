@@ -55,6 +55,17 @@ export interface LocksOptions {
   readonly clock?: Clock | undefined;
 }
 
+/** The options of connect(). */
+export interface ConnectOptions extends LocksOptions {
+  /** How long connect() tries to reach the store before it rejects. Default 5 s. */
+  readonly connectTimeout?: Duration | undefined;
+  /**
+   * The credential for a Holdfast server, or a function that returns it. The function is called for each connection, so
+   * the credential may change. Default: HOLDFAST_CREDENTIAL, or the content of the file HOLDFAST_CREDENTIAL_FILE; else none.
+   */
+  readonly credential?: string | (() => string) | undefined;
+}
+
 /** The options of detach(). */
 export interface DetachOptions {
   /**

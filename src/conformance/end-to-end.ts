@@ -4,8 +4,7 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../client/lock.ts";
-import type { Lockable } from "../client/lockable.ts";
-import type { Locks } from "../client/locks.ts";
+import type { Lockable, Locks } from "../client/locks.ts";
 import type { ChaosOptions } from "./chaos/driver.ts";
 import type { TestContext } from "./context.ts";
 import type { ConformanceSettings, DefineTest } from "./options.ts";

@@ -1,8 +1,7 @@
 /** The same guarantees for a mutex, a semaphore of one, a writer, and all() of one key. */
 
 import assert from "node:assert/strict";
-import type { Lockable } from "../../src/client/lockable.ts";
-import type { Locks } from "../../src/client/locks.ts";
+import type { Lockable, Locks } from "../../src/client/locks.ts";
 import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import type { LockTimeoutError } from "../../src/errors.ts";

@@ -2,8 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../src/client/lock.ts";
-import type { Lockable } from "../../src/client/lockable.ts";
-import type { Locks } from "../../src/client/locks.ts";
+import type { Lockable, Locks } from "../../src/client/locks.ts";
 import type { TestContext } from "../../src/conformance/context.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 

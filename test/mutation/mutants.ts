@@ -102,6 +102,27 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/unit/client/late-grants.test.ts",
   },
   {
+    name: "a query that reports a loss",
+    file: "src/client/local-queue.ts",
+    find: "return this.isOpen && this.lostReason === null && this.activeClaim.isHeld(now);",
+    replace: "return this.isOpen && this.lostReason === null && this.activeClaim.isHeld(this.observe());",
+    tests: "test/unit/client/local-queue.test.ts",
+  },
+  {
+    name: "throwIfLost() that answers without reading the clocks",
+    file: "src/client/lock.ts",
+    find: "if (!localHold.isHeld(localHold.observe())) throw",
+    replace: "if (!localHold.isHeld(localHold.grantedAt)) throw",
+    tests: "test/unit/client/local-queue.test.ts",
+  },
+  {
+    name: "a release that does not read the clocks",
+    file: "src/client/local-queue.ts",
+    find: "if (localHold === this.#localHold) engine.observe(now, localHold.activeClaim);",
+    replace: "",
+    tests: "test/unit/client/local-queue.test.ts",
+  },
+  {
     name: "several keys taken up as one lock although one of them is lost again",
     file: "src/client/transfer.ts",
     find: "if (lostHold !== undefined) {",

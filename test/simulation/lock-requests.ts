@@ -1,8 +1,7 @@
 /** The requests of users. */
 
 import { exclusive, semaphorePermits, shared } from "../../src/client/lock-spec.ts";
-import type { Lockable } from "../../src/client/lockable.ts";
-import type { Locks } from "../../src/client/locks.ts";
+import type { Lockable, Locks } from "../../src/client/locks.ts";
 import type { LockSpec } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 
