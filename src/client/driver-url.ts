@@ -55,9 +55,6 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     async createDriver(url, options) {
       const address = parseHostPort(url);
       const tls = Object.fromEntries(new URL(url).searchParams);
-      if ((tls.cert === undefined) !== (tls.key === undefined)) {
-        throw new TypeError("url must name both cert and key, or neither");
-      }
       const [{ server }, { formatServerUrl }, { createTlsConnector }] = await Promise.all([
         import("../drivers/server/driver.ts"),
         import("../drivers/server/address.ts"),

@@ -1,20 +1,24 @@
-/** Connections over TLS; loaded only for a url with TLS. */
+/** TLS for drivers: options from files, and a connector with errors in plain words. Loaded only for a url with TLS. */
 
 import { isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
-import { checkServerIdentity, connect } from "node:tls";
+import { checkServerIdentity, connect, createSecureContext } from "node:tls";
 import { FatalDriverError } from "../errors.ts";
 import { readNamedFile } from "../util/files.ts";
 import type { Connector } from "./transport.ts";
 import { createSocketTransport, toConnectError } from "./transport.ts";
 
-/** The TLS options of a client, from its url; paths are those of PEM files. */
-export interface ClientTlsOptions {
+/** The paths of PEM files, from a url. */
+export interface TlsPaths {
   /** Trusted issuers, instead of those of Node (with NODE_EXTRA_CA_CERTS). */
   readonly ca?: string;
   /** The client's certificate, for servers that require one, and its key. */
   readonly cert?: string;
   readonly key?: string;
+}
+
+/** The TLS options of a client, from its url. */
+export interface ClientTlsOptions extends TlsPaths {
   /** The expected name in the server's certificate. Default: the host. */
   readonly servername?: string;
 }
@@ -25,20 +29,19 @@ interface HostPort {
 }
 
 /**
- * Creates a connector for TLS. It reads the files again for every connection, so that renewed ones are used.
+ * Creates a connector for TLS.
  * @param url the server's url, for messages
- * @throws FatalDriverError naming a file that cannot be read or has the wrong content
+ * @throws as createTlsFileReader()
  */
 export function createTlsConnector(target: HostPort, tls: ClientTlsOptions, url: string): Connector {
-  let files = readTlsFiles(tls);
+  const readFiles = createTlsFileReader(tls);
   const servername = tls.servername ?? target.host;
   return {
     url,
     connect(events) {
-      files = rereadTlsFiles(tls, files);
       const socket = connect({
         ...target,
-        ...files,
+        ...readFiles(),
         // TLS does not allow an address as the requested name (SNI); the certificate is still checked for it
         ...(isIP(servername) === 0 && { servername }),
         ...(tls.servername !== undefined && { checkServerIdentity: checkIdentityAs(servername) }),
@@ -59,22 +62,39 @@ function checkIdentityAs(name: string): NonNullable<ConnectionOptions["checkServ
 
 type TlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
 
-function readTlsFiles({ ca, cert, key }: ClientTlsOptions): TlsFiles {
-  return {
+/**
+ * Returns a function that reads the files, to be called for each connection, so that renewed certificates are used. During
+ * a renewal files may be missing or not match each other: then it returns the last valid ones.
+ * @throws FatalDriverError naming a file that cannot be read or has the wrong content; TypeError for a certificate
+ * without its key, or a key alone
+ */
+export function createTlsFileReader(paths: TlsPaths): () => TlsFiles {
+  if ((paths.cert === undefined) !== (paths.key === undefined)) {
+    throw new TypeError("url must name both cert and key, or neither");
+  }
+  let lastFiles = readTlsFiles(paths);
+  return () => {
+    try {
+      lastFiles = readTlsFiles(paths);
+    } catch (error) {
+      if (!(error instanceof FatalDriverError)) throw error;
+    }
+    return lastFiles;
+  };
+}
+
+function readTlsFiles({ ca, cert, key }: TlsPaths): TlsFiles {
+  const files = {
     ...(ca !== undefined && { ca: readPem(ca, "ca") }),
     ...(cert !== undefined && { cert: readPem(cert, "cert") }),
     ...(key !== undefined && { key: readPem(key, "key") }),
   };
-}
-
-/** Keeps the previous files if they cannot be read, since they may be in the middle of a renewal. */
-function rereadTlsFiles(tls: ClientTlsOptions, lastFiles: TlsFiles): TlsFiles {
   try {
-    return readTlsFiles(tls);
-  } catch (error) {
-    if (error instanceof FatalDriverError) return lastFiles;
-    throw error;
+    createSecureContext(files);
+  } catch (cause) {
+    throw new FatalDriverError(`url: ca, cert and key cannot be used: ${(cause as Error).message}`, { cause });
   }
+  return files;
 }
 
 function readPem(path: string, parameter: string): string {

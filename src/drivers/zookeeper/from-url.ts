@@ -4,11 +4,10 @@
  */
 
 import type { ConnectionOptions } from "node:tls";
-import { createSecureContext } from "node:tls";
-import { FatalDriverError } from "../../errors.ts";
+import type { ClientTlsOptions } from "../../net/tls.ts";
+import { createTlsFileReader } from "../../net/tls.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { describeValue } from "../../util/duration.ts";
-import { readNamedFile } from "../../util/files.ts";
 import type { ServerAddress } from "./client/server-list.ts";
 import { zookeeper } from "./driver.ts";
 import type { Family } from "./node-names.ts";
@@ -59,38 +58,15 @@ function parseParameters(parameters: URLSearchParams): Partial<ZooKeeperDriverOp
   };
 }
 
-/**
- * Reads the files for each connection, so that renewed certificates are used. During a renewal files may be missing or
- * not match each other: then the last valid ones are used.
- */
 function createTlsReader(parameters: URLSearchParams): () => ConnectionOptions {
-  let lastOptions = readTlsOptions(parameters);
-  return () => {
-    try {
-      lastOptions = readTlsOptions(parameters);
-    } catch (error) {
-      if (!(error instanceof FatalDriverError)) throw error;
-    }
-    return lastOptions;
-  };
-}
-
-function readTlsOptions(parameters: URLSearchParams): ConnectionOptions {
-  const [cert, key, servername] = [parameters.get("cert"), parameters.get("key"), parameters.get("servername")];
-  if ((cert === null) !== (key === null)) throw new TypeError("url must name both cert and key, or neither");
-  const ca = parameters.get("ca");
-  const options = {
-    ...(ca !== null && { ca: readNamedFile(ca, "url: ca") }),
-    ...(cert !== null && { cert: readNamedFile(cert, "url: cert") }),
-    ...(key !== null && { key: readNamedFile(key, "url: key") }),
-    ...(servername !== null && { servername }),
-  };
-  try {
-    createSecureContext(options);
-  } catch (cause) {
-    throw new FatalDriverError(`url: ca, cert and key cannot be used: ${(cause as Error).message}`, { cause });
-  }
-  return options;
+  const { servername, ...paths } = Object.fromEntries(
+    TLS_PARAMETERS.flatMap((name) => {
+      const value = parameters.get(name);
+      return value === null ? [] : [[name, value]];
+    }),
+  ) as ClientTlsOptions;
+  const readFiles = createTlsFileReader(paths);
+  return () => ({ ...readFiles(), ...(servername !== undefined && { servername }) });
 }
 
 function parseServer(text: string): ServerAddress {

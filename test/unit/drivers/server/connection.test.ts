@@ -1,0 +1,194 @@
+import { expect, test } from "vitest";
+import type { ConnectionOptions } from "../../../../src/drivers/server/connection.ts";
+import { Connection } from "../../../../src/drivers/server/connection.ts";
+import type { TransportEvents } from "../../../../src/net/transport.ts";
+import { encodeServerHello, PROTOCOL_LIMITS, PROTOCOL_VERSION } from "../../../../src/protocol/handshake.ts";
+import { FakeClock, flushEventLoop } from "../../../support/server-harness.ts";
+
+type Attempt = { readonly events: TransportEvents; readonly written: string[]; isClosed: boolean; isRef: boolean };
+
+/** A connection to a scripted server. Each call sends the frame `["x",<number>]`. */
+function createWorld(options: Partial<ConnectionOptions> = {}) {
+  const attempts: Attempt[] = [];
+  const clock = new FakeClock();
+  const pushes: unknown[] = [];
+  const state = { isNeeded: false, losses: 0, previousRunIds: [] as (string | null)[] };
+  const connection = new Connection(
+    {
+      connector: {
+        url: "holdfast://scripted",
+        connect(events) {
+          const attempt: Attempt = { events, written: [], isClosed: false, isRef: false };
+          attempts.push(attempt);
+          return {
+            write: (data) => void attempt.written.push(String(data)),
+            close: () => {
+              attempt.isClosed = true;
+            },
+            keepAlive: (on) => {
+              attempt.isRef = on;
+            },
+          };
+        },
+      },
+      beforeConnect: undefined,
+      connectTimeoutMs: 5_000,
+      sessionId: "s",
+      label: "",
+      credential: undefined,
+      clock,
+      random: () => 0.5,
+      ...options,
+    },
+    {
+      lastSeenState: () => null,
+      onConnected: (_, previousRunId) => void state.previousRunIds.push(previousRunId),
+      onDisconnected: () => void state.losses++,
+      onPush: (frame) => void pushes.push(frame),
+      isNeeded: () => state.isNeeded,
+      needsHeartbeat: () => false,
+    },
+  );
+  const call = (): Promise<unknown> => {
+    const reply = connection.call(
+      (callId) => `["x",${callId}]`,
+      (result) => result,
+    );
+    reply.catch(() => undefined);
+    return reply;
+  };
+  return { attempts, clock, connection, pushes, state, call };
+}
+
+const HELLO = JSON.parse(
+  encodeServerHello({
+    protocol: PROTOCOL_VERSION,
+    version: "0",
+    start: "run1",
+    sessionMs: 30_000,
+    endsWithConnection: true,
+    traits: {
+      lease: { claim: true },
+      manyKeys: true,
+      permits: "any",
+      fencing: true,
+      fifo: true,
+      durability: "restart",
+    },
+    reclaimMs: 0,
+    limits: PROTOCOL_LIMITS,
+  }),
+) as { readonly hello: object };
+
+function send(attempt: Attempt | undefined, value: unknown): void {
+  attempt?.events.onData(Buffer.from(`${JSON.stringify(value)}\n`));
+}
+
+test("calls of one turn share a line, which leaves after the hello of both sides", async () => {
+  const { attempts, call } = createWorld();
+  const replies = [call(), call()];
+  expect(attempts).toHaveLength(1);
+  expect(attempts[0]?.written).toHaveLength(1); // the client's hello
+  send(attempts[0], HELLO);
+  expect(attempts[0]?.written[1]).toBe('["run1",["x",1],["x",2]]\n');
+  send(attempts[0], ["run1", ["ok", 2, "b"], ["ok", 1, "a"]]);
+  expect(await Promise.all(replies)).toEqual(["a", "b"]);
+});
+
+test("a call fails when the transport it was sent over ends; a late event of that transport is ignored", async () => {
+  const { attempts, call, state, clock } = createWorld();
+  const reply = call();
+  send(attempts[0], HELLO);
+  attempts[0]?.events.onClosed(new Error("cut"));
+  await expect(reply).rejects.toThrow("the connection to the lock server was lost: cut");
+  expect(state.losses).toBe(1);
+  const next = call();
+  await clock.advance(20);
+  expect(attempts).toHaveLength(2);
+  send(attempts[0], ["run1", ["ok", 2, "from the past"]]);
+  attempts[0]?.events.onClosed(null);
+  send(attempts[1], HELLO);
+  send(attempts[1], ["run1", ["ok", 2, "now"]]);
+  expect(await next).toBe("now");
+  expect(state.previousRunIds).toEqual([null, "run1"]);
+});
+
+test("while a connection is needed, a call waits for it for a second; later calls fail at once until a server is reached", async () => {
+  const { attempts, call, clock, state } = createWorld();
+  state.isNeeded = true;
+  const reply = call();
+  attempts[0]?.events.onClosed(new Error("refused"));
+  let isSettled = false;
+  void reply.catch(() => {
+    isSettled = true;
+  });
+  await clock.advance(900);
+  expect(isSettled).toBe(false);
+  for (let count = 0; count < 20; count++) {
+    attempts.at(-1)?.events.onClosed(new Error("refused"));
+    await clock.advance(20);
+  }
+  await expect(reply).rejects.toThrow("the lock server cannot be reached: refused");
+  const attemptCount = attempts.length;
+  await expect(call()).rejects.toThrow("the lock server cannot be reached: refused");
+  expect(attempts).toHaveLength(attemptCount);
+});
+
+test("after an unannounced loss a connection that is not needed is made again; after an announced one it is not", async () => {
+  const unannounced = createWorld();
+  const announced = createWorld();
+  for (const { call, attempts } of [unannounced, announced]) {
+    const reply = call();
+    send(attempts[0], HELLO);
+    send(attempts[0], ["run1", ["ok", 1, null]]);
+    await reply;
+  }
+  unannounced.attempts[0]?.events.onClosed(null);
+  await unannounced.clock.advance(100);
+  expect(unannounced.attempts).toHaveLength(2);
+  expect(unannounced.attempts[1]?.isRef).toBe(false);
+  send(announced.attempts[0], ["run1", ["drain"]]);
+  announced.attempts[0]?.events.onClosed(null);
+  await announced.clock.advance(40_000);
+  expect(announced.attempts).toHaveLength(1);
+});
+
+test("a refused hello ends open() with a fatal error that names the server", async () => {
+  const { attempts, connection } = createWorld();
+  const opening = connection.open();
+  send(attempts[0], { error: { code: "AUTH", message: "no such credential" } });
+  await expect(opening).rejects.toMatchObject({
+    code: "DRIVER_FATAL",
+    message: "holdfast://scripted refused: no such credential",
+  });
+  expect(attempts[0]?.isClosed).toBe(true);
+});
+
+test("an attempt whose preparation is still running when the connection is closed opens no transport", async () => {
+  let finish = (): void => undefined;
+  const { attempts, connection } = createWorld({
+    beforeConnect: () =>
+      new Promise((resolve) => {
+        finish = resolve;
+      }),
+  });
+  const opening = connection.open();
+  connection.close();
+  finish();
+  await expect(opening).rejects.toThrow("the driver was closed");
+  await flushEventLoop();
+  expect(attempts).toHaveLength(0);
+});
+
+test("half a line of a transport that has ended is not continued by the next one", async () => {
+  const { attempts, call, clock } = createWorld();
+  void call();
+  attempts[0]?.events.onData(Buffer.from('{"hel'));
+  attempts[0]?.events.onClosed(null);
+  const reply = call();
+  await clock.advance(20);
+  send(attempts[1], HELLO);
+  expect(attempts[1]?.isClosed).toBe(false);
+  send(attempts[1], ["run1", ["ok", 2, "done"]]);
+  expect(await reply).toBe("done");
+});
