@@ -64,7 +64,7 @@ const HELLO = JSON.parse(
   encodeServerHello({
     protocol: PROTOCOL_VERSION,
     version: "0",
-    start: "run1",
+    runId: "run1",
     sessionMs: 30_000,
     endsWithConnection: true,
     traits: {
@@ -75,7 +75,7 @@ const HELLO = JSON.parse(
       fifo: true,
       durability: "restart",
     },
-    reclaimMs: 0,
+    recoveryRemainingMs: 0,
     limits: PROTOCOL_LIMITS,
   }),
 ) as { readonly hello: object };
