@@ -9,14 +9,13 @@ import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { explainError, toOpenError } from "../../../src/drivers/redis/errors.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import { builtFile } from "../../support/built-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import { freePort } from "../../support/free-port.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
-import { REDIS_SERVER_PROGRAM, startRedis, tlsArguments } from "../../support/stores/redis.ts";
+import { startRedis, tlsArguments } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
 import { until } from "../../support/until.ts";
@@ -294,36 +293,4 @@ withRedis((server) => {
     expect(doctor.stdout + doctor.stderr).not.toMatch(PASSWORD_DIGEST);
     expect(doctor.status).toBe(69);
   });
-});
-
-test.each([
-  [
-    "NOPERM User app has no permissions to run the 'script|load' command",
-    /SCRIPT\|LOAD \(NOPERM\): grant \+script\|load$/,
-  ],
-  ["NOPERM this user has no permissions to access one of the channels used as arguments", /Holdfast's channels/],
-  ["NOPERM No permissions to access a key", /Holdfast's keys/],
-  ["ERR ACL failure in script: User app has no permissions to run the 'zadd' command", /ZADD .*grant \+zadd/],
-  ["ERR The user executing the script can't run this command or subcommand", /holdfast doctor shows which$/],
-  ["READONLY You can't write against a read only replica. script: 0123", /^redis: this is a replica \(READONLY\)/],
-  ["ERR invalid password", /refuses the login \(invalid password\)/],
-])(`%s: of ${REDIS_SERVER_PROGRAM} of any version, in Holdfast's words`, (message, says) => {
-  expect(explainError(message)?.message).toMatch(says);
-});
-
-test.each([
-  "ERR wrong number of arguments",
-  "WRONGTYPE Operation against a key holding the wrong kind of value",
-  "BUSY Redis is busy running a script.",
-  "CLUSTERDOWN Hash slot not served",
-])("%s: passed on unchanged", (message) => {
-  expect(explainError(message)).toBeNull();
-});
-
-test("a replica is refused, unless Sentinels named it, which means that roles are changing", () => {
-  const said = (isViaSentinel: boolean): unknown =>
-    toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel });
-  expect(said(false)).toMatchObject({ code: "DRIVER_FATAL" });
-  expect(said(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
-  expect(said(true)).not.toMatchObject({ code: "DRIVER_FATAL" });
 });

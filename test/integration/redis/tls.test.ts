@@ -1,4 +1,4 @@
-/** A Cluster and Sentinels over TLS, as a user with only the documented rights. */
+/** A single server, a Cluster and Sentinels over TLS, as a user with few rights. */
 
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +13,9 @@ import { connect, createLocks } from "../../../src/index.ts";
 import type { CertificateFiles } from "../../support/certificates.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import { startContention } from "../../support/contention-load.ts";
-import { userArguments } from "../../support/stores/redis.ts";
+import { freePort } from "../../support/free-port.ts";
+import type { RedisServer } from "../../support/stores/redis.ts";
+import { startRedis, tlsArguments, userArguments } from "../../support/stores/redis.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
@@ -107,5 +109,37 @@ describe("Sentinels over TLS, with a user with the least rights", () => {
       expect(work.overlaps).toBe(0);
     }
     for (const locks of clients) await locks.close();
+  });
+});
+
+describe("a single server over TLS, as a user with rights of its own", () => {
+  let server: RedisServer;
+  let port = 0;
+  let ca = "";
+  beforeAll(async () => {
+    const issuer = createAuthority();
+    const files = writeCertificate(mkdtempSync(join(folder, "single-")), issuer.issue(["localhost"]), issuer);
+    ca = files.ca;
+    port = await freePort();
+    const user = ["--user", "default", "off", ...userArguments([...USER_OPTIONS, "+@all", "-@admin"])];
+    server = await startRedis([...tlsArguments(port, files), ...user]);
+  }, 120_000);
+  afterAll(() => server.stop());
+  const url = (login: string, query = `?ca=${ca}&servername=localhost`): string =>
+    `rediss://${login}127.0.0.1:${port}${query}`;
+
+  test("a lock is taken, awaited and handed off", async () => {
+    const [one, other] = [await connect(url("app:pw@")), await connect(url("app:pw@"))];
+    const lock = await one.acquire("key");
+    const next = other.acquire("key", { wait: "5s" });
+    await lock.release();
+    await (await next).release();
+    await one.close();
+    await other.close();
+  });
+
+  test("a client without the certificate, or without the password, is refused", async () => {
+    await expect(connect(url("app:pw@", ""))).rejects.toThrow(/TLS failed \(.*certificate\)/);
+    await expect(connect(url("app:no@"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   });
 });

@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import { CallTimeouts } from "../../../../src/drivers/redis/call-timeouts.ts";
+import { fakeClock } from "../../../support/fake-clock.ts";
+
+test("a call that settles in time does not time out", async () => {
+  const clock = fakeClock();
+  const timeouts = new CallTimeouts(clock, 100);
+  let timeoutCount = 0;
+  const settle = timeouts.start(() => timeoutCount++);
+  await clock.advance(99);
+  expect(settle()).toBe(true);
+  await clock.advance(1_000);
+  expect(timeoutCount).toBe(0);
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test("each call times out at its own time, by one timer", async () => {
+  const clock = fakeClock();
+  const timeouts = new CallTimeouts(clock, 100);
+  const expired: string[] = [];
+  const settleFirst = timeouts.start(() => expired.push("first"));
+  await clock.advance(40);
+  timeouts.start(() => expired.push("second"));
+  expect(clock.pendingTimers).toBe(1);
+  await clock.advance(60);
+  expect(expired).toEqual(["first"]);
+  expect(settleFirst(), "its reply is late").toBe(false);
+  await clock.advance(40);
+  expect(expired).toEqual(["first", "second"]);
+  expect(clock.pendingTimers).toBe(0);
+});
+
+test("a call keeps its time although an earlier one has settled", async () => {
+  const clock = fakeClock();
+  const timeouts = new CallTimeouts(clock, 100);
+  let timeoutCount = 0;
+  const settleFirst = timeouts.start(() => undefined);
+  await clock.advance(50);
+  timeouts.start(() => timeoutCount++);
+  settleFirst();
+  await clock.advance(99);
+  expect(timeoutCount).toBe(0);
+  await clock.advance(1);
+  expect(timeoutCount).toBe(1);
+});
+
+test("bounded work rejects when its time is over, and all pending calls when they are expired", async () => {
+  const clock = fakeClock();
+  const timeouts = new CallTimeouts(clock, 100);
+  const never = new Promise<void>(() => undefined);
+  const late = expect(timeouts.bound(never, "subscription")).rejects.toThrow("redis: no subscription within 100 ms");
+  await clock.advance(100);
+  await late;
+  const closed = expect(timeouts.bound(never, "subscription")).rejects.toThrow("redis: no subscription");
+  timeouts.expireAll();
+  await closed;
+  expect(clock.pendingTimers).toBe(0);
+});
