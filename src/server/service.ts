@@ -4,7 +4,13 @@
  */
 
 import type { ClientHello, LastSeenState } from "../protocol/handshake.ts";
-import { encodeServerHello, PACKAGE_VERSION, PROTOCOL_VERSION, ProtocolError } from "../protocol/handshake.ts";
+import {
+  encodeServerHello,
+  PACKAGE_VERSION,
+  PROTOCOL_LIMITS,
+  PROTOCOL_VERSION,
+  ProtocolError,
+} from "../protocol/handshake.ts";
 import type { Clock, Timer } from "../util/clock.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { AccessControl } from "./auth/access-control.ts";
@@ -64,9 +70,7 @@ export class LockService {
   readonly #accessListener: Disposable;
   readonly #runDirectory: string | null;
   readonly #connections = new Set<Connection>();
-  /**
-   * Connections without a completed handshake, by the time at which they are closed, and those with a delayed refusal.
-   */
+  /** Connections without a completed handshake, by the time at which they are closed. */
   readonly #unauthenticated = new DeadlineHeap<Connection>();
   readonly #timer: Timer;
   #timerDueAt = Number.POSITIVE_INFINITY;
@@ -151,12 +155,21 @@ export class LockService {
 
   /** @throws ProtocolError AUTH or LIMIT if the credential is not valid */
   openSession(hello: ClientHello, connection: Connection): Session {
-    const principal = this.#access.authenticate(hello.credential ?? null, connection.peer.address);
-    const { session, replaced } = this.#sessions.open(hello, connection, principal);
+    const { session, replaced } = this.#authenticate(hello, connection);
     this.#markHandshakeDone(connection);
     if (this.#hasSeenLaterState(hello.seen)) this.backend.reportOutdatedState?.();
     replaced?.fail(new ProtocolError("REPLACED", "a newer connection of this session has replaced this one"));
     return session;
+  }
+
+  #authenticate(hello: ClientHello, connection: Connection): ReturnType<SessionRegistry["open"]> {
+    const { address } = connection.peer;
+    try {
+      return this.#sessions.open(hello, connection, this.#access.authenticate(hello.credential ?? null, address));
+    } catch (error) {
+      if (error instanceof ProtocolError) this.rejectionLog.record(error, address);
+      throw error;
+    }
   }
 
   /** Needs no credential: the session's id is a secret, and a client that knows it may keep the session alive. */
@@ -168,23 +181,10 @@ export class LockService {
     return session;
   }
 
-  /**
-   * Refuses a client without a valid credential, after a delay unless too many refusals are pending. Its input is
-   * ignored meanwhile.
-   */
-  refuseAfterDelay(connection: Connection, error: ProtocolError): void {
-    const { refusals, refusalMs } = this.limits;
-    this.rejectionLog.record(error, connection.peer.address);
-    if (error.code !== "AUTH" || this.connectionLimiter.pendingRefusals >= refusals) return connection.fail(error);
-    this.connectionLimiter.pendingRefusals++;
-    connection.delayRefusal(error);
-    this.#unauthenticated.set(connection, this.clock.now() + refusalMs);
-    this.#scheduleTimer();
-  }
-
   encodeHello(isLocal: boolean): string {
     const identity = this.backend.identity ?? null;
-    const { lineBytes, locks, tokens, pageSize, itemsPerFrame, framesPerLine, ttlMs } = this.limits;
+    const { locks, tokens } = PROTOCOL_LIMITS;
+    const { lineBytes, pageSize, itemsPerFrame, framesPerLine, ttlMs } = this.limits;
     return encodeServerHello({
       protocol: PROTOCOL_VERSION,
       version: PACKAGE_VERSION,
@@ -204,7 +204,6 @@ export class LockService {
     if (!this.#connections.delete(connection)) return;
     if (this.lastActive === connection) this.lastActive = null;
     this.connectionLimiter.remove(connection.peer, connection);
-    if (connection.hasPendingRefusal) this.connectionLimiter.pendingRefusals--;
     this.#unauthenticated.remove(connection);
     if (session === null || this.#isDraining) return;
     this.adminHandler.connectionClosed(connection);
@@ -244,7 +243,7 @@ export class LockService {
       connection !== null;
       connection = this.#unauthenticated.takeDue(now)
     ) {
-      connection.fail(connection.pendingRefusal ?? new ProtocolError("PROTOCOL", "no hello received in time"));
+      connection.fail(new ProtocolError("PROTOCOL", "no hello received in time"));
     }
     this.#sessions.advance(now);
     this.backend.advance(now);

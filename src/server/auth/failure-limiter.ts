@@ -65,7 +65,7 @@ export class RejectionLog {
     const now = this.#clock.now();
     if (now < this.#nextLogAt) return;
     const fields = { level: "warn" as const, address, refused: this.#unlogged };
-    this.#log("too many wrong credentials: refused without delay, and logged once a minute", undefined, fields);
+    this.#log("too many wrong credentials: they are logged once a minute", undefined, fields);
     this.#nextLogAt = now + MINUTE_MS;
     this.#unlogged = 0;
   }

@@ -6,7 +6,6 @@
 import { getHeapStatistics } from "node:v8";
 import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import { describeValue, MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
-import { MAX_KEY_BYTES, MAX_LABEL_BYTES } from "../../util/keys.ts";
 
 /** The limits of a server. Integers; times in milliseconds, sizes in bytes of UTF-8. */
 export interface ServerLimits {
@@ -16,17 +15,12 @@ export interface ServerLimits {
   /** Maximum number of connections from one network address. Does not apply to Unix sockets. */
   readonly connectionsPerAddress: number;
   /**
-   * Maximum number of connections without a completed handshake or with a delayed refusal. They are shared by address:
-   * a new one evicts the oldest of the address with the most of them.
+   * Maximum number of connections without a completed handshake. They are shared by address: a new one evicts the oldest of the address with the most of them.
    */
   readonly unauthenticatedConnections: number;
   /** How long a connection may take for its handshake. */
   readonly helloMs: number;
-  /** How long the answer to a wrong credential is delayed. */
-  readonly refusalMs: number;
-  /** Maximum number of delayed answers; further ones are sent at once. */
-  readonly refusals: number;
-  /** Wrong credentials in a minute from one address; further ones are refused at once and not logged one by one. */
+  /** Wrong credentials in a minute from one address; further ones get another error and are not logged one by one. */
   readonly failuresPerMinute: number;
   /** Unsent output of a client that does not read, before its connection is closed. */
   readonly slowConsumerBytes: number;
@@ -50,19 +44,9 @@ export interface ServerLimits {
   /** Maximum number of targets in one `revoke`. */
   readonly revocations: number;
 
-  // one claim; all but ttlMs are fixed by this version of the protocol
-  /** Maximum number of keys of one claim. */
-  readonly locks: number;
-  /** Longest key. */
-  readonly keyBytes: number;
-  /** Longest label; longer ones are cut. */
-  readonly labelBytes: number;
+  // one claim
   /** Longest lease that a client may request. */
   readonly ttlMs: number;
-  /** Longest token range of one claim. */
-  readonly tokens: number;
-  /** How far a token floor may be ahead of the server's clock. */
-  readonly floorMs: number;
 
   // claims, waiting and held
   /** Maximum number of claims of one session. */
@@ -110,8 +94,6 @@ export const DEFAULT_LIMITS: ServerLimits = {
   connectionsPerAddress: 1_000,
   unauthenticatedConnections: 256,
   helloMs: 5_000,
-  refusalMs: 1_000,
-  refusals: 64,
   failuresPerMinute: 100,
   slowConsumerBytes: 4_194_304,
   slowConsumerMs: 30_000,
@@ -121,12 +103,7 @@ export const DEFAULT_LIMITS: ServerLimits = {
   framesPerLine: 10_000,
   itemsPerFrame: 5_000,
   revocations: 64,
-  locks: PROTOCOL_LIMITS.locks,
-  keyBytes: MAX_KEY_BYTES,
-  labelBytes: MAX_LABEL_BYTES,
   ttlMs: 30 * 86_400_000,
-  tokens: PROTOCOL_LIMITS.tokens,
-  floorMs: 86_400_000,
   claimsPerSession: 20_000,
   claimsPerAccount: 100_000,
   claims: 1_000_000,
@@ -163,20 +140,13 @@ const LIMIT_RANGES: Partial<Record<keyof ServerLimits, readonly [least: number, 
   // at least what our own clients of every version send in a line
   framesPerLine: [6_000, 1_000_000],
   itemsPerFrame: [2_000, 1_000_000],
-  locks: [PROTOCOL_LIMITS.locks, PROTOCOL_LIMITS.locks],
-  keyBytes: [MAX_KEY_BYTES, MAX_KEY_BYTES],
-  labelBytes: [MAX_LABEL_BYTES, MAX_LABEL_BYTES],
   ttlMs: [MIN_TTL_MS, MAX_DURATION_MS],
-  floorMs: [86_400_000, 86_400_000],
-  tokens: [PROTOCOL_LIMITS.tokens, PROTOCOL_LIMITS.tokens],
-  refusalMs: [0, 60_000],
-  refusals: [0, 100_000],
   slowConsumerBytes: [65_536, 1_073_741_824],
   slowConsumerMs: [100, 3_600_000],
   eventStreamMs: [1_000, 86_400_000],
 };
 
-/** The range of a limit; twice the same number: it is fixed by the protocol. */
+/** The range of a limit. */
 export function limitRange(name: keyof ServerLimits): readonly [least: number, most: number] {
   return LIMIT_RANGES[name] ?? [1, Number.MAX_SAFE_INTEGER];
 }

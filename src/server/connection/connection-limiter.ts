@@ -33,10 +33,8 @@ export class ConnectionLimiter<S> {
   #lastNumber = 0;
   /** Open connections. */
   open = 0;
-  /** Of these, the ones without a completed handshake or with a delayed refusal. */
+  /** Of these, the ones without a completed handshake. */
   unauthenticated = 0;
-  /** Of these, the ones with a delayed refusal. */
-  pendingRefusals = 0;
   /** Connections accepted since the start. */
   accepted = 0;
   /** Connections refused or evicted since the start because of a limit. */

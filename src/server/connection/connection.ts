@@ -3,7 +3,6 @@
  * connection.
  *
  *   new           no handshake yet
- *   refused       no valid credential; the refusal is delayed and further input is ignored
  *   open          its calls are answered (request-handler.ts)
  *   keepSession   it keeps a session alive; its input is ignored
  *   closed
@@ -53,10 +52,9 @@ export class Connection {
   readonly #transport: Transport;
   readonly #requestHandler: RequestHandler;
   #session: Session | null = null;
-  #state: "new" | "refused" | "open" | "keepSession" | "closed" = "new";
+  #state: "new" | "open" | "keepSession" | "closed" = "new";
   #outputBuffer = "";
   #flushThreshold = MAX_BUFFERED_CHARS_ALONE;
-  #pendingRefusal: ProtocolError | null = null;
   /** Received lines that are not handled yet. */
   #pendingLines: readonly string[] = NO_LINES;
   /** Paused: waits for its turn in round-robin-scheduler.ts and is not read from. */
@@ -100,15 +98,6 @@ export class Connection {
   /** The authenticated principal. */
   get principal(): Principal {
     return this.#session?.principal ?? ANONYMOUS;
-  }
-
-  /** The error to send when the handshake deadline passes; null: the deadline itself is the error. */
-  get pendingRefusal(): ProtocolError | null {
-    return this.#pendingRefusal;
-  }
-
-  get hasPendingRefusal(): boolean {
-    return this.#pendingRefusal !== null;
   }
 
   /** Handles the lines of one read. Their replies are written together unless they are long. */
@@ -180,12 +169,6 @@ export class Connection {
   /** Like fail(), for a client that is not at fault: its claims remain until their leases expire. */
   disconnect(error: ProtocolError): void {
     this.#failWith(error, true);
-  }
-
-  /** Remembers a refusal that is sent after a delay. */
-  delayRefusal(refusal: ProtocolError): void {
-    this.#state = "refused";
-    this.#pendingRefusal = refusal;
   }
 
   /** Refuses a connection that exceeds a limit. */
@@ -277,13 +260,7 @@ export class Connection {
     if (hello.probe === true) return this.#answerProbe();
     if (!isId(hello.session))
       throw new ProtocolError("PROTOCOL", "hello: session must be 26 characters of a-z and 2-7");
-    try {
-      this.#openSession(hello);
-    } catch (error) {
-      const isRefused = error instanceof ProtocolError && (error.code === "AUTH" || error.code === "LIMIT");
-      if (!isRefused) throw error;
-      return this.#service.refuseAfterDelay(this, error);
-    }
+    this.#openSession(hello);
     this.#transport.write(this.#service.encodeHello(this.isLocal));
   }
 

@@ -2,7 +2,7 @@
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import { decodeLockSpec, isCount, isDecimalString } from "../../protocol/frames.ts";
-import { ProtocolError } from "../../protocol/handshake.ts";
+import { PROTOCOL_LIMITS, ProtocolError } from "../../protocol/handshake.ts";
 import type { Claim, ClaimId, ListFilter, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
@@ -23,8 +23,8 @@ const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
 export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
   const options = decodeOptions(raw[index + 3]);
   const { tokens, floor, wait } = options;
-  if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= limits.tokens)) {
-    throw malformed(`tokens must be from 1 to ${limits.tokens}`);
+  if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= PROTOCOL_LIMITS.tokens)) {
+    throw malformed(`tokens must be from 1 to ${PROTOCOL_LIMITS.tokens}`);
   }
   if (floor !== undefined && !isDecimalString(floor)) throw malformed("floor must be a decimal string");
   if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
@@ -98,7 +98,7 @@ export function decodeReclaim(raw: unknown, label: string, limits: ServerLimits)
     const [rawClaim, rawState] = decodeArray(item, "a claim");
     const claim = decodeClaim(decodeArray(rawClaim, "a claim's terms"), 0, label, limits);
     const [state, a, b, c] = decodeArray(rawState, "a claim's state");
-    if (state === "held" && isDecimalString(a) && isCount(b) && b >= 1 && b <= limits.tokens && isCount(c)) {
+    if (state === "held" && isDecimalString(a) && isCount(b) && b >= 1 && b <= PROTOCOL_LIMITS.tokens && isCount(c)) {
       return { claim, lastState: { state, token: BigInt(a), tokenCount: b, leftMs: c } };
     }
     if (state === "waiting" && isCount(a)) return { claim, lastState: { state, arrival: a } };
@@ -126,7 +126,8 @@ function decodeFilter(raw: unknown): ListFilter {
 
 function decodeLocks(raw: unknown, limits: ServerLimits): readonly [LockSpec, ...LockSpec[]] {
   const items = decodeArray(raw, "locks");
-  if (items.length === 0 || items.length > limits.locks) throw malformed(`a claim has 1 to ${limits.locks} locks`);
+  if (items.length === 0 || items.length > PROTOCOL_LIMITS.locks)
+    throw malformed(`a claim has 1 to ${PROTOCOL_LIMITS.locks} locks`);
   const locks = items.map(decodeLockSpec);
   let previousKey = "";
   for (const { key, permits, limit } of locks) {

@@ -182,7 +182,7 @@ async function handleRequest(
   const address = incoming.socket.remoteAddress ?? "";
   const [disconnected, stopWatching] = watchDisconnect(incoming);
   try {
-    const principal = await authenticator.authenticate(route, incoming, address, disconnected);
+    const principal = authenticator.authenticate(route, incoming, address);
     const reply = await route.handle({ incoming, outgoing, principal, address, disconnected });
     if (reply !== null && !outgoing.destroyed) sendReply(outgoing, reply);
   } catch (error) {

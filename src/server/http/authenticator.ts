@@ -14,8 +14,6 @@ const MINUTE_MS = 60_000;
 export class HttpAuthenticator {
   readonly #service: LockService;
   readonly #access: AccessControl;
-  /** The number of delayed responses to wrong credentials. */
-  #delayedCount = 0;
 
   constructor(service: LockService, access: AccessControl) {
     this.#service = service;
@@ -23,15 +21,10 @@ export class HttpAuthenticator {
   }
 
   /**
-   * @throws ProtocolError AUTH, after a delay; Problem LIMIT after too many wrong credentials from this address; Problem
+   * @throws ProtocolError AUTH; Problem LIMIT after too many wrong credentials from this address; Problem
    * INVALID if the header is not a bearer credential
    */
-  async authenticate(
-    route: Route,
-    { headers }: IncomingMessage,
-    address: string,
-    disconnected: AbortSignal,
-  ): Promise<Principal> {
+  authenticate(route: Route, { headers }: IncomingMessage, address: string): Principal {
     // a load balancer probes the public routes without a credential
     if (route.isPublic === true) return ANONYMOUS;
     const credential = parseBearerCredential(headers.authorization);
@@ -41,24 +34,8 @@ export class HttpAuthenticator {
       if (!(error instanceof ProtocolError)) throw error;
       this.#service.rejectionLog.record(error, address);
       if (error.code === "LIMIT") throw new Problem("LIMIT", "credential", error.message, { retryMs: MINUTE_MS });
-      await this.#delayRefusal(disconnected);
       throw error;
     }
-  }
-
-  async #delayRefusal(disconnected: AbortSignal): Promise<void> {
-    const { limits, clock } = this.#service;
-    if (this.#delayedCount >= limits.refusals || limits.refusalMs === 0 || disconnected.aborted) return;
-    this.#delayedCount++;
-    await new Promise<void>((resolve) => {
-      const timer = clock.timer(resolve);
-      timer.set(clock.now() + limits.refusalMs);
-      disconnected.addEventListener("abort", () => {
-        timer.stop();
-        resolve();
-      });
-    });
-    this.#delayedCount--;
   }
 }
 

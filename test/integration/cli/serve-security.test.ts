@@ -28,7 +28,7 @@ async function startSecuredServer(name: string, ...more: string[]) {
   const { credential, hash } = createCredential();
   admit(hash);
   const tls = ["--listen", "tls://127.0.0.1:0", "--tls-cert", files.cert, "--tls-key", files.key];
-  const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), "--limit", "refusalMs=0", ...more];
+  const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), ...more];
   const server = sandbox.start(["serve", ...args]);
   await until(() => server.out().includes("\n") || !isProcessAlive(server.pid), { within: 20_000, what: "the server" });
   const url = (server.out().split("\n")[0] as string).replace("listening on tls://", "holdfasts://");

@@ -106,7 +106,7 @@ test("valid requests are answered as documented", async () => {
 test("every refusal of a request is a documented one", async () => {
   const { url } = await startHttpServer({
     access: createAccessControl([makeAccount("x", [])]),
-    limits: { refusalMs: 0, subscribers: 1 },
+    limits: { subscribers: 1 },
   });
   const page: RequestOptions = { headers: { origin: "https://evil.example" } };
   for (const [method, path] of OPERATIONS) {

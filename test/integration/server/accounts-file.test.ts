@@ -72,7 +72,7 @@ test("accounts can be given in the environment: text that begins with a brace is
 
 test("serve() reads an accounts file, and reload() reads it again", async () => {
   const path = writeAccountsFile(VALID_FILE);
-  const it = await startServer({ access: { file: path }, limits: { refusalMs: 0 } });
+  const it = await startServer({ access: { file: path } });
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address, { credential });
   expectHeld(await driver.claim(makeClaim("billing/1")));

@@ -35,7 +35,6 @@ async function openRawClient(address: string, hello?: Readonly<Record<string, un
 test.each(["unix", "tcp"])("over %s only a known credential is admitted", async (kind) => {
   const it = await startServer({
     access: createTestAccess(ana),
-    limits: { refusalMs: 10 },
     ...(kind === "tcp" && { listen: TCP_ADDRESS }),
   });
   const address = it.addresses[0] as string;
@@ -48,43 +47,22 @@ test.each(["unix", "tcp"])("over %s only a known credential is admitted", async 
   expect(it.stats().sessions).toBe(1);
 });
 
-test("every bad credential gets the same answer, after a delay", async () => {
-  const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 150 } });
+test("every bad credential gets the same answer", async () => {
+  const it = await startServer({ access: createTestAccess(ana) });
   const responses = new Set<string>();
   for (const hello of [{}, { credential: ben.credential }, { credential: "x" }, { credential: null }]) {
-    const began = performance.now();
     const stranger = await openRawClient(it.addresses[0] as string, hello);
     await stranger.waitUntilClosed();
-    expect(performance.now() - began).toBeGreaterThan(140);
     responses.add(stranger.lines.join());
   }
   expect([...responses]).toEqual(['{"error":{"code":"AUTH","message":"no valid credential was given"}}']);
   expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(4);
 });
 
-test("while refusals are delayed other clients are served; the number of delayed refusals is bounded", async () => {
-  const it = await startServer({ access: createTestAccess(ana), limits: { refusalMs: 60_000, refusals: 2 } });
-  const address = it.addresses[0] as string;
-  const slow = [await openRawClient(address, { credential: "x" }), await openRawClient(address, { credential: "x" })];
-  await until(() => it.logged.length === 2, { within: 2_000, what: "two refusals to be told" });
-  // there is no room for a third delayed refusal
-  const third = await openRawClient(address, { credential: "x" });
-  await third.waitUntilClosed(2_000);
-  expect(third.refusal).toBe("AUTH");
-  expect(slow.map(({ isClosed }) => isClosed)).toEqual([false, false]);
-  // frames sent during the delay are not read
-  slow[0]?.write(
-    `${JSON.stringify({ hello: { protocol: 1, session: slow[0].session, credential: ana.credential } })}\n`,
-  );
-  const { driver } = await openClient(address, { credential: ana.credential });
-  expectHeld(await driver.claim(makeClaim("k")));
-  expect(it.stats().sessions).toBe(1);
-});
-
-test("too many wrong credentials in a minute are refused at once and logged once a minute; the right one is still admitted", async () => {
+test("too many wrong credentials in a minute are logged once a minute; the right one is still admitted", async () => {
   let now = 0;
   const access = createAccessControl([ana.account], { failuresPerMinute: 3, now: () => now });
-  const it = await startServer({ access, limits: { refusalMs: 0 }, listen: TCP_ADDRESS });
+  const it = await startServer({ access, listen: TCP_ADDRESS });
   const address = it.addresses[0] as string;
   const codeOf = async (): Promise<string | null> => {
     const stranger = await openRawClient(address, { credential: "x" });
@@ -106,7 +84,7 @@ test("too many wrong credentials in a minute are refused at once and logged once
 });
 
 test("a session accepts only the account that began it", async () => {
-  const it = await startServer({ access: createTestAccess(ana, ben), limits: { refusalMs: 0 }, listen: TCP_ADDRESS });
+  const it = await startServer({ access: createTestAccess(ana, ben), listen: TCP_ADDRESS });
   const address = it.addresses[0] as string;
   const first = await openRawClient(address);
   await first.sendHello({ credential: ana.credential });
@@ -120,7 +98,7 @@ test("a session accepts only the account that began it", async () => {
 test("two credentials of an account are valid at once; a reload that removes one ends only its connections", async () => {
   const next = createCredential();
   const access = createAccessControl([{ ...ana.account, hashes: [...ana.account.hashes, next.hash] }, ben.account]);
-  const it = await startServer({ access, listen: TCP_ADDRESS, limits: { refusalMs: 0 } });
+  const it = await startServer({ access, listen: TCP_ADDRESS });
   const address = it.addresses[0] as string;
   const [old, fresh, other] = [
     await openRawClient(address),

@@ -184,14 +184,14 @@ test("ttlMs: a longer lease is refused, in a claim, a renewal and a reclaim", as
   await expect(driver.renew([makeClaim("j", { ttlMs: DAY_MS + 1 })])).rejects.toThrow("the longest lease is");
 });
 
-test("holds: a claim of too many keys ends the connection that sent it", async () => {
+test("a claim of too many keys ends the connection that sent it", async () => {
   const [first, second] = (await startHarness({}, 2)) as [OpenDriver, OpenDriver];
   const keys = Array.from({ length: 129 }, (_, n) => lockSpec(`k${String(n).padStart(3, "0")}`));
   await expect(first.driver.claim(makeClaim(keys))).rejects.toThrow("connection");
   expectHeld(await second.driver.claim(makeClaim(keys.slice(1))));
 });
 
-test("floorMs: a token floor more than a day ahead of the clock is refused", async () => {
+test("a token floor more than a day ahead of the clock is refused", async () => {
   const [{ driver }] = (await startHarness({}, 1)) as [OpenDriver];
   const ahead = (ms: number): bigint => BigInt(Date.now() + ms) * 1_000n;
   expectHeld(await driver.claim(makeClaim("k", { floor: ahead(DAY_MS - 60_000) })));
@@ -200,7 +200,7 @@ test("floorMs: a token floor more than a day ahead of the clock is refused", asy
   );
 });
 
-test("labelBytes: a longer label is cut between two characters, and cannot move a cursor; neither can the label of a hello", async () => {
+test("a label of more than 256 bytes is cut between two characters, and cannot move a cursor; neither can the label of a hello", async () => {
   const it = await startServer();
   const long = `\u001b[2J${"é".repeat(500)}`;
   const { driver } = await openClient(it.addresses[0] as string, { label: `${long}!` });
