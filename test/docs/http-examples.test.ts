@@ -1,19 +1,19 @@
 // Runs the commands of docs/reference/http.md, with a small interpreter, and with the real shell and curl if they are installed.
 
-import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { builtFile } from "../support/built-file.ts";
+import { cliSandbox } from "../support/cli-sandbox.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, startHttpServer } from "../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { runCurl, splitWords } from "./doc-shell.ts";
 
 checkLeaksAfterEach();
+const sandbox = cliSandbox();
+
 cleanUpAfterEach();
 
 const PAGE = readFileSync("docs/reference/http.md", "utf8");
-const PROGRAM = builtFile("dist/cli/main.js");
 /** Which member of an answer a variable of the page is taken from. */
 const CAPTURED_VARIABLES: Readonly<Record<string, string>> = {
   REFERENCE: "reference",
@@ -96,11 +96,9 @@ test.skipIf(!hasCurl)("the commands print the documented output, in the real she
   });
 });
 
-test.skipIf(!existsSync(PROGRAM))("the first command starts a server", () => {
+test("the first command starts a server", async () => {
   const line = /```sh\n(holdfast serve .*)\n```/.exec(PAGE)?.[1] as string;
-  const cwd = createTemporaryDirectory();
   const args = line.split(" ").slice(1);
-  const env = { PATH: process.env.PATH, HOLDFAST_DIR: join(cwd, "own"), HOME: cwd };
-  const out = execFileSync(process.execPath, [PROGRAM, ...args, "--check"], { cwd, env, encoding: "utf8" });
-  expect(out).toBe("configuration is valid\n");
+  const { code, out } = await sandbox.run([...args, "--check"], { cwd: createTemporaryDirectory() });
+  expect({ code, out }).toEqual({ code: 0, out: "configuration is valid\n" });
 });

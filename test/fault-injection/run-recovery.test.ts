@@ -1,8 +1,9 @@
 import { readdirSync } from "node:fs";
 import { expect } from "vitest";
+import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
-import { PROGRAM, requireProcess, test } from "../support/processes/process-harness.ts";
+import { requireProcess, test } from "../support/processes/process-harness.ts";
 import type { ProcessId } from "../support/processes/process-tree.ts";
 import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { until } from "../support/until.ts";

@@ -3,9 +3,10 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
+import { PROGRAM } from "../support/cli-sandbox.ts";
 import { inMountNamespace, MOUNT_NAMESPACE_COMMAND } from "../support/processes/mount-namespace.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
-import { IS_LONG_RUN, PROGRAM, test, waitUntilListening } from "../support/processes/process-harness.ts";
+import { IS_LONG_RUN, test, waitUntilListening } from "../support/processes/process-harness.ts";
 import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { startWorker } from "../support/processes/worker.ts";
 import { until } from "../support/until.ts";

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { expect } from "vitest";
+import { PROGRAM } from "../support/cli-sandbox.ts";
 import { GATED_COMMAND, openGate } from "../support/processes/child-scripts.ts";
-import { PROGRAM, test } from "../support/processes/process-harness.ts";
+import { test } from "../support/processes/process-harness.ts";
 import { commandLine, descendants, isAlive } from "../support/processes/process-tree.ts";
 import { startInTerminal } from "../support/processes/pseudo-terminal.ts";
 import { until } from "../support/until.ts";

@@ -1,6 +1,7 @@
 import { expect } from "vitest";
+import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeChildScripts } from "../support/processes/child-scripts.ts";
-import { PROGRAM, requireProcess, test } from "../support/processes/process-harness.ts";
+import { requireProcess, test } from "../support/processes/process-harness.ts";
 import type { ProcessId } from "../support/processes/process-tree.ts";
 import { commandLine, descendants, identifyProcess, isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { startInTerminal } from "../support/processes/pseudo-terminal.ts";

@@ -77,7 +77,7 @@ export function cliSandbox(): CliSandbox {
   ): RunningCommand {
     const [name, ...args] = command;
     const child = spawn(name, args, {
-      env: { ...withoutHoldfastVariables(process.env), HOLDFAST_DIR: sandbox.directory, ...env },
+      env: sandboxEnvironment(sandbox.directory, env),
       stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
       ...(cwd !== undefined && { cwd }),
     });
@@ -135,13 +135,17 @@ export function cliSandbox(): CliSandbox {
   return sandbox;
 }
 
-/** The test runner's own environment must not say which store to use. */
-function withoutHoldfastVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("HOLDFAST_")));
+/** The test runner's environment with a HOLDFAST_DIR of the test's own, and without the variables that name a store. */
+export function sandboxEnvironment(
+  directory: string,
+  env: Readonly<Record<string, string | undefined>> = {},
+): NodeJS.ProcessEnv {
+  const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith("HOLDFAST_"));
+  return { ...Object.fromEntries(inherited), HOLDFAST_DIR: directory, ...env };
 }
 
-/** Who wrote "listening" to the log of servers on demand. */
-function readServerPids(log: string): number[] {
+/** The process ids of the servers that wrote "listening" to the log of servers on demand. */
+export function readServerPids(log: string): number[] {
   if (!existsSync(log)) return [];
   return [...readFileSync(log, "utf8").matchAll(/^\S+ (\d+) listening/gm)].map((match) => Number(match[1]));
 }

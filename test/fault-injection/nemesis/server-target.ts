@@ -2,9 +2,9 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../../src/conformance/random.ts";
+import { PROGRAM } from "../../support/cli-sandbox.ts";
 import { freePort } from "../../support/free-port.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
-import { PROGRAM } from "../../support/processes/process-harness.ts";
 import { mountSmallDisk } from "../../support/processes/small-disk.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";

@@ -7,8 +7,8 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Random } from "../../../src/conformance/random.ts";
+import { PROGRAM } from "../../support/cli-sandbox.ts";
 import type { ProcessHarness, RunningProcess } from "../../support/processes/process-harness.ts";
-import { PROGRAM } from "../../support/processes/process-harness.ts";
 
 /** Arguments: exclusive or shared, obedient or stubborn, for how many seconds, keys. */
 const EXCLUSION_SCRIPT = `

@@ -2,21 +2,16 @@
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { server } from "../../../src/drivers/server/driver.ts";
-import { builtFile } from "../../support/built-file.ts";
-import {
-  cleanUpAfterEach,
-  createTemporaryDirectory,
-  onCleanup,
-  post,
-  request,
-  startHttpServer,
-} from "../../support/http-fixture.ts";
+import type { CommandResult } from "../../support/cli-sandbox.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { cleanUpAfterEach, onCleanup, post, request, startHttpServer } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -129,21 +124,8 @@ test("the reference of a lock that its process still holds can be used to renew 
 test("the command line checks, renews and releases a lock that was acquired over HTTP", async () => {
   const { url, path } = await startHttpServer();
   const held = (await post(url, "/v1/claims", { key: "k" })).json;
-  const cwd = createTemporaryDirectory();
-  const holdfast = async (...args: string[]): Promise<{ code: number | null; out: string }> => {
-    const child = spawn(
-      process.execPath,
-      [builtFile("dist/cli/main.js"), ...args, "--url", `holdfast+unix://${path}`],
-      {
-        cwd,
-        env: { PATH: process.env.PATH, HOLDFAST_DIR: join(cwd, "own"), HOLDFAST_REFERENCE: held.reference },
-      },
-    );
-    let out = "";
-    for (const stream of [child.stdout, child.stderr]) stream.setEncoding("utf8").on("data", (text) => (out += text));
-    const [code] = (await once(child, "exit")) as [number | null];
-    return { code, out };
-  };
+  const holdfast = (name: string): Promise<CommandResult> =>
+    sandbox.run([name, "--url", `holdfast+unix://${path}`], { env: { HOLDFAST_REFERENCE: held.reference } });
   for (const verb of ["check", "renew"]) expect(await holdfast(verb)).toMatchObject({ code: 0 });
   expect((await request(url, "/v1/locks")).json.locks).toHaveLength(1);
   expect(await holdfast("release")).toMatchObject({ code: 0 });

@@ -1,6 +1,5 @@
 /** What open() and `holdfast doctor` report about a server, and the rights each client needs. */
 
-import { spawnSync } from "node:child_process";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -9,12 +8,14 @@ import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { connect } from "../../../src/index.ts";
 import type { Check, Driver } from "../../../src/spi/driver.ts";
-import { builtFile } from "../../support/built-file.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
 import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
 
 const diagnosticMessages = (checks: readonly Check[]): Record<string, string> =>
   Object.fromEntries(checks.map(({ name, status, message }) => [name, `${status}: ${message}`]));
@@ -263,24 +264,19 @@ withRedis((server) => {
     busy.disconnect();
   });
 
-  test("holdfast run words the warnings itself, and omits them with --quiet or --json", { timeout: 30_000 }, () => {
+  test("holdfast run words the warnings itself, and omits them with --quiet or --json", async () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
-    const said = (at: string, ...flags: string[]): string =>
-      spawnSync(process.execPath, [builtFile("dist/cli/main.js"), "run", "key", "--url", at, ...flags, "--", "true"], {
-        encoding: "utf8",
-      }).stderr;
-    expect(said(url)).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
-    expect([said(url, "--quiet"), said(url, "--json")]).toEqual(["", ""]);
-    expect(said(`${url}&silenceWarnings=appendonly`)).toBe("");
+    const runStderr = async (storeUrl: string, ...flags: string[]): Promise<string> =>
+      (await sandbox.run(["run", "key", "--url", storeUrl, ...flags, "--", "true"])).err;
+    expect(await runStderr(url)).toMatch(/^holdfast: warning: redis: no append-only file: [^\n]+\n$/);
+    expect([await runStderr(url, "--quiet"), await runStderr(url, "--json")]).toEqual(["", ""]);
+    expect(await runStderr(`${url}&silenceWarnings=appendonly`)).toBe("");
   });
 
-  test("holdfast doctor prints them between reach and latency", { timeout: 30_000 }, () => {
+  test("holdfast doctor prints them between reach and latency", async () => {
     const url = `redis://127.0.0.1:${server().port}?prefix=${scene.prefix}`;
-    const { stdout, status } = spawnSync(process.execPath, [builtFile("dist/cli/main.js"), "doctor", "--url", url], {
-      encoding: "utf8",
-      env: { ...process.env, NO_COLOR: "1" },
-    });
-    expect(status).toBe(0);
-    expect(stdout).toMatch(/ok {4}reachable.*ok {4}version {4}Redis.*WARN {2}appendonly.*ok {4}keys.*ok {4}latency/s);
+    const { code, out } = await sandbox.run(["doctor", "--url", url]);
+    expect(code).toBe(0);
+    expect(out).toMatch(/ok {4}reachable.*ok {4}version {4}Redis.*WARN {2}appendonly.*ok {4}keys.*ok {4}latency/s);
   });
 });

@@ -1,6 +1,5 @@
 /** Messages for a Redis that cannot be used: what is wrong, where, and the remedy; no secret and no digest. */
 
-import { spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { networkInterfaces, tmpdir } from "node:os";
@@ -11,14 +10,16 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
-import { builtFile } from "../../support/built-file.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { freePort } from "../../support/free-port.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis, tlsArguments } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
 import { until } from "../../support/until.ts";
+
+const sandbox = cliSandbox();
 
 const PASSWORD = "hushhush";
 const NO_WARNINGS = { warn: () => undefined };
@@ -275,22 +276,17 @@ withRedis((server) => {
     });
   });
 
-  test("the command line prints the same in one line, and doctor suggests a remedy", { timeout: 30_000 }, async () => {
+  test("the command line prints the same in one line, and doctor suggests a remedy", async () => {
     const { port, url } = await startServer();
     await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
-    const said = (...words: string[]): { status: number | null; stdout: string; stderr: string } =>
-      spawnSync(process.execPath, [builtFile("dist/cli/main.js"), ...words], {
-        encoding: "utf8",
-        env: { ...process.env, NO_COLOR: "1" },
-      });
-    const run = said("run", "key", "--wait", "1s", "--url", url, "--", "true");
-    expect(run.stderr).toMatch(
+    const run = await sandbox.run(["run", "key", "--wait", "1s", "--url", url, "--", "true"]);
+    expect(run.err).toMatch(
       /^holdfast: redis:.* cannot be used: redis: the server's memory is full \(OOM\): [^\n]+\n$/m,
     );
-    expect(run.status).toBe(69);
-    const doctor = said("doctor", "--url", url);
-    expect(doctor.stdout).toMatch(/FAIL {2}memory {5}memory is full: no new lock is granted\n +raise maxmemory/);
-    expect(doctor.stdout + doctor.stderr).not.toMatch(PASSWORD_DIGEST);
-    expect(doctor.status).toBe(69);
+    expect(run.code).toBe(69);
+    const doctor = await sandbox.run(["doctor", "--url", url]);
+    expect(doctor.out).toMatch(/FAIL {2}memory {5}memory is full: no new lock is granted\n +raise maxmemory/);
+    expect(doctor.out + doctor.err).not.toMatch(PASSWORD_DIGEST);
+    expect(doctor.code).toBe(69);
   });
 });

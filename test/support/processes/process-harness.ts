@@ -5,10 +5,10 @@
 
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { test as plain, vi } from "vitest";
-import { builtFile } from "../built-file.ts";
+import { PROGRAM, readServerPids, sandboxEnvironment } from "../cli-sandbox.ts";
 import { expectNoSecret } from "../secret-scan.ts";
 import { until } from "../until.ts";
 import type { ProcessId } from "./process-tree.ts";
@@ -20,9 +20,6 @@ import {
   processesWithEnvironment,
   sendSignal,
 } from "./process-tree.ts";
-
-/** What `npm run build` made of src/cli/main.ts. */
-export const PROGRAM: string = builtFile("dist/cli/main.js");
 
 /** The long suite: more, longer, other seeds. */
 export const IS_LONG_RUN: boolean = process.env.HOLDFAST_LONG === "1";
@@ -110,7 +107,7 @@ function openHarness(): { readonly harness: ProcessHarness; close(): Promise<voi
   function startProgram(command: readonly [string, ...string[]], options: ProcessOptions = {}): RunningProcess {
     const [name, ...args] = command;
     const child = spawn(name, args, {
-      env: { ...withoutHoldfastVariables(process.env), HOLDFAST_DIR: harness.directory, ...options.env },
+      env: sandboxEnvironment(harness.directory, options.env),
       stdio: [options.input === true ? "pipe" : "ignore", "pipe", "pipe"],
       detached: true,
       cwd: options.cwd ?? folder,
@@ -230,17 +227,6 @@ export async function waitUntilListening(running: RunningProcess): Promise<Runni
   const address = said[1] as string;
   const url = address.startsWith("unix:") ? `holdfast+${address}` : address.replace("tcp:", "holdfast:");
   return { ...running, url, address };
-}
-
-/** The test runner's own environment must not say which store to use. */
-function withoutHoldfastVariables(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
-  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith("HOLDFAST_")));
-}
-
-/** Who wrote "listening" to the log of servers on demand. */
-function readServerPids(log: string): number[] {
-  if (!existsSync(log)) return [];
-  return [...readFileSync(log, "utf8").matchAll(/^\S+ (\d+) listening/gm)].map((match) => Number(match[1]));
 }
 
 /** A running process as one that can be looked for later. */
