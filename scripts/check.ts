@@ -1,7 +1,14 @@
 // `npm run check`: everything that can be judged without running the library. One line per check, then what is wrong.
 
 import { findUndocumented } from "./check/api-page.ts";
-import { driversWithoutTimers, fileAndFunctionSizes, inheritance, pureCore } from "./check/code-rules.ts";
+import {
+  classTests,
+  driversWithoutTimers,
+  fileAndFunctionSizes,
+  inheritance,
+  pureCore,
+  weakCollections,
+} from "./check/code-rules.ts";
 import { brokenLinks, findMissingPaths } from "./check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "./check/import-graph.ts";
 import { importTable } from "./check/import-table.ts";
@@ -45,6 +52,8 @@ const CHECKS: readonly Check[] = [
   { name: "inheritance", faults: () => inheritance(sources) },
   { name: "file and function size", faults: () => fileAndFunctionSizes(sources) },
   { name: "drivers do not wait", faults: () => driversWithoutTimers(sources) },
+  { name: "weak collections", faults: () => weakCollections(sources) },
+  { name: "branches by class", faults: () => classTests(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
   { name: "Lua is current", faults: findLuaFaults },
   { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },

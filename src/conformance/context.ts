@@ -71,6 +71,12 @@ export interface TestContext {
   afterTest(work: () => Promise<unknown>): void;
 }
 
+/** Defines one test. It gets its own context; at its end the store must be empty. */
+export type DefineTest = (name: string, body: (context: TestContext) => Promise<void>) => void;
+
+/** Defines the tests of one topic that apply to this driver. */
+export type Topic = (test: DefineTest, settings: ConformanceSettings) => void;
+
 const SHORT_LEASE_MS = 300;
 const WAIT_TIMEOUT_MS = 5_000;
 const POLL_MS = 4;

@@ -1,7 +1,6 @@
-/** The suite's options for a driver, and how topics define their tests. */
+/** The suite's options for a driver. */
 
 import type { Driver, Traits } from "../spi/driver.ts";
-import type { TestContext } from "./context.ts";
 
 /** A fresh, empty store for one test. */
 export interface TestStore {
@@ -69,12 +68,6 @@ export interface ConformanceSettings {
   readonly openPaused: (() => Promise<TestStore>) | undefined;
   readonly restart: ((store: TestStore) => Promise<void>) | undefined;
 }
-
-/** Defines one test. It gets its own context; at its end the store must be empty. */
-export type DefineTest = (name: string, body: (context: TestContext) => Promise<void>) => void;
-
-/** Defines the tests of one topic that apply to this driver. */
-export type Topic = (test: DefineTest, settings: ConformanceSettings) => void;
 
 /** @throws TypeError if an option is invalid */
 export function parseConformanceOptions<S extends TestStore>(options: ConformanceOptions<S>): ConformanceSettings {

@@ -1,6 +1,7 @@
 /** The topics of the contract, and how a test runner gets their tests. */
 
 import assert from "node:assert/strict";
+import type { Topic } from "./context.ts";
 import { runTest } from "./context.ts";
 import { testClose } from "./driver/close.ts";
 import { testContention } from "./driver/contention.ts";
@@ -19,7 +20,7 @@ import { testPermits } from "./driver/permits.ts";
 import { testRevoke } from "./driver/revoke.ts";
 import { testTokens } from "./driver/tokens.ts";
 import { testRandomFaults } from "./end-to-end.ts";
-import type { ConformanceOptions, ConformanceSettings, TestStore, Topic } from "./options.ts";
+import type { ConformanceOptions, ConformanceSettings, TestStore } from "./options.ts";
 import { parseConformanceOptions } from "./options.ts";
 
 /** The two functions of a test runner that the suite uses: those of vitest, jest, mocha and node:test fit. */

@@ -1,7 +1,7 @@
 /** close() and releaseAll(). */
 
 import assert from "node:assert/strict";
-import type { DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import type { LockLostError } from "../../src/errors.ts";
 import { hold, waitForClaims } from "./helpers.ts";

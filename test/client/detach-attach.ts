@@ -1,7 +1,8 @@
 /** A detached lock is attached elsewhere (`detach`, `attach`). */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import type { LockLostError } from "../../src/errors.ts";
 import { assertFree } from "./helpers.ts";

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Lockable, Locks } from "../../src/client/locks.ts";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import type { LockTimeoutError } from "../../src/errors.ts";
 import { assertFree, waitForClaims } from "./helpers.ts";

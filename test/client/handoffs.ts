@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Lock } from "../../src/client/lock.ts";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import type { TestClient } from "../../src/conformance/test-client.ts";
 import { deferRejection, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import { waitForClaims } from "./helpers.ts";

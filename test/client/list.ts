@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import { waitForClaims } from "./helpers.ts";
 

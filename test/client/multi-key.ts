@@ -1,7 +1,8 @@
 /** all(): several keys together, whether or not the store can claim them together. */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { createRandom } from "../../src/conformance/random.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 

@@ -1,7 +1,8 @@
 /** Readers, writers and semaphores in the client's API. */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import { settledState, waitForClaims } from "./helpers.ts";
 

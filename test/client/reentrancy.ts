@@ -1,7 +1,8 @@
 /** A holder may acquire its lock again inside using() and lock.run(). */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
 import { settledState } from "./helpers.ts";
 

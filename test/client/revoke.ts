@@ -1,7 +1,8 @@
 /** An operator revokes a lock through a client, and the holder's client notifies the holder. */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, hasCode, openTestClient } from "../../src/conformance/test-client.ts";
 import type { LockLostError } from "../../src/errors.ts";
 import { assertFree, waitForClaims } from "./helpers.ts";

@@ -1,8 +1,9 @@
 /** Claims that last as long as their client's session. */
 
 import assert from "node:assert/strict";
+import type { DefineTest } from "../../src/conformance/context.ts";
 import { assertHeld } from "../../src/conformance/context.ts";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { hasCode, openTestClient } from "../../src/conformance/test-client.ts";
 
 export function testSessions(test: DefineTest, { traits }: ConformanceSettings): void {

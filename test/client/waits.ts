@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import type { Lock } from "../../src/client/lock.ts";
 import type { PausedCall } from "../../src/conformance/chaos/driver.ts";
-import type { TestContext } from "../../src/conformance/context.ts";
-import type { ConformanceSettings, DefineTest } from "../../src/conformance/options.ts";
+import type { DefineTest, TestContext } from "../../src/conformance/context.ts";
+import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { createRandom } from "../../src/conformance/random.ts";
 import type { TestClient } from "../../src/conformance/test-client.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";

@@ -1,7 +1,7 @@
 /** Closing a driver does not affect other clients. */
 
 import assert from "node:assert/strict";
-import type { DefineTest } from "../options.ts";
+import type { DefineTest } from "../context.ts";
 
 export function testClose(test: DefineTest): void {
   test("closing one client leaves the claims of others as they are", async (context) => {

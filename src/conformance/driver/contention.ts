@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
-import type { DriverClient, TestContext } from "../context.ts";
+import type { DefineTest, DriverClient, TestContext } from "../context.ts";
 import { assertHeld } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 export function testContention(test: DefineTest, settings: ConformanceSettings): void {
   test("a claim of a busy key waits, and is granted when the key is released", async (context) => {

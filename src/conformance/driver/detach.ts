@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import type { Driver } from "../../spi/driver.ts";
+import type { DefineTest } from "../context.ts";
 import { assertHeld } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!traits.lease.claim) return;

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
-import type { DriverClient } from "../context.ts";
+import type { DefineTest, DriverClient } from "../context.ts";
 import { assertHeld } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 /** Clock rates may differ by 1 %, and clocks tick in milliseconds. */
 const isTooEarly = (ms: number): number => ms * 0.99 - 2;

@@ -1,8 +1,9 @@
 /** A repeated call is the same claim; a call that comes too late has no effect. */
 
 import assert from "node:assert/strict";
+import type { DefineTest } from "../context.ts";
 import { assertHeld, exclusive } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 export function testIdempotence(test: DefineTest, { traits }: ConformanceSettings): void {
   test("asking again with the same id is the same grant: same token, same run", async (context) => {

@@ -1,7 +1,8 @@
 /** Keys without claims leave nothing in the store. */
 
 import assert from "node:assert/strict";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { DefineTest } from "../context.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 const BATCH = 250;
 

@@ -3,8 +3,9 @@
 import assert from "node:assert/strict";
 import { MAX_DURATION_MS } from "../../util/duration.ts";
 import { MAX_KEY_BYTES } from "../../util/keys.ts";
+import type { DefineTest } from "../context.ts";
 import { assertHeld } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 /** Pairs of keys that a faulty store could take for one key. */
 const SIMILAR_KEYS: readonly (readonly [string, string])[] = [

@@ -3,9 +3,9 @@
 import assert from "node:assert/strict";
 import type { Claim, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
-import type { TestContext } from "../context.ts";
+import type { DefineTest, TestContext } from "../context.ts";
 import { exclusive } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 export function testList(test: DefineTest, { traits }: ConformanceSettings): void {
   test("a listed claim shows its lock specs, its state and its tag, but never its id", async (context) => {

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
 import type { ChaosOptions } from "../chaos/driver.ts";
 import { chaos } from "../chaos/driver.ts";
-import type { DriverClient, TestContext } from "../context.ts";
+import type { DefineTest, DriverClient, TestContext } from "../context.ts";
 import { assertHeld } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 const STORM_OPTIONS: ChaosOptions = { loseCall: 0.1, loseReply: 0.15, repeatCall: 0.5, delayCall: 0.3, maxDelayMs: 4 };
 

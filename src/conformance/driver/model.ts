@@ -1,6 +1,7 @@
 /** Random commands get the lock table's answers. */
 
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { DefineTest } from "../context.ts";
+import type { ConformanceSettings } from "../options.ts";
 import { oracle } from "../oracle.ts";
 
 export function testModel(test: DefineTest, settings: ConformanceSettings): void {

@@ -2,8 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
-import type { DriverClient, TestContext } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { DefineTest, DriverClient, TestContext } from "../context.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 interface QueuedClaim {
   readonly claim: Claim;

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import type { Answer, Pause } from "../../spi/driver.ts";
-import type { DefineTest } from "../options.ts";
+import type { DefineTest } from "../context.ts";
 import { deferRejection, hasCode, openTestClient, waitForEmptyStore } from "../test-client.ts";
 
 /** Tests of a store that is paused for longer than each test takes. */

@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import type { Claim } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
-import type { ClaimOptions, DriverClient } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ClaimOptions, DefineTest, DriverClient } from "../context.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 const READER: ClaimOptions = { permits: 1 };
 

@@ -2,7 +2,8 @@
 
 import assert from "node:assert/strict";
 import type { Driver } from "../../spi/driver.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { DefineTest } from "../context.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!verbs.includes("revoke")) return;

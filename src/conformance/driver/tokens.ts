@@ -2,8 +2,9 @@
 
 import assert from "node:assert/strict";
 import { ALL_PERMITS, FatalDriverError } from "../../spi/driver.ts";
+import type { DefineTest } from "../context.ts";
 import { assertHeld } from "../context.ts";
-import type { ConformanceSettings, DefineTest } from "../options.ts";
+import type { ConformanceSettings } from "../options.ts";
 
 const HOUR_MICROS = 3_600_000_000n;
 const MAX_TOKEN = 2n ** 63n - 1n;

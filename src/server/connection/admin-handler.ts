@@ -17,7 +17,7 @@ import type { EventLog } from "../events/event-log.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 
 /** The connection on which an admin frame arrived. */
-interface Caller {
+export interface Caller {
   readonly principal: Principal;
   /** Adds a frame to the pending output. */
   send(frame: string): void;

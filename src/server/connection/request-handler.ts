@@ -11,7 +11,7 @@ import type { ClaimPage, MaybePromise, ReleaseRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { LockService } from "../service.ts";
 import type { Session } from "../session/session.ts";
-import type { Connection } from "./connection.ts";
+import type { Caller } from "./admin-handler.ts";
 import * as decode from "./decode-request.ts";
 
 type AnswersResult = MaybePromise<readonly (Answer | undefined)[]>;
@@ -24,9 +24,14 @@ const RECLAIMS_PER_PART = 1;
 const NO_FRAMES: readonly unknown[] = [];
 const ignore = (): void => undefined;
 
+/** The connection that the replies go to. */
+interface ReplyChannel extends Caller {
+  readonly isOpen: boolean;
+}
+
 export class RequestHandler {
   readonly #service: LockService;
-  readonly #connection: Connection;
+  readonly #connection: ReplyChannel;
   /** `list` frames in the current line. */
   #listsInLine = 0;
   /** `list` frames without a reply yet. */
@@ -37,7 +42,7 @@ export class RequestHandler {
   /** Handles the next part of a large frame; null if none is in progress. */
   #resumeFrame: (() => void) | null = null;
 
-  constructor(service: LockService, connection: Connection) {
+  constructor(service: LockService, connection: ReplyChannel) {
     this.#service = service;
     this.#connection = connection;
   }

@@ -9,7 +9,6 @@ import { Hono } from "hono";
 import type { AccessControl } from "../auth/access-control.ts";
 import type { EventLog } from "../events/event-log.ts";
 import type { ConnectionCounts } from "../events/metrics.ts";
-import type { LockService } from "../service.ts";
 import { HttpAuthenticator } from "./authenticator.ts";
 import { claimRoutes } from "./claim-routes.ts";
 import { createEventStreams } from "./event-stream.ts";
@@ -28,21 +27,14 @@ import {
 } from "./problem.ts";
 import type { Route } from "./request-context.ts";
 import { sendReply, watchDisconnect } from "./request-context.ts";
+import type { StatusSources } from "./status-routes.ts";
 import { statusRoutes } from "./status-routes.ts";
 
 /** The parts that the HTTP port needs. */
-export interface HttpAppOptions {
-  /** The service whose locks the port serves. */
-  readonly service: LockService;
+export interface HttpAppOptions extends StatusSources {
   readonly access: AccessControl;
   /** The source of /events. */
   readonly eventLog: EventLog;
-  /** The source of /metrics. */
-  readonly metrics: { recordRefusal(code: string): void; render(http: ConnectionCounts): string };
-  /** For /ready: can the server grant a lock now, and if not, why? */
-  readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
-  /** The version of this program. */
-  readonly version: string;
   /** The host of the --http address. A Host header may name it, or the address itself. */
   readonly host: string;
   /**

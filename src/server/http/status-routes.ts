@@ -3,14 +3,26 @@
 import { authorize } from "../auth/authorize.ts";
 import type { ConnectionCounts } from "../events/metrics.ts";
 import { METRICS_TYPE } from "../events/metrics.ts";
-import type { HttpAppOptions } from "./app.ts";
+import type { LockService } from "../service.ts";
 import { createOpenApiDocument } from "./openapi.ts";
 import { Problem } from "./problem.ts";
 import type { HttpReply, RequestContext, Route } from "./request-context.ts";
 import { jsonReply } from "./request-context.ts";
 
+/** The parts of the server whose state these routes show. */
+export interface StatusSources {
+  /** The service whose locks the port serves. */
+  readonly service: LockService;
+  /** The source of /metrics. */
+  readonly metrics: { recordRefusal(code: string): void; render(http: ConnectionCounts): string };
+  /** For /ready: can the server grant a lock now, and if not, why? */
+  readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
+  /** The version of this program. */
+  readonly version: string;
+}
+
 export function statusRoutes(
-  { service, checkReadiness, metrics, version }: HttpAppOptions,
+  { service, checkReadiness, metrics, version }: StatusSources,
   isDraining: () => boolean,
   connectionCounts: () => ConnectionCounts,
 ): Route[] {

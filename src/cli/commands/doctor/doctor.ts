@@ -1,14 +1,10 @@
-/** `holdfast doctor`: checks whether the store can be used, with which rights and how fast, and says what to do if not. */
-
-import type { ServerInfo } from "../../../protocol/admin-frames.ts";
-import type { Check, Driver, Pause } from "../../../spi/driver.ts";
-import type { CommandError } from "../../errors.ts";
+import type { Check, Driver } from "../../../spi/driver.ts";
 import { EXIT_CODES, toCommandError } from "../../errors.ts";
 import { openAdmin, openStore, resolveUrl, withoutPassword } from "../../open-store.ts";
 import { formatJsonLine, printLine } from "../../output.ts";
 import { colorize, detectTerminal } from "../../terminal-table.ts";
+import type { CycleTimes, Measurements } from "./report.ts";
 import { buildReport, VERSIONS } from "./report.ts";
-import type { TokenComparison } from "./token-migration.ts";
 import { compareTokens, createProbeClaim } from "./token-migration.ts";
 
 /** Flags of `doctor`. */
@@ -17,40 +13,6 @@ export interface DoctorFlags {
   readonly json?: boolean;
   readonly key?: string;
   readonly from?: string;
-}
-
-/** The results of all measurements. */
-export interface Measurements {
-  /** The name of the store in messages. */
-  readonly name: string;
-  /** Why the store could not be used at all; null: it could. */
-  readonly failure: CommandError | null;
-  /** The time until the store was open. */
-  readonly connectMs: number;
-  /** Is the store a Holdfast server? */
-  readonly isServer: boolean;
-  /** What the server reports about itself; a string: why there is no report. */
-  readonly info: ServerInfo | string;
-  /** The checks of the store's driver; null: the driver has none. */
-  readonly storeChecks: readonly Check[] | null;
-  /** Our wall clock in the middle of the info call, and the duration of that call. */
-  readonly wallMs: number;
-  readonly roundTripMs: number;
-  /** The prefix whose rights were checked. */
-  readonly key: string;
-  readonly cycles: CycleTimes;
-  /** The comparison with the store of --from; null: --from was not given. */
-  readonly tokenComparison: TokenComparison | null;
-}
-
-/** The results of acquiring and releasing a key that no other client uses. */
-export interface CycleTimes {
-  /** The duration of each cycle; a string: why it could not be measured. */
-  readonly cyclesMs: readonly number[] | string;
-  /** The store grants no new locks; null: it does. */
-  readonly paused: Pause | null;
-  /** The credential does not have the right to acquire the key. */
-  readonly isForbidden: boolean;
 }
 
 const CYCLES = 20;

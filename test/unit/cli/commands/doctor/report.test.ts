@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { CycleTimes, Measurements } from "../../../../../src/cli/commands/doctor/doctor.ts";
+import type { CycleTimes, Measurements } from "../../../../../src/cli/commands/doctor/report.ts";
 import { buildReport } from "../../../../../src/cli/commands/doctor/report.ts";
 import type { TokenSample } from "../../../../../src/cli/commands/doctor/token-migration.ts";
 import { checkTokens } from "../../../../../src/cli/commands/doctor/token-migration.ts";
