@@ -153,7 +153,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     },
 
     async release(claims: readonly Claim[]): Promise<readonly boolean[]> {
-      const wasPresent = await Promise.all(claims.map((claim) => deleteNode(claimNodes.getOrCreate(claim))));
+      const wasPresent = await Promise.all(
+        claims.map((claim) => deleteNode(queues, keyNodes, claimNodes.getOrCreate(claim))),
+      );
       zk.keepAlive(claimNodes.size > 0);
       return wasPresent;
     },
@@ -193,22 +195,8 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
 
   /** Deletes the node, so that the claim is made again; that call then reports why it is refused. */
   async function releaseNode(node: ClaimNode): Promise<Answer> {
-    await deleteNode(node);
+    await deleteNode(queues, keyNodes, node);
     return { state: "none" };
-  }
-
-  /**
-   * Deletes the node and says whether it existed. A node that this client may no longer delete stays as long as its
-   * session.
-   */
-  async function deleteNode(node: ClaimNode): Promise<boolean> {
-    try {
-      return await queues.deleteNode(node);
-    } catch (error) {
-      if (!isPermanent(error)) throw error;
-      keyNodes.forget(node.keyPath);
-      return false;
-    }
   }
 
   /** The queue at each path; paths that the servers refuse to read are left out. */
@@ -286,5 +274,19 @@ async function openClient(
   } catch (error) {
     await zk.close();
     throw toFatalError(error);
+  }
+}
+
+/**
+ * Deletes the node and says whether it existed. A node that this client may no longer delete stays as long as its
+ * session.
+ */
+async function deleteNode(queues: NodeQueues, keyNodes: KeyNodes, node: ClaimNode): Promise<boolean> {
+  try {
+    return await queues.deleteNode(node);
+  } catch (error) {
+    if (!isPermanent(error)) throw error;
+    keyNodes.forget(node.keyPath);
+    return false;
   }
 }
