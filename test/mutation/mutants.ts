@@ -419,6 +419,13 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/server/write-ahead.test.ts",
   },
   {
+    name: "a reply that counts although its transport has ended",
+    file: "src/drivers/server/connection.ts",
+    find: "    if (attempt !== this.#attempt) return;\n    try {",
+    replace: "    try {",
+    tests: "test/unit/drivers/server/connection.test.ts",
+  },
+  {
     name: "a revoked hold that a new start does not hear of",
     file: "src/drivers/server/driver.ts",
     find: 'if (lastAnswer?.state === "held" && (reason === "revoked" || reason === "maxHold")) return;',

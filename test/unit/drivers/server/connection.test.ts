@@ -108,6 +108,7 @@ test("a call fails when the transport it was sent over ends; a late event of tha
   send(attempts[0], ["run1", ["ok", 2, "from the past"]]);
   attempts[0]?.events.onClosed(null);
   send(attempts[1], HELLO);
+  send(attempts[0], ["run1", ["ok", 2, "from the past"]]);
   send(attempts[1], ["run1", ["ok", 2, "now"]]);
   expect(await next).toBe("now");
   expect(state.previousRunIds).toEqual([null, "run1"]);
