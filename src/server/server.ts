@@ -12,8 +12,7 @@ import { composeServer } from "./compose.ts";
 import type { ConfigProblem, ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
 import type { Logger } from "./config/logger.ts";
-import type { ServeOptions, Server } from "./config/options.ts";
-import { openHttpListener } from "./http/http-listener.ts";
+import type { Readiness, ServeOptions, Server } from "./config/options.ts";
 import type { OpenHttp } from "./net/listeners.ts";
 import { Listeners } from "./net/listeners.ts";
 import { loadTlsConfig } from "./net/tls-config.ts";
@@ -127,28 +126,10 @@ function createHttpOpener(
 ): OpenHttp | null {
   if (address === null) return null;
   return async () => {
-    const { createHttpApp } = await import("./http/app.ts");
-    let certificateNames = tls?.hostNames ?? [];
-    const app = createHttpApp({
-      service,
-      access,
-      eventLog,
-      metrics,
-      checkReadiness: () => status.readiness(),
-      version: PACKAGE_VERSION,
-      host: address.host,
-      get names() {
-        return [...httpNames, ...certificateNames];
-      },
-    });
-    const listener = await openHttpListener(address, app, tls);
-    return {
-      ...listener,
-      replaceCertificate(tlsConfig) {
-        certificateNames = tlsConfig.hostNames;
-        listener.replaceCertificate(tlsConfig);
-      },
-    };
+    const { openHttpServer } = await import("./http/http-server.ts");
+    const checkReadiness = (): Readiness => status.readiness();
+    const parts = { service, access, eventLog, metrics, checkReadiness };
+    return openHttpServer(address, { ...parts, version: PACKAGE_VERSION, names: httpNames }, tls);
   };
 }
 

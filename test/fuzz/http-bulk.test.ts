@@ -1,10 +1,9 @@
 // Requests by the million, through Node's own HTTP parser, but without sockets or real time; in the end nothing is left.
 
-import { createServer } from "node:http";
 import type { Duplex } from "node:stream";
 import { expect, test } from "vitest";
-import type { HttpApp } from "../../src/server/http/app.ts";
-import { createHttpApp } from "../../src/server/http/app.ts";
+import type { HttpServer } from "../../src/server/http/http-server.ts";
+import { createHttpServer } from "../../src/server/http/http-server.ts";
 import { heapUsed } from "../support/heap-usage.ts";
 import { disableStackTraces } from "../support/no-stack-traces.ts";
 import { seededRandom } from "../support/seeded-random.ts";
@@ -74,15 +73,13 @@ test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () =
 
 /** The HTTP side of the world's server; the second makes a stream a connection of it. */
 function createHttpFor({ parts, access }: ServerHarness): {
-  readonly http: HttpApp;
+  readonly http: HttpServer;
   readonly open: (stream: Duplex) => void;
 } {
   if (parts === null) throw new Error("the world has started");
   const checkReadiness = (): { ok: true } => ({ ok: true });
-  const http = createHttpApp({ ...parts, access, checkReadiness, version: "0", host: "127.0.0.1", names: [] });
-  const server = createServer(http.serverOptions);
-  http.attach(server);
-  return { http, open: (stream) => void server.emit("connection", stream) };
+  const http = createHttpServer({ ...parts, access, checkReadiness, version: "0", host: "127.0.0.1", names: [] });
+  return { http, open: (stream) => void http.server.emit("connection", stream) };
 }
 
 /** A lock is acquired, briefly awaited by another client, and released under this load. */

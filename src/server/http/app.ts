@@ -1,106 +1,92 @@
-/** The HTTP port: a JSON API with which curl is enough to hold a lock, health probes, metrics and events. Loaded only with --http. */
+/** The HTTP API: its routes, authentication and error responses. */
 
-import type { Server as HttpServer, IncomingMessage, ServerOptions, ServerResponse } from "node:http";
-import type { Server as HttpsServer } from "node:https";
-import type { HttpBindings } from "@hono/node-server";
+import type { IncomingMessage, ServerResponse } from "node:http";
 import { getRequestListener } from "@hono/node-server";
-import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
+import type { ErrorHandler, MiddlewareHandler } from "hono";
 import { Hono } from "hono";
-import type { AccessControl } from "../auth/access-control.ts";
+import { methodNotAllowed } from "hono/method-not-allowed";
+import { ProtocolError } from "../../protocol/handshake.ts";
+import type { AccessControl, Principal } from "../auth/access-control.ts";
 import type { EventLog } from "../events/event-log.ts";
 import type { ConnectionCounts } from "../events/metrics.ts";
-import { HttpAuthenticator } from "./authenticator.ts";
-import { claimRoutes } from "./claim-routes.ts";
-import { createEventStreams } from "./event-stream.ts";
-import { createServerOptions, HttpConnections } from "./http-connections.ts";
-import { lockRoutes } from "./lock-routes.ts";
-import { checkOrigin } from "./origin-check.ts";
+import type { LockService } from "../service.ts";
+import { ClaimRoutes } from "./claim-routes.ts";
+import type { HttpContext, HttpEnv } from "./context.ts";
+import { clientAddress, watchDisconnect } from "./context.ts";
+import { EventStreams } from "./event-stream.ts";
+import { LockRoutes } from "./lock-routes.ts";
 import { PendingClaims } from "./pending-claims.ts";
-import {
-  formatProblem,
-  formatProblemHeaders,
-  internalProblem,
-  invalidField,
-  Problem,
-  sendProblem,
-  toProblem,
-} from "./problem.ts";
-import type { Route } from "./request-context.ts";
-import { sendReply, watchDisconnect } from "./request-context.ts";
-import type { StatusSources } from "./status-routes.ts";
-import { statusRoutes } from "./status-routes.ts";
+import { formatProblem, formatProblemHeaders, internalProblem, invalidField, Problem, toProblem } from "./problem.ts";
+import { StatusRoutes } from "./status-routes.ts";
 
-/** The parts that the HTTP port needs. */
-export interface HttpAppOptions extends StatusSources {
+/** The period in which wrong credentials of an address are counted. */
+const MINUTE_MS = 60_000;
+
+/** The parts that the HTTP API needs. */
+export interface HttpAppOptions {
+  /** The service whose locks the API serves. */
+  readonly service: LockService;
   readonly access: AccessControl;
   /** The source of /events. */
   readonly eventLog: EventLog;
-  /** The host of the --http address. A Host header may name it, or the address itself. */
-  readonly host: string;
-  /**
-   * Further names by which clients call the server. Any other Host header is refused (DNS rebinding). Read for each request,
-   * because a new certificate may have other names.
-   */
-  readonly names?: readonly string[];
+  /** The source of /metrics. */
+  readonly metrics: { recordRefusal(code: string): void; render(http: ConnectionCounts): string };
+  /** For /ready: can the server grant a lock now, and if not, why? */
+  readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
+  /** The version of this program. */
+  readonly version: string;
 }
 
-/** The HTTP side of a server. */
+/** The HTTP API of a server. */
 export interface HttpApp {
-  /** The options for createServer() of node:http or, with certificates added, of node:https. */
-  readonly serverOptions: ServerOptions;
-  /** The numbers of open connections, waiting claims and event streams. */
-  stats(): { readonly connections: number; readonly waiting: number; readonly streams: number };
-  /** The numbers of connections now and since the start. */
-  connectionCounts(): ConnectionCounts;
-  /** Attaches the handlers to a server of node:http or node:https that does not listen yet. */
-  attach(server: HttpServer | HttpsServer): void;
+  readonly handle: (incoming: IncomingMessage, outgoing: ServerResponse) => Promise<void>;
+  /** The numbers of waiting claims and of event streams. */
+  stats(): { readonly waiting: number; readonly streams: number };
   /**
-   * Ends waits and event streams; each connection ends with its next response. Waiting claims stay in the queue, as after
-   * every wait. Call this before the drain() of the LockService, then close() the server itself.
+   * Ends waits and event streams. Waiting claims stay in the queue, as after every wait. Call this before the drain() of
+   * the LockService.
    */
   drain(): void;
-  /** Stops all timers and streams. Call it after the server has closed. */
+  /** Stops all timers and streams. Call it after all connections have ended. */
   close(): void;
 }
 
-/** Creates the HTTP side of a server. It opens no port. */
-export function createHttpApp(options: HttpAppOptions): HttpApp {
-  const { service, access, eventLog, host } = options;
+/** Creates the HTTP API. `connections`: the numbers of connections over HTTP, for /metrics. */
+export function createHttpApp(options: HttpAppOptions, connections: ConnectionCounts): HttpApp {
+  const { service, access, eventLog } = options;
   const pendingClaims = new PendingClaims(service);
-  const eventStreams = createEventStreams(service, eventLog);
-  let isDraining = false;
-  const routes = [
-    ...claimRoutes(service, pendingClaims),
-    ...lockRoutes(service),
-    ...statusRoutes(
-      options,
-      () => isDraining,
-      () => connections.counts,
-    ),
-    ...eventStreams.routes,
-  ];
-  const listener = createListener(routes, options);
-  const connections = new HttpConnections(service, (incoming, outgoing) => {
-    try {
-      checkOrigin(incoming, { host, names: options.names ?? [] });
-    } catch (error) {
-      sendError(outgoing, error, options);
-      return;
-    }
-    void listener(incoming, outgoing);
-  });
+  const eventStreams = new EventStreams(service, eventLog);
+  const claims = new ClaimRoutes(service, pendingClaims);
+  const locks = new LockRoutes(service);
+  const status = new StatusRoutes({ ...options, connections });
+  const authenticate = createAuthentication(service, access);
+
+  const app = new Hono<HttpEnv>();
+  app.use(countProblems(options.metrics), watchDisconnect, rejectOtherMethods(app));
+  app.post("/v1/claims", authenticate, (c) => claims.claim(c));
+  app.post("/v1/claims/wait", authenticate, (c) => claims.wait(c));
+  app.post("/v1/claims/renew", authenticate, (c) => claims.renew(c));
+  app.post("/v1/claims/release", authenticate, (c) => claims.release(c));
+  app.get("/v1/locks", authenticate, (c) => locks.list(c));
+  app.post("/v1/locks/revoke", authenticate, (c) => locks.revoke(c));
+  app.get("/events", authenticate, (c) => eventStreams.open(c));
+  app.get("/metrics", authenticate, (c) => status.metrics(c));
+  // a load balancer probes these without a credential, and they say nothing about locks
+  app.get("/health", (c) => status.health(c));
+  app.get("/ready", (c) => status.ready(c));
+  app.get("/v1/openapi.json", (c) => status.openApi(c));
+  app.notFound((c) => respond(c as HttpContext, new Problem("NOT_FOUND", "path", "this path does not exist")));
+  app.onError(createErrorHandler(service));
+
   const accessListener = access.onChange(() => {
     pendingClaims.revalidatePrincipals();
     eventStreams.revalidatePrincipals();
   });
   return {
-    serverOptions: createServerOptions(service.limits.helloMs),
-    connectionCounts: () => connections.counts,
-    stats: () => ({ connections: connections.counts.open, waiting: pendingClaims.size, streams: eventStreams.count }),
-    attach: (server) => connections.attach(server),
+    handle: toNodeListener(app, service),
+    stats: () => ({ waiting: pendingClaims.size, streams: eventStreams.count }),
     drain() {
-      isDraining = true;
-      connections.drain();
+      status.markDraining();
       pendingClaims.drain();
       eventStreams.close();
     },
@@ -112,87 +98,86 @@ export function createHttpApp(options: HttpAppOptions): HttpApp {
   };
 }
 
-const INVALID_TARGET = invalidField("target", "malformed", "the request target must be a path");
-
-type HonoApp = Hono<{ Bindings: HttpBindings }>;
-
-function createListener(
-  routes: readonly Route[],
-  options: HttpAppOptions,
-): (incoming: IncomingMessage, outgoing: ServerResponse) => Promise<void> {
-  const app: HonoApp = new Hono<{ Bindings: HttpBindings }>();
-  const authenticator = new HttpAuthenticator(options.service, options.access);
-  for (const route of routes) {
-    app.on(route.method, route.path, ({ env }) =>
-      handleRequest(route, env.incoming, env.outgoing, authenticator, options),
-    );
-  }
-  for (const [path, allowed] of allowedMethods(routes)) {
-    app.all(path, ({ env: { incoming, outgoing } }) => {
-      if (incoming.method === "OPTIONS") outgoing.writeHead(204, { allow: allowed }).end();
-      else
-        sendError(
-          outgoing,
-          new Problem("METHOD", "method", `${path} supports only ${allowed}`, { allow: allowed }),
-          options,
-        );
-      return RESPONSE_ALREADY_SENT;
-    });
-  }
-  app.notFound(({ env }) => {
-    sendError(env.outgoing, new Problem("NOT_FOUND", "path", "this path does not exist"), options);
-    return RESPONSE_ALREADY_SENT;
-  });
-  app.onError((error, { env }) => {
-    sendError(env.outgoing, error, options);
-    return RESPONSE_ALREADY_SENT;
-  });
-  const logFailure = (error: unknown): void => options.service.log("a request failed", error);
+/** Connects the app to Node's server. */
+function toNodeListener(app: Hono<HttpEnv>, service: LockService): HttpApp["handle"] {
+  const invalidTarget = invalidField("target", "malformed", "the request target must be a path");
   const listener = getRequestListener(app.fetch as Parameters<typeof getRequestListener>[0], {
     // without this the adapter replaces the global Request and Response of the complete process
     overrideGlobalObjects: false,
     errorHandler: () =>
-      new Response(formatProblem(INVALID_TARGET), { status: 400, headers: formatProblemHeaders(INVALID_TARGET) }),
+      new Response(formatProblem(invalidTarget), { status: 400, headers: formatProblemHeaders(invalidTarget) }),
   });
-  return (incoming, outgoing) => listener(incoming, outgoing).catch(logFailure);
+  return (incoming, outgoing) =>
+    listener(incoming, outgoing).catch((error: unknown) => service.log("a request failed", error));
 }
 
-/** The methods of each path, for 405 and OPTIONS. */
-function allowedMethods(routes: readonly Route[]): ReadonlyMap<string, string> {
-  const methodsByPath = new Map<string, string>();
-  for (const { method, path } of routes) methodsByPath.set(path, `${method === "GET" ? "GET, HEAD" : method}, OPTIONS`);
-  return methodsByPath;
-}
-
-async function handleRequest(
-  route: Route,
-  incoming: IncomingMessage,
-  outgoing: ServerResponse,
-  authenticator: HttpAuthenticator,
-  options: HttpAppOptions,
-): Promise<Response> {
-  const address = incoming.socket.remoteAddress ?? "";
-  const [disconnected, stopWatching] = watchDisconnect(incoming);
-  try {
-    const principal = authenticator.authenticate(route, incoming, address);
-    const reply = await route.handle({ incoming, outgoing, principal, address, disconnected });
-    if (reply !== null && !outgoing.destroyed) sendReply(outgoing, reply);
-  } catch (error) {
-    // an error caused by a client that has disconnected is not logged
-    const isDisconnected = disconnected.aborted || (incoming.destroyed && !incoming.complete);
-    if (!isDisconnected || toProblem(error) !== null) sendError(outgoing, error, options);
-  } finally {
-    stopWatching();
+/**
+ * Sets `principal` by the credential in the Authorization header.
+ * @throws ProtocolError AUTH; Problem LIMIT after too many wrong credentials from this address; Problem INVALID if the
+ * header is not a bearer credential
+ */
+function createAuthentication(service: LockService, access: AccessControl): MiddlewareHandler<HttpEnv> {
+  function authenticate(credential: string | null, address: string): Principal {
+    try {
+      return access.authenticate(credential, address);
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      service.rejectionLog.record(error, address);
+      if (error.code !== "LIMIT") throw error;
+      throw new Problem("LIMIT", "credential", error.message, { retryMs: MINUTE_MS });
+    }
   }
-  return RESPONSE_ALREADY_SENT;
+  return async (c, next) => {
+    c.set("principal", authenticate(parseCredential(c.env.incoming.headers.authorization), clientAddress(c)));
+    await next();
+  };
 }
 
-function sendError(outgoing: ServerResponse, error: unknown, { service, metrics }: HttpAppOptions): void {
-  const clientProblem = toProblem(error);
-  if (clientProblem === null) service.log("a request failed", error);
-  const problem = clientProblem ?? internalProblem();
-  metrics.recordRefusal(problem.code);
-  // the response has begun, so its status cannot change any more
-  if (outgoing.headersSent) outgoing.destroy();
-  else if (!outgoing.destroyed) sendProblem(outgoing, problem);
+function parseCredential(header: string | undefined): string | null {
+  if (header === undefined) return null;
+  const match = /^Bearer ([\x21-\x7e]{1,1024})$/i.exec(header);
+  if (match === null) throw invalidField("authorization", "malformed", "Authorization must be: Bearer CREDENTIAL");
+  return match[1] as string;
+}
+
+/** Answers OPTIONS, and other methods than those of a path. */
+function rejectOtherMethods(app: Hono<HttpEnv>): MiddlewareHandler<HttpEnv> {
+  const untyped = app as unknown as Hono;
+  const middleware = methodNotAllowed({
+    app: untyped,
+    onMethodNotAllowed: (context, methods) => {
+      const c = context as unknown as HttpContext;
+      const allow = [...methods, "OPTIONS"].join(", ");
+      if (c.req.method !== "OPTIONS")
+        return respond(c, new Problem("METHOD", "method", `${c.req.path} supports only ${allow}`, { allow }));
+      c.set("problem", undefined);
+      return c.body(null, 204, { allow });
+    },
+  });
+  return middleware as unknown as MiddlewareHandler<HttpEnv>;
+}
+
+function createErrorHandler(service: LockService): ErrorHandler<HttpEnv> {
+  return (error, c) => {
+    const problem = toProblem(error);
+    if (problem !== null) return respond(c, problem);
+    const { incoming } = c.env;
+    // caused by a client that has disconnected, so it concerns nobody here
+    if (c.get("disconnected").aborted || (incoming.destroyed && !incoming.complete)) return c.body(null, 500);
+    service.log("a request failed", error);
+    return respond(c, internalProblem());
+  };
+}
+
+function respond(c: HttpContext, problem: Problem): Response {
+  c.set("problem", problem);
+  return new Response(formatProblem(problem), { status: problem.status, headers: formatProblemHeaders(problem) });
+}
+
+function countProblems({ recordRefusal }: HttpAppOptions["metrics"]): MiddlewareHandler<HttpEnv> {
+  return async (c, next) => {
+    await next();
+    const problem = c.get("problem");
+    if (problem !== undefined) recordRefusal(problem.code);
+  };
 }

@@ -8,124 +8,114 @@ import type { Claim, Pause } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type { LockService } from "../service.ts";
-import { callBackend, createRequestSession } from "./pending-claim.ts";
+import type { HttpContext } from "./context.ts";
+import { clientAddress, jsonResponse, readBody } from "./context.ts";
 import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
-import { WAIT_GRACE_MS } from "./pending-claims.ts";
+import { callBackend, createRequestSession, WAIT_GRACE_MS } from "./pending-claims.ts";
 import { invalidField, Problem } from "./problem.ts";
-import { readBody } from "./read-request.ts";
 import { ReferenceOperations } from "./reference-operations.ts";
-import type { HttpReply, RequestContext, Route } from "./request-context.ts";
-import { jsonReply } from "./request-context.ts";
 import { parseClaimRequest, parseReleaseRequest, parseRenewRequest, parseWaitRequest, WAIT_PREFIX } from "./schemas.ts";
 
 /** For a refused claim with many keys, the holders of at most this many keys are looked up. */
 const MAX_HOLDER_LOOKUPS = 4;
 const NOT_FREE = "the lock is not free";
 
-export function claimRoutes(service: LockService, pendingClaims: PendingClaims): readonly Route[] {
-  const { backend, calls, limits, clock } = service;
-  const parseBody = ({ incoming }: RequestContext): Promise<object> =>
-    readBody(incoming, limits.lineBytes, limits.depth);
-  const references = new ReferenceOperations(service, pendingClaims);
-  const hasFencing = (): boolean => backend.traits(false).fencing;
+export class ClaimRoutes {
+  readonly #service: LockService;
+  readonly #pendingClaims: PendingClaims;
+  readonly #references: ReferenceOperations;
 
-  async function claim(call: RequestContext): Promise<HttpReply> {
+  constructor(service: LockService, pendingClaims: PendingClaims) {
+    this.#service = service;
+    this.#pendingClaims = pendingClaims;
+    this.#references = new ReferenceOperations(service, pendingClaims);
+  }
+
+  async claim(c: HttpContext): Promise<Response> {
+    const { backend, limits, clock } = this.#service;
     const startedAt = clock.now();
-    const { principal, disconnected } = call;
-    const defaultLabel = call.address === "" ? "http" : `http ${call.address}`;
-    const request = parseClaimRequest(await parseBody(call), limits, backend.traits(false), defaultLabel);
-    const outcome = await pendingClaims.claim(principal, request.claim, startedAt + request.waitMs, disconnected);
+    const principal = c.get("principal");
+    const address = clientAddress(c);
+    const defaultLabel = address === "" ? "http" : `http ${address}`;
+    const request = parseClaimRequest(await this.#readBody(c), limits, backend.traits(false), defaultLabel);
+    const deadline = startedAt + request.waitMs;
+    const outcome = await this.#pendingClaims.claim(principal, request.claim, deadline, c.get("disconnected"));
     if (outcome.state === "none" && request.waitMs === 0) {
       throw outcome.paused === undefined
-        ? await findBusyProblem(principal, request.claim)
+        ? await this.#findBusyProblem(principal, request.claim)
         : pausedProblem(outcome.paused);
     }
-    return toReply(outcome, principal);
+    return this.#toResponse(c, outcome);
   }
 
-  async function wait(call: RequestContext): Promise<HttpReply> {
-    const startedAt = clock.now();
-    const { reference, waitMs } = parseWaitRequest(await parseBody(call));
-    const [{ claim: waitingClaim }] = reference.parts as readonly [DetachedClaim];
-    const { principal, disconnected } = call;
-    const outcome = await pendingClaims.wait(
-      principal,
-      { ...waitingClaim, wait: true },
-      startedAt + waitMs,
-      disconnected,
-    );
-    return toReply(outcome, principal);
+  async wait(c: HttpContext): Promise<Response> {
+    const startedAt = this.#service.clock.now();
+    const { reference, waitMs } = parseWaitRequest(await this.#readBody(c));
+    const [{ claim }] = reference.parts as readonly [DetachedClaim];
+    const deadline = startedAt + waitMs;
+    const waiting = { ...claim, wait: true };
+    const outcome = await this.#pendingClaims.wait(c.get("principal"), waiting, deadline, c.get("disconnected"));
+    return this.#toResponse(c, outcome);
   }
 
-  async function renew(call: RequestContext): Promise<HttpReply> {
-    const { parts, text } = parseRenewRequest(await parseBody(call));
+  async renew(c: HttpContext): Promise<Response> {
+    const { parts, text } = parseRenewRequest(await this.#readBody(c));
     if (parts.some((part) => part.claim.ttlMs === "session")) {
       throw invalidField("reference", "session", "this lock lasts as long as its session and needs no renewal");
     }
-    const outcome = await references.renew(call.principal, parts);
+    const outcome = await this.#references.renew(c.get("principal"), parts);
     if (outcome.state !== "held") throw lossProblem(outcome);
     const { remainingMs, token } = outcome;
-    return jsonReply(200, {
-      state: "held",
-      ...describeParts(parts),
-      reference: text,
-      token: formatToken(token),
-      remainingMs,
-    });
+    const grant = { reference: text, token: this.#formatToken(token), remainingMs };
+    return jsonResponse(c, { state: "held", ...describeParts(parts), ...grant });
   }
 
-  async function release(call: RequestContext): Promise<HttpReply> {
-    const { parts } = parseReleaseRequest(await parseBody(call));
-    const outcome = await references.release(call.principal, parts);
+  async release(c: HttpContext): Promise<Response> {
+    const { parts } = parseReleaseRequest(await this.#readBody(c));
+    const outcome = await this.#references.release(c.get("principal"), parts);
     if (outcome.state !== "held") throw lossProblem(outcome, "release");
-    return jsonReply(200, { state: "released", ...describeParts(parts) });
+    return jsonResponse(c, { state: "released", ...describeParts(parts) });
   }
 
-  function formatToken(token: bigint): string | null {
-    return hasFencing() ? String(token) : null;
+  #readBody(c: HttpContext): Promise<object> {
+    const { lineBytes, depth } = this.#service.limits;
+    return readBody(c, lineBytes, depth);
   }
 
-  function toReply(outcome: ClaimOutcome, principal: Principal): HttpReply {
-    if (outcome.state === "none") throw principal.isValid ? lossProblem(outcome) : authProblem();
+  #formatToken(token: bigint): string | null {
+    return this.#service.backend.traits(false).fencing ? String(token) : null;
+  }
+
+  #toResponse(c: HttpContext, outcome: ClaimOutcome): Response {
+    if (outcome.state === "none") throw c.get("principal").isValid ? lossProblem(outcome) : authProblem();
     const { claim } = outcome;
     const keys = claim.locks.map(({ key }) => key);
     const tag = publicTag(claim.id);
     if (outcome.state === "waiting") {
       const reference = WAIT_PREFIX + encodeReference([{ claim, firstToken: 0n, token: 0n, prefix: "" }]);
       const { paused } = outcome;
-      return jsonReply(202, {
-        state: "waiting",
-        tag,
-        keys,
-        reference,
-        graceMs: WAIT_GRACE_MS,
-        ...(paused && { paused }),
-      });
+      const body = { state: "waiting", tag, keys, reference, graceMs: WAIT_GRACE_MS, ...(paused && { paused }) };
+      return jsonResponse(c, body, 202);
     }
     const { token, remainingMs } = outcome;
     const reference = encodeReference([{ claim, firstToken: token, token, prefix: "" }]);
-    return jsonReply(201, { state: "held", tag, keys, reference, token: formatToken(token), remainingMs });
+    return jsonResponse(c, { state: "held", tag, keys, reference, token: this.#formatToken(token), remainingMs }, 201);
   }
 
   /** The problem for a claim that was not granted at once. It names a holder if the client may inspect the key. */
-  async function findBusyProblem(principal: Principal, { locks }: Claim): Promise<Problem> {
+  async #findBusyProblem(principal: Principal, { locks }: Claim): Promise<Problem> {
+    const { calls, clock } = this.#service;
     for (const { key } of locks.slice(0, MAX_HOLDER_LOOKUPS)) {
       if (!principal.can("inspect", key)) continue;
-      const { views } = await callBackend(service, () =>
-        calls.list(createRequestSession(principal, clock.now()), { key }, MAX_HOLDER_LOOKUPS, undefined),
+      const session = createRequestSession(principal, clock.now());
+      const { views } = await callBackend(this.#service, () =>
+        calls.list(session, { key }, MAX_HOLDER_LOOKUPS, undefined),
       );
       const holder = views.find(({ answer }) => answer.state === "held");
       if (holder !== undefined) return new Problem("BUSY", "held", NOT_FREE, { holder: holder.label });
     }
     return new Problem("BUSY", "held", NOT_FREE);
   }
-
-  return [
-    { method: "POST", path: "/v1/claims", handle: claim },
-    { method: "POST", path: "/v1/claims/wait", handle: wait },
-    { method: "POST", path: "/v1/claims/renew", handle: renew },
-    { method: "POST", path: "/v1/claims/release", handle: release },
-  ];
 }
 
 /** Not BUSY: during a pause it is unknown whether the lock is held. */

@@ -4,93 +4,137 @@
  */
 
 import type { ServerResponse } from "node:http";
+import { stream } from "hono/streaming";
+import type { StreamingApi } from "hono/utils/stream";
 import { validateKey } from "../../util/keys.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
 import { drainingError } from "../backend.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../events/event-log.ts";
 import type { LockService } from "../service.ts";
+import type { HttpContext } from "./context.ts";
+import { parseQuery } from "./context.ts";
 import { invalidField } from "./problem.ts";
-import { parseQuery } from "./read-request.ts";
-import type { RequestContext, Route } from "./request-context.ts";
 
 /** The interval of the comments that keep a quiet stream open. */
 const HEARTBEAT_MS = 15_000;
 
 /** The event streams of a server. */
-export interface EventStreams {
-  readonly routes: readonly Route[];
-  /** The number of open streams. */
-  readonly count: number;
-  /** Ends the streams of removed credentials, after the accounts have changed. */
-  revalidatePrincipals(): void;
-  /** Ends all streams. */
-  close(): void;
-}
-
-export function createEventStreams(service: LockService, eventLog: EventLog): EventStreams {
+export class EventStreams {
+  readonly #service: LockService;
+  readonly #eventLog: EventLog;
   /** For each open stream, the function that ends it, and its account. */
-  const principalsByEnd = new Map<() => void, Principal>();
+  readonly #principalsByEnd = new Map<() => void, Principal>();
 
-  /** @throws RequestError LIMIT if there are too many streams, DRAINING if the server is stopping */
-  function subscribe(call: RequestContext): null {
-    if (service.isDraining) throw drainingError();
-    const { incoming, outgoing, principal, disconnected } = call;
-    const prefix = parsePrefix(parseQuery(incoming.url as string, ["prefix"]).get("prefix"));
-    const [afterSequence, hasMissed] = parseLastEventId(incoming.headers["last-event-id"], service.runId);
-    if (incoming.method === "HEAD") {
-      sendHeaders(outgoing);
-      outgoing.end();
-      return null;
-    }
-    const write = (text: string): boolean => {
-      if (outgoing.destroyed || outgoing.writableEnded) return false;
-      if (outgoing.writableLength > service.limits.slowConsumerBytes) {
-        outgoing.destroy();
-        return false;
-      }
-      outgoing.write(text);
-      return true;
-    };
-    const filter = { prefix, canSee: visibleKeys(principal), account: principal.name };
-    const subscription = eventLog.subscribe(filter, (batch) => write(formatBatch(batch, service.runId)), afterSequence);
-    sendHeaders(outgoing);
-    // written at once, so that the reader knows that it misses nothing from now on
-    write(hasMissed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
-    const endsAt = service.clock.now() + service.limits.eventStreamMs;
-    const isProgressing = trackProgress(outgoing);
-    const heartbeat = service.clock.timer(() => {
-      // A dead reader on a half-open connection must not keep its stream forever, so every stream ends after a while, and a
-      // stream without progress at once. A living reader reconnects.
-      if (service.clock.now() >= endsAt) return end();
-      if (!isProgressing()) return void outgoing.destroy();
-      if (write(": \n\n")) heartbeat.set(Math.min(endsAt, service.clock.now() + HEARTBEAT_MS));
-    });
-    heartbeat.set(Math.min(endsAt, service.clock.now() + HEARTBEAT_MS));
-    const end = (): void => {
-      if (!principalsByEnd.delete(end)) return;
-      subscription[Symbol.dispose]();
-      heartbeat.stop();
-      outgoing.end();
-    };
-    principalsByEnd.set(end, principal);
-    disconnected.addEventListener("abort", end, { once: true });
-    outgoing.once("close", end);
-    return null;
+  constructor(service: LockService, eventLog: EventLog) {
+    this.#service = service;
+    this.#eventLog = eventLog;
   }
 
-  return {
-    routes: [{ method: "GET", path: "/events", handle: subscribe }],
-    get count() {
-      return principalsByEnd.size;
-    },
-    revalidatePrincipals() {
-      for (const [end, { isValid }] of [...principalsByEnd]) if (!isValid) end();
-    },
-    close() {
-      for (const end of [...principalsByEnd.keys()]) end();
-    },
-  };
+  /** The number of open streams. */
+  get count(): number {
+    return this.#principalsByEnd.size;
+  }
+
+  /** @throws RequestError LIMIT if there are too many streams, DRAINING if the server is stopping */
+  open(c: HttpContext): Response {
+    const { isDraining, runId, limits } = this.#service;
+    if (isDraining) throw drainingError();
+    const { incoming, outgoing } = c.env;
+    const principal = c.get("principal");
+    const prefix = parsePrefix(parseQuery(c, ["prefix"]).get("prefix"));
+    const [afterSequence, hasMissed] = parseLastEventId(incoming.headers["last-event-id"], runId);
+    c.header("content-type", "text/event-stream; charset=utf-8");
+    // without it a proxy (nginx) would buffer the events
+    c.header("x-accel-buffering", "no");
+    if (c.req.method === "HEAD") return c.body(null);
+    const writer = new BoundedWriter(outgoing, limits.slowConsumerBytes);
+    const filter = { prefix, canSee: visibleKeys(principal), account: principal.name };
+    const subscription = this.#eventLog.subscribe(
+      filter,
+      (batch) => writer.write(formatBatch(batch, runId)),
+      afterSequence,
+    );
+    return stream(c, async (output) => {
+      writer.output = output;
+      // written at once, so that the reader knows that it misses nothing from now on
+      writer.write(hasMissed ? ": welcome\n\nevent: gap\ndata: {}\n\n" : ": welcome\n\n");
+      await this.#waitForEnd(principal, writer, outgoing, c.get("disconnected"));
+      subscription[Symbol.dispose]();
+    });
+  }
+
+  /** Ends the streams of removed credentials, after the accounts have changed. */
+  revalidatePrincipals(): void {
+    for (const [end, { isValid }] of [...this.#principalsByEnd]) if (!isValid) end();
+  }
+
+  /** Ends all streams. */
+  close(): void {
+    for (const end of [...this.#principalsByEnd.keys()]) end();
+  }
+
+  /**
+   * Settles when the stream must end. A dead reader on a half-open connection must not keep its stream forever, so every
+   * stream ends after a while, and a stream without progress at once. A living reader reconnects.
+   */
+  async #waitForEnd(
+    principal: Principal,
+    writer: BoundedWriter,
+    outgoing: ServerResponse,
+    disconnected: AbortSignal,
+  ): Promise<void> {
+    const { clock, limits } = this.#service;
+    const endsAt = clock.now() + limits.eventStreamMs;
+    const isProgressing = trackProgress(outgoing);
+    const nextHeartbeat = (): number => Math.min(endsAt, clock.now() + HEARTBEAT_MS);
+    let end = (): void => undefined;
+    const ended = new Promise<void>((resolve) => {
+      end = resolve;
+    });
+    const heartbeat = clock.timer(() => {
+      if (clock.now() >= endsAt) return end();
+      if (!isProgressing()) return void outgoing.destroy();
+      if (writer.write(": \n\n")) heartbeat.set(nextHeartbeat());
+    });
+    heartbeat.set(nextHeartbeat());
+    this.#principalsByEnd.set(end, principal);
+    disconnected.addEventListener("abort", end, { once: true });
+    outgoing.once("close", end);
+    await ended;
+    this.#principalsByEnd.delete(end);
+    heartbeat.stop();
+  }
+}
+
+/** Writes to a stream, and disconnects a reader for which too much data waits. */
+class BoundedWriter {
+  /** Set as soon as there is one: writes before it are lost. */
+  output: StreamingApi | null = null;
+  readonly #outgoing: ServerResponse;
+  readonly #maxUnsentBytes: number;
+  /** What has been written, but not yet passed on to `outgoing`. */
+  #queuedBytes = 0;
+
+  constructor(outgoing: ServerResponse, maxUnsentBytes: number) {
+    this.#outgoing = outgoing;
+    this.#maxUnsentBytes = maxUnsentBytes;
+  }
+
+  /** False: the stream has ended. */
+  write(text: string): boolean {
+    if (this.output === null || this.output.closed || this.#outgoing.destroyed) return false;
+    if (this.#queuedBytes + this.#outgoing.writableLength > this.#maxUnsentBytes) {
+      this.#outgoing.destroy();
+      return false;
+    }
+    const bytes = Buffer.byteLength(text);
+    this.#queuedBytes += bytes;
+    void this.output.write(text).then(() => {
+      this.#queuedBytes -= bytes;
+    });
+    return true;
+  }
 }
 
 /** The function reports progress: all data has been sent, or at least some of it since the previous call. */
@@ -103,11 +147,6 @@ function trackProgress(outgoing: ServerResponse): () => boolean {
     previous = sent;
     return isMoving;
   };
-}
-
-function sendHeaders(outgoing: ServerResponse): void {
-  // without x-accel-buffering a proxy (nginx) would buffer the events
-  outgoing.writeHead(200, { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" });
 }
 
 /** A prefix may be any beginning of a valid key. */

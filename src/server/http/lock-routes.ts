@@ -3,50 +3,48 @@
 import type { ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { LockService } from "../service.ts";
-import { callBackend, createRequestSession } from "./pending-claim.ts";
+import type { HttpContext } from "./context.ts";
+import { jsonResponse, parseQuery, readBody } from "./context.ts";
+import { callBackend, createRequestSession } from "./pending-claims.ts";
 import { invalidField, Problem } from "./problem.ts";
-import { parseQuery, readBody } from "./read-request.ts";
-import type { HttpReply, RequestContext, Route } from "./request-context.ts";
-import { jsonReply } from "./request-context.ts";
 import { parseRevokeRequest } from "./schemas.ts";
 
 const DEFAULT_PAGE_SIZE = 100;
 
-export function lockRoutes(service: LockService): readonly Route[] {
-  const { calls, limits, clock } = service;
+export class LockRoutes {
+  readonly #service: LockService;
 
-  async function list({ incoming, principal }: RequestContext): Promise<HttpReply> {
-    const query = parseQuery(incoming.url as string, ["prefix", "key", "limit", "cursor"]);
+  constructor(service: LockService) {
+    this.#service = service;
+  }
+
+  async list(c: HttpContext): Promise<Response> {
+    const { calls, limits, clock } = this.#service;
+    const query = parseQuery(c, ["prefix", "key", "limit", "cursor"]);
     const filter = parseFilter(query.get("prefix"), query.get("key"));
     const max = parsePageSize(query.get("limit"), limits.pageSize);
     const cursor = query.get("cursor");
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
       throw invalidField("cursor", "malformed", "cursor must be the cursor of the previous page");
     }
-    const { views, hasMore } = await callBackend(service, () =>
-      calls.list(createRequestSession(principal, clock.now()), filter, max, cursor),
-    );
+    const session = createRequestSession(c.get("principal"), clock.now());
+    const { views, hasMore } = await callBackend(this.#service, () => calls.list(session, filter, max, cursor));
     const last = views.at(-1)?.tag;
-    return jsonReply(200, { locks: views.map(toLockJson), cursor: hasMore && last !== undefined ? last : null });
+    return jsonResponse(c, { locks: views.map(toLockJson), cursor: hasMore && last !== undefined ? last : null });
   }
 
-  async function revoke({ incoming, principal }: RequestContext): Promise<HttpReply> {
-    const target = parseRevokeRequest(await readBody(incoming, limits.lineBytes, limits.depth));
+  async revoke(c: HttpContext): Promise<Response> {
+    const { calls, limits, clock } = this.#service;
+    const target = parseRevokeRequest(await readBody(c, limits.lineBytes, limits.depth));
     const { key, token, now } = target;
-    const [isRevoked] = await callBackend(service, () =>
-      calls.revoke(createRequestSession(principal, clock.now()), [target]),
-    );
+    const session = createRequestSession(c.get("principal"), clock.now());
+    const [isRevoked] = await callBackend(this.#service, () => calls.revoke(session, [target]));
     if (isRevoked !== true) {
       const message = "no claim holds this key with this token; nothing was changed";
       throw new Problem("NOT_HELD", "unknown", message);
     }
-    return jsonReply(200, { state: now ? "removed" : "revoked", key, token: String(token) });
+    return jsonResponse(c, { state: now ? "removed" : "revoked", key, token: String(token) });
   }
-
-  return [
-    { method: "GET", path: "/v1/locks", handle: list },
-    { method: "POST", path: "/v1/locks/revoke", handle: revoke },
-  ];
 }
 
 function parseFilter(prefix: string | undefined, key: string | undefined): ListFilter {

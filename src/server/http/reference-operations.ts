@@ -5,9 +5,8 @@ import type { Answer } from "../../spi/driver.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { RequestError } from "../backend.ts";
 import type { LockService } from "../service.ts";
-import { callBackend, PendingClaim, renewAll } from "./pending-claim.ts";
 import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
-import { heldOutcome, unknownOutcome } from "./pending-claims.ts";
+import { callBackend, heldOutcome, PendingClaim, renewAll, unknownOutcome } from "./pending-claims.ts";
 
 type LostOutcome = ClaimOutcome & { readonly state: "none" };
 

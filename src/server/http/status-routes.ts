@@ -4,48 +4,58 @@ import { authorize } from "../auth/authorize.ts";
 import type { ConnectionCounts } from "../events/metrics.ts";
 import { METRICS_TYPE } from "../events/metrics.ts";
 import type { LockService } from "../service.ts";
+import type { HttpContext } from "./context.ts";
+import { jsonResponse } from "./context.ts";
 import { createOpenApiDocument } from "./openapi.ts";
 import { Problem } from "./problem.ts";
-import type { HttpReply, RequestContext, Route } from "./request-context.ts";
-import { jsonReply } from "./request-context.ts";
 
-/** The parts of the server whose state these routes show. */
-export interface StatusSources {
-  /** The service whose locks the port serves. */
+interface StatusOptions {
   readonly service: LockService;
-  /** The source of /metrics. */
-  readonly metrics: { recordRefusal(code: string): void; render(http: ConnectionCounts): string };
-  /** For /ready: can the server grant a lock now, and if not, why? */
+  readonly metrics: { render(http: ConnectionCounts): string };
   readonly checkReadiness: () => { readonly ok: boolean; readonly reason?: string };
-  /** The version of this program. */
   readonly version: string;
+  /** The numbers of connections over HTTP. */
+  readonly connections: ConnectionCounts;
 }
 
-export function statusRoutes(
-  { service, checkReadiness, metrics, version }: StatusSources,
-  isDraining: () => boolean,
-  connectionCounts: () => ConnectionCounts,
-): Route[] {
-  const openApiReply = jsonReply(200, createOpenApiDocument(version));
+export class StatusRoutes {
+  readonly #options: StatusOptions;
+  readonly #openApiDocument: object;
+  #isDraining = false;
 
-  function getReadiness(): HttpReply {
+  constructor(options: StatusOptions) {
+    this.#options = options;
+    this.#openApiDocument = createOpenApiDocument(options.version);
+  }
+
+  /** /ready gives "draining" as the reason from now on. */
+  markDraining(): void {
+    this.#isDraining = true;
+  }
+
+  health(c: HttpContext): Response {
+    return jsonResponse(c, { status: "ok", version: this.#options.version });
+  }
+
+  /** @throws Problem NOT_READY */
+  ready(c: HttpContext): Response {
+    const { checkReadiness, service } = this.#options;
     const readiness = checkReadiness();
-    if (readiness.ok) return jsonReply(200, { ready: true });
+    if (readiness.ok) return jsonResponse(c, { ready: true });
     const reclaimMs = service.backend.recoveryRemainingMs();
-    const reason = isDraining() ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
+    const reason = this.#isDraining ? "draining" : reclaimMs > 0 ? "reclaiming" : "store";
     const message = readiness.reason ?? "the server cannot grant locks now";
     throw new Problem("NOT_READY", reason, message, { retryMs: reclaimMs > 0 ? reclaimMs : 1_000 });
   }
 
-  function getMetrics({ principal }: RequestContext): HttpReply {
-    authorize(principal, "inspect", [""]);
-    return { status: 200, type: METRICS_TYPE, text: metrics.render(connectionCounts()) };
+  /** @throws RequestError FORBIDDEN */
+  metrics(c: HttpContext): Response {
+    authorize(c.get("principal"), "inspect", [""]);
+    const { metrics, connections } = this.#options;
+    return c.body(metrics.render(connections), 200, { "content-type": METRICS_TYPE });
   }
 
-  return [
-    { method: "GET", path: "/health", isPublic: true, handle: () => jsonReply(200, { status: "ok", version }) },
-    { method: "GET", path: "/ready", isPublic: true, handle: getReadiness },
-    { method: "GET", path: "/metrics", handle: getMetrics },
-    { method: "GET", path: "/v1/openapi.json", isPublic: true, handle: () => openApiReply },
-  ];
+  openApi(c: HttpContext): Response {
+    return jsonResponse(c, this.#openApiDocument);
+  }
 }

@@ -13,7 +13,7 @@ import { createTlsAcceptor } from "./tls-acceptor.ts";
 import type { TlsConfig } from "./tls-config.ts";
 
 /** How long pending output of a closing connection may take. */
-const LINGER_MS = 1_000;
+export const LINGER_MS = 1_000;
 
 /** One listening address of a server. */
 export interface Listener {
@@ -24,6 +24,12 @@ export interface Listener {
   stopAccepting(): void;
   /** Settles when all connections have ended; remaining ones are destroyed after a while. */
   close(): Promise<void>;
+}
+
+/** The HTTP port. */
+export interface HttpListener extends Omit<Listener, "stopAccepting"> {
+  /** Refuses lock requests from now on. The port still answers, so that /ready can report the reason. */
+  drain(): void;
 }
 
 export interface ListenOptions {
@@ -38,27 +44,38 @@ export interface ListenOptions {
 /** @throws a system error, naming the address, if listening fails */
 export async function listen({ address, service, limits, tls, log }: ListenOptions): Promise<Listener> {
   const isLocal = "path" in address;
-  const sockets = new Set<Socket>();
   const tlsAcceptor = isLocal || !address.tls ? null : createTlsAcceptor(tls as TlsConfig, service, limits, log);
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
     if (tlsAcceptor === null) attachPlainSocket(socket, service, limits, isLocal);
     else tlsAcceptor.attach(socket);
   });
+  const connections = trackConnections(server);
   try {
     if (isLocal) await removeStaleSocket(address.path);
     await bind(server, address);
   } catch (error) {
     throw describeListenError(error as NodeJS.ErrnoException, address);
   }
-  const closed = new Promise<void>((resolve) => {
-    server.once("close", resolve);
-  });
   return {
     address: formatListenAddress(isLocal ? address : { ...address, port: (server.address() as AddressInfo).port }),
     replaceCertificate: (tlsConfig) => tlsAcceptor?.replaceCertificate(tlsConfig),
     stopAccepting: () => server.close(),
+    close: () => connections.close(),
+  };
+}
+
+/** Ends a server with its connections: those that last longer than LINGER_MS are destroyed. */
+export function trackConnections(server: NetServer): { close(): Promise<void> } {
+  // a server's own list would lack connections in their TLS handshake
+  const sockets = new Set<Socket>();
+  server.prependListener("connection", (socket: Socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  const closed = new Promise<void>((resolve) => {
+    server.once("close", resolve);
+  });
+  return {
     async close() {
       if (server.listening) server.close();
       const timeout = setTimeout(() => {

@@ -2,11 +2,10 @@
 
 import { acquireFileLock } from "../../util/file-lock.ts";
 import type { ServerConfig } from "../config/config.ts";
-import type { HttpListener } from "../http/http-listener.ts";
 import type { OwnershipCheck } from "../ownership-monitor.ts";
 import { createPathCheck } from "../ownership-monitor.ts";
 import type { LockService } from "../service.ts";
-import type { Listener } from "./listener.ts";
+import type { HttpListener, Listener } from "./listener.ts";
 import { listen } from "./listener.ts";
 import type { TlsConfig } from "./tls-config.ts";
 

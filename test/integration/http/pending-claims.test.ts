@@ -1,13 +1,12 @@
 // Long waits and crashes take no time here: the server's clock and disk are the test's, the sockets are real.
 
-import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import { ALLOW_ALL } from "../../../src/server/auth/access-control.ts";
 import type { ServerParts } from "../../../src/server/compose.ts";
-import type { HttpApp } from "../../../src/server/http/app.ts";
-import { createHttpApp } from "../../../src/server/http/app.ts";
+import type { HttpServer } from "../../../src/server/http/http-server.ts";
+import { createHttpServer } from "../../../src/server/http/http-server.ts";
 import type { HttpResponse } from "../../support/http-fixture.ts";
 import { cleanUpAfterEach, onCleanup, post, request } from "../../support/http-fixture.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -20,21 +19,20 @@ cleanUpAfterEach();
 
 interface HttpSite {
   readonly url: string;
-  readonly http: HttpApp;
+  readonly http: HttpServer;
   close(): Promise<void>;
 }
 
 /** The HTTP port of the test world's current server. */
 async function createSite(harness: ServerHarness): Promise<HttpSite> {
-  const http = createHttpApp({
+  const http = createHttpServer({
     ...(harness.parts as ServerParts),
     access: ALLOW_ALL,
     checkReadiness: () => ({ ok: true }),
     version: "0",
     host: "127.0.0.1",
   });
-  const server = createServer(http.serverOptions);
-  http.attach(server);
+  const { server } = http;
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   let closed: Promise<void> | null = null;
   const close = (): Promise<void> =>

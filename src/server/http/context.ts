@@ -1,12 +1,54 @@
-/** Reads the body and the query of a request. Errors name the field. */
+/** A request in progress: its account, its body and its query. Errors name the field. */
 
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders } from "node:http";
+import type { HttpBindings } from "@hono/node-server";
+import type { Context, MiddlewareHandler } from "hono";
 import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
+import type { Principal } from "../auth/access-control.ts";
 import { invalidField, Problem } from "./problem.ts";
 
+/** What Hono and our middleware know of a request. */
+export interface HttpEnv {
+  readonly Bindings: HttpBindings;
+  readonly Variables: {
+    /** The account that sends the request; not set for public paths. */
+    principal: Principal;
+    /** Aborted when the connection has ended: no response can be sent any more. */
+    disconnected: AbortSignal;
+    /** The error response, if it is one. */
+    problem: Problem | undefined;
+  };
+}
+
+export type HttpContext = Context<HttpEnv>;
+
+/** The address of the client; "" if the connection has ended already. */
+export function clientAddress({ env }: HttpContext): string {
+  return env.incoming.socket.remoteAddress ?? "";
+}
+
+/** Sets `disconnected`. */
+export const watchDisconnect: MiddlewareHandler<HttpEnv> = async (c, next) => {
+  const { incoming, outgoing } = c.env;
+  const { socket } = incoming;
+  const controller = new AbortController();
+  const abort = (): void => controller.abort();
+  if (socket.destroyed) abort();
+  // not the "close" of the response: with pipelined requests only the first response would emit it
+  socket.once("close", abort);
+  outgoing.once("finish", () => socket.removeListener("close", abort));
+  c.set("disconnected", controller.signal);
+  await next();
+};
+
+/** A response in JSON. It ends with a line feed, for reading in a terminal. */
+export function jsonResponse(c: HttpContext, value: object, status: 200 | 201 | 202 = 200): Response {
+  return c.body(`${JSON.stringify(value)}\n`, status, { "content-type": "application/json" });
+}
+
 /** @throws Problem unless the body is a JSON object of at most `maxBytes` bytes */
-export async function readBody(incoming: IncomingMessage, maxBytes: number, depth: number): Promise<object> {
-  checkContentType(incoming);
+export async function readBody({ env: { incoming } }: HttpContext, maxBytes: number, depth: number): Promise<object> {
+  checkContentType(incoming.headers);
   const length = Number(incoming.headers["content-length"] ?? 0);
   if (length > maxBytes) throw bodyTooLong(maxBytes);
   const chunks: Buffer[] = [];
@@ -24,7 +66,7 @@ export async function readBody(incoming: IncomingMessage, maxBytes: number, dept
 }
 
 /** Requires JSON: without CORS a foreign web page can post forms and plain text to this server, but not JSON. */
-function checkContentType({ headers }: IncomingMessage): void {
+function checkContentType(headers: IncomingHttpHeaders): void {
   const [type, ...parameters] = (headers["content-type"] ?? "").toLowerCase().split(";");
   const isUtf8 = parameters.every((parameter) => /^\s*charset="?utf-8"?\s*$/.test(parameter));
   if (type?.trim() !== "application/json" || !isUtf8) {
@@ -63,7 +105,8 @@ function parseJsonBody(text: string, depth: number): unknown {
 }
 
 /** The parameters of a query, each at most once. Unknown ones are refused: a misspelt `prefix` would list all keys. @throws Problem */
-export function parseQuery(url: string, allowed: readonly string[]): ReadonlyMap<string, string> {
+export function parseQuery({ env }: HttpContext, allowed: readonly string[]): ReadonlyMap<string, string> {
+  const url = env.incoming.url as string;
   const parameters = new Map<string, string>();
   const start = url.indexOf("?");
   if (start === -1) return parameters;
