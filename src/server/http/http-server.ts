@@ -28,7 +28,7 @@ const REQUEST_TIMEOUT_MS = 30_000;
 /** A connection without traffic ends after this time, which is longer than any request waits. */
 const IDLE_TIMEOUT_MS = 60_000;
 /** A connection ends after so many requests. This bounds the requests that a client can send without reading responses. */
-const MAX_REQUESTS_PER_CONNECTION = 1_000;
+const MAX_REQUESTS_PER_CONNECTION = 500;
 
 export interface HttpServerOptions extends HttpAppOptions {
   /** The host of the --http address. A Host header may name it, or the address itself. */

@@ -251,7 +251,7 @@ test("the remaining time is measured after the disk write; a claim that has ende
       return answer;
     };
     const slow = await slowly(4_000, "slow");
-    expect(slow).toMatchObject({ status: verb === "claim" ? 201 : 200, json: { ttlMs: 6_000 } });
+    expect(slow).toMatchObject({ status: verb === "claim" ? 201 : 200, json: { remainingMs: 6_000 } });
     const late = await slowly(10_000, "late");
     expect(late).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
     expect((await post(url, "/v1/claims", { key: "late", wait: 0 })).status).toBe(201);
