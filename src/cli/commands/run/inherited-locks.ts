@@ -59,12 +59,12 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
     let match: InheritedLock | null = null;
     for (const { reference, part } of ancestors) {
       const held = part.claim.locks.find((hold) => hold.key === key);
-      if (held === undefined || match !== null || compatibility(held, spec) === "beside") continue;
+      if (held === undefined || match !== null || compatibility(held, spec) === "independent") continue;
       const calledAt = performance.now();
       const view = await findHeldView(locks, part, key);
       // the environment may be older than the end of its run, so the reference may hold nothing any more
       if (view === null) continue;
-      if (compatibility(held, spec) === "behind") throw toDeadlockError(key, view);
+      if (compatibility(held, spec) === "deadlock") throw toDeadlockError(key, view);
       const leaseMs = view.ttlMs === "session" ? null : view.ttlMs;
       const queryLeaseEnd = async (): Promise<number | null> => {
         const calledAt = performance.now();
@@ -85,12 +85,12 @@ function leaseEnd({ answer, ttlMs }: ClaimView, calledAt: number): number {
   return calledAt + answer.remainingMs - ttlMs / 10;
 }
 
-/** How a request relates to a lock of its outer run: it joins it, can be granted beside it, or would wait behind it. */
-function compatibility(held: LockSpec, requested: LockSpec): "joins" | "beside" | "behind" {
+/** How a request relates to a lock of its outer run: it shares it, is independent of it, or would wait for it. */
+function compatibility(held: LockSpec, requested: LockSpec): "shared" | "independent" | "deadlock" {
   const isSemaphore = requested.limit < ALL_PERMITS;
   if (isSemaphore || held.limit < ALL_PERMITS)
-    return held.permits + requested.permits > requested.limit ? "behind" : "beside";
-  return held.permits >= requested.permits ? "joins" : "behind";
+    return held.permits + requested.permits > requested.limit ? "deadlock" : "independent";
+  return held.permits >= requested.permits ? "shared" : "deadlock";
 }
 
 /** The view of a reference's claim if the store reports it as held; otherwise null. */

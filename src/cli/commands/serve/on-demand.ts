@@ -33,7 +33,7 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
     const { serve } = await import("../../../server/server.ts");
     const server = await serve({ listen: `unix:${socket}`, state: join(directory, "state"), log });
     // it has nothing to reload, so a hang-up stops it: the user's session ends. The next client starts it again.
-    const shutdown = waitForShutdown(server, { idleMs, onHangup: "ends", log });
+    const shutdown = waitForShutdown(server, { idleMs, onHangup: "stop", log });
     log(`listening on ${socket}`);
     notifyStarter("ready");
     const { reason, isLost } = await shutdown;

@@ -48,7 +48,7 @@ export async function serveCommand(command: Command): Promise<number> {
   const userSocket = options.defaults.socket ? await claimUserSocket() : null;
   const server = await startServer(options, userSocket, settings, log);
   // before printing the addresses: a reader of those lines may send a signal at once
-  const shutdown = waitForShutdown(server, { idleMs: options.idleMs, onHangup: "reloads", log });
+  const shutdown = waitForShutdown(server, { idleMs: options.idleMs, onHangup: "reload", log });
   printAddresses(server, settings.has("json"));
   const { reason, isLost, isHangup } = await shutdown;
   log(`stopping: ${reason}`);

@@ -13,7 +13,7 @@ export interface ShutdownOptions {
   /** The server stops after this time without clients and claims; undefined: never. */
   readonly idleMs: number | undefined;
   /** What SIGHUP does. */
-  readonly onHangup: "ends" | "reloads";
+  readonly onHangup: "stop" | "reload";
   readonly log: Logger;
 }
 
@@ -41,7 +41,7 @@ export function waitForShutdown(server: Server, { idleMs, onHangup, log }: Shutd
     const terminal = [0, 1, 2].find((descriptor) => isatty(descriptor));
     process.on("SIGHUP", () => {
       // if the terminal was closed, isatty() is false now: the hang-up means stop, not reload
-      if (onHangup === "ends") return stopBySignal("SIGHUP");
+      if (onHangup === "stop") return stopBySignal("SIGHUP");
       if (terminal !== undefined && !isatty(terminal)) return stopBySignal("SIGHUP", true);
       log("received SIGHUP: reloading credentials and certificates");
       // reload() logs its failures itself
