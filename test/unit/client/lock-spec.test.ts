@@ -1,7 +1,18 @@
 import { expect, test } from "vitest";
-import { exclusive, mergeSpecs, resolveNesting, semaphorePermits, shared } from "../../../src/client/lock-spec.ts";
-import type { LockSpec } from "../../../src/spi/driver.ts";
-import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import {
+  checkSupported,
+  combineTargets,
+  exclusive,
+  mergeSpecs,
+  mutexTarget,
+  readTarget,
+  resolveNesting,
+  semaphorePermits,
+  semaphoreTarget,
+  shared,
+} from "../../../src/client/lock-spec.ts";
+import type { LockSpec, Traits } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS, MAX_LOCKS } from "../../../src/spi/driver.ts";
 
 const singleSpec = ([hold]: readonly [LockSpec, ...LockSpec[]]): LockSpec => hold;
 const writeSpec = singleSpec(exclusive("k"));
@@ -37,4 +48,57 @@ test.each([
   ["reading beside permits of the same flow would not be told apart", [permitSpecs(1)], readSpec, true, "deadlock"],
 ] as const)("%s", (_, held, wanted, reentrant, expected) => {
   expect(resolveNesting(held, wanted, reentrant)).toBe(expected);
+});
+
+test("a target has the full keys for the store and the keys without the prefix for users", () => {
+  expect(mutexTarget("", "k")).toEqual({ locks: exclusive("k"), keys: ["k"] });
+  expect(readTarget("app:", "k")).toEqual({ locks: shared("app:k"), keys: ["k"] });
+  expect(semaphoreTarget("app:", "k", undefined, 4)).toEqual({ locks: semaphorePermits("app:k", 1, 4), keys: ["k"] });
+});
+
+test.each([
+  [
+    "a key that is too long with its prefix",
+    () => mutexTarget("p".repeat(500), "k".repeat(100)),
+    /key with its prefix/,
+  ],
+  ["a limit that is no number", () => semaphoreTarget("", "k", 1, "4"), /limit must be a whole number from 1 to /],
+  ["a limit with a fraction", () => semaphoreTarget("", "k", 1, 1.5), /limit must be a whole number/],
+  ["no permits", () => semaphoreTarget("", "k", 0, 4), /permits must be a whole number from 1 to 4, not 0/],
+  ["more permits than the limit", () => semaphoreTarget("", "k", 5, 4), /permits must be a whole number from 1 to 4/],
+] as const)("%s is refused", (_, makeTarget, message) => {
+  expect(makeTarget).toThrow(message);
+});
+
+test("several targets are combined into one, in key order", () => {
+  const target = combineTargets("app:", [mutexTarget("app:", "b"), readTarget("app:", "a")]);
+  expect(target).toEqual({ locks: [...shared("app:a"), ...exclusive("app:b")], keys: ["a", "b"] });
+});
+
+test("no target, one key in two modes, and too many keys are refused", () => {
+  expect(() => combineTargets("", [])).toThrow("all() needs at least one key");
+  expect(() => combineTargets("", [mutexTarget("", "a"), readTarget("", "a")])).toThrow(/two different modes/);
+  const keys = Array.from({ length: MAX_LOCKS + 1 }, (_, index) => mutexTarget("", `k${index}`));
+  expect(() => combineTargets("", keys)).toThrow(`all() takes at most ${MAX_LOCKS} keys, not ${MAX_LOCKS + 1}`);
+});
+
+test.each([
+  ["any", "mutex", null],
+  ["any", "reader", null],
+  ["any", "semaphore", null],
+  ["shared", "mutex", null],
+  ["shared", "reader", null],
+  ["shared", "semaphore", "store has no semaphores"],
+  ["one", "mutex", null],
+  ["one", "reader", "store has no shared locks"],
+  ["one", "semaphore", "store has no semaphores"],
+] as const)("on a store with permits %j a %s is checked before anything is sent", (permits, kind, message) => {
+  const targets = {
+    mutex: mutexTarget("", "k"),
+    reader: readTarget("", "k"),
+    semaphore: semaphoreTarget("", "k", 1, 4),
+  };
+  const check = (): void => checkSupported(targets[kind], { permits } as Traits, "store");
+  if (message === null) expect(check).not.toThrow();
+  else expect(check).toThrow(message);
 });
