@@ -99,7 +99,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: "src/client/engine.ts",
     find: 'if (answer.state === "held") this.observe(now);',
     replace: "",
-    tests: "test/unit/client/late-grants.test.ts",
+    tests: "test/unit/client/client.test.ts",
   },
   {
     name: "a query that reports a loss",
@@ -127,14 +127,14 @@ export const MUTANTS: readonly Mutant[] = [
     file: "src/client/transfer.ts",
     find: "if (lostHold !== undefined) {",
     replace: "if (localHolds.length === 0 && lostHold !== undefined) {",
-    tests: "test/unit/client/late-grants.test.ts",
+    tests: "test/unit/client/client.test.ts",
   },
   {
     name: "several keys given as one lock although one of them is lost again",
     file: "src/client/client.ts",
     find: "localHolds.every((localHold) => localHold.isHeld(localHold.observe()))",
     replace: "localHolds.length > 0",
-    tests: "test/unit/client/late-grants.test.ts",
+    tests: "test/unit/client/client.test.ts",
   },
   {
     name: "a sleep of the machine that goes unnoticed",
@@ -153,7 +153,7 @@ export const MUTANTS: readonly Mutant[] = [
     file: "src/util/suspend-detector.ts",
     find: "const UPTIME_INTERVAL_MS = 10;",
     replace: "const UPTIME_INTERVAL_MS = 1e9;",
-    tests: "test/unit/client/leases.test.ts",
+    tests: "test/unit/client/engine.test.ts",
   },
   {
     name: "a place whose deadline is put off",

@@ -1,12 +1,15 @@
-// Queries of a local hold change nothing: only observe() applies what the clocks show, and what users call observes first.
-
-import { expect, test } from "vitest";
+import assert from "node:assert/strict";
+import { describe, expect, test } from "vitest";
 import type { LocalHold } from "../../../src/client/local-queue.ts";
 import type { Lock, LockHandle } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
+import { heapUsed } from "../../support/heap-usage.ts";
+import { until } from "../../support/until.ts";
+
+// Queries of a local hold change nothing: only observe() applies what the clocks show, and what users call observes first.
 
 interface Fixture {
   readonly clock: FakeClock;
@@ -64,4 +67,137 @@ test("throwIfLost() observes the clocks, and throws after a suspension longer th
   clock.suspend(60_000);
   expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
   expect(events).toContain("clockStep");
+});
+
+/** A listener may use the client within the same call. */
+describe("a listener that uses the client immediately", () => {
+  test("aborts the request whose grant it receives: the lock is granted, and later requests still are", async () => {
+    const locks = createLocks(memory());
+    const holder = await locks.acquire("k");
+    const abort = new AbortController();
+    const first = locks.acquire("k", { signal: abort.signal });
+    const others = [locks.acquire("k"), locks.acquire("k")];
+    locks.on("acquired", () => abort.abort());
+    await holder.release();
+    await (await first).release();
+    for (const other of others) await (await other).release();
+    assert.deepEqual(await locks.list(), []);
+    await locks.close();
+  });
+
+  test("aborts the only request that waits for the released lock: release() still settles", async () => {
+    const locks = createLocks(memory());
+    const holder = await locks.acquire("k");
+    const abort = new AbortController();
+    const waits = locks.acquire("k", { signal: abort.signal });
+    const listening = locks.on("released", () => abort.abort(new RangeError("enough")));
+    assert.equal(await holder.release(), true);
+    await assert.rejects(waits, RangeError);
+    listening[Symbol.dispose]();
+    await (await locks.acquire("k")).release();
+    assert.deepEqual(await locks.list(), []);
+    await locks.close();
+  });
+
+  test("requests a lock that releaseAll() takes from it: it waits its turn, and nothing is left", async () => {
+    const locks = createLocks(memory());
+    const holder = await locks.acquire("k");
+    const abort = new AbortController();
+    const waits = assert.rejects(locks.acquire("k", { signal: abort.signal }), RangeError);
+    let again: Promise<Lock> | undefined;
+    holder.signal.addEventListener("abort", () => {
+      abort.abort(new RangeError("enough"));
+      again = locks.acquire("k");
+    });
+    await locks.releaseAll();
+    await waits;
+    const next = locks.acquire("k");
+    await (await again)?.release();
+    await (await next).release();
+    assert.deepEqual(await locks.list(), []);
+    await locks.close();
+  });
+
+  for (const [how, listens] of [
+    ["the event", (locks, _lock, told) => void locks.on("lost", told)],
+    ["the signal", (_locks, lock, told) => void lock.signal.addEventListener("abort", told)],
+  ] as [string, (locks: ReturnType<typeof createLocks>, lock: Lock, told: () => void) => void][]) {
+    test(`requests the lock it has lost, notified by ${how}: it has one claim, and the key is free afterwards`, async () => {
+      const clock = fakeClock();
+      const driver = memory({ store: memoryStore(clock) });
+      const locks = createLocks(driver, { clock, ttl: "9s" });
+      const lost = await locks.acquire("k");
+      let again: Promise<Lock> | undefined;
+      listens(locks, lost, () => {
+        again = locks.acquire("k");
+      });
+      const [view] = await locks.list();
+      const token = view?.answer.state === "held" ? view.answer.token : 0n;
+      await driver.revoke?.([{ key: "k", token, now: true }]);
+      await clock.advance(3_000);
+      assert.equal(lost.signal.aborted, true);
+      assert.equal((await locks.list()).length, 1, "one claim");
+      await lost.release();
+      await (await again)?.release();
+      assert.deepEqual(await locks.list(), []);
+      await locks.close();
+    });
+  }
+});
+
+test("one signal ends many waits without a warning of leaking listeners", async () => {
+  const locks = createLocks(memory());
+  const warnings: string[] = [];
+  const warned = ({ name }: Error): number => warnings.push(name);
+  process.on("warning", warned);
+  const holder = await locks.acquire("k");
+  const ending = new AbortController();
+  const waits = Array.from({ length: 100 }, () => locks.acquire("k", { signal: ending.signal }));
+  const settled = Promise.allSettled(waits);
+  await new Promise((resolve) => setImmediate(resolve)); // warnings are emitted in a later turn
+  ending.abort(new Error("enough"));
+  for (const { status } of await settled) assert.equal(status, "rejected");
+  process.removeListener("warning", warned);
+  assert.deepEqual(warnings, []);
+  await holder.release();
+  await locks.close();
+});
+
+test("a signal that refuses listeners fails its own request, and blocks no other", async () => {
+  const locks = createLocks(memory());
+  await (await locks.acquire("warm")).release();
+  const signal = Object.create(new AbortController().signal, {
+    throwIfAborted: { value: () => undefined },
+    addEventListener: {
+      value() {
+        throw new RangeError("deaf");
+      },
+    },
+  }) as AbortSignal;
+  await assert.rejects(locks.acquire("k", { signal, wait: 10 }), RangeError);
+  const next = await locks.tryAcquire("k");
+  assert.equal(await next?.release(), true);
+  await locks.close();
+});
+
+test("a call that joins a lock and reads its signal leaves nothing behind; the loss reaches every such call", async () => {
+  const store = memoryStore();
+  const driver = memory({ store });
+  const locks = createLocks(driver);
+  const outer = await locks.acquire("k");
+  await outer.run(async () => {
+    const before = heapUsed();
+    for (let joined = 0; joined < 5_000; joined++) await locks.using("k", async ({ signal }) => signal.aborted);
+    assert.ok(heapUsed() - before < 1_000_000, "200 bytes each");
+    const [inner, both] = [await locks.acquire("k"), await locks.all("k", "other").acquire()];
+    const reasons: unknown[] = [];
+    for (const { signal } of [inner, both]) signal.addEventListener("abort", () => reasons.push(signal.reason.reason));
+    await driver.revoke?.([{ key: "k", token: outer.token, now: false }]);
+    await until(() => reasons.length === 2, { within: 5_000, what: "the loss" });
+    assert.deepEqual(reasons, ["revoked", "revoked"]);
+    assert.equal(await both.release(), false);
+    assert.equal(await inner.release(), false);
+  });
+  assert.equal(await outer.release(), false);
+  await locks.close();
 });

@@ -1,13 +1,13 @@
 // No lock is granted whose lease is over by the client's clock. Checked in the store's table, not only in the locks.
 
 import assert from "node:assert/strict";
-import { describe, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import type { Answer, Claim, ClaimId } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { until } from "../../support/until.ts";
@@ -202,4 +202,66 @@ describe("several keys that are taken one at a time", () => {
     assert.equal((await attached).error?.code, "LOCK_LOST");
     assert.equal(scene.holders("b").length, 1, "whoever has the reference may try again");
   });
+});
+
+describe("keys that the store takes one by one", () => {
+  test("an abort between two of them ends the wait, and releases the first", async () => {
+    const driver = memory();
+    const locks = createLocks({ ...driver, traits: { ...driver.traits, manyKeys: false } });
+    const otherLock = await locks.acquire("b");
+    const abort = new AbortController();
+    // the grant of "a", before any request for "b"
+    locks.on("acquired", ({ keys }) => keys[0] === "a" && abort.abort(new RangeError("enough")));
+    await assert.rejects(locks.all("a", "b").acquire({ signal: abort.signal, wait: "2s" }), RangeError);
+    assert.ok(await locks.tryAcquire("a"), "the first was given back");
+    await otherLock.release();
+    await locks.close();
+  });
+});
+
+/** A store that knows only sessions, as ZooKeeper does. */
+function sessionOnlyDriver(): Driver {
+  const driver = memory();
+  const terms = { ...driver.traits, lease: { claim: false, sessionMs: 30_000 } };
+  return delegate(driver, {
+    traits: terms,
+    claim: (claim) => driver.claim({ ...claim, ttlMs: 30_000 }),
+  });
+}
+
+test("a ttl causes a warning only where one was given, and once per client", async () => {
+  const warnings: string[] = [];
+  const heard = ({ message }: Error): number => warnings.push(message);
+  process.on("warning", heard);
+  // warnings are emitted in a later turn
+  const told = async (): Promise<string[]> => {
+    await new Promise((resolve) => setImmediate(resolve));
+    return warnings;
+  };
+  try {
+    const plain = createLocks(sessionOnlyDriver());
+    await (await plain.acquire("k")).release();
+    await (await plain.acquire("k", { ttl: "session" })).release();
+    expect(await told()).toEqual([]);
+    const given = createLocks(sessionOnlyDriver(), { ttl: "10s" });
+    await (await given.acquire("k")).release();
+    await (await given.acquire("k", { ttl: "20s" })).release();
+    expect(await told()).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
+    await (await plain.acquire("k", { ttl: "10s" })).release();
+    expect(await told()).toHaveLength(2);
+    await Promise.all([plain.close(), given.close()]);
+  } finally {
+    process.off("warning", heard);
+  }
+});
+
+test("the reason a lock cannot be detached names the store, not an option that was not set", async () => {
+  const locks = createLocks(sessionOnlyDriver());
+  const lock = await locks.acquire("k", { ttl: "10m" });
+  await expect(lock.detach()).rejects.toMatchObject({
+    code: "UNSUPPORTED",
+    message: 'cannot detach "k": memory has only session leases: all locks end with the client\'s session',
+  });
+  await lock.release();
+  await locks.close();
 });
