@@ -45,15 +45,6 @@ function importChain(cameFrom: ReadonlyMap<string, string | undefined>, path: st
   return before === undefined ? path : `${importChain(cameFrom, before)} > ${path}`;
 }
 
-/** Imports that may close a circle. */
-const MAY_CLOSE_A_CIRCLE: readonly { readonly from: string; readonly to: string; readonly reason: string }[] = [
-  {
-    from: "src/server/service.ts",
-    to: "src/server/connection/connection.ts",
-    reason: "the service creates connections, which call it",
-  },
-];
-
 /** Types count: files that need each other's types can only be read together. Lazy imports do not, since nothing waits for them. */
 export function importCycles(sourceTree: SourceTree): string[] {
   const faults: string[] = [];
@@ -72,7 +63,5 @@ export function importCycles(sourceTree: SourceTree): string[] {
 function importTargets(sourceTree: SourceTree, path: string): string[] {
   const file = sourceTree.get(path);
   const edges: ImportEdge[] = file === undefined ? [] : listImports(file);
-  const isCounted = ({ to, relative, dynamic }: ImportEdge): boolean =>
-    relative && !dynamic && !MAY_CLOSE_A_CIRCLE.some((excepted) => excepted.from === path && excepted.to === to);
-  return [...new Set(edges.filter(isCounted).map((edge) => edge.to))];
+  return [...new Set(edges.filter((edge) => edge.relative && !edge.dynamic).map((edge) => edge.to))];
 }

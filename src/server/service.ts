@@ -21,7 +21,7 @@ import type { Backend, BackendControl, ClientCalls } from "./backend.ts";
 import type { ServerLimits } from "./config/limits.ts";
 import type { Logger } from "./config/logger.ts";
 import type { AdminHandler } from "./connection/admin-handler.ts";
-import type { Transport } from "./connection/connection.ts";
+import type { ConnectionService, Transport } from "./connection/connection.ts";
 import { Connection } from "./connection/connection.ts";
 import type { ConnectionLimiter, Peer } from "./connection/connection-limiter.ts";
 import { RoundRobinScheduler } from "./connection/round-robin-scheduler.ts";
@@ -47,7 +47,7 @@ export interface LockServiceOptions {
   readonly runDirectory: string | null;
 }
 
-export class LockService {
+export class LockService implements ConnectionService {
   readonly runId: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -61,15 +61,14 @@ export class LockService {
   readonly backend: BackendControl;
   /** The calls of clients, checked against the permissions of each session. HTTP uses them, too. */
   readonly calls: ClientCalls;
-  /** Connections with unwritten output. */
-  pendingFlush: Connection[] = [];
-  /** The connection whose input was handled last. */
-  lastActive: Connection | null = null;
   readonly #sessions: SessionRegistry;
   readonly #access: AccessControl;
   readonly #accessListener: Disposable;
   readonly #runDirectory: string | null;
   readonly #connections = new Set<Connection>();
+  /** Connections with unwritten output. */
+  #pendingFlush: Connection[] = [];
+  #lastActive: Connection | null = null;
   /** Connections without a completed handshake, by the time at which they are closed. */
   readonly #unauthenticated = new DeadlineHeap<Connection>();
   readonly #timer: Timer;
@@ -125,17 +124,39 @@ export class LockService {
     return connection;
   }
 
-  /** Flushes pending output and makes sure that the timer fires in time. */
+  /** The connection whose input was handled last. */
+  get lastActive(): Connection | null {
+    return this.#lastActive;
+  }
+
+  beginTurn(connection: Connection): boolean {
+    const wasLastActive = this.#lastActive === connection;
+    this.#lastActive = connection;
+    this.backend.beginBatch?.();
+    return wasLastActive;
+  }
+
+  requestFlush(connection: Connection): void {
+    this.#pendingFlush.push(connection);
+  }
+
+  /** Called after every batch of calls, and after every change outside one. */
   endTurn(): void {
+    // 1 grants of this batch are pushed, and the token ceiling is raised if admitted claims wait for it
     this.backend.endBatch();
-    if (this.pendingFlush.length > 0) {
-      const connections = this.pendingFlush;
-      this.pendingFlush = [];
-      // A new holder is woken before the client that released: waking the latter first might cost us the CPU core.
-      for (const connection of connections) if (connection !== this.lastActive) connection.flush();
-      this.lastActive?.flush();
-    }
+    // 2 all output is written
+    this.#flushConnections();
+    // 3 the timer fires in time for what the batch has changed
     this.#scheduleTimer();
+  }
+
+  #flushConnections(): void {
+    if (this.#pendingFlush.length === 0) return;
+    const connections = this.#pendingFlush;
+    this.#pendingFlush = [];
+    // A new holder is woken before the client that released: waking the latter first might cost us the CPU core.
+    for (const connection of connections) if (connection !== this.#lastActive) connection.flush();
+    this.#lastActive?.flush();
   }
 
   /** True once the server reads no more input. The backend must not change any more. */
@@ -202,7 +223,7 @@ export class LockService {
   /** A connection has closed. isClosedByServer: the server closed it, so its client may be alive. */
   connectionClosed(connection: Connection, session: Session | null, isClosedByServer: boolean): void {
     if (!this.#connections.delete(connection)) return;
-    if (this.lastActive === connection) this.lastActive = null;
+    if (this.#lastActive === connection) this.#lastActive = null;
     this.connectionLimiter.remove(connection.peer, connection);
     this.#unauthenticated.remove(connection);
     if (session === null || this.#isDraining) return;

@@ -6,7 +6,7 @@ import { describeValue } from "./duration.ts";
 export const MAX_KEY_BYTES = 512;
 
 /** The longest label in bytes of UTF-8. */
-export const MAX_LABEL_BYTES = 256;
+const MAX_LABEL_BYTES = 256;
 
 const PRINTABLE_ASCII = /^[\x20-\x7e]{1,512}$/;
 // C0, DEL, C1 and the two line separators, which could forge a line in a log or a terminal

@@ -16,11 +16,12 @@ import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { isId } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
-import type { LockService } from "../service.ts";
 import type { Session } from "../session/session.ts";
 import type { Peer } from "./connection-limiter.ts";
 import { decodeLabel } from "./decode-request.ts";
+import type { RequestService } from "./request-handler.ts";
 import { RequestHandler } from "./request-handler.ts";
+import type { RoundRobinScheduler } from "./round-robin-scheduler.ts";
 
 /** The byte stream under a connection. */
 export interface Transport {
@@ -31,6 +32,24 @@ export interface Transport {
   bufferedBytes?(): number;
   /** Stops reading (true), or resumes it (false). Default: input is buffered until it is handled. */
   setPaused?(isPaused: boolean): void;
+}
+
+/** What a connection needs of the server (service.ts). */
+export interface ConnectionService extends RequestService {
+  /** Begins every line to the client. */
+  readonly runId: string;
+  /** Gives connections with much input their turns. */
+  readonly scheduler: RoundRobinScheduler;
+  /** Begins a batch of calls. Returns true if the connection's last turn was the last one of all. */
+  beginTurn(connection: Connection): boolean;
+  /** Makes endTurn() call flush(). */
+  requestFlush(connection: Connection): void;
+  /** @throws ProtocolError AUTH or LIMIT if the credential is not valid */
+  openSession(hello: ClientHello, connection: Connection): Session;
+  attachKeepSession(hello: ClientHello, connection: Connection): Session;
+  encodeHello(isLocal: boolean): string;
+  /** isClosedByServer: the server closed it, so its client may be alive. */
+  connectionClosed(connection: Connection, session: Session | null, isClosedByServer: boolean): void;
 }
 
 /** Output is flushed at the latest when it has this length. */
@@ -48,7 +67,7 @@ const HTTP_RESPONSE_BODY = "this port speaks the Holdfast lock protocol, not HTT
 
 export class Connection {
   readonly peer: Peer;
-  readonly #service: LockService;
+  readonly #service: ConnectionService;
   readonly #transport: Transport;
   readonly #requestHandler: RequestHandler;
   #session: Session | null = null;
@@ -63,7 +82,7 @@ export class Connection {
   dueAt = 0;
   heapIndex = -1;
 
-  constructor(service: LockService, transport: Transport, peer: Peer) {
+  constructor(service: ConnectionService, transport: Transport, peer: Peer) {
     this.#service = service;
     this.#transport = transport;
     this.peer = peer;
@@ -118,9 +137,7 @@ export class Connection {
   /** Handles input in order until `deadline`; false: there is more. */
   runUntil(deadline: number): boolean {
     if (!this.isReadable) return true;
-    this.#flushThreshold = this.#service.lastActive === this ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
-    this.#service.lastActive = this;
-    this.#service.backend.beginBatch?.();
+    this.#flushThreshold = this.#service.beginTurn(this) ? MAX_BUFFERED_CHARS_ALONE : MAX_BUFFERED_CHARS;
     const isDone = this.#processLines(deadline);
     this.#service.endTurn();
     if (isDone && this.#isPaused) {
@@ -203,7 +220,7 @@ export class Connection {
     if (this.#state === "closed") return;
     if (this.#outputBuffer === "") {
       this.#outputBuffer = frame;
-      this.#service.pendingFlush.push(this);
+      this.#service.requestFlush(this);
       return;
     }
     this.#outputBuffer += `,${frame}`;

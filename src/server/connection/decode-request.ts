@@ -30,7 +30,7 @@ export function decodeClaim(raw: readonly unknown[], index: number, label: strin
   if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
   return {
     id: decodeId(raw[index]),
-    locks: decodeLocks(raw[index + 1], limits),
+    locks: decodeLocks(raw[index + 1]),
     ttlMs: decodeTtl(raw[index + 2], limits),
     tokenCount: (tokens as number | undefined) ?? 1,
     floor: floor === undefined ? 0n : BigInt(floor),
@@ -124,7 +124,7 @@ function decodeFilter(raw: unknown): ListFilter {
   throw malformed("a list has a filter: an object with prefix or key, a string");
 }
 
-function decodeLocks(raw: unknown, limits: ServerLimits): readonly [LockSpec, ...LockSpec[]] {
+function decodeLocks(raw: unknown): readonly [LockSpec, ...LockSpec[]] {
   const items = decodeArray(raw, "locks");
   if (items.length === 0 || items.length > PROTOCOL_LIMITS.locks)
     throw malformed(`a claim has 1 to ${PROTOCOL_LIMITS.locks} locks`);

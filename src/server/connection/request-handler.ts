@@ -1,17 +1,26 @@
 /**
  * Answers the calls of one connection: frames in, replies out as each becomes ready. Frames are handled in order, and
  * large ones in parts, so that the caller can stop between two parts and serve other connections.
+ *
+ * A claim passes five stops:
+ *   net/socket-transport.ts    bytes to lines
+ *   connection.ts              lines to frames; runUntil() is one batch, from beginTurn() to endTurn()
+ *   here                       decode (decode-request.ts), authorize (auth/authorize.ts), call the backend, encode the reply
+ *   local/local-backend.ts     claim(): quotas, WriteAhead.reserve(), the table, the owner, WriteAhead.persist()
+ *   lock-table/table.ts        queues, admission, token, event
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import * as frames from "../../protocol/frames.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Answer, ClaimId, ListFilter } from "../../spi/driver.ts";
-import type { ClaimPage, MaybePromise, ReleaseRequest } from "../backend.ts";
+import type { Clock } from "../../util/clock.ts";
+import type { BackendControl, ClaimPage, ClientCalls, MaybePromise, ReleaseRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
-import type { LockService } from "../service.ts";
+import type { ServerLimits } from "../config/limits.ts";
+import type { Logger } from "../config/logger.ts";
 import type { Session } from "../session/session.ts";
-import type { Caller } from "./admin-handler.ts";
+import type { AdminHandler, Caller } from "./admin-handler.ts";
 import * as decode from "./decode-request.ts";
 
 type AnswersResult = MaybePromise<readonly (Answer | undefined)[]>;
@@ -24,13 +33,28 @@ const RECLAIMS_PER_PART = 1;
 const NO_FRAMES: readonly unknown[] = [];
 const ignore = (): void => undefined;
 
+/** What a request needs of the server (service.ts). */
+export interface RequestService {
+  readonly clock: Clock;
+  readonly log: Logger;
+  readonly limits: ServerLimits;
+  readonly backend: BackendControl;
+  readonly calls: ClientCalls;
+  readonly adminHandler: AdminHandler;
+  /** Called with the error code of each refused call and connection. */
+  readonly onRefused: (code: string) => void;
+  /** After a batch of calls. */
+  endTurn(): void;
+}
+
 /** The connection that the replies go to. */
 interface ReplyChannel extends Caller {
+  /** True while its calls are answered. */
   readonly isOpen: boolean;
 }
 
 export class RequestHandler {
-  readonly #service: LockService;
+  readonly #service: RequestService;
   readonly #connection: ReplyChannel;
   /** `list` frames in the current line. */
   #listsInLine = 0;
@@ -42,7 +66,7 @@ export class RequestHandler {
   /** Handles the next part of a large frame; null if none is in progress. */
   #resumeFrame: (() => void) | null = null;
 
-  constructor(service: LockService, connection: ReplyChannel) {
+  constructor(service: RequestService, connection: ReplyChannel) {
     this.#service = service;
     this.#connection = connection;
   }
