@@ -108,7 +108,7 @@ withRedis((server) => {
         const lock = await locks.acquire("key");
         await locks.acquire("another");
         await lose();
-        await until(() => lock.signal.aborted, { within: 10_000, what: "the holder to be told" });
+        await until(() => lock.signal.aborted, { within: 10_000, what: "the signal of the holder" });
         expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "unknown" });
         await until(() => warnings.some((text) => /the server has lost/.test(text)), {
           within: 5_000,

@@ -222,7 +222,7 @@ describe.skipIf(unavailableReason !== null)(
       "by %s: with guardDataLoss they rise above all granted tokens, including those of missing hand-offs",
       async (_, byMs) => {
         const stopClock = await shifted(-byMs);
-        stopClock(); // else the mark could be behind the last grant, where this machine is slow
+        stopClock(); // else the ceiling could be behind the last grant, where this machine is slow
         await markLongInUse(a.scene.admin, a.scene.prefix);
         const short = { guardDataLoss: { maxTtlMs: 500 } };
         const one = await a.scene.open(openDriver(a, short));
@@ -301,7 +301,7 @@ describe.skipIf(unavailableReason !== null)(
       60_000,
     );
 
-    test("a token floor far ahead raises the mark with its grant", async () => {
+    test("a token floor far ahead raises the ceiling with its grant", async () => {
       await shifted(0);
       await markLongInUse(a.scene.admin, a.scene.prefix);
       const short = { guardDataLoss: { maxTtlMs: 500 } };

@@ -33,7 +33,7 @@ interface Data {
 interface Rules {
   /** How far the clocks of servers are off the true time, in microseconds. */
   readonly clock: (random: SeededRandom) => number;
-  /** What is left after a loss; null: nothing. `soonest`: as written by the last grant's reign at most LEAST before it. */
+  /** What is left after a loss; null: nothing. `soonest`: as written by the run of the last grant, at most MIN_LEAD before it. */
   readonly left: (random: SeededRandom, all: readonly Data[], soonest: readonly Data[]) => Data | null;
 }
 
@@ -85,7 +85,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
       else await this.call(random.pick([1, 1, 64]));
     }
 
-    /** The store loses data, and has another reign. */
+    /** The store loses data, and starts another run. */
     async lose(random: SeededRandom, rules: Rules): Promise<void> {
       const soonest = this.#written.filter(
         ({ at, losses }) => at >= this.#lastAt - this.#aheadMicros / 2 && losses >= this.#lastLosses,
@@ -127,7 +127,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
       this.#written.push({ record, counter, at: this.#time, losses: this.#losses });
       const { highestToken, graceEndsAt } = await readRunRecord(admin, this.#scene.prefix);
       const foremost = this.#time + this.#foremost + this.#spent;
-      expect(Number(highestToken), "how far the mark is ahead").toBeLessThanOrEqual(foremost + this.#aheadMicros);
+      expect(Number(highestToken), "how far the ceiling is ahead").toBeLessThanOrEqual(foremost + this.#aheadMicros);
       expect(Number(this.#last), "the last token").toBeLessThanOrEqual(foremost);
       const leftMs = graceEndsAt - (this.#time + this.#offset) / 1_000;
       expect(leftMs, "the grace period").toBeLessThanOrEqual(this.#aheadMicros / 1_000 + 1);

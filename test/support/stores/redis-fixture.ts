@@ -1,4 +1,4 @@
-/** What the tests of the Redis driver's own facts work with. */
+/** A prefix on a real Redis, with drivers and a connection that sees everything. */
 
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
@@ -109,13 +109,13 @@ export function makeClaim(target: string | readonly LockSpec[], terms: Partial<C
   };
 }
 
-/** The birth record of guardDataLoss, as lua/lib/grace.lua has it. */
+/** The run record of guardDataLoss (lua/lib/grace.lua). */
 export interface RunRecord {
   /** The replication id of the master that wrote it. */
   readonly replicationId: string;
   /** From when on new claims are granted, in the store's milliseconds. */
   readonly graceEndsAt: number;
-  /** Tokens go on above it. */
+  /** Tokens continue above it. */
   readonly floor: bigint;
   /** No token above it was granted. */
   readonly highestToken: bigint;
@@ -128,22 +128,29 @@ export async function replicationIdOf(admin: Redis): Promise<string> {
 }
 
 export async function readRunRecord(admin: Redis, prefix: string, bucket = "00"): Promise<RunRecord> {
-  const [replicationId = "", opensAt, floor, mark] = String(await admin.get(runRecordKey(prefix, bucket))).split(" ");
-  return { replicationId, graceEndsAt: Number(opensAt), floor: BigInt(floor ?? 0), highestToken: BigInt(mark ?? 0) };
+  const [replicationId = "", graceEndsAt, floor, ceiling] = String(await admin.get(runRecordKey(prefix, bucket))).split(
+    " ",
+  );
+  return {
+    replicationId,
+    graceEndsAt: Number(graceEndsAt),
+    floor: BigInt(floor ?? 0),
+    highestToken: BigInt(ceiling ?? 0),
+  };
 }
 
-/** Writes a birth record: one of this server from when on it grants at once, but for what is given. */
+/** Writes a run record; by default one of this server, without a grace period. */
 export async function writeRunRecord(
   admin: Redis,
   prefix: string,
   { replicationId, graceEndsAt = 1, floor = 0n, highestToken = 0n }: Partial<RunRecord> = {},
   bucket = "00",
 ): Promise<void> {
-  const words = [replicationId ?? (await replicationIdOf(admin)), graceEndsAt, floor, highestToken];
-  await admin.set(runRecordKey(prefix, bucket), words.join(" "));
+  const fields = [replicationId ?? (await replicationIdOf(admin)), graceEndsAt, floor, highestToken];
+  await admin.set(runRecordKey(prefix, bucket), fields.join(" "));
 }
 
-/** Lets a prefix pass for one that has been in use for long, where guardDataLoss would begin with a grace period. */
+/** Spares a prefix the grace period with which guardDataLoss begins. */
 export function markLongInUse(admin: Redis, prefix: string, bucket = "00"): Promise<void> {
   return writeRunRecord(admin, prefix, {}, bucket);
 }
