@@ -275,7 +275,7 @@ withRedis((server) => {
     const cluster = await startRedisCluster(3);
     onTestFinished(() => cluster.stop());
     const wrong = redis(await glide({}, cluster.ports[0]), { prefix: scene.prefix });
-    await expect(wrong.open(() => undefined)).rejects.toThrow("this server belongs to a Redis Cluster");
+    await expect(wrong.open(() => undefined)).rejects.toThrow("the server is of another kind (MOVED)");
   });
 
   test("an unsupported option is refused", async () => {
