@@ -50,7 +50,7 @@ const MAY_TEST_CLASSES: readonly Exception[] = [
 /** They get the time and randomness as arguments. */
 const PURE: readonly RegExp[] = [
   /^src\/(?:claim|lock-table)\//,
-  /^src\/util\/(?:backoff|deadline-heap|linked-list|slot-map)\.ts$/,
+  /^src\/util\/(?:backoff|chunk|deadline-heap|linked-list|slot-map)\.ts$/,
   /^src\/client\/(?:handoff-budget|lock-spec)\.ts$/,
 ];
 

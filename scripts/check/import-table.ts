@@ -6,12 +6,7 @@ import type { ImportEdge, SourceTree } from "./source-tree.ts";
 import { formatLocation, listAllImports } from "./source-tree.ts";
 
 /** What every folder may use, drivers and the command line included: no knowledge of locks but the reference's form. */
-const SHARED: readonly string[] = [
-  "src/util/",
-  "src/errors.ts",
-  "src/protocol/lock-reference.ts",
-  "src/protocol/decode-reference.ts",
-];
+const SHARED: readonly string[] = ["src/util/", "src/errors.ts", "src/protocol/lock-reference.ts"];
 const DRIVER_IMPORTS: readonly string[] = ["src/spi/", "src/claim/state.ts", "src/lock-table/admission.ts", ...SHARED];
 
 /**
@@ -40,7 +35,8 @@ type ImportRow = {
 
 /** util < spi < claim, lock-table, protocol, net < client, drivers < server, conformance < cli. */
 const IMPORT_TABLE: readonly ImportRow[] = [
-  { files: ["src/errors.ts", "src/protocol/lock-reference.ts", "src/protocol/decode-reference.ts"], may: SHARED },
+  { files: ["src/errors.ts"], may: [] },
+  { files: ["src/protocol/lock-reference.ts"], may: ["src/spi/", ...SHARED] },
   { files: ["src/util/"], may: ["src/errors.ts"] },
   { files: ["src/spi/"], may: ["src/errors.ts"] },
   { files: ["src/lock-table/"], may: ["src/util/", "src/spi/"] },

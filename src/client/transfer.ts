@@ -9,9 +9,8 @@ import {
   UnsupportedError,
   wrapDriverError,
 } from "../errors.ts";
-import { decodeReference } from "../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
-import { encodeReference } from "../protocol/lock-reference.ts";
+import { decodeReference, encodeReference } from "../protocol/lock-reference.ts";
 import type { Claim, Driver } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { callWithTimeout, sleep } from "../util/timeout.ts";

@@ -1,13 +1,16 @@
 /**
- * Encodes a detached lock as a string, the lock reference: "hf1." + base64url(JSON) + "." + checksum, for all drivers. It
- * contains the claims' ids and so is a secret. The checksum distinguishes an altered reference from one that has expired.
+ * Encodes a detached lock as a string, the lock reference, and decodes it: "hf1." + base64url(JSON) + "." + checksum, for all
+ * drivers. It contains the claims' ids and so is a secret. The checksum distinguishes an altered reference from one that has
+ * expired.
  */
 
-import type { Claim } from "../spi/driver.ts";
+import type { Claim, LockSpec } from "../spi/driver.ts";
 import { computeChecksum } from "../util/checksum.ts";
+import { isId } from "../util/ids.ts";
+import { validateKey } from "../util/keys.ts";
 
 /** The version of the reference format. */
-export const REFERENCE_VERSION = "hf1";
+const REFERENCE_VERSION = "hf1";
 
 /** One claim of a lock reference. */
 export interface DetachedClaim {
@@ -21,7 +24,7 @@ export interface DetachedClaim {
 }
 
 /** The encoded form of one claim. */
-export type EncodedClaim = readonly [
+type EncodedClaim = readonly [
   id: string,
   holds: readonly (readonly [key: string, permits: number, limit: number])[],
   ttlMs: number,
@@ -41,7 +44,44 @@ export function encodeReference(parts: readonly DetachedClaim[]): string {
   return `${REFERENCE_VERSION}.${body}.${referenceChecksum(body)}`;
 }
 
+/** @throws TypeError if it is not a complete, unaltered reference */
+export function decodeReference(reference: unknown): readonly DetachedClaim[] {
+  if (typeof reference !== "string") throw new TypeError("reference must be a string");
+  const [version, body, sum, ...rest] = reference.trim().split(".");
+  if (version !== REFERENCE_VERSION) throw new TypeError(`reference must begin with "${REFERENCE_VERSION}."`);
+  if (body === undefined || rest.length > 0 || sum !== referenceChecksum(body)) {
+    throw new TypeError("reference is damaged: it was cut or altered");
+  }
+  try {
+    const { p: prefix, c: claims } = JSON.parse(Buffer.from(body, "base64url").toString()) as {
+      p: string;
+      c: EncodedClaim[];
+    };
+    if (typeof prefix !== "string" || claims.length === 0) throw new TypeError("no claims");
+    return claims.map((encodedClaim) => decodeClaim(encodedClaim, prefix));
+  } catch (cause) {
+    throw new TypeError("reference must be one made by detach()", { cause });
+  }
+}
+
+function decodeClaim([id, encodedSpecs, ttlMs, firstToken, token]: EncodedClaim, prefix: string): DetachedClaim {
+  if (!isId(id)) throw new TypeError("no id");
+  const specs = encodedSpecs.map(([key, permits, limit]): LockSpec => ({ key: validateKey(key), permits, limit }));
+  const [first, ...rest] = specs;
+  if (first === undefined || typeof ttlMs !== "number") throw new TypeError("no lock specs");
+  const claim: Claim = {
+    id,
+    locks: [first, ...rest],
+    ttlMs: ttlMs === 0 ? "session" : ttlMs,
+    tokenCount: 1,
+    floor: 0n,
+    wait: true,
+    label: "",
+  };
+  return { claim, firstToken: BigInt(firstToken), token: BigInt(token), prefix };
+}
+
 /** Detects an altered reference. No protection against forgery: a reader of the reference already has the lock. */
-export function referenceChecksum(body: string): string {
+function referenceChecksum(body: string): string {
   return computeChecksum(`${REFERENCE_VERSION}.${body}`, "base64url", 8);
 }

@@ -5,8 +5,8 @@
 
 import { readSync } from "node:fs";
 import { isatty } from "node:tty";
-import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { decodeReference } from "../../protocol/lock-reference.ts";
 import { formatDuration } from "../../util/duration.ts";
 import { CommandError, toCommandError } from "../errors.ts";
 import { createLabel, parseLockRequest } from "../lock-request.ts";

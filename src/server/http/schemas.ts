@@ -4,8 +4,8 @@
  */
 
 import * as z from "zod";
-import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { decodeReference } from "../../protocol/lock-reference.ts";
 import type { Claim, LockSpec, Traits } from "../../spi/driver.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS, parseDuration } from "../../util/duration.ts";

@@ -15,8 +15,8 @@
  * with mode 0700.
  */
 
-import { decodeReference } from "../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { decodeReference } from "../../protocol/lock-reference.ts";
 import { decodeCheckedLine, encodeCheckedLine } from "../../util/checksum.ts";
 import { isId } from "../../util/ids.ts";
 

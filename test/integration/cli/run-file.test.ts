@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { parseRunOptions } from "../../../src/cli/commands/run/options.ts";
 import { runCommand } from "../../../src/cli/commands/run/run.ts";
-import { decodeReference } from "../../../src/protocol/decode-reference.ts";
+import { decodeReference } from "../../../src/protocol/lock-reference.ts";
 import { decodeRunRecord } from "../../../src/server/runs/run-file-format.ts";
 import { cleanUpAfterEach, createTemporaryDirectory, startServer } from "../../support/server-fixture.ts";
 

@@ -4,8 +4,8 @@
  */
 
 import type { Locks } from "../../../client/locks.ts";
-import { decodeReference } from "../../../protocol/decode-reference.ts";
 import type { DetachedClaim } from "../../../protocol/lock-reference.ts";
+import { decodeReference } from "../../../protocol/lock-reference.ts";
 import type { ClaimView, LockSpec } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
