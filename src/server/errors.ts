@@ -1,7 +1,7 @@
 /** All error codes of the server. HTTP statuses, metrics, and the responses in the OpenAPI document come from this table. */
 
 /** The codes of docs/reference/protocol.md. */
-export type ProtocolErrorCode =
+type ProtocolErrorCode =
   | "AUTH"
   | "DISK"
   | "DRAINING"
@@ -19,7 +19,7 @@ export type ProtocolErrorCode =
   | "VERSION";
 
 /** The codes that occur only over HTTP. */
-export type HttpErrorCode =
+type HttpErrorCode =
   | "BUSY"
   | "INVALID"
   | "LOCK_LOST"

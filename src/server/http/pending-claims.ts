@@ -28,6 +28,19 @@ export type ClaimOutcome =
   | { readonly state: "waiting"; readonly claim: Claim; readonly paused?: Pause | undefined }
   | { readonly state: "none"; readonly reason: LostReason; readonly paused?: Pause | undefined };
 
+/** What happens to a pending claim at the moment. */
+type PendingState =
+  /** A request works on it. */
+  | { readonly kind: "calling" }
+  /** A request waits for it, until `wake` is called. */
+  | { readonly kind: "attended"; readonly wake: () => void }
+  /** No request waits for it. It leaves the queue at `expiresAt`. */
+  | { readonly kind: "unattended"; readonly expiresAt: number }
+  /** `reason`: why it was lost, for example released by another request; null: not known. */
+  | { readonly kind: "ended"; readonly reason: LostReason | null };
+
+const CALLING: PendingState = { kind: "calling" };
+
 /**
  * Each pending claim has its own session. So it can be suspended, resumed and ended on its own: it is connected only while
  * a request waits for it.
@@ -35,16 +48,11 @@ export type ClaimOutcome =
 export class PendingClaim implements NotificationSink {
   readonly claim: Claim;
   readonly session: Session;
-  /** Wakes the request that waits for the claim; null: no request waits, and the claim is kept until `expiresAt`. */
-  wake: (() => void) | null = null;
+  state: PendingState = CALLING;
   /** When the last call to the store was sent: the lease in its answer runs from then at the earliest. */
   lastCallAt = 0;
-  /** When the claim leaves the queue unless a request waits for it again. */
-  expiresAt = 0;
   /** The last push of the store that has not been handled yet; "ask": a recheck. */
   notification: Answer | "ask" | null = null;
-  /** Why the claim was lost, for example released by another request; null: not as far as known. */
-  lossReason: LostReason | null = null;
   // for the DeadlineHeap
   dueAt = 0;
   heapIndex = -1;
@@ -57,12 +65,17 @@ export class PendingClaim implements NotificationSink {
 
   pushAnswer(_id: ClaimId, answer: Answer): void {
     this.notification = answer;
-    this.wake?.();
+    this.wake();
   }
 
   pushRecheck(): void {
     this.notification ??= "ask";
-    this.wake?.();
+    this.wake();
+  }
+
+  /** Wakes the request that waits for the claim, if one does. */
+  wake(): void {
+    if (this.state.kind === "attended") this.state.wake();
   }
 
   fail(): void {
@@ -117,6 +130,7 @@ export class PendingClaims {
     pending.session.disconnectedAt = null;
     pending.notification = null;
     const answer = await this.#renew(pending);
+    if (pending.state.kind === "unattended") pending.state = CALLING;
     if (answer.state === "waiting") {
       this.#backend.resume(pending.session);
       this.#service.endTurn();
@@ -132,17 +146,17 @@ export class PendingClaims {
 
   /** Removes a pending claim. The caller has released or detached it. `lossReason` is for a request that waits for it. */
   remove(pending: PendingClaim, lossReason: LostReason | null = null): void {
-    pending.lossReason = lossReason;
+    pending.wake();
+    pending.state = { kind: "ended", reason: lossReason };
     pending.session.isEnded = true;
     this.#deadlines.remove(pending);
     if (this.#claims.get(pending.claim.id) === pending) this.#claims.delete(pending.claim.id);
-    pending.wake?.();
   }
 
   /** Answers all waiting requests with "waiting". Their claims stay in the queue, as between two requests. */
   drain(): void {
     this.#isDraining = true;
-    for (const pending of this.#claims.values()) pending.wake?.();
+    for (const pending of this.#claims.values()) pending.wake();
   }
 
   /** Ends the claims of removed credentials, after the accounts have changed. */
@@ -174,7 +188,7 @@ export class PendingClaims {
       return await this.#waitUntilSettled(pending, firstAnswer, deadline, disconnected);
     } catch (error) {
       // the claim stays in the queue for a while, as after every wait
-      if (!pending.session.isEnded) this.#keepForGrace(pending);
+      if (!pending.session.isEnded && pending.state.kind !== "attended") this.#keepForGrace(pending);
       throw error;
     }
   }
@@ -205,7 +219,8 @@ export class PendingClaims {
       const isStillWaiting = await this.#waitForChange(pending, answer, deadline, disconnected);
       if (!isStillWaiting) return { state: "waiting", claim: pending.claim, paused: answer.paused };
       // another request has released the claim meanwhile
-      if (pending.lossReason !== null) return { state: "none", reason: pending.lossReason };
+      const { state } = pending;
+      if (state.kind === "ended" && state.reason !== null) return { state: "none", reason: state.reason };
       if (pending.notification === null && !disconnected.aborted && !this.#isDraining)
         answer = await this.#renew(pending);
     }
@@ -231,15 +246,15 @@ export class PendingClaims {
     const woken = new Promise<void>((resolve) => {
       wake = resolve;
     });
-    pending.wake?.();
-    pending.wake = wake;
+    pending.wake();
+    const attended: PendingState = { kind: "attended", wake };
+    pending.state = attended;
     disconnected.addEventListener("abort", wake);
     this.#schedule(pending, Math.min(deadline, this.#nextRenewAt(answer)));
     await woken;
     disconnected.removeEventListener("abort", wake);
-    if (pending.wake !== wake) return false;
-    pending.wake = null;
-    return true;
+    if (pending.state === attended) pending.state = CALLING;
+    return pending.state.kind === "calling" || pending.state.kind === "ended";
   }
 
   /** Detaches a granted claim, so that it belongs to its reference. */
@@ -280,18 +295,18 @@ export class PendingClaims {
   /** Suspends a claim for which no request waits, and keeps it for WAIT_GRACE_MS. */
   #keepForGrace(pending: PendingClaim): void {
     const now = this.#clock.now();
-    pending.wake = null;
-    pending.expiresAt = now + WAIT_GRACE_MS;
+    const expiresAt = now + WAIT_GRACE_MS;
+    pending.state = { kind: "unattended", expiresAt };
     pending.session.disconnectedAt = now;
     this.#backend.suspend(pending.session);
-    this.#schedule(pending, this.#nextUnattendedRenewAt(pending, now));
+    this.#schedule(pending, this.#nextUnattendedRenewAt(pending.claim, expiresAt));
     this.#service.endTurn();
   }
 
   /** Renews a claim for which no request waits, or ends it after its grace. */
-  async #renewUnattended(pending: PendingClaim): Promise<void> {
-    const now = this.#clock.now();
-    if (now >= pending.expiresAt) return this.#endClaim(pending);
+  async #renewUnattended(pending: PendingClaim, expiresAt: number): Promise<void> {
+    const { state } = pending;
+    if (this.#clock.now() >= expiresAt) return this.#endClaim(pending);
     try {
       const answer = await this.#renew(pending);
       if (answer.state === "none") this.remove(pending);
@@ -299,8 +314,7 @@ export class PendingClaims {
       // a RequestError may be temporary: the next wait reports it if it persists
       if (!(error instanceof RequestError)) this.#log("a waiting claim could not be renewed", error);
     }
-    if (!pending.session.isEnded && pending.wake === null)
-      this.#schedule(pending, this.#nextUnattendedRenewAt(pending, this.#clock.now()));
+    if (pending.state === state) this.#schedule(pending, this.#nextUnattendedRenewAt(pending.claim, expiresAt));
   }
 
   #endClaim(pending: PendingClaim): void {
@@ -315,8 +329,8 @@ export class PendingClaims {
     return this.#clock.now() + Math.max(MIN_RENEW_MS, Math.min(recheckMs, remainingMs / 2));
   }
 
-  #nextUnattendedRenewAt({ claim, expiresAt }: PendingClaim, now: number): number {
-    return Math.min(expiresAt, now + Math.max(MIN_RENEW_MS, Number(claim.ttlMs) / 2));
+  #nextUnattendedRenewAt(claim: Claim, expiresAt: number): number {
+    return Math.min(expiresAt, this.#clock.now() + Math.max(MIN_RENEW_MS, Number(claim.ttlMs) / 2));
   }
 
   #schedule(pending: PendingClaim, dueAt: number): void {
@@ -327,7 +341,7 @@ export class PendingClaims {
   #onTimer(): void {
     const now = this.#clock.now();
     for (let pending = this.#deadlines.takeDue(now); pending !== null; pending = this.#deadlines.takeDue(now)) {
-      if (pending.wake === null) void this.#renewUnattended(pending);
+      if (pending.state.kind === "unattended") void this.#renewUnattended(pending, pending.state.expiresAt);
       else pending.wake();
     }
     this.#timer.set(this.#deadlines.nextDueAt());
