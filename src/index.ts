@@ -32,9 +32,9 @@ export {
   type ClaimId,
   type ClaimView,
   type Driver,
+  type DriverEvents,
   type ListFilter,
   type LockSpec,
-  type Notify,
   type RevokeTarget,
   type Traits,
 } from "./spi/driver.ts";

@@ -22,7 +22,8 @@ export async function openMemory(): Promise<LockImplementation<Lock>> {
 /** The same without the client: what the lock table costs. */
 export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {
   const driver = memory();
-  await driver.open(() => undefined);
+  const ignore = (): void => undefined;
+  await driver.open({ answered: ignore, changed: ignore, reconnected: ignore, recalled: ignore });
   return {
     async acquire(key) {
       const claim: Claim = {

@@ -21,7 +21,15 @@ const SERVER_HELLO = encodeServerHello({
   runId: RUN_ID,
   sessionMs: 30_000,
   endsWithConnection: false,
-  traits: { lease: { claim: true }, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart" },
+  traits: {
+    lease: { claim: true },
+    manyKeys: true,
+    permits: "any",
+    fencing: true,
+    fifo: true,
+    durability: "restart",
+    recall: false,
+  },
   recoveryRemainingMs: 0,
   limits: { ...PROTOCOL_LIMITS, framesPerLine: 2_000 },
 });

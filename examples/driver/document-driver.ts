@@ -37,6 +37,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "restart",
+  recall: false,
 };
 
 export function documentDriver(store: DocumentStore): Driver {
@@ -51,8 +52,7 @@ export function documentDriver(store: DocumentStore): Driver {
 
   return {
     name: "document",
-    traits: TRAITS,
-    open: async () => undefined,
+    open: async () => TRAITS,
     close: async () => undefined,
 
     claim: (claim) =>

@@ -10,7 +10,7 @@ import { parseClientOptions } from "../client/options.ts";
 import type { AdminConnection } from "../drivers/server/admin-connection.ts";
 import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
-import type { ClaimView, Driver } from "../spi/driver.ts";
+import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { CommandError, isTransient, toCommandError } from "./errors.ts";
 import { createReporter } from "./output.ts";
@@ -19,6 +19,7 @@ import { createReporter } from "./output.ts";
 export interface Store {
   readonly locks: Locks;
   readonly driver: Driver;
+  readonly traits: Traits;
   /** Its name in messages. */
   readonly name: string;
 }
@@ -50,8 +51,8 @@ export async function openStore(url: string | undefined, options: LocksOptions =
   try {
     const driver = await createDriver(url);
     const client = new Client(driver, parseClientOptions(options), Math.random);
-    await client.open();
-    return { locks: bindLocks(client), driver, name };
+    const { traits } = await client.open();
+    return { locks: bindLocks(client), driver, traits, name };
   } catch (error) {
     throw toCommandError(error, name);
   }

@@ -10,7 +10,7 @@ import {
   lockLostError,
   wrapDriverError,
 } from "../errors.ts";
-import type { Driver } from "../spi/driver.ts";
+import type { Driver, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
@@ -102,13 +102,18 @@ export class Client {
   async #open(): Promise<ClientContext> {
     const { driver, settings, events } = this;
     const engine = new Engine(driver, settings.clock, this.#random, events);
+    let traits: Traits;
     try {
-      await driver.open((id, answer) => engine.notify(id, answer));
+      traits = await driver.open({
+        answered: (id, answer) => engine.answered(id, answer),
+        changed: (id) => engine.changed(id),
+        reconnected: () => engine.reconnected(),
+        recalled: () => undefined, // no claim asks for it
+      });
     } catch (error) {
       this.#opening = null; // so that a later request tries again
       throw isFatalError(error) ? error : wrapDriverError(error, `could not open ${driver.name}`, []);
     }
-    const { traits } = driver;
     this.#context = {
       engine,
       traits,

@@ -263,18 +263,25 @@ export class Engine {
     return this.#claims.values();
   }
 
-  /** Handles a push from the store; see Notify in the SPI. */
-  notify(id: ClaimId | null, answer?: Answer): void {
-    const now = this.clock.now();
-    if (id === null) {
-      for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
-      return;
-    }
+  // the store's pushes; see DriverEvents
+
+  answered(id: ClaimId, answer: Answer): void {
     const activeClaim = this.#claims.get(id);
     if (activeClaim === undefined) return;
-    if (answer?.state === "held") this.observe(now);
-    if (answer !== undefined) activeClaim.recordAnswer(answer, now);
-    this.#apply(activeClaim, answer === undefined ? { type: "notified" } : { type: "pushed", answer }, now);
+    const now = this.clock.now();
+    if (answer.state === "held") this.observe(now);
+    activeClaim.recordAnswer(answer, now);
+    this.#apply(activeClaim, { type: "pushed", answer }, now);
+  }
+
+  changed(id: ClaimId): void {
+    const activeClaim = this.#claims.get(id);
+    if (activeClaim !== undefined) this.#apply(activeClaim, { type: "notified" }, this.clock.now());
+  }
+
+  reconnected(): void {
+    const now = this.clock.now();
+    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
   }
 
   /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */

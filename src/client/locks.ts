@@ -55,8 +55,8 @@ export interface Locks extends AsyncDisposable {
   attach(reference: string): Promise<Lock>;
   /** Is this key held in the current async flow? */
   holds(key: string): boolean;
-  /** The abilities of the store. Final once connect() or the first request has settled. */
-  readonly traits: Traits;
+  /** The abilities of the store; null until it has been opened, by connect() or the first request. */
+  readonly traits: Traits | null;
   /** Lists at most 1,000 live claims with a key that starts with prefix: fronts of queues first. May be a little stale. */
   list(prefix?: string): Promise<readonly ClaimView[]>;
   /** Releases all locks of this client, which stays usable. Their holders lose them with reason "released". */
@@ -119,7 +119,7 @@ export function bindLocks(client: Client): Locks {
     attach: (reference) => client.attach(reference),
     holds: (key) => flowHolds.find(prefix + key).length > 0,
     get traits() {
-      return driver.traits;
+      return client.context?.traits ?? null;
     },
     list: async (keyPrefix = "") => (await import("./admin.ts")).listClaims(client, keyPrefix),
     releaseAll: () => client.releaseAll(),

@@ -11,7 +11,7 @@ import {
 } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { decodeReference, encodeReference } from "../protocol/lock-reference.ts";
-import type { Claim, Driver } from "../spi/driver.ts";
+import type { Claim, Driver, Traits } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { callWithTimeout, sleep } from "../util/timeout.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
@@ -39,9 +39,9 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   const { keys, localHolds } = lock;
   const newTtlMs = parseTtlOption(options, lock);
   lock.throwIfLost();
-  const { engine } = localHolds[0].queue.context;
+  const { engine, traits } = localHolds[0].queue.context;
   for (const { activeClaim, refCount, openFlows } of localHolds) {
-    const problem = detachProblem(engine.driver, activeClaim.claim.ttlMs, refCount, openFlows);
+    const problem = detachProblem(traits, engine.driver.name, activeClaim.claim.ttlMs, refCount, openFlows);
     if (problem !== null) throw new UnsupportedError(`cannot detach ${formatKeys(keys)}: ${problem}`, { keys });
   }
   const claims = localHolds.map(({ activeClaim }) => activeClaim.claim);
@@ -135,9 +135,14 @@ async function detachClaims(driver: Driver, claims: readonly Claim[], newTtlMs?:
   });
 }
 
-function detachProblem(driver: Driver, ttl: number | "session", refCount: number, openFlows: number): string | null {
-  if (!driver.traits.lease.claim)
-    return `${driver.name} has only session leases: all locks end with the client's session`;
+function detachProblem(
+  traits: Traits,
+  driverName: string,
+  ttl: number | "session",
+  refCount: number,
+  openFlows: number,
+): string | null {
+  if (!traits.lease.claim) return `${driverName} has only session leases: all locks end with the client's session`;
   if (ttl === "session") return 'a "session" lease ends with its session';
   if (openFlows > 0) return "it is held by using() or run()";
   return refCount > 1 ? "another request has joined it" : null;

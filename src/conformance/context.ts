@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, LockSpec, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { MIN_TTL_MS } from "../util/duration.ts";
 import { randomId } from "../util/ids.ts";
@@ -26,6 +26,7 @@ interface Push {
 /** One opened driver, with the pushes it got, and short forms of its verbs. */
 export interface DriverClient {
   readonly driver: Driver;
+  readonly traits: Traits;
   readonly pushes: readonly Push[];
   claim(claim: Claim): Promise<Answer>;
   /** The claim's answer, by a renewal. */
@@ -217,8 +218,15 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
     async openClient() {
       const opened = await driver();
       const pushes: Push[] = [];
-      await opened.open((id, answer) => pushes.push({ id, answer }));
-      return createClient(settings, opened, pushes, until);
+      const traits = await opened.open({
+        answered: (id, answer) => void pushes.push({ id, answer }),
+        changed: (id) => void pushes.push({ id, answer: undefined }),
+        reconnected: () => void pushes.push({ id: null, answer: undefined }),
+        recalled(id) {
+          if (settings.traits.recall !== "push") violations.add(`claim ${id} was recalled, and recall is not "push"`);
+        },
+      });
+      return createClient(settings, opened, traits, pushes, until);
     },
     createClaim: (target, options) => createClaim(settings, target, options),
     scaleMs,
@@ -263,6 +271,7 @@ function compareKeys(a: LockSpec, b: LockSpec): number {
 function createClient(
   settings: ConformanceSettings,
   driver: Driver,
+  traits: Traits,
   pushes: readonly Push[],
   waitUntil: TestContext["waitUntil"],
 ): DriverClient {
@@ -275,6 +284,7 @@ function createClient(
   };
   return {
     driver,
+    traits,
     pushes,
     claim,
     renew,

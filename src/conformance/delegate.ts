@@ -7,13 +7,9 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
   const { shardOf, detach, revoke, diagnose } = driver;
   return {
     name: driver.name,
-    // final only once open() has settled, so it is not copied
-    get traits() {
-      return driver.traits;
-    },
-    open: (notify) => driver.open(notify),
+    open: (events) => driver.open(events),
     claim: (claim) => driver.claim(claim),
-    renew: (claims) => driver.renew(claims),
+    renew: (claims, tokenCounts) => driver.renew(claims, tokenCounts),
     ...(shardOf && { shardOf: (claim) => shardOf.call(driver, claim) }),
     release: (claims, unanswered) => driver.release(claims, unanswered),
     ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),

@@ -74,7 +74,15 @@ export function parseConformanceOptions<S extends TestStore>(options: Conformanc
   const { traits = {}, verbs = [], timeScale = 1, keys = 10_000, random = {}, restart } = options;
   if (!(timeScale > 0)) throw new TypeError("timeScale must be above 0");
   return {
-    traits: { lease: { claim: true }, manyKeys: true, permits: "any", fencing: true, fifo: true, ...traits },
+    traits: {
+      lease: { claim: true },
+      manyKeys: true,
+      permits: "any",
+      fencing: true,
+      fifo: true,
+      recall: false,
+      ...traits,
+    },
     verbs,
     timeScale,
     keys,

@@ -3,7 +3,7 @@
 import { FatalDriverError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
 import { LockTable } from "../lock-table/table.ts";
-import type { Answer, Claim, ClaimId, Driver, Notify, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, DriverEvents, Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { publicTag } from "../util/ids.ts";
@@ -30,6 +30,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "process",
+  recall: false,
 };
 
 /** Makes a store that several memory drivers of one process can share. */
@@ -47,13 +48,10 @@ export function memory(options: MemoryOptions = {}): Driver {
     store: (value) => (isObject(value) && "table" in value ? null : "a memoryStore()"),
   });
   const { table, clock } = options.store ?? memoryStore();
-  let notify: Notify = () => undefined;
-  let isOpen = false;
+  let events: DriverEvents | null = null;
   // each grant returns it as its owner: the table serves several drivers
   const notifyOwner = (id: ClaimId, answer: Answer): void => {
-    queueMicrotask(() => {
-      if (isOpen) notify(id, answer);
-    });
+    queueMicrotask(() => events?.answered(id, answer));
   };
   const wallMicros = (): number => Math.floor(clock.wall() * 1_000);
 
@@ -64,11 +62,10 @@ export function memory(options: MemoryOptions = {}): Driver {
 
   return {
     name: "memory",
-    traits: TRAITS,
 
-    async open(listener) {
-      notify = listener;
-      isOpen = true;
+    async open(driverEvents) {
+      events = driverEvents;
+      return TRAITS;
     },
 
     async claim(claim: Claim) {
@@ -116,8 +113,7 @@ export function memory(options: MemoryOptions = {}): Driver {
     },
 
     async close() {
-      isOpen = false;
-      notify = () => undefined;
+      events = null;
     },
   };
 }

@@ -22,7 +22,7 @@ export function formatExactDuration(ms: number): string {
 /** The guarantees of the lock table. isLocal: for clients on a Unix socket. */
 export function localTraits(sessionMs: number, isLocal: boolean): Traits {
   const lease = { claim: true, sessionMs, ...(isLocal && { endsWithConnection: true }) };
-  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart" };
+  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart", recall: false };
 }
 
 /**
@@ -30,8 +30,8 @@ export function localTraits(sessionMs: number, isLocal: boolean): Traits {
  * our death: it would end at once the claims that our clients still believe they hold.
  * @throws (rejects) Error if it may not; the driver is closed then
  */
-export async function rejectUnixStore(driver: Driver): Promise<void> {
-  if (driver.traits.lease.endsWithConnection !== true) return;
+export async function rejectUnixStore(driver: Driver, traits: Traits): Promise<void> {
+  if (traits.lease.endsWithConnection !== true) return;
   await driver.close();
   throw new Error(
     "a server on a Unix socket cannot be the store of another server: its locks would end with that server. Connect clients to it directly, or make it listen on TCP",

@@ -52,6 +52,11 @@ export interface Claim {
   readonly wait: boolean;
   /** A description for lists of claims: host, process, purpose. It never identifies a claim. */
   readonly label: string;
+  /**
+   * true: while the claim is held, the store reports when another claim waits for it, as far as traits.recall says.
+   * Default: false.
+   */
+  readonly recall?: boolean;
 }
 
 /**
@@ -68,6 +73,8 @@ export type Answer =
       readonly tokenCount: number;
       readonly remainingMs: number;
       readonly storeTimeMs?: number;
+      /** Another claim waits for this one, which asked to be recalled; in answers to renewals. Default: false. */
+      readonly recalled?: boolean;
     }
   /** Queued. The core rechecks after recheckMs at the latest, even without a push. paused: the store grants nothing new. */
   | {
@@ -85,18 +92,23 @@ export type Answer =
   | { readonly state: "none"; readonly reason?: EndReason; readonly paused?: Pause };
 
 /**
- * Passes the store's pushes to the core.
- *   notify(id, answer)  the answer for this claim is now `answer`
- *   notify(id)          the answer for this claim may have changed; the core rechecks it
- *   notify(null)        pushes may have been missed (reconnected); the core rechecks all claims
- * Pushes may be late, repeated or lost. The core polls anyway, so a driver that never calls this is correct. A pushed
- * answer counts only if it came over the connection (in the same run of the store) that answered the claim's last call:
- * after a reconnect a driver drops everything from the old connection, then calls notify(null). Never call it
- * synchronously from a method of the driver.
+ * The core's side of an open driver: the store's pushes go here. Pushes may be late, repeated or lost. The core polls
+ * anyway, so a driver that never calls these is correct. A pushed answer counts only if it came over the connection (in
+ * the same run of the store) that answered the claim's last call: after a reconnect a driver drops everything from the
+ * old connection, then calls reconnected(). Never call them synchronously from a method of the driver.
  */
-export type Notify = (id: ClaimId | null, answer?: Answer) => void;
+export interface DriverEvents {
+  /** The answer for this claim is now `answer`. */
+  answered(id: ClaimId, answer: Answer): void;
+  /** The answer for this claim may have changed; the core rechecks it. */
+  changed(id: ClaimId): void;
+  /** Pushes may have been missed; the core rechecks all claims. */
+  reconnected(): void;
+  /** Another claim waits for this held claim, which asked to be recalled. Only if traits.recall is "push". */
+  recalled(id: ClaimId): void;
+}
 
-/** The differences between stores that the core must know. Final once open() has settled. */
+/** The differences between stores that the core must know, as open() found them. */
 export interface Traits {
   /**
    * claim: every claim may have its own ttlMs. sessionMs: claims can belong to a session with this timeout. A store has at
@@ -117,10 +129,15 @@ export interface Traits {
   readonly fifo: boolean;
   /** What a grant survives; shown to users and in the docs. */
   readonly durability: "process" | "restart" | "failover";
+  /**
+   * How a claim with `recall` learns that another claim waits for it. "push": at once, by events.recalled(), and in the
+   * answers to renewals; "recheck": in those answers only; false: not at all.
+   */
+  readonly recall: "push" | "recheck" | false;
 }
 
 /** A claim in a list, without its secret id. An operator addresses it by key and token. */
-export interface ClaimView extends Omit<Claim, "id"> {
+export interface ClaimView extends Omit<Claim, "id" | "recall"> {
   /** The first 10 characters of base32(SHA-256(id)): identifies the claim in lists and gives no right to it. */
   readonly tag: string;
   readonly answer: Answer;
@@ -171,10 +188,12 @@ export interface Check {
  */
 export interface Driver {
   readonly name: string;
-  readonly traits: Traits;
 
-  /** Prepare the store (connect, load scripts, create tables). Called before any other method, and again if it failed. */
-  open(notify: Notify): Promise<void>;
+  /**
+   * Prepare the store (connect, load scripts, create tables) and return its traits. Called before any other method, and
+   * again if it failed.
+   */
+  open(events: DriverEvents): Promise<Traits>;
 
   /** Queue the claim, or find it by its id and restart its lease, and return its answer. */
   claim(claim: Claim): Promise<Answer>;
@@ -186,8 +205,10 @@ export interface Driver {
    * removed from the others and answered "none". The core also polls with this call: while more than three quarters of a
    * lease remain, a driver may read without writing, and the answer then has the true remainder. If one claim's answer
    * is unknown, return undefined for it, so that the others still get theirs.
+   * `tokenCounts`: how many tokens each claim, if it is held, should have in all, from its first token on. A driver may
+   * ignore it, since answer.tokenCount says how many the claim has.
    */
-  renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]>;
+  renew(claims: readonly Claim[], tokenCounts?: readonly number[]): Promise<readonly (Answer | undefined)[]>;
 
   /**
    * Optional: names the part of the store that keeps this claim, if parts can fail separately (the nodes of a Redis

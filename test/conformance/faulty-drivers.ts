@@ -312,9 +312,14 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     create(store) {
       const right = memory({ store });
       return delegate(right, {
-        open: (notify) =>
-          right.open((id, answer) => {
-            if (answer?.state === "held") notify(id, { ...answer, token: answer.token - 1n });
+        open: (events) =>
+          right.open({
+            changed: (id) => events.changed(id),
+            reconnected: () => events.reconnected(),
+            recalled: (id) => events.recalled(id),
+            answered(id, answer) {
+              if (answer.state === "held") events.answered(id, { ...answer, token: answer.token - 1n });
+            },
           }),
       });
     },
@@ -328,10 +333,10 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       const right = memory({ store });
       let timer: NodeJS.Timeout | undefined;
       return delegate(right, {
-        open: (notify) => {
-          timer = setInterval(() => notify(null), 5).unref();
+        open: (events) => {
+          timer = setInterval(() => events.reconnected(), 5).unref();
           setTimeout(() => clearInterval(timer), 2_000).unref();
-          return right.open(notify);
+          return right.open(events);
         },
       });
     },

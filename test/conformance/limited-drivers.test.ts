@@ -7,6 +7,7 @@ import type { MemoryStore } from "../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Answer, Driver, Traits } from "../../src/spi/driver.ts";
 import { testDriver } from "../client/suite.ts";
+import { NO_EVENTS } from "../support/driver-events.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 
 /** Like an advisory lock of a database: a session, one key, exclusive only, no tokens. */
@@ -17,6 +18,7 @@ const ADVISORY_TRAITS: Traits = {
   fencing: false,
   fifo: true,
   durability: "process",
+  recall: false,
 };
 
 /** Like a store of rows: readers and writers, one key at a time. */
@@ -27,6 +29,7 @@ const ROW_LOCK_TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "restart",
+  recall: false,
 };
 
 function limitDriver(store: MemoryStore, traits: Traits): Driver {
@@ -36,11 +39,13 @@ function limitDriver(store: MemoryStore, traits: Traits): Driver {
     return answer.state === "held" && !traits.fencing ? { ...answer, token: 0n, tokenCount: 1 } : answer;
   };
   return delegate(right, {
-    traits,
     claim: async (claim) => plain(await right.claim(claim)),
     renew: async (claims) => (await right.renew(claims)).map((answer) => answer && plain(answer)),
     // it cannot push, so its waiters poll often
-    open: () => right.open(() => undefined),
+    open: async () => {
+      await right.open(NO_EVENTS);
+      return traits;
+    },
   });
 }
 

@@ -14,6 +14,7 @@ import { Tally } from "../../src/drivers/quorum/tally.ts";
 import { server } from "../../src/drivers/server/driver.ts";
 import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
+import { NO_EVENTS } from "../support/driver-events.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import {
   cleanUpAfterEach,
@@ -92,13 +93,13 @@ describe("a majority of three", () => {
       [...kinds].map(async (kind) => {
         if (kind === "p") return opened.pop()?.driver() as Promise<Driver>;
         const member = memory();
-        await member.open(() => undefined);
+        await member.open(NO_EVENTS);
         if (kind === "h") await member.claim(makeClaim("key"));
         return member;
       }),
     );
     const all = quorum(members);
-    await all.open(() => undefined);
+    await all.open(NO_EVENTS);
     const claim = makeClaim("key", { wait: false, ...terms });
     const answer = await all.claim(claim);
     await all.release([claim]);

@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { testDriver } from "../client/suite.ts";
+import { NO_EVENTS } from "../support/driver-events.ts";
 import { makeClaim } from "../support/server-fixture.ts";
 import type { RedisServer } from "../support/stores/redis.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS, withRedis } from "../support/stores/redis-conformance.ts";
@@ -40,7 +41,7 @@ withRedis((server, admin) => {
     const prefix = randomUUID();
     await markLongInUse(admin(), prefix);
     const [holder, other] = [guardedDriver(server(), prefix), guardedDriver(server(), prefix)];
-    for (const driver of [holder, other]) await driver.open(() => undefined);
+    for (const driver of [holder, other]) await driver.open(NO_EVENTS);
     const claim = makeClaim("k");
     expect((await holder.claim(claim)).state).toBe("held");
     await admin().flushall();

@@ -7,6 +7,7 @@ import { conformance, oracle } from "../../src/conformance/suite.ts";
 import { memory, memoryStore } from "../../src/drivers/memory.ts";
 import type { Claim, Driver } from "../../src/spi/driver.ts";
 import { randomId } from "../../src/util/ids.ts";
+import { NO_EVENTS } from "../support/driver-events.ts";
 import { recordSuite, runExpectingFailure } from "./suite-recorder.ts";
 
 const MEMORY_OPTIONS: ConformanceOptions = {
@@ -90,7 +91,7 @@ test("a test that leaves claims behind fails", async () => {
     open: async () => {
       const store = memoryStore();
       const otherDriver = memory({ store });
-      await otherDriver.open(() => undefined);
+      await otherDriver.open(NO_EVENTS);
       await otherDriver.claim(LEFTOVER_CLAIM);
       return { driver: () => memory({ store }) };
     },
@@ -103,7 +104,7 @@ test("a test that leaves claims behind fails", async () => {
 test("the oracle repeats a run from its seed", async () => {
   const run = async (seed: number): Promise<string[]> => {
     const driver = memory();
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     const done: string[] = [];
     const noting: Driver = {
       ...driver,

@@ -97,8 +97,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a grant believed before the clocks were looked at",
     file: "src/client/engine.ts",
-    find: 'if (answer.state === "held") this.observe(now);',
-    replace: "",
+    find: 'if (answer.state === "held") this.observe(now);\n    this.#recordContact(activeClaim.claim);',
+    replace: "this.#recordContact(activeClaim.claim);",
     tests: "test/unit/client/client.test.ts",
   },
   {
@@ -440,8 +440,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a new start of the server taken for the old one",
     file: "src/drivers/server/driver.ts",
-    find: "if (this.#reclaimedRunId === hello.runId) return this.#notify(null);",
-    replace: "if (this.#reclaimedRunId !== null) return this.#notify(null);",
+    find: "if (this.#reclaimedRunId === hello.runId) return this.#events?.reconnected();",
+    replace: "if (this.#reclaimedRunId !== null) return this.#events?.reconnected();",
   },
   {
     name: "a reclaim that a broken connection interrupted taken for answered",

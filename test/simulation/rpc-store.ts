@@ -6,8 +6,9 @@
 
 import { listTable } from "../../src/lock-table/listing.ts";
 import { LockTable, toAnswer } from "../../src/lock-table/table.ts";
-import type { Answer, Claim, ClaimId, Driver, Notify, Traits } from "../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, Traits } from "../../src/spi/driver.ts";
 import { publicTag } from "../../src/util/ids.ts";
+import { toOnPush } from "../support/driver-events.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { InvariantChecker } from "./invariant-checker.ts";
 import type { SimulatedMachine } from "./simulated-machine.ts";
@@ -76,7 +77,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
   const { events } = network;
   const random: SeededRandom = events.random.fork();
   const { table, behavior, checker } = store;
-  let notify: Notify = () => {};
+  let notify: ReturnType<typeof toOnPush> = () => {};
   const now = (): number => store.machine.clock.now();
 
   /** One call: `work` is done at the store, each time the request arrives. */
@@ -125,14 +126,15 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     fencing: true,
     fifo: true,
     durability: "restart",
+    recall: false,
   };
 
   return {
     name: "rpc",
-    traits,
 
-    async open(sink) {
-      notify = sink;
+    async open(driverEvents) {
+      notify = toOnPush(driverEvents);
+      return traits;
     },
 
     claim(claim) {

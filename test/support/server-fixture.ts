@@ -8,9 +8,10 @@ import type { ServerOptions } from "../../src/drivers/server/driver.ts";
 import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import type { Logger, ServeOptions, Server } from "../../src/server/server.ts";
 import { serve } from "../../src/server/server.ts";
-import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, LockSpec, Traits } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { randomId } from "../../src/util/ids.ts";
+import { toDriverEvents } from "./driver-events.ts";
 import { expectNoSecret } from "./secret-scan.ts";
 import { until } from "./until.ts";
 
@@ -75,6 +76,7 @@ interface PushRecorder {
 
 export interface OpenDriver {
   readonly driver: Driver;
+  readonly traits: Traits;
   readonly pushes: PushRecorder;
 }
 
@@ -82,7 +84,7 @@ export interface OpenDriver {
 export async function openClient(address: string, more: ServerOptions = {}): Promise<OpenDriver> {
   const driver = serverDriver({ ...parseTarget(address), ...more });
   const all: PushRecorder["all"] = [];
-  await driver.open((id, answer) => all.push({ id, answer }));
+  const traits = await driver.open(toDriverEvents((id, answer) => all.push({ id, answer })));
   onCleanup(() => driver.close());
   const waitForGrant: PushRecorder["waitForGrant"] = async (claim, within = 8_000) => {
     const push = await until(() => all.find(({ id, answer }) => id === claim.id && answer?.state === "held"), {
@@ -91,7 +93,7 @@ export async function openClient(address: string, more: ServerOptions = {}): Pro
     });
     return push.answer as Extract<Answer, { state: "held" }>;
   };
-  return { driver, pushes: { all, waitForGrant } };
+  return { driver, traits, pushes: { all, waitForGrant } };
 }
 
 function parseTarget(address: string): ServerOptions {

@@ -24,6 +24,7 @@ import type {
 import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
 import type { Clock, Timer } from "../../src/util/clock.ts";
 import type { ProcessState } from "../../src/util/process-info.ts";
+import { toDriverEvents } from "./driver-events.ts";
 import { onCleanup } from "./server-fixture.ts";
 
 /** A clock that moves when told to. */
@@ -326,7 +327,7 @@ export class ServerHarness {
       ...(credential !== undefined && { credential }),
     });
     client.driver = driver;
-    const opened = driver.open((id, answer) => client.pushes.push({ id, answer }));
+    const opened = driver.open(toDriverEvents((id, answer) => client.pushes.push({ id, answer })));
     await flushEventLoop();
     await opened;
     onCleanup(() => driver.close());

@@ -51,13 +51,13 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
     { handoffs: 1 },
   );
   return withStore(signals.orInterrupted(opening), async (store) => {
-    if (store.driver.traits.durability === "process") {
+    if (store.traits.durability === "process") {
       throw new CommandError(
         "usage",
         `${store.name} ends with \`holdfast acquire\`, and so would the lock: use another store`,
       );
     }
-    if (!store.driver.traits.lease.claim) {
+    if (!store.traits.lease.claim) {
       throw new CommandError(
         "usage",
         `${store.name} keeps a lock only as long as the session of its client, so a reference cannot carry it; use \`holdfast run KEY -- COMMAND\``,
@@ -73,7 +73,7 @@ export async function acquireCommand(keys: readonly string[], flags: RunFlags): 
       signal: signals.terminating,
     };
     const lock = await acquireWithProgress(store, request, options);
-    const token = store.locks.traits.fencing ? lock.token : null;
+    const token = store.traits.fencing ? lock.token : null;
     const reference = await lock.detach();
     try {
       printRequired(

@@ -2,12 +2,12 @@
  * A driver that behaves as across a bad network: calls, replies and pushes are lost, late or repeated, and the
  * connection breaks. Faults are random, from a seed, or ordered by a test.
  *
- * It keeps the promises of the contract: no push outlives the connection it came over, notify(null) follows every break,
+ * It keeps the promises of the contract: no push outlives the connection it came over, reconnected() follows every break,
  * a repeated release reports its first answer, and a call arrives late only if its caller got an error.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
-import type { Driver, Notify } from "../../spi/driver.ts";
+import type { Driver, DriverEvents } from "../../spi/driver.ts";
 import { delegate } from "../delegate.ts";
 import { createRandom } from "../random.ts";
 import type { ChaosCommands, Gate, Verb } from "./commands.ts";
@@ -49,7 +49,7 @@ export interface ChaosOptions {
 export interface ChaosDriver extends Driver, ChaosCommands {
   /** Breaks the connection: calls in flight and new ones fail, pushes are lost. */
   disconnect(): void;
-  /** Connects again and calls notify(null). */
+  /** Connects again and calls reconnected(). */
   reconnect(): void;
 }
 
@@ -122,31 +122,40 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     return connection.failOnDisconnect(() => applyFaults(verb, faults, call));
   }
 
-  function wrapNotify(notify: Notify): Notify {
-    return (id, answer) => {
+  function wrapEvents(events: DriverEvents): DriverEvents {
+    const push = (send: () => void, sendWithoutAnswer: () => void): void => {
       if (!connection.isUp || faultQueue.takePushLoss() || chance(options.losePush)) return;
       const { epoch } = connection;
-      const pushedAnswer = chance(options.pushWithoutAnswer) ? undefined : answer;
+      const sendPush = chance(options.pushWithoutAnswer) ? sendWithoutAnswer : send;
       const deliver = (): void => {
-        if (connection.epoch !== epoch) return;
-        if (pushedAnswer === undefined) notify(id);
-        else notify(id, pushedAnswer);
+        if (connection.epoch === epoch) sendPush();
       };
       const waitMs = randomDelayMs(options.delayPush);
       if (waitMs > 0) connection.runAfter(waitMs, deliver);
       else deliver();
       if (chance(options.repeatPush)) connection.runAfter(random.next() * maxDelayMs, deliver);
     };
+    const pushAsIs = (send: () => void): void => push(send, send);
+    return {
+      answered: (id, answer) =>
+        push(
+          () => events.answered(id, answer),
+          () => events.changed(id),
+        ),
+      changed: (id) => pushAsIs(() => events.changed(id)),
+      reconnected: () => pushAsIs(() => events.reconnected()),
+      recalled: (id) => pushAsIs(() => events.recalled(id)),
+    };
   }
 
   const { detach, revoke } = driver;
   const wrapped = delegate(driver, {
-    open(notify) {
-      connection.onReconnect = () => notify(null);
-      return driver.open(wrapNotify(notify));
+    open(events) {
+      connection.onReconnect = () => events.reconnected();
+      return driver.open(wrapEvents(events));
     },
     claim: (claim) => callWithFaults("claim", () => driver.claim(claim)),
-    renew: (claims) => callWithFaults("renew", () => driver.renew(claims)),
+    renew: (claims, tokenCounts) => callWithFaults("renew", () => driver.renew(claims, tokenCounts)),
     release: (claims, unanswered) => callWithFaults("release", () => driver.release(claims, unanswered)),
     ...(detach && { detach: (claims, leftMs) => callWithFaults("detach", () => detach.call(driver, claims, leftMs)) }),
     ...(revoke && { revoke: (targets) => callWithFaults("revoke", () => revoke.call(driver, targets)) }),

@@ -37,7 +37,8 @@ export interface ClaimCoordinatorOptions {
   readonly random: () => number;
   /** The time limit of a call for this claim. */
   readonly getTimeoutMs: (quorumClaim: QuorumClaim) => number;
-  readonly notify: (id: ClaimId, answer?: Answer) => void;
+  readonly answered: (id: ClaimId, answer: Answer) => void;
+  readonly changed: (id: ClaimId) => void;
 }
 
 export class ClaimCoordinator {
@@ -398,10 +399,10 @@ export class ClaimCoordinator {
         const now = this.#time();
         if (quorumClaim.isDone) return;
         if (hasToken && quorumClaim.countHeld(now) >= this.#majority)
-          this.#options.notify(id, toPushedAnswer(quorumClaim, now));
-        else this.#options.notify(id);
+          this.#options.answered(id, toPushedAnswer(quorumClaim, now));
+        else this.#options.changed(id);
       },
-      () => this.#options.notify(id), // the recheck reports the error
+      () => this.#options.changed(id), // the recheck reports the error
     );
   }
 }

@@ -34,7 +34,7 @@
  */
 
 import { FatalDriverError, safeListener } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, DriverEvents, ListFilter, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { describeValue } from "../../util/duration.ts";
@@ -83,6 +83,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: false,
   durability: "failover",
+  recall: false,
 };
 
 /**
@@ -107,14 +108,14 @@ export function quorum(drivers: readonly Driver[], options: QuorumOptions = {}):
 
 class QuorumDriver implements Driver {
   readonly name = "quorum";
-  readonly traits: Traits = TRAITS;
   readonly #members: readonly Member[];
   readonly #majority: number;
   readonly #options: QuorumOptions;
   readonly #time: () => number;
   readonly #claims: QuorumClaims;
   readonly #coordinator: ClaimCoordinator;
-  #notify: Notify = () => undefined;
+  /** null: not open. */
+  #events: DriverEvents | null = null;
 
   constructor(drivers: readonly Driver[], options: QuorumOptions) {
     this.#options = options;
@@ -134,11 +135,12 @@ class QuorumDriver implements Driver {
       time: this.#time,
       random: options.random ?? Math.random,
       getTimeoutMs: ({ claim }) => this.#getTimeoutMs([claim]),
-      notify: (id, answer) => this.#notify(id, answer),
+      answered: (id, answer) => this.#events?.answered(id, answer),
+      changed: (id) => this.#events?.changed(id),
     });
   }
 
-  async open(notify: Notify): Promise<void> {
+  async open(events: DriverEvents): Promise<Traits> {
     const errors: unknown[] = [];
     const calls = this.#members.map((member) => ({
       member,
@@ -152,8 +154,8 @@ class QuorumDriver implements Driver {
     if (this.#openCount >= this.#majority && invalidMember === undefined) {
       // wait briefly for the others, so that they vote on the first claims, too
       await waitForMembers(calls, () => this.#openCount + errors.length === calls.length, REMAINING_MEMBERS_MS);
-      this.#notify = notify;
-      return;
+      this.#events = events;
+      return TRAITS;
     }
     await this.close();
     const tally = new Tally(this.#members.length);
@@ -220,7 +222,7 @@ class QuorumDriver implements Driver {
   }
 
   async close(): Promise<void> {
-    this.#notify = () => undefined;
+    this.#events = null;
     await Promise.all(this.#members.map((member) => member.close()));
   }
 
@@ -250,10 +252,10 @@ class QuorumDriver implements Driver {
 
   #onPush(index: number, id: ClaimId | null, answer: Answer | undefined): void {
     const quorumClaim = id === null ? undefined : this.#claims.get(id);
-    if (id === null) this.#notify(null);
+    if (id === null) this.#events?.reconnected();
     else if (quorumClaim === undefined) return;
-    else if (answer === undefined) this.#notify(id);
+    else if (answer === undefined) this.#events?.changed(id);
     else if (quorumClaim.onPush(index, answer, this.#time())) this.#coordinator.onChange(quorumClaim);
-    else this.#notify(id);
+    else this.#events?.changed(id);
   }
 }

@@ -4,7 +4,7 @@
  */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 
 /** A member that could not be opened is tried again at the next use, but not more often than this. */
@@ -180,15 +180,21 @@ export class Member {
     this.#lastOpenAt = this.#options.time();
     this.#isClosed = false;
     const { index, driver } = this;
+    let traits: Traits;
     try {
-      await driver.open((id, answer) => this.#onPush(id, answer));
+      traits = await driver.open({
+        answered: (id, answer) => this.#onPush(id, answer),
+        changed: (id) => this.#onPush(id, undefined),
+        reconnected: () => this.#onPush(null, undefined),
+        recalled: () => undefined,
+      });
     } catch (error) {
       this.#openError = error;
       this.markSuspect(error);
       throw error;
     }
     if (this.#isClosed) return driver.close();
-    const { lease, permits, fencing } = driver.traits;
+    const { lease, permits, fencing } = traits;
     if (!lease.claim || permits === "one" || !fencing) {
       this.#isClosed = true;
       await driver.close();

@@ -4,7 +4,17 @@
  * process.
  */
 
-import type { Answer, Check, Claim, ClaimId, ClaimView, Driver, ListFilter, Notify, Traits } from "../../spi/driver.ts";
+import type {
+  Answer,
+  Check,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  DriverEvents,
+  ListFilter,
+  Traits,
+} from "../../spi/driver.ts";
 import { adaptClient } from "./clients/detect.ts";
 import type { RedisClient } from "./clients/types.ts";
 import type { LateReply } from "./connection.ts";
@@ -45,6 +55,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "restart",
+  recall: false,
 };
 
 /**
@@ -73,7 +84,6 @@ interface ClaimCalls {
 
 class RedisDriver implements Driver {
   readonly name = "redis";
-  traits: Traits = TRAITS;
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
   readonly #ownsClient: boolean;
   readonly #options: RedisOptions;
@@ -86,9 +96,13 @@ class RedisDriver implements Driver {
   /** Claims whose `claim` call may still reach the server: a client library may hold it back for long. */
   readonly #claimCalls = new Map<ClaimId, ClaimCalls>();
   /** A release that timed out may still grant waiters of this process, and only its late reply says so. */
-  readonly #lateReleaseReply: LateReply = { onTimeout: () => undefined, onLateReply: () => this.#notify(null) };
+  readonly #lateReleaseReply: LateReply = {
+    onTimeout: () => undefined,
+    onLateReply: () => this.#events?.reconnected(),
+  };
   #connection: Connection | null = null;
-  #notify: Notify = () => undefined;
+  /** null: not open. */
+  #events: DriverEvents | null = null;
 
   constructor(makeClient: () => RedisClient | Promise<RedisClient>, ownsClient: boolean, options: RedisOptions) {
     this.#makeClient = makeClient;
@@ -96,13 +110,13 @@ class RedisDriver implements Driver {
     this.#options = options;
     this.#namePrefix = toNamePrefix(options);
     this.#warn = resolveWarn(options);
-    this.#guard = new DataLossGuard(options, this.#warn, () => this.#notify(null));
+    this.#guard = new DataLossGuard(options, this.#warn, () => this.#events?.reconnected());
   }
 
-  async open(notify: Notify): Promise<void> {
+  async open(events: DriverEvents): Promise<Traits> {
     const connection = new Connection(adaptClient(await this.#makeClient()), this.#ownsClient, this.#options, {
       onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
-      onMissed: () => this.#notify(null),
+      onMissed: () => this.#events?.reconnected(),
     });
     try {
       await connectAndVerify(connection, this.#options, async () => {
@@ -117,11 +131,11 @@ class RedisDriver implements Driver {
       connection.close();
       throw error;
     }
-    this.#notify = notify;
+    this.#events = events;
     this.#connection = connection;
-    if (!connection.isCluster) return;
-    this.traits = { ...TRAITS, manyKeys: false };
+    if (!connection.isCluster) return TRAITS;
     this.shardOf = toClaimBucket;
+    return { ...TRAITS, manyKeys: false };
   }
 
   async claim(claim: Claim): Promise<Answer> {
@@ -237,7 +251,7 @@ class RedisDriver implements Driver {
   }
 
   async close(): Promise<void> {
-    this.#notify = () => undefined;
+    this.#events = null;
     this.#connection?.close();
   }
 
@@ -314,8 +328,8 @@ class RedisDriver implements Driver {
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with the option replicas a push is only a hint: the recheck waits for the replicas
     const isTrusted = isAnswer && this.#options.replicas === undefined && this.#connection?.hidesDisconnects !== true;
-    if (push.answer !== undefined && isTrusted) this.#notify(push.id, push.answer);
-    else this.#notify(push.id);
+    if (push.answer !== undefined && isTrusted) this.#events?.answered(push.id, push.answer);
+    else this.#events?.changed(push.id);
   }
 }
 

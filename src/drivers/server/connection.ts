@@ -111,7 +111,7 @@ export class Connection {
   #unsent: string[] = [];
   #isFlushScheduled = false;
   #isKeptAlive = false;
-  #opening: { resolve(): void; reject(error: Error): void; readonly deadline: number } | null = null;
+  #opening: { resolve(hello: ServerHello): void; reject(error: Error): void; readonly deadline: number } | null = null;
 
   constructor(options: ConnectionOptions, listener: ConnectionListener) {
     this.#options = options;
@@ -129,7 +129,7 @@ export class Connection {
    * Settles when the server has said hello for the first time.
    * @throws Error if the server cannot be reached or refuses the connection
    */
-  open(): Promise<void> {
+  open(): Promise<ServerHello> {
     return new Promise((resolve, reject) => {
       this.#opening = { resolve, reject, deadline: this.#clock.now() + this.#options.connectTimeoutMs };
       this.updateDemand();
@@ -254,7 +254,7 @@ export class Connection {
     this.#state = { status: "connected", attempt, hello, isServerDraining: false };
     this.#runId = hello.runId;
     this.#failures = 0;
-    this.#opening?.resolve();
+    this.#opening?.resolve(hello);
     this.#opening = null;
     // silence on an earlier transport says nothing about this one
     this.#heartbeat.recordReceived();

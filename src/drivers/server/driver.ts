@@ -1,5 +1,5 @@
 /**
- * Holdfast's own server as a store: calls become frames, pushed frames become notify(). The driver remembers the last
+ * Holdfast's own server as a store: calls become frames, pushed frames become events. The driver remembers the last
  * answer to each claim and reports it to a restarted server, so that locks survive the restart.
  */
 
@@ -12,8 +12,8 @@ import type {
   ClaimId,
   ClaimView,
   Driver,
+  DriverEvents,
   ListFilter,
-  Notify,
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
@@ -51,16 +51,6 @@ export interface ServerOptions {
   readonly connector?: Connector;
 }
 
-/** The traits of a server of this version, until the server has sent its own. */
-const TRAITS: Traits = {
-  lease: { claim: true, sessionMs: 30_000 },
-  manyKeys: true,
-  permits: "any",
-  fencing: true,
-  fifo: true,
-  durability: "restart",
-};
-
 /** How many ids one frame carries at most. */
 const MAX_IDS_PER_FRAME = 2_000;
 
@@ -76,15 +66,14 @@ class ServerDriver implements Driver {
   readonly name = "server";
   /** For tools that open connections of their own. */
   readonly serverEndpoint: ServerEndpoint;
-  traits: Traits = TRAITS;
   readonly #clock: Clock;
   readonly #connection: Connection;
   readonly #label: string;
   readonly #claims = new SlotMap<ClaimId, ClaimMemory>();
   /** Live claims that end with the session. */
   #sessionClaimCount = 0;
-  #notify: Notify = () => undefined;
-  #isOpen = false;
+  /** null: closed. */
+  #events: DriverEvents | null = null;
   /** The state of the last server that said hello. */
   #lastSeenState: LastSeenState | null = null;
   /** The server run that has answered all reclaims; null: the last server has not answered them all. */
@@ -109,10 +98,9 @@ class ServerDriver implements Driver {
     });
   }
 
-  async open(notify: Notify): Promise<void> {
-    this.#notify = notify;
-    await this.#connection.open();
-    this.#isOpen = true;
+  async open(events: DriverEvents): Promise<Traits> {
+    this.#events = events;
+    return (await this.#connection.open()).traits;
   }
 
   claim(claim: Claim): Promise<Answer> {
@@ -184,8 +172,7 @@ class ServerDriver implements Driver {
   }
 
   async close(): Promise<void> {
-    this.#notify = () => undefined;
-    this.#isOpen = false;
+    this.#events = null;
     this.#claims.clear();
     this.#connection.close();
   }
@@ -245,21 +232,20 @@ class ServerDriver implements Driver {
     if (typeof id !== "string" || (verb !== "push" && verb !== "recheck")) return;
     const memory = this.#claims.get(id);
     if (memory === undefined || memory.isReleased) return;
-    if (verb === "recheck") return this.#notify(id);
+    if (verb === "recheck") return this.#events?.changed(id);
     const answer = frames.decodeAnswer(result);
     if (answer.state === "none") this.#onNone(memory, answer);
     else memory.recordPush(answer);
-    this.#notify(id, answer);
+    this.#events?.answered(id, answer);
   }
 
   #onConnected(hello: ServerHello, previousRunId: string | null): void {
-    if (!this.#isOpen) this.traits = hello.traits;
     this.#lastSeenState = hello.state ? { ...hello.state, runId: hello.runId } : null;
     if (previousRunId === null) {
       this.#reclaimedRunId = hello.runId;
       return;
     }
-    if (this.#reclaimedRunId === hello.runId) return this.#notify(null);
+    if (this.#reclaimedRunId === hello.runId) return this.#events?.reconnected();
     this.#reclaimedRunId = null;
     const now = this.#clock.now();
     for (const memory of this.#claimsToReclaim(hello)) {
@@ -295,7 +281,7 @@ class ServerDriver implements Driver {
         }
       });
     });
-    const recheckAll = (): void => this.#notify(null);
+    const recheckAll = (): void => this.#events?.reconnected();
     const onReclaimed = (): void => {
       this.#reclaimedRunId = hello.runId;
       recheckAll();

@@ -14,7 +14,16 @@
  */
 
 import { countAdmitted } from "../../lock-table/admission.ts";
-import type { Answer, Claim, ClaimView, Driver, ListFilter, Notify, RevokeTarget, Traits } from "../../spi/driver.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimView,
+  Driver,
+  DriverEvents,
+  ListFilter,
+  RevokeTarget,
+  Traits,
+} from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
 import type { ClaimNode } from "./claim-nodes.ts";
@@ -56,8 +65,8 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   let acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
   const zk = new ZooKeeper(options);
   const claimNodes = new ClaimNodes(root);
-  let notify: Notify = () => undefined;
-  const watches = new NodeWatches(zk, claimNodes, (id) => notify(id));
+  let driverEvents: DriverEvents | null = null;
+  const watches = new NodeWatches(zk, claimNodes, (id) => driverEvents?.changed(id));
   const keyNodes = new KeyNodes(zk, () => acl);
   const queues = new NodeQueues({
     ...{ zk, claimNodes, keyNodes, watches, isFair, tokenBase, family },
@@ -68,32 +77,29 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   return {
     name: "zookeeper",
 
-    get traits(): Traits {
-      const lease = { claim: false, sessionMs: zk.sessionMs };
-      return { lease, manyKeys: false, permits: "any", fencing: true, fifo: isFair, durability: "failover" };
-    },
-
-    async open(listener) {
-      const events: SessionEvents = {
+    async open(events): Promise<Traits> {
+      const sessionEvents: SessionEvents = {
         // events may have been missed: watches are set again, and the client rechecks its claims
-        onConnected: () => notify(null),
+        onConnected: () => driverEvents?.reconnected(),
         // the recheck fails, so the client notifies its holders
-        onSuspended: () => notify(null),
+        onSuspended: () => driverEvents?.reconnected(),
         onExpired() {
           claimNodes.endSession();
           zk.keepAlive(false);
-          notify(null);
+          driverEvents?.reconnected();
         },
       };
       let mayHaveCertificate = options.acl === undefined && options.tls !== undefined;
-      await openClient(zk, events, connectTimeoutMs, async () => {
+      await openClient(zk, sessionEvents, connectTimeoutMs, async () => {
         // asked once: a server that does not know the request ends the connection
         if (mayHaveCertificate && (await hasCertificate(zk))) acl = CREATOR_ALL;
         mayHaveCertificate = false;
         await makeChroot(zk, acl);
         await makePath(zk, root, acl);
       });
-      notify = listener;
+      driverEvents = events;
+      const traits = { manyKeys: false, permits: "any", fencing: true, durability: "failover", recall: false } as const;
+      return { ...traits, lease: { claim: false, sessionMs: zk.sessionMs }, fifo: isFair };
     },
 
     async claim(claim: Claim): Promise<Answer> {
@@ -183,7 +189,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     diagnose: () => diagnose(zk, root, options.sessionMs ?? DEFAULT_SESSION_MS),
 
     async close() {
-      notify = () => undefined;
+      driverEvents = null;
       const nodes = claimNodes.all();
       if (!nodes.some(({ isGranted }) => isGranted)) return zk.close();
       // a proxy's clients have not released their claims: the session stays, and their own clocks end first

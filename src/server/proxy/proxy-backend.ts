@@ -63,7 +63,6 @@ export async function openProxyBackend(options: ProxyBackendOptions): Promise<{
   const { driver, clock, sessionMs, probe } = options;
   const backend = new ProxyBackend(options);
   await backend.open();
-  await rejectUnixStore(driver);
   const sessions = new SessionRegistry(backend, clock, probe, sessionMs);
   return {
     backend,
@@ -82,6 +81,8 @@ class ProxyBackend implements Backend {
   readonly #eventLog: EventLog | undefined;
   readonly #log: Logger;
   readonly #upstreamHealth: UpstreamHealth;
+  /** Those of the store; set by open(). */
+  #traits!: Traits;
   #onChange: () => void = () => undefined;
 
   constructor({ driver, clock, sessionMs, log, eventLog, limits = DEFAULT_LIMITS }: ProxyBackendOptions) {
@@ -103,24 +104,37 @@ class ProxyBackend implements Backend {
     return this.#upstreamHealth.unhealthyReason();
   }
 
-  open(): Promise<void> {
-    return this.#driver.open((id, answer) => {
-      if (id === null) {
-        this.#releaseRetries.retry();
-        for (const { claim, session } of this.#claims.all()) session?.sink?.pushRecheck(claim.id);
-        return;
-      }
-      const proxied = this.#claims.get(id);
-      if (proxied === undefined) return;
-      // applyAnswer() may remove the claim's session
-      const { session } = proxied;
-      if (answer === undefined) session?.sink?.pushRecheck(id);
-      else {
-        this.#claims.applyAnswer(proxied, answer, this.#clock.now());
-        session?.sink?.pushAnswer(id, answer);
-      }
-      this.#onChange();
+  async open(): Promise<void> {
+    const traits = await this.#driver.open({
+      answered: (id, answer) => this.#onAnswered(id, answer),
+      changed: (id) => this.#onChanged(id),
+      reconnected: () => this.#onReconnected(),
+      recalled: () => undefined,
     });
+    await rejectUnixStore(this.#driver, traits);
+    this.#traits = traits;
+  }
+
+  #onAnswered(id: ClaimId, answer: Answer): void {
+    const proxied = this.#claims.get(id);
+    if (proxied === undefined) return;
+    // applyAnswer() may remove the claim's session
+    const { session } = proxied;
+    this.#claims.applyAnswer(proxied, answer, this.#clock.now());
+    session?.sink?.pushAnswer(id, answer);
+    this.#onChange();
+  }
+
+  #onChanged(id: ClaimId): void {
+    const proxied = this.#claims.get(id);
+    if (proxied === undefined) return;
+    proxied.session?.sink?.pushRecheck(id);
+    this.#onChange();
+  }
+
+  #onReconnected(): void {
+    this.#releaseRetries.retry();
+    for (const { claim, session } of this.#claims.all()) session?.sink?.pushRecheck(claim.id);
   }
 
   onChange(listener: () => void): void {
@@ -128,12 +142,12 @@ class ProxyBackend implements Backend {
   }
 
   traits(isLocal: boolean): Traits {
-    const { lease, ...traits } = this.#driver.traits;
+    const { lease, ...traits } = this.#traits;
     // a session of the store belongs to this process; our client's session is ended by us, and must not outlast it
     const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
     const sessionTraits =
       lease.sessionMs === undefined ? {} : { sessionMs, ...(isLocal && { endsWithConnection: true }) };
-    return { ...traits, lease: { claim: lease.claim, ...sessionTraits } };
+    return { ...traits, lease: { claim: lease.claim, ...sessionTraits }, recall: false };
   }
 
   recoveryRemainingMs(): number {
@@ -286,7 +300,7 @@ class ProxyBackend implements Backend {
   }
 
   endBatch(): void {
-    // notify() sends at once
+    // pushes are sent at once
   }
 
   /** @throws RequestError if another client uses that id, or the store does not support the claim */
@@ -295,7 +309,7 @@ class ProxyBackend implements Backend {
     if (existing !== undefined && existing.session !== null && existing.session !== session) {
       throw new RequestError("LIMIT", "this id belongs to another client");
     }
-    if (existing === undefined) checkSupported(claim, this.#driver.traits);
+    if (existing === undefined) checkSupported(claim, this.#traits);
     const now = this.#clock.now();
     const proxied = existing ?? this.#claims.add(claim, session.principal.name, now);
     if (isCreator) proxied.creator ??= session;

@@ -8,6 +8,7 @@ import { memory } from "../../../src/drivers/memory.ts";
 import { createAccessControl, hashCredential } from "../../../src/server/auth/access-control.ts";
 import { createOpenApiDocument } from "../../../src/server/http/openapi.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { withTraits } from "../../support/driver-events.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import type { RecordedExchange, RequestOptions } from "../../support/http-fixture.ts";
 import {
@@ -161,8 +162,7 @@ function failingStore(more: Partial<Driver> = {}): { readonly driver: Driver; br
   };
   mood.driver = {
     name: "moody",
-    traits: inner.traits,
-    open: (notify) => inner.open(notify),
+    open: (events) => inner.open(events),
     claim: perhaps((claim) => inner.claim(claim)),
     renew: perhaps((claims) => inner.renew(claims)),
     release: perhaps((claims, unanswered) => inner.release(claims, unanswered)),
@@ -199,7 +199,7 @@ test("a store that cannot be reached gives 503, and its error message stays in t
 test("a request that the store behind the server cannot carry out gives 501", async () => {
   const inner = memory();
   const { url } = await startHttpServer({
-    driver: failingStore({ traits: { ...inner.traits, lease: { claim: false, sessionMs: 5_000 } } }).driver,
+    driver: failingStore(withTraits(inner, { lease: { claim: false, sessionMs: 5_000 } })).driver,
   });
   const refused = await post(url, "/v1/claims", { key: "k" });
   expect(refused).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
@@ -211,7 +211,7 @@ test("a request that the store behind the server cannot carry out gives 501", as
     [{ permits: "one" as const }, { key: "a", mode: "shared" }, "mode"],
     [{ permits: "shared" as const }, { key: "a", limit: 3 }, "mode"],
   ] as const) {
-    const lesser = await startHttpServer({ driver: failingStore({ traits: { ...inner.traits, ...traits } }).driver });
+    const lesser = await startHttpServer({ driver: failingStore(withTraits(inner, traits)).driver });
     expect((await post(lesser.url, "/v1/claims", body)).json).toMatchObject({ status: 501, field });
   }
 });

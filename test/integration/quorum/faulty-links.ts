@@ -6,6 +6,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { QuorumOptions } from "../../../src/drivers/quorum/driver.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 
@@ -71,7 +72,7 @@ export function createLinkedQuorum(count = 3): LinkedQuorum {
         { clock, random: () => 0.5, ...options },
       );
       const pushes: QuorumClient["pushes"] = [];
-      await driver.open((id, answer) => pushes.push({ id, answer }));
+      await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
       return { driver, links, pushes };
     },
     async settleWithin(ms, asked) {
@@ -100,7 +101,7 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
     if (openedStore === store.memory) return inner;
     openedStore = store.memory;
     inner = store.direct();
-    await inner.open((id, answer) => void pause(link.delayMs.push).then(() => deliver(id, answer)));
+    await inner.open(toDriverEvents((id, answer) => void pause(link.delayMs.push).then(() => deliver(id, answer))));
     return inner;
   };
   async function call<T>(what: string, lateMs: number, work: (driver: Driver) => Promise<T>): Promise<T> {
@@ -121,10 +122,11 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
   const describeCall = (verb: string, claims: readonly Claim[]): string =>
     [verb, ...claims.map(({ locks }) => locks[0].key)].join(" ");
   const driver = delegate(store.direct(), {
-    open: async (notify) => {
+    open: async (events) => {
       if (link.fault === "away") throw new Error("away");
       if (link.fault instanceof Error) throw link.fault;
-      deliver = notify;
+      deliver = toOnPush(events);
+      return memory().open(NO_EVENTS);
     },
     claim(claim) {
       const lateMs = isTokenClaim(claim) ? link.delayMs.ticket : link.delayMs.claim;

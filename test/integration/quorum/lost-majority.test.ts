@@ -6,6 +6,7 @@ import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -34,12 +35,15 @@ function createMember(clock: FakeClock): TestMember {
     delayMs,
     rejectsClaims: false,
     driver: delegate(memory(), {
-      open: (notify) => {
+      open: (events) => {
+        const notify = toOnPush(events);
         inner = memory({ store: member.store });
-        return inner.open((id, answer) => {
-          if (delayMs.push === 0) notify(id, answer);
-          else clock.timer(() => notify(id, answer)).set(clock.now() + delayMs.push);
-        });
+        return inner.open(
+          toDriverEvents((id, answer) => {
+            if (delayMs.push === 0) notify(id, answer);
+            else clock.timer(() => notify(id, answer)).set(clock.now() + delayMs.push);
+          }),
+        );
       },
       async claim(claim) {
         if (member.rejectsClaims && !isTokenClaim(claim)) throw new Error("refused");
@@ -52,7 +56,7 @@ function createMember(clock: FakeClock): TestMember {
     restartEmpty() {
       member.store = memoryStore(clock);
       inner = memory({ store: member.store });
-      void inner.open(() => undefined);
+      void inner.open(NO_EVENTS);
     },
   };
   return member;
@@ -77,9 +81,11 @@ async function createFixture(): Promise<Fixture> {
     options,
   );
   let tell = (_: Answer): void => undefined;
-  await driver.open((_, answer) => {
-    if (answer !== undefined) tell(answer);
-  });
+  await driver.open(
+    toDriverEvents((_, answer) => {
+      if (answer !== undefined) tell(answer);
+    }),
+  );
   return {
     onPush: (next) => {
       tell = next;
@@ -92,7 +98,7 @@ async function createFixture(): Promise<Fixture> {
         members.map(({ store }) => memory({ store })),
         options,
       );
-      await driver.open(() => undefined);
+      await driver.open(NO_EVENTS);
       return driver;
     },
   };

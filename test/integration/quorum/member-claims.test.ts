@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestMember } from "./quorum-fixture.ts";
 import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
@@ -91,7 +92,6 @@ describe("votes of the members", () => {
 
   test("three readers' votes are never enough for a writer, and a semaphore is refused before anything is sent", async () => {
     const scene = await createQuorumFixture();
-    expect(scene.driver.traits.permits).toBe("shared");
     const read = makeClaim([{ key: "key", permits: 1, limit: 2 ** 30 }]);
     const write = makeClaim("key", { wait: false });
     expect(await settleWithin(scene, 10, scene.driver.claim(read))).toMatchObject({ state: "held" });
@@ -205,9 +205,9 @@ describe("votes of the members", () => {
   });
 
   test("a store without tokens or leases cannot be a member", async () => {
-    const lacking = delegate(memory(), {});
-    Object.defineProperty(lacking, "traits", { value: { ...memory().traits, fencing: false } });
+    const plain = memory();
+    const lacking = delegate(plain, withTraits(plain, { fencing: false }));
     const driver = quorum([memory(), memory(), lacking]);
-    await expect(driver.open(() => undefined)).rejects.toThrow(/drivers\[2\] \(memory\) cannot be a quorum member/);
+    await expect(driver.open(NO_EVENTS)).rejects.toThrow(/drivers\[2\] \(memory\) cannot be a quorum member/);
   });
 });

@@ -4,6 +4,7 @@ import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import { toDriverEvents } from "../../support/driver-events.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 
@@ -81,7 +82,7 @@ export async function createQuorumFixture(count = 3): Promise<QuorumFixture> {
     { clock, random: () => 0.5 },
   );
   const pushes: QuorumFixture["pushes"] = [];
-  await driver.open((id, answer) => pushes.push({ id, answer }));
+  await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
   return { clock, driver, members, pushes };
 }
 

@@ -11,6 +11,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { testDriver } from "../../client/suite.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
@@ -77,7 +78,7 @@ async function countKeepers(key: string): Promise<number> {
   let sum = 0;
   for (const { port } of servers) {
     const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix });
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     if ((await driver.list({ prefix: key }, 10)).some(({ locks }) => locks[0].key === key)) sum++;
     await driver.close();
   }

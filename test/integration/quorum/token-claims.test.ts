@@ -6,6 +6,7 @@ import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { publicTag } from "../../../src/util/ids.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { LinkedQuorum, QuorumClient } from "./faulty-links.ts";
@@ -87,7 +88,7 @@ for (const aheadMs of [48 * 3_600_000, -48 * 3_600_000]) {
     const walls = [0, aheadMs, 0];
     const drivers = walls.map((byMs) => memory({ store: memoryStore({ ...clock, wall: () => clock.wall() + byMs }) }));
     const driver = quorum(drivers, { clock });
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     let last = 0n;
     for (let grants = 0; grants < 5; grants++) {
       const claim = makeClaim("key", { ttlMs: 10_000 });

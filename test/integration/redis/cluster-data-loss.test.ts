@@ -12,6 +12,7 @@ import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { startContention } from "../../support/contention-load.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
@@ -101,7 +102,7 @@ test("a moved slot looks like another run: new claims queue for the longest ttl,
   const home = await cluster.masterOf(slot);
   await markLongInUse(cluster.admin[home] as never, own, bucket);
   const driver = redis(ioredisCluster, { prefix: own, guardDataLoss: { maxTtlMs }, warn: () => undefined });
-  await driver.open(() => undefined);
+  await driver.open(NO_EVENTS);
   let at = 0;
   while (toBucket(`other ${at}`) !== bucket) at++;
   const claim = (key: string): Claim => makeClaim(key, { ttlMs: maxTtlMs });

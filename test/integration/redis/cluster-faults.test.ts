@@ -11,6 +11,7 @@ import type { Duration, Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
 import { startContention } from "../../support/contention-load.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
@@ -67,7 +68,7 @@ const sumStatistic = async (name: string): Promise<number> => {
 describe("a Cluster", () => {
   test("renewals are one command a bucket, however many claims there are", async () => {
     const driver = redis(ioredisCluster, { prefix });
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     cleanups.push(() => driver.close());
     const claims = Array.from({ length: 2_000 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
     const answers = await Promise.all(claims.map((claim) => driver.claim(claim)));
@@ -95,7 +96,7 @@ describe("a Cluster", () => {
 
   test("a bucket with a failing node does not fail the calls of the others", async () => {
     const driver = redis(ioredisCluster, { prefix, commandTimeoutMs: 1_500 });
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     cleanups.push(() => driver.close());
     const slow = makeClaim("0", { wait: false });
     let at = 1;
@@ -134,7 +135,7 @@ describe("a Cluster", () => {
     const make = (): Cluster =>
       new Cluster([{ host: "127.0.0.1", port: cluster.ports[0] as number }], { maxRedirections: 2 });
     const driver = redis(make, { prefix });
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     cleanups.push(() => driver.close());
     const [first, second] = [makeClaim("half-way"), makeClaim("half-way", { wait: false })];
     expect((await driver.claim(first)).state).toBe("held");
@@ -192,7 +193,7 @@ describe("a Cluster", () => {
     const opened = async (): Promise<Driver> => {
       const guardDataLoss = { maxTtlMs: 60_000 };
       const driver = redis(ioredisCluster, { prefix, guardDataLoss, warn: () => undefined });
-      await driver.open(() => undefined);
+      await driver.open(NO_EVENTS);
       cleanups.push(() => driver.close());
       return driver;
     };

@@ -11,6 +11,7 @@ import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import {
@@ -358,7 +359,7 @@ withRedis((server) => {
       () => new Redis({ port: server().port, host: "127.0.0.1", username: "uninformed", password: "secret" }),
       { prefix: scene.prefix, guardDataLoss: true },
     );
-    await expect(guarded.open(() => undefined)).rejects.toMatchObject({
+    await expect(guarded.open(NO_EVENTS)).rejects.toMatchObject({
       code: "DRIVER_FATAL",
       message: expect.stringContaining("+info"),
     });

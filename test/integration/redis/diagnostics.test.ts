@@ -9,6 +9,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { connect } from "../../../src/index.ts";
 import type { Check, Driver } from "../../../src/spi/driver.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -254,7 +255,7 @@ withRedis((server) => {
   test("an unusable database is explained: a command is missing, a key has another type, the client is in a MULTI", async () => {
     const old = await startRedis(["--rename-command", "ZRANDMEMBER", ""]);
     const there = redis(() => new Redis(old.port, "127.0.0.1"), { warn: () => undefined });
-    await expect(there.open(() => undefined)).rejects.toThrow(/too old.*ZRANDMEMBER/);
+    await expect(there.open(NO_EVENTS)).rejects.toThrow(/too old.*ZRANDMEMBER/);
     await old.stop();
     await scene.admin.lpush(`${scene.prefix}:{00}:layout`, "x");
     await expect(scene.open(driver())).rejects.toThrow(/:layout was not written by Holdfast: use another prefix/);

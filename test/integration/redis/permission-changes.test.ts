@@ -7,6 +7,7 @@ import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { toDriverEvents } from "../../support/driver-events.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations, readStoreView } from "../../support/stores/redis-inspector.ts";
@@ -30,9 +31,11 @@ withRedis((server, admin) => {
     const place = { port: server().port, host: "127.0.0.1", username, password: "pw" };
     const driver = redis(() => new Redis(place), { prefix, warn: () => undefined });
     const notifications = new Set<string>();
-    await driver.open((id, answer) => {
-      if (answer?.state === "held") notifications.add(String(id));
-    });
+    await driver.open(
+      toDriverEvents((id, answer) => {
+        if (answer?.state === "held") notifications.add(String(id));
+      }),
+    );
     return { driver, notifications };
   };
   const tried = async <T>(call: Promise<T>): Promise<T | null> => call.catch(() => null);

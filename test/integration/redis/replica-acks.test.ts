@@ -9,6 +9,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks, DriverError } from "../../../src/index.ts";
 import { startContention } from "../../support/contention-load.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -236,7 +237,7 @@ test("doctor reports the number of replicas waited for; a user without the right
   const impatient = (): Redis =>
     new Redis({ port: master.port, host: "127.0.0.1", username: "impatient", password: "secret" });
   const refused = redis(impatient, awaiting(1));
-  await expect(refused.open(() => undefined)).rejects.toMatchObject({
+  await expect(refused.open(NO_EVENTS)).rejects.toMatchObject({
     code: "DRIVER_FATAL",
     message: expect.stringMatching(/NOPERM.*grant \+wait$/),
   });

@@ -7,6 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { connect } from "../../../src/client/connect.ts";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
@@ -27,12 +28,10 @@ withRedis((server) => {
       prefix: scene.prefix,
       ...more,
     });
-    const error = await driver
-      .open(() => undefined)
-      .then(
-        () => null,
-        (failure: unknown) => failure as Error & { code?: string },
-      );
+    const error = await driver.open(NO_EVENTS).then(
+      () => null,
+      (failure: unknown) => failure as Error & { code?: string },
+    );
     await driver.close();
     return `${error?.code}: ${error?.message}`;
   };

@@ -5,6 +5,7 @@ import { GlideClient, GlideClusterClient, Logger, ProtocolVersion } from "@valke
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { createLocks } from "../../../src/index.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -275,12 +276,12 @@ withRedis((server) => {
     const cluster = await startRedisCluster(3);
     onTestFinished(() => cluster.stop());
     const wrong = redis(await glide({}, cluster.ports[0]), { prefix: scene.prefix });
-    await expect(wrong.open(() => undefined)).rejects.toThrow("the server is of another kind (MOVED)");
+    await expect(wrong.open(NO_EVENTS)).rejects.toThrow("the server is of another kind (MOVED)");
   });
 
   test("an unsupported option is refused", async () => {
     const driver = redis(await glide(), { prefix: scene.prefix, replicas: { minAcks: 1 } });
-    await expect(driver.open(() => undefined)).rejects.toThrow("option replicas needs ioredis");
+    await expect(driver.open(NO_EVENTS)).rejects.toThrow("option replicas needs ioredis");
     const cluster = Object.create(GlideClusterClient.prototype) as never;
     expect(() => redis(cluster)).toThrow(/^client must be .*GlideClusterClient is not supported/);
     expect(() => redis({ client: cluster, subscriber: cluster } as never)).toThrow(

@@ -6,6 +6,7 @@ import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
 import type { Connector } from "../../../src/net/transport.ts";
 import { decodeServerHello, ProtocolError } from "../../../src/protocol/handshake.ts";
 import type { Connection } from "../../../src/server/connection/connection.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
@@ -220,6 +221,7 @@ const WELCOME = {
     fencing: true,
     fifo: true,
     durability: "restart",
+    recall: false,
     replicas: 5,
   },
   recoveryRemainingMs: 0,
@@ -230,7 +232,7 @@ const WELCOME = {
 test("the client works with a server whose hello, answers and frames have unknown fields", async () => {
   const driver = serverDriver({ connector: replayHello(WELCOME), random: () => 0 });
   onCleanup(() => driver.close());
-  await driver.open(() => undefined);
+  await driver.open(NO_EVENTS);
   const claim = makeClaim("k");
   expectHeld(await driver.claim(claim));
   expect(await driver.release([claim])).toEqual([true]);
@@ -243,7 +245,7 @@ test("the client reports a server that speaks another version correctly", async 
     connectTimeoutMs: 500,
   });
   onCleanup(() => driver.close());
-  await expect(driver.open(() => undefined)).rejects.toThrow("the peer is not a Holdfast server of this version");
+  await expect(driver.open(NO_EVENTS)).rejects.toThrow("the peer is not a Holdfast server of this version");
   expect(() => decodeServerHello("{}")).toThrow(ProtocolError);
   for (const line of ["", "220 mail.example ESMTP", "[]", "null", '{"error":1}']) {
     expect(() => decodeServerHello(line)).toThrow(/^the peer is not a Holdfast server$/);

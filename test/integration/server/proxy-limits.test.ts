@@ -6,6 +6,7 @@ import { resolveLimits } from "../../../src/server/config/limits.ts";
 import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
 import { Session } from "../../../src/server/session/session.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { FakeClock } from "../../support/server-harness.ts";
@@ -77,7 +78,7 @@ test("a forced release is logged with its reason, whichever client placed the lo
   const it = await startServer({ driver: memory({ store }) });
   const { driver } = await openClient(it.addresses[0] as string);
   const elsewhere = memory({ store });
-  await elsewhere.open(() => undefined);
+  await elsewhere.open(NO_EVENTS);
   const [here, there] = [makeClaim("here"), makeClaim("there")];
   const tokens = [expectHeld(await driver.claim(here)).token, expectHeld(await elsewhere.claim(there)).token] as const;
   const targets = [

@@ -3,6 +3,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { FakeClock } from "../../support/server-harness.ts";
@@ -77,8 +78,8 @@ test("an id that the driver omits from a renewal is omitted in the client's answ
 test("the client has the driver's traits, except those of the driver's sessions", async () => {
   const driver = memory();
   const it = await startServer({ driver });
-  const { driver: through } = await openClient(it.addresses[0] as string);
-  expect(through.traits).toEqual(driver.traits);
+  const { traits } = await openClient(it.addresses[0] as string);
+  expect(traits).toEqual(await memory().open(NO_EVENTS));
 });
 
 test("on a Unix socket a client's locks end with its connection; a detached claim stays", async () => {
@@ -189,7 +190,7 @@ test.each(["there", "back"] as const)(
     await one.driver.close();
     await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
     go();
-    await other.open(() => undefined);
+    await other.open(NO_EVENTS);
     const next = makeClaim("k", { wait: false });
     await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
     await other.release([next]);
@@ -206,7 +207,7 @@ test("a store that did not remember the release of an unanswered claim is asked 
   await one.driver.close();
   await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
   go();
-  await other.open(() => undefined);
+  await other.open(NO_EVENTS);
   const next = makeClaim("k", { wait: false });
   await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
 });
@@ -246,15 +247,9 @@ test("a failed release for a disconnected client is repeated, unless the client 
 test("a claim that the store cannot carry out is refused, not carried out in part: of several keys it would take one", async () => {
   const asked: Claim[] = [];
   const inner = memory();
-  const traits = {
-    ...inner.traits,
-    lease: { claim: false, sessionMs: 5_000 },
-    manyKeys: false,
-    permits: "shared",
-  } as const;
   const driver: Driver = {
     ...inner,
-    traits,
+    ...withTraits(inner, { lease: { claim: false, sessionMs: 5_000 }, manyKeys: false, permits: "shared" }),
     async claim(claim) {
       asked.push(claim);
       return inner.claim(claim);

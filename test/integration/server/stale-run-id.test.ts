@@ -4,6 +4,7 @@ import type { Connector, TransportEvents } from "../../../src/net/transport.ts";
 import { encodeAnswer, encodePush } from "../../../src/protocol/frames.ts";
 import { encodeServerHello, PROTOCOL_LIMITS, PROTOCOL_VERSION } from "../../../src/protocol/handshake.ts";
 import type { Answer, ClaimId } from "../../../src/spi/driver.ts";
+import { toDriverEvents } from "../../support/driver-events.ts";
 import { makeClaim } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -20,6 +21,7 @@ const WELCOME = encodeServerHello({
     fencing: true,
     fifo: true,
     durability: "restart",
+    recall: false,
   },
   recoveryRemainingMs: 0,
   limits: PROTOCOL_LIMITS,
@@ -46,7 +48,7 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
   });
   const pushed: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[] = [];
   const driver = server({ connector, random: () => 0 });
-  await driver.open((id, answer) => pushed.push({ id, answer }));
+  await driver.open(toDriverEvents((id, answer) => pushed.push({ id, answer })));
   const claim = makeClaim("a");
   const asked = driver.claim(claim);
   const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
@@ -69,7 +71,7 @@ test("a frame of the current server run is accepted", async () => {
   });
   const pushed: (ClaimId | null)[] = [];
   const driver = server({ connector });
-  await driver.open((id) => pushed.push(id));
+  await driver.open(toDriverEvents((id) => pushed.push(id)));
   const claim = makeClaim("a");
   const asked = driver.claim(claim);
   const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };

@@ -6,6 +6,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setData } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
@@ -293,7 +294,7 @@ test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
   ["an ACL of a scheme that the servers do not have", { acl: [{ perms: 31, scheme: "x", id: "y" }] }, "INVALID_ACL"],
 ])("%s is refused permanently, at once", async (_, options, why) => {
   const error = await made(options)
-    .open(() => undefined)
+    .open(NO_EVENTS)
     .catch((thrown: unknown) => thrown as Error);
   expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(why) });
   expect((error as Error).message).not.toContain("canary");

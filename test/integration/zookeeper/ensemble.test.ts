@@ -9,6 +9,7 @@ import type { ServerAddress } from "../../../src/drivers/zookeeper/client/server
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import { testDriver } from "../../client/suite.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
 import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startEnsemble } from "../../support/stores/zookeeper.ts";
@@ -190,7 +191,7 @@ test("a session moves from server to server, with its lock, its watches and its 
 test("a server that has lost its leader renews nothing: it answers reads and pings while others end the session", async () => {
   const [leader, { address }] = [await ensemble.leader(), await findFollower()];
   const driver = zookeeper({ servers: [address], root: "/ensemble", sessionMs: 40_000 });
-  await driver.open(() => undefined);
+  await driver.open(NO_EVENTS);
   const claim = makeSessionClaim("leaderless");
   expect(await driver.claim(claim)).toMatchObject({ state: "held" });
   const zk = new ZooKeeper({ servers: [address] });
@@ -224,7 +225,7 @@ test("a server that has lost its leader renews nothing: it answers reads and pin
 
 test("doctor reports three voting servers", async () => {
   const driver = zookeeper({ servers: ensemble.addresses, root: "/ensemble", sessionMs: SESSION_MS });
-  await driver.open(() => undefined);
+  await driver.open(NO_EVENTS);
   expect((await driver.diagnose?.())?.[1]).toMatchObject({
     status: "ok",
     message: "an ensemble of 3 voting servers",

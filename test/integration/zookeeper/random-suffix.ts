@@ -27,17 +27,18 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
 
   return {
     name: "random suffix",
-    traits: {
-      lease: { claim: false, sessionMs },
-      manyKeys: false,
-      permits: "one",
-      fencing: true,
-      fifo: false,
-      durability: "failover",
-    },
     async open() {
       await zk.open();
       await makePath(zk, root, OPEN_TO_ALL);
+      return {
+        lease: { claim: false, sessionMs },
+        manyKeys: false,
+        permits: "one",
+        fencing: true,
+        fifo: false,
+        durability: "failover",
+        recall: false,
+      };
     },
     async claim(claim) {
       await makePath(zk, folderOf(claim), OPEN_TO_ALL);

@@ -11,6 +11,7 @@ import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driv
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { createAuthority } from "../../support/certificates.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
@@ -43,7 +44,7 @@ function createDriver(options: Partial<ZooKeeperDriverOptions> = {}): Driver {
 async function openDriver(options: Partial<ZooKeeperDriverOptions> = {}): Promise<Driver> {
   const driver = createDriver(options);
   openResources.push(driver);
-  await driver.open(() => undefined);
+  await driver.open(NO_EVENTS);
   return driver;
 }
 
@@ -89,7 +90,7 @@ test("a certificate for another name is refused, and the message says so", async
     tls: { ca: stranger.cert, servername: "localhost" },
     connectTimeoutMs: 3_000,
   });
-  const error = await driver.open(() => undefined).catch((thrown: unknown) => thrown as Error);
+  const error = await driver.open(NO_EVENTS).catch((thrown: unknown) => thrown as Error);
   expect(`${(error as Error).message} ${((error as Error).cause as Error | undefined)?.message ?? ""}`).toMatch(
     /certificate|self.signed|verify/i,
   );
@@ -117,7 +118,7 @@ test.each(["plain", "TLS"])(
 
 test("a wrong SASL password is refused permanently, and never shown", async () => {
   const driver = createDriver({ sasl: { user: "bob", password: BOB.password } });
-  const error = await driver.open(() => undefined).catch((thrown: unknown) => thrown as Error);
+  const error = await driver.open(NO_EVENTS).catch((thrown: unknown) => thrown as Error);
   expect(error).toMatchObject({ code: "DRIVER_FATAL" });
   expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("builder");
 });
@@ -164,7 +165,7 @@ test("a client without rights at the servers' root uses a path that exists", asy
     const claim = makeSessionClaim("key");
     expect((await driver.claim(claim)).state).toBe("held");
     await driver.release([claim]);
-    await expect(createDriver({ root: "/refused" }).open(() => undefined)).rejects.toMatchObject({
+    await expect(createDriver({ root: "/refused" }).open(NO_EVENTS)).rejects.toMatchObject({
       code: "DRIVER_FATAL",
     });
   } finally {

@@ -6,6 +6,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
@@ -76,7 +77,7 @@ test("an exceeded quota is reported at once, by name, and leaves nothing", async
   const driver = zookeeper({ servers: [server.address], root: "/few", connectTimeoutMs: TIMEOUT_MS });
   try {
     await zk.open();
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     const first = makeSessionClaim("key");
     expect((await driver.claim(first)).state).toBe("held");
     // the root, the key's directory and one entry
@@ -104,7 +105,7 @@ test("a connection that is lost at any byte while the client opens is made again
     for (let bytes = 1; bytes < 240; bytes += LONG_TEXT ? 1 : 9) {
       direction.cutAfter(bytes);
       const driver = fixture.createDriver({ servers, root: `/opened-${bytes}`, chroot: "/chroot" });
-      await driver.open(() => undefined);
+      await driver.open(NO_EVENTS);
       await driver.close();
     }
   }

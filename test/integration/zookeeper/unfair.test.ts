@@ -1,6 +1,7 @@
 // Unfair claims (fair: false): the complete contract except order, without entries in a queue.
 
 import { describe, expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
@@ -30,9 +31,18 @@ async function queueNodes(key: string): Promise<number> {
   return (await fixture.observer.children(`/unfair/${key}`)).names.length;
 }
 
+test.each([
+  ["", true],
+  ["&fair=true", true],
+  ["&fair=false", false],
+])("the order in a url (%j) is the order of the driver", async (query, isFair) => {
+  const { host, port } = fixture.server.address;
+  await using locks = await connect(`zookeeper://${host}:${port}?root=/unfair${query}`, { ttl: "session" });
+  expect(locks.traits?.fifo).toBe(isFair);
+});
+
 test("a waiter has no node, and is granted after the holder's release", async () => {
   const [holder, waiter] = [openLocks({ fair: false }), openLocks({ fair: false })];
-  expect(waiter.traits.fifo).toBe(false);
   const lock = await holder.acquire("k");
   const waits = waiter.acquire("k");
   // a claim that came and left: two changes beside the holder's

@@ -4,8 +4,9 @@ import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
-import type { Answer, Claim, ClaimId, Driver, Notify } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import type { Clock, Timer } from "../../../src/util/clock.ts";
+import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
@@ -89,7 +90,7 @@ export function createSimulation(seed: number): QuorumSimulation {
 /** One client's driver of one member, across the network. `cut`: nothing passes. */
 export function connectMember(simulation: QuorumSimulation, member: SimulatedMember, isCut: () => boolean): Driver {
   const random = simulation.random.fork();
-  let sink: Notify = () => undefined;
+  let sink: ReturnType<typeof toOnPush> = () => undefined;
   let life = 0;
   let inner = memory({ store: member.store });
 
@@ -108,13 +109,15 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     life = member.epoch;
     inner = memory({ store: member.store });
     const boundEpoch = life;
-    await inner.open((id, answer) => {
-      void networkDelay().then(() => {
-        if (boundEpoch !== member.epoch || isLost() || member.outage !== null) return;
-        if (answer === undefined || random.chance(0.1)) sink(id);
-        else sink(id, answer);
-      });
-    });
+    await inner.open(
+      toDriverEvents((id, answer) => {
+        void networkDelay().then(() => {
+          if (boundEpoch !== member.epoch || isLost() || member.outage !== null) return;
+          if (answer === undefined || random.chance(0.1)) sink(id);
+          else sink(id, answer);
+        });
+      }),
+    );
     return inner;
   }
 
@@ -160,9 +163,10 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
   }
 
   return delegate(inner, {
-    async open(notify) {
+    async open(events) {
       if (member.outage !== null || isCut()) throw new Error("not reached");
-      sink = notify;
+      sink = toOnPush(events);
+      return memory().open(NO_EVENTS);
     },
     claim: (claim) => call((driver) => placed(driver, claim)),
     async renew(claims) {

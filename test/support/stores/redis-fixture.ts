@@ -8,6 +8,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { toDriverEvents } from "../driver-events.ts";
 import { until } from "../until.ts";
 
 type HeldAnswer = Extract<Answer, { state: "held" }>;
@@ -71,7 +72,7 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
 
 async function openDriver(driver: Driver): Promise<OpenDriver> {
   const pushes: { id: ClaimId | null; answer: Answer | undefined }[] = [];
-  await driver.open((id, answer) => pushes.push({ id, answer }));
+  await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
   const renewOnce = async (claim: Claim): Promise<Answer> => (await driver.renew([claim]))[0] as Answer;
   return {
     driver,

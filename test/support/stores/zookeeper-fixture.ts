@@ -9,9 +9,10 @@ import type { ZooKeeperOptions } from "../../../src/drivers/zookeeper/client/zoo
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
-import type { Claim, Driver, Notify } from "../../../src/spi/driver.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { toDriverEvents } from "../driver-events.ts";
 import type { ServerOptions, ZooKeeperServer } from "./zookeeper.ts";
 import { startZooKeeper } from "./zookeeper.ts";
 import { findZooKeeperViolations } from "./zookeeper-inspector.ts";
@@ -32,7 +33,7 @@ export interface ZooKeeperFixture {
   /** A driver on this server, by the scene's terms where these options say nothing else. */
   createDriver(options?: DriverOptions): Driver;
   /** The same, opened, and closed when the test is over. */
-  openDriver(options?: DriverOptions, told?: Notify): Promise<Driver>;
+  openDriver(options?: DriverOptions, onPush?: Parameters<typeof toDriverEvents>[0]): Promise<Driver>;
 }
 
 /** Called once at the head of a file. */
@@ -77,10 +78,10 @@ export function zookeeperFixture(options?: ServerOptions, terms: DriverOptions =
       return zk;
     },
     createDriver,
-    async openDriver(more, told = () => undefined) {
+    async openDriver(more, onPush = () => undefined) {
       const driver = createDriver(more);
       drivers.push(driver);
-      await driver.open(told);
+      await driver.open(toDriverEvents(onPush));
       return driver;
     },
   };

@@ -8,6 +8,7 @@ import type { LocksOptions } from "../../../src/client/options.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import { withTraits } from "../../support/driver-events.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 import { until } from "../../support/until.ts";
@@ -45,7 +46,6 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
     await new Promise<void>((done) => clock.timer(done).set(clock.now() + LATE_MS));
     return { ...answer, remainingMs: made.leftMs };
   };
-  const traits = { ...inner.traits, manyKeys };
   const renew = async (claims: readonly Claim[]): Promise<(Answer | undefined)[]> => {
     made.renewals++;
     const answers = await inner.renew(claims);
@@ -57,7 +57,10 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
     leftMs: REMAINING_MS,
     mute: null as string | null,
     renewals: 0,
-    locks: createLocks(delegate(inner, { traits, claim: late, renew }), { ...options, clock }),
+    locks: createLocks(delegate(inner, { ...withTraits(inner, { manyKeys }), claim: late, renew }), {
+      ...options,
+      clock,
+    }),
     other: createLocks(memory({ store }), { clock }),
     holders: (key: string) => {
       table.advance(clock.now(), Math.floor(clock.wall() * 1_000));
@@ -207,7 +210,7 @@ describe("several keys that are taken one at a time", () => {
 describe("keys that the store takes one by one", () => {
   test("an abort between two of them ends the wait, and releases the first", async () => {
     const driver = memory();
-    const locks = createLocks({ ...driver, traits: { ...driver.traits, manyKeys: false } });
+    const locks = createLocks({ ...driver, ...withTraits(driver, { manyKeys: false }) });
     const otherLock = await locks.acquire("b");
     const abort = new AbortController();
     // the grant of "a", before any request for "b"
@@ -222,9 +225,8 @@ describe("keys that the store takes one by one", () => {
 /** A store that knows only sessions, as ZooKeeper does. */
 function sessionOnlyDriver(): Driver {
   const driver = memory();
-  const terms = { ...driver.traits, lease: { claim: false, sessionMs: 30_000 } };
   return delegate(driver, {
-    traits: terms,
+    ...withTraits(driver, { lease: { claim: false, sessionMs: 30_000 } }),
     claim: (claim) => driver.claim({ ...claim, ttlMs: 30_000 }),
   });
 }

@@ -5,6 +5,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { withTraits } from "../../support/driver-events.ts";
 import type { FakeClock } from "../../support/fake-clock.ts";
 import { fakeClock } from "../../support/fake-clock.ts";
 
@@ -22,10 +23,9 @@ function createFixture(
   const clock = fakeClock(0);
   const driver = memory({ store: memoryStore(clock) });
   const sentAt: number[] = [];
-  const traits = { ...driver.traits, lease: { claim: true, sessionMs: 9_000 } };
   const disturbed: Driver = {
     ...driver,
-    traits,
+    ...withTraits(driver, { lease: { claim: true, sessionMs: 9_000 } }),
     release: (...args) => {
       sentAt.push(clock.now());
       return release(driver, ...args);

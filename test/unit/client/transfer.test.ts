@@ -4,6 +4,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { withTraits } from "../../support/driver-events.ts";
 
 // detach({ ttl }) while the store does not answer: whichever call arrived, the client relies on the lock no longer than that ttl.
 
@@ -122,7 +123,7 @@ test("the token of an attached lock is a floor for later requests", async () => 
   const driver: Driver = {
     ...inner,
     // a store that outlives this process, and so may forget its tokens
-    traits: { ...inner.traits, durability: "restart" },
+    ...withTraits(inner, { durability: "restart" }),
     claim(claim) {
       claims.push(claim);
       return inner.claim(claim);

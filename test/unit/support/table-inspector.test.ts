@@ -7,6 +7,7 @@ import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { cleanUpAfterEach, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { inspectTables, skipInspection, takeUsedTables } from "../../support/setup/table-inspection.ts";
 import { findTableViolations } from "../../support/stores/table-inspector.ts";
@@ -21,7 +22,7 @@ interface TableUnderTest {
 async function memoryTable(): Promise<TableUnderTest> {
   const store = memoryStore();
   const driver = memory({ store });
-  await driver.open(() => undefined);
+  await driver.open(NO_EVENTS);
   return { driver, table: store.table };
 }
 

@@ -48,15 +48,15 @@ export function createProbeClaim(prefix: string): Claim {
  * Compares one token of each store. All earlier tokens of the old store are lower than its sample, or within the headroom.
  * @throws CommandError if the old store cannot be reached or used
  */
-export async function compareTokens({ driver }: Store, key: string, fromUrl: string): Promise<TokenComparison> {
+export async function compareTokens({ driver, traits }: Store, key: string, fromUrl: string): Promise<TokenComparison> {
   const unknown = (reason: string): TokenComparison => {
     return { check: { status: "unknown", name: "tokens", message: reason }, tokenBase: null };
   };
-  const newToken = driver.traits.fencing ? await sampleToken(driver, key) : null;
+  const newToken = traits.fencing ? await sampleToken(driver, key) : null;
   const oldStore = await openStore(fromUrl);
   try {
-    for (const { traits, name } of [driver, oldStore.driver]) {
-      if (!traits.fencing) return unknown(`not compared: ${name} has no tokens that always rise`);
+    for (const store of [{ driver, traits }, oldStore]) {
+      if (!store.traits.fencing) return unknown(`not compared: ${store.driver.name} has no tokens that always rise`);
     }
     const oldToken = await sampleToken(oldStore.driver, key);
     if (oldToken === null || newToken === null) return unknown("not compared: a store grants no locks now");

@@ -95,8 +95,8 @@ export function inheritedLock(
 }
 
 /** Checks that the store can keep a lock after this process has ended. @throws CommandError usage */
-export function checkCanOutlive({ driver, name }: Store): void {
-  const { lease, durability } = driver.traits;
+export function checkCanOutlive({ traits, name }: Store): void {
+  const { lease, durability } = traits;
   if (lease.claim && durability !== "process") return;
   const problem = lease.claim ? "ends with `holdfast run`" : "keeps a lock only as long as its client's session";
   throw new CommandError(

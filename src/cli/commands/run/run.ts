@@ -75,7 +75,7 @@ function withNothingRun(error: unknown): never {
 
 /** Acquires the keys that no outer run holds, and joins the outer runs for the others. */
 async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<HeldLock> {
-  const { locks, driver } = store;
+  const { locks, driver, traits } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
   const { inherited, toClaim } = await signals.orInterrupted(splitInherited(locks, options.request, process.env));
   const [key, ...keys] = toClaim;
@@ -90,7 +90,7 @@ async function acquireLocks(store: Store, options: LabelledOptions, signals: Sig
   return lock;
 
   async function acquireOwn(): Promise<HeldLock> {
-    const { lease, fencing } = driver.traits;
+    const { lease, fencing } = traits;
     const isSessionDefault = lease.endsWithConnection === true || !lease.claim;
     // a lock that outlives this process cannot belong to its session, and detaching cannot extend the lease
     const minTtlMs = options.holdAtLeast === undefined ? null : Math.max(options.holdAtLeast, DEFAULT_LEASE_MS);

@@ -10,6 +10,7 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Claim, Driver } from "../../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../../support/driver-events.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
@@ -66,7 +67,7 @@ withRedis((server) => {
     const open = async (): Promise<Driver> => {
       const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
       drivers.push(driver);
-      await driver.open(() => undefined);
+      await driver.open(NO_EVENTS);
       return driver;
     };
     return {

@@ -8,6 +8,7 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../../support/driver-events.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 import { until } from "../../../support/until.ts";
@@ -69,7 +70,7 @@ withRedis((server) => {
       const open = async (send: SendCommand): Promise<Driver> => {
         const client = new Redis(server().port, "127.0.0.1");
         const driver = redis(() => Object.assign(client, { call: send }), { prefix, warn: () => undefined });
-        await driver.open(() => undefined);
+        await driver.open(NO_EVENTS);
         return driver;
       };
       const whole: SendCommand = (command = "", ...words) => admin.call(command, ...words);
@@ -97,7 +98,7 @@ withRedis((server) => {
   test("every lock has a lease, whatever the options", async () => {
     const prefix = randomUUID();
     const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
-    await driver.open(() => undefined);
+    await driver.open(NO_EVENTS);
     const claim = makeClaim("lock", { ttlMs: LEASE_MS });
     await driver.claim(claim);
     for (const key of await admin.keys(`${prefix}:1:*`)) expect(await admin.pttl(key), key).toBeGreaterThan(0);

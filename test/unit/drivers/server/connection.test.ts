@@ -74,6 +74,7 @@ const HELLO = JSON.parse(
       fencing: true,
       fifo: true,
       durability: "restart",
+      recall: false,
     },
     recoveryRemainingMs: 0,
     limits: PROTOCOL_LIMITS,

@@ -37,12 +37,6 @@ test.each([
   expect((error as Error).message).not.toContain("secret");
 });
 
-test("the order in a url is the order of the driver", async () => {
-  expect((await createDriver("zookeeper://a")).traits.fifo).toBe(true);
-  expect((await createDriver("zookeeper://a?fair=true")).traits.fifo).toBe(true);
-  expect((await createDriver("zookeeper://a?fair=false")).traits.fifo).toBe(false);
-});
-
 test("an unreadable file in a url is named", async () => {
   const error = await createDriver("zookeepers://a?ca=/nowhere/ca.pem").catch((thrown: unknown) => thrown);
   expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining("ca names /nowhere/ca.pem") });

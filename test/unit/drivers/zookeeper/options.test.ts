@@ -62,5 +62,5 @@ test("every option is accepted together, and each at its bounds", () => {
     clock: systemClock,
   };
   expect(zookeeper(all).name).toBe("zookeeper");
-  expect(zookeeper({ servers, sessionMs: 100, tokenBase: 0n, chroot: "/app" }).traits.fifo).toBe(true);
+  expect(zookeeper({ servers, sessionMs: 100, tokenBase: 0n, chroot: "/app" }).name).toBe("zookeeper");
 });

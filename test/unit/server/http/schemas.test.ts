@@ -20,6 +20,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "restart",
+  recall: false,
 };
 const parse = (body: object, traits: Traits = TRAITS) => parseClaimRequest(body, DEFAULT_LIMITS, traits, "http");
 
