@@ -121,6 +121,22 @@ function writeManual(): void {
   renameSync(`${file}.new`, file);
 }
 
+/** The licenses of the libraries whose code is in the bundles: each of them asks for its notice in copies. */
+function writeThirdPartyLicenses(bundles: readonly Metafile[]): void {
+  const inputs = bundles.flatMap(({ inputs }) => Object.keys(inputs));
+  const names = new Set(
+    inputs.flatMap((path) => /node_modules\/((?:@[^/]+\/)?[^/]+)\/(?!.*node_modules\/)/.exec(path)?.[1] ?? []),
+  );
+  const texts = [...names].sort().map((name) => {
+    const folder = join("node_modules", name);
+    const file = readdirSync(folder).find((entry) => /^licen[sc]e/i.test(entry));
+    if (file === undefined) throw new Error(`${folder} has no license file, but its code is bundled`);
+    return `${name}\n${"-".repeat(name.length)}\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
+  });
+  const head = "Parts of these libraries are included in the files of this folder.\n";
+  writeFileSync(join(OUTPUT_DIRECTORY, "THIRD-PARTY-LICENSES.txt"), [head, ...texts].join("\n"));
+}
+
 const entries = readPackageEntries()
   .map(({ source }) => source)
   .filter((source) => source !== CLI && existsSync(source));
@@ -128,6 +144,7 @@ const code = Promise.all([...entries.map(sourceEntry), buildCli()]);
 const types = await runTool("tsc", "-p", "tsconfig.build.json");
 const made = await code;
 for (const fault of types) console.error(fault);
+writeThirdPartyLicenses(made);
 removeStale(new Set(made.flatMap(({ outputs }) => Object.keys(outputs))));
 chmodSync(join(OUTPUT_DIRECTORY, "cli/main.js"), 0o755);
 writeManual();
