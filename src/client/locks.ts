@@ -87,7 +87,7 @@ export function createLocks(driver: Driver, options?: LocksOptions): Locks {
 
 /** Returns the Locks of a client. Internal: connect() opens the client first, and the simulator has its own random source. */
 export function bindLocks(client: Client): Locks {
-  const { settings, flowHolds, driver } = client;
+  const { settings, flowHolds } = client;
   const { prefix } = settings;
   const bind = (target: LockTarget): BoundLockable<unknown> => new BoundLockable(client, target);
   const mutex = (key: string): BoundLockable<unknown> => bind(mutexTarget(prefix, key));
