@@ -2,6 +2,7 @@ import { describe, expect, test } from "vitest";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
+import type { Driver, Traits } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestMember } from "./quorum-fixture.ts";
@@ -205,9 +206,11 @@ describe("votes of the members", () => {
   });
 
   test("a store without tokens or leases cannot be a member", async () => {
-    const plain = memory();
-    const lacking = delegate(plain, withTraits(plain, { fencing: false }));
-    const driver = quorum([memory(), memory(), lacking]);
+    const member = (traits: Partial<Traits>): Driver => {
+      const plain = memory();
+      return delegate(plain, withTraits(plain, traits));
+    };
+    const driver = quorum([member({}), member({}), member({ fencing: false })]);
     await expect(driver.open(NO_EVENTS)).rejects.toThrow(/drivers\[2\] \(memory\) cannot be a quorum member/);
   });
 });

@@ -33,11 +33,11 @@ async function queueNodes(key: string): Promise<number> {
 
 test.each([
   ["", true],
-  ["&fair=true", true],
-  ["&fair=false", false],
+  ["?fair=true", true],
+  ["?fair=false", false],
 ])("the order in a url (%j) is the order of the driver", async (query, isFair) => {
   const { host, port } = fixture.server.address;
-  await using locks = await connect(`zookeeper://${host}:${port}?root=/unfair${query}`, { ttl: "session" });
+  await using locks = await connect(`zookeeper://${host}:${port}${query}`, { ttl: "session" });
   expect(locks.traits?.fifo).toBe(isFair);
 });
 
