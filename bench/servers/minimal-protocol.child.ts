@@ -2,7 +2,7 @@
 
 import { createServer } from "node:net";
 import { decodeLine, encodeFlags, encodeOk } from "../../src/protocol/frames.ts";
-import { LineDecoder } from "../../src/protocol/framing.ts";
+import { LineDecoder } from "../../src/protocol/lines.ts";
 import {
   decodeClientHello,
   encodeServerHello,

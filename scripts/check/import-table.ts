@@ -7,7 +7,12 @@ import { formatLocation, listAllImports } from "./source-tree.ts";
 
 /** What every folder may use, drivers and the command line included: no knowledge of locks but the reference's form. */
 const SHARED: readonly string[] = ["src/util/", "src/errors.ts", "src/protocol/lock-reference.ts"];
-const DRIVER_IMPORTS: readonly string[] = ["src/spi/", "src/claim/state.ts", "src/lock-table/admission.ts", ...SHARED];
+const DRIVER_IMPORTS: readonly string[] = [
+  "src/spi/",
+  "src/claim/lease-deadline.ts",
+  "src/lock-table/admission.ts",
+  ...SHARED,
+];
 
 /**
  * What our own command line needs besides what the package exports: references and sessions are no public matter, and it

@@ -24,6 +24,7 @@
 
 import type { LostReason } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
+import { believedUntil, extendDeadline, nextRenewalAt } from "./lease-deadline.ts";
 import type {
   AnsweredEvent,
   CallState,
@@ -45,17 +46,14 @@ import {
   afterSend,
   afterSuspend,
   askAgain,
-  believedUntil,
   delayedCall,
   doneState,
   endClaim,
-  extendDeadline,
   firstCall,
   GRANT_EFFECTS,
   leavesClaimUnanswered,
   NO_EFFECTS,
   nextCallAt,
-  nextRenewalAt,
   RELEASE_EFFECTS,
   RENEW_EFFECTS,
   timesOutAt,

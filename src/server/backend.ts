@@ -3,7 +3,7 @@
 import type { ReclaimItem } from "../protocol/frames.ts";
 import type { StateEpoch } from "../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListFilter, Traits } from "../spi/driver.ts";
-import type { ErrorCode } from "./errors.ts";
+import type { ErrorCode } from "./error-codes.ts";
 import type { Session } from "./session/session.ts";
 
 /** A plain value if the result is available at once, so that the hot path creates no promise. */

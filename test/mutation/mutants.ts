@@ -60,13 +60,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a look that extends belief",
-    file: "src/claim/state.ts",
+    file: "src/claim/lease-deadline.ts",
     find: "return sentAt + BELIEVED_SHARE * Math.min(remainingMs, ttlMs);",
     replace: "return sentAt + 0.9 * ttlMs;",
   },
   {
     name: "a lease believed to its last moment",
-    file: "src/claim/state.ts",
+    file: "src/claim/lease-deadline.ts",
     find: "return sentAt + BELIEVED_SHARE * Math.min(remainingMs, ttlMs);",
     replace: "return sentAt + 1.05 * Math.min(remainingMs, ttlMs);",
   },
@@ -90,7 +90,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a first answer from before a sleep that counts as if all was granted that was asked for",
-    file: "src/claim/state.ts",
+    file: "src/claim/lease-deadline.ts",
     find: "isFirst ? state.deadline - BELIEVED_SHARE * Math.max(settings.ttlMs - remainingMs, 0) : state.deadline",
     replace: "state.deadline",
   },

@@ -15,7 +15,7 @@
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
 
-import { BELIEVED_SHARE, believedUntil } from "../../claim/state.ts";
+import { BELIEVED_SHARE, believedUntil } from "../../claim/lease-deadline.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 
 export interface MemberClaim {

@@ -20,7 +20,6 @@
 import { ClosedError, FatalDriverError } from "../../errors.ts";
 import type { Connector, Transport } from "../../net/transport.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
-import { encodeLines, LineDecoder } from "../../protocol/framing.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import {
   decodeConnectionError,
@@ -30,6 +29,7 @@ import {
   PROTOCOL_VERSION,
   ProtocolError,
 } from "../../protocol/handshake.ts";
+import { encodeLines, LineDecoder } from "../../protocol/lines.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { readStartTime } from "../../util/process-info.ts";

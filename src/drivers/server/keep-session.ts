@@ -5,7 +5,6 @@
 
 import type { Socket } from "node:net";
 import { connect } from "node:net";
-import { LineDecoder } from "../../protocol/framing.ts";
 import {
   decodeServerHello,
   encodeClientHello,
@@ -13,6 +12,7 @@ import {
   PACKAGE_VERSION,
   PROTOCOL_VERSION,
 } from "../../protocol/handshake.ts";
+import { LineDecoder } from "../../protocol/lines.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { getServerEndpoint } from "./address.ts";
 

@@ -1,6 +1,6 @@
 /** The last answers to the driver's claims, which it reports to a server that has forgotten them. */
 
-import { believedUntil } from "../../claim/state.ts";
+import { believedUntil } from "../../claim/lease-deadline.ts";
 import type { ReclaimItem, WireAnswer } from "../../protocol/frames.ts";
 import type { ServerHello } from "../../protocol/handshake.ts";
 import type { Claim } from "../../spi/driver.ts";

@@ -9,9 +9,9 @@
  */
 
 import * as frames from "../../protocol/frames.ts";
-import { exceedsDepth } from "../../protocol/framing.ts";
 import type { ClientHello } from "../../protocol/handshake.ts";
 import { decodeClientHello, encodeConnectionError, ProtocolError } from "../../protocol/handshake.ts";
+import { exceedsDepth } from "../../protocol/lines.ts";
 import type { Answer, ClaimId } from "../../spi/driver.ts";
 import { isId } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";

@@ -4,7 +4,7 @@
  */
 
 import type { EventKind } from "../../lock-table/events.ts";
-import { ALL_ERROR_CODES, ERROR_CODES } from "../errors.ts";
+import { ALL_ERROR_CODES, ERROR_CODES } from "../error-codes.ts";
 import { EVENT_KINDS } from "./event-ring.ts";
 
 /** The content type of Metrics.render(). */

@@ -13,7 +13,7 @@ import { randomId } from "../../util/ids.ts";
 import { cleanLabel, MAX_KEY_BYTES, validateKey } from "../../util/keys.ts";
 import { formatExactDuration } from "../capabilities.ts";
 import type { ServerLimits } from "../config/limits.ts";
-import { ALL_ERROR_CODES, ERROR_CODES } from "../errors.ts";
+import { ALL_ERROR_CODES, ERROR_CODES } from "../error-codes.ts";
 import { EVENT_KINDS } from "../events/event-ring.ts";
 import { invalidField, Problem } from "./problem.ts";
 

@@ -1,8 +1,8 @@
 /** A socket as the transport of a connection: lines in, text out. */
 
 import type { Socket } from "node:net";
-import { LineDecoder } from "../../protocol/framing.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
+import { LineDecoder } from "../../protocol/lines.ts";
 import type { ServerLimits } from "../config/limits.ts";
 import type { Connection } from "../connection/connection.ts";
 import type { LockService } from "../service.ts";

@@ -1,4 +1,4 @@
-/** Parses and checks the flags of `holdfast run`. */
+/** Parses and checks the flags of `holdfast run`, and has their defaults. */
 
 import { formatDuration, MIN_TTL_MS } from "../../../util/duration.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
@@ -6,6 +6,9 @@ import { CommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { parseLockRequest } from "../../lock-request.ts";
 import type { OnLost } from "./lease-monitor.ts";
+
+/** The default of `--ttl`, if the lock does not last as long as the session. */
+export const DEFAULT_LEASE_MS = 30_000;
 
 /** The flags as commander parses them. */
 export interface RunFlags {
@@ -85,6 +88,11 @@ export function checkGrace(graceMs: number, leaseMs: number): void {
     "usage",
     `--grace must be at most half of the lease of ${formatDuration(leaseMs)}, so that KILL comes before the lease ends`,
   );
+}
+
+/** The default of `--grace`. It may be at most half of the lease; a quarter leaves time for a late renewal. */
+export function defaultGraceMs(leaseMs: number | null): number {
+  return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
 }
 
 /** `--ttl`: the length of the lease, or "session". */

@@ -20,7 +20,7 @@ import type { InheritedLock } from "./inherited-locks.ts";
 import { splitInherited } from "./inherited-locks.ts";
 import { armWatchdog, monitorLease, toLostError } from "./lease-monitor.ts";
 import type { RunOptions } from "./options.ts";
-import { checkGrace } from "./options.ts";
+import { checkGrace, DEFAULT_LEASE_MS, defaultGraceMs } from "./options.ts";
 import type { RunFile } from "./run-file.ts";
 import { writeRunFile } from "./run-file.ts";
 import { acquireWithProgress } from "./wait-reporter.ts";
@@ -33,7 +33,6 @@ const RELEASE_TIMEOUT_MS = 2_000;
 const DETACH_TIMEOUT_MS = 5_000;
 /** A lost lock is released only if that is quick. */
 const RELEASE_LOST_TIMEOUT_MS = 200;
-const DEFAULT_LEASE_MS = 30_000;
 const NOTHING_RUN = "; nothing was run";
 
 /**
@@ -196,11 +195,6 @@ async function releaseLock(
   if (problem !== null)
     reporter.info(`${quoteKeys(lock.keys)} may be free before ${formatDuration(minHoldMs)} have passed: ${problem}`);
   return { wasHeld, isConfirmed: problem === null };
-}
-
-/** The grace may be at most half of the lease; a quarter leaves time for a late renewal. */
-function defaultGraceMs(leaseMs: number | null): number {
-  return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
 }
 
 function createLostError(lock: HeldLock, { code, signal }: ChildExit): CommandError {

@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { ALL_ERROR_CODES, ERROR_CODES, toHttpStatus } from "../../../src/server/errors.ts";
+import { ALL_ERROR_CODES, ERROR_CODES, toHttpStatus } from "../../../src/server/error-codes.ts";
 
 const section = (page: string, title: string): string =>
   readFileSync(page, "utf8").split(`\n## ${title}\n`)[1]?.split("\n## ")[0] ?? "";
