@@ -2,7 +2,6 @@
 
 import { createServer } from "node:net";
 import { decodeLine, encodeFlags, encodeOk } from "../../src/protocol/frames.ts";
-import { LineDecoder } from "../../src/protocol/lines.ts";
 import {
   decodeClientHello,
   encodeServerHello,
@@ -10,6 +9,7 @@ import {
   PROTOCOL_LIMITS,
   PROTOCOL_VERSION,
 } from "../../src/protocol/handshake.ts";
+import { LineDecoder } from "../../src/protocol/lines.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { answerListen } from "./baseline.ts";
 

@@ -2,8 +2,8 @@
 
 import { expect, test } from "vitest";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
-import { LineDecoder } from "../../src/protocol/lines.ts";
 import { decodeConnectionError, decodeServerHello, ProtocolError } from "../../src/protocol/handshake.ts";
+import { LineDecoder } from "../../src/protocol/lines.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { heapUsed } from "../support/heap-usage.ts";
 import { disableStackTraces } from "../support/no-stack-traces.ts";
