@@ -12,8 +12,9 @@ import { DEFAULT_LIMITS } from "../../src/server/config/limits.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import type { LockService } from "../../src/server/service.ts";
+import { FakeClock, flushEventLoop } from "../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
-import { FakeClock, flushEventLoop, MemoryStorage } from "../support/server-harness.ts";
+import { MemoryStorage } from "../support/server-harness.ts";
 
 checkLeaksAfterEach();
 

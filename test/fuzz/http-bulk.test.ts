@@ -64,9 +64,7 @@ test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () =
   const grown = heapUsed() - early;
   expect(grown, `${Math.round(grown / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
   expect(http.stats()).toEqual({ connections: 0, waiting: 0, streams: 0 });
-  expect([harness.openedBackend?.backend.table.records.size, harness.openedBackend?.sessions.byId.size]).toEqual([
-    0, 0,
-  ]);
+  expect([harness.inspect().records.size, harness.inspect().sessions.size]).toEqual([0, 0]);
   expect(harness.logLines.filter((line) => !/^a lock was|^a connection did not speak HTTP/.test(line))).toEqual([]);
   http.close();
 }, 10_800_000);

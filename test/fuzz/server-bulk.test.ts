@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { decodeAnswer, decodeLine, decodePage } from "../../src/protocol/frames.ts";
 import { decodeConnectionError, decodeServerHello, ProtocolError } from "../../src/protocol/handshake.ts";
 import { LineDecoder } from "../../src/protocol/lines.ts";
+import type { LockService } from "../../src/server/service.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { heapUsed } from "../support/heap-usage.ts";
 import { disableStackTraces } from "../support/no-stack-traces.ts";
@@ -27,8 +28,7 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
   // in its first minute a server trusts a client that reports a later state
   await harness.clock.advance(60_000);
   const healthy = await harness.connectClient();
-  const { service, openedBackend } = harness;
-  if (service === null || openedBackend === null) throw new Error("the world has started");
+  const { connectionLimiter } = harness.service as LockService;
   const fuzz = createFrameGenerator(random);
   const codes = new Map<string, number>();
   const verdict = { sent: 0, refused: 0, held: 0 };
@@ -49,12 +49,10 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
   expectHeld(await expectServed(healthy, harness));
   const grown = (await expectIdle(harness)) - early;
   expect(grown, `${Math.round(grown / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
-  expect([
-    service.connectionLimiter.open,
-    service.connectionLimiter.unauthenticated,
-    openedBackend.sessions.byId.size,
-  ]).toEqual([1, 0, 1]);
-  expect([openedBackend.backend.table.records.size, harness.parts?.eventLog.subscriberCount]).toEqual([0, 0]);
+  expect([connectionLimiter.open, connectionLimiter.unauthenticated, harness.inspect().sessions.size]).toEqual([
+    1, 0, 1,
+  ]);
+  expect([harness.inspect().records.size, harness.parts?.eventLog.subscriberCount]).toEqual([0, 0]);
 }, 7_200_000);
 
 /** One client: what it sends, and the code with which it is disconnected; null: it left. */

@@ -73,7 +73,7 @@ test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${
   // nothing of all that is left
   await harness.clock.advance(60_000);
   expect([service.connectionLimiter.open, service.connectionLimiter.unauthenticated]).toEqual([0, 0]);
-  expect(harness.openedBackend?.sessions.byId.size).toBe(0);
+  expect(harness.inspect().sessions.size).toBe(0);
   expect(harness.logLines.join("\n")).not.toContain(ana.credential);
 });
 
@@ -89,5 +89,5 @@ test("the hellos of a probe and of a keep-session connection admit none either",
     expect(got.join("")).not.toContain("held");
     expect(connection?.isReadable).toBe(false);
   }
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().records.size).toBe(0);
 });

@@ -1,10 +1,11 @@
 // Random clients on a server whose disk hangs and fails, which crashes and stops, and the invariants that must hold.
 
 import type { Driver } from "../../src/spi/driver.ts";
+import { flushEventLoop } from "../support/fake-clock.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { makeClaim } from "../support/server-fixture.ts";
 import type { HarnessClient, MemoryStorage } from "../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../support/server-harness.ts";
+import { ServerHarness } from "../support/server-harness.ts";
 import type { TestAccount } from "../support/test-accounts.ts";
 import { createTestAccess, testAccount } from "../support/test-accounts.ts";
 import type { ExpectedClaim } from "./client-expectations.ts";
@@ -267,9 +268,9 @@ export class StorageWorkload {
   }
 
   #expectNothingLeft(when: string): void {
-    const left = [...(this.#harness.openedBackend?.backend.table.records.values() ?? [])].map(({ claim }) => claim.id);
+    const left = [...this.#harness.inspect().records.values()].map(({ claim }) => claim.id);
     if (left.length > 0) this.faults.push(`${left} are left ${when}`);
-    for (const { records } of this.#harness.openedBackend?.sessions.byId.values() ?? []) {
+    for (const { records } of this.#harness.inspect().sessions.values()) {
       if (records.size > 0) this.faults.push(`a session has ${records.size} claims ${when}`);
     }
   }

@@ -1,6 +1,7 @@
 // A server, its disk and its clients without sockets or real time: crashes and waits of a minute take no time.
 
 import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import type { LockTable } from "../../src/lock-table/table.ts";
 import type { Connector, TransportEvents } from "../../src/net/transport.ts";
 import type { AccessControl } from "../../src/server/auth/access-control.ts";
 import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
@@ -13,81 +14,21 @@ import type { LocalBackend } from "../../src/server/local/local-backend.ts";
 import type { CommandRuns } from "../../src/server/runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import type { LockService } from "../../src/server/service.ts";
+import type { Session } from "../../src/server/session/session.ts";
 import { decodeRecord, decodeState, encodeRecord, encodeState } from "../../src/server/storage/format.ts";
 import type {
   JournalRecord,
   LoadedState,
+  RecoveryReason,
   SavedSession,
   SavedState,
   Storage,
 } from "../../src/server/storage/storage.ts";
 import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
-import type { Clock, Timer } from "../../src/util/clock.ts";
 import type { ProcessState } from "../../src/util/process-info.ts";
 import { toDriverEvents } from "./driver-events.ts";
+import { FakeClock, flushEventLoop, withWallOffset } from "./fake-clock.ts";
 import { onCleanup } from "./server-fixture.ts";
-
-/** A clock that moves when told to. */
-export class FakeClock implements Clock {
-  #now = 1_000;
-  wallOffsetMs = 1_800_000_000_000;
-  /** Timers that have rung. */
-  timerFires = 0;
-  readonly #timers = new Set<{ due: number | null; run: () => void }>();
-
-  now(): number {
-    return this.#now;
-  }
-  wall(): number {
-    return this.wallOffsetMs + this.#now;
-  }
-  uptime(): number {
-    return this.#now;
-  }
-  timer(run: () => void): Timer {
-    const timer = { due: null as number | null, run };
-    const set = (due: number | null): void => {
-      timer.due = due;
-      if (due === null) this.#timers.delete(timer);
-      else this.#timers.add(timer);
-    };
-    return { set, keepAlive: () => undefined, stop: () => set(null) };
-  }
-
-  /** Time has passed, and no timer has rung yet. */
-  jump(ms: number): void {
-    this.#now += ms;
-  }
-
-  /** Lets time pass, from one due timer to the next, and all that follows from each. */
-  async advance(ms: number): Promise<void> {
-    const end = this.#now + ms;
-    await flushEventLoop();
-    for (;;) {
-      let next: { due: number | null; run: () => void } | null = null;
-      for (const timer of this.#timers) {
-        if (timer.due !== null && timer.due <= end && (next === null || timer.due < (next.due as number))) next = timer;
-      }
-      if (next === null) break;
-      this.#now = Math.max(this.#now, next.due as number);
-      next.due = null;
-      this.#timers.delete(next);
-      this.timerFires++;
-      next.run();
-      await flushEventLoop();
-    }
-    this.#now = Math.max(this.#now, end);
-  }
-}
-
-/** Enough turns of the event loop for calls and answers to pass between clients, server and disk. */
-export async function flushEventLoop(count = 12): Promise<void> {
-  for (let turn = 0; turn < count; turn++) {
-    await new Promise<void>((resolve) => {
-      setImmediate(resolve);
-    });
-  }
-}
 
 /** Of a server that has crashed. */
 const NEVER = new Promise<never>(() => undefined);
@@ -217,10 +158,15 @@ interface TestConnection {
   isOpen: boolean;
 }
 
-/** The parts of the server that tests inspect. */
-interface OpenedBackend {
+/** What the running server keeps, in a local backend. */
+export interface ServerInspection {
   readonly backend: LocalBackend;
-  readonly sessions: ServerParts["sessions"];
+  readonly table: LockTable;
+  readonly records: LockTable["records"];
+  readonly sessions: ReadonlyMap<string, Session>;
+  readonly isRecovering: boolean;
+  readonly recoveryRemainingMs: number;
+  readonly recoveryReason: RecoveryReason | null;
 }
 
 export class ServerHarness {
@@ -255,12 +201,7 @@ export class ServerHarness {
 
   async start(): Promise<void> {
     const { remote, access, limits } = this;
-    const clock: Clock = {
-      now: () => this.clock.now(),
-      wall: () => this.clock.wall() + this.serverClockOffsetMs,
-      uptime: () => this.clock.uptime(),
-      timer: (run) => this.clock.timer(run),
-    };
+    const clock = withWallOffset(this.clock, () => this.serverClockOffsetMs);
     const storage = this.storage?.openForRun() ?? null;
     const log = (message: string, error?: unknown): void => {
       this.logLines.push(`${message} ${error}`);
@@ -285,8 +226,19 @@ export class ServerHarness {
     return this.parts?.service ?? null;
   }
 
-  get openedBackend(): OpenedBackend | null {
-    return this.parts === null ? null : { ...this.parts, backend: this.parts.backend as LocalBackend };
+  /** What the server keeps now; it must be running. */
+  inspect(): ServerInspection {
+    const { backend: anyBackend, sessions } = this.parts as ServerParts;
+    const backend = anyBackend as LocalBackend;
+    return {
+      backend,
+      table: backend.table,
+      records: backend.table.records,
+      sessions: sessions.byId,
+      isRecovering: backend.isRecovering,
+      recoveryRemainingMs: backend.recoveryRemainingMs(),
+      recoveryReason: backend.recoveryWindow.reason,
+    };
   }
 
   /** The server's process is gone from one moment to the next. */

@@ -3,8 +3,7 @@
 import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { createOpenApiDocument } from "../../../src/server/http/openapi.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import {
   cleanUpAfterEach,
   onCleanup,
@@ -111,7 +110,7 @@ test("a stream continues where an earlier one ended; a stream of an earlier serv
 });
 
 test("streamMs: a stream ends after its time, and a reader that reconnects misses no event", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const { url } = await startHttpServer({ clock, limits: { eventStreamMs: 60_000 } });
   const first = await openStream(url, "/events");
   await post(url, "/v1/claims", { key: "1", ttl: "1h" });
@@ -127,7 +126,7 @@ test("streamMs: a stream ends after its time, and a reader that reconnects misse
 });
 
 test("a dead reader is dropped at the second heartbeat, long before its buffer is full", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const server = await startHttpServer({ clock, limits: { slowConsumerBytes: 1_073_741_824 } });
   const reader = await openStream(server.url, "/events");
   const { port, host } = new URL(server.url);

@@ -9,7 +9,7 @@ import { createAccessControl, hashCredential } from "../../../src/server/auth/ac
 import { createOpenApiDocument } from "../../../src/server/http/openapi.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import type { RecordedExchange, RequestOptions } from "../../support/http-fixture.ts";
 import {
   cleanUpAfterEach,
@@ -217,7 +217,7 @@ test("a request that the store behind the server cannot carry out gives 501", as
 });
 
 test("/ready gives the reason when a store does not answer or a state cannot be written; /health stays 200", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const broken = failingStore({ renew: () => Promise.reject(new Error("connection refused")) });
   const relay = await startHttpServer({ driver: broken.driver, clock });
   expect((await request(relay.url, "/ready")).status).toBe(200);

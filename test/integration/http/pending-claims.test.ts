@@ -52,7 +52,7 @@ async function openSite(
   return [harness, await createSite(harness)];
 }
 
-const countClaims = (harness: ServerHarness): number => harness.openedBackend?.backend.table.records.size ?? 0;
+const countClaims = (harness: ServerHarness): number => harness.inspect().records.size;
 const SOON_BOUND = { within: 2_000, what: "the server to have heard it" };
 
 test("a request waits 25 s at most, however long a wait it asks for, and keeps its place", async () => {
@@ -119,7 +119,7 @@ test("a crash of the server loses no granted lock, and grants none twice", async
   await world.clock.advance(5_000);
   await world.start();
   const { url } = await createSite(world);
-  expect(world.openedBackend?.backend.isRecovering).toBe(true);
+  expect(world.inspect().isRecovering).toBe(true);
   // the held lock was restored from disk, and is already answered
   expect(await post(url, "/v1/claims/renew", { reference: held.json.reference })).toMatchObject({
     status: 200,
@@ -142,7 +142,7 @@ test("a crash of the server loses no granted lock, and grants none twice", async
   const granted = post(url, "/v1/claims/wait", { reference: next.json.reference });
   await request(url, "/health");
   await world.clock.advance(6_000);
-  expect(world.openedBackend?.backend.isRecovering).toBe(false);
+  expect(world.inspect().isRecovering).toBe(false);
   expect(await granted).toMatchObject({ status: 201, json: { keys: ["given"] } });
   const last = await post(url, "/v1/claims", { key: "free", wait: 0 });
   expect(last.status).toBe(201);
@@ -180,7 +180,7 @@ test("a stopping server answers waiting requests, and the next one knows their p
   const later = post(url, "/v1/claims/wait", { reference: toldToo.json.reference });
   const again = post(url, "/v1/claims/wait", { reference: answer.json.reference });
   await until(async () => (await request(url, "/v1/locks")).json.locks.length === 3, SOON_BOUND);
-  await until(() => (world.openedBackend?.backend.table.queues.get("k")?.entries.last?.arrival ?? 0) > 0, SOON_BOUND);
+  await until(() => (world.inspect().table.queues.get("k")?.entries.last?.arrival ?? 0) > 0, SOON_BOUND);
   await post(url, "/v1/claims/release", { reference: held.json.reference });
   const granted = await again;
   expect(granted).toMatchObject({ status: 201, json: { tag: answer.json.tag } });

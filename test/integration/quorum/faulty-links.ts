@@ -7,8 +7,7 @@ import type { QuorumOptions } from "../../../src/drivers/quorum/driver.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 export const DELAYED_MS = 4_000;
 
@@ -49,7 +48,7 @@ export interface LinkedQuorum {
 }
 
 export function createLinkedQuorum(count = 3): LinkedQuorum {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const stores = Array.from({ length: count }, (): MemberStore => {
     const store: MemberStore = {
       memory: memoryStore(clock),

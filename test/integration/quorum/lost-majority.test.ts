@@ -7,8 +7,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 
 /** One store, with a driver for the client under test whose replies a test delays, and one for the others. */
@@ -73,7 +72,7 @@ interface Fixture {
 }
 
 async function createFixture(): Promise<Fixture> {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const members = [createMember(clock), createMember(clock), createMember(clock)] as const;
   const options = { clock, random: () => 0.5 };
   const driver = quorum(

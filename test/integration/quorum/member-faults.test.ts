@@ -8,7 +8,7 @@ import { QuorumClaims } from "../../../src/drivers/quorum/quorum-claim.ts";
 import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, LinkedQuorum, MemberStore, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
@@ -249,7 +249,7 @@ test("a reference to a released lock makes no entry on any member", async () => 
 });
 
 test("unanswered calls are limited to some thousands only for a member in trouble", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const member = new Member({
     index: 0,
     driver: memory(),
@@ -267,7 +267,7 @@ test("unanswered calls are limited to some thousands only for a member in troubl
 });
 
 test("when a member has too many pending releases the oldest are left to the end of their lease", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const released: Claim[] = [];
   const driver = delegate(memory(), {
     async release(claims) {

@@ -5,8 +5,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 export interface QuorumFixture {
   readonly clock: FakeClock;
@@ -75,7 +74,7 @@ function createMember(clock: FakeClock): TestMember {
 }
 
 export async function createQuorumFixture(count = 3): Promise<QuorumFixture> {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const members = Array.from({ length: count }, () => createMember(clock));
   const driver = quorum(
     members.map((member) => member.driver),

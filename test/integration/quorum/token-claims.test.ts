@@ -7,7 +7,7 @@ import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { publicTag } from "../../../src/util/ids.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock, withWallOffset } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { LinkedQuorum, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, expectHeld } from "./faulty-links.ts";
@@ -84,9 +84,9 @@ test("a claim attached by another client before it had a token is given one", as
 
 for (const aheadMs of [48 * 3_600_000, -48 * 3_600_000]) {
   test(`a member whose clock is ${aheadMs / 3_600_000} hours ahead of the others' costs no claim its grant`, async () => {
-    const clock = fakeClock();
+    const clock = new FakeClock();
     const walls = [0, aheadMs, 0];
-    const drivers = walls.map((byMs) => memory({ store: memoryStore({ ...clock, wall: () => clock.wall() + byMs }) }));
+    const drivers = walls.map((byMs) => memory({ store: memoryStore(withWallOffset(clock, () => byMs)) }));
     const driver = quorum(drivers, { clock });
     await driver.open(NO_EVENTS);
     let last = 0n;

@@ -68,7 +68,7 @@ test("claims and claimsPerAccount: a claim of several keys counts once for each 
   harness.crash();
   await harness.start();
   await harness.clock.advance(3_000);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(2);
+  expect(harness.inspect().records.size).toBe(2);
   await expect(client.driver.claim(makeClaim("j"))).rejects.toThrow("at most 8 claims of one account");
   expect(await client.driver.release([three])).toEqual([true]);
   expectHeld(await client.driver.claim(makeClaim(["a", "b", "c"])));
@@ -84,7 +84,7 @@ test("claims: the limit also bounds the tombstones that releases of unknown ids 
     // a late claim call still takes no entry
     expect(await driver.claim(never.at(-1) as never)).toMatchObject({ state: "none" });
   }
-  expect(harness.openedBackend?.backend.table.tombstones.size).toBe(100);
+  expect(harness.inspect().table.tombstones.size).toBe(100);
 });
 
 test("claimsPerSession: the limit counts the claims of one client; other clients have their own", async () => {

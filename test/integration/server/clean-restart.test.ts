@@ -2,10 +2,11 @@
 
 import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient, MemoryStorage } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -32,7 +33,7 @@ test("after a clean restart the server grants at once, with the same holders and
   await clients[2].driver.claim(claims[2] as Claim);
   await harness.stop();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(harness.inspect().recoveryRemainingMs).toBe(0);
   await harness.clock.advance(2_000);
   expect(await claimState(clients[0], claims[0] as Claim)).toMatchObject({ state: "held", token: before.token });
   await clients[0].driver.release([claims[0] as Claim]);
@@ -53,8 +54,8 @@ test("the saved table is used once: a crash right after a clean restart leads to
   await harness.start();
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().isRecovering).toBe(true);
+  expect(harness.inspect().records.size).toBe(0);
 });
 
 test("a lease continues after a clean restart with its remaining time", async () => {
@@ -100,9 +101,9 @@ test("after a clean restart a stopped process keeps its session claim; a running
     await harness.stop();
     await harness.start();
     await harness.clock.advance(59_000);
-    expect(harness.openedBackend?.backend.table.records.size).toBe(1);
+    expect(harness.inspect().records.size).toBe(1);
     await harness.clock.advance(10_000);
-    expect(harness.openedBackend?.backend.table.records.size).toBe(process === "stopped" ? 1 : 0);
+    expect(harness.inspect().records.size).toBe(process === "stopped" ? 1 : 0);
   }
 });
 
@@ -117,7 +118,7 @@ test("a server that is stopped during recovery leaves the next one in recovery",
   await harness.start();
   await harness.stop();
   await harness.start();
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);
   expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
@@ -207,7 +208,7 @@ test("a long claim that was released or has ended is not restored", async () => 
   harness.crash();
   await harness.start();
   await harness.clock.advance(31_000);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().records.size).toBe(0);
 });
 
 test("the release of a long claim is on disk before it is answered", async () => {
@@ -272,7 +273,7 @@ test("the journal does not grow without bound", async () => {
   expect(requireStorage(harness).writes).toContain("rewrite");
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.table.records.has(kept.id)).toBe(true);
+  expect(harness.inspect().records.has(kept.id)).toBe(true);
 });
 
 test("many long claims share one write", async () => {
@@ -322,5 +323,5 @@ test("after a shutdown on a full disk the next start is a recovery", async () =>
   harness.crash();
   requireStorage(harness).isFull = false;
   await harness.start();
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
 });

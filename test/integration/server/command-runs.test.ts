@@ -3,10 +3,11 @@
 import { expect, test } from "vitest";
 import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "../../../src/server/runs/command-run.ts";
 import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -111,7 +112,7 @@ test.for(["crash", "stop"] as const)(
     const { world, is, die, token } = await createRunFixture();
     die();
     await restartServer(world, how);
-    expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+    expect(world.inspect().recoveryRemainingMs).toBe(0);
     expect(await openWaiter(world, "other")).toMatchObject({ state: "held" });
     await world.clock.advance(10 * MINUTE_MS);
     expect(await openWaiter(world)).toEqual({ state: "none" });
@@ -133,7 +134,7 @@ test("wrapper stopped during a server crash: its claim stays while the wrapper l
   wrapper.isUnreachable = false;
   await world.clock.advance(5_000);
   expect((await wrapper.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
-  expect(world.openedBackend?.backend.table.records.size).toBe(1);
+  expect(world.inspect().records.size).toBe(1);
   runs.all.delete(wrapper.sessionId);
   expect(await wrapper.driver.release([claim])).toEqual([true]);
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
@@ -146,7 +147,7 @@ test("a run keeps its claims and token while the server crashes again and again"
     await restartServer(world, times % 2 === 0 ? "crash" : "stop");
     await world.clock.advance(3_000);
     expect(await openWaiter(world)).toEqual({ state: "none" });
-    expect(world.openedBackend?.backend.table.records.size).toBe(1);
+    expect(world.inspect().records.size).toBe(1);
   }
   // the clients that asked meanwhile are processes that a start waits for
   await world.clock.advance(MINUTE_MS);
@@ -163,7 +164,7 @@ test("wrapper dead, server running: the run keeps its claim until it ends, and l
   await wrapper.driver.claim(makeClaim("line"));
   die();
   await flushEventLoop();
-  expect(world.openedBackend?.backend.table.records.size).toBe(2);
+  expect(world.inspect().records.size).toBe(2);
   await world.clock.advance(10 * MINUTE_MS);
   expect(await openWaiter(world)).toEqual({ state: "none" });
   is("over");
@@ -213,7 +214,7 @@ test.for(["crash", "stop"] as const)(
     wrapper.isUnreachable = true;
     await restartServer(world, how);
     await world.clock.advance(1_000);
-    expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+    expect(world.inspect().recoveryRemainingMs).toBe(0);
     expect(expectHeld(await openWaiter(world)).token).toBeGreaterThan(token);
     expect(runs.removed).toEqual([]);
     is("over");
@@ -237,9 +238,7 @@ test.for(["run", "program"] as const)(
     await restartServer(world);
     await world.clock.advance(2_000);
     expect((await otherClient.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
-    expect([...(world.openedBackend?.backend.table.records.values() ?? [])].map((record) => record.token)).toEqual([
-      Number(token),
-    ]);
+    expect([...world.inspect().records.values()].map((record) => record.token)).toEqual([Number(token)]);
   },
 );
 
@@ -283,7 +282,7 @@ test.for(["for a while", "until the time is over"] as const)(
     is("over");
     die();
     await world.clock.advance(10_000);
-    expect(world.openedBackend?.backend.table.records.size).toBe(1);
+    expect(world.inspect().records.size).toBe(1);
     expect(runs.removed).toEqual([]);
     // once a second, not at each check of the run
     expect(storage.writes.filter((what) => what !== "save").length).toBeLessThan(30);
@@ -291,13 +290,13 @@ test.for(["for a while", "until the time is over"] as const)(
       storage.isFull = false;
       await world.clock.advance(3_000);
       expect(runs.removed).toEqual([wrapper.sessionId]);
-      expect([...(world.openedBackend?.backend.table.records.values() ?? [])]).toMatchObject([{ isDetached: true }]);
-      expect(world.openedBackend?.sessions.byId.has(wrapper.sessionId)).toBe(false);
+      expect([...world.inspect().records.values()]).toMatchObject([{ isDetached: true }]);
+      expect(world.inspect().sessions.has(wrapper.sessionId)).toBe(false);
     }
     await world.clock.advance(startedAt + 39_000 - world.clock.now());
-    expect(world.openedBackend?.backend.table.records.size).toBe(1);
+    expect(world.inspect().records.size).toBe(1);
     await world.clock.advance(3_000);
-    expect(world.openedBackend?.backend.table.records.size).toBe(0);
+    expect(world.inspect().records.size).toBe(0);
     expect(runs.removed).toEqual([wrapper.sessionId]);
     storage.isFull = false;
     await world.clock.advance(2_000);
@@ -319,8 +318,8 @@ test("--hold-at-least, the disk hangs until the time is over: nothing remains of
   expect(runs.removed).toEqual([wrapper.sessionId]);
   goOn?.();
   await world.clock.advance(1_000);
-  expect(world.openedBackend?.backend.table.records.size).toBe(0);
-  expect(world.openedBackend?.sessions.byId.has(wrapper.sessionId)).toBe(false);
+  expect(world.inspect().records.size).toBe(0);
+  expect(world.inspect().sessions.has(wrapper.sessionId)).toBe(false);
 });
 
 test("--hold-at-least, wrapper and command killed after the time is over: the lease ends with them", async () => {
@@ -357,7 +356,7 @@ test("a run that began while no server was running, its wrapper dead before the 
   die();
   await world.clock.advance(10 * MINUTE_MS);
   expect(await openWaiter(world)).toEqual({ state: "none" });
-  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(world.inspect().recoveryRemainingMs).toBe(0);
 });
 
 test("a run that began while no server was running, its wrapper dead between its hello and its reclaim: its claims are restored", async () => {
@@ -367,14 +366,14 @@ test("a run that began while no server was running, its wrapper dead between its
   runs.all.clear();
   await restartServer(world);
   const passed = world.clock.advance(2_000);
-  while (!world.openedBackend?.sessions.byId.get(session)?.sink) await flushEventLoop(1);
+  while (!world.inspect().sessions.get(session)?.sink) await flushEventLoop(1);
   if (entry !== undefined) runs.all.set(session, entry);
   die();
   await passed;
-  expect(world.openedBackend?.backend.table.records.size).toBe(1);
+  expect(world.inspect().records.size).toBe(1);
   await world.clock.advance(10 * MINUTE_MS);
   expect(await openWaiter(world)).toEqual({ state: "none" });
-  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(world.inspect().recoveryRemainingMs).toBe(0);
 });
 
 test.for(["crash", "stop"] as const)(
@@ -385,7 +384,7 @@ test.for(["crash", "stop"] as const)(
     runs.unreadable = true;
     die();
     await restartServer(world, how);
-    expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(MINUTE_MS);
+    expect(world.inspect().recoveryRemainingMs).toBe(MINUTE_MS);
     expect((await openWaiter(world, "other")).state).not.toBe("held");
     await world.clock.advance(MINUTE_MS);
     expect(await openWaiter(world, "other")).toMatchObject({ state: "held" });
@@ -414,9 +413,7 @@ test("a claim that was revoked from a run stays revoked over a clean restart", a
   await operator.driver.revoke?.([{ key: "k", token, now: false }]);
   die();
   await restartServer(world, "stop");
-  expect(
-    [...(world.openedBackend?.backend.table.records.values() ?? [])].map(({ revokeReason }) => revokeReason),
-  ).toEqual(["revoked"]);
+  expect([...world.inspect().records.values()].map(({ revokeReason }) => revokeReason)).toEqual(["revoked"]);
   expect(await openWaiter(world)).toEqual({ state: "none" });
 });
 

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 import { randomId } from "../../../src/util/ids.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -18,7 +19,7 @@ const claimState = async (client: HarnessClient, claim: Parameters<HarnessClient
 test("the first start grants at once", async () => {
   const harness = new ServerHarness();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(harness.inspect().recoveryRemainingMs).toBe(0);
   const { driver } = await harness.connectClient();
   expectHeld(await driver.claim(makeClaim("k")));
 });
@@ -69,7 +70,7 @@ test("a report that was lost with its connection is sent again over the next one
   expect(client.dials - dials).toBeGreaterThan(1);
   expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
   // far sooner than after the longest recovery
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expectHeld(await waiter.driver.claim(makeClaim("b", { wait: false })));
   await client.driver.release([a]);
   await flushEventLoop();
@@ -100,7 +101,7 @@ test.for([
     const { linesSent } = client;
     const { sessionId: session } = client;
     const passed = harness.clock.advance(2_000);
-    while (!harness.openedBackend?.sessions.byId.get(session)?.sink) await flushEventLoop(1);
+    while (!harness.inspect().sessions.get(session)?.sink) await flushEventLoop(1);
     client.isUnreachable = true;
     if (then === "is gone") client.processState = "gone";
     client.disconnect();
@@ -114,7 +115,7 @@ test.for([
     client.isUnreachable = false;
     await harness.clock.advance(10_000);
     expect(await claimState(client, a)).toMatchObject({ state: "held", token });
-    expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+    expect(harness.inspect().isRecovering).toBe(false);
     // from now on the end of its connection ends the session again
     client.isUnreachable = true;
     client.disconnect();
@@ -138,11 +139,11 @@ test("on a Unix socket a connection that ends after the disk refused its client'
   await harness.start();
   storage.isFull = true;
   await harness.clock.advance(2_000);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().records.size).toBe(0);
   client.isUnreachable = true;
   client.disconnect();
   await flushEventLoop();
-  expect(harness.openedBackend?.sessions.byId.has(sessionId)).toBe(true);
+  expect(harness.inspect().sessions.has(sessionId)).toBe(true);
   storage.isFull = false;
   await harness.clock.advance(3_000);
   client.isUnreachable = false;
@@ -164,7 +165,7 @@ test("on a Unix socket recovery ends as soon as every client has reconnected or 
   harness.crash();
   await harness.start();
   await harness.clock.advance(1_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(await claimState(client, a)).toMatchObject({ state: "held" });
   expectHeld(await client.driver.claim(makeClaim("b", { wait: false })));
 });
@@ -181,7 +182,7 @@ test("a client without claims reconnects too, so that recovery does not wait for
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(await claimState(client, a)).toMatchObject({ state: "held" });
 });
 
@@ -211,9 +212,9 @@ test("recovery waits for a client over TCP, since the server cannot see that it 
   harness.crash();
   await harness.start();
   await harness.clock.advance(29_000);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   await harness.clock.advance(1_100);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
 });
 
 test("after a reboot recovery waits for the clients of other machines, but not for those of its own", async () => {
@@ -226,7 +227,7 @@ test("after a reboot recovery waits for the clients of other machines, but not f
     harness.crash();
     if (harness.storage !== null) harness.storage.sameBoot = false;
     await harness.start();
-    expect(harness.openedBackend?.backend.isRecovering).toBe(remote);
+    expect(harness.inspect().isRecovering).toBe(remote);
   }
 });
 
@@ -263,7 +264,7 @@ test("a queue keeps its order over a crash, although its clients reconnect in an
     (clients[index] as HarnessClient).isUnreachable = false;
     await harness.clock.advance(2_500);
   }
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   for (const [index, player] of clients.entries()) {
     const claim = claims[index] as (typeof claims)[0];
     expect(await claimState(player, claim)).toMatchObject({ state: "held" });
@@ -317,7 +318,7 @@ test("a client that lost to a higher token learns so during recovery, and renews
   // its claim is revoked; it does not know, and will reclaim it beside the later one
   lower.isUnreachable = true;
   lower.disconnect();
-  harness.openedBackend?.backend.table.expireNow(a.id, 0, harness.clock.now(), 0);
+  harness.inspect().table.expireNow(a.id, 0, harness.clock.now(), 0);
   expectHeld(await higher.driver.claim(b));
   for (const client of [higher, silent]) client.isUnreachable = true;
   harness.crash();
@@ -327,7 +328,7 @@ test("a client that lost to a higher token learns so during recovery, and renews
   expect(await claimState(lower, a)).toMatchObject({ state: "held" });
   higher.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   expect(await lower.driver.renew([a, other])).toMatchObject([{ state: "none", reason: "expired" }, { state: "held" }]);
 });
 
@@ -342,11 +343,11 @@ test("during recovery an unknown claim does not harm the others renewed by the s
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
-  const before = harness.openedBackend?.backend.table.records.get(mine.id)?.expiresAt as number;
+  expect(harness.inspect().isRecovering).toBe(true);
+  const before = harness.inspect().records.get(mine.id)?.expiresAt as number;
   const answers = await one.driver.renew([unknown, mine]);
   expect([answers[0], answers[1]?.state]).toEqual([undefined, "held"]);
-  expect(harness.openedBackend?.backend.table.records.get(mine.id)?.expiresAt).toBeGreaterThan(before);
+  expect(harness.inspect().records.get(mine.id)?.expiresAt).toBeGreaterThan(before);
 });
 
 test("a claim whose own lease has expired is not reclaimed", async () => {
@@ -362,7 +363,7 @@ test("a claim whose own lease has expired is not reclaimed", async () => {
   await harness.clock.advance(18_050);
   client.isUnreachable = false;
   await harness.clock.advance(1_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(await claimState(client, a)).toMatchObject({ state: "none" });
 });
 
@@ -432,7 +433,7 @@ test("a new longest lease is written before it is granted, and a restart waits f
   client.isUnreachable = true;
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(50_000);
+  expect(harness.inspect().recoveryRemainingMs).toBe(50_000);
 });
 
 test("a grant beyond the token ceiling waits for the write", async () => {
@@ -524,7 +525,7 @@ test("a token that no server can have issued is not restored, and reveals nothin
     `["reclaim",1,[[["${randomId()}",["k"],30000],["held","${token}",1,20000]]],false]`;
   const aDay = 86_400_000_000n;
   expect(say(was(bound + 2n * aDay))).toEqual([["ok", 1, [["none"]]]]);
-  expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("crash");
+  expect(harness.inspect().recoveryReason).toBe("crash");
   expect(say(was(bound - 1n))).toEqual([["ok", 1, [["held", `${bound - 1n}`, 1, 20_000]]]]);
 });
 
@@ -539,5 +540,5 @@ test("a reclaimed lease longer than any on disk is written before it is restored
   await flushEventLoop();
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(55_000);
+  expect(harness.inspect().recoveryRemainingMs).toBe(55_000);
 });

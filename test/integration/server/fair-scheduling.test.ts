@@ -5,11 +5,11 @@ import { expect, test } from "vitest";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Connection } from "../../../src/server/connection/connection.ts";
 import { RoundRobinScheduler } from "../../../src/server/connection/round-robin-scheduler.ts";
-import type { OpenedBackend as Kept } from "../../../src/server/local/startup.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach } from "../../support/server-fixture.ts";
-import { FakeClock, flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -81,7 +81,7 @@ async function createBusyHarness(options: ConstructorParameters<typeof ServerHar
   return harness;
 }
 
-const lockTable = (harness: ServerHarness): LockTable => (harness.openedBackend as Kept).backend.table;
+const lockTable = (harness: ServerHarness): LockTable => harness.inspect().table;
 const makeIds = (count: number): string[] => Array.from({ length: count }, randomId);
 const sharedSpec = (key: string): readonly unknown[] => [key, 1, 1_000_000];
 
@@ -210,18 +210,18 @@ test("reclaim in slices: a session counts as completely reported only when its l
   const tokens = held.map((id) => lockTable(harness).records.get(id)?.token);
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   const back = new RawTalker(harness, ownRawTalker.session);
   const items = held.map((id, n) => [
     [id, [`k${n}`], 30_000],
     ["held", String(tokens[n]), 1, 20_000],
   ]);
   back.send(back.line(["reclaim", 1, items, true]));
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   await harness.clock.advance(2_000);
   expect(back.answers).toEqual([1]);
   expect(lockTable(harness).records.size).toBe(300);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   await flushEventLoop();
 });
 

@@ -76,7 +76,7 @@ test("a long claim that was released while the disk was full is not restored, on
   harness.crash();
   await harness.start();
   await harness.clock.advance(61_000);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().records.size).toBe(0);
 });
 
 test("a detached lock stays detached when it is detached again and the disk fails", async () => {

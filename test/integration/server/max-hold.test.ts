@@ -4,9 +4,10 @@ import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
 import type { LockLostError } from "../../../src/errors.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
 import { until } from "../../support/until.ts";
 

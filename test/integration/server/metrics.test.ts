@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { ClaimLifecycle, EventKind } from "../../../src/server/events/event-log.ts";
 import { EventLog } from "../../../src/server/events/event-log.ts";
 import { Metrics } from "../../../src/server/events/metrics.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -63,7 +63,7 @@ function createMetrics(claims = 0): {
   readonly record: EventLog;
   readonly render: () => string;
 } {
-  const eventLog = new EventLog({ clock: fakeClock() });
+  const eventLog = new EventLog({ clock: new FakeClock() });
   const metrics = new Metrics();
   const values = {
     eventLog,

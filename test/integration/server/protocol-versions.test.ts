@@ -7,10 +7,11 @@ import type { Connector } from "../../../src/net/transport.ts";
 import { decodeServerHello, ProtocolError } from "../../../src/protocol/handshake.ts";
 import type { Connection } from "../../../src/server/connection/connection.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -121,7 +122,7 @@ test.each(recordingFiles)("today's server answers a recorded client (%s) as the 
   const replay = new ConversationReplay();
   await replay.start();
   for (const step of steps) await replay.run(JSON.parse(step) as RecordedStep);
-  expect(replay.world.openedBackend?.backend.table.records.size).toBe(0);
+  expect(replay.world.inspect().records.size).toBe(0);
 });
 
 test("every version of the protocol up to the current one has a recording", () => {

@@ -7,9 +7,9 @@ import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
 import { Session } from "../../../src/server/session/session.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
-import { FakeClock } from "../../support/server-harness.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
 
 checkLeaksAfterEach();

@@ -6,9 +6,9 @@ import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
 import { Session } from "../../../src/server/session/session.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup } from "../../support/server-fixture.ts";
-import { FakeClock, flushEventLoop } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();

@@ -4,9 +4,9 @@ import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
-import { FakeClock } from "../../support/server-harness.ts";
 import { until } from "../../support/until.ts";
 
 /** A store whose claims take as long as the test wants: before they are carried out, or on the way back. */

@@ -7,7 +7,7 @@ import { memory } from "../../../src/drivers/memory.ts";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import { checkOptions, serve } from "../../../src/server/server.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
   cleanUpAfterEach,
@@ -77,7 +77,7 @@ test("a server whose disk has room again becomes ready without a call that needs
 });
 
 test.runIf(process.platform === "linux")("a server whose disk hangs is not ready, until the disk answers", async () => {
-  const clock = fakeClock(0);
+  const clock = new FakeClock(0);
   const it = await startServer({ clock });
   const { driver } = await openClient(it.addresses[0] as string);
   const journal = join(it.dir, "state", "journal");
@@ -108,7 +108,7 @@ test("a proxy is not ready while its store is slow or fails, and is ready again 
     if (mood === "silent") return new Promise(() => undefined);
     return mood === "well" ? store.renew(claims) : Promise.reject(new Error("connection refused"));
   };
-  const clock = fakeClock(0);
+  const clock = new FakeClock(0);
   const it = await startServer({ driver: { ...store, name: "redis", renew }, clock });
   const why = async (): Promise<string> => {
     it.ready();

@@ -5,12 +5,13 @@ import { expect, test } from "vitest";
 import type { ServerLimits } from "../../../src/server/config/limits.ts";
 import { resolveLimits } from "../../../src/server/config/limits.ts";
 import { randomId } from "../../../src/util/ids.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import type { RawAnswer } from "../../support/raw-client.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
 
 checkLeaksAfterEach();
@@ -128,15 +129,15 @@ test("reclaimed claims count after recovery: new claims find the remaining room"
   connection?.receive([JSON.stringify({ hello: { protocol: 1, session } })]);
   const items = Array.from({ length: 12 }, (_, n) => reportedHeld(reclaimTerms(`k${n}`)));
   connection?.receive([line(["reclaim", 1, items, true])]);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(10);
+  expect(harness.inspect().records.size).toBe(10);
   await harness.clock.advance(25_000);
   connection?.receive([line(["renew", 2, items.map((item) => (item as [ReclaimTerms])[0][0])])]);
   await harness.clock.advance(36_000);
   // refused reclaims are not there; the others have expired, since no client released them
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().isRecovering).toBe(false);
+  expect(harness.inspect().records.size).toBe(0);
   connection?.receive([line(...items.map((_, n) => ["claim", 10 + n, ...reclaimTerms(`n${n}`)]))]);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(10);
+  expect(harness.inspect().records.size).toBe(10);
   expect(replies.join("")).toContain("at most 10 claims of one client");
 });
 
@@ -158,8 +159,8 @@ test("limits and recovery: clients that had reached every limit reclaim everythi
   harness.crash();
   await harness.start();
   await harness.clock.advance(3_000);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(40);
+  expect(harness.inspect().isRecovering).toBe(false);
+  expect(harness.inspect().records.size).toBe(40);
   expect((await one.driver.renew([...mine, third, fourth])).map((answer) => answer?.state)).toEqual([
     ...mine.map(() => "held"),
     "waiting",
@@ -186,7 +187,7 @@ test("limits and recovery: claims placed under higher limits survive two crashes
     harness.limits = resolveLimits(limits);
     await harness.start();
     await harness.clock.advance(3_000);
-    expect(harness.openedBackend?.backend.table.records.size).toBe(18);
+    expect(harness.inspect().records.size).toBe(18);
     expect((await client.driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
     await expect(client.driver.claim(makeClaim("more"))).rejects.toThrow("at most");
   }

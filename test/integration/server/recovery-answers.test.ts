@@ -21,7 +21,7 @@ async function startRecovering(): Promise<{
   harness.crash();
   await harness.start();
   await harness.clock.advance(5_000);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   return { world: harness, one: client };
 }
 
@@ -37,9 +37,9 @@ test("a reclaimed key is busy; for any other key it is unknown whether it is fre
   expect(await one.driver.claim(waiter)).toMatchObject({ state: "waiting", paused });
   expect(await once("free")).toEqual({ state: "none", paused });
   expect((await one.driver.renew([waiter]))[0]).toMatchObject({ state: "waiting", paused });
-  expect(world.openedBackend?.backend.table.records.size).toBe(2);
+  expect(world.inspect().records.size).toBe(2);
   await world.clock.advance(26_000);
-  expect(world.openedBackend?.backend.isRecovering).toBe(false);
+  expect(world.inspect().isRecovering).toBe(false);
   expectHeld((await one.driver.renew([waiter]))[0]);
   const behind = await one.driver.claim(makeClaim("free"));
   expect(behind).toMatchObject({ state: "waiting" });

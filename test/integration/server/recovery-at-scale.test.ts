@@ -3,10 +3,11 @@
 
 import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -59,7 +60,7 @@ test(`when half of ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders never return after
     expect(answers.map((answer) => expectHeld(answer).token)).toEqual(tokens);
   }
   await world.clock.advance(5_000);
-  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(world.inspect().recoveryRemainingMs).toBe(0);
   const ofTheLost = wanted.filter((_, one) => !isEven(one)).map(({ id }) => id);
   const highest = all.flatMap(({ tokens }) => tokens).reduce((most, token) => (token > most ? token : most), 0n);
   const answers = await next.driver.renew(wanted);
@@ -75,7 +76,7 @@ test(`when all ${CLIENT_COUNT * LOCKS_PER_CLIENT} holders return, recovery ends 
   world.crash();
   await world.start();
   await world.clock.advance(3_000);
-  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(world.inspect().recoveryRemainingMs).toBe(0);
   for (const { player, claims, tokens } of all) {
     const answers = await player.driver.renew(claims);
     expect(answers.map((answer) => expectHeld(answer).token)).toEqual(tokens);
@@ -91,7 +92,7 @@ test("a client that was cut off during all of the recovery has lost its locks, a
   world.crash();
   await world.start();
   await world.clock.advance(LEASE_MS + 1_000);
-  expect(world.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(world.inspect().recoveryRemainingMs).toBe(0);
   const next = await world.connectClient(false);
   expectHeld(await next.driver.claim(makeClaim("0:0", { wait: false })));
   cut.player.isUnreachable = false;

@@ -14,6 +14,7 @@ import {
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { checkOptions, StateError } from "../../../src/server/server.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import {
   cleanUpAfterEach,
@@ -24,7 +25,7 @@ import {
   startServer,
 } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -122,8 +123,8 @@ test("a stop during recovery keeps the remaining time: after three starts in a r
   let newcomer = null as Awaited<ReturnType<ServerHarness["connectClient"]>> | null;
   for (const leftMs of [60_000, 40_000, 20_000]) {
     await harness.start();
-    expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(leftMs);
-    expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("crash");
+    expect(harness.inspect().recoveryRemainingMs).toBe(leftMs);
+    expect(harness.inspect().recoveryReason).toBe("crash");
     newcomer ??= await harness.connectClient(false);
     for (let passed = 0; passed < 20_000; passed += 5_000) {
       await harness.clock.advance(5_000);
@@ -132,13 +133,13 @@ test("a stop during recovery keeps the remaining time: after three starts in a r
     }
     if (leftMs > 20_000) await harness.stop();
   }
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(newcomer?.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id)).toEqual([wanted.id]);
   expect((await lively.driver.renew([ownClaim]))[0]).toMatchObject({ state: "held", token });
   // no remaining time is left for the next start
   await harness.stop();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(0);
+  expect(harness.inspect().recoveryRemainingMs).toBe(0);
 });
 
 test("on a Unix socket, after a stop during recovery, the next start waits for the clients that had not reconnected", async () => {
@@ -153,10 +154,10 @@ test("on a Unix socket, after a stop during recovery, the next start waits for t
   await harness.clock.advance(1_000);
   await harness.stop();
   await harness.start();
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   away.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect((await away.driver.renew([a]))[0]).toMatchObject({ state: "held", token });
 });
 
@@ -171,10 +172,10 @@ test("a crash after a stop during recovery begins it again: the remaining time i
   await harness.clock.advance(20_000);
   await harness.stop();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(10_000);
+  expect(harness.inspect().recoveryRemainingMs).toBe(10_000);
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(30_000);
+  expect(harness.inspect().recoveryRemainingMs).toBe(30_000);
 });
 
 test("over TCP a recovery lasts as long as the longest lease granted, so that repeated crashes do not prevent grants", async () => {
@@ -194,7 +195,7 @@ test("over TCP a recovery lasts as long as the longest lease granted, so that re
     await client.driver.release([claim]);
     harness.crash();
     await harness.start();
-    expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(3_000);
+    expect(harness.inspect().recoveryRemainingMs).toBe(3_000);
     await harness.clock.advance(500);
   }
   expect([id.length, ...granted]).toEqual([26, "held", "held", "held", "held", "held"]);
@@ -223,7 +224,7 @@ test("a longer lease is on disk before it is granted, also after a shorter one w
   // a silent session lasts as long
   harness.crash();
   await harness.start();
-  expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(30_000);
+  expect(harness.inspect().recoveryRemainingMs).toBe(30_000);
 });
 
 test("close() rejects if the state could not be saved, and still closes everything", async () => {

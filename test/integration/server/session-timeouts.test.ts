@@ -2,10 +2,11 @@
 
 import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -73,9 +74,9 @@ test("over TCP a waiter that does not reconnect loses its place after the reconn
   cut.isUnreachable = true;
   cut.disconnect();
   await harness.clock.advance(4_900);
-  expect(harness.openedBackend?.backend.table.records.has(b.id)).toBe(true);
+  expect(harness.inspect().records.has(b.id)).toBe(true);
   await harness.clock.advance(300);
-  expect(harness.openedBackend?.backend.table.records.has(b.id)).toBe(false);
+  expect(harness.inspect().records.has(b.id)).toBe(false);
 });
 
 test("over TCP a session claim lasts while its client sends, and ends after 30 s of silence", async () => {
@@ -88,9 +89,9 @@ test("over TCP a session claim lasts while its client sends, and ends after 30 s
   client.isUnreachable = true;
   client.disconnect();
   await harness.clock.advance(29_000);
-  expect(harness.openedBackend?.backend.table.records.has(a.id)).toBe(true);
+  expect(harness.inspect().records.has(a.id)).toBe(true);
   await harness.clock.advance(11_500);
-  expect(harness.openedBackend?.backend.table.records.has(a.id)).toBe(false);
+  expect(harness.inspect().records.has(a.id)).toBe(false);
 });
 
 test("on a Unix socket silence never ends a session claim", async () => {
@@ -143,10 +144,10 @@ test("an ended session leaves nothing behind", async () => {
     await flushEventLoop();
   }
   await harness.clock.advance(90_000);
-  expect(harness.openedBackend?.sessions.byId.size).toBe(0);
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().sessions.size).toBe(0);
+  expect(harness.inspect().records.size).toBe(0);
   expect(harness.storage?.sessions).toEqual([]);
-  expect(harness.openedBackend?.backend.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
+  expect(harness.inspect().backend.nextDueAt()).toBe(Number.POSITIVE_INFINITY);
 });
 
 test("over TCP a client detects that its connection is a black hole, and reconnects", async () => {

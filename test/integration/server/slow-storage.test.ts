@@ -1,10 +1,11 @@
 // What happens to claims, sessions and other claims while a write to the disk hangs for long, or fails.
 
 import { expect, test } from "vitest";
+import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
-import { flushEventLoop, ServerHarness } from "../../support/server-harness.ts";
+import { ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
@@ -28,7 +29,7 @@ test("a claim that is released while it waits for the disk takes no entry, howev
   await world.clock.advance(70_000);
   open();
   expect(await first).toMatchObject({ state: "none" });
-  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+  expect(world.inspect().records.size).toBe(0);
 });
 
 test("a claim whose client disconnects while it waits for the disk takes no entry, even if a child keeps the session", async () => {
@@ -37,14 +38,14 @@ test("a claim whose client disconnects while it waits for the disk takes no entr
   const open = disk.blockWrites();
   const asked = client.driver.claim(makeClaim("k", { ttlMs: 50_000 })).catch(() => null);
   await flushEventLoop();
-  const [session] = [...(world.openedBackend?.sessions.byId.values() ?? [])];
+  const [session] = [...world.inspect().sessions.values()];
   session?.keepSessionConnections.add({} as never);
   client.isUnreachable = true;
   client.disconnect();
   await asked;
   open();
   await flushEventLoop();
-  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+  expect(world.inspect().records.size).toBe(0);
 });
 
 test("a long claim that is revoked while it is journalled is not answered as held", async () => {
@@ -54,7 +55,7 @@ test("a long claim that is revoked while it is journalled is not answered as hel
   const open = disk.blockWrites();
   const first = one.driver.claim(claim);
   await flushEventLoop();
-  const token = [...(world.openedBackend?.backend.table.records.values() ?? [])][0]?.token as number;
+  const token = [...world.inspect().records.values()][0]?.token as number;
   const revoked = operator.driver.revoke?.([{ key: "k", token: BigInt(token), now: true }]);
   await flushEventLoop();
   open();
@@ -154,7 +155,7 @@ test("a claim whose detaching could not be written ends with its session, if tha
   disk.isFull = true;
   open();
   await flushEventLoop();
-  expect(world.openedBackend?.backend.table.records.size).toBe(0);
+  expect(world.inspect().records.size).toBe(0);
 });
 
 test("a claim that is released while its detaching is written, and fails, leaves nothing in its session", async () => {
@@ -171,7 +172,7 @@ test("a claim that is released while its detaching is written, and fails, leaves
   open();
   expect(await detached).toBe("failed");
   expect(await released).toEqual([true]);
-  for (const { records } of world.openedBackend?.sessions.byId.values() ?? []) expect(records.size).toBe(0);
+  for (const { records } of world.inspect().sessions.values()) expect(records.size).toBe(0);
 });
 
 test("detaching a claim whose lease has just ended leaves nothing in its session", async () => {
@@ -179,8 +180,8 @@ test("detaching a claim whose lease has just ended leaves nothing in its session
   const { driver } = await world.connectClient();
   const claim = makeClaim("k", { ttlMs: 1_000 });
   expectHeld(await driver.claim(claim));
-  const [session] = [...(world.openedBackend?.sessions.byId.values() ?? [])];
-  const { backend } = world.openedBackend as NonNullable<ServerHarness["openedBackend"]>;
+  const [session] = [...world.inspect().sessions.values()];
+  const { backend } = world.inspect();
   world.clock.jump(1_500);
   expect(backend.detach(session as never, [claim.id])).toEqual([false]);
   expect(session?.records.size).toBe(0);
@@ -219,7 +220,7 @@ test("claims: no more may wait for the disk than may be placed; the waiting ones
   await flushEventLoop();
   const again = driver.claim(claims[0] as (typeof claims)[0]);
   await expect(driver.claim(makeClaim("d", { ttlMs: 50_000 }))).rejects.toThrow("at most 3 claims on this server");
-  expect(harness.openedBackend?.backend.table.records.size).toBe(0);
+  expect(harness.inspect().records.size).toBe(0);
   open();
   for (const answer of await Promise.all([...waiting, again])) expectHeld(answer);
   await driver.release(claims);

@@ -64,10 +64,10 @@ for (const local of [true, false]) {
     harness.crash();
     putBack();
     await harness.start();
-    expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+    expect(harness.inspect().isRecovering).toBe(false);
     // a client without locks has seen a later start
     await harness.clock.advance(2_500);
-    expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+    expect(harness.inspect().recoveryReason).toBe("outdated");
     expect(harness.logLines.join()).toMatch(/a client has seen a later state than this one.*for up to \d+ s/);
     const newcomer = await harness.connectClient(local);
     const wants = makeClaim("k");
@@ -81,9 +81,9 @@ for (const local of [true, false]) {
       await harness.clock.advance(ms);
       await holder.driver.renew([a]);
     }
-    expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+    expect(harness.inspect().isRecovering).toBe(true);
     await harness.clock.advance(6_000);
-    expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+    expect(harness.inspect().isRecovering).toBe(false);
     expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
   });
 
@@ -110,15 +110,15 @@ for (const local of [true, false]) {
     expect(newer.pushes).toContainEqual({ id: b.id, answer: { state: "none", reason: "expired" } });
     expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
     expect(await claimState(holder, long)).toMatchObject({ state: "held" });
-    expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+    expect(harness.inspect().recoveryReason).toBe("outdated");
     expect(await newer.driver.claim(makeClaim("free", { wait: false }))).toMatchObject({ state: "none" });
     // a crash meanwhile does not shorten it
     harness.crash();
     await harness.start();
-    expect(harness.openedBackend?.backend.recoveryRemainingMs()).toBe(60_000);
+    expect(harness.inspect().recoveryRemainingMs).toBe(60_000);
     // nor does it end when the clients that this state knows reconnect
     await harness.clock.advance(5_000);
-    expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+    expect(harness.inspect().isRecovering).toBe(true);
   });
 }
 
@@ -137,13 +137,13 @@ test("a crash in a recovery that a client has begun forgets none of the clients 
   putBack();
   await harness.start();
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+  expect(harness.inspect().recoveryReason).toBe("outdated");
   // the list of this start names the other one only, and it reconnects
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
   expect(await claimState(other, b)).toMatchObject({ state: "held" });
-  expect(harness.openedBackend?.backend.isRecovering).toBe(true);
+  expect(harness.inspect().isRecovering).toBe(true);
   holder.isUnreachable = false;
   await harness.clock.advance(2_500);
   expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
@@ -159,7 +159,7 @@ test("a client that does not report the last start that it saw reveals it by its
   const token = bound + 1n;
   const reclaim = `["reclaim",1,[[["${randomId()}",["k"],30000],["held","${token}",1,20000]]],true]`;
   expect(say(reclaim)).toEqual([["ok", 1, [["held", `${token}`, 1, 20_000]]]]);
-  expect(harness.openedBackend?.backend.recoveryWindow.reason).toBe("outdated");
+  expect(harness.inspect().recoveryReason).toBe("outdated");
   await harness.clock.advance(21_000);
   const { driver } = await harness.connectClient();
   expect(await driver.claim(makeClaim("k", { wait: false }))).toMatchObject({ state: "none" });
@@ -172,11 +172,11 @@ test("a state counts as current for a client that has seen the start before it, 
   await client.driver.claim(makeClaim("k"));
   client.disconnect();
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   await harness.stop();
   await harness.start();
   await harness.clock.advance(2_500);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(client.dials).toBeGreaterThan(2);
 });
 
@@ -193,7 +193,7 @@ test("a minute after the start no short lease from before can be held: a client 
   await harness.clock.advance(60_000);
   late.isUnreachable = false;
   await harness.clock.advance(5_000);
-  expect(harness.openedBackend?.backend.isRecovering).toBe(false);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(await claimState(late, a)).toMatchObject({ state: "none" });
 });
 

@@ -7,8 +7,7 @@ import { FatalDriverError } from "../../../src/errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import type { Clock, Timer } from "../../../src/util/clock.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 
@@ -53,7 +52,7 @@ export interface QuorumSimulation {
 
 export function createSimulation(seed: number): QuorumSimulation {
   const random = seededRandom(seed);
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const createDriftingClock = (): DriftingClock =>
     driftingClock(clock, 0.995 + random.next() * 0.01, (random.next() - 0.5) * 500);
   const members = random.chance(0.7) ? 3 : 5;

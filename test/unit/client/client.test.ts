@@ -9,8 +9,7 @@ import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { until } from "../../support/until.ts";
 
 const LATE_MS = 1_500;
@@ -35,7 +34,7 @@ interface Fixture {
 }
 
 function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const store = memoryStore(clock);
   const { table } = store;
   const inner = memory({ store });

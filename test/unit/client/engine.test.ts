@@ -6,8 +6,7 @@ import type { LocksOptions } from "../../../src/client/options.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { LockLostError } from "../../../src/errors.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {
   readonly clock: FakeClock;
@@ -20,7 +19,7 @@ interface Fixture {
 
 /** A client and its store on one fake clock. */
 function createFixture(options: LocksOptions = {}): Fixture {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const driver = memory({ store: memoryStore(clock) });
   const calls = { claim: 0, renew: 0, release: 0 };
   const made = { clock, calls, cut: false };
@@ -91,7 +90,7 @@ describe("the lease by the client's clock", () => {
   });
 
   test("each part of the store is asked in its own calls, and a hanging part delays no other", async () => {
-    const clock = fakeClock();
+    const clock = new FakeClock();
     const driver = memory({ store: memoryStore(clock) });
     const renewed: string[] = [];
     const shardOf = ({ locks }: Claim): string => locks[0].key.slice(0, 1);
@@ -126,7 +125,7 @@ describe("the lease by the client's clock", () => {
   });
 
   test("a claim left out of an answer is asked about again; the others have their answers", async () => {
-    const clock = fakeClock();
+    const clock = new FakeClock();
     const driver = memory({ store: memoryStore(clock) });
     const sparing: Driver = {
       ...driver,
@@ -201,7 +200,7 @@ describe("a machine that slept", () => {
     scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
     const lock = await scene.locks.acquire("k");
     await scene.clock.advance(100);
-    scene.clock.setWallClock(-60_000);
+    scene.clock.wallOffsetMs -= 60_000;
     scene.clock.suspend(60_000);
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
     assert.deepEqual(events, [60_000]);
@@ -229,11 +228,11 @@ describe("a machine that slept", () => {
   test("a wall clock that was set costs one round trip and nothing else", async () => {
     const scene = createFixture({ ttl: "10s" });
     const lock = await scene.locks.acquire("k");
-    scene.clock.setWallClock(3_600_000);
+    scene.clock.wallOffsetMs += 3_600_000;
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
     await scene.clock.advance(0);
     lock.throwIfLost();
-    scene.clock.setWallClock(-7_200_000);
+    scene.clock.wallOffsetMs -= 7_200_000;
     lock.throwIfLost();
     assert.equal(lock.signal.aborted, false);
     assert.equal(await lock.release(), true);
@@ -242,7 +241,7 @@ describe("a machine that slept", () => {
 
 describe("a store whose clock steps", () => {
   test("puts held locks in jeopardy until they are confirmed, reported once each", async () => {
-    const clock = fakeClock();
+    const clock = new FakeClock();
     const driver = memory({ store: memoryStore(clock) });
     let aheadMs = 0;
     const locks = createLocks(

@@ -4,8 +4,7 @@ import type { LocalHold } from "../../../src/client/local-queue.ts";
 import type { Lock, LockHandle } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { heapUsed } from "../../support/heap-usage.ts";
 import { until } from "../../support/until.ts";
 
@@ -21,7 +20,7 @@ interface Fixture {
 
 /** A lock of 10 s without renewals, so that no timer reports anything. */
 async function createFixture(): Promise<Fixture> {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const locks = createLocks(memory({ store: memoryStore(clock) }), { clock, ttl: "10s", renew: false });
   const events: string[] = [];
   for (const name of ["lost", "clockStep", "jeopardy"] as const) locks.on(name, () => events.push(name));
@@ -123,7 +122,7 @@ describe("a listener that uses the client immediately", () => {
     ["the signal", (_locks, lock, told) => void lock.signal.addEventListener("abort", told)],
   ] as [string, (locks: ReturnType<typeof createLocks>, lock: Lock, told: () => void) => void][]) {
     test(`requests the lock it has lost, notified by ${how}: it has one claim, and the key is free afterwards`, async () => {
-      const clock = fakeClock();
+      const clock = new FakeClock();
       const driver = memory({ store: memoryStore(clock) });
       const locks = createLocks(driver, { clock, ttl: "9s" });
       const lost = await locks.acquire("k");

@@ -7,8 +7,7 @@ import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { LockTimeoutError } from "../../../src/errors.ts";
 import type { ListFilter } from "../../../src/spi/driver.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {
   readonly clock: FakeClock;
@@ -22,7 +21,7 @@ interface Fixture {
 
 /** A client, and another one that holds all the keys. */
 async function createFixture(keys: readonly string[]): Promise<Fixture> {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const store = memoryStore(clock);
   const holder = createLocks(memory({ store }), { clock, label: "the holder" });
   for (const key of keys) await holder.acquire(key, { ttl: "1h" });

@@ -6,8 +6,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
-import type { FakeClock } from "../../support/fake-clock.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {
   readonly clock: FakeClock;
@@ -20,7 +19,7 @@ interface Fixture {
 function createFixture(
   release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>,
 ): Fixture {
-  const clock = fakeClock(0);
+  const clock = new FakeClock(0);
   const driver = memory({ store: memoryStore(clock) });
   const sentAt: number[] = [];
   const disturbed: Driver = {

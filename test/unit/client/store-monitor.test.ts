@@ -2,12 +2,12 @@ import { expect, test } from "vitest";
 import { Events } from "../../../src/client/events.ts";
 import { StoreMonitor } from "../../../src/client/store-monitor.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 function createMonitor(): { readonly health: StoreMonitor; readonly told: string[] } {
   const [events, told] = [new Events(), [] as string[]];
   events.on("storeDown", ({ error }) => told.push((error as Error).message));
-  return { health: new StoreMonitor(events, fakeClock()), told };
+  return { health: new StoreMonitor(events, new FakeClock()), told };
 }
 
 test("a store that has answered since is not down because an earlier call was answered too late", () => {

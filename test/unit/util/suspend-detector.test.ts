@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "vitest";
 import type { Clock } from "../../../src/util/clock.ts";
 import { createSuspendAwareTime, SuspendDetector } from "../../../src/util/suspend-detector.ts";
-import { fakeClock } from "../../support/fake-clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 /** A clock, and a stop of this many milliseconds while one or the other of its hands is read. */
 function pausableClock(): { readonly clock: Clock; wall: number; uptime: number; pass(ms: number): void } {
@@ -15,7 +15,8 @@ function pausableClock(): { readonly clock: Clock; wall: number; uptime: number;
     stop[hand] = 0;
     return now;
   };
-  const clock = { ...fakeClock(), now: () => now, wall: () => read("wall"), uptime: () => read("uptime") };
+  const hands = { now: () => now, wall: () => read("wall"), uptime: () => read("uptime") };
+  const clock = Object.assign(new FakeClock(), hands);
   const pass = (ms: number): void => {
     now += ms;
   };
@@ -36,7 +37,9 @@ for (const hand of ["wall", "uptime"] as const) {
 
 test("suspend-aware time adds a suspension, which the uptime alone shows, and ignores steps of the wall clock", () => {
   let [now, uptime, wall] = [0, 0, 0];
-  const time = createSuspendAwareTime({ ...fakeClock(), now: () => now, uptime: () => uptime, wall: () => wall });
+  const time = createSuspendAwareTime(
+    Object.assign(new FakeClock(), { now: () => now, uptime: () => uptime, wall: () => wall }),
+  );
   const pass = (ms: number, suspendedMs: number): void => {
     now += ms;
     uptime += ms + suspendedMs;

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { CallTimeouts } from "../../../../src/drivers/redis/call-timeouts.ts";
-import { fakeClock } from "../../../support/fake-clock.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 test("a call that settles in time does not time out", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const timeouts = new CallTimeouts(clock, 100);
   let timeoutCount = 0;
   const settle = timeouts.start(() => timeoutCount++);
@@ -15,7 +15,7 @@ test("a call that settles in time does not time out", async () => {
 });
 
 test("each call times out at its own time, by one timer", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const timeouts = new CallTimeouts(clock, 100);
   const expired: string[] = [];
   const settleFirst = timeouts.start(() => expired.push("first"));
@@ -31,7 +31,7 @@ test("each call times out at its own time, by one timer", async () => {
 });
 
 test("a call keeps its time although an earlier one has settled", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const timeouts = new CallTimeouts(clock, 100);
   let timeoutCount = 0;
   const settleFirst = timeouts.start(() => undefined);
@@ -45,7 +45,7 @@ test("a call keeps its time although an earlier one has settled", async () => {
 });
 
 test("bounded work rejects when its time is over, and all pending calls when they are expired", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const timeouts = new CallTimeouts(clock, 100);
   const never = new Promise<void>(() => undefined);
   const late = expect(timeouts.bound(never, "subscription")).rejects.toThrow("redis: no subscription within 100 ms");

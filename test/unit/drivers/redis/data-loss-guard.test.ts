@@ -3,15 +3,14 @@
 import { beforeEach, expect, test } from "vitest";
 import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts";
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
-import type { FakeClock } from "../../../support/fake-clock.ts";
-import { fakeClock } from "../../../support/fake-clock.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remainingMs: 1_000 };
 
 let clock: FakeClock;
 beforeEach(() => {
-  clock = fakeClock();
+  clock = new FakeClock();
 });
 
 const makeClaims = (count: number): Claim[] => Array.from({ length: count }, () => makeClaim("key", { ttlMs: 1_000 }));

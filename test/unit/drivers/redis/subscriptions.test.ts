@@ -3,8 +3,7 @@
 import { beforeEach, expect, test } from "vitest";
 import type { ClientAdapter, SubscriberEvents } from "../../../../src/drivers/redis/clients/types.ts";
 import { Subscriptions } from "../../../../src/drivers/redis/subscriptions.ts";
-import type { FakeClock } from "../../../support/fake-clock.ts";
-import { fakeClock } from "../../../support/fake-clock.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 const ROUTING_KEY = "p:1:{00}:n";
 const CHANNEL = "p:1:inbox:x";
@@ -29,7 +28,7 @@ const commands = {
 };
 
 beforeEach(() => {
-  clock = fakeClock();
+  clock = new FakeClock();
   [opened, published, pushes] = [[], [], []];
   [isDeaf, receiverCount, missedCount, commands.epoch] = [false, 1, 0, 0];
   const adapter = {

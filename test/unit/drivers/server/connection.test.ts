@@ -3,7 +3,7 @@ import type { ConnectionOptions } from "../../../../src/drivers/server/connectio
 import { Connection } from "../../../../src/drivers/server/connection.ts";
 import type { TransportEvents } from "../../../../src/net/transport.ts";
 import { encodeServerHello, PROTOCOL_LIMITS, PROTOCOL_VERSION } from "../../../../src/protocol/handshake.ts";
-import { FakeClock, flushEventLoop } from "../../../support/server-harness.ts";
+import { FakeClock, flushEventLoop } from "../../../support/fake-clock.ts";
 
 type Attempt = { readonly events: TransportEvents; readonly written: string[]; isClosed: boolean; isRef: boolean };
 

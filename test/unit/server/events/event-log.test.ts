@@ -3,7 +3,7 @@ import type { ClaimLifecycle, EventBatch, EventKind } from "../../../../src/serv
 import { EventLog } from "../../../../src/server/events/event-log.ts";
 import type { Clock } from "../../../../src/util/clock.ts";
 import { publicTag } from "../../../../src/util/ids.ts";
-import { fakeClock } from "../../../support/fake-clock.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 
 const MATCH_ALL = { prefix: "", canSee: () => true };
 
@@ -28,7 +28,7 @@ function claimLifecycle(id: string, keys: string, token: number | bigint = 0): C
 }
 
 test("the last events of a key are listed in order, without ids, with the time of day", () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
   eventLog.onEvent("granted", claimLifecycle("a", "k", 7), 1_000);
   eventLog.onEvent("granted", claimLifecycle("b", "other", 8), 1_000);
@@ -59,19 +59,19 @@ test("the last events of a key are listed in order, without ids, with the time o
 });
 
 test("an event's time of day is the same whenever it is read, unless the clock was set", () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
   eventLog.onEvent("granted", claimLifecycle("a", "k", 1), clock.now());
   const at = (): number | undefined => eventLog.history("k", 1, () => true)[0]?.at;
   const first = at();
-  clock.setWallClock(7);
+  clock.wallOffsetMs += 7;
   expect(at()).toBe(first);
-  clock.setWallClock(3_600_000);
+  clock.wallOffsetMs += 3_600_000;
   expect(at()).toBe((first as number) + 3_600_007);
 });
 
 test("events that leave the ring are forgotten, rare ones later than common ones", () => {
-  const eventLog = new EventLog({ clock: fakeClock(), capacity: 8 });
+  const eventLog = new EventLog({ clock: new FakeClock(), capacity: 8 });
   eventLog.onEvent("expired", claimLifecycle("dead", "k", 1), 0);
   for (let turn = 0; turn < 100; turn++) eventLog.onEvent("released", claimLifecycle("x", "k", 2), 0);
   const events = eventLog.history("k", 100, () => true);
@@ -80,14 +80,14 @@ test("events that leave the ring are forgotten, rare ones later than common ones
 });
 
 test("claims of many keys fill the ring sooner, which bounds its memory", () => {
-  const eventLog = new EventLog({ clock: fakeClock(), capacity: 8 });
+  const eventLog = new EventLog({ clock: new FakeClock(), capacity: 8 });
   const keys = Array.from({ length: 10 }, (_, at) => `k${at}`).join(" ");
   for (let turn = 0; turn < 8; turn++) eventLog.onEvent("granted", claimLifecycle("x", keys, 1), 0);
   expect(eventLog.history("k0", 100, () => true).map(({ seq }) => seq)).toEqual([8]);
 });
 
 test("a token beyond the safe integers is shown unchanged", () => {
-  const eventLog = new EventLog({ clock: fakeClock(), capacity: 4 });
+  const eventLog = new EventLog({ clock: new FakeClock(), capacity: 4 });
   eventLog.onEvent("granted", claimLifecycle("a", "k", 2n ** 62n), 0);
   expect(eventLog.history("k", 1, () => true)[0]?.token).toBe(2n ** 62n);
   for (let turn = 0; turn < 4; turn++) eventLog.onEvent("granted", claimLifecycle("b", "k", 3), 0);
@@ -95,7 +95,7 @@ test("a token beyond the safe integers is shown unchanged", () => {
 });
 
 test("events that a reader may not see are filtered out before the limit applies", () => {
-  const eventLog = new EventLog({ clock: fakeClock() });
+  const eventLog = new EventLog({ clock: new FakeClock() });
   const canSee = (key: string): boolean => key.startsWith("mine/");
   for (let turn = 0; turn < 5; turn++) eventLog.onEvent("granted", claimLifecycle("b", "theirs/k", 1), 0);
   eventLog.onEvent("granted", claimLifecycle("a", "mine/k theirs/k", 2), 0);
@@ -106,7 +106,7 @@ test("events that a reader may not see are filtered out before the limit applies
 });
 
 test("a reader that continues from a number is notified if events before it are lost", () => {
-  const eventLog = new EventLog({ clock: fakeClock(), capacity: 4 });
+  const eventLog = new EventLog({ clock: new FakeClock(), capacity: 4 });
   for (let turn = 0; turn < 6; turn++) eventLog.onEvent("granted", claimLifecycle("b", "k", 1), 0);
   expect(eventLog.since(0, 9, MATCH_ALL)).toMatchObject({ hasGap: true, events: [{ seq: 3 }, {}, {}, { seq: 6 }] });
   expect(eventLog.since(2, 2, MATCH_ALL)).toMatchObject({ hasGap: false, events: [{ seq: 3 }, { seq: 4 }] });
@@ -114,7 +114,7 @@ test("a reader that continues from a number is notified if events before it are 
 });
 
 test("subscribers receive the events they follow in batches, until they unsubscribe", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
   const batches: EventBatch[] = [];
   const following = eventLog.subscribe({ prefix: "a", canSee: (key) => key !== "a2" }, (batch) => {
@@ -134,7 +134,7 @@ test("subscribers receive the events they follow in batches, until they unsubscr
 });
 
 test("a subscriber that resumes receives the events it has missed, in batches", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
   for (let turn = 0; turn < 1_200; turn++) eventLog.onEvent("granted", claimLifecycle("x", "k", 1), clock.now());
   const sizes: number[] = [];
@@ -144,7 +144,7 @@ test("a subscriber that resumes receives the events it has missed, in batches", 
 });
 
 test("a busy server loses no event of a quiet key, and reports lost events to a subscriber of all keys", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const eventLog = new EventLog({ clock, capacity: 1_024 });
   const quiet: EventBatch[] = [];
   const all: EventBatch[] = [];
@@ -161,7 +161,7 @@ test("a busy server loses no event of a quiet key, and reports lost events to a 
 });
 
 test("a subscriber that cannot take more is closed, the others are not", async () => {
-  const clock = fakeClock();
+  const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
   let told = 0;
   eventLog.subscribe(MATCH_ALL, () => false);
@@ -209,13 +209,13 @@ test("any number of subscribers is served in time slices between requests, each 
 });
 
 test("the number of subscribers is bounded", () => {
-  const eventLog = new EventLog({ clock: fakeClock(), maxSubscribers: 1 });
+  const eventLog = new EventLog({ clock: new FakeClock(), maxSubscribers: 1 });
   using _ = eventLog.subscribe(MATCH_ALL, () => true);
   expect(() => eventLog.subscribe(MATCH_ALL, () => true)).toThrow(expect.objectContaining({ code: "LIMIT" }));
 });
 
 test("wait and hold durations are measured, and held claims are counted", () => {
-  const eventLog = new EventLog({ clock: fakeClock() });
+  const eventLog = new EventLog({ clock: new FakeClock() });
   const kinds: readonly EventKind[] = ["waiting", "granted", "revoked", "maxHoldExceeded"];
   for (const kind of kinds) eventLog.onEvent(kind, claimLifecycle("a", "k", kind === "waiting" ? 0 : 1), 1_250);
   eventLog.onEvent("reclaimed", claimLifecycle("b", "k", 2), 1_250);

@@ -4,8 +4,9 @@ import { expect, test } from "vitest";
 import { BatchClock } from "../../../../src/server/local/batch-clock.ts";
 import type { LocalBackend } from "../../../../src/server/local/local-backend.ts";
 import type { Session } from "../../../../src/server/session/session.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
 import { cleanUpAfterEach, makeClaim } from "../../../support/server-fixture.ts";
-import { FakeClock, ServerHarness } from "../../../support/server-harness.ts";
+import { ServerHarness } from "../../../support/server-harness.ts";
 
 cleanUpAfterEach();
 
@@ -39,7 +40,7 @@ test("a call outside a batch reads the clock afresh", async () => {
   const { driver } = await harness.connectClient();
   const ownClaim = makeClaim("mine");
   await driver.claim(ownClaim);
-  const backend = harness.openedBackend?.backend as LocalBackend;
+  const backend = harness.inspect().backend as LocalBackend;
   const { table } = backend;
   const session = table.records.get(ownClaim.id)?.owner as Session;
   harness.clock.jump(5_000);

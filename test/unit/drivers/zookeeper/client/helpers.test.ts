@@ -4,13 +4,13 @@ import { expect, test } from "vitest";
 import { createBelow } from "../../../../../src/drivers/zookeeper/client/helpers.ts";
 import { OP, OPEN_TO_ALL } from "../../../../../src/drivers/zookeeper/client/records.ts";
 import { ZooKeeper } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
-import { fakeClock } from "../../../../support/fake-clock.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
 import { createScriptedServers } from "./scripted-servers.ts";
 
 const [NO_NODE, NODE_EXISTS] = [-101, -110];
 
 test("a parent that is removed before each try is created again a few times, then the call fails", async () => {
-  const [clock, servers] = [fakeClock(), createScriptedServers()];
+  const [clock, servers] = [new FakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
   const opening = zk.open();
   servers.peer.accept();

@@ -5,8 +5,7 @@ import { OP, XID } from "../../../../../src/drivers/zookeeper/client/records.ts"
 import { exponential, toBackoffMs } from "../../../../../src/drivers/zookeeper/client/server-list.ts";
 import type { ZooKeeperOptions } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { ZooKeeper } from "../../../../../src/drivers/zookeeper/client/zookeeper.ts";
-import type { FakeClock } from "../../../../support/fake-clock.ts";
-import { fakeClock } from "../../../../support/fake-clock.ts";
+import { FakeClock } from "../../../../support/fake-clock.ts";
 import type { ScriptedServers } from "./scripted-servers.ts";
 import { createScriptedServers } from "./scripted-servers.ts";
 
@@ -22,7 +21,7 @@ type Fixture = {
 };
 
 function createFixture(options: Partial<ZooKeeperOptions> = {}): Fixture {
-  const [clock, servers, events] = [fakeClock(), createScriptedServers(), [] as string[]];
+  const [clock, servers, events] = [new FakeClock(), createScriptedServers(), [] as string[]];
   const addresses = ["a", "b", "c"].map((host) => ({ host, port: 2_181 }));
   const zk = new ZooKeeper({
     servers: addresses,
@@ -179,7 +178,7 @@ test("each server has two seconds of the session's time for its greeting, then t
 });
 
 test("a first session that takes too long is reported with the failure of the last attempt", async () => {
-  const [clock, servers] = [fakeClock(), createScriptedServers()];
+  const [clock, servers] = [new FakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
   const opening = zk.open({}, 250).catch((error: unknown) => error);
   servers.peer.cut(new Error("it speaks otherwise"));
@@ -327,7 +326,7 @@ test("a server before 3.6 is refused with its version, before any other answer, 
 });
 
 test("an opening request is sent again when its connection is lost, but not after its time is over", async () => {
-  const [clock, servers] = [fakeClock(), createScriptedServers()];
+  const [clock, servers] = [new FakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({
     servers: [{ host: "a", port: 2_181 }],
     clock,
