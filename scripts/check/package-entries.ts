@@ -1,12 +1,6 @@
 // The entries of the package: what the export map and bin promise, and the sources they are built from.
 
-import { existsSync, readFileSync } from "node:fs";
-
-/**
- * True while the first version is being written: an entry whose source does not exist yet is a warning, not a failure.
- * Set to false as soon as every entry is there.
- */
-export const ALLOW_MISSING_ENTRIES: boolean = false;
+import { readFileSync } from "node:fs";
 
 export type PackageEntry = {
   /** As in the export map ("./memory"), or "bin holdfast". */
@@ -30,10 +24,6 @@ export function readPackageEntries(): PackageEntry[] {
     entries.push({ name: `bin ${name}`, source: toSourcePath(target), targets: [target] });
   }
   return entries;
-}
-
-export function findMissingEntries(): PackageEntry[] {
-  return readPackageEntries().filter((entry) => !existsSync(entry.source));
 }
 
 function toSourcePath(target: string): string {

@@ -45,6 +45,19 @@ export function walk(node: ts.Node, visit: (node: ts.Node) => void): void {
   ts.forEachChild(node, (child) => walk(child, visit));
 }
 
+/** `target`: a file, or a folder when it ends with a slash. */
+export function isWithin(path: string, target: string): boolean {
+  return target.endsWith("/") ? path.startsWith(target) : path === target;
+}
+
+/** A row of a table that fits no file is left over from a file that moved or went; it would hide the next fault. */
+export function findDeadTargets(paths: Iterable<string>, targets: readonly string[], table: string): string[] {
+  const all = [...paths];
+  return [...new Set(targets)]
+    .filter((target) => !all.some((path) => isWithin(path, target)))
+    .map((target) => `${table} names ${target}, which does not exist`);
+}
+
 export function listImports(file: ts.SourceFile): ImportEdge[] {
   const imports: ImportEdge[] = [];
   const add = (node: ts.Node, specifier: ts.Node | undefined, typeOnly: boolean, dynamic: boolean): void => {

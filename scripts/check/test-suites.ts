@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { listTestFiles, SUITES, suitesOf } from "../test/suites.ts";
+import { isVitestSuite, listTestFiles, SUITES, suitesOf } from "../test/suites.ts";
 
 /** A test file outside every suite would never run in `npm test`, and in two suites it would count twice. */
 export function testsWithoutOneSuite(): string[] {
@@ -8,6 +8,15 @@ export function testsWithoutOneSuite(): string[] {
     if (names.length === 1) return [];
     return [`${file} belongs to ${names.length === 0 ? "no suite" : names.join(" and ")} (scripts/test/suites.ts)`];
   });
+}
+
+/** A beginning of paths that fits no test would leave a suite without what it is for. */
+export function deadSuiteRows(): string[] {
+  const files = listTestFiles();
+  return SUITES.filter(isVitestSuite)
+    .flatMap(({ tests, excludes = [] }) => [...tests, ...excludes])
+    .filter((beginning) => !files.some((file) => file.startsWith(beginning)))
+    .map((beginning) => `scripts/test/suites.ts names ${beginning}, which does not exist`);
 }
 
 /** A suite that is missing from the matrix would never run on its own machine. */

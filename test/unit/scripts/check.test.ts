@@ -14,7 +14,7 @@ import { importCycles, libraryEntryImports } from "../../../scripts/check/import
 import { importTable } from "../../../scripts/check/import-table.ts";
 import { phrasesInPages, phrasesInSources } from "../../../scripts/check/prose.ts";
 import type { SourceTree } from "../../../scripts/check/source-tree.ts";
-import { parseSource } from "../../../scripts/check/source-tree.ts";
+import { findDeadTargets, parseSource } from "../../../scripts/check/source-tree.ts";
 import { findMatrixProblems } from "../../../scripts/check/test-suites.ts";
 import { SUITES } from "../../../scripts/test/suites.ts";
 
@@ -54,6 +54,15 @@ describe("import table", () => {
   ])("%s may: %s", (path, text) => {
     expect(faultsOf(path, text)).toEqual([]);
   });
+});
+
+test("a row of a table that fits no file is reported", () => {
+  const tree = sourceTree({ "src/lock-table/admission.ts": "", "src/errors.ts": "" });
+  const targets = ["src/lock-table/", "src/errors.ts", "src/lock-table/gone.ts", "src/stray/"];
+  expect(findDeadTargets(tree.keys(), targets, "the table")).toEqual([
+    "the table names src/lock-table/gone.ts, which does not exist",
+    "the table names src/stray/, which does not exist",
+  ]);
 });
 
 test("import cycles are reported completely, types included, lazy imports not", () => {
