@@ -2,6 +2,7 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { getRequestListener } from "@hono/node-server";
+import { RESPONSE_ALREADY_SENT } from "@hono/node-server/utils/response";
 import type { ErrorHandler, MiddlewareHandler } from "hono";
 import { Hono } from "hono";
 import { methodNotAllowed } from "hono/method-not-allowed";
@@ -151,7 +152,8 @@ function rejectOtherMethods(app: Hono<HttpEnv>): MiddlewareHandler<HttpEnv> {
       if (c.req.method !== "OPTIONS")
         return respond(c, new Problem("METHOD", "method", `${c.req.path} supports only ${allow}`, { allow }));
       c.set("problem", undefined);
-      return c.body(null, 204, { allow });
+      // not c.body(): it would keep the content type of the 404 that Hono has prepared
+      return new Response(null, { status: 204, headers: { allow } });
     },
   });
   return middleware as unknown as MiddlewareHandler<HttpEnv>;
@@ -159,9 +161,11 @@ function rejectOtherMethods(app: Hono<HttpEnv>): MiddlewareHandler<HttpEnv> {
 
 function createErrorHandler(service: LockService): ErrorHandler<HttpEnv> {
   return (error, c) => {
+    const { incoming, outgoing } = c.env;
+    // the body was malformed, and http-server.ts has responded
+    if (outgoing.headersSent) return RESPONSE_ALREADY_SENT;
     const problem = toProblem(error);
     if (problem !== null) return respond(c, problem);
-    const { incoming } = c.env;
     // caused by a client that has disconnected, so it concerns nobody here
     if (c.get("disconnected").aborted || (incoming.destroyed && !incoming.complete)) return c.body(null, 500);
     service.log("a request failed", error);

@@ -147,6 +147,8 @@ interface PendingRequests {
   count: number;
   /** There were more than a connection may have: it ends with the last response. */
   isOverLimit: boolean;
+  /** The newest request and its response. */
+  latest: readonly [IncomingMessage, ServerResponse];
 }
 
 /** Admits connections, and responds to what is not a request. */
@@ -204,14 +206,16 @@ class HttpConnections {
   }
 
   #onRequest(incoming: IncomingMessage, outgoing: ServerResponse): void {
-    this.#countRequest(incoming.socket, outgoing);
+    this.#countRequest(incoming, outgoing);
     for (const [name, value] of Object.entries(SECURITY_HEADERS)) outgoing.setHeader(name, value as string);
     if (this.#isDraining) outgoing.setHeader("connection", "close");
     this.#handleRequest(incoming, outgoing);
   }
 
-  #countRequest(socket: Socket, outgoing: ServerResponse): void {
-    const pending = this.#pendingRequests.get(socket) ?? { count: 0, isOverLimit: false };
+  #countRequest(incoming: IncomingMessage, outgoing: ServerResponse): void {
+    const { socket } = incoming;
+    const latest = [incoming, outgoing] as const;
+    const pending = this.#pendingRequests.get(socket) ?? { count: 0, isOverLimit: false, latest };
     if (!this.#pendingRequests.has(socket)) {
       this.#pendingRequests.set(socket, pending);
       socket.once("close", () => this.#pendingRequests.delete(socket));
@@ -219,6 +223,7 @@ class HttpConnections {
       socket.setMaxListeners(0);
     }
     pending.count++;
+    pending.latest = latest;
     outgoing.once("finish", () => {
       pending.count--;
       if (pending.isOverLimit && pending.count === 0) socket.destroySoon();
@@ -234,18 +239,30 @@ class HttpConnections {
 
   /** Handles input that is not a valid request, too large, or too slow. */
   #onMalformed(error: NodeJS.ErrnoException, socket: Duplex): void {
-    // a client would take a response for that of an earlier request, if one is in progress
-    if (error.code === "ECONNRESET" || !socket.writable || (this.#pendingRequests.get(socket)?.count ?? 0) > 0) {
+    const pending = this.#pendingRequests.get(socket);
+    const isInProgress = pending !== undefined && pending.count > 0;
+    const response = pending?.count === 1 && isAwaitingBody(...pending.latest) ? pending.latest[1] : null;
+    // A client would take a response for that of an earlier request. So it is sent only if none is in progress, or if it
+    // concerns the body of the only one.
+    if (error.code === "ECONNRESET" || !socket.writable || (isInProgress && response === null)) {
       socket.destroy();
       return;
     }
     this.#service.log("a connection did not speak HTTP", undefined, { level: "debug", code: error.code });
-    sendRaw(socket, MALFORMED_PROBLEMS[error.code ?? ""] ?? NOT_HTTP);
+    const problem = MALFORMED_PROBLEMS[error.code ?? ""] ?? NOT_HTTP;
+    if (response === null) sendRaw(socket, problem);
+    else sendProblem(response.setHeader("connection", "close"), problem);
   }
+}
+
+/** Is the request incomplete, and its response not yet begun? */
+function isAwaitingBody(incoming: IncomingMessage, outgoing: ServerResponse): boolean {
+  return !incoming.complete && !outgoing.headersSent;
 }
 
 const NOT_HTTP = new Problem("INVALID", "malformed", "this is not an HTTP request");
 const MALFORMED_PROBLEMS: Readonly<Record<string, Problem>> = {
+  HPE_CHUNK_EXTENSIONS_OVERFLOW: new Problem("LIMIT", "length", "the chunk extensions of the body are too long"),
   HPE_HEADER_OVERFLOW: new Problem("LIMIT", "header", "the head of the request must have at most 16384 bytes"),
   ERR_HTTP_REQUEST_TIMEOUT: new Problem("TIMEOUT", "slow", "the request did not arrive in time"),
 };

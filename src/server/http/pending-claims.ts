@@ -296,6 +296,8 @@ export class PendingClaims {
   #keepForGrace(pending: PendingClaim): void {
     const now = this.#clock.now();
     const expiresAt = now + WAIT_GRACE_MS;
+    // another request may wait for the claim: it would get no response any more
+    pending.wake();
     pending.state = { kind: "unattended", expiresAt };
     pending.session.disconnectedAt = now;
     this.#backend.suspend(pending.session);

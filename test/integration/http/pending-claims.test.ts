@@ -99,6 +99,25 @@ test("a lock ends with its lease unless it is renewed", async () => {
   expect(late).toMatchObject({ status: 409, json: { reason: "expired" } });
 });
 
+test("a request that waits is answered when another request for the same claim does not wait", async () => {
+  const [world, { url }] = await openSite();
+  await post(url, "/v1/claims", { key: "k", ttl: "5m" });
+  const place = post(url, "/v1/claims", { key: "k", wait: "1s" });
+  await until(() => countClaims(world) === 2, SOON_BOUND);
+  await world.clock.advance(1_000);
+  const { reference } = (await place).json;
+  let status = 0;
+  const first = post(url, "/v1/claims/wait", { reference }).then((response) => {
+    status = response.status;
+  });
+  const { records } = (world.openedBackend as NonNullable<typeof world.openedBackend>).backend.table;
+  await until(() => [...records.values()].every(({ isSuspended }) => !isSuspended), SOON_BOUND);
+  expect(await post(url, "/v1/claims/wait", { reference, wait: 0 })).toMatchObject({ status: 202 });
+  await until(() => status !== 0, { within: 2_000, what: "the response to the first request" });
+  await first;
+  expect(status).toBe(202);
+});
+
 test("a crash of the server loses no granted lock, and grants none twice", async () => {
   const [world, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
