@@ -110,7 +110,7 @@ test("a request that waits is answered when another request for the same claim d
   const first = post(url, "/v1/claims/wait", { reference }).then((response) => {
     status = response.status;
   });
-  const { records } = (world.openedBackend as NonNullable<typeof world.openedBackend>).backend.table;
+  const { records } = world.inspect();
   await until(() => [...records.values()].every(({ isSuspended }) => !isSuspended), SOON_BOUND);
   expect(await post(url, "/v1/claims/wait", { reference, wait: 0 })).toMatchObject({ status: 202 });
   await until(() => status !== 0, { within: 2_000, what: "the response to the first request" });
