@@ -197,7 +197,7 @@ export class RequestHandler {
     const writes: Promise<unknown>[] = [];
     const reclaim = (part: ReclaimItem[], isAll: boolean): AnswersResult => {
       const finish = <T>(answers: T): T => {
-        if (isAll) session.returning = false;
+        if (isAll) session.markReclaimed();
         return answers;
       };
       const answers = calls.reclaim(session, part, isAll);

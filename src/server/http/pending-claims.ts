@@ -60,7 +60,7 @@ export class PendingClaim implements NotificationSink {
   constructor(principal: Principal, claim: Claim, now: number) {
     this.claim = claim;
     this.session = createRequestSession(principal, now, claim.label);
-    this.session.sink = this;
+    this.session.connect(this);
   }
 
   pushAnswer(_id: ClaimId, answer: Answer): void {
@@ -127,7 +127,6 @@ export class PendingClaims {
     if (existing === null) return unknownOutcome();
     const pending = existing ?? new PendingClaim(principal, claim, this.#clock.now());
     pending.session.principal = principal;
-    pending.session.disconnectedAt = null;
     pending.notification = null;
     const answer = await this.#renew(pending);
     if (pending.state.kind === "unattended") pending.state = CALLING;
@@ -148,7 +147,7 @@ export class PendingClaims {
   remove(pending: PendingClaim, lossReason: LostReason | null = null): void {
     pending.wake();
     pending.state = { kind: "ended", reason: lossReason };
-    pending.session.isEnded = true;
+    pending.session.end();
     this.#deadlines.remove(pending);
     if (this.#claims.get(pending.claim.id) === pending) this.#claims.delete(pending.claim.id);
   }
@@ -294,12 +293,10 @@ export class PendingClaims {
 
   /** Suspends a claim for which no request waits, and keeps it for WAIT_GRACE_MS. */
   #keepForGrace(pending: PendingClaim): void {
-    const now = this.#clock.now();
-    const expiresAt = now + WAIT_GRACE_MS;
+    const expiresAt = this.#clock.now() + WAIT_GRACE_MS;
     // another request may wait for the claim: it would get no response any more
     pending.wake();
     pending.state = { kind: "unattended", expiresAt };
-    pending.session.disconnectedAt = now;
     this.#backend.suspend(pending.session);
     this.#schedule(pending, this.#nextUnattendedRenewAt(pending.claim, expiresAt));
     this.#service.endTurn();

@@ -13,7 +13,7 @@ import type { Logger } from "../config/logger.ts";
 import type { EventLog } from "../events/event-log.ts";
 import type { MetricsRecorder } from "../events/metrics.ts";
 import type { CommandRuns, LivingRuns } from "../runs/command-run.ts";
-import { adjustForRuns, restoreLateRuns, restoreRuns } from "../runs/run-recovery.ts";
+import { adjustForRuns, restoreLateRun, restoreRuns } from "../runs/run-recovery.ts";
 import { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
 import { CEILING_LEAD_MICROS, DurableLog } from "../storage/durable-log.ts";
@@ -105,9 +105,10 @@ function openStateless(options: OpenLocalBackendOptions, livingRuns: LivingRuns)
     persistSession: () => undefined,
     unhealthyReason: () => null,
   });
-  const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
+  const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns, {
+    onRunFound: (session, run) => restoreLateRun(backend, session, run, log),
+  });
   restoreRuns(backend, registry, livingRuns, clock);
-  restoreLateRuns(backend, registry, log);
   backend.start();
   return { backend, sessions: registry, close: async () => backend.drain() };
 }
@@ -141,17 +142,18 @@ async function openDurable(
     unhealthyReason: () => storage.unhealthyReason(),
     ...(formerLimits && { formerLimits }),
   });
-  const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns);
-  registry.onForgotten = ({ id }) => {
-    try {
-      storage.removeSession(id);
-    } catch (error) {
-      log("cannot write the list of sessions", error);
-    }
-  };
+  const registry = new SessionRegistry(backend, clock, probe, sessionMs, commandRuns, {
+    onForgotten: ({ id }) => {
+      try {
+        storage.removeSession(id);
+      } catch (error) {
+        log("cannot write the list of sessions", error);
+      }
+    },
+    onRunFound: (session, run) => restoreLateRun(backend, session, run, log),
+  });
   restoreState(backend, registry, startupPlan, clock);
   restoreRuns(backend, registry, livingRuns, clock);
-  restoreLateRuns(backend, registry, log);
   backend.start();
   const close = async (): Promise<void> => {
     backend.drain();

@@ -54,18 +54,16 @@ export function restoreRuns(
  * The same for a run found later, because its wrapper died after the start. Its claims are reclaimed like those of any
  * client.
  */
-export function restoreLateRuns(backend: LocalBackend, sessions: SessionRegistry, log: Logger): void {
-  sessions.onRunFound = (session, run) => {
-    const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs }): ReclaimItem => {
-      return { claim, lastState: { state: "held", token: BigInt(token), tokenCount: tokens, leftMs } };
-    });
-    const onFailure = (error: unknown): void => log("cannot restore the locks of a run", error);
-    try {
-      Promise.resolve(backend.reclaim(session, items, true)).catch(onFailure);
-    } catch (error) {
-      onFailure(error);
-    }
-  };
+export function restoreLateRun(backend: LocalBackend, session: Session, run: CommandRun, log: Logger): void {
+  const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs }): ReclaimItem => {
+    return { claim, lastState: { state: "held", token: BigInt(token), tokenCount: tokens, leftMs } };
+  });
+  const onFailure = (error: unknown): void => log("cannot restore the locks of a run", error);
+  try {
+    Promise.resolve(backend.reclaim(session, items, true)).catch(onFailure);
+  } catch (error) {
+    onFailure(error);
+  }
 }
 
 function findOrCreateSession(

@@ -10,7 +10,7 @@ import { AUTH_FAILED, ownsClaim } from "../auth/access-control.ts";
 import type { Backend } from "../backend.ts";
 import type { CommandRun, CommandRuns } from "../runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
-import type { NotificationSink } from "./session.ts";
+import type { DisconnectedState, NotificationSink, RunningState } from "./session.ts";
 import { Session } from "./session.ts";
 
 /** How long waiting claims survive the end of their connection. */
@@ -26,6 +26,13 @@ interface ClientConnection extends NotificationSink {
   readonly isLocal: boolean;
 }
 
+export interface SessionListener {
+  /** A persisted session has no claims any more. */
+  onForgotten?(session: Session): void;
+  /** A session from before the start turns out to have a run that the start did not find. */
+  onRunFound?(session: Session, run: CommandRun): void;
+}
+
 /** All sessions of a server by id, with the deadlines of those that are away. */
 export class SessionRegistry {
   readonly byId: Map<string, Session> = new Map();
@@ -36,11 +43,8 @@ export class SessionRegistry {
   readonly #commandRuns: CommandRuns;
   /** Whether the remainders of finished runs were detached. */
   readonly #detachments = new WeakMap<CommandRun, "pending" | "done">();
+  readonly #listener: SessionListener;
   readonly sessionMs: number;
-  /** Called when a persisted session has no claims any more. */
-  onForgotten: (session: Session) => void = () => undefined;
-  /** Called when a restored session turns out to have a run that the start did not find. */
-  onRunFound: (session: Session, run: CommandRun) => void = () => undefined;
 
   constructor(
     backend: Backend,
@@ -48,11 +52,13 @@ export class SessionRegistry {
     probe: ProcessProbe,
     sessionMs: number,
     commandRuns: CommandRuns = NO_COMMAND_RUNS,
+    listener: SessionListener = {},
   ) {
     this.#backend = backend;
     this.#clock = clock;
     this.#probe = probe;
     this.#commandRuns = commandRuns;
+    this.#listener = listener;
     this.sessionMs = sessionMs;
   }
 
@@ -73,15 +79,14 @@ export class SessionRegistry {
     } else if (!ownsClaim(session.principal.name, principal)) {
       throw new ProtocolError("AUTH", AUTH_FAILED);
     }
-    const replaced = session.sink;
+    const { state, sink: replaced } = session;
     session.principal = principal;
-    session.sink = connection;
+    session.connect(connection, isReturning(session));
     session.lastHeardAt = now;
-    session.returning ||= session.isRestored && session.isLocal;
-    session.isRestored = false;
-    session.commandRun = null;
-    session.isClosedByServer = false;
-    if (session.disconnectedAt !== null) this.#markConnected(session);
+    if (state.kind !== "connected" && state.kind !== "keptAlive") {
+      this.#deadlines.remove(session);
+      this.#backend.resume(session);
+    }
     if (!session.isLocal) this.#deadlines.set(session, now + this.sessionMs);
     return { session, replaced };
   }
@@ -96,42 +101,52 @@ export class SessionRegistry {
   /** A connection of the session has ended. isClosedByServer: the client may be alive and still rely on its locks. */
   connectionLost(session: Session, connection: ClientConnection, isClosedByServer = false): void {
     session.keepSessionConnections.delete(connection);
-    if (session.sink === connection) {
-      session.sink = null;
-      session.isClosedByServer = isClosedByServer;
-    }
-    if (session.sink !== null || session.isEnded) return;
-    if (session.commandRun !== null) this.#deadlines.set(session, this.#clock.now());
+    const { state } = session;
     // the end of a keep-session connection does not mean that a client which has not reconnected yet is dead: its
     // process is checked
-    if (session.isRestored || session.commandRun !== null) return;
-    session.commandRun = session.isLocal ? this.#commandRuns.find(session.id) : null;
-    if (session.commandRun !== null) {
+    if (state.kind === "restored" || state.kind === "ended") return;
+    if (state.kind === "running") return this.#deadlines.set(session, this.#clock.now());
+    if (state.kind !== "connected") return this.#clientLeft(session, false, false);
+    if (state.sink !== connection) return;
+    session.state = { kind: "keptAlive" };
+    this.#clientLeft(session, state.isReturning, isClosedByServer);
+  }
+
+  /** No client is connected to the session: its run, its process or its keep-session connections may keep it. */
+  #clientLeft(session: Session, wasReturning: boolean, isClosedByServer: boolean): void {
+    const run = session.isLocal ? this.#commandRuns.find(session.id) : null;
+    const now = this.#clock.now();
+    if (run !== null) {
+      session.state = { kind: "running", since: now, run, before: wasReturning ? "returning" : "connected" };
       // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
-      if (session.returning) this.onRunFound(session, session.commandRun);
+      if (wasReturning) this.#listener.onRunFound?.(session, run);
       // the run keeps held claims, but no client is left to receive a grant
       this.#backend.endClaims(session, "waiting");
-      return this.#markDisconnected(session, this.#clock.now());
+      return this.#suspend(session, now);
     }
     // the client may have given up waiting for our handshake, as after a start with thousands of clients: its process
     // is checked
-    if (session.returning) session.isRestored = true;
-    else if (session.isLocal && !session.isClosedByServer) {
+    if (wasReturning) return this.restore(session);
+    if (session.state.kind === "disconnected") return;
+    if (session.isLocal && !isClosedByServer) {
       // a keep-session connection keeps held claims, but no client is left to receive a grant
       if (session.keepSessionConnections.size > 0) this.#backend.endClaims(session, "waiting");
       else this.#endSession(session);
       return;
     }
-    if (session.disconnectedAt !== null) return;
-    this.#markDisconnected(session, this.#clock.now());
+    session.state = { kind: "disconnected", since: now, hasDroppedWaiters: false };
+    this.#suspend(session, now + WAITER_GRACE_MS);
   }
 
-  /** Adds a session from before this start of the server, whose client has not reconnected yet. */
-  restore(session: Session, commandRun: CommandRun | null = null): void {
-    session.isRestored = true;
-    session.commandRun = commandRun;
+  /** Adds a session from before this start of the server, whose client has not reclaimed its claims yet. */
+  restore(session: Session, run: CommandRun | null = null): void {
+    const since = this.#clock.now();
+    session.state =
+      run === null
+        ? { kind: "restored", since, hasDroppedWaiters: false }
+        : { kind: "running", since, run, before: "restored" };
     this.byId.set(session.id, session);
-    this.#markDisconnected(session, this.#clock.now());
+    this.#suspend(session, session.isLocal || run !== null ? since : since + WAITER_GRACE_MS);
   }
 
   nextDueAt(): number | null {
@@ -147,39 +162,34 @@ export class SessionRegistry {
 
   /** When to check the session again; null: never. */
   #nextCheckAt(session: Session, now: number): number | null {
-    if (session.commandRun !== null) return this.#checkCommandRun(session, session.commandRun, now);
-    return session.isRestored && session.isLocal
-      ? this.#probeProcess(session, now)
-      : this.#checkDeadlines(session, now);
+    const { state } = session;
+    if (state.kind === "running") return this.#checkCommandRun(session, state, now);
+    if (state.kind === "restored" && session.isLocal) return this.#probeProcess(session, state, now);
+    return state.kind === "restored" || state.kind === "disconnected"
+      ? this.#checkDisconnected(session, state, now)
+      : this.#checkConnected(session, now);
   }
 
-  #markDisconnected(session: Session, now: number): void {
-    session.disconnectedAt = now;
-    session.hasDroppedWaiters = false;
+  #suspend(session: Session, nextCheckAt: number): void {
     this.#backend.suspend(session);
-    this.#deadlines.set(
-      session,
-      (session.isRestored && session.isLocal) || session.commandRun !== null ? now : now + WAITER_GRACE_MS,
-    );
+    this.#deadlines.set(session, nextCheckAt);
   }
 
-  #markConnected(session: Session): void {
-    session.disconnectedAt = null;
-    this.#deadlines.remove(session);
-    this.#backend.resume(session);
+  /** Ends claims with ttl "session" if the client was silent for too long. Returns when to check again. */
+  #checkConnected(session: Session, now: number): number {
+    const silenceEndsAt = session.lastHeardAt + this.sessionMs;
+    if (now < silenceEndsAt) return silenceEndsAt;
+    this.#backend.endClaims(session, "session");
+    return now + this.sessionMs;
   }
 
-  /**
-   * Ends claims whose deadline has passed while the client was silent or away. Returns when to check again; null:
-   * never.
-   */
-  #checkDeadlines(session: Session, now: number): number | null {
+  /** Ends claims whose deadline has passed while the client was away. Returns when to check again; null: never. */
+  #checkDisconnected(session: Session, state: DisconnectedState, now: number): number | null {
     const silenceEndsAt = session.lastHeardAt + this.sessionMs;
     if (now >= silenceEndsAt) this.#backend.endClaims(session, "session");
-    if (session.disconnectedAt === null) return now >= silenceEndsAt ? now + this.sessionMs : silenceEndsAt;
-    const dropWaitersAt = session.disconnectedAt + (session.isRestored ? RETURN_TIMEOUT_MS : WAITER_GRACE_MS);
-    if (now >= dropWaitersAt && !session.hasDroppedWaiters) {
-      session.hasDroppedWaiters = true;
+    const dropWaitersAt = state.since + (state.kind === "restored" ? RETURN_TIMEOUT_MS : WAITER_GRACE_MS);
+    if (now >= dropWaitersAt && !state.hasDroppedWaiters) {
+      state.hasDroppedWaiters = true;
       this.#backend.endClaims(session, "waiting");
     }
     if (now < dropWaitersAt) return now < silenceEndsAt ? Math.min(dropWaitersAt, silenceEndsAt) : dropWaitersAt;
@@ -191,23 +201,24 @@ export class SessionRegistry {
   }
 
   /** Checks whether the process of a local client from before our start has ended. */
-  #probeProcess(session: Session, now: number): number | null {
-    const state =
+  #probeProcess(session: Session, { since }: DisconnectedState, now: number): number | null {
+    const status =
       session.pid === null || session.pidStart === null ? "unknown" : this.#probe(session.pid, session.pidStart);
     // a child process that works under the lock keeps the session alive by its keep-session connection
     if (session.keepSessionConnections.size > 0) return now + PROBE_INTERVAL_MS;
-    if (state === "gone") {
+    if (status === "gone") {
       // its run may have begun while no server was running
-      session.commandRun = this.#commandRuns.find(session.id);
-      if (session.commandRun !== null) {
-        this.onRunFound(session, session.commandRun);
-        return this.#checkCommandRun(session, session.commandRun, now);
+      const run = this.#commandRuns.find(session.id);
+      if (run !== null) {
+        const running: RunningState = { kind: "running", since, run, before: "restored" };
+        session.state = running;
+        this.#listener.onRunFound?.(session, run);
+        return this.#checkCommandRun(session, running, now);
       }
       this.#endSession(session);
       return null;
     }
-    if (now < (session.disconnectedAt as number) + RETURN_TIMEOUT_MS || state === "stopped")
-      return now + PROBE_INTERVAL_MS;
+    if (now < since + RETURN_TIMEOUT_MS || status === "stopped") return now + PROBE_INTERVAL_MS;
     return this.#expireClaims(session, now);
   }
 
@@ -224,23 +235,22 @@ export class SessionRegistry {
   }
 
   /** Keeps the session's held claims as long as its run lives. */
-  #checkCommandRun(session: Session, commandRun: CommandRun, now: number): number | null {
-    const { status, nextProbeMs } = commandRun.probe();
+  #checkCommandRun(session: Session, { since, run, before }: RunningState, now: number): number | null {
+    const { status, nextProbeMs } = run.probe();
     const isConnected = session.keepSessionConnections.size > 0;
     if (isConnected || status === "works") renewLeases(this.#backend, session, now);
     if (isConnected || status === "works" || status === "held") return now + nextProbeMs;
     if (status === "unknown") {
-      return now < (session.disconnectedAt as number) + RETURN_TIMEOUT_MS
-        ? now + nextProbeMs
-        : this.#expireClaims(session, now);
+      return now < since + RETURN_TIMEOUT_MS ? now + nextProbeMs : this.#expireClaims(session, now);
     }
     if (status === "over") {
-      if (!this.#isRemainderDetached(session, commandRun)) return now + PROBE_INTERVAL_MS;
-      commandRun.remove();
+      if (!this.#isRemainderDetached(session, run)) return now + PROBE_INTERVAL_MS;
+      run.remove();
+    } else if (before === "restored") {
+      // the run of a client that has not reconnected yet reports nothing any more: its process decides
+      session.state = { kind: "restored", since, hasDroppedWaiters: false };
+      return this.#nextCheckAt(session, now);
     }
-    session.commandRun = null;
-    // the run of a client that has not reconnected yet reports nothing any more: its process decides
-    if (status !== "over" && session.isRestored) return this.#nextCheckAt(session, now);
     this.#endSession(session);
     return null;
   }
@@ -269,10 +279,10 @@ export class SessionRegistry {
   }
 
   #forget(session: Session): void {
-    session.isEnded = true;
+    session.end();
     this.#deadlines.remove(session);
     this.byId.delete(session.id);
-    if (session.isPersisted) this.onForgotten(session);
+    if (session.isPersisted) this.#listener.onForgotten?.(session);
   }
 
   /** A process id is useful only if it means the same process to us: the client may be in another container. */
@@ -282,6 +292,12 @@ export class SessionRegistry {
     const state = this.#probe(pid, pidStart);
     return state === "running" || state === "stopped" ? hello : { ...hello, pid: null, pidStart: null };
   }
+}
+
+/** Whether a client that connects now has claims from before this start to reclaim. */
+function isReturning({ state, isLocal }: Session): boolean {
+  if (state.kind === "connected") return state.isReturning;
+  return isLocal && (state.kind === "restored" || (state.kind === "running" && state.before !== "connected"));
 }
 
 /** Renews claims with less than half of their lease left. Claims with ttl "session" need no renewal. */

@@ -1,15 +1,24 @@
 /**
  * One client, across its connections. A claim belongs to the session that last placed it.
  *
- *   here   the client is connected
- *   away   it is not. On a Unix socket the client counts as dead and its claims are released at once, unless one of its
- *          keep-session connections is open, a run of it lives (command-run.ts), the server restarted or closed the
- *          connection, or the client has not reclaimed its claims from this run of the server yet. Over TCP a broken
- *          connection looks like a dead client: held claims last as long as their leases; grants pass over waiting
- *          claims, which are dropped after a grace period.
- *   ended  all its claims have ended
+ *   connected     its client has a connection
+ *   keptAlive     a local client has disconnected, and only keep-session connections keep its held claims
+ *   disconnected  another client has disconnected: over TCP, where a broken connection looks like a dead client, or because
+ *                 the server closed its connection. Held claims last as long as their leases; grants pass over waiting
+ *                 claims, which are dropped after a grace period.
+ *   restored      it is known from before this start of the server, and its client has not reclaimed its claims yet. The
+ *                 process of a local client is checked; another client has a longer grace period.
+ *   running       its client has disconnected, and its command run (command-run.ts) keeps its held claims
+ *   ended         all its claims have ended
  *
- * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, here or away.
+ *   connected    -> keptAlive, disconnected, restored (returning clients), running, ended
+ *   keptAlive    -> connected, running, ended       disconnected -> connected, running, ended
+ *   restored     -> connected, running, ended       running      -> connected, restored, ended
+ *
+ * On a Unix socket the end of the last connection, also of the keep-session ones, means that the client is dead: its claims
+ * are released at once, unless the server closed the connection, or the client is returning.
+ *
+ * A claim with ttl "session" ends when a session that is not local has been silent for sessionMs, connected or not.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
@@ -28,6 +37,36 @@ export interface NotificationSink {
   fail(error: unknown): void;
 }
 
+export type SessionState =
+  | {
+      readonly kind: "connected";
+      readonly sink: NotificationSink;
+      /**
+       * It was restored, and its claims are not reclaimed yet: until then the end of its connection does not count as its
+       * death.
+       */
+      readonly isReturning: boolean;
+    }
+  | { readonly kind: "keptAlive" }
+  | DisconnectedState
+  | RunningState
+  | { readonly kind: "ended" };
+
+export interface DisconnectedState {
+  readonly kind: "disconnected" | "restored";
+  readonly since: number;
+  /** Its waiting claims were dropped. */
+  hasDroppedWaiters: boolean;
+}
+
+export interface RunningState {
+  readonly kind: "running";
+  readonly since: number;
+  readonly run: CommandRun;
+  /** What the client was before; "returning": connected, but without its claims. */
+  readonly before: "connected" | "returning" | "restored";
+}
+
 export class Session {
   readonly id: string;
   /** Connected by a Unix socket of this machine. */
@@ -37,26 +76,11 @@ export class Session {
   readonly pidStart: string | null;
   /** The principal of the last handshake. */
   principal: Principal = ANONYMOUS;
-  sink: NotificationSink | null = null;
+  state: SessionState;
   readonly keepSessionConnections: Set<NotificationSink> = new Set();
   /** Its claims in the lock table. */
   readonly records: LinkedList<ClaimRecord> = new LinkedList();
   lastHeardAt: number;
-  disconnectedAt: number | null = null;
-  /** Restored at the start: it is disconnected because the server was, not by its client. */
-  isRestored = false;
-  /**
-   * Reconnected, but its claims are not reclaimed yet: until then the end of its connection does not count as its
-   * death.
-   */
-  returning = false;
-  /** Set while the client is away and a run of it keeps its claims. */
-  commandRun: CommandRun | null = null;
-  /** Its waiting claims were dropped while it was away. */
-  hasDroppedWaiters = false;
-  /** The server closed its last connection, so the client may be alive. */
-  isClosedByServer = false;
-  isEnded = false;
   /** It is in the file of sessions that may be holders. */
   isPersisted = false;
   // for the deadline heap
@@ -70,6 +94,31 @@ export class Session {
     this.pid = hello.pid;
     this.pidStart = hello.pidStart;
     this.lastHeardAt = now;
+    this.state = { kind: "disconnected", since: now, hasDroppedWaiters: false };
+  }
+
+  /** Where notifications go; null: no client is connected. */
+  get sink(): NotificationSink | null {
+    return this.state.kind === "connected" ? this.state.sink : null;
+  }
+
+  get isEnded(): boolean {
+    return this.state.kind === "ended";
+  }
+
+  connect(sink: NotificationSink, isReturning = false): void {
+    this.state = { kind: "connected", sink, isReturning };
+  }
+
+  /** The client has reclaimed all its claims. Its connection may have ended meanwhile. */
+  markReclaimed(): void {
+    const { state } = this;
+    if (state.kind === "connected") this.connect(state.sink);
+    else if (state.kind === "running" && state.before === "returning") this.state = { ...state, before: "connected" };
+  }
+
+  end(): void {
+    this.state = { kind: "ended" };
   }
 }
 

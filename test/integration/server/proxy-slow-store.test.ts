@@ -85,7 +85,7 @@ test("a lock that is being attached by its reference does not end with a client 
   brake.isClosed = true;
   const renewed = backend.renew(borrower, [{ id: claim.id, claim }]);
   await flushEventLoop();
-  borrower.isEnded = true;
+  borrower.end();
   backend.endClaims(borrower, "all");
   brake.open();
   await renewed;

@@ -5,6 +5,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { QueueEntry } from "../../../src/lock-table/key-queue.ts";
 import type { LockTable } from "../../../src/lock-table/table.ts";
+import type { Session } from "../../../src/server/session/session.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
@@ -149,7 +150,7 @@ describe.each([
 test("on a server, a claim of an ended session is found: nothing would end it", async () => {
   const { driver, table } = await serverTable();
   await driver.claim(makeClaim("k", { ttlMs: "session" }));
-  (entryAtIndex(table, 0).owner as { isEnded: boolean }).isEnded = true;
+  (entryAtIndex(table, 0).owner as Session).end();
   expect(findTableViolations(table).join("\n")).toMatch(/of a session that does not have it/);
   skipInspection(table);
 });
