@@ -41,7 +41,7 @@ import type { Session } from "../session/session.ts";
 import { clearOwner } from "../session/session.ts";
 import type { DurableLog } from "../storage/durable-log.ts";
 import type { SavedClaim } from "../storage/storage.ts";
-import type { ClaimAnswer } from "../storage/write-ahead.ts";
+import type { ClaimAnswer, DurableState } from "../storage/write-ahead.ts";
 import { MAX_UNJOURNALED_MS, WriteAhead } from "../storage/write-ahead.ts";
 import { BatchClock } from "./batch-clock.ts";
 import { ClaimLister } from "./claim-lister.ts";
@@ -55,8 +55,8 @@ const ignore = (): void => undefined;
 export interface LocalBackendOptions {
   readonly clock: Clock;
   readonly sessionMs: number;
-  /** null: nothing is saved. */
-  readonly durableLog: DurableLog | null;
+  /** What was on disk at the start; null: nothing is saved. */
+  readonly durableState: DurableState | null;
   /** What the start knows about earlier claims. */
   readonly recoveryPlan: RecoveryPlan;
   /** The saved state and its generation; null: nothing is saved. */
@@ -91,6 +91,7 @@ export class LocalBackend implements Backend {
   readonly #claimLister: ClaimLister;
   readonly #persistSession: (session: Session) => void;
   readonly unhealthyReason: () => string | null;
+  #onChange: () => void = () => undefined;
   #isDraining = false;
   /** The log says that no new locks are granted, so it must also say when that ends. */
   #isPauseLogged = false;
@@ -99,7 +100,7 @@ export class LocalBackend implements Backend {
     const {
       clock,
       sessionMs,
-      durableLog,
+      durableState,
       recoveryPlan,
       identity,
       log,
@@ -115,7 +116,7 @@ export class LocalBackend implements Backend {
     this.#eventLog = options.eventLog ?? null;
     this.#ownership = new ClaimOwnership(limits, this.#eventLog, options.formerLimits);
     this.#pendingPlacements = new PendingPlacements(limits.claims);
-    const tokenCeiling = durableLog?.ceiling ?? Number.POSITIVE_INFINITY;
+    const tokenCeiling = durableState?.state.bound ?? Number.POSITIVE_INFINITY;
     const onRemoved = (record: ClaimRecord): void => {
       this.#ownership.onRemoved(record);
       if (record.isJournaled) this.#writeAhead?.removeFromJournal(record);
@@ -124,7 +125,8 @@ export class LocalBackend implements Backend {
     const { now, micros } = this.#batchClock.read();
     this.table = new LockTable({ sessionMs, tokenCeiling, onRemoved, observer, maxTombstones: limits.claims });
     this.table.advance(now, Math.max(findCeilingAtStart(recoveryPlan), micros));
-    this.#writeAhead = durableLog === null ? null : new WriteAhead(durableLog, this.table, clock);
+    this.#writeAhead =
+      durableState === null ? null : new WriteAhead(durableState, this.table, clock, () => this.#onChange());
     this.#claimLister = new ClaimLister(this.table, clock, limits.listSliceMs);
     const onRecoveryEnd = (): void => {
       this.#writeAhead?.durableLog.finishRecovery();
@@ -163,11 +165,16 @@ export class LocalBackend implements Backend {
   }
 
   onChange(listener: () => void): void {
-    if (this.#writeAhead !== null) this.#writeAhead.onChange = listener;
+    this.#onChange = listener;
   }
 
   reportOutdatedState(): void {
     this.recoveryWindow.start();
+  }
+
+  /** null: nothing is saved. */
+  get durableLog(): DurableLog | null {
+    return this.#writeAhead?.durableLog ?? null;
   }
 
   get claimCount(): number {

@@ -16,7 +16,7 @@ import type { CommandRuns, LivingRuns } from "../runs/command-run.ts";
 import { adjustForRuns, restoreLateRun, restoreRuns } from "../runs/run-recovery.ts";
 import { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
-import { CEILING_LEAD_MICROS, DurableLog } from "../storage/durable-log.ts";
+import { CEILING_LEAD_MICROS } from "../storage/durable-log.ts";
 import type { MonitoredStorage } from "../storage/monitored-storage.ts";
 import { monitorWrites } from "../storage/monitored-storage.ts";
 import { StateError } from "../storage/private-files.ts";
@@ -101,7 +101,7 @@ function openStateless(options: OpenLocalBackendOptions, livingRuns: LivingRuns)
     eventLog,
     recoveryPlan: adjustForRuns(firstStart ? NO_RECOVERY : STATELESS_RECOVERY, livingRuns),
     identity: null,
-    durableLog: null,
+    durableState: null,
     persistSession: () => undefined,
     unhealthyReason: () => null,
   });
@@ -128,7 +128,6 @@ async function openDurable(
   const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || needsJournal(claim.ttlMs)));
   // before the first answer, because a saved table may be used only once
   await storage.beginRun({ state, journal: journal.map((put) => ({ put })), sessions: saved });
-  const durableLog = new DurableLog({ storage, now: () => clock.now(), state, isRecovering, journal });
   const backend = new LocalBackend({
     clock,
     sessionMs,
@@ -137,7 +136,7 @@ async function openDurable(
     eventLog,
     recoveryPlan: startupPlan,
     identity: state,
-    durableLog,
+    durableState: { storage, state, isRecovering, journal },
     persistSession: createSessionPersister(storage),
     unhealthyReason: () => storage.unhealthyReason(),
     ...(formerLimits && { formerLimits }),
@@ -158,7 +157,7 @@ async function openDurable(
   const close = async (): Promise<void> => {
     backend.drain();
     try {
-      await saveSnapshot(backend, registry, durableLog, clock);
+      await saveSnapshot(backend, registry, clock);
     } catch (error) {
       throw new StateError("the state could not be saved: the next start will begin with a recovery", error);
     } finally {
@@ -300,13 +299,9 @@ function createSessionPersister(storage: Storage): (session: Session) => void {
   };
 }
 
-async function saveSnapshot(
-  backend: LocalBackend,
-  sessions: SessionRegistry,
-  durableLog: DurableLog,
-  clock: Clock,
-): Promise<void> {
-  await durableLog.waitUntilIdle();
+async function saveSnapshot(backend: LocalBackend, sessions: SessionRegistry, clock: Clock): Promise<void> {
+  const { durableLog } = backend;
+  await durableLog?.waitUntilIdle();
   const now = clock.now();
   const claims = [...backend.table.records.values()].map((record) => toSavedClaim(record, now));
   // claims that were not reclaimed yet are missing from the table: the next start continues the recovery for the rest
@@ -316,7 +311,7 @@ async function saveSnapshot(
     sessions: [...sessions.byId.values()].map(toSavedSession),
     recovery: backend.recoveryWindow.toSavedRecovery(),
   };
-  await durableLog.finish({ bound: findNextToken(backend.table), clean });
+  await durableLog?.finish({ bound: findNextToken(backend.table), clean });
 }
 
 function toSavedSession({ id, isLocal: local, label, pid, pidStart, principal }: Session): SavedSession {

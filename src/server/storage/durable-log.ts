@@ -29,6 +29,8 @@ export interface DurableLogOptions {
   /** Locks from before the start may be held although they are not recorded here. */
   readonly isRecovering: boolean;
   readonly journal: Iterable<SavedClaim>;
+  /** Called after a failed write, which must be tried again. */
+  readonly onFailure: () => void;
 }
 
 /** A record waiting to be written. */
@@ -63,13 +65,12 @@ export class DurableLog {
   #nextWrite: Promise<void> | null = null;
   #failure: { readonly error: RequestError; readonly until: number } | null = null;
   #isFinishing = false;
+  readonly #onFailure: () => void;
 
-  /** Called after a failed write, which must be tried again. */
-  onFailure: () => void = () => undefined;
-
-  constructor({ storage, now, state, isRecovering, journal }: DurableLogOptions) {
+  constructor({ storage, now, state, isRecovering, journal, onFailure }: DurableLogOptions) {
     this.#storage = storage;
     this.#now = now;
+    this.#onFailure = onFailure;
     const { id, generation, remote, room } = state;
     this.#stateHeader = { id, generation, remote, ...(room && { room }) };
     this.#hasUnknownHolders = state.strangers;
@@ -285,7 +286,7 @@ export class DurableLog {
       error,
     );
     this.#failure = { error: requestError, until: this.#now() + RETRY_MS };
-    this.onFailure();
+    this.#onFailure();
     return requestError;
   }
 }

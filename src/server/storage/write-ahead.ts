@@ -18,8 +18,8 @@ import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../backend.ts";
 import { Session } from "../session/session.ts";
-import type { DurableLog } from "./durable-log.ts";
-import { CEILING_LEAD_MICROS } from "./durable-log.ts";
+import type { DurableLogOptions } from "./durable-log.ts";
+import { CEILING_LEAD_MICROS, DurableLog } from "./durable-log.ts";
 import type { SavedClaim } from "./storage.ts";
 
 /** Leases up to this length are "short": a restart waits for them. Longer ones are in the journal. */
@@ -47,6 +47,9 @@ export interface ClaimAnswer {
   readonly answer: Answer | undefined;
 }
 
+/** What is on disk at the start, and where to write the rest. */
+export type DurableState = Pick<DurableLogOptions, "storage" | "state" | "isRecovering" | "journal">;
+
 export class WriteAhead {
   readonly durableLog: DurableLog;
   readonly #table: LockTable;
@@ -58,18 +61,18 @@ export class WriteAhead {
   #retryAt = Number.POSITIVE_INFINITY;
   /** When to write that the longest lease has become shorter; Infinity: it has not. */
   #lowerAt = Number.POSITIVE_INFINITY;
+  readonly #onChange: () => void;
 
-  /** Called when grants may have become possible outside a call. */
-  onChange: () => void = () => undefined;
-
-  constructor(durableLog: DurableLog, table: LockTable, clock: Clock) {
-    this.durableLog = durableLog;
+  /** onChange: called when grants may have become possible outside a call. */
+  constructor(durableState: DurableState, table: LockTable, clock: Clock, onChange: () => void) {
     this.#table = table;
     this.#clock = clock;
-    durableLog.onFailure = () => {
+    this.#onChange = onChange;
+    const onFailure = (): void => {
       this.#retryAt = clock.now() + RETRY_MS;
-      this.onChange();
+      onChange();
     };
+    this.durableLog = new DurableLog({ ...durableState, now: () => clock.now(), onFailure });
   }
 
   /** When advance() has work to do. */
@@ -240,7 +243,7 @@ export class WriteAhead {
       .finally(() => {
         // also if only the journal could not be written
         this.#table.raiseTokenCeiling(this.durableLog.ceiling);
-        this.onChange();
+        this.#onChange();
       });
   }
 
@@ -252,7 +255,7 @@ export class WriteAhead {
       .catch(ignore)
       .finally(() => {
         this.#isRaisingCeiling = false;
-        this.onChange();
+        this.#onChange();
       });
   }
 }
