@@ -45,15 +45,21 @@ export interface Lock extends AsyncDisposable {
   release(): Promise<boolean>;
 }
 
+/** What was done with the handle; its lock may have been lost in each of these states. transferred: detached, or given up. */
+type HandleState =
+  | { readonly kind: "held" }
+  | { readonly kind: "released"; readonly result: Promise<boolean> }
+  | { readonly kind: "transferred"; readonly result: Promise<boolean>; readonly loss: LockLostError };
+
+const HELD: HandleState = { kind: "held" };
+
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
   /** Private, so that a printed or logged handle does not show the claim id, which is a secret. */
   readonly #localHolds: readonly [LocalHold, ...LocalHold[]];
   readonly #flowHolds: FlowHolds;
-  #released: Promise<boolean> | null = null;
+  #state: HandleState = HELD;
   #signal: AbortSignal | null = null;
-  /** Why a lock that was not released is no longer held: detached, or given up. */
-  #loss: LockLostError | null = null;
 
   constructor(localHolds: readonly [LocalHold, ...LocalHold[]], keys: readonly string[], flowHolds: FlowHolds) {
     this.#localHolds = localHolds;
@@ -92,7 +98,9 @@ export class LockHandle implements Lock {
   }
 
   throwIfLost(): void {
-    if (this.#released !== null) throw this.#loss ?? lockLostError("released", this.keys);
+    const state = this.#state;
+    if (state.kind === "transferred") throw state.loss;
+    if (state.kind === "released") throw lockLostError("released", this.keys);
     for (const localHold of this.#localHolds) if (!localHold.isHeld(localHold.observe())) throw localHold.toLostError();
   }
 
@@ -103,7 +111,7 @@ export class LockHandle implements Lock {
   }
 
   get remainingMs(): number {
-    if (this.#released !== null) return 0;
+    if (this.#state.kind !== "held") return 0;
     return Math.min(...this.#localHolds.map((localHold) => localHold.remainingMs(localHold.observe())));
   }
 
@@ -115,18 +123,19 @@ export class LockHandle implements Lock {
 
   /** Gives the lock up without releasing its claims. */
   transferOut(loss: LockLostError): void {
-    this.#released = Promise.resolve(false);
-    this.#loss = loss;
+    this.#state = { kind: "transferred", result: Promise.resolve(false), loss };
     for (const localHold of this.#localHolds) localHold.queue.transferOut(localHold);
   }
 
   release(): Promise<boolean> {
-    this.#released ??= this.#release();
-    return this.#released;
+    if (this.#state.kind !== "held") return this.#state.result;
+    const result = this.#release();
+    this.#state = { kind: "released", result };
+    return result;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#released !== null) return;
+    if (this.#state.kind !== "held") return;
     if (!(await this.release())) throw this.releaseLoss();
   }
 

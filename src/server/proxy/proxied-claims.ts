@@ -9,7 +9,14 @@ import type { ClaimLifecycle, EventLog } from "../events/event-log.ts";
 import { ClaimQuotas } from "../local/claim-quotas.ts";
 import type { Session } from "../session/session.ts";
 
-/** One claim that has passed through. */
+/**
+ * One claim that has passed through.
+ *
+ *   asked -> waiting -> held -> forgotten     as the store has answered; each state but the last may be skipped
+ *
+ * A revoked claim keeps its state, because it keeps its entry. A claim whose release was recorded keeps it, because the
+ * release may fail.
+ */
 export class ProxiedClaim implements ClaimLifecycle {
   /** The same object throughout the claim's life, as the driver interface requires. */
   readonly claim: Claim;
@@ -18,7 +25,7 @@ export class ProxiedClaim implements ClaimLifecycle {
   readonly placedAt: number;
   heldAt = 0;
   token: number | bigint = 0;
-  state: "asked" | "waiting" | "held" = "asked";
+  state: "asked" | "waiting" | "held" | "forgotten" = "asked";
   /** Answers "none", but keeps its entry in the store until it is released. */
   isRevoked = false;
   /** The session that is notified of a grant; null: detached. */
@@ -33,8 +40,6 @@ export class ProxiedClaim implements ClaimLifecycle {
   expiresAt = 0;
   /** The event log has recorded its end. */
   isEndRecorded = false;
-  /** The proxy has forgotten it. */
-  isForgotten = false;
 
   constructor(claim: Claim, account: string, now: number) {
     this.claim = claim;
@@ -135,7 +140,7 @@ export class ProxiedClaims {
 
   /** Applies an answer of the store. */
   applyAnswer(proxied: ProxiedClaim, answer: Answer, now: number): void {
-    if (proxied.isForgotten) return;
+    if (proxied.state === "forgotten") return;
     if (answer.state === "none") {
       if (answer.reason === "revoked" || answer.reason === "maxHold") {
         this.markRevoked(proxied, answer.reason === "revoked" ? "revoked" : "maxHoldExceeded", now);
@@ -191,8 +196,7 @@ export class ProxiedClaims {
 
   /** The store has no entry of the claim any more, or soon will have none. */
   forget(proxied: ProxiedClaim, kind: EventKind, now: number): void {
-    if (proxied.isForgotten) return;
-    proxied.isForgotten = true;
+    if (proxied.state === "forgotten") return;
     this.#claims.delete(proxied.claim.id);
     this.#quotas.remove(proxied.account, proxied.claim);
     // the previous owner may still work under a lock that another client released with its reference: a recheck tells
@@ -200,6 +204,7 @@ export class ProxiedClaims {
     proxied.previousOwner?.sink?.pushRecheck(proxied.claim.id);
     this.clearOwner(proxied);
     this.recordEnd(proxied, kind, now);
+    proxied.state = "forgotten";
   }
 
   /** Records the release. If the owner did not request it, the owner is to be notified. */

@@ -168,7 +168,7 @@ class ProxyBackend implements Backend {
     proxied.unansweredCalls++;
     const answer = await this.#callStore(this.#driver.claim(proxied.claim));
     proxied.unansweredCalls--;
-    if (proxied.isForgotten) {
+    if (proxied.state === "forgotten") {
       // meanwhile its client disconnected or released it, and has not claimed it again
       if (answer.state !== "none" && !this.#claims.get(claim.id)) this.#releaseRetries.release([proxied]);
       return NONE;
@@ -242,7 +242,7 @@ class ProxyBackend implements Backend {
           );
     let nextResult = 0;
     return proxiedClaims.map((proxied) => {
-      if (proxied === undefined || !results[nextResult++] || proxied.isForgotten) return false;
+      if (proxied === undefined || !results[nextResult++] || proxied.state === "forgotten") return false;
       this.#claims.clearOwner(proxied);
       return true;
     });
