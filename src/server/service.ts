@@ -24,9 +24,9 @@ import type { AdminHandler } from "./connection/admin-handler.ts";
 import type { ConnectionService, Transport } from "./connection/connection.ts";
 import { Connection } from "./connection/connection.ts";
 import type { ConnectionLimiter, Peer } from "./connection/connection-limiter.ts";
-import { RoundRobinScheduler } from "./connection/round-robin-scheduler.ts";
 import type { Session } from "./session/session.ts";
 import type { SessionRegistry } from "./session/session-registry.ts";
+import { RoundRobinScheduler } from "./time-slicer.ts";
 
 export interface LockServiceOptions {
   readonly backend: Backend;

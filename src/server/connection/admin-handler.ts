@@ -14,7 +14,7 @@ import { PERMISSIONS } from "../auth/access-control.ts";
 import { authorize, visibleKeys } from "../auth/authorize.ts";
 import { RequestError } from "../backend.ts";
 import type { EventLog } from "../events/event-log.ts";
-import { TimeSlicer } from "../time-slicer.ts";
+import { JobQueue } from "../time-slicer.ts";
 
 /** The connection on which an admin frame arrived. */
 export interface Caller {
@@ -67,7 +67,7 @@ export function createAdminHandler({
   onRefused = () => undefined,
 }: AdminHandlerOptions): AdminHandler {
   const subscriptionsByCaller = new Map<Caller, Map<number, Disposable>>();
-  const timeSlicer = new TimeSlicer(clock, maxPendingHistories, MAX_PENDING_HISTORIES);
+  const histories = new JobQueue(clock, maxPendingHistories, MAX_PENDING_HISTORIES);
 
   /** Runs in slices: each call scans all recorded events, and one line can contain thousands of these frames. */
   function history(caller: Caller, n: number, frame: readonly unknown[]): void {
@@ -76,7 +76,7 @@ export function createAdminHandler({
     authorize(caller.principal, "inspect", [key]);
     const canInspect = visibleKeys(caller.principal);
     let isLate = false;
-    timeSlicer.run(caller, () => {
+    histories.run(caller, () => {
       caller.send(encodeOk(n, encodeEvents(eventLog.history(key, Math.min(max, maxEvents), canInspect))));
       if (isLate) caller.flush();
     });
@@ -160,7 +160,7 @@ export function createAdminHandler({
     connectionClosed(caller) {
       for (const subscription of subscriptionsByCaller.get(caller)?.values() ?? []) subscription[Symbol.dispose]();
       subscriptionsByCaller.delete(caller);
-      timeSlicer.cancel(caller);
+      histories.cancel(caller);
     },
   };
 }

@@ -17,11 +17,11 @@ import { isId } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
 import type { Session } from "../session/session.ts";
+import type { RoundRobinScheduler } from "../time-slicer.ts";
 import type { Peer } from "./connection-limiter.ts";
 import { decodeLabel } from "./decode-request.ts";
 import type { RequestService } from "./request-handler.ts";
 import { RequestHandler } from "./request-handler.ts";
-import type { RoundRobinScheduler } from "./round-robin-scheduler.ts";
 
 /** The byte stream under a connection. */
 export interface Transport {
@@ -76,7 +76,7 @@ export class Connection {
   #flushThreshold = MAX_BUFFERED_CHARS_ALONE;
   /** Received lines that are not handled yet. */
   #pendingLines: readonly string[] = NO_LINES;
-  /** Paused: waits for its turn in round-robin-scheduler.ts and is not read from. */
+  /** Paused: waits for its turn in the scheduler and is not read from. */
   #isPaused = false;
   // for the deadlines of unauthenticated connections
   dueAt = 0;

@@ -13,6 +13,7 @@ import type { RevokeRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { Logger } from "../config/logger.ts";
 import type { Session } from "../session/session.ts";
+import { TimeSlicer } from "../time-slicer.ts";
 import type { RingEntry } from "./event-ring.ts";
 import { EVENT_KINDS, EventRing } from "./event-ring.ts";
 import { Histogram } from "./metrics.ts";
@@ -53,8 +54,6 @@ const LOW_VOLUME: ReadonlySet<EventKind> = new Set([
 const CLOCK_STEP_MS = 1_000;
 /** How long events are collected before they are delivered to subscribers. */
 const BATCH_DELAY_MS = 50;
-/** How long to serve subscribers at a stretch: a thousand of them would keep a busy server from its locks. */
-const SLICE_MS = 5;
 
 export class EventLog implements Observer {
   /** Time from the claim's arrival to its grant. */
@@ -77,8 +76,8 @@ export class EventLog implements Observer {
   #wallOffset: number;
   readonly #toWallTime = (time: number): number => this.#computeWallTime(time);
   #isScheduled = false;
-  /** Subscribers are not served again before this time. */
-  #idleUntil = 0;
+  /** The time for subscribers: a thousand of them would keep a busy server from its locks. */
+  readonly #slicer: TimeSlicer;
   /** Events since subscribers were last served. */
   #newEvents = 0;
 
@@ -90,6 +89,7 @@ export class EventLog implements Observer {
   }: EventLogOptions) {
     this.#clock = clock;
     this.#timer = clock.timer(() => this.#deliver());
+    this.#slicer = new TimeSlicer(clock);
     this.#wallOffset = clock.wall() - clock.now();
     this.#capacity = capacity;
     this.#common = new EventRing(capacity);
@@ -233,29 +233,24 @@ export class EventLog implements Observer {
   }
 
   /**
-   * Serves the subscribers for one slice of time; locks are then served for as long. Subscribers that are not reached
-   * come first the next time, and may have missed events by then. False: there is more to read.
+   * Serves the subscribers for one slice of time. Those that are not reached come first the next time, and may have
+   * missed events by then. False: there is more to read.
    */
   #pollSubscribers(delivers: boolean): boolean {
-    const startedAt = this.#clock.now();
-    if (startedAt < this.#idleUntil) return false;
+    if (!this.#slicer.hasTime()) return false;
     this.#newEvents = 0;
-    let isDone = true;
-    let now = startedAt;
-    for (const subscription of [...this.#subscribers]) {
-      if (now - startedAt >= SLICE_MS) {
-        isDone = false;
-        break;
+    return this.#slicer.run((endAt) => {
+      let isDone = true;
+      for (const subscription of [...this.#subscribers]) {
+        if (this.#clock.now() >= endAt) return false;
+        // moves it to the end of the queue, unless it was removed meanwhile
+        if (!this.#subscribers.delete(subscription)) continue;
+        this.#subscribers.add(subscription);
+        if (!subscription.poll()) isDone = false;
+        if (delivers && !subscription.deliver()) this.#subscribers.delete(subscription);
       }
-      // moves it to the end of the queue, unless it was removed meanwhile
-      if (!this.#subscribers.delete(subscription)) continue;
-      this.#subscribers.add(subscription);
-      if (!subscription.poll()) isDone = false;
-      if (delivers && !subscription.deliver()) this.#subscribers.delete(subscription);
-      now = this.#clock.now();
-    }
-    this.#idleUntil = now + (now - startedAt);
-    return isDone;
+      return isDone;
+    });
   }
 
   #deliver(): void {

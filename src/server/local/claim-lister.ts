@@ -14,6 +14,7 @@ import { ANONYMOUS } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
 import type { ClaimPage, MaybePromise } from "../backend.ts";
 import { RequestError, truncatePage } from "../backend.ts";
+import { TimeSlicer } from "../time-slicer.ts";
 
 /** Maximum number of remembered page ends: the next page starts there without a search. */
 const MAX_CURSORS = 1_000;
@@ -31,15 +32,14 @@ interface ListJob {
 export class ClaimLister {
   readonly #table: LockTable;
   readonly #clock: Clock;
-  readonly #sliceMs: number;
+  readonly #slicer: TimeSlicer;
   readonly #jobs: ListJob[] = [];
   readonly #cursors = new Map<string, ClaimRecord>();
-  #idleUntil = 0;
 
   constructor(table: LockTable, clock: Clock, sliceMs: number) {
     this.#table = table;
     this.#clock = clock;
-    this.#sliceMs = sliceMs;
+    this.#slicer = new TimeSlicer(clock, sliceMs);
   }
 
   /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */
@@ -63,8 +63,8 @@ export class ClaimLister {
       if (page.hasMore) this.#rememberCursor(page, live);
       return page;
     };
-    if (this.#jobs.length === 0 && this.#clock.now() >= this.#idleUntil) {
-      const records = this.#runSlice(steps);
+    if (this.#jobs.length === 0 && this.#slicer.hasTime()) {
+      const records = this.#find(steps);
       if (records !== null) return finish(records);
     }
     if (this.#jobs.length >= MAX_JOBS) throw new RequestError("LIMIT", `at most ${MAX_JOBS} lists at once`);
@@ -73,30 +73,28 @@ export class ClaimLister {
 
   /** When advance() has work to do. */
   nextDueAt(): number {
-    return this.#jobs.length === 0 ? Number.POSITIVE_INFINITY : this.#idleUntil;
+    return this.#jobs.length === 0 ? Number.POSITIVE_INFINITY : this.#slicer.idleUntil;
   }
 
-  advance(now: number): void {
+  advance(): void {
     const job = this.#jobs[0];
-    if (job === undefined || now < this.#idleUntil) return;
+    if (job === undefined || !this.#slicer.hasTime()) return;
     // finding the records and converting them are two slices, since each may take as long as a slice may
     if (job.records === null) {
-      job.records = this.#runSlice(job.steps);
+      job.records = this.#find(job.steps);
       return;
     }
     this.#jobs.shift();
     job.resolve(job.finish(job.records));
   }
 
-  /** Runs for one slice; null: not finished. Other work then gets as much time. */
-  #runSlice(steps: Generator<void, ClaimRecord[], void>): ClaimRecord[] | null {
-    const startedAt = this.#clock.now();
-    const endAt = startedAt + this.#sliceMs;
-    let step = steps.next();
-    while (step.done !== true && this.#clock.now() < endAt) step = steps.next();
-    const now = this.#clock.now();
-    this.#idleUntil = now + (now - startedAt);
-    return step.done === true ? step.value : null;
+  /** Runs for one slice; null: not finished. */
+  #find(steps: Generator<void, ClaimRecord[], void>): ClaimRecord[] | null {
+    return this.#slicer.run((endAt) => {
+      let step = steps.next();
+      while (step.done !== true && this.#clock.now() < endAt) step = steps.next();
+      return step.done === true ? step.value : null;
+    });
   }
 
   /** The claim at the end of the previous page, even if it has ended, unless a new claim has its id. */

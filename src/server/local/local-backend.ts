@@ -337,7 +337,7 @@ export class LocalBackend implements Backend {
     const { micros } = this.#batchClock.read();
     this.table.advance(now, micros);
     this.#ownership.advance(this.table, { now, micros });
-    this.#claimLister.advance(now);
+    this.#claimLister.advance();
     this.recoveryWindow.endIfDone();
     this.#writeAhead?.advance(now);
   }

@@ -4,7 +4,7 @@
 import { expect, test } from "vitest";
 import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Connection } from "../../../src/server/connection/connection.ts";
-import { RoundRobinScheduler } from "../../../src/server/connection/round-robin-scheduler.ts";
+import { RoundRobinScheduler } from "../../../src/server/time-slicer.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
