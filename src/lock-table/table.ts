@@ -64,6 +64,7 @@ export class LockTable {
   #notifications: Notification[] = [];
   #now = 0;
   #lastArrival = 0;
+  #heldCount = 0;
   #isPaused = false;
 
   constructor(options: LockTableOptions = {}) {
@@ -72,6 +73,11 @@ export class LockTable {
     this.#onRemoved = options.onRemoved ?? (() => undefined);
     this.#observer = options.observer ?? NO_OBSERVER;
     this.tokenIssuer = new TokenIssuer(options.tokenCeiling ?? Number.POSITIVE_INFINITY);
+  }
+
+  /** How many claims wait. */
+  get waitingCount(): number {
+    return this.records.size - this.#heldCount;
   }
 
   /**
@@ -365,6 +371,7 @@ export class LockTable {
   /** Removes a claim; #admitWaiters() must follow. */
   #removeRecord(record: ClaimRecord): void {
     this.records.delete(record.claim.id);
+    if (record.isHeld) this.#heldCount--;
     this.#leaseExpiry.remove(record);
     this.#awaitingCeiling.delete(record);
     for (const entry of record.entries) {
@@ -418,6 +425,7 @@ export class LockTable {
       queue.insertAdmitted(entry);
       queue.addHolder(record);
     }
+    this.#heldCount++;
     this.#observer.onEvent("reclaimed", record, this.#now);
   }
 
@@ -431,6 +439,7 @@ export class LockTable {
     record.tokenCount = record.claim.tokenCount;
     record.heldAt = this.#now;
     for (const { queue } of record.entries) queue.addHolder(record);
+    this.#heldCount++;
     this.#observer.onEvent("granted", record, this.#now);
   }
 

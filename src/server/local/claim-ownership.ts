@@ -1,6 +1,5 @@
 /** Tracks which session owns each claim of the local backend, and enforces the quotas and the longest hold times. */
 
-import type { Observer } from "../../lock-table/events.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Claim, ClaimId } from "../../spi/driver.ts";
@@ -21,14 +20,8 @@ export class ClaimOwnership {
   /** The owner before the first attach. */
   readonly #creators = new Map<ClaimId, Session>();
 
-  /** nextObserver: receives all events of the table. */
-  constructor(limits: ServerLimits, nextObserver: Observer | null, formerLimits?: ClaimLimits) {
-    this.#quotas = new ClaimQuotas(limits, nextObserver, formerLimits);
-  }
-
-  /** The observer to pass to the table. */
-  get observer(): Observer {
-    return this.#quotas;
+  constructor(limits: ServerLimits, formerLimits?: ClaimLimits) {
+    this.#quotas = new ClaimQuotas(limits, formerLimits);
   }
 
   /** @throws RequestError if the claim exceeds a quota and is new */

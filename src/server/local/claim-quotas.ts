@@ -1,7 +1,5 @@
 /** Limits on the number of claims. A full server refuses new claims; renewals and releases of existing ones go on. */
 
-import type { EventKind, Observer } from "../../lock-table/events.ts";
-import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Claim } from "../../spi/driver.ts";
 import { RequestError } from "../backend.ts";
@@ -9,28 +7,19 @@ import type { ClaimLimits } from "../config/limits.ts";
 import { widestLimits } from "../config/limits.ts";
 import type { Session } from "../session/session.ts";
 
-/** Counts what the table does not count, and forwards the table's events. */
-export class ClaimQuotas implements Observer {
+/** Counts what the table does not count. */
+export class ClaimQuotas {
   readonly #limits: ClaimLimits;
   /** The limits of earlier runs, where they were wider: claims granted under them may be reclaimed. */
   readonly #formerLimits: ClaimLimits;
-  readonly #nextObserver: Observer | null;
   /** Number of keys in the claims of each account. */
   readonly #keysByAccount = new Map<string, number>();
   /** Number of keys in all claims: the cost of a claim grows with them. */
   #keyCount = 0;
-  #heldCount = 0;
 
-  constructor(limits: ClaimLimits, nextObserver: Observer | null, formerLimits: ClaimLimits = limits) {
+  constructor(limits: ClaimLimits, formerLimits: ClaimLimits = limits) {
     this.#limits = limits;
     this.#formerLimits = widestLimits(limits, formerLimits);
-    this.#nextObserver = nextObserver;
-  }
-
-  onEvent(kind: EventKind, record: ClaimRecord, now: number): void {
-    if (kind === "granted" || kind === "reclaimed") this.#heldCount++;
-    else if (record.isHeld && END_EVENTS.has(kind)) this.#heldCount--;
-    this.#nextObserver?.onEvent(kind, record, now);
   }
 
   /** Counts a new claim of that account. */
@@ -105,12 +94,10 @@ export class ClaimQuotas implements Observer {
     return isFull ? `${this.#limits.waitersPerKey} entries in the queue of a key` : null;
   }
 
-  #exceededWaiters({ records }: LockTable, waiters: number): string | null {
-    return records.size - this.#heldCount >= waiters ? `${waiters} waiting claims on this server` : null;
+  #exceededWaiters({ waitingCount }: LockTable, waiters: number): string | null {
+    return waitingCount >= waiters ? `${waiters} waiting claims on this server` : null;
   }
 }
-
-const END_EVENTS: ReadonlySet<EventKind> = new Set(["released", "expired", "disconnected", "removed"]);
 
 function formatPerKey(locks: Claim["locks"]): string {
   return locks.length === 1 ? "" : `, counting each of its ${locks.length} keys`;

@@ -14,6 +14,7 @@
  *   recovery.
  */
 
+import { NO_OBSERVER } from "../../lock-table/events.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
@@ -114,14 +115,14 @@ export class LocalBackend implements Backend {
     this.unhealthyReason = options.unhealthyReason;
     this.identity = identity;
     this.#eventLog = options.eventLog ?? null;
-    this.#ownership = new ClaimOwnership(limits, this.#eventLog, options.formerLimits);
+    this.#ownership = new ClaimOwnership(limits, options.formerLimits);
     this.#pendingPlacements = new PendingPlacements(limits.claims);
     const tokenCeiling = durableState?.state.bound ?? Number.POSITIVE_INFINITY;
     const onRemoved = (record: ClaimRecord): void => {
       this.#ownership.onRemoved(record);
       if (record.isJournaled) this.#writeAhead?.removeFromJournal(record);
     };
-    const { observer } = this.#ownership;
+    const observer = this.#eventLog ?? NO_OBSERVER;
     const { now, micros } = this.#batchClock.read();
     this.table = new LockTable({ sessionMs, tokenCeiling, onRemoved, observer, maxTombstones: limits.claims });
     this.table.advance(now, Math.max(findCeilingAtStart(recoveryPlan), micros));

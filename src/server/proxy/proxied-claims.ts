@@ -68,7 +68,7 @@ export class ProxiedClaims {
   constructor(sessionMs: number, eventLog: EventLog | undefined, limits: ServerLimits) {
     this.#sessionMs = sessionMs;
     this.#eventLog = eventLog;
-    this.#quotas = new ClaimQuotas(limits, null);
+    this.#quotas = new ClaimQuotas(limits);
   }
 
   get size(): number {
