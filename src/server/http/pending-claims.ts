@@ -73,6 +73,11 @@ export class PendingClaim implements NotificationSink {
     this.wake();
   }
 
+  /** Why it was lost; null: it was not, as far as known. */
+  get lossReason(): LostReason | null {
+    return this.state.kind === "ended" ? this.state.reason : null;
+  }
+
   /** Wakes the request that waits for the claim, if one does. */
   wake(): void {
     if (this.state.kind === "attended") this.state.wake();
@@ -201,6 +206,8 @@ export class PendingClaims {
     let answer = firstAnswer;
     for (;;) {
       if (pending.notification !== null) answer = await this.#takeNotification(pending);
+      // the claim may have been released during the call: its answer would be "held" for a lock that is free
+      if (pending.lossReason !== null) return { state: "none", reason: pending.lossReason };
       if (answer.state === "none") {
         this.remove(pending);
         return { state: "none", reason: answer.reason ?? "unknown", paused: answer.paused };
@@ -218,8 +225,7 @@ export class PendingClaims {
       const isStillWaiting = await this.#waitForChange(pending, answer, deadline, disconnected);
       if (!isStillWaiting) return { state: "waiting", claim: pending.claim, paused: answer.paused };
       // another request has released the claim meanwhile
-      const { state } = pending;
-      if (state.kind === "ended" && state.reason !== null) return { state: "none", reason: state.reason };
+      if (pending.lossReason !== null) return { state: "none", reason: pending.lossReason };
       if (pending.notification === null && !disconnected.aborted && !this.#isDraining)
         answer = await this.#renew(pending);
     }
@@ -318,7 +324,7 @@ export class PendingClaims {
 
   #endClaim(pending: PendingClaim): void {
     if (pending.session.isEnded) return;
-    this.remove(pending);
+    this.remove(pending, "expired");
     this.#backend.endClaims(pending.session, "all");
     this.#service.endTurn();
   }
