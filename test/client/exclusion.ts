@@ -48,7 +48,8 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
     // requests of one client share a queue entry there, unless each has its own claim
     await waitForClaims(context, name === SEMAPHORE.name ? 3 : 2);
     await lock.release();
-    await Promise.all(waits.map(async (wait) => (await wait).release()));
+    for (const isReleased of await Promise.all(waits.map(async (wait) => (await wait).release())))
+      assert.equal(isReleased, true);
   });
 
   test(`${name}: using() admits one at a time, and no write is lost`, async (context) => {

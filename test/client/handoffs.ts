@@ -32,11 +32,13 @@ export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings):
       while (!isOver) await busyClient.locks.using("key", () => context.sleep(1));
     };
     const loops = Array.from({ length: 12 }, loop);
+    const turns: number[] = [];
     for (let round = 0; round < 5; round++) {
-      await otherClient.locks.using("key", { wait: context.scaleMs(5_000) }, () => undefined);
+      await otherClient.locks.using("key", { wait: context.scaleMs(5_000) }, () => turns.push(round));
     }
     isOver = true;
     await Promise.all(loops);
+    assert.deepEqual(turns, [0, 1, 2, 3, 4]);
     await waitForEmptyStore(context);
   });
 

@@ -103,7 +103,7 @@ function testAborts(test: DefineTest): void {
 
   for (const [step, stop] of ABORT_POINTS) {
     test(`an abort ${step} leaves nothing`, async (context) => {
-      for (const busy of [false, true]) await testAbortAt(context, stop, busy);
+      for (const busy of [false, true]) await assertAbortLeavesNothing(context, stop, busy);
     });
   }
 
@@ -183,7 +183,7 @@ function outrunByRelease({ chaosDriver }: TestClient): PausedCall {
 }
 
 /** Pauses an acquire at some point and aborts it there; calls in flight arrive afterwards. */
-async function testAbortAt(context: TestContext, stop: AbortPoint, busy: boolean): Promise<void> {
+async function assertAbortLeavesNothing(context: TestContext, stop: AbortPoint, busy: boolean): Promise<void> {
   const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
   const holder = busy ? await hold(clientB.locks, "key") : null;
   const abort = new AbortController();

@@ -38,7 +38,10 @@ const steps: TranscriptStep[] = [...PAGE.matchAll(/```transcript\n([^`]*)```/g)]
   });
 
 /** Runs the page; `run` performs a command other than an assignment. */
-async function runTranscript(url: string, run: (command: string, variables: Map<string, string>) => Promise<string>) {
+async function expectDocumentedOutput(
+  url: string,
+  run: (command: string, variables: Map<string, string>) => Promise<string>,
+) {
   const variables = new Map([["URL", url]]);
   let last = "";
   for (const { command, output } of steps) {
@@ -80,14 +83,14 @@ test("the page shows the complete path from no lock to a lock, and back", () => 
 
 test("the commands print the documented output, in the interpreter over node:http", async () => {
   const { url } = await startHttpServer();
-  await runTranscript(url, (command, variables) => runCurl(splitWords(command, variables)));
+  await expectDocumentedOutput(url, (command, variables) => runCurl(splitWords(command, variables)));
 });
 
 const hasCurl = spawnSync("curl", ["--version"]).status === 0;
 
 test.skipIf(!hasCurl)("the commands print the documented output, in the real shell with the real curl", async () => {
   const { url } = await startHttpServer();
-  await runTranscript(url, async (command, variables) => {
+  await expectDocumentedOutput(url, async (command, variables) => {
     const { execFile } = await import("node:child_process");
     return new Promise((resolve, reject) => {
       const env = { PATH: process.env.PATH, ...Object.fromEntries(variables) };

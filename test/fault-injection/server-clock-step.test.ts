@@ -26,7 +26,11 @@ const STEPS = IS_LONG_RUN ? [1, 0, -1, 0, 1, -1, 0] : [1, -1];
 const STEP_INTERVAL_MS = IS_LONG_RUN ? 5_000 : 700;
 
 /** Steps the clock by full hours from the true time, and checks that the load continues and that the step took effect. */
-async function stepClock(harness: ProcessHarness, url: string, step: (seconds: number) => void): Promise<void> {
+async function expectExclusionOverClockSteps(
+  harness: ProcessHarness,
+  url: string,
+  step: (seconds: number) => void,
+): Promise<void> {
   const register = await openFencedRegister(harness);
   const workers = await startWorkload(harness, url, register);
   await until(() => register.log.length > 2 * WORKER_COUNT, {
@@ -67,7 +71,7 @@ test(`${TEST_NAME} (the server's clock is the test's)`, options, async ({ harnes
   });
   try {
     const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
-    await stepClock(harness, url, (seconds) => {
+    await expectExclusionOverClockSteps(harness, url, (seconds) => {
       aheadMs = seconds * 1_000;
     });
   } finally {
@@ -95,7 +99,7 @@ test.skipIf(faketimePath === null)(
         FAKETIME_DONT_FAKE_MONOTONIC: "1",
       },
     });
-    await stepClock(harness, server.url, step);
+    await expectExclusionOverClockSteps(harness, server.url, step);
   },
 );
 

@@ -71,7 +71,10 @@ function startWaits(
   );
 }
 
-export async function testBulkCancellation({ createDriver, countEntries }: BulkCancellationStore): Promise<void> {
+export async function expectBulkCancellationLeavesNothing({
+  createDriver,
+  countEntries,
+}: BulkCancellationStore): Promise<void> {
   const [far, other] = [createLocks(createDriver()), createLocks(createDriver())];
   const seen = observeLists(createDriver());
   const locks = createLocks(seen.driver);

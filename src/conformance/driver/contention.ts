@@ -95,7 +95,8 @@ export function testContention(test: DefineTest, settings: ConformanceSettings):
     }
   });
 
-  test("who reads and writes a value only under the lock loses no write", (context) => testCounter(context, settings));
+  test("who reads and writes a value only under the lock loses no write", (context) =>
+    assertNoLostWrite(context, settings));
 }
 
 async function findOnlyHeld(
@@ -111,7 +112,7 @@ async function findOnlyHeld(
   return held[0];
 }
 
-async function testCounter(context: TestContext, { traits }: ConformanceSettings): Promise<void> {
+async function assertNoLostWrite(context: TestContext, { traits }: ConformanceSettings): Promise<void> {
   const clients = [await context.openClient(), await context.openClient(), await context.openClient()];
   const rounds = 12;
   let value = 0;

@@ -112,13 +112,15 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     await client.claimHeld(claim);
     for (const filter of [{ key: "key" }, { prefix: "" }]) {
       const abort = new AbortController();
-      const listed = client.driver.list(filter, 10, undefined, abort.signal).catch(() => []);
-      abort.abort(new RangeError("enough"));
       let isSettled = false;
-      void listed.then(() => {
-        isSettled = true;
-      });
-      await context.waitUntil("the list to settle", async () => isSettled);
+      void client.driver
+        .list(filter, 10, undefined, abort.signal)
+        .catch(() => [])
+        .then(() => {
+          isSettled = true;
+        });
+      abort.abort(new RangeError("enough"));
+      assert.ok(await context.waitUntil("the list to settle", () => isSettled));
     }
     await client.release(claim);
   });

@@ -81,11 +81,11 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
   for (let index = 0; index < random.seeds; index++) {
     const seed = random.from + index;
     test(`seed ${seed}: under lost, late and repeated calls no holders overlap and tokens rise`, (context) =>
-      runWithFaults(context, seed, traits.fencing));
+      assertExclusionUnderFaults(context, seed, traits.fencing));
   }
 }
 
-async function runWithFaults(context: TestContext, seed: number, fencing: boolean): Promise<void> {
+async function assertExclusionUnderFaults(context: TestContext, seed: number, fencing: boolean): Promise<void> {
   let holders: Claim | null = null;
   let lastToken = 0n;
   const runClient = async (client: DriverClient, number: number): Promise<void> => {

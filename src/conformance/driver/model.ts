@@ -13,7 +13,11 @@ export function testModel(test: DefineTest, settings: ConformanceSettings): void
     test(`seed ${seed}: random commands are answered as the lock table answers them`, async (context) => {
       const [clientA, clientB] = [await context.openClient(), await context.openClient()];
       const inspect = context.store.inspect?.bind(context.store);
-      await oracle([clientA.driver, clientB.driver], settings, { seed, steps: random.steps, inspect });
+      await oracle([clientA.driver, clientB.driver], settings, {
+        seed,
+        steps: random.steps,
+        inspect,
+      });
     });
   }
 }

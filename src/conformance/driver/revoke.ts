@@ -75,6 +75,7 @@ export function testRevoke(test: DefineTest, { traits, verbs }: ConformanceSetti
       await client.renew(claim); // renewing it does not extend its lease
       return (await client.renew(next)).state === "held";
     });
+    assert.equal((await client.renew(next)).state, "held");
     await client.release(next);
   });
 }

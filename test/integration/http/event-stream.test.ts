@@ -159,7 +159,7 @@ test("a stream ends with the server", async () => {
   const server = await startHttpServer();
   const eventStreamReader = await openStream(server.url, "/events");
   await server.close();
-  await until(eventStreamReader.ended, { within: 3_000, what: "its end" });
+  await expect.poll(eventStreamReader.ended, { timeout: 3_000 }).toBe(true);
 });
 
 test("a reader that does not read is disconnected, and other readers still get their events", async () => {

@@ -198,7 +198,7 @@ withRedis((server) => {
       await one.claimHeld(claim);
       await scene.admin.del(named("c", "key", claim.id));
       await one.driver.release([claim]);
-      await one.claimHeld(next);
+      expect(await one.driver.claim(next)).toMatchObject({ state: "held" });
       await one.driver.release([next]);
     });
   });

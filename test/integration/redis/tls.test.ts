@@ -132,8 +132,8 @@ describe("a single server over TLS, as a user with rights of its own", () => {
     const [one, other] = [await connect(url("app:pw@")), await connect(url("app:pw@"))];
     const lock = await one.acquire("key");
     const next = other.acquire("key", { wait: "5s" });
-    await lock.release();
-    await (await next).release();
+    expect(await lock.release()).toBe(true);
+    expect(await (await next).release()).toBe(true);
     await one.close();
     await other.close();
   });

@@ -201,7 +201,7 @@ withRedis((server) => {
       await one.claim(second);
       client.subscriber.close();
       await other.driver.release([first]);
-      await one.waitForGrant(second);
+      expect(await one.waitForGrant(second)).toMatchObject({ state: "held" });
       await one.driver.release([second]);
     });
 

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
+import { expectBulkCancellationLeavesNothing } from "../../support/bulk-cancellation.ts";
 import { inspectTables, takeUsedTables } from "../../support/setup/table-inspection.ts";
 import { createServerStore } from "../../support/stores/server-store.ts";
 
@@ -12,7 +12,7 @@ test.each([
   async (_, listen) => {
     const store = await createServerStore(listen);
     try {
-      await testBulkCancellation({
+      await expectBulkCancellationLeavesNothing({
         createDriver: () => store.driver() as Exclude<ReturnType<typeof store.driver>, Promise<unknown>>,
         countEntries: async (key) =>
           takeUsedTables().reduce((sum, { queues }) => sum + (queues.get(key)?.entries.size ?? 0), 0),

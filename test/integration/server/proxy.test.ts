@@ -192,7 +192,7 @@ test.each(["there", "back"] as const)(
     go();
     await other.open(NO_EVENTS);
     const next = makeClaim("k", { wait: false });
-    await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
+    await expect.poll(async () => (await other.claim(next)).state, { timeout: 2_000 }).toBe("held");
     await other.release([next]);
   },
 );
@@ -209,7 +209,7 @@ test("a store that did not remember the release of an unanswered claim is asked 
   go();
   await other.open(NO_EVENTS);
   const next = makeClaim("k", { wait: false });
-  await until(async () => (await other.claim(next)).state === "held", { within: 2_000, what: "a free key" });
+  await expect.poll(async () => (await other.claim(next)).state, { timeout: 2_000 }).toBe("held");
 });
 
 test("a failed release for a disconnected client is repeated, unless the client has claimed the id again", async () => {

@@ -62,7 +62,7 @@ test("on a Unix socket a client's locks end with its connection, and the next wa
   await dying.driver.claim(a);
   await next.driver.claim(b);
   await dying.driver.close();
-  await next.pushes.waitForGrant(b, 1_000);
+  expect(await next.pushes.waitForGrant(b, 1_000)).toMatchObject({ state: "held" });
 });
 
 test("on a Unix socket a keep-session connection keeps the session's claims until it ends, too", async () => {

@@ -115,6 +115,7 @@ test("Curator's Revoker asks a Holdfast holder to release, and Holdfast asks Cur
   await curator.waitForReport("them released");
   holdfast.send("acquire us");
   await holdfast.waitForReport("us held", 2);
+  expect(await fixture.listQueue(path)).toHaveLength(1);
 }, 60_000);
 
 test("a cancelled wait leaves no node behind, of either kind", async () => {
@@ -135,4 +136,5 @@ test("a cancelled wait leaves no node behind, of either kind", async () => {
   await fixture.waitForNodes(path, 1);
   curator.send("release them");
   await fixture.waitForNodes(path, 0);
+  expect(await fixture.listQueue(path)).toEqual([]);
 }, 60_000);

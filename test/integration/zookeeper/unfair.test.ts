@@ -89,7 +89,7 @@ test("a woken waiter that finds another holder watches that one", async () => {
   const watchers = async (): Promise<number> =>
     (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await fixture.server.runCommand("wchp"))?.[1] ?? "").split("\n")
       .length - 1;
-  await until(async () => (await watchers()) === 2, { within: TIMEOUT_MS, what: "both watches" });
+  await expect.poll(watchers, { timeout: TIMEOUT_MS }).toBe(2);
   await next.release();
   await (await waits).release();
 });

@@ -14,7 +14,7 @@ const { openDriver: opened } = fixture;
 const countWatches = async (): Promise<number> =>
   Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1] ?? Number.NaN);
 
-const waitForNoWatches = (): Promise<unknown> =>
+const expectNoWatchLeft = (): Promise<unknown> =>
   until(async () => (await countWatches()) === 0, { within: TIMEOUT_MS, what: "all watches to be gone" });
 
 test.each([true, false])(
@@ -35,7 +35,7 @@ test.each([true, false])(
       });
       await driver.release([second]);
     }
-    await waitForNoWatches();
+    await expectNoWatchLeft();
   },
 );
 
@@ -56,7 +56,7 @@ test("all readers behind a writer share one watch and one list, and each is noti
   await until(() => readers.every(({ id }) => told.has(id)), { within: TIMEOUT_MS, what: "each to be told" });
   for (const answer of await driver.renew(readers)) expect(answer?.state).toBe("held");
   await driver.release(readers);
-  await waitForNoWatches();
+  await expectNoWatchLeft();
 });
 
 test("all waiters for permits share one watch and one list: a release costs the same however many wait", async () => {
@@ -82,7 +82,7 @@ test("all waiters for permits share one watch and one list: a release costs the 
   // a delete, two lists and the watch on the next holder's own node each; pings, and the questions themselves
   expect((await received()) - before).toBeLessThan(100);
   await driver.release([...holders, ...waiters]);
-  await waitForNoWatches();
+  await expectNoWatchLeft();
 });
 
 test("a cancelled waiter is forgotten, however long the claim in front of it stays", async () => {
@@ -105,5 +105,5 @@ test("a cancelled waiter is forgotten, however long the claim in front of it sta
   };
   await until(forgotten, { within: TIMEOUT_MS, what: "19 of 20 to be forgotten" });
   await driver.release([holder]);
-  await waitForNoWatches();
+  await expectNoWatchLeft();
 });

@@ -1,10 +1,10 @@
 import { test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { testBulkCancellation } from "../../support/bulk-cancellation.ts";
+import { expectBulkCancellationLeavesNothing } from "../../support/bulk-cancellation.ts";
 
 test("2,000 waits that end at once cost no other client a lock and leave no entry: memory", async () => {
   const store = memoryStore();
-  await testBulkCancellation({
+  await expectBulkCancellationLeavesNothing({
     createDriver: () => memory({ store }),
     countEntries: async (key) => store.table.queues.get(key)?.entries.size ?? 0,
   });

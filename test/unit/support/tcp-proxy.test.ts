@@ -48,10 +48,10 @@ async function openPair(): Promise<[Peer, Peer]> {
   return [client, otherPeer];
 }
 
-const waitForText = (at: Peer, text: string): Promise<boolean> =>
+const expectText = (at: Peer, text: string): Promise<boolean> =>
   until(() => at.received.join("") === text, { within: 1000, what: `"${text}"` });
 
-const waitForEnd = (at: Peer): Promise<string> =>
+const expectEnd = (at: Peer): Promise<string> =>
   until(() => at.ended, { within: 1000, what: "the end of a connection" });
 
 beforeEach(async () => {
@@ -72,9 +72,9 @@ afterEach(async () => {
 test("carries bytes both ways", async () => {
   const [client, other] = await openPair();
   client.socket.write("ping");
-  await waitForText(other, "ping");
+  await expectText(other, "ping");
   other.socket.write("pong");
-  await waitForText(client, "pong");
+  await expectText(client, "pong");
   expect(proxy.connections()).toBe(1);
 });
 
@@ -83,12 +83,12 @@ test("a paused direction holds back bytes and the end, the other goes on", async
   proxy.toTarget.pause();
   client.socket.end("last words");
   other.socket.write("pong");
-  await waitForText(client, "pong");
+  await expectText(client, "pong");
   expect(other.received).toEqual([]);
   expect(other.ended).toBe("");
   proxy.toTarget.resume();
-  await waitForText(other, "last words");
-  await waitForEnd(other);
+  await expectText(other, "last words");
+  await expectEnd(other);
 });
 
 test("a connection opened into a black hole is silent", async () => {
@@ -98,7 +98,7 @@ test("a connection opened into a black hole is silent", async () => {
   await until(() => accepted[0], { within: 1000, what: "the connection" });
   expect(accepted[0]!.received).toEqual([]);
   proxy.toTarget.resume();
-  await waitForText(accepted[0]!, "hello?");
+  await expectText(accepted[0]!, "hello?");
 });
 
 test("delays keep the order", async () => {
@@ -108,7 +108,7 @@ test("delays keep the order", async () => {
   client.socket.write("first ");
   await until(() => client.socket.writableLength === 0, { within: 1000, what: "the write" });
   client.socket.write("second");
-  await waitForText(other, "first second");
+  await expectText(other, "first second");
   expect(performance.now() - sent).toBeGreaterThanOrEqual(39);
 });
 
@@ -116,26 +116,26 @@ test("cuts after a number of bytes, once", async () => {
   const [client, other] = await openPair();
   proxy.toTarget.cutAfter(3);
   client.socket.write("12345");
-  await Promise.all([waitForEnd(client), waitForEnd(other)]);
+  await Promise.all([expectEnd(client), expectEnd(other)]);
   expect(other.received.join("")).toBe("123");
   const [next, nextOther] = await openPair();
   next.socket.write("12345");
-  await waitForText(nextOther, "12345");
+  await expectText(nextOther, "12345");
 });
 
 test("can send one byte at a time", async () => {
   const [client, other] = await openPair();
   proxy.toTarget.byteByByte(true);
   client.socket.write("frame");
-  await waitForText(other, "frame");
+  await expectText(other, "frame");
   expect(other.received).toEqual(["f", "r", "a", "m", "e"]);
 });
 
 test("cut() ends both sides, and new connections work", async () => {
   const [client, other] = await openPair();
   proxy.disconnect();
-  expect(await waitForEnd(client)).toBe("closed");
-  expect(await waitForEnd(other)).toBe("closed");
+  expect(await expectEnd(client)).toBe("closed");
+  expect(await expectEnd(other)).toBe("closed");
   await until(() => proxy.connections() === 0, { within: 1000, what: "the proxy to forget it" });
   await openPair();
 });
@@ -143,15 +143,15 @@ test("cut() ends both sides, and new connections work", async () => {
 test("reset() is seen as a reset over TCP", async () => {
   const [client] = await openPair();
   proxy.reset();
-  expect(await waitForEnd(client)).toBe("ECONNRESET");
+  expect(await expectEnd(client)).toBe("ECONNRESET");
 });
 
 test("refuses new connections on request, and leaves open ones alone", async () => {
   const [client, other] = await openPair();
   proxy.refuseConnections(true);
-  await waitForEnd(openPeer(proxy.address));
+  await expectEnd(openPeer(proxy.address));
   client.socket.write("still here");
-  await waitForText(other, "still here");
+  await expectText(other, "still here");
   proxy.refuseConnections(false);
   await openPair();
 });
@@ -159,16 +159,16 @@ test("refuses new connections on request, and leaves open ones alone", async () 
 test("a crash of the server reaches the client, and a missing server looks the same", async () => {
   const [client, other] = await openPair();
   other.socket.destroy();
-  await waitForEnd(client);
+  await expectEnd(client);
   await new Promise((resolve) => server.close(resolve));
-  await waitForEnd(openPeer(proxy.address));
+  await expectEnd(openPeer(proxy.address));
 });
 
 test("listens on a Unix socket", async () => {
   await using local = await tcpProxy(proxy.address, { path: join(folder, "proxy.sock") });
   const client = openPeer(local.address);
   client.socket.write("through two proxies");
-  await waitForText(await until(() => accepted[0], { within: 1000, what: "the connection" }), "through two proxies");
+  await expectText(await until(() => accepted[0], { within: 1000, what: "the connection" }), "through two proxies");
   local.reset();
-  await waitForEnd(client);
+  await expectEnd(client);
 });

@@ -142,10 +142,7 @@ test("nothing is kept for an unused key: the server removes its node", async () 
   const all = Array.from({ length: 50 }, nextKey);
   await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
   for (const [, folder] of all) {
-    await until(async () => (await fixture.observer.exists(folder)) === null, {
-      within: TIMEOUT_MS,
-      what: `${folder} to be removed`,
-    });
+    await expect.poll(() => fixture.observer.exists(folder), { timeout: TIMEOUT_MS }).toBe(null);
   }
   // and it is as usable as before
   await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
