@@ -214,11 +214,14 @@ export class LocalQueue implements ClaimListener {
 
   /** Drops the claim without releasing it: its holder has detached it. */
   transferOut(localHold: LocalHold): void {
+    const { engine } = this.context;
+    // released meanwhile: it is not this holder's claim any more
+    if (localHold.isOpen) engine.forget(localHold.activeClaim);
+    localHold.refCount = 0;
+    if (localHold !== this.#localHold) return; // lost meanwhile: the queue has a new claim, or none
     this.#localHold = null;
     this.#activeClaim = null;
-    this.context.engine.scheduler.cancel(localHold);
-    localHold.refCount = 0;
-    this.context.engine.forget(localHold.activeClaim);
+    engine.scheduler.cancel(localHold);
     this.#startNext();
   }
 
@@ -514,9 +517,10 @@ export class LocalHold implements ScheduledTask {
   }
 }
 
-/** Is enough of the lease left for another holder? */
-function hasEnoughLease({ state, settings }: ActiveClaim, now: number): boolean {
-  return state.status === "held" && state.callState.failures === 0 && state.deadline - now > 0.45 * settings.ttlMs;
+/** Is enough of the lease left for another holder? Not if a detach is shortening it, which may also hand out a reference. */
+function hasEnoughLease({ state, settings, isShortened }: ActiveClaim, now: number): boolean {
+  if (state.status !== "held" || state.callState.failures > 0 || isShortened) return false;
+  return state.deadline - now > 0.45 * settings.ttlMs;
 }
 
 function isFailing({ state }: ActiveClaim): boolean {

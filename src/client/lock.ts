@@ -123,7 +123,8 @@ export class LockHandle implements Lock {
 
   /** Gives the lock up without releasing its claims. */
   transferOut(loss: LockLostError): void {
-    this.#state = { kind: "transferred", result: Promise.resolve(false), loss };
+    // a release meanwhile keeps its result
+    if (this.#state.kind === "held") this.#state = { kind: "transferred", result: Promise.resolve(false), loss };
     for (const localHold of this.#localHolds) localHold.queue.transferOut(localHold);
   }
 

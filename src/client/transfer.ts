@@ -63,6 +63,7 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   }
   if (wereHeld.includes(false)) throw lockLostError("unknown", keys);
   if (newTtlMs === undefined) lock.throwIfLost();
+  else if (!localHolds.every(({ isOpen }) => isOpen)) throw lockLostError("released", keys);
   const reference = toReference(lock);
   const message = `the lock on ${formatKeys(keys)} was detached and is no longer held by this lock object`;
   lock.transferOut(new LockLostError(message, "released", { keys }));

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import { expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { FatalDriverError } from "../../../src/errors.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
 
@@ -93,6 +95,58 @@ test("a lock that is gone is reported as lost, without a second call", async () 
   await other.revoke("k", lock.token, { now: true });
   await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "LOCK_LOST" });
   expect(asked.length).toBeLessThanOrEqual(1);
+  await Promise.all([locks.close(), other.close()]);
+});
+
+/** A client whose detach() is executed at once and answered when the test says so, and another client of its store. */
+function slowDetachFixture(refusal?: Error): { locks: Locks; other: Locks; answerDetach: () => void } {
+  const store = memoryStore();
+  const inner = memory({ store });
+  let answerDetach: () => void = () => undefined;
+  const answered = new Promise<void>((resolve) => {
+    answerDetach = resolve;
+  });
+  const driver = delegate(inner, {
+    async detach(claims, leftMs) {
+      const wereHeld = refusal === undefined ? await inner.detach?.(claims, leftMs) : [];
+      await answered;
+      if (refusal !== undefined) throw refusal;
+      return wereHeld ?? [];
+    },
+  });
+  return { locks: createLocks(driver), other: createLocks(memory({ store })), answerDetach };
+}
+
+test("a lock that is lost while it is detached leaves the next local holder alone", async () => {
+  const { locks, other, answerDetach } = slowDetachFixture(new FatalDriverError("refused"));
+  const lock = await locks.acquire("k");
+  const waiting = locks.acquire("k");
+  const detaching = lock.detach({ ttl: "20s" });
+  await other.revoke("k", lock.token, { now: true });
+  const next = await waiting;
+  answerDetach();
+  await expect(detaching).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  next.throwIfLost();
+  expect(await next.release()).toBe(true);
+  // one claim for each request: nothing is left at the store
+  expect(await other.list("k")).toEqual([]);
+  await Promise.all([locks.close(), other.close()]);
+});
+
+test("a lock that is released while it is detached has no reference, and is not handed off with the shortened lease", async () => {
+  const { locks, other, answerDetach } = slowDetachFixture();
+  const lock = await locks.acquire("k");
+  const waiting = locks.acquire("k");
+  const detaching = lock.detach({ ttl: "20s" });
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(await lock.release()).toBe(true);
+  const next = await waiting;
+  answerDetach();
+  await expect(detaching).rejects.toMatchObject({ code: "LOCK_LOST", reason: "released" });
+  next.throwIfLost();
+  expect(next.remainingMs).toBeGreaterThan(20_000);
+  expect([await lock.release(), await next.release()]).toEqual([true, true]);
+  expect(await other.list("k")).toEqual([]);
   await Promise.all([locks.close(), other.close()]);
 });
 
