@@ -47,11 +47,12 @@ export interface Lock extends AsyncDisposable {
 
 /** What was done with the handle; its lock may have been lost in each of these states. transferred: detached, or given up. */
 type HandleState =
-  | { readonly kind: "held" }
+  | { readonly kind: "held" | "releasing" }
   | { readonly kind: "released"; readonly result: Promise<boolean> }
   | { readonly kind: "transferred"; readonly result: Promise<boolean>; readonly loss: LockLostError };
 
 const HELD: HandleState = { kind: "held" };
+const RELEASING: HandleState = { kind: "releasing" };
 
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
@@ -100,7 +101,7 @@ export class LockHandle implements Lock {
   throwIfLost(): void {
     const state = this.#state;
     if (state.kind === "transferred") throw state.loss;
-    if (state.kind === "released") throw lockLostError("released", this.keys);
+    if (state.kind !== "held") throw lockLostError("released", this.keys);
     for (const localHold of this.#localHolds) if (!localHold.isHeld(localHold.observe())) throw localHold.toLostError();
   }
 
@@ -129,7 +130,10 @@ export class LockHandle implements Lock {
   }
 
   release(): Promise<boolean> {
-    if (this.#state.kind !== "held") return this.#state.result;
+    const state = this.#state;
+    if (state.kind === "releasing") return Promise.resolve().then(() => this.release()); // called by a listener of it
+    if (state.kind !== "held") return state.result;
+    this.#state = RELEASING;
     const result = this.#release();
     this.#state = { kind: "released", result };
     return result;

@@ -22,3 +22,13 @@ test("a lock that is printed, copied or logged as JSON shows its keys and no sec
   assert.equal(JSON.stringify(lock), '{"keys":["printed"]}');
   await locks.close();
 });
+
+test("a listener that releases the lock whose release it hears of gets the same result, and the next waiter the lock", async () => {
+  const locks = createLocks(memory());
+  const lock = await locks.acquire("k");
+  const waiting = locks.acquire("k");
+  const inner = new Promise<boolean>((resolve) => locks.on("released", () => resolve(lock.release())));
+  assert.deepEqual(await Promise.all([lock.release(), inner, lock.release()]), [true, true, true]);
+  assert.equal(await (await waiting).release(), true);
+  await locks.close();
+});
