@@ -47,7 +47,8 @@ export interface Lock extends AsyncDisposable {
 
 /** What was done with the handle; its lock may have been lost in each of these states. transferred: detached, or given up. */
 type HandleState =
-  | { readonly kind: "held" | "releasing" }
+  | { readonly kind: "held" }
+  | { readonly kind: "releasing" }
   | { readonly kind: "released"; readonly result: Promise<boolean> }
   | { readonly kind: "transferred"; readonly result: Promise<boolean>; readonly loss: LockLostError };
 
