@@ -5,8 +5,8 @@ import type { ClaimView } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import { callWithTimeout } from "../util/timeout.ts";
+import { booleanRule, noProblem, validateOptions } from "../util/validate.ts";
 import type { Client } from "./client.ts";
-import { requireObject } from "./options.ts";
 
 const MAX_LISTED = 1_000;
 
@@ -41,7 +41,8 @@ function stripPrefix(view: ClaimView, prefix: string): ClaimView {
 
 /** See Locks.revoke. */
 export async function revoke(client: Client, key: string, token: bigint, options: RevokeOptions): Promise<boolean> {
-  const { now, reason } = parseRevokeOptions(options);
+  validateOptions("revoke", options, { now: booleanRule, reason: noProblem });
+  const { now, reason } = options;
   if (typeof token !== "bigint") throw new TypeError(`token must be a bigint, not ${describeValue(token)}`);
   const fullKey = client.settings.prefix + validateKey(key);
   const { driver } = client;
@@ -58,14 +59,4 @@ export async function revoke(client: Client, key: string, token: bigint, options
     throw wrapDriverError(error, `could not revoke ${describeValue(key)}`, [key]);
   });
   return wasHeld === true;
-}
-
-function parseRevokeOptions(options: unknown): RevokeOptions {
-  requireObject(options, "revoke");
-  const { now, reason, ...unknownOptions } = options as RevokeOptions;
-  const [name] = Object.keys(unknownOptions);
-  if (name !== undefined) throw new TypeError(`revoke has no option ${describeValue(name)}`);
-  if (now !== undefined && typeof now !== "boolean")
-    throw new TypeError(`now must be true or false, not ${describeValue(now)}`);
-  return { ...(now !== undefined && { now }), ...(reason !== undefined && { reason }) };
 }

@@ -1,10 +1,11 @@
 /** connect(url): locks on the store at a url. */
 
+import { requireObject } from "../util/validate.ts";
 import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
 import { bindLocks } from "./locks.ts";
 import type { ConnectOptions } from "./options.ts";
-import { parseClientOptions, requireObject } from "./options.ts";
+import { parseClientOptions } from "./options.ts";
 
 /**
  * Returns the locks of the store at a url: `holdfast://host:7420`, `holdfasts://host:7420` (TLS), `holdfast+unix:/path`,

@@ -3,8 +3,8 @@
 import { UnsupportedError } from "../errors.ts";
 import type { LockSpec, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";
-import { describeValue } from "../util/duration.ts";
 import { validateKey } from "../util/keys.ts";
+import { countRule, requireValid } from "../util/validate.ts";
 
 export type LockSpecs = readonly [LockSpec, ...LockSpec[]];
 
@@ -103,10 +103,8 @@ export function checkSupported({ locks, keys }: LockTarget, traits: Traits, driv
 
 /** @throws TypeError */
 export function requireCount(value: unknown, name: string, max: number): number {
-  if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > max) {
-    throw new TypeError(`${name} must be a whole number from 1 to ${max}, not ${describeValue(value)}`);
-  }
-  return value;
+  requireValid(value, name, countRule(max));
+  return value as number;
 }
 
 function toFullKey(prefix: string, key: unknown): string {

@@ -3,6 +3,7 @@
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
+import { driverRule, requireValid } from "../util/validate.ts";
 import type { RevokeOptions } from "./admin.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
@@ -11,7 +12,7 @@ import type { Lock, LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-spec.ts";
 import type { AcquireOptions, AcquireSettings, LocksOptions, TryOptions } from "./options.ts";
-import { parseAcquireOptions, parseClientOptions, requireMethod } from "./options.ts";
+import { parseAcquireOptions, parseClientOptions } from "./options.ts";
 
 /** Something that can be locked: a fixed set of keys and permits. */
 export interface Lockable<Extra = unknown> {
@@ -81,7 +82,7 @@ export interface Locks extends AsyncDisposable {
  * @throws TypeError if the argument is not a driver, or naming the wrong option
  */
 export function createLocks(driver: Driver, options?: LocksOptions): Locks {
-  requireMethod(driver, "claim", "driver");
+  requireValid(driver, "driver", driverRule);
   return bindLocks(new Client(driver, parseClientOptions(options), Math.random));
 }
 

@@ -8,9 +8,10 @@ import type { Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import type { Duration } from "../util/duration.ts";
-import { describeValue, MIN_TTL_MS, parseDuration } from "../util/duration.ts";
+import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
-import { requireCount } from "./lock-spec.ts";
+import type { OptionRules } from "../util/validate.ts";
+import { booleanRule, clockRule, countRule, noProblem, validateOptions } from "../util/validate.ts";
 
 /** The options of acquire(). */
 export interface AcquireOptions {
@@ -99,20 +100,31 @@ export interface AcquireSettings {
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
 
+/** The options that have no rule here are checked as they are parsed. */
+const TRY_RULES: OptionRules<TryOptions> = {
+  ttl: noProblem,
+  label: noProblem,
+  signal: (value) => (value instanceof AbortSignal ? null : "an AbortSignal"),
+};
+const ACQUIRE_RULES: OptionRules<AcquireOptions> = { ...TRY_RULES, wait: noProblem };
+const CLIENT_RULES: OptionRules<LocksOptions> = {
+  wait: noProblem,
+  ttl: noProblem,
+  label: noProblem,
+  prefix: noProblem,
+  handoffs: countRule(1_024),
+  handoffMs: noProblem,
+  reentrant: booleanRule,
+  maxHold: noProblem,
+  renew: booleanRule,
+  clock: clockRule,
+};
+
 /** @throws TypeError naming the option; @param caller the name of the function that takes the options */
 export function parseClientOptions(options: LocksOptions = {}, caller = "createLocks"): ClientSettings {
-  requireObject(options, caller);
-  const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock, ...rest } = options;
-  const {
-    handoffs = 64,
-    handoffMs = 10,
-    reentrant = true,
-    maxHold = UNLIMITED,
-    renew = true,
-    ...unknownOptions
-  } = rest;
-  rejectUnknownOptions(unknownOptions, caller);
-  requireMethod(clock, "timer", "clock");
+  validateOptions(caller, options, CLIENT_RULES);
+  const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock } = options;
+  const { handoffs = 64, handoffMs = 10, reentrant = true, maxHold = UNLIMITED, renew = true } = options;
   return {
     waitMs: parseTimeLimit(wait, "wait"),
     ttl: parseTtl(ttl),
@@ -120,11 +132,11 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     label: cleanLabel(label),
     signal: undefined,
     prefix: prefix === "" ? "" : validateKey(prefix, "prefix"),
-    handoffs: requireCount(handoffs, "handoffs", 1_024),
+    handoffs,
     handoffMs: parseDuration(handoffMs, "handoffMs"),
-    reentrant: requireBoolean(reentrant, "reentrant"),
+    reentrant,
     maxHoldMs: parseTimeLimit(maxHold, "maxHold", 1),
-    renew: requireBoolean(renew, "renew"),
+    renew,
     clock,
   };
 }
@@ -137,12 +149,9 @@ export function parseAcquireOptions(
   extraOption?: string,
 ): AcquireSettings {
   const caller = isTry ? "tryAcquire" : "acquire";
-  requireObject(options, caller);
-  const { wait, ttl, label, signal, ...unknownOptions } = options;
-  rejectUnknownOptions(isTry && "wait" in options ? { wait } : unknownOptions, caller, extraOption);
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw new TypeError(`signal must be an AbortSignal, not ${describeValue(signal)}`);
-  }
+  const rules = isTry ? TRY_RULES : ACQUIRE_RULES;
+  validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
+  const { wait, ttl, label, signal } = options;
   return {
     waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
@@ -180,30 +189,6 @@ function parseTimeLimit(value: unknown, name: string, min?: number): number {
 
 function parseTtl(value: unknown): number | "session" {
   return value === "session" ? value : parseDuration(value, "ttl", MIN_TTL_MS);
-}
-
-function requireBoolean(value: unknown, name: string): boolean {
-  if (typeof value !== "boolean") throw new TypeError(`${name} must be true or false, not ${describeValue(value)}`);
-  return value;
-}
-
-/** @throws TypeError naming the function whose options are wrong */
-export function requireObject(options: unknown, caller: string): void {
-  if (typeof options !== "object" || options === null || Array.isArray(options)) {
-    throw new TypeError(`options of ${caller} must be an object, not ${describeValue(options)}`);
-  }
-}
-
-/** Checks by one of its methods that the value is of the expected kind. @throws TypeError naming the argument */
-export function requireMethod(value: unknown, method: string, name: string): void {
-  if (typeof (value as Record<string, unknown> | null | undefined)?.[method] !== "function")
-    throw new TypeError(`${name} must be a ${name}, not ${describeValue(value)}`);
-}
-
-function rejectUnknownOptions(unknownOptions: object, caller: string, extraOption?: string): void {
-  for (const name of Object.keys(unknownOptions)) {
-    if (name !== extraOption) throw new TypeError(`${caller} has no option ${describeValue(name)}`);
-  }
 }
 
 /** The label of a client without the `label` option: `user@host pid program`. Arguments may hold secrets and stay out. */

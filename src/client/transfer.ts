@@ -14,11 +14,12 @@ import { decodeReference, encodeReference } from "../protocol/lock-reference.ts"
 import type { Claim, Driver, Traits } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { callWithTimeout, sleep } from "../util/timeout.ts";
+import { noProblem, validateOptions } from "../util/validate.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
 import type { ClientContext, LocalHold } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
 import type { DetachOptions } from "./options.ts";
-import { requireObject, toClaimSettings } from "./options.ts";
+import { toClaimSettings } from "./options.ts";
 
 type LocalHolds = readonly [LocalHold, ...LocalHold[]];
 
@@ -84,11 +85,9 @@ export function toReference(lock: object): string {
 }
 
 /** @throws TypeError naming the option */
-function parseTtlOption(options: unknown, { localHolds }: DetachableLock): number | undefined {
-  requireObject(options, "detach");
-  const { ttl, ...unknownOptions } = options as DetachOptions;
-  const [name] = Object.keys(unknownOptions);
-  if (name !== undefined) throw new TypeError(`detach has no option ${describeValue(name)}`);
+function parseTtlOption(options: DetachOptions, { localHolds }: DetachableLock): number | undefined {
+  validateOptions("detach", options, { ttl: noProblem });
+  const { ttl } = options;
   if (ttl === undefined) return undefined;
   const newTtlMs = parseDuration(ttl, "ttl", 1);
   for (const { activeClaim } of localHolds) {

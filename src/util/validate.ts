@@ -1,9 +1,12 @@
-/** Validates the options of a driver when it is created. Callers may use JavaScript, and a mistyped option must not be ignored. */
+/** Validates options and arguments at the API. Callers may use JavaScript, and a mistyped option must not be ignored. */
 
 import { describeValue } from "./duration.ts";
 
-/** One rule per option: returns what the value must be, or null if it is valid. A rule may also throw a TypeError itself. */
-export type OptionRules<O> = { readonly [Name in keyof O]-?: (value: unknown) => string | null };
+/** Returns what the value must be, or null if it is valid. A rule may also throw a TypeError itself. */
+type OptionRule = (value: unknown) => string | null;
+
+/** One rule per option. */
+export type OptionRules<O> = { readonly [Name in keyof O]-?: OptionRule };
 
 interface RuleOptions<O> {
   readonly required?: readonly (keyof O)[];
@@ -12,7 +15,7 @@ interface RuleOptions<O> {
 }
 
 /**
- * @param subject the name of the driver in messages
+ * @param subject the name of the driver or function in messages
  * @param required options without a default
  * @param secret options whose values must not be shown
  * @param prefix precedes the names in messages, for options inside another option
@@ -24,18 +27,28 @@ export function validateOptions<O extends object>(
   rules: OptionRules<O>,
   { required = [], secret = [], prefix = "" }: RuleOptions<O> = {},
 ): void {
-  if (!isObject(options)) throw new TypeError(`options of ${subject} must be an object, not ${describeValue(options)}`);
+  requireObject(options, subject);
   for (const name of Object.keys(options)) {
     if (!Object.hasOwn(rules, name)) throw new TypeError(`${subject} has no option ${describeValue(name)}`);
   }
   for (const name of Object.keys(rules) as (keyof O & string)[]) {
     const value = options[name];
     if (value === undefined && !required.includes(name)) continue;
-    const expected = rules[name](value);
     // a secret option's value may be a credential even if it has the wrong type
-    const shownValue = secret.includes(name) ? "" : `, not ${describeValue(value)}`;
-    if (expected !== null) throw new TypeError(`${prefix}${name} must be ${expected}${shownValue}`);
+    requireValid(value, prefix + name, rules[name], secret.includes(name));
   }
+}
+
+/** @throws TypeError naming the driver or function whose options are wrong */
+export function requireObject(options: unknown, subject: string): void {
+  if (!isObject(options)) throw new TypeError(`options of ${subject} must be an object, not ${describeValue(options)}`);
+}
+
+/** @throws TypeError naming the argument */
+export function requireValid(value: unknown, name: string, rule: OptionRule, isSecret = false): void {
+  const expected = rule(value);
+  if (expected === null) return;
+  throw new TypeError(`${name} must be ${expected}${isSecret ? "" : `, not ${describeValue(value)}`}`);
 }
 
 /** The longest delay of a timer. */
@@ -43,9 +56,14 @@ const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** A whole number of milliseconds within the bounds, by default those of a timer. */
 export const millisecondsRule =
-  (min = 1, max: number = MAX_TIMER_MS): ((value: unknown) => string | null) =>
+  (min = 1, max: number = MAX_TIMER_MS): OptionRule =>
   (value) =>
     isIntegerBetween(value, min, max) ? null : `a whole number of milliseconds from ${min} to ${max}`;
+/** A count from 1 on. */
+export const countRule =
+  (max: number): OptionRule =>
+  (value) =>
+    isIntegerBetween(value, 1, max) ? null : `a whole number from 1 to ${max}`;
 /** true or false. */
 export const booleanRule = (value: unknown): string | null => (typeof value === "boolean" ? null : "true or false");
 /** A function. */
@@ -53,7 +71,11 @@ export const functionRule = (value: unknown): string | null => (typeof value ===
 /** A string. */
 export const stringRule = (value: unknown): string | null => (typeof value === "string" ? null : "a string");
 /** A Clock, recognized by its timer(). */
-export const clockRule = (value: unknown): string | null => (isObject(value) && "timer" in value ? null : "a clock");
+export const clockRule = (value: unknown): string | null =>
+  isObject(value) && typeof value.timer === "function" ? null : "a clock";
+/** A Driver, recognized by its claim(). */
+export const driverRule = (value: unknown): string | null =>
+  isObject(value) && typeof value.claim === "function" ? null : "a driver";
 
 /** For a rule whose check throws by itself. */
 export function noProblem(_checked: unknown): null {

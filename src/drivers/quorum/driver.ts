@@ -37,10 +37,16 @@ import { FatalDriverError, safeListener } from "../../errors.ts";
 import type { Answer, Claim, ClaimId, ClaimView, Driver, DriverEvents, ListFilter, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
-import { describeValue } from "../../util/duration.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { OptionRules } from "../../util/validate.ts";
-import { clockRule, functionRule, isObject, millisecondsRule, validateOptions } from "../../util/validate.ts";
+import {
+  clockRule,
+  driverRule,
+  functionRule,
+  millisecondsRule,
+  requireValid,
+  validateOptions,
+} from "../../util/validate.ts";
 import { ClaimCoordinator } from "./claims.ts";
 import { listClaims } from "./list.ts";
 import { Member, waitForMembers } from "./member.ts";
@@ -98,10 +104,7 @@ export function quorum(drivers: readonly Driver[], options: QuorumOptions = {}):
   }
   if (new Set(drivers).size !== drivers.length)
     throw new TypeError("drivers must be distinct: each must be a separate store");
-  for (const [index, driver] of drivers.entries()) {
-    if (!isObject(driver) || typeof driver.claim !== "function")
-      throw new TypeError(`drivers[${index}] must be a driver, not ${describeValue(driver)}`);
-  }
+  for (const [index, driver] of drivers.entries()) requireValid(driver, `drivers[${index}]`, driverRule);
   validateOptions("quorum", options, OPTION_RULES);
   return new QuorumDriver(drivers, options);
 }

@@ -7,8 +7,8 @@ import type { OptionRules } from "../../util/validate.ts";
 import {
   booleanRule,
   clockRule,
+  countRule,
   functionRule,
-  isIntegerBetween,
   isObject,
   millisecondsRule,
   noProblem,
@@ -110,9 +110,7 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
   },
   replicas(value) {
     if (!isObject(value)) return "{ minAcks, timeoutMs }";
-    const minAcks = (count: unknown): string | null =>
-      isIntegerBetween(count, 1, 100) ? null : "a whole number from 1 to 100";
-    const rules = { minAcks, timeoutMs: millisecondsRule(1, 60_000) };
+    const rules = { minAcks: countRule(100), timeoutMs: millisecondsRule(1, 60_000) };
     return noProblem(validateOptions("replicas", value, rules, { required: ["minAcks"], prefix: "replicas." }));
   },
   warn: functionRule,

@@ -2,7 +2,7 @@
 
 import { describeValue } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
-import { booleanRule, clockRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
+import { booleanRule, clockRule, driverRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
 import type { AccessControl } from "../auth/access-control.ts";
 import { ALLOW_ALL, createAccessControl } from "../auth/access-control.ts";
 import { loadAccounts } from "../auth/accounts-file.ts";
@@ -69,7 +69,7 @@ const OPTION_CHECKS: OptionRules<ServeOptions> = {
   listen: noProblem,
   state: noProblem,
   firstStart: booleanRule,
-  driver: (value) => (isObject(value) && typeof value.claim === "function" ? null : "a driver"),
+  driver: driverRule,
   access: (value) => (isObject(value) && ("onChange" in value || typeof value.file === "string") ? null : "{ file }"),
   tls: objectRule,
   http: noProblem,
