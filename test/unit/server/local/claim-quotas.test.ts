@@ -1,0 +1,154 @@
+// What is full refuses new claims only; a claim that the table has, or that is granted at once where that is enough, stays.
+
+import { expect, test } from "vitest";
+import type { EventKind } from "../../../../src/lock-table/events.ts";
+import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
+import { LockTable } from "../../../../src/lock-table/table.ts";
+import type { Principal } from "../../../../src/server/auth/access-control.ts";
+import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
+import type { ClaimLimits } from "../../../../src/server/config/limits.ts";
+import { ClaimQuotas } from "../../../../src/server/local/claim-quotas.ts";
+import { Session } from "../../../../src/server/session/session.ts";
+import type { Claim } from "../../../../src/spi/driver.ts";
+import { randomId } from "../../../../src/util/ids.ts";
+import { makeClaim } from "../../../support/server-fixture.ts";
+
+const WIDE: ClaimLimits = {
+  claims: 100,
+  claimsPerSession: 100,
+  claimsPerAccount: 100,
+  waiters: 100,
+  waitersPerKey: 100,
+};
+
+class Fixture {
+  readonly quotas: ClaimQuotas;
+  readonly table: LockTable;
+  readonly session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
+  readonly events: EventKind[] = [];
+
+  constructor(limits: Partial<ClaimLimits> = {}, formerLimits?: Partial<ClaimLimits>, account = "") {
+    const observer = { onEvent: (kind: EventKind) => void this.events.push(kind) };
+    const former = formerLimits && { ...WIDE, ...formerLimits };
+    this.quotas = new ClaimQuotas({ ...WIDE, ...limits }, observer, former);
+    this.table = new LockTable({ observer: this.quotas });
+    this.session.principal = { ...ANONYMOUS, name: account } as Principal;
+  }
+
+  /** Places the claim as the local backend does; throws if a quota refuses it. */
+  place(claim: Claim): ClaimRecord | null {
+    const { table, quotas, session } = this;
+    const isNew = !table.records.has(claim.id);
+    quotas.check(table, session, claim);
+    const record = table.enqueue(claim, null, 0, 0);
+    if (isNew && record !== null) quotas.add(session.principal.name, claim);
+    return record;
+  }
+
+  release(claim: Claim): void {
+    this.table.release(claim.id, 0, 0);
+    this.quotas.remove(this.session.principal.name, claim);
+  }
+}
+
+test("claims on the server: each key counts; a full server renews what it has, and an end makes room", () => {
+  const fixture = new Fixture({ claims: 3 });
+  const claim = makeClaim(["a", "b"]);
+  fixture.place(claim);
+  expect(() => fixture.place(makeClaim(["c", "d"]))).toThrow(
+    "at most 3 claims on this server, counting each of its 2 keys",
+  );
+  fixture.place(makeClaim("c"));
+  expect(() => fixture.place(makeClaim("d"))).toThrow(/^at most 3 claims on this server$/);
+  fixture.place(claim);
+  fixture.release(claim);
+  fixture.place(makeClaim(["a", "b"]));
+});
+
+test("claims of one client", () => {
+  const fixture = new Fixture({ claimsPerSession: 1 });
+  const record = fixture.place(makeClaim("a")) as ClaimRecord;
+  fixture.session.records.push(record);
+  expect(() => fixture.place(makeClaim("b"))).toThrow("at most 1 claims of one client");
+  fixture.session.records.remove(record);
+});
+
+test("claims of one account: counted over all its clients, and not for clients without one", () => {
+  const fixture = new Fixture({ claimsPerAccount: 3 }, undefined, "ana");
+  const [first, second] = [makeClaim(["a", "b"]), makeClaim("c")];
+  fixture.place(first);
+  fixture.place(second);
+  expect(() => fixture.place(makeClaim("d"))).toThrow(/at most 3 claims of one account$/);
+  fixture.release(second);
+  fixture.place(makeClaim("d"));
+  fixture.release(first);
+  fixture.place(makeClaim("e"));
+  const anonymous = new Fixture({ claimsPerAccount: 1 });
+  for (const key of ["a", "b"]) anonymous.place(makeClaim(key));
+});
+
+test("an account that has released everything is forgotten, and one that never placed a claim loses nothing", () => {
+  const { quotas } = new Fixture({ claimsPerAccount: 1 });
+  const claim = makeClaim("a");
+  quotas.add("ana", claim);
+  expect(quotas.exceededCount(claim, 0, "ana")).toBe("1 claims of one account");
+  quotas.remove("ana", claim);
+  quotas.remove("bob", claim);
+  expect(quotas.exceededCount(claim, 0, "ana")).toBeNull();
+});
+
+test("the queue of a key: a claim that does not wait needs room only if it would be granted", () => {
+  const fixture = new Fixture({ waitersPerKey: 2 });
+  const shared = { key: "k", permits: 1, limit: 10 };
+  for (let count = 0; count < 2; count++) fixture.place(makeClaim([shared]));
+  expect(() => fixture.place(makeClaim([shared]))).toThrow("at most 2 entries in the queue of a key");
+  expect(() => fixture.place(makeClaim([shared], { wait: false }))).toThrow("at most 2 entries in the queue of a key");
+  expect(fixture.place(makeClaim("k", { wait: false }))).toBeNull();
+  fixture.place(makeClaim("other"));
+});
+
+test("waiting claims: holders do not count, whether they were granted at once, later, or reclaimed", () => {
+  const fixture = new Fixture({ waiters: 1 });
+  const [holder, waiter] = [makeClaim("k"), makeClaim("k")];
+  fixture.place(holder);
+  fixture.place(waiter);
+  expect(() => fixture.place(makeClaim("k"))).toThrow("at most 1 waiting claims on this server");
+  fixture.release(holder);
+  fixture.place(makeClaim("k"));
+  fixture.table.reclaim(makeClaim("r"), null, 5, 1, 1_000);
+  expect(() => fixture.place(makeClaim("k"))).toThrow("at most 1 waiting claims on this server");
+  expect(fixture.events).toEqual(["granted", "waiting", "released", "granted", "waiting", "reclaimed"]);
+});
+
+test("a holder that reclaims has twice the room of a waiting claim, under the wider ones of the old and the new limits", () => {
+  const fixture = new Fixture({ waitersPerKey: 1, waiters: 1 }, { waitersPerKey: 2, waiters: 3, claims: 6 });
+  const { quotas, table, session } = fixture;
+  const shared = { key: "k", permits: 1, limit: 10 };
+  const exceeded = (isHeld: boolean): string | null =>
+    quotas.exceededOnReclaim(table, session, makeClaim([shared]), isHeld);
+  const add = (claim: Claim): void => {
+    table.enqueue(claim, null, 0, 0);
+    quotas.add("", claim);
+  };
+  expect([exceeded(true), exceeded(false)]).toEqual([null, null]);
+  for (let count = 0; count < 2; count++) add(makeClaim([shared]));
+  expect([exceeded(true), exceeded(false)]).toEqual([null, "1 entries in the queue of a key"]);
+  for (let count = 0; count < 2; count++) add(makeClaim([shared]));
+  expect(exceeded(true)).toBe("1 entries in the queue of a key");
+});
+
+test("reclaimed waiting claims: no more than the server has room for; what is in the table is never refused", () => {
+  const fixture = new Fixture({ waiters: 1 });
+  const { quotas, table, session } = fixture;
+  const waiter = makeClaim("k");
+  fixture.place(makeClaim("k"));
+  fixture.place(waiter);
+  expect(quotas.exceededOnReclaim(table, session, makeClaim("x"), false)).toBe("1 waiting claims on this server");
+  expect(quotas.exceededOnReclaim(table, session, makeClaim("x"), true)).toBeNull();
+  expect(quotas.exceededOnReclaim(table, session, waiter, false)).toBeNull();
+});
+
+test("without another observer the events end here", () => {
+  const table = new LockTable({ observer: new ClaimQuotas(WIDE, null) });
+  expect(table.claim(makeClaim("k"), null, 0, 0)).toMatchObject({ state: "held" });
+});

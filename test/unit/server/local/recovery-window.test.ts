@@ -1,0 +1,217 @@
+// During a recovery nothing new is granted, and only what may have been held before the start is given back.
+
+import { expect, test } from "vitest";
+import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
+import { LockTable } from "../../../../src/lock-table/table.ts";
+import type { ReclaimItem } from "../../../../src/protocol/frames.ts";
+import type { RecoveryPlan } from "../../../../src/server/local/recovery-window.ts";
+import { describeRecovery, NO_RECOVERY, RecoveryWindow } from "../../../../src/server/local/recovery-window.ts";
+import { assignOwner, clearOwner, Session } from "../../../../src/server/session/session.ts";
+import type { Answer, Claim } from "../../../../src/spi/driver.ts";
+import { randomId } from "../../../../src/util/ids.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { makeClaim } from "../../../support/server-fixture.ts";
+
+const HOUR_MS = 3_600_000;
+
+class Fixture {
+  readonly clock = new FakeClock();
+  readonly table = new LockTable({ onRemoved: clearOwner });
+  readonly session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
+  readonly window: RecoveryWindow;
+  hasRoom = true;
+  ends = 0;
+  outdated = 0;
+
+  constructor(plan: Partial<RecoveryPlan> = {}) {
+    this.window = new RecoveryWindow({
+      table: this.table,
+      clock: this.clock,
+      plan: { ...NO_RECOVERY, ...plan },
+      onEnd: () => {
+        this.ends++;
+        this.table.resumeGrants();
+      },
+      onOutdatedState: () => {
+        this.outdated++;
+      },
+    });
+    if (this.window.isActive) this.table.pauseGrants();
+  }
+
+  /** After a crash; tokens from before it are below the present time. */
+  static afterCrash(plan: Partial<RecoveryPlan> = {}): Fixture {
+    const ceilingAtStart = new FakeClock().wall() * 1_000;
+    return new Fixture({ reason: "crash", durationMs: 60_000, ceilingAtStart, ...plan });
+  }
+
+  get micros(): number {
+    return this.clock.wall() * 1_000;
+  }
+
+  /** A token that was granted a second before the start. */
+  get earlierToken(): bigint {
+    return BigInt(this.micros - 1_000_000);
+  }
+
+  reclaim(items: readonly ReclaimItem[], isLast = true): Answer[] {
+    const callbacks = {
+      hasRoom: () => this.hasRoom,
+      assignOwner: (record: ClaimRecord) => assignOwner(record, this.session),
+    };
+    const time = { now: this.clock.now(), micros: this.micros };
+    return this.window.reclaim(this.session, items, isLast, time, callbacks);
+  }
+
+  held(claim: Claim, more: Partial<Extract<ReclaimItem["lastState"], { state: "held" }>> = {}): ReclaimItem {
+    return { claim, lastState: { state: "held", token: this.earlierToken, tokenCount: 1, leftMs: 20_000, ...more } };
+  }
+}
+
+test("without a recovery nothing may be unreported, nothing is saved, and a reclaim reports what the table has", () => {
+  const fixture = new Fixture();
+  const { window, clock, table } = fixture;
+  const kept = makeClaim("k");
+  table.enqueue(kept, null, clock.now(), fixture.micros);
+  expect([window.isActive, window.reason, window.remainingMs(), window.toSavedRecovery()]).toEqual([
+    false,
+    null,
+    0,
+    null,
+  ]);
+  expect([window.mayBeUnreported(randomId()), window.releaseUnreported(randomId())]).toEqual([false, false]);
+  clock.jump(60_000);
+  const unknown = fixture.held(makeClaim("x"));
+  expect(fixture.reclaim([fixture.held(kept), unknown])).toMatchObject([{ state: "none" }, { state: "none" }]);
+  window.endIfDone();
+  expect(fixture.ends).toBe(0);
+});
+
+test("a reclaimed holder has its token and the rest of its lease; a waiting claim its place", () => {
+  const fixture = Fixture.afterCrash();
+  const [holder, session, first, second] = [
+    makeClaim("k"),
+    makeClaim("s", { ttlMs: "session" }),
+    makeClaim("k", { wait: false }),
+    makeClaim("k"),
+  ];
+  const waiting = (claim: Claim, arrival: number): ReclaimItem => ({ claim, lastState: { state: "waiting", arrival } });
+  const items = [fixture.held(holder), fixture.held(session), waiting(second, 9), waiting(first, 8)];
+  const answers = fixture.reclaim(items, false);
+  const token = fixture.earlierToken;
+  expect(answers).toMatchObject([
+    { state: "held", token, remainingMs: 20_000 },
+    { state: "held", token },
+    { state: "waiting" },
+    { state: "waiting" },
+  ]);
+  const queue = [...(fixture.table.queues.get("k")?.entries ?? [])];
+  expect(queue.map(({ record }) => record.claim.id)).toEqual([holder.id, first.id, second.id]);
+  expect(fixture.window.isActive).toBe(true);
+});
+
+test.for<[reason: string, item: (fixture: Fixture) => ReclaimItem]>([
+  ["its token is above the ceiling", (it) => it.held(makeClaim("k"), { token: BigInt(it.micros) + 10n ** 15n })],
+  ["its lease has ended", (it) => it.held(makeClaim("k"), { leftMs: 0 })],
+  ["it has a long lease, which the journal would have", (it) => it.held(makeClaim("k", { ttlMs: HOUR_MS }))],
+])("a claim is not given back: %s", ([, item]) => {
+  const fixture = Fixture.afterCrash();
+  expect(fixture.reclaim([item(fixture)])).toEqual([{ state: "none" }]);
+  expect(fixture.outdated).toBe(0);
+});
+
+test("a token that no clock can have issued is refused, even if the ceiling is unknown", () => {
+  const fixture = Fixture.afterCrash({ ceilingAtStart: Number.POSITIVE_INFINITY });
+  const token = BigInt(fixture.micros) + 10n ** 15n;
+  expect(fixture.reclaim([fixture.held(makeClaim("k"), { token })])).toEqual([{ state: "none" }]);
+});
+
+test("a long lease is given back if the journal cannot be relied on", () => {
+  const fixture = Fixture.afterCrash({ acceptsJournaled: true });
+  expect(fixture.reclaim([fixture.held(makeClaim("k", { ttlMs: HOUR_MS }))])).toMatchObject([{ state: "held" }]);
+});
+
+test("a claim that exceeds a quota, was released, or was revoked is not given back", () => {
+  const fixture = Fixture.afterCrash();
+  const { window, table, clock, micros } = fixture;
+  const [released, revoked, known] = [makeClaim("a"), makeClaim("b"), makeClaim("c")];
+  expect(window.mayBeUnreported(released.id)).toBe(true);
+  expect([window.releaseUnreported(released.id), window.releaseUnreported(released.id)]).toEqual([true, false]);
+  fixture.reclaim([fixture.held(revoked), fixture.held(known)], false);
+  table.revoke("b", Number(fixture.earlierToken), false, clock.now(), micros);
+  const items = [released, revoked, known].map((claim) => fixture.held(claim));
+  expect(fixture.reclaim(items, false)).toMatchObject([
+    { state: "none", reason: "released" },
+    { state: "none", reason: "revoked" },
+    { state: "held" },
+  ]);
+  fixture.hasRoom = false;
+  expect(fixture.reclaim([fixture.held(makeClaim("d"))])).toEqual([{ state: "none" }]);
+});
+
+test("of two conflicting claims the one with the higher token stays", () => {
+  const fixture = Fixture.afterCrash();
+  const later = fixture.held(makeClaim("k"), { token: fixture.earlierToken + 5n });
+  const [loser, winner] = fixture.reclaim([fixture.held(makeClaim("k")), later]);
+  expect([loser?.state, winner?.state]).toEqual(["none", "held"]);
+});
+
+test("the recovery ends when all expected sessions have reported, or at its end", () => {
+  const early = Fixture.afterCrash();
+  const expected = Fixture.afterCrash({ expectedSessions: new Set([early.session.id]) });
+  expected.window.sessionReported(expected.session);
+  expect(expected.window.isActive).toBe(true);
+  expected.window.sessionReported(early.session);
+  expect([expected.window.isActive, expected.ends]).toEqual([false, 1]);
+  early.reclaim([]);
+  early.clock.jump(59_999);
+  early.window.endIfDone();
+  expect([early.window.remainingMs(), early.ends]).toEqual([1, 0]);
+  early.clock.jump(5);
+  expect(early.window.remainingMs()).toBe(1);
+  early.window.endIfDone();
+  early.window.endIfDone();
+  expect([early.window.remainingMs(), early.ends]).toEqual([0, 1]);
+});
+
+test("the rest of a recovery can be saved, with what is known of earlier holders", () => {
+  const known = Fixture.afterCrash({ ceilingAtStart: 500, expectedSessions: new Set(["session"]) });
+  known.clock.jump(20_000);
+  expect(known.window.toSavedRecovery()).toEqual({
+    reason: "crash",
+    leftMs: 40_000,
+    bound: 500,
+    awaited: ["session"],
+  });
+  const unknown = Fixture.afterCrash({ ceilingAtStart: Number.POSITIVE_INFINITY });
+  expect(unknown.window.toSavedRecovery()).toMatchObject({ bound: null, awaited: null });
+});
+
+test("a claim with a token that our state cannot have issued starts a recovery, and is given back in it", () => {
+  const fixture = new Fixture();
+  fixture.clock.jump(10_000);
+  expect(fixture.reclaim([fixture.held(makeClaim("k", { ttlMs: HOUR_MS }))])).toMatchObject([{ state: "held" }]);
+  expect([fixture.window.reason, fixture.window.remainingMs(), fixture.outdated]).toEqual(["outdated", 50_000, 1]);
+  fixture.window.start();
+  expect(fixture.outdated).toBe(1);
+});
+
+test("a recovery that has begun is only lengthened by an outdated state", () => {
+  const fixture = Fixture.afterCrash({ durationMs: 90_000, expectedSessions: new Set(["session"]) });
+  fixture.window.start();
+  expect([fixture.window.reason, fixture.window.remainingMs()]).toEqual(["outdated", 90_000]);
+  expect(fixture.window.toSavedRecovery()?.awaited).toBeNull();
+});
+
+test("a minute after the start no earlier short lease can be left: no recovery starts", () => {
+  const fixture = new Fixture();
+  fixture.clock.jump(60_000);
+  fixture.window.start();
+  expect([fixture.window.isActive, fixture.outdated]).toEqual([false, 0]);
+});
+
+test("the reason is described with the time that is left, rounded up", () => {
+  expect(describeRecovery("crash", 1_001)).toBe(
+    "the previous run of the server did not stop cleanly: granting nothing new for up to 2 s",
+  );
+});

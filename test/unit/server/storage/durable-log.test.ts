@@ -1,0 +1,248 @@
+// What the durable log promises is never more than what is on disk, also while writes are pending and after one has failed.
+
+import { expect, test } from "vitest";
+import type { DurableLogOptions } from "../../../../src/server/storage/durable-log.ts";
+import { DurableLog } from "../../../../src/server/storage/durable-log.ts";
+import type { SavedClaim, SavedState } from "../../../../src/server/storage/storage.ts";
+import { FakeClock, flushEventLoop } from "../../../support/fake-clock.ts";
+import { makeClaim } from "../../../support/server-fixture.ts";
+import { MemoryStorage } from "../../../support/server-harness.ts";
+
+interface Fixture {
+  readonly log: DurableLog;
+  readonly storage: MemoryStorage;
+  readonly clock: FakeClock;
+  /** How many writes have failed. */
+  failures: number;
+  readState(): Promise<SavedState>;
+}
+
+const EMPTY: SavedState = {
+  id: "state",
+  generation: 1,
+  bound: 100,
+  longestMs: 0,
+  remote: false,
+  strangers: false,
+  clean: null,
+};
+
+function createLog(state: Partial<SavedState> = {}, options: Partial<DurableLogOptions> = {}): Fixture {
+  const storage = new MemoryStorage();
+  const clock = new FakeClock();
+  const now = (): number => clock.now();
+  const log = new DurableLog({
+    storage,
+    now,
+    state: { ...EMPTY, ...state },
+    isRecovering: false,
+    journal: [],
+    ...options,
+  });
+  const readState = async (): Promise<SavedState> => (await storage.load()).state as SavedState;
+  const fixture = { log, storage, clock, failures: 0, readState };
+  log.onFailure = () => {
+    fixture.failures++;
+  };
+  return fixture;
+}
+
+const saved = (more: Partial<SavedClaim> = {}): SavedClaim => ({
+  claim: makeClaim("k"),
+  token: 1,
+  tokens: 1,
+  leftMs: 30_000,
+  arrival: 1,
+  detached: false,
+  revoked: false,
+  session: null,
+  ...more,
+});
+
+const readClaims = async ({ storage }: Fixture): Promise<string[]> => {
+  const ids = new Set<string>();
+  for (const record of (await storage.load()).journal ?? []) {
+    if ("put" in record) ids.add(record.put.claim.id);
+    else ids.delete(record.drop);
+  }
+  return [...ids];
+};
+
+test("a reservation that the disk covers already needs no write", async () => {
+  const { log, storage } = createLog({ longestMs: 1_000 });
+  await log.reserve(100, 1_000);
+  expect(storage.writes).toEqual([]);
+});
+
+test("reservations during a write share the next one, and count only when it has ended", async () => {
+  const { log, storage, readState } = createLog();
+  const open = storage.blockWrites();
+  const first = log.reserve(200, 1_000);
+  const others = [log.reserve(300, 0), log.reserve(250, 2_000)];
+  expect([log.ceiling, log.longestLeaseMs]).toEqual([100, 0]);
+  open();
+  await Promise.all([first, ...others]);
+  expect([log.ceiling, log.longestLeaseMs]).toEqual([300, 2_000]);
+  expect(storage.writes).toEqual(["save", "save"]);
+  expect(await readState()).toMatchObject({ bound: 300, longestMs: 2_000 });
+});
+
+test("after a failed write nothing is promised; for a second the same error is the answer, without another attempt", async () => {
+  const fixture = createLog();
+  const { log, storage, clock } = fixture;
+  storage.isFull = true;
+  const error = await log.reserve(200, 0).catch((reason: unknown) => reason);
+  expect(error).toMatchObject({ code: "DISK", message: expect.stringContaining("ENOSPC") });
+  expect([log.ceiling, fixture.failures, log.isFailing]).toEqual([100, 1, true]);
+  storage.isFull = false;
+  clock.jump(999);
+  await expect(log.reserve(200, 0)).rejects.toBe(error);
+  expect(storage.writes).toEqual(["save"]);
+  clock.jump(1);
+  await log.reserve(200, 0);
+  expect([log.ceiling, log.isFailing]).toEqual([200, false]);
+});
+
+test("an error without a code is named so", async () => {
+  const { log, storage } = createLog();
+  storage.saveState = () => Promise.reject(null);
+  await expect(log.reserve(200, 0)).rejects.toThrow("(an error)");
+});
+
+test("the lease is lowered only if it is longer than any requested one, and not while recovering", async () => {
+  const { log, storage, readState } = createLog({ longestMs: 50_000 });
+  log.lowerLease();
+  expect(log.hasOverlongLease).toBe(false);
+  log.recordLease(10_000);
+  log.recordLease(5_000);
+  expect(log.hasOverlongLease).toBe(true);
+  log.lowerLease();
+  await flushEventLoop();
+  expect(log.longestLeaseMs).toBe(10_000);
+  expect((await readState()).longestMs).toBe(10_000);
+  expect(storage.writes).toEqual(["save"]);
+  const recovering = createLog({ longestMs: 50_000 }, { isRecovering: true }).log;
+  recovering.recordLease(10_000);
+  expect(recovering.hasOverlongLease).toBe(false);
+});
+
+test("the end of a recovery is saved once, with the leases that remain possible", async () => {
+  const room = { claims: 1, claimsPerSession: 1, claimsPerAccount: 1, waiters: 1, waitersPerKey: 1 };
+  const { log, storage, readState } = createLog({ longestMs: 50_000, strangers: true, room }, { isRecovering: true });
+  log.recordLease(10_000);
+  log.finishRecovery();
+  log.finishRecovery();
+  await flushEventLoop();
+  expect(await readState()).toMatchObject({ strangers: false, longestMs: 10_000, room });
+  expect(storage.writes).toEqual(["save"]);
+});
+
+test("a recovery that ends before any lease was requested leaves the longest lease as it is", async () => {
+  const { log, readState } = createLog({ longestMs: 50_000 }, { isRecovering: true });
+  log.finishRecovery();
+  await flushEventLoop();
+  expect((await readState()).longestMs).toBe(50_000);
+});
+
+test("a recovery that starts late is saved: unknown holders, and their longest lease", async () => {
+  const { log, readState } = createLog({ longestMs: 1_000 });
+  log.startRecovery(60_000);
+  await flushEventLoop();
+  expect(await readState()).toMatchObject({ strangers: true, longestMs: 60_000 });
+});
+
+test("records that arrive together share a write; the removal of an unknown claim needs none", async () => {
+  const fixture = createLog({}, { journal: [saved()] });
+  const { log, storage } = fixture;
+  const [a, b] = [saved(), saved()];
+  await Promise.all([log.put(a), log.put(b), log.drop(a.claim.id), log.drop("unknown")]);
+  expect(storage.writes).toEqual(["append"]);
+  expect(await readClaims(fixture)).toEqual([b.claim.id]);
+});
+
+test("the journal knows a claim, that it is detached, and that its revocation was written", () => {
+  const [plain, detached, revoked] = [saved(), saved({ detached: true }), saved({ revoked: true })];
+  const { log } = createLog({}, { journal: [plain, detached, revoked] });
+  const { id } = plain.claim;
+  expect([log.has(id), log.has(id, "revoked"), log.has("unknown")]).toEqual([true, false, false]);
+  expect(log.has(revoked.claim.id, "revoked")).toBe(true);
+  expect([log.hasDetached(id), log.hasDetached(detached.claim.id), log.hasDetached("unknown")]).toEqual([
+    false,
+    true,
+    false,
+  ]);
+});
+
+test("the journal is rewritten when most of its records are obsolete", async () => {
+  const fixture = createLog();
+  const { log, storage } = fixture;
+  const kept = saved();
+  await log.put(kept);
+  for (let count = 0; count < 501; count++) {
+    const { claim } = saved();
+    await Promise.all([log.put(saved({ claim })), log.drop(claim.id)]);
+  }
+  await log.drop(kept.claim.id);
+  expect(storage.writes.filter((write) => write === "rewrite")).toHaveLength(1);
+  expect(await readClaims(fixture)).toEqual([]);
+});
+
+test("a failed write of a claim restores the previous promise about it, and the retry rewrites the journal", async () => {
+  const before = saved();
+  const fixture = createLog({}, { journal: [before] });
+  const { log, storage } = fixture;
+  const { claim } = before;
+  storage.isFull = "journal";
+  const written = Promise.allSettled([log.put(saved({ claim, revoked: true })), log.put(saved()), log.drop("unknown")]);
+  expect(log.has(claim.id, "revoked")).toBe(true);
+  expect((await written).map(({ status }) => status)).toEqual(["rejected", "rejected", "fulfilled"]);
+  expect([log.has(claim.id), log.has(claim.id, "revoked"), log.isFailing]).toEqual([true, false, true]);
+  storage.isFull = false;
+  await log.retry();
+  expect([log.isFailing, storage.writes.at(-1)]).toEqual([false, "rewrite"]);
+  expect(await readClaims(fixture)).toEqual([claim.id]);
+});
+
+test("a failed write leaves what was requested since: the next write has it, and the failed removal, too", async () => {
+  const fixture = createLog();
+  const { log, storage } = fixture;
+  const [first, dropped] = [saved(), saved()];
+  await log.put(dropped);
+  let failAppend = (_: Error): void => undefined;
+  storage.appendJournal = () =>
+    new Promise((_, reject) => {
+      failAppend = reject;
+    });
+  const failed = Promise.allSettled([log.put(first), log.drop(dropped.claim.id)]);
+  await flushEventLoop();
+  const later = log.put(saved({ claim: first.claim, token: 7 }));
+  failAppend(new Error("no space"));
+  expect((await failed).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  await later;
+  expect([log.has(first.claim.id), log.has(dropped.claim.id)]).toEqual([true, false]);
+  expect(await readClaims(fixture)).toEqual([first.claim.id]);
+});
+
+test("a retry repeats a failed write of the state", async () => {
+  const { log, storage, readState } = createLog();
+  storage.isFull = true;
+  await expect(log.reserve(200, 0)).rejects.toThrow("ENOSPC");
+  storage.isFull = false;
+  await log.retry();
+  expect((await readState()).bound).toBe(200);
+});
+
+test("the last state is written after all pending writes, and no other one follows it", async () => {
+  const { log, storage, readState } = createLog();
+  const open = storage.blockWrites();
+  const pending = [log.reserve(200, 0), log.put(saved())];
+  const clean = { claims: [], sessions: [], recovery: null };
+  const finished = log.finish({ bound: 500, clean });
+  log.startRecovery(1_000);
+  open();
+  await Promise.all([...pending, finished]);
+  await flushEventLoop();
+  expect(await readState()).toMatchObject({ bound: 500, clean, longestMs: 1_000 });
+  await expect(log.reserve(900, 0)).rejects.toMatchObject({ code: "DRAINING" });
+  expect(storage.hadOverlappingWrites).toBe(false);
+});
