@@ -15,7 +15,7 @@ import { makeClaim } from "../../../support/server-fixture.ts";
 
 const SESSION_MS = 30_000;
 const HELD: Answer = { state: "held", token: 5n, tokenCount: 3, remainingMs: 20_000 };
-const WAITING: Answer = { state: "waiting", remainingMs: 20_000 };
+const WAITING: Answer = { state: "waiting", remainingMs: 20_000, recheckMs: 1_000 };
 
 class Fixture {
   readonly events: string[] = [];
@@ -36,11 +36,11 @@ class Fixture {
   openSession(): Session {
     const session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
     session.principal = ANONYMOUS;
-    session.sink = {
+    session.connect({
       pushAnswer: () => undefined,
       pushRecheck: (id) => void this.rechecked.push(id),
       fail: () => undefined,
-    };
+    });
     return session;
   }
 
@@ -85,7 +85,7 @@ test("answers change the state once; each change is an event, and the end is rec
   fixture.claims.applyAnswer(proxied, { state: "none", reason: "released" }, 200);
   fixture.claims.applyAnswer(proxied, HELD, 300);
   const unplaced = fixture.add(fixture.openSession(), { state: "none" });
-  expect(unplaced.isForgotten).toBe(true);
+  expect(unplaced.state).toBe("forgotten");
   const expired = fixture.add(fixture.openSession());
   fixture.claims.applyAnswer(expired, { state: "none", reason: "expired" }, 200);
   expect(fixture.events).toEqual(["waiting", "granted", "released", "granted", "expired"]);
@@ -159,7 +159,7 @@ test.for<[scope: EndScope, ending: readonly string[]]>([
 test("of the claims that a session attached to, those end whose creator has ended; the others go back to it", () => {
   const fixture = new Fixture();
   const [session, living, ended] = [fixture.openSession(), fixture.openSession(), fixture.openSession()];
-  ended.isEnded = true;
+  ended.end();
   const attach = (creator: Session | null, answer: Answer = HELD): ProxiedClaim => {
     const proxied = fixture.add(creator, null);
     fixture.claims.assignOwner(session, proxied, 0);
@@ -186,7 +186,7 @@ test("a revocation finds claims by any token of their range; one at once also fo
   const targets = [revoke("a", 7n), revoke("a", 8n), revoke("b", 4n), revoke("b", 5n, true), revoke("c", 5n)];
   const revoked = fixture.claims.applyRevocations(targets, 0);
   expect([...revoked]).toEqual([targets[0], targets[3]]);
-  expect([first?.isRevoked, second?.isForgotten]).toEqual([true, true]);
+  expect([first?.isRevoked, second?.state]).toEqual([true, "forgotten"]);
   expect(fixture.events.slice(-2)).toEqual(["revoked", "removed"]);
 });
 
@@ -195,7 +195,7 @@ test("a renewed claim that the store never confirmed is dropped, unless a call f
   const [unconfirmed, pending, held] = [fixture.add(null, null), fixture.add(null, null), fixture.add(null)];
   pending.unansweredCalls = 1;
   fixture.claims.dropUnconfirmed([unconfirmed, pending, held], 0);
-  expect([unconfirmed, pending, held].map(({ isForgotten }) => isForgotten)).toEqual([true, false, false]);
+  expect([unconfirmed, pending, held].map(({ state }) => state)).toEqual(["forgotten", "asked", "held"]);
   expect(fixture.events).toEqual(["granted"]);
 });
 
@@ -210,7 +210,7 @@ test("a full server refuses new claims, after it has looked for those that the s
   expect(() => check(makeClaim("x"), 500)).toThrow("at most 2 claims on this server");
   // twice its lease after the last answer it must be gone; a claim of a session has no end of its own
   check(makeClaim("x"), 60_001);
-  expect([known.isForgotten, fixture.claims.size, fixture.events.at(-1)]).toEqual([true, 1, "expired"]);
+  expect([known.state, fixture.claims.size, fixture.events.at(-1)]).toEqual(["forgotten", 1, "expired"]);
 });
 
 test("claims of one client are counted, too", () => {

@@ -37,13 +37,13 @@ function createLog(state: Partial<SavedState> = {}, options: Partial<DurableLogO
     state: { ...EMPTY, ...state },
     isRecovering: false,
     journal: [],
+    onFailure: () => {
+      fixture.failures++;
+    },
     ...options,
   });
   const readState = async (): Promise<SavedState> => (await storage.load()).state as SavedState;
   const fixture = { log, storage, clock, failures: 0, readState };
-  log.onFailure = () => {
-    fixture.failures++;
-  };
   return fixture;
 }
 

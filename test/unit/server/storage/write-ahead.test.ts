@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
 import { LockTable } from "../../../../src/lock-table/table.ts";
 import { assignOwner, Session } from "../../../../src/server/session/session.ts";
-import { CEILING_LEAD_MICROS, DurableLog } from "../../../../src/server/storage/durable-log.ts";
+import { CEILING_LEAD_MICROS } from "../../../../src/server/storage/durable-log.ts";
 import { toSavedClaim, unjournaledLeaseMs, WriteAhead } from "../../../../src/server/storage/write-ahead.ts";
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
 import { randomId } from "../../../../src/util/ids.ts";
@@ -25,13 +25,11 @@ class Fixture {
   constructor({ aheadMicros = CEILING_LEAD_MICROS, longestMs = 30_000 } = {}) {
     const bound = this.micros + aheadMicros;
     const state = { id: "state", generation: 1, bound, longestMs, remote: false, strangers: false, clean: null };
-    const now = (): number => this.clock.now();
-    const log = new DurableLog({ storage: this.storage, now, state, isRecovering: false, journal: [] });
+    const durableState = { storage: this.storage, state, isRecovering: false, journal: [] };
     this.table = new LockTable({ tokenCeiling: bound });
-    this.writeAhead = new WriteAhead(log, this.table, this.clock);
-    this.writeAhead.onChange = () => {
+    this.writeAhead = new WriteAhead(durableState, this.table, this.clock, () => {
       this.changes++;
-    };
+    });
   }
 
   get micros(): number {
