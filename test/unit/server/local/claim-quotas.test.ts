@@ -1,7 +1,6 @@
 // What is full refuses new claims only; a claim that the table has, or that is granted at once where that is enough, stays.
 
 import { expect, test } from "vitest";
-import type { EventKind } from "../../../../src/lock-table/events.ts";
 import type { ClaimRecord } from "../../../../src/lock-table/key-queue.ts";
 import { LockTable } from "../../../../src/lock-table/table.ts";
 import type { Principal } from "../../../../src/server/auth/access-control.ts";
@@ -23,15 +22,12 @@ const WIDE: ClaimLimits = {
 
 class Fixture {
   readonly quotas: ClaimQuotas;
-  readonly table: LockTable;
+  readonly table = new LockTable();
   readonly session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
-  readonly events: EventKind[] = [];
 
   constructor(limits: Partial<ClaimLimits> = {}, formerLimits?: Partial<ClaimLimits>, account = "") {
-    const observer = { onEvent: (kind: EventKind) => void this.events.push(kind) };
     const former = formerLimits && { ...WIDE, ...formerLimits };
-    this.quotas = new ClaimQuotas({ ...WIDE, ...limits }, observer, former);
-    this.table = new LockTable({ observer: this.quotas });
+    this.quotas = new ClaimQuotas({ ...WIDE, ...limits }, former);
     this.session.principal = { ...ANONYMOUS, name: account } as Principal;
   }
 
@@ -117,7 +113,6 @@ test("waiting claims: holders do not count, whether they were granted at once, l
   fixture.place(makeClaim("k"));
   fixture.table.reclaim(makeClaim("r"), null, 5, 1, 1_000);
   expect(() => fixture.place(makeClaim("k"))).toThrow("at most 1 waiting claims on this server");
-  expect(fixture.events).toEqual(["granted", "waiting", "released", "granted", "waiting", "reclaimed"]);
 });
 
 test("a holder that reclaims has twice the room of a waiting claim, under the wider ones of the old and the new limits", () => {
@@ -146,9 +141,4 @@ test("reclaimed waiting claims: no more than the server has room for; what is in
   expect(quotas.exceededOnReclaim(table, session, makeClaim("x"), false)).toBe("1 waiting claims on this server");
   expect(quotas.exceededOnReclaim(table, session, makeClaim("x"), true)).toBeNull();
   expect(quotas.exceededOnReclaim(table, session, waiter, false)).toBeNull();
-});
-
-test("without another observer the events end here", () => {
-  const table = new LockTable({ observer: new ClaimQuotas(WIDE, null) });
-  expect(table.claim(makeClaim("k"), null, 0, 0)).toMatchObject({ state: "held" });
 });
