@@ -60,7 +60,7 @@ test("a server admits the new credential, refuses another one with 77, and check
   expect(elsewhere.err).toContain("may not acquire");
   // without the right to inspect, the state of a key is not revealed
   const shown = await sandbox.run(["show", "ci/1", "--url", url], { env: { HOLDFAST_CREDENTIAL: credential } });
-  expect(shown).toMatchObject({ code: 77, out: "", err: expect.stringContaining("may not inspect this key") });
+  expect(shown).toMatchObject({ code: 77, out: "", err: expect.stringContaining("may not inspect these keys") });
   writeFileSync(file, "{}");
   expect(await sandbox.run(["credential", "check", file])).toMatchObject({ code: 64 });
   server.process.kill("SIGTERM");
