@@ -33,8 +33,10 @@ export {
   type ClaimView,
   type Driver,
   type DriverEvents,
-  type ListFilter,
+  type ListOptions,
+  type ListQuery,
   type LockSpec,
+  type Page,
   type RevokeTarget,
   type Traits,
 } from "./spi/driver.ts";

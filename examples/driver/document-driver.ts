@@ -85,12 +85,14 @@ export function documentDriver(store: DocumentStore): Driver {
         return () => there;
       }),
 
-    list: ({ prefix, key }, max, after) =>
+    list: ({ prefix, key }, { max, after }) =>
       change(({ queues }, now) => () => {
         const keys = key !== undefined ? [key] : [...queues.keys()].filter((one) => one.startsWith(prefix)).sort();
         const views = keys.flatMap((key) => (queues.get(key)?.places ?? []).map((entry) => toView(entry, now)));
         const start = views.findIndex(({ tag }) => tag === after) + 1; // 0 without a cursor
-        return views.slice(start, start + max);
+        const items = views.slice(start, start + max);
+        const next = views.length > start + max ? items.at(-1)?.tag : undefined;
+        return next === undefined ? { items } : { items, next };
       }),
   };
 }

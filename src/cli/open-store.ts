@@ -10,7 +10,7 @@ import { parseClientOptions } from "../client/options.ts";
 import type { AdminConnection } from "../drivers/server/admin-connection.ts";
 import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
-import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
+import type { ClaimView, Driver, Page, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { CommandError, isTransient, toCommandError } from "./errors.ts";
 import { createReporter } from "./output.ts";
@@ -176,9 +176,9 @@ export async function requireAdmin(store: Store, commandName: string): Promise<A
 }
 
 /** The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws CommandError */
-export async function listClaims({ driver, name }: Store, prefix: string): Promise<readonly ClaimView[]> {
+export async function listClaims({ driver, name }: Store, prefix: string): Promise<Page<ClaimView>> {
   try {
-    return await driver.list({ prefix }, MAX_LISTED);
+    return await driver.list({ prefix }, { max: MAX_LISTED });
   } catch (error) {
     throw toCommandError(error, name);
   }

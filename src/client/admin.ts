@@ -1,7 +1,7 @@
 /** Lists and revokes claims, for operators; loaded on first use. */
 
 import { UnsupportedError, wrapDriverError } from "../errors.ts";
-import type { ClaimView } from "../spi/driver.ts";
+import type { ClaimView, Page } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import { callWithTimeout } from "../util/timeout.ts";
@@ -27,11 +27,11 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
   const { settings, driver } = client;
   const { engine } = await client.open();
   const { prefix } = settings;
-  const call = (): Promise<readonly ClaimView[]> => driver.list({ prefix: prefix + keyPrefix }, MAX_LISTED);
-  const views = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
+  const call = (): Promise<Page<ClaimView>> => driver.list({ prefix: prefix + keyPrefix }, { max: MAX_LISTED });
+  const { items } = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, "could not list claims", []);
   });
-  return prefix === "" ? views : views.map((view) => stripPrefix(view, prefix));
+  return prefix === "" ? items : items.map((view) => stripPrefix(view, prefix));
 }
 
 function stripPrefix(view: ClaimView, prefix: string): ClaimView {

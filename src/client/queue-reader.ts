@@ -103,8 +103,8 @@ export class QueueReader {
   async #callList({ key, signal, resolve, reject }: PendingRead): Promise<void> {
     const { driver, clock } = this.#engine;
     const readAt = clock.now();
-    const reply = rejectOnThrow(() => driver.list({ key }, MAX_CLAIMS, undefined, signal)).then(
-      (views) => resolve({ views, readAt }),
+    const reply = rejectOnThrow(() => driver.list({ key }, { max: MAX_CLAIMS, signal })).then(
+      ({ items }) => resolve({ views: items, readAt }),
       reject,
     );
     const timeout = new Promise<void>((settle) => {

@@ -170,7 +170,7 @@ async function assertEmpty(context: TestContext): Promise<void> {
   const deadline = performance.now() + context.scaleMs(1_000);
   for (;;) {
     const isLate = performance.now() >= deadline;
-    const views = await driver.list({ prefix: "" }, 20);
+    const views = (await driver.list({ prefix: "" }, { max: 20 })).items;
     if (views.length === 0) return;
     if (isLate) assert.deepEqual(views, [], "the test left claims behind");
     await delay(POLL_MS);

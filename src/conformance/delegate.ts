@@ -15,7 +15,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(diagnose && { diagnose: () => diagnose.call(driver) }),
-    list: (filter, max, after, signal) => driver.list(filter, max, after, signal),
+    list: (query, options) => driver.list(query, options),
     close: () => driver.close(),
     ...members,
   };

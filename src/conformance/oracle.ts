@@ -80,7 +80,8 @@ export async function oracle(
     for (const knownClaim of liveClaims(run)) await release(run, [knownClaim], false);
     await compareStates(run);
     assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
-    for (const driver of drivers) assert.deepEqual(await driver.list({ prefix: "" }, 10), [], "all was released");
+    for (const driver of drivers)
+      assert.deepEqual((await driver.list({ prefix: "" }, { max: 10 })).items, [], "all was released");
   } catch (error) {
     const last = run.log.slice(-12).join("\n  ");
     throw new Error(`oracle, seed ${seed}, command ${run.log.length}: ${String(error)}\n  ${last}`, { cause: error });
@@ -261,13 +262,15 @@ function recordGrant(
 /** Asserts that the driver lists the table's claims, and those of a queue in its order. */
 async function compareLists(run: OracleRun): Promise<void> {
   run.log.push("list");
-  const views = await run.random.pick(run.drivers).list({ prefix: "" }, 1_000);
+  const views = (await run.random.pick(run.drivers).list({ prefix: "" }, { max: 1_000 })).items;
   const tags = views.map(({ tag }) => tag);
   const expected = [...run.table.records.keys()].map(publicTag);
   assert.deepEqual([...tags].sort(), [...expected].sort(), "the same claims are listed");
   for (const key of KEYS) {
     const queue = [...(run.table.queues.get(key)?.entries ?? [])].map(({ record }) => publicTag(record.claim.id));
-    const listed = (await run.random.pick(run.drivers).list({ prefix: key }, 1_000)).map(({ tag }) => tag);
+    const listed = (await run.random.pick(run.drivers).list({ prefix: key }, { max: 1_000 })).items.map(
+      ({ tag }) => tag,
+    );
     assert.deepEqual(
       listed.filter((tag) => queue.includes(tag)),
       queue,

@@ -43,7 +43,7 @@ export function detectSlowMachine(): SlowMachineDetector {
         ...(driver.detach && {
           detach: (claims, leftMs) => time(driver.detach?.(claims, leftMs) ?? Promise.resolve([])),
         }),
-        list: (filter, max, after, signal) => time(driver.list(filter, max, after, signal)),
+        list: (query, options) => time(driver.list(query, options)),
       }),
     stop: () => clearInterval(timer),
   };

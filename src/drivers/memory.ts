@@ -106,10 +106,10 @@ export function memory(options: MemoryOptions = {}): Driver {
       return wasPresent;
     },
 
-    async list(filter, max, after) {
+    async list(query, options) {
       table.advance(clock.now(), wallMicros());
       deliverNotifications();
-      return listTable(table, publicTag, { filter, max, ...(after !== undefined && { after }) }, clock.now());
+      return listTable(table, publicTag, { query, ...options }, clock.now());
     },
 
     async close() {

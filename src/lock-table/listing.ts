@@ -1,16 +1,14 @@
 /** Lists the claims of a lock table: by key, each queue from the front, then the claims that are in no listed queue. */
 
-import type { ClaimView, ListFilter, LockSpec } from "../spi/driver.ts";
+import type { ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../spi/driver.ts";
+import { toPage } from "../util/chunk.ts";
 import type { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 import type { LockTable } from "./table.ts";
 import { toAnswer } from "./table.ts";
 
-/** Selects the claims of one page. */
-export interface ListQuery {
-  readonly filter: ListFilter;
-  readonly max: number;
-  /** The tag of the last claim of the previous page; an unknown tag starts from the beginning. */
-  readonly after?: string;
+/** Selects the claims of one page. `after`: a tag; an unknown one starts from the beginning. */
+export interface TableQuery extends Pick<ListOptions, "max" | "after"> {
+  readonly query: ListQuery;
   /** May this key be shown? Other keys of a claim are left out. Default: every key may be shown. */
   readonly canSee?: (key: string) => boolean;
 }
@@ -23,35 +21,38 @@ const RECORDS_PER_STEP = 1_000;
 const TAGS_PER_STEP = 100;
 
 /** Returns a page in one step. The table must have been advanced to `now`. */
-export function listTable(table: LockTable, toTag: ToTag, query: ListQuery, now: number): ClaimView[] {
-  const steps = listSteps(table, toTag, query);
+export function listTable(table: LockTable, toTag: ToTag, query: TableQuery, now: number): Page<ClaimView> {
+  const steps = listSteps(table, toTag, { ...query, max: query.max + 1 });
   let step = steps.next();
   while (step.done !== true) step = steps.next();
-  return step.value.map((record) => toView(table, toTag, record, now, query.canSee));
+  return toPage(
+    step.value.map((record) => toView(table, toTag, record, now, query.canSee)),
+    query.max,
+  );
 }
 
 /**
  * Collects the claims of a page in steps. The table may change between them, so a claim that moves may be missed or listed
  * twice. The cost grows with the number of keys only: just the queues of the page are sorted.
- * @param knownLast the claim with the tag query.after, if the caller knows it; it may have been removed meanwhile
+ * @param knownLast the claim with the tag tableQuery.after, if the caller knows it; it may have been removed meanwhile
  */
 export function* listSteps(
   table: LockTable,
   toTag: ToTag,
-  query: ListQuery,
+  tableQuery: TableQuery,
   knownLast?: ClaimRecord,
 ): Generator<void, ClaimRecord[], void> {
-  const { filter, max, after, canSee } = query;
+  const { query, max, after, canSee } = tableQuery;
   const matches: KeyFilter =
-    filter.key === undefined ? (key) => key.startsWith(filter.prefix) : (key) => key === filter.key;
+    query.key === undefined ? (key) => key.startsWith(query.prefix) : (key) => key === query.key;
   const isShown: KeyFilter = (key) => matches(key) && (canSee?.(key) ?? true);
   const lastRecord = knownLast ?? (after === undefined ? null : yield* findByTag(table, toTag, after));
   const page: ClaimRecord[] = [];
   const primary = lastRecord === null ? null : primaryEntry(lastRecord, isShown);
   const next = primary === null ? null : entryAfter(table, primary);
   if (next !== null) collect(next.queue, next, isShown, max, page);
-  if (filter.key !== undefined) {
-    const queue = primary === null && isShown(filter.key) ? table.queues.get(filter.key) : undefined;
+  if (query.key !== undefined) {
+    const queue = primary === null && isShown(query.key) ? table.queues.get(query.key) : undefined;
     if (queue !== undefined) collect(queue, queue.entries.first, isShown, max, page);
     return page;
   }

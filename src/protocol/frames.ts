@@ -9,8 +9,9 @@ import type {
   ClaimId,
   ClaimView,
   EndReason,
-  ListFilter,
+  ListQuery,
   LockSpec,
+  Page,
   Pause,
   RevokeTarget,
 } from "../spi/driver.ts";
@@ -101,7 +102,7 @@ export function encodeRevoke(n: number, targets: readonly RevokeTarget[]): strin
   return `["revoke",${n},[${texts.join()}]]`;
 }
 
-export function encodeList(n: number, { key, prefix }: ListFilter, max: number, after?: string): string {
+export function encodeList(n: number, { key, prefix }: ListQuery, max: number, after?: string): string {
   const filter = JSON.stringify(key === undefined ? { prefix } : { key });
   return `["list",${n},${filter},${max}${after === undefined ? "" : `,${JSON.stringify(after)}`}]`;
 }
@@ -269,7 +270,9 @@ function isTtl(value: unknown): value is number | "session" {
 }
 
 /** The result of `list`. @throws ProtocolError */
-export function decodePage(raw: unknown): { readonly views: readonly ClaimView[]; readonly more: boolean } {
+export function decodePage(raw: unknown): Page<ClaimView> {
   if (!Array.isArray(raw) || !Array.isArray(raw[0])) throw new ProtocolError("PROTOCOL", "a listing is malformed");
-  return { views: (raw[0] as unknown[]).map(decodeView), more: raw[1] === true };
+  const items = (raw[0] as unknown[]).map(decodeView);
+  const last = items.at(-1);
+  return raw[1] === true && last !== undefined ? { items, next: last.tag } : { items };
 }

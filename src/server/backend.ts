@@ -2,7 +2,8 @@
 
 import type { ReclaimItem } from "../protocol/frames.ts";
 import type { StateEpoch } from "../protocol/handshake.ts";
-import type { Answer, Claim, ClaimId, ClaimView, ListFilter, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../spi/driver.ts";
+import { toPage } from "../util/chunk.ts";
 import type { ErrorCode } from "./error-codes.ts";
 import type { Session } from "./session/session.ts";
 
@@ -53,27 +54,20 @@ export interface OwnedClaim {
   readonly account: string;
 }
 
-/** A page of a listing. */
-export interface ClaimPage {
-  readonly views: readonly ClaimView[];
-  /** More claims follow this page. */
-  readonly hasMore: boolean;
-}
-
 /** A page ends when it contains about this many characters. */
 const MAX_PAGE_CHARS = 1_000_000;
 
 /** A page of at most `max` views, shorter if the text would become too long. */
-export function truncatePage(views: readonly ClaimView[], max: number): ClaimPage {
+export function truncatePage(views: readonly ClaimView[], max: number): Page<ClaimView> {
   let chars = 0;
   let count = 0;
   for (const view of views) {
     chars += view.label.length + 100;
     for (const { key } of view.locks) chars += key.length + 20;
-    if (count === max || (count > 0 && chars > MAX_PAGE_CHARS)) return { views: views.slice(0, count), hasMore: true };
+    if (count === max || (count > 0 && chars > MAX_PAGE_CHARS)) return toPage(views, count);
     count++;
   }
-  return { views, hasMore: false };
+  return { items: views };
 }
 
 /** Which claims of a session to end. */
@@ -90,7 +84,7 @@ export interface ClientCalls {
   detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]>;
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]>;
   /** Returns only claims that the session's principal may inspect. The others are removed before the page is cut. */
-  list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage>;
+  list(session: Session, query: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>>;
   /** isLast: the session has reported all its claims. */
   reclaim(
     session: Session,

@@ -157,6 +157,13 @@ export interface RevokeTarget {
   readonly reason?: string;
 }
 
+/** One page of a list. */
+export interface Page<T> {
+  readonly items: readonly T[];
+  /** Where the next page starts: pass it as `after`. Absent: this is the last page. */
+  readonly next?: string;
+}
+
 /**
  * Selects the claims of a list: those with a key that begins with `prefix`, or those in the queue of one `key`. The core
  * reads the queue of a key to name its holder, often when many waits end at once, so this must be cheap: read nothing
@@ -164,9 +171,19 @@ export interface RevokeTarget {
  * 0n for the others. Two kinds of claims may be left out: claims over several keys that have not entered this queue yet,
  * and suspended waiters.
  */
-export type ListFilter =
+export type ListQuery =
   | { readonly prefix: string; readonly key?: undefined }
   | { readonly key: string; readonly prefix?: undefined };
+
+/** The part of a list to return. */
+export interface ListOptions {
+  /** The most claims of the page. */
+  readonly max: number;
+  /** `next` of the page before; default: start at the beginning. */
+  readonly after?: string | undefined;
+  /** Aborted: the result is no longer needed. Send nothing further to the store, and resolve or reject. */
+  readonly signal?: AbortSignal | undefined;
+}
 
 /** One result of diagnose(), as `holdfast doctor` prints it. */
 export interface Check {
@@ -239,10 +256,10 @@ export interface Driver {
   revoke?(targets: readonly RevokeTarget[]): Promise<readonly boolean[]>;
 
   /**
-   * Lists live claims, the front of each queue first, starting after a cursor (a tag). May be a little stale. An aborted
-   * signal means that the result is no longer needed: send nothing further to the store, and resolve or reject.
+   * Returns a page of the live claims, the front of each queue first. May be a little stale. If the claim at which the
+   * page before ended is gone, the list may start again.
    */
-  list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]>;
+  list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>>;
 
   /**
    * Optional, for tools: checks the properties of the store that matter to locks (version, role, settings). Reads only,

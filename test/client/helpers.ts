@@ -11,7 +11,7 @@ export async function waitForClaims(context: TestContext, count: number, by?: Dr
   const driver = by ?? (await context.openClient()).driver;
   await context.waitUntil(
     `${count} claims in the store`,
-    async () => (await driver.list({ prefix: "" }, 100)).length === count,
+    async () => (await driver.list({ prefix: "" }, { max: 100 })).items.length === count,
   );
   if (by === undefined) await driver.close();
 }

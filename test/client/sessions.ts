@@ -32,7 +32,7 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
     await clientB.claimWaiting(waiter);
     assert.equal(assertHeld(await clientA.renew(holder), holder).token, token);
     assert.deepEqual(
-      (await clientA.driver.list({ prefix: "" }, 10)).map((view) => view.ttlMs),
+      (await clientA.driver.list({ prefix: "" }, { max: 10 })).items.map((view) => view.ttlMs),
       [ttlMs, ttlMs],
     );
     assert.deepEqual(await clientA.release(holder), [true]);

@@ -45,7 +45,7 @@ test("without planned faults the chaos driver passes all calls through", async (
   assert.deepEqual(await line.release([one]), [true]);
   await until(() => pushes.length === 1, { within: 1000, what: "the push" });
   assert.deepEqual(pushes[0]?.[0], other.id);
-  assert.equal((await line.list({ prefix: "" }, 10)).length, 1);
+  assert.equal((await line.list({ prefix: "" }, { max: 10 })).items.length, 1);
   assert.deepEqual([line.countCalls("claim"), line.countCalls("release"), line.countCalls("list")], [2, 1, 1]);
   await line.close();
 });
@@ -56,10 +56,10 @@ test("a lost call does not reach the store, a lost reply does", async () => {
   line.loseNextCall("claim", 2);
   await assert.rejects(line.claim(claim), /call of claim was lost/);
   await assert.rejects(line.claim(claim), /call of claim was lost/);
-  assert.equal((await direct.list({ prefix: "" }, 10)).length, 0);
+  assert.equal((await direct.list({ prefix: "" }, { max: 10 })).items.length, 0);
   line.loseNextReply("claim");
   await assert.rejects(line.claim(claim), /reply of claim was lost/);
-  assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
+  assert.equal((await direct.list({ prefix: "" }, { max: 10 })).items.length, 1);
   assert.equal((await line.claim(claim)).state, "held");
   await line.close();
 });
@@ -74,7 +74,7 @@ test("a cut fails calls in flight and later ones, drops pushes, and is followed 
   await call.reached;
   line.disconnect();
   await assert.rejects(underWay, /connection was lost/);
-  await assert.rejects(line.list({ prefix: "" }, 1), /not connected/);
+  await assert.rejects(line.list({ prefix: "" }, { max: 1 }), /not connected/);
   await direct.release([holder]);
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(pushes, []);
@@ -108,7 +108,7 @@ test("a repeated release answers as its first call, a repeated claim as its last
   const [holder, tried] = [makeClaim(), makeClaim("key", { wait: false })];
   await direct.claim(holder);
   assert.equal((await line.claim(tried)).state, "none");
-  assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
+  assert.equal((await direct.list({ prefix: "" }, { max: 10 })).items.length, 1);
   await line.close();
 });
 
@@ -117,7 +117,7 @@ test("a withheld answer belongs to a call that has reached the store", async () 
   const call = line.pauseNext("claim", "after");
   const claim = line.claim(makeClaim());
   await call.reached;
-  assert.equal((await direct.list({ prefix: "" }, 10)).length, 1);
+  assert.equal((await direct.list({ prefix: "" }, { max: 10 })).items.length, 1);
   call.resume();
   assert.equal((await claim).state, "held");
   await line.close();
@@ -128,7 +128,7 @@ test("the same seed disturbs the same calls", async () => {
     const { line } = await chaosDriver({ seed, loseCall: 0.3, loseReply: 0.3 });
     let fates = "";
     for (let call = 0; call < 40; call++) {
-      const answer = await line.list({ prefix: "" }, 1).catch((error: Error) => error.message);
+      const answer = await line.list({ prefix: "" }, { max: 1 }).catch((error: Error) => error.message);
       fates += typeof answer === "string" ? answer.charAt(9) : ".";
     }
     await line.close();

@@ -287,10 +287,11 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
           ids.set(claim.label, claim.id);
           return right.claim(claim);
         },
-        list: async (filter, max, after) =>
-          (await right.list(filter, max, after)).map(
-            (view): ClaimView => ({ ...view, tag: ids.get(view.label) ?? "" }),
-          ),
+        async list(query, options) {
+          const page = await right.list(query, options);
+          const items = page.items.map((view): ClaimView => ({ ...view, tag: ids.get(view.label) ?? "" }));
+          return { ...page, items };
+        },
       });
     },
   },
@@ -301,7 +302,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     },
     create(store) {
       const right = memory({ store });
-      return delegate(right, { list: (filter, max) => right.list(filter, max) });
+      return delegate(right, { list: (query, { max }) => right.list(query, { max }) });
     },
   },
   {

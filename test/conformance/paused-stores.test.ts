@@ -191,7 +191,8 @@ describe("a majority of three servers: one recovers, and one answers last", () =
         if (result.status === "rejected") throw result.reason;
         return result.value;
       },
-      places: () => Promise.all(others.map(async (member) => (await member.driver.list({ key: "key" }, 10)).length)),
+      places: () =>
+        Promise.all(others.map(async (member) => (await member.driver.list({ key: "key" }, { max: 10 })).items.length)),
     };
   }
 

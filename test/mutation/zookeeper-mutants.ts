@@ -81,8 +81,8 @@ export const ZOOKEEPER_MUTANTS: readonly Mutant[] = [
   {
     name: "a look that goes on when nobody waits for it any more",
     file: "src/client/queue-reader.ts",
-    find: "driver.list({ key }, MAX_CLAIMS, undefined, signal)",
-    replace: "driver.list({ key }, MAX_CLAIMS)",
+    find: "driver.list({ key }, { max: MAX_CLAIMS, signal })",
+    replace: "driver.list({ key }, { max: MAX_CLAIMS })",
     tests: lookups,
   },
   {

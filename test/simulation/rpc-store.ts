@@ -187,10 +187,10 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
         targets.map(({ key, token, now: removed }) => table.revoke(key, Number(token), removed, now(), store.micros())),
       ),
 
-    list: (filter, max, after) =>
+    list: (query, options) =>
       call("list", true, () => {
         table.advance(now(), store.micros());
-        return listTable(table, publicTag, { filter, max, ...(after !== undefined && { after }) }, now());
+        return listTable(table, publicTag, { query, ...options }, now());
       }),
 
     async close() {

@@ -34,11 +34,11 @@ interface ListCalls {
 /** The driver, and what it is asked to list. */
 function observeLists(driver: Driver): { readonly driver: Driver; readonly looks: ListCalls } {
   const listCalls: ListCalls = { maxConcurrent: 0, concurrent: 0, filters: new Set() };
-  const list: Driver["list"] = async (filter, ...more) => {
-    listCalls.filters.add(JSON.stringify(filter));
+  const list: Driver["list"] = async (query, options) => {
+    listCalls.filters.add(JSON.stringify(query));
     listCalls.maxConcurrent = Math.max(listCalls.maxConcurrent, ++listCalls.concurrent);
     try {
-      return await driver.list(filter, ...more);
+      return await driver.list(query, options);
     } finally {
       listCalls.concurrent--;
     }

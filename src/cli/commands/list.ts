@@ -18,13 +18,13 @@ export interface ListFlags {
 export async function listCommand(prefix: string | undefined, flags: ListFlags): Promise<number> {
   const store = await openStore(flags.url);
   try {
-    const views = await listClaims(store, prefix ?? "");
+    const { items: views, next } = await listClaims(store, prefix ?? "");
     const ahead = countAhead(views);
     if (flags.json === true) {
       for (const [index, view] of views.entries())
         printLine(formatJsonLine(toJsonRecord(view, ahead[index] as number)));
     } else for (const line of formatClaims(views, detectTerminal())) printLine(line);
-    if (views.length >= MAX_LISTED) info(`showing the first ${MAX_LISTED} claims; pass a PREFIX to narrow the list`);
+    if (next !== undefined) info(`showing the first ${MAX_LISTED} claims; pass a PREFIX to narrow the list`);
     return 0;
   } finally {
     await store.locks.close();

@@ -41,7 +41,7 @@ export async function showCommand(key: string, flags: ShowFlags): Promise<number
   const maxEvents = parseMaxEvents(flags.events);
   const store = await openStore(flags.url);
   try {
-    const views = await listClaims(store, key);
+    const { items: views } = await listClaims(store, key);
     const queue = views.filter(({ locks }) => locks.some((hold) => hold.key === key));
     const events = await readEvents(store, key, queue.length > 0);
     const report: KeyReport = { key, queue, events, maxEvents };

@@ -159,7 +159,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     release: (claims, unanswered) => callWithFaults("release", () => driver.release(claims, unanswered)),
     ...(detach && { detach: (claims, leftMs) => callWithFaults("detach", () => detach.call(driver, claims, leftMs)) }),
     ...(revoke && { revoke: (targets) => callWithFaults("revoke", () => revoke.call(driver, targets)) }),
-    list: (filter, max, after, signal) => callWithFaults("list", () => driver.list(filter, max, after, signal)),
+    list: (query, options) => callWithFaults("list", () => driver.list(query, options)),
     close() {
       connection.close();
       return driver.close();

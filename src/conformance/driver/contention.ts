@@ -43,11 +43,11 @@ export function testContention(test: DefineTest, settings: ConformanceSettings):
     const [first, refused] = [context.createClaim("key"), context.createClaim("key", { wait: false })];
     await clientA.claimHeld(first);
     assert.deepEqual(await clientB.claim(refused), { state: "none" });
-    assert.equal((await clientA.driver.list({ prefix: "" }, 10)).length, 1);
+    assert.equal((await clientA.driver.list({ prefix: "" }, { max: 10 })).items.length, 1);
     assert.equal((await clientB.renew(refused)).state, "none");
     assert.deepEqual(await clientB.release(refused), [false]);
     await clientA.release(first);
-    assert.deepEqual(await clientA.driver.list({ prefix: "" }, 10), []);
+    assert.deepEqual((await clientA.driver.list({ prefix: "" }, { max: 10 })).items, []);
     assert.equal((await clientB.renew(refused)).state, "none");
   });
 

@@ -83,7 +83,7 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     const claim = context.createClaim("key", { ttlMs: 60_000 });
     await client.claimHeld(claim);
     assert.deepEqual(await client.driver.detach?.([claim], 3_600_000), [true]);
-    const [view] = await client.driver.list({ key: "key" }, 1);
+    const [view] = (await client.driver.list({ key: "key" }, { max: 1 })).items;
     assert.ok(view?.answer.state === "held" && view.answer.remainingMs <= 60_000);
     await client.release(claim);
   });
@@ -101,7 +101,7 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     assert.deepEqual(await client.renew(released), { state: "none", reason: "released" });
     await context.waitUntil(
       "the end of its lease",
-      async () => (await client.driver.list({ prefix: "expired" }, 1)).length === 0,
+      async () => (await client.driver.list({ prefix: "expired" }, { max: 1 })).items.length === 0,
     );
     assert.deepEqual(await client.renew(expired), { state: "none", reason: "expired" });
   });

@@ -59,7 +59,10 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
     const client = await context.openClient();
     const claim = context.createClaim("key", { ttlMs: context.shortLeaseMs });
     await client.claimHeld(claim);
-    await context.waitUntil("an empty list", async () => (await client.driver.list({ prefix: "" }, 10)).length === 0);
+    await context.waitUntil(
+      "an empty list",
+      async () => (await client.driver.list({ prefix: "" }, { max: 10 })).items.length === 0,
+    );
     assert.equal((await client.renew(claim)).state, "none");
     assert.ok(await client.isFree("key"));
   });
@@ -99,7 +102,7 @@ export function testExpiry(test: DefineTest, { traits }: ConformanceSettings): v
     await client.claimWaiting(next);
     await context.waitUntil(
       "the end of the quiet one",
-      async () => (await client.driver.list({ prefix: "" }, 10)).length === 2,
+      async () => (await client.driver.list({ prefix: "" }, { max: 10 })).items.length === 2,
     );
     assert.equal((await client.renew(quietWaiter)).state, "none");
     assert.equal((await client.renew(next)).state, "waiting");

@@ -29,7 +29,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
       waiting.map(({ state }) => state),
       ["waiting", "waiting"],
     );
-    assert.equal((await clientA.driver.list({ prefix: "" }, 10)).length, 2);
+    assert.equal((await clientA.driver.list({ prefix: "" }, { max: 10 })).items.length, 2);
     await clientA.release(holder);
     await clientB.waitForGrant(waiter);
     await clientB.release(waiter);
@@ -60,7 +60,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
       assert.equal((await client.claim(claim)).state, "none");
       assert.equal((await client.renew(claim)).state, "none");
     }
-    assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
+    assert.deepEqual((await client.driver.list({ prefix: "" }, { max: 10 })).items, []);
     assert.ok(await client.isFree("key"));
     assert.ok(await client.isFree("other"));
     assert.deepEqual(await client.release(...claims), [false, false, false]);
@@ -76,7 +76,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
     const next = context.createClaim("key");
     await client.claimHeld(next);
     assert.equal((await client.claim(tombstoned)).state, "none");
-    assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
+    assert.equal((await client.driver.list({ prefix: "" }, { max: 10 })).items.length, 1);
     assert.deepEqual(await client.release(next), [true]);
     assert.ok(await client.isFree("other"));
   });

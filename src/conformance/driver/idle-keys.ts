@@ -16,6 +16,6 @@ export function testIdleKeys(test: DefineTest, settings: ConformanceSettings): v
       assert.ok(answers.every(({ state }) => state === "held"));
       assert.ok((await client.release(...claims)).every(Boolean));
     }
-    assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
+    assert.deepEqual((await client.driver.list({ prefix: "" }, { max: 10 })).items, []);
   });
 }

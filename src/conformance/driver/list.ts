@@ -1,7 +1,7 @@
 /** Lists of claims, for tools. */
 
 import assert from "node:assert/strict";
-import type { Claim, ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
+import type { Claim, ClaimView, Driver, ListQuery } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { DefineTest, TestContext } from "../context.ts";
 import { exclusive } from "../context.ts";
@@ -17,7 +17,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     ];
     const { token } = await client.claimHeld(held);
     await client.claimWaiting(waiting);
-    const views = await client.driver.list({ prefix: "" }, 10);
+    const views = (await client.driver.list({ prefix: "" }, { max: 10 })).items;
     assert.equal(views.length, 2);
     const [front, behind] = views as [ClaimView, ClaimView];
     for (const [view, claim] of [
@@ -49,7 +49,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     await context.sleep(60);
     await client.renew(claim);
     await client.claim(claim);
-    const [view] = await client.driver.list({ prefix: "" }, 10);
+    const [view] = (await client.driver.list({ prefix: "" }, { max: 10 })).items;
     assert.ok((view?.ageMs ?? 0) >= 50, `an age of ${view?.ageMs} ms after 60 ms`);
     await client.release(claim);
   });
@@ -60,7 +60,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const claims = keys.map((key) => context.createClaim(key));
     for (const claim of claims) await client.claimHeld(claim);
     for (const prefix of ["", "job", "job:", "job:1", "job%", "job_", "job*", "J", "\u00e9", "[a", "none", "job:1/x"]) {
-      const listed = (await client.driver.list({ prefix }, 100)).map((view) => view.locks[0].key);
+      const listed = (await client.driver.list({ prefix }, { max: 100 })).items.map((view) => view.locks[0].key);
       assert.deepEqual(listed.sort(), keys.filter((key) => key.startsWith(prefix)).sort(), `prefix "${prefix}"`);
     }
     await client.release(...claims);
@@ -71,7 +71,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const alike = ["key", "key:1", "key:", "ke", "Key", "key:1/x"].map((key) => context.createClaim(key));
     for (const claim of alike) await client.claimHeld(claim);
     const tagsOf = async (key: string): Promise<string[]> =>
-      (await client.driver.list({ key }, 10)).map(({ tag }) => tag);
+      (await client.driver.list({ key }, { max: 10 })).items.map(({ tag }) => tag);
     for (const { id, locks } of alike) assert.deepEqual(await tagsOf(locks[0].key), [publicTag(id)]);
     for (const key of ["", "k", "key:1/", "none"]) assert.deepEqual(await tagsOf(key), [], `key "${key}"`);
     await client.release(...alike);
@@ -88,7 +88,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const { token } = await client.claimHeld(first);
     for (const claim of others) await client.claimWaiting(claim);
     for (const { driver } of [client, otherClient]) {
-      const views = await driver.list({ key: "key" }, 10);
+      const views = (await driver.list({ key: "key" }, { max: 10 })).items;
       assert.deepEqual(views.map(({ tag }) => tag).sort(), claims.map(({ id }) => publicTag(id)).sort());
       assert.deepEqual(
         views.map(({ answer }) => answer.state),
@@ -98,7 +98,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
       assert.deepEqual([front.tag, front.label, front.locks[0]], [publicTag(first.id), "the first", first.locks[0]]);
       if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
       assert.ok(front.ageMs >= 0);
-      const short = await driver.list({ key: "key" }, 2);
+      const short = (await driver.list({ key: "key" }, { max: 2 })).items;
       assert.equal(short.length, 2, "no more than `max`");
       const pages = await allPages(context, driver, { key: "key" }, 2);
       assert.deepEqual(pages.map(({ tag }) => tag).sort(), views.map(({ tag }) => tag).sort());
@@ -110,12 +110,12 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const client = await context.openClient();
     const claim = context.createClaim("key");
     await client.claimHeld(claim);
-    for (const filter of [{ key: "key" }, { prefix: "" }]) {
+    for (const query of [{ key: "key" }, { prefix: "" }]) {
       const abort = new AbortController();
       let isSettled = false;
       void client.driver
-        .list(filter, 10, undefined, abort.signal)
-        .catch(() => [])
+        .list(query, { max: 10, signal: abort.signal })
+        .catch(() => undefined)
         .then(() => {
           isSettled = true;
         });
@@ -131,12 +131,12 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
       const claims = Array.from({ length: 6 }, () => context.createClaim("key"));
       for (const claim of claims) await client.claim(claim);
       const inOrder = async (expected: readonly Claim[]): Promise<void> => {
-        const tags = (await client.driver.list({ prefix: "key" }, 10)).map(({ tag }) => tag);
+        const tags = (await client.driver.list({ prefix: "key" }, { max: 10 })).items.map(({ tag }) => tag);
         assert.deepEqual(
           tags,
           expected.map(({ id }) => publicTag(id)),
         );
-        const queue = (await client.driver.list({ key: "key" }, 10)).map(({ tag }) => tag);
+        const queue = (await client.driver.list({ key: "key" }, { max: 10 })).items.map(({ tag }) => tag);
         assert.deepEqual(queue, tags, "the queue of the key");
       };
       await inOrder(claims);
@@ -167,10 +167,10 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const [holder, all] = [context.createClaim("x:1"), context.createClaim(["x:1", "x:2", "y:1"].map(exclusive))];
     const listShownTags = async (): Promise<void> => {
       for (const prefix of ["", "x", "x:1", "x:2", "y"]) {
-        const tags = (await client.driver.list({ prefix }, 10)).map(({ tag }) => tag);
+        const tags = (await client.driver.list({ prefix }, { max: 10 })).items.map(({ tag }) => tag);
         assert.equal(tags.filter((tag) => tag === publicTag(all.id)).length, 1, `prefix "${prefix}"`);
       }
-      assert.deepEqual(await client.driver.list({ prefix: "z" }, 10), []);
+      assert.deepEqual((await client.driver.list({ prefix: "z" }, { max: 10 })).items, []);
     };
     await client.claimHeld(holder);
     await client.claimWaiting(all);
@@ -182,13 +182,15 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
   });
 }
 
-async function allPages(context: TestContext, driver: Driver, filter: ListFilter, size: number): Promise<ClaimView[]> {
+async function allPages(context: TestContext, driver: Driver, query: ListQuery, size: number): Promise<ClaimView[]> {
   const all: ClaimView[] = [];
+  let after: string | undefined;
   await context.waitUntil("the last page", async () => {
-    const page = await driver.list(filter, size, all.at(-1)?.tag);
-    assert.ok(page.length <= size, "a page has no more than `max`");
-    all.push(...page);
-    return page.length < size;
+    const page = await driver.list(query, { max: size, after });
+    assert.ok(page.items.length <= size, "a page has no more than `max`");
+    all.push(...page.items);
+    after = page.next;
+    return after === undefined;
   });
   return all;
 }

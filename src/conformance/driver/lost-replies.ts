@@ -20,7 +20,7 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
       await assert.rejects(() => chaosDriver.claim(claim));
       const held = assertHeld(await chaosDriver.claim(claim), claim);
       assert.equal(assertHeld(await client.renew(claim), claim).token, held.token);
-      assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
+      assert.equal((await client.driver.list({ prefix: "" }, { max: 10 })).items.length, 1);
       assert.deepEqual(await chaosDriver.release([claim]), [true]);
       assert.ok(await client.isFree("key"));
     }

@@ -15,7 +15,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
     const all = context.createClaim(["d", "a", "c", "b"].map(exclusive));
     await client.claimHeld(all);
     for (const key of ["a", "b", "c", "d"]) assert.ok(!(await client.isFree(key)));
-    assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
+    assert.equal((await client.driver.list({ prefix: "" }, { max: 10 })).items.length, 1);
     assert.deepEqual(await client.release(all), [true]);
     for (const key of ["a", "b", "c", "d"]) assert.ok(await client.isFree(key));
   });
@@ -41,7 +41,7 @@ export function testMultiKey(test: DefineTest, { traits }: ConformanceSettings):
       await client.claimHeld(holder);
       const refused = context.createClaim(["a", "b", "c"].map(exclusive), { wait: false });
       assert.equal((await client.claim(refused)).state, "none");
-      assert.equal((await client.driver.list({ prefix: "" }, 10)).length, 1);
+      assert.equal((await client.driver.list({ prefix: "" }, { max: 10 })).items.length, 1);
       for (const key of ["a", "b", "c"]) assert.equal(await client.isFree(key), key !== busy);
       await client.release(holder);
     }

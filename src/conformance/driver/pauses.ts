@@ -13,7 +13,7 @@ export function testPauses(test: DefineTest): void {
     assert.equal(answer.state, "none");
     assert.equal(answer.state === "none" && answer.reason, undefined);
     assertPaused(answer);
-    assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
+    assert.deepEqual((await client.driver.list({ prefix: "" }, { max: 10 })).items, []);
   });
 
   test("while nothing new is granted, a waiting claim gets the pause in every answer", async (context) => {

@@ -108,7 +108,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
         await assert.rejects(() => client.claim(wrong), isFatal, `a floor of ${floor} is refused`);
         assert.equal((await client.renew(wrong)).state, "none");
       }
-      assert.deepEqual(await client.driver.list({ prefix: "" }, 10), []);
+      assert.deepEqual((await client.driver.list({ prefix: "" }, { max: 10 })).items, []);
     }
     const next = context.createClaim("key");
     const after = (await client.claimHeld(next)).token;

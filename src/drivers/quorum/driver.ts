@@ -34,7 +34,18 @@
  */
 
 import { FatalDriverError, safeListener } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, DriverEvents, ListFilter, Traits } from "../../spi/driver.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  DriverEvents,
+  ListOptions,
+  ListQuery,
+  Page,
+  Traits,
+} from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
@@ -220,8 +231,8 @@ class QuorumDriver implements Driver {
     });
   }
 
-  list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
-    return listClaims(this.#members, { filter, max, after, signal }, this.#getTimeoutMs([]));
+  list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
+    return listClaims(this.#members, query, options, this.#getTimeoutMs([]));
   }
 
   async close(): Promise<void> {

@@ -1,19 +1,13 @@
 /** Lists for tools: each claim that a member lists, once, with the state that a majority reports. */
 
-import type { ClaimView, Driver, ListFilter } from "../../spi/driver.ts";
+import type { ClaimView, Driver, ListOptions, ListQuery, Page } from "../../spi/driver.ts";
+import { toPage } from "../../util/chunk.ts";
 import type { Member } from "./member.ts";
 import { listAll, waitForMembers } from "./member.ts";
 import { toMajority } from "./quorum-claim.ts";
 import { Tally } from "./tally.ts";
 import type { TokenRun } from "./tokens.ts";
 import { findRunsByTag, HASHED_TOKEN_KEY_PREFIX, hasHashedTokenKey, isTokenKey, toTokenKey } from "./tokens.ts";
-
-interface ListQuery {
-  readonly filter: ListFilter;
-  readonly max: number;
-  readonly after: string | undefined;
-  readonly signal: AbortSignal | undefined;
-}
 
 /**
  * Members may have a queue in different orders, and some may lack a claim: they share no cursor. Each member's list is
@@ -23,15 +17,16 @@ interface ListQuery {
  */
 export async function listClaims(
   members: readonly Member[],
-  { filter, max, after, signal }: ListQuery,
+  query: ListQuery,
+  { max, after, signal }: ListOptions,
   timeoutMs: number,
-): Promise<readonly ClaimView[]> {
+): Promise<Page<ClaimView>> {
   const tally = new Tally(members.length);
   const lists = new Map<number, readonly ClaimView[]>();
   const calls = members.map((member) => ({
     member,
     settled: member
-      .call((driver) => listMember(driver, filter, signal))
+      .call((driver) => listMember(driver, query, signal))
       .then(
         (views) => {
           lists.set(member.index, views);
@@ -43,27 +38,26 @@ export async function listClaims(
   await waitForMembers(calls, () => false, timeoutMs);
   if (!tally.hasMajorityAnswered) throw tally.failure;
   const mergedViews = mergeLists([...lists.values()], toMajority(members.length));
-  // a page that is not full is the last one, so it needs no cursor
-  if (after === undefined && mergedViews.length < max) return mergedViews.sort(compareByStatus);
+  if (after === undefined && mergedViews.length <= max) return { items: mergedViews.sort(compareByStatus) };
   mergedViews.sort(compareByTag);
   // if the cursor's claim is gone, the list starts again
   const start = mergedViews.findIndex(({ tag }) => tag === after) + 1;
-  return mergedViews.slice(start, start + max);
+  return toPage(mergedViews.slice(start), max);
 }
 
 /** The claims and their token claims. */
 async function listMember(
   driver: Driver,
-  filter: ListFilter,
+  query: ListQuery,
   signal: AbortSignal | undefined,
 ): Promise<readonly ClaimView[]> {
-  const listBy = (query: ListFilter): Promise<readonly ClaimView[]> => listAll(driver, query, signal);
-  if (filter.key !== undefined) {
-    return (await Promise.all([listBy(filter), listBy({ key: toTokenKey(filter.key) })])).flat();
+  const listBy = (part: ListQuery): Promise<readonly ClaimView[]> => listAll(driver, part, signal);
+  if (query.key !== undefined) {
+    return (await Promise.all([listBy(query), listBy({ key: toTokenKey(query.key) })])).flat();
   }
-  const views = await listBy(filter);
+  const views = await listBy(query);
   const hasHashedKeys =
-    !HASHED_TOKEN_KEY_PREFIX.startsWith(filter.prefix) && views.some(({ locks: [{ key }] }) => hasHashedTokenKey(key));
+    !HASHED_TOKEN_KEY_PREFIX.startsWith(query.prefix) && views.some(({ locks: [{ key }] }) => hasHashedTokenKey(key));
   return hasHashedKeys ? [...views, ...(await listBy({ prefix: HASHED_TOKEN_KEY_PREFIX }))] : views;
 }
 

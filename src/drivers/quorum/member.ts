@@ -4,7 +4,7 @@
  */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListQuery, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 
 /** A member that could not be opened is tried again at the next use, but not more often than this. */
@@ -274,11 +274,11 @@ export function waitForMembers(
 }
 
 /** Reads the list in one call, not by pages: a claim that ends between two pages would invalidate the cursor. */
-export async function listAll(driver: Driver, filter: ListFilter, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+export async function listAll(driver: Driver, query: ListQuery, signal?: AbortSignal): Promise<readonly ClaimView[]> {
   for (let max = FIRST_LIST_SIZE; ; max *= 4) {
     signal?.throwIfAborted();
-    const views = await driver.list(filter, max, undefined, signal);
-    if (views.length < max) return views;
+    const { items, next } = await driver.list(query, { max, signal });
+    if (next === undefined) return items;
   }
 }
 

@@ -12,7 +12,9 @@ import type {
   ClaimView,
   Driver,
   DriverEvents,
-  ListFilter,
+  ListOptions,
+  ListQuery,
+  Page,
   Traits,
 } from "../../spi/driver.ts";
 import { adaptClient } from "./clients/detect.ts";
@@ -231,13 +233,13 @@ class RedisDriver implements Driver {
     });
   }
 
-  async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+  async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
     const connection = this.#readyConnection;
     const runScript: RunScript = async (script, routingKey, args) => {
-      signal?.throwIfAborted();
+      options.signal?.throwIfAborted();
       return connection.runScript(script, routingKey, args);
     };
-    return listClaims(runScript, this.#namePrefix, { filter, max, after }, connection.isCluster);
+    return listClaims(runScript, this.#namePrefix, query, options, connection.isCluster);
   }
 
   async diagnose(): Promise<readonly Check[]> {

@@ -1,7 +1,7 @@
 /** Lists claims for `holdfast ls` and similar tools: key by key, each queue from its front, in pages. */
 
-import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
-import { chunk } from "../../util/chunk.ts";
+import type { Answer, ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../../spi/driver.ts";
+import { chunk, toPage } from "../../util/chunk.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { RunScript } from "./script-codec.ts";
 import { ALL_BUCKETS, toBucket, toRoutingKey } from "./script-codec.ts";
@@ -21,26 +21,21 @@ interface IndexEntry {
   readonly member: string;
 }
 
-interface ListQuery {
-  readonly filter: ListFilter;
-  readonly max: number;
-  readonly after: string | undefined;
-}
-
-/** The live claims that match the filter. If the claim of the cursor has ended, the list starts at the beginning. */
+/** A page of the live claims that match the query. If the claim of the cursor has ended, the list starts at the beginning. */
 export async function listClaims(
   runScript: RunScript,
   namePrefix: string,
   query: ListQuery,
-  isCluster = false,
-): Promise<readonly ClaimView[]> {
-  const lister = new ClaimLister(runScript, namePrefix, query, isCluster);
-  if (query.filter.key !== undefined) await lister.readQueue(query.filter.key);
-  else await lister.readKeys(query.filter.prefix);
-  if (query.after !== undefined && !lister.hasFoundCursor) {
-    return listClaims(runScript, namePrefix, { ...query, after: undefined }, isCluster);
+  { max, after }: ListOptions,
+  isCluster: boolean,
+): Promise<Page<ClaimView>> {
+  const lister = new ClaimLister(runScript, namePrefix, after, max + 1, isCluster);
+  if (query.key !== undefined) await lister.readQueue(query.key);
+  else await lister.readKeys(query.prefix);
+  if (after !== undefined && !lister.hasFoundCursor) {
+    return listClaims(runScript, namePrefix, query, { max }, isCluster);
   }
-  return lister.views;
+  return toPage(lister.views, max);
 }
 
 class ClaimLister {
@@ -49,19 +44,21 @@ class ClaimLister {
   readonly #seenTags = new Set<string>();
   readonly #runScript: RunScript;
   readonly #namePrefix: string;
-  readonly #query: ListQuery;
+  readonly #after: string | undefined;
+  readonly #max: number;
   /** One call reads only one bucket then. */
   readonly #isCluster: boolean;
 
-  constructor(runScript: RunScript, namePrefix: string, query: ListQuery, isCluster: boolean) {
+  constructor(runScript: RunScript, namePrefix: string, after: string | undefined, max: number, isCluster: boolean) {
     this.#isCluster = isCluster;
     this.#runScript = runScript;
     this.#namePrefix = namePrefix;
-    this.#query = query;
+    this.#after = after;
+    this.#max = max;
   }
 
   get #isFull(): boolean {
-    return this.views.length >= this.#query.max;
+    return this.views.length >= this.#max;
   }
 
   readQueue(key: string): Promise<void> {
@@ -148,12 +145,11 @@ class ClaimLister {
   }
 
   #addView(fields: readonly string[], key: string, now: number): void {
-    const { after } = this.#query;
     const tag = publicTag(fields[0] as string);
     if (this.#isFull || this.#seenTags.has(tag)) return;
     this.#seenTags.add(tag);
-    if (after === undefined || this.hasFoundCursor) this.views.push(toClaimView(fields, tag, key, now));
-    else this.hasFoundCursor = tag === after;
+    if (this.#after === undefined || this.hasFoundCursor) this.views.push(toClaimView(fields, tag, key, now));
+    else this.hasFoundCursor = tag === this.#after;
   }
 }
 

@@ -13,7 +13,9 @@ import type {
   ClaimView,
   Driver,
   DriverEvents,
-  ListFilter,
+  ListOptions,
+  ListQuery,
+  Page,
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
@@ -162,13 +164,18 @@ class ServerDriver implements Driver {
     );
   }
 
-  async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
-    signal?.throwIfAborted();
-    const encode = (callId: number): string => frames.encodeList(callId, filter, max, after);
-    const { views, more } = await this.#connection.call(encode, frames.decodePage);
-    const last = views.at(-1);
-    if (!more || last === undefined || views.length >= max) return views;
-    return [...views, ...(await this.list(filter, max - views.length, last.tag, signal))];
+  /** The server's pages may be shorter than `max`: it bounds their text. */
+  async list(query: ListQuery, { max, after, signal }: ListOptions): Promise<Page<ClaimView>> {
+    const items: ClaimView[] = [];
+    let next = after;
+    do {
+      signal?.throwIfAborted();
+      const encode = (callId: number): string => frames.encodeList(callId, query, max - items.length, next);
+      const page = await this.#connection.call(encode, frames.decodePage);
+      items.push(...page.items);
+      next = page.next;
+    } while (next !== undefined && items.length < max);
+    return next === undefined ? { items } : { items, next };
   }
 
   async close(): Promise<void> {

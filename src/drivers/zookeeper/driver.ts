@@ -20,7 +20,9 @@ import type {
   ClaimView,
   Driver,
   DriverEvents,
-  ListFilter,
+  ListOptions,
+  ListQuery,
+  Page,
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
@@ -177,13 +179,10 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       );
     },
 
-    async list(filter: ListFilter, max: number, after?: string, signal?: AbortSignal): Promise<readonly ClaimView[]> {
+    async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
       // no await if connected: so the list is sent before a release that the caller makes next
       if (!zk.isConnected) await zk.waitConnected();
-      return listClaims(
-        { zk, root, family, queues, claimNodes, wall: () => clock.wall() },
-        { filter, max, after, signal },
-      );
+      return listClaims({ zk, root, family, queues, claimNodes, wall: () => clock.wall() }, query, options);
     },
 
     diagnose: () => diagnose(zk, root, options.sessionMs ?? DEFAULT_SESSION_MS),

@@ -1,7 +1,8 @@
 /** Lists for tools: the queues of keys below the root, or of a path, including nodes of other clients. */
 
 import { countAdmitted } from "../../lock-table/admission.ts";
-import type { Answer, ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
+import type { Answer, ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../../spi/driver.ts";
+import { toPage } from "../../util/chunk.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { ClaimNodes } from "./claim-nodes.ts";
 import { hasCode, isPermanent, toFatalError } from "./client/errors.ts";
@@ -14,7 +15,7 @@ import type { Family, QueueNode } from "./node-names.ts";
 import { FAMILIES, isClaimId, parseKey, parseQueue, toKeyPath } from "./node-names.ts";
 import type { NodeQueues } from "./queue.ts";
 
-export interface ListOptions {
+export interface ListContext {
   readonly zk: ZooKeeper;
   readonly root: string;
   readonly family: Family;
@@ -24,55 +25,58 @@ export interface ListOptions {
   readonly wall: () => number;
 }
 
-interface ListQuery {
-  readonly filter: ListFilter;
-  readonly max: number;
-  /** A tag. */
-  readonly after: string | undefined;
-  readonly signal: AbortSignal | undefined;
-}
-
 /**
- * At most `max` claims that match the filter, each queue from its front, after the one with the tag `after`. Queues
- * that this client has no permission to read are left out, unless the filter names exactly that queue.
+ * A page of the claims that match the query, each queue from its front. Queues that this client has no permission to
+ * read are left out, unless the query names exactly that queue.
  * @throws FatalDriverError if there is no permission to read that queue, or the parent node of all queues
  */
-export async function listClaims(options: ListOptions, query: ListQuery): Promise<readonly ClaimView[]> {
-  const { filter, max, after, signal } = query;
+export async function listClaims(
+  context: ListContext,
+  query: ListQuery,
+  options: ListOptions,
+): Promise<Page<ClaimView>> {
+  const { max, after, signal } = options;
   signal?.throwIfAborted();
-  if (filter.key !== undefined) return listQueue(options, filter.key, query);
-  const { prefix } = filter;
-  const keys = await readKeys(options, prefix).catch(throwFatal);
+  if (query.key !== undefined) return listQueue(context, query.key, options);
+  const { prefix } = query;
+  const keys = await readKeys(context, prefix).catch(throwFatal);
   const queued = await collect(
     keys,
     (key) =>
-      readQueue(options, key).catch((error: unknown) =>
+      readQueue(context, key).catch((error: unknown) =>
         key !== prefix && isPermanent(error) ? [] : throwFatal(error),
       ),
     { signal },
   );
-  const views = await collect(queued.slice(findStart(queued, after)), (item) => readView(options, item), {
+  const views = await collect(queued.slice(findStart(queued, after)), (item) => readView(context, item), {
     signal,
-    isEnough: (results) => results.length >= max,
+    isEnough: (results) => results.length > max,
   });
-  return views.slice(0, max);
+  return toPage(views, max);
 }
 
 /**
  * The queue of one key costs two requests, however long it is: the names of its nodes, and the data of the first one.
  * The names of the others show their order. Their data are not read; those of this client's own nodes are known.
  */
-async function listQueue(options: ListOptions, key: string, { max, after, signal }: ListQuery): Promise<ClaimView[]> {
-  if (!isPath(toKeyPath(key, options.root)) || key === "" || key === "/") return []; // no lock can have such a key
-  const queued = await readQueue(options, key).catch(throwFatal);
-  const [firstNode, ...others] = queued.slice(findStart(queued, after)).slice(0, max);
-  if (firstNode === undefined) return [];
+async function listQueue(
+  context: ListContext,
+  key: string,
+  { max, after, signal }: ListOptions,
+): Promise<Page<ClaimView>> {
+  if (!isPath(toKeyPath(key, context.root)) || key === "" || key === "/") return { items: [] }; // no lock can have such a key
+  const queued = await readQueue(context, key).catch(throwFatal);
+  const start = findStart(queued, after);
+  const [firstNode, ...others] = queued.slice(start, start + max);
+  if (firstNode === undefined) return { items: [] };
   signal?.throwIfAborted();
-  return [...(await readView(options, firstNode)), ...others.map((item) => toViewFromName(options, item))];
+  const items = [...(await readView(context, firstNode)), ...others.map((item) => toViewFromName(context, item))];
+  const lastNode = others.at(-1) ?? firstNode;
+  return queued.length > start + max ? { items, next: publicTag(lastNode.node.id) } : { items };
 }
 
 /** An unknown token is 0n, an unknown age 0. */
-function toViewFromName({ claimNodes, zk }: ListOptions, queued: QueuedNode): ClaimView {
+function toViewFromName({ claimNodes, zk }: ListContext, queued: QueuedNode): ClaimView {
   const ownNode = claimNodes.findById(queued.node.id);
   const { label, tokenCount, floor, wait } = ownNode?.claim ?? { label: "", tokenCount: 1, floor: 0n, wait: true };
   return { ...toView(queued, zk.sessionMs, ownNode?.token ?? 0n, tokenCount), floor, wait, label, ageMs: 0 };
@@ -98,7 +102,7 @@ interface QueuedNode {
   readonly otherFamily: Family | null;
 }
 
-async function readQueue({ zk, root, family }: ListOptions, key: string): Promise<readonly QueuedNode[]> {
+async function readQueue({ zk, root, family }: ListContext, key: string): Promise<readonly QueuedNode[]> {
   const names = await listChildren(zk, toKeyPath(key, root));
   return FAMILIES.flatMap((candidate) => {
     const { queue } = parseQueue(names, candidate);
@@ -113,7 +117,7 @@ async function readQueue({ zk, root, family }: ListOptions, key: string): Promis
 }
 
 /** A prefix that begins with "/" is the beginning of a path; only its last parent node is searched. */
-async function readKeys({ zk, root }: ListOptions, prefix: string): Promise<string[]> {
+async function readKeys({ zk, root }: ListContext, prefix: string): Promise<string[]> {
   if (!prefix.startsWith("/")) {
     const keys = (await listChildren(zk, root)).map(parseKey).filter((key) => key !== null);
     return keys.filter((key) => key.startsWith(prefix)).sort();
@@ -125,8 +129,8 @@ async function readKeys({ zk, root }: ListOptions, prefix: string): Promise<stri
 }
 
 /** Reads a node; no view if it has been deleted meanwhile. */
-async function readView(options: ListOptions, queued: QueuedNode): Promise<readonly ClaimView[]> {
-  const { zk, root, queues, wall } = options;
+async function readView(context: ListContext, queued: QueuedNode): Promise<readonly ClaimView[]> {
+  const { zk, root, queues, wall } = context;
   const content = await readNode(zk, `${toKeyPath(queued.key, root)}/${queued.node.name}`);
   if (content === null) return [];
   const { data, stat } = content;

@@ -5,16 +5,8 @@
  */
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ListFilter } from "../../spi/driver.ts";
-import type {
-  Backend,
-  ClaimPage,
-  ClientCalls,
-  MaybePromise,
-  ReleaseRequest,
-  RenewRequest,
-  RevokeRequest,
-} from "../backend.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
+import type { Backend, ClientCalls, MaybePromise, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { Session } from "../session/session.ts";
 import type { AccessControl, Permission, Principal } from "./access-control.ts";
@@ -103,7 +95,7 @@ class AuthorizedCalls implements ClientCalls {
     return this.#backend.revoke(session, targets);
   }
 
-  list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+  list(session: Session, filter: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
     return this.#backend.list(session, filter, max, cursor);
   }
 

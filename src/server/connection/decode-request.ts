@@ -3,7 +3,7 @@
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import { decodeLockSpec, isCount, isDecimalString } from "../../protocol/frames.ts";
 import { PROTOCOL_LIMITS, ProtocolError } from "../../protocol/handshake.ts";
-import type { Claim, ClaimId, ListFilter, LockSpec } from "../../spi/driver.ts";
+import type { Claim, ClaimId, ListQuery, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
 import { isId } from "../../util/ids.ts";
@@ -111,13 +111,13 @@ export function decodeListQuery(
   max: unknown,
   cursor: unknown,
   limits: ServerLimits,
-): [ListFilter, number, string | undefined] {
+): [ListQuery, number, string | undefined] {
   if (!isCount(max)) throw malformed("max must be a whole number");
   if (cursor !== undefined && typeof cursor !== "string") throw malformed("after must be a tag");
   return [decodeFilter(filter), Math.min(max, limits.pageSize), cursor];
 }
 
-function decodeFilter(raw: unknown): ListFilter {
+function decodeFilter(raw: unknown): ListQuery {
   const { prefix, key } = (typeof raw === "object" && raw !== null ? raw : {}) as Record<string, unknown>;
   if (typeof prefix === "string" && key === undefined) return { prefix };
   if (typeof key === "string" && prefix === undefined) return { key };

@@ -13,9 +13,9 @@
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import * as frames from "../../protocol/frames.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
-import type { Answer, ClaimId, ListFilter } from "../../spi/driver.ts";
+import type { Answer, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { BackendControl, ClaimPage, ClientCalls, MaybePromise, ReleaseRequest } from "../backend.ts";
+import type { BackendControl, ClientCalls, MaybePromise, ReleaseRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { ServerLimits } from "../config/limits.ts";
 import type { Logger } from "../config/logger.ts";
@@ -211,7 +211,7 @@ export class RequestHandler {
     };
   }
 
-  #list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+  #list(session: Session, filter: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
     const { concurrentLists } = this.#service.limits;
     if (++this.#listsInLine > concurrentLists || this.#pendingLists >= concurrentLists)
       throw new RequestError("LIMIT", `at most ${concurrentLists} lists at a time`);
@@ -272,6 +272,6 @@ function mergeResults<R>(results: readonly MaybePromise<readonly R[]>[]): MaybeP
   return (results as (readonly R[])[]).flat();
 }
 
-function encodePage(page: ClaimPage): string {
-  return `[[${page.views.map(frames.encodeView).join()}],${page.hasMore}]`;
+function encodePage({ items, next }: Page<ClaimView>): string {
+  return `[[${items.map(frames.encodeView).join()}],${next !== undefined}]`;
 }

@@ -108,10 +108,10 @@ export class ClaimRoutes {
     for (const { key } of locks.slice(0, MAX_HOLDER_LOOKUPS)) {
       if (!principal.can("inspect", key)) continue;
       const session = createRequestSession(principal, clock.now());
-      const { views } = await callBackend(this.#service, () =>
+      const { items } = await callBackend(this.#service, () =>
         calls.list(session, { key }, MAX_HOLDER_LOOKUPS, undefined),
       );
-      const holder = views.find(({ answer }) => answer.state === "held");
+      const holder = items.find(({ answer }) => answer.state === "held");
       if (holder !== undefined) return new Problem("BUSY", "held", NOT_FREE, { holder: holder.label });
     }
     return new Problem("BUSY", "held", NOT_FREE);

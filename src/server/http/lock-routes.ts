@@ -1,6 +1,6 @@
 /** The routes for operators: list claims, and revoke a lock. */
 
-import type { ClaimView, ListFilter, LockSpec } from "../../spi/driver.ts";
+import type { ClaimView, ListQuery, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { LockService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
@@ -28,9 +28,8 @@ export class LockRoutes {
       throw invalidField("cursor", "malformed", "cursor must be the cursor of the previous page");
     }
     const session = createRequestSession(c.get("principal"), clock.now());
-    const { views, hasMore } = await callBackend(this.#service, () => calls.list(session, filter, max, cursor));
-    const last = views.at(-1)?.tag;
-    return jsonResponse(c, { locks: views.map(toLockJson), cursor: hasMore && last !== undefined ? last : null });
+    const { items, next } = await callBackend(this.#service, () => calls.list(session, filter, max, cursor));
+    return jsonResponse(c, { locks: items.map(toLockJson), cursor: next ?? null });
   }
 
   async revoke(c: HttpContext): Promise<Response> {
@@ -47,7 +46,7 @@ export class LockRoutes {
   }
 }
 
-function parseFilter(prefix: string | undefined, key: string | undefined): ListFilter {
+function parseFilter(prefix: string | undefined, key: string | undefined): ListQuery {
   if (key === undefined) return { prefix: prefix ?? "" };
   if (prefix === undefined) return { key };
   throw invalidField("key", "conflict", "give prefix or key, not both");

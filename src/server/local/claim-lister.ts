@@ -6,13 +6,13 @@
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { listSteps, toView } from "../../lock-table/listing.ts";
 import type { LockTable } from "../../lock-table/table.ts";
-import type { ListFilter } from "../../spi/driver.ts";
+import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
-import type { ClaimPage, MaybePromise } from "../backend.ts";
+import type { MaybePromise } from "../backend.ts";
 import { RequestError, truncatePage } from "../backend.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 
@@ -23,8 +23,8 @@ const MAX_JOBS = 1_000;
 
 interface ListJob {
   readonly steps: Generator<void, ClaimRecord[], void>;
-  readonly finish: (records: readonly ClaimRecord[]) => ClaimPage;
-  readonly resolve: (page: ClaimPage) => void;
+  readonly finish: (records: readonly ClaimRecord[]) => Page<ClaimView>;
+  readonly resolve: (page: Page<ClaimView>) => void;
   /** The records of the page; null until they were found. */
   records: readonly ClaimRecord[] | null;
 }
@@ -43,16 +43,16 @@ export class ClaimLister {
   }
 
   /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */
-  list(principal: Principal, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+  list(principal: Principal, query: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
     const canInspect = principal === ANONYMOUS ? undefined : visibleKeys(principal);
-    const query = {
-      filter,
+    const tableQuery = {
+      query,
       max: max + 1,
       ...(cursor !== undefined && { after: cursor }),
       ...(canInspect !== undefined && { canSee: canInspect }),
     };
-    const steps = listSteps(this.#table, publicTag, query, this.#resumeAfter(cursor));
-    const finish = (records: readonly ClaimRecord[]): ClaimPage => {
+    const steps = listSteps(this.#table, publicTag, tableQuery, this.#resumeAfter(cursor));
+    const finish = (records: readonly ClaimRecord[]): Page<ClaimView> => {
       const now = this.#clock.now();
       // skips claims that have ended meanwhile
       const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
@@ -60,7 +60,7 @@ export class ClaimLister {
         live.map((record) => toView(this.#table, publicTag, record, now, canInspect)),
         max,
       );
-      if (page.hasMore) this.#rememberCursor(page, live);
+      if (page.next !== undefined) this.#rememberCursor(page, live);
       return page;
     };
     if (this.#jobs.length === 0 && this.#slicer.hasTime()) {
@@ -103,9 +103,9 @@ export class ClaimLister {
     return record !== undefined && (this.#table.records.get(record.claim.id) ?? record) === record ? record : undefined;
   }
 
-  #rememberCursor({ views }: ClaimPage, records: readonly ClaimRecord[]): void {
-    const last = views.length - 1;
-    const tag = views[last]?.tag;
+  #rememberCursor({ items }: Page<ClaimView>, records: readonly ClaimRecord[]): void {
+    const last = items.length - 1;
+    const tag = items[last]?.tag;
     if (tag === undefined) return;
     this.#cursors.delete(tag);
     this.#cursors.set(tag, records[last] as ClaimRecord);

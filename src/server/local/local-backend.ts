@@ -19,11 +19,10 @@ import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
-import type { Answer, Claim, ClaimId, ListFilter, Pause, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Pause, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type {
   Backend,
-  ClaimPage,
   EndScope,
   MaybePromise,
   OwnedClaim,
@@ -290,7 +289,12 @@ export class LocalBackend implements Backend {
     return this.#writeAhead?.durableLog.waitUntilIdle().then(() => results) ?? results;
   }
 
-  list({ principal }: Session, filter: ListFilter, max: number, cursor: string | undefined): MaybePromise<ClaimPage> {
+  list(
+    { principal }: Session,
+    filter: ListQuery,
+    max: number,
+    cursor: string | undefined,
+  ): MaybePromise<Page<ClaimView>> {
     this.advance(this.#batchClock.read().now);
     return this.#claimLister.list(principal, filter, max, cursor);
   }

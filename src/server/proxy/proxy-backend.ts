@@ -8,20 +8,12 @@
 
 import { isFatalError } from "../../errors.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListFilter, LockSpec, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListQuery, LockSpec, Page, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { ProcessProbe } from "../../util/process-info.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
-import type {
-  Backend,
-  ClaimPage,
-  EndScope,
-  OwnedClaim,
-  ReleaseRequest,
-  RenewRequest,
-  RevokeRequest,
-} from "../backend.ts";
+import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
 import { RequestError, truncatePage } from "../backend.ts";
 import { checkSupported, rejectUnixStore } from "../capabilities.ts";
 import type { ServerLimits } from "../config/limits.ts";
@@ -260,9 +252,9 @@ class ProxyBackend implements Backend {
     return results;
   }
 
-  async list(session: Session, filter: ListFilter, max: number, cursor: string | undefined): Promise<ClaimPage> {
-    const fetchPage = (count: number, cursor?: string): Promise<readonly ClaimView[]> =>
-      this.#callStore(this.#driver.list(filter, count, cursor));
+  async list(session: Session, query: ListQuery, max: number, cursor: string | undefined): Promise<Page<ClaimView>> {
+    const fetchPage = (count: number, after: string | undefined): Promise<Page<ClaimView>> =>
+      this.#callStore(this.#driver.list(query, { max: count, after }));
     return listVisible(fetchPage, session.principal, max, cursor);
   }
 
@@ -339,22 +331,26 @@ class ProxyBackend implements Backend {
   }
 }
 
-/** A page of those claims that the principal may see, of the store's claims. list: requests up to `max` claims after a tag. */
+/** A page of those claims that the principal may see, of the store's claims. */
 async function listVisible(
-  fetchPage: (count: number, after?: string) => Promise<readonly ClaimView[]>,
+  fetchPage: (count: number, after: string | undefined) => Promise<Page<ClaimView>>,
   principal: Principal,
   max: number,
   firstCursor: string | undefined,
-): Promise<ClaimPage> {
+): Promise<Page<ClaimView>> {
   const canInspect = visibleKeys(principal);
-  if (canInspect("")) return truncatePage(await fetchPage(max + 1, firstCursor), max);
-  const visible: ClaimView[] = [];
-  for (let cursor = firstCursor; visible.length <= max; ) {
-    const views = await fetchPage(LIST_BATCH, cursor);
-    visible.push(...views.flatMap((view) => redactView(view, canInspect)));
-    cursor = views.at(-1)?.tag;
-    if (views.length < LIST_BATCH || cursor === undefined) break;
+  if (canInspect("")) {
+    const page = await fetchPage(max, firstCursor);
+    const shorterPage = truncatePage(page.items, max);
+    return shorterPage.next === undefined ? page : shorterPage;
   }
+  const visible: ClaimView[] = [];
+  let cursor = firstCursor;
+  do {
+    const { items, next } = await fetchPage(LIST_BATCH, cursor);
+    visible.push(...items.flatMap((view) => redactView(view, canInspect)));
+    cursor = next;
+  } while (cursor !== undefined && visible.length <= max);
   return truncatePage(visible, max);
 }
 

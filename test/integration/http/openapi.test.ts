@@ -166,7 +166,7 @@ function failingStore(more: Partial<Driver> = {}): { readonly driver: Driver; br
     claim: perhaps((claim) => inner.claim(claim)),
     renew: perhaps((claims) => inner.renew(claims)),
     release: perhaps((claims, unanswered) => inner.release(claims, unanswered)),
-    list: perhaps((filter, max, after) => inner.list(filter, max, after)),
+    list: perhaps((query, options) => inner.list(query, options)),
     close: () => inner.close(),
     ...more,
   };

@@ -19,7 +19,7 @@ test("a repeated release still informs a member about the claim in flight to it"
   third.fault = null;
   await linkedQuorum.settleWithin(100, ours.driver.release([claim]));
   await linkedQuorum.clock.advance(DELAYED_MS);
-  expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
+  expect((await store.direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });
 
 test("an entry that is being restored when another client releases the lock is not placed", async () => {
@@ -34,5 +34,5 @@ test("an entry that is being restored when another client releases the lock is n
   await linkedQuorum.settleWithin(10, ours.driver.renew([claim]));
   expect(await linkedQuorum.settleWithin(10, other.driver.release([claim]))).toEqual([true]);
   await linkedQuorum.clock.advance(DELAYED_MS);
-  expect(await store.direct().list({ prefix: "" }, 10)).toEqual([]);
+  expect((await store.direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });

@@ -138,7 +138,7 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
     release: (claims, unanswered) =>
       call(describeCall("release", claims), link.delayMs.release, (to) => to.release(claims, unanswered)),
     detach: (claims) => call(describeCall("detach", claims), 0, async (to) => (await to.detach?.(claims)) ?? []),
-    list: (filter, max, after) => call("list", 0, (to) => to.list(filter, max, after)),
+    list: (query, options) => call("list", 0, (to) => to.list(query, options)),
     close: async () => {
       deliver = () => undefined;
     },

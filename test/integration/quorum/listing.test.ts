@@ -11,8 +11,8 @@ describe("the list of a majority", () => {
     const key = "k".repeat(MAX_KEY_BYTES);
     await settleWithin(scene, 10, scene.driver.claim(makeClaim(key)));
     for (const prefix of ["", "k", key]) {
-      const views = await settleWithin(scene, 10, scene.driver.list({ prefix }, 10));
-      expect(views, `prefix of ${prefix.length}`).toMatchObject([{ answer: { state: "held" } }]);
+      const { items } = await settleWithin(scene, 10, scene.driver.list({ prefix }, { max: 10 }));
+      expect(items, `prefix of ${prefix.length}`).toMatchObject([{ answer: { state: "held" } }]);
     }
   });
 
@@ -23,8 +23,8 @@ describe("the list of a majority", () => {
       await settleWithin(scene, 10, scene.driver.claim(claim));
       await scene.clock.advance(100);
     }
-    const listed = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 10));
-    expect(listed.map(({ tag }) => tag)).toEqual(claims.map(({ id }) => publicTag(id)));
+    const { items } = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, { max: 10 }));
+    expect(items.map(({ tag }) => tag)).toEqual(claims.map(({ id }) => publicTag(id)));
   });
 
   test("pages omit and repeat no claim, in whatever order the members have them, and when one is late", async () => {
@@ -34,13 +34,15 @@ describe("the list of a majority", () => {
     for (const claim of claims) await one.driver.claim(claim);
     for (const claim of claims.toReversed()) await two.driver.claim(claim);
     const tags: string[] = [];
+    let after: string | undefined;
     for (const claim of claims) {
-      const page = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)));
-      tags.push(...page.map(({ tag }) => tag));
+      const page = await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, { max: 1, after }));
+      tags.push(...page.items.map(({ tag }) => tag));
+      after = page.next;
       // reaches the third member gradually
       await three.driver.claim(claim);
     }
-    expect(await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 1, tags.at(-1)))).toEqual([]);
+    expect(after).toBeUndefined();
     expect(tags.sort()).toEqual(claims.map(({ id }) => publicTag(id)).sort());
   });
 });

@@ -50,7 +50,7 @@ function createMember(clock: FakeClock): TestMember {
       },
       renew: (claims) => delayAnswer(delayMs.renew, inner.renew(claims)),
       release: (claims, unanswered) => delayAnswer(delayMs.release, inner.release(claims, unanswered)),
-      list: (...args) => inner.list(...args),
+      list: (query, options) => inner.list(query, options),
     }),
     restartEmpty() {
       member.store = memoryStore(clock);
@@ -129,8 +129,10 @@ test("a claim released while it returns the vote of a tie is not placed again", 
   const released = fixture.driver.release([ours]);
   await fixture.clock.advance(1_000);
   await Promise.allSettled([renewed, released]);
-  const there = await Promise.all(fixture.members.map((member) => directDriver(member).list({ prefix: "" }, 10)));
-  expect(there.flat().map(({ tag }) => tag)).toHaveLength(2);
+  const there = await Promise.all(
+    fixture.members.map((member) => directDriver(member).list({ prefix: "" }, { max: 10 })),
+  );
+  expect(there.flatMap(({ items }) => items).map(({ tag }) => tag)).toHaveLength(2);
 });
 
 test("a claim that asked for a token, and lost its majority for a moment, is not granted with that token", async () => {

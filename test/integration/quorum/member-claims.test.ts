@@ -120,7 +120,7 @@ describe("votes of the members", () => {
     await settleWithin(scene, 10, scene.driver.claim(claim));
     for (const { driver } of [one, two]) await driver.release([claim]);
     expect(await settleWithin(scene, 600, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
-    expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
+    expect((await three.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
   test("a vote of a tie is released after a while, and requested again only after that was answered", async () => {
@@ -157,7 +157,9 @@ describe("votes of the members", () => {
     await two.driver.release([ours]);
     // a vote and a waiting entry make a majority of entries, but not of votes
     expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
-    expect((await one.driver.list({ prefix: "key" }, 10)).filter(({ locks }) => locks[0].key === "key")).toEqual([]);
+    expect(
+      (await one.driver.list({ prefix: "key" }, { max: 10 })).items.filter(({ locks }) => locks[0].key === "key"),
+    ).toEqual([]);
   });
 
   test("a release that a member missed is repeated as soon as the member answers", async () => {
@@ -168,11 +170,11 @@ describe("votes of the members", () => {
     three.isAway = true;
     expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
     three.isAway = false;
-    expect(await three.driver.list({ prefix: "" }, 10)).not.toEqual([]);
+    expect((await three.driver.list({ prefix: "" }, { max: 10 })).items).not.toEqual([]);
     const next = makeClaim("another");
     await settleWithin(scene, 10, scene.driver.claim(next));
     await settleWithin(scene, 10, scene.driver.release([next]));
-    expect(await three.driver.list({ prefix: "" }, 10)).toEqual([]);
+    expect((await three.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
   test("the entries of a minority are released too", async () => {
@@ -180,7 +182,7 @@ describe("votes of the members", () => {
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
     expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
-    for (const { driver } of scene.members) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
+    for (const { driver } of scene.members) expect((await driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
   test("the keys of tickets are refused, and are in no list", async () => {
@@ -188,7 +190,9 @@ describe("votes of the members", () => {
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
     expect(
-      (await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, 10))).map(({ locks }) => locks[0].key),
+      (await settleWithin(scene, 10, scene.driver.list({ prefix: "" }, { max: 10 }))).items.map(
+        ({ locks }) => locks[0].key,
+      ),
     ).toEqual(["key"]);
     await expect(scene.driver.claim(makeClaim("key#holdfast-token"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   });

@@ -245,7 +245,7 @@ test("a reference to a released lock makes no entry on any member", async () => 
     1_200,
     other.driver.renew([claim]).catch(() => undefined),
   );
-  expect(await storeAt(linkedQuorum, 0).direct().list({ prefix: "" }, 10)).toEqual([]);
+  expect((await storeAt(linkedQuorum, 0).direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });
 
 test("unanswered calls are limited to some thousands only for a member in trouble", async () => {
@@ -307,7 +307,8 @@ test("answers that arrive after more than a thousand other claims find their cla
   await linkedQuorum.settleWithin(100, ours.driver.release([claim]));
   await linkedQuorum.clock.advance(3_000);
   expect(ours.pushes).toEqual([]);
-  for (const { direct } of linkedQuorum.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
+  for (const { direct } of linkedQuorum.stores)
+    expect((await direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });
 
 test("the records of claims that the core no longer asks about are deleted", async () => {

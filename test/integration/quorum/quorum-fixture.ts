@@ -67,7 +67,7 @@ function createMember(clock: FakeClock): TestMember {
             await new Promise<void>((done) => clock.timer(done).set(clock.now() + releaseDelayMs));
           return wasPresent;
         }),
-      list: (filter, max, after) => unlessAway(() => inner.list(filter, max, after)),
+      list: (query, options) => unlessAway(() => inner.list(query, options)),
     }),
   };
   return member;

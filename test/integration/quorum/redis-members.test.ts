@@ -79,7 +79,7 @@ async function countKeepers(key: string): Promise<number> {
   for (const { port } of servers) {
     const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix });
     await driver.open(NO_EVENTS);
-    if ((await driver.list({ prefix: key }, 10)).some(({ locks }) => locks[0].key === key)) sum++;
+    if ((await driver.list({ prefix: key }, { max: 10 })).items.some(({ locks }) => locks[0].key === key)) sum++;
     await driver.close();
   }
   return sum;

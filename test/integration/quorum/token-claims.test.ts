@@ -38,7 +38,9 @@ for (const count of [3, 5]) {
     const claim = makeClaim("key", { ttlMs: 10_000, tokenCount: 3 });
     const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
     await restartMembersInTurn(linkedQuorum, ours, claim, count);
-    const [view] = await linkedQuorum.settleWithin(10, other.driver.list({ prefix: "" }, 10));
+    const {
+      items: [view],
+    } = await linkedQuorum.settleWithin(10, other.driver.list({ prefix: "" }, { max: 10 }));
     expect(view).toMatchObject({ tag: publicTag(claim.id), answer: { state: "held", token } });
     expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
     expect(await linkedQuorum.settleWithin(10, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
@@ -46,7 +48,8 @@ for (const count of [3, 5]) {
     expect(await linkedQuorum.settleWithin(10, detachClaim(other, claim))).toEqual([true]);
     expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
     expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
-    for (const { direct } of linkedQuorum.stores) expect(await direct().list({ prefix: "" }, 10)).toEqual([]);
+    for (const { direct } of linkedQuorum.stores)
+      expect((await direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     const next = expectHeld(await linkedQuorum.settleWithin(10, other.driver.claim(makeClaim("key"))));
     expect(next.token).toBeGreaterThan(token + 2n);
   });

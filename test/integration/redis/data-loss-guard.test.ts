@@ -165,7 +165,7 @@ withRedis((server) => {
       await scene.admin.flushall();
       expect(await one.driver.release([held])).toEqual([true]);
       expect(await one.renewOnce(held)).toEqual({ state: "none", reason: "released" });
-      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("all holders of a semaphore return, with their tokens, in any order", async () => {
@@ -228,7 +228,7 @@ withRedis((server) => {
       const { token } = await one.claimHeld(both);
       await scene.admin.flushall();
       expect(await one.renewOnce(both)).toMatchObject({ state: "held", token });
-      const views = await one.driver.list({ prefix: "" }, 10);
+      const views = (await one.driver.list({ prefix: "" }, { max: 10 })).items;
       expect(views.map((view) => view.locks.map(({ key }) => key))).toEqual([["a", "b"]]);
       for (const key of ["a", "b"]) {
         const claim = makeClaim([{ key, permits: 1, limit: 1 }], { ttlMs: GENEROUS_MS });
@@ -236,7 +236,7 @@ withRedis((server) => {
         await one.driver.release([claim]);
       }
       await one.driver.release([both]);
-      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("of two conflicting holds, as on a replica that missed the last writes, the higher token stays", async () => {
@@ -253,9 +253,9 @@ withRedis((server) => {
       for (const { key, value } of written) {
         if (value !== null && !key.endsWith(":b")) await scene.admin.restore(key, GENEROUS_MS * 4, value);
       }
-      expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+      expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
       expect(await other.renewOnce(young)).toMatchObject({ state: "held", token });
-      const [view, ...more] = await one.driver.list({ prefix: "key" }, 10);
+      const [view, ...more] = (await one.driver.list({ prefix: "key" }, { max: 10 })).items;
       expect(more).toEqual([]);
       expect(view?.answer).toMatchObject({ state: "held", token });
       expect(await one.renewOnce(old)).toEqual({ state: "none" });
@@ -301,7 +301,7 @@ withRedis((server) => {
     expect(await replace(ahead as Claim, now + 2n * 86_400_000_000n)).toBe("n");
     expect(await replace(well as Claim, now)).toBe(`h ${now}`);
     await one.driver.release([known, well] as Claim[]);
-    expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+    expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
   test("another client, and the next start of a client, find the store unchanged, without a pause", async () => {

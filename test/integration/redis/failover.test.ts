@@ -60,7 +60,7 @@ const openClient = (at: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks 
 /** Tokens of the holders of a key, as the store has them. */
 const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
   const views = await at.scene.open(openDriver(at));
-  const claimViews = await views.driver.list({ prefix: "" }, 100);
+  const claimViews = (await views.driver.list({ prefix: "" }, { max: 100 })).items;
   return claimViews.flatMap(({ locks, answer }) =>
     answer.state === "held" && locks.some((lockSpec) => lockSpec.key === key) ? [answer.token] : [],
   );
@@ -371,7 +371,7 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     }
     // its client reconnects by itself, after a pause of its own
     const isConnected = (): Promise<boolean> =>
-      one.driver.list({ key: "key" }, 1).then(
+      one.driver.list({ key: "key" }, { max: 1 }).then(
         () => true,
         () => false,
       );

@@ -60,10 +60,10 @@ withRedis((server) => {
       await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
       await well.driver.release([holder]);
       await delay(1_050);
-      expect((await well.driver.list({ prefix: "key" }, 10)).length).toBe(3);
+      expect((await well.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(3);
       await well.driver.release([next]);
       expect((await well.renewOnce(third)).state).toBe("held");
-      expect((await well.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+      expect((await well.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
       expect(await lost.renewOnce(away)).toEqual({ state: "none" });
       await well.driver.release([third]);
     });
@@ -77,7 +77,7 @@ withRedis((server) => {
         await lost.claim(waiter);
         const told = lost.pushes.length;
         await other.driver.release([holder]);
-        const [first] = await lost.driver.list({ prefix: name }, 1);
+        const [first] = (await lost.driver.list({ prefix: name }, { max: 1 })).items;
         return [waiter, first, lost.pushes.length - told, await lost.renewOnce(waiter)] as const;
       });
       expect(view?.answer.state).toBe("held");
@@ -229,7 +229,7 @@ withRedis((server) => {
         await scene.admin.pexpire(key, HOUR_MS);
       }
       expect((await one.claim(late)).state).toBe("waiting");
-      const views = await one.driver.list({ prefix: "key" }, 10);
+      const views = (await one.driver.list({ prefix: "key" }, { max: 10 })).items;
       expect(views.map(({ ttlMs }) => ttlMs)).toEqual([2_000, 60_000, 30_000]);
       await one.waitForGrant(waiter);
       expect((await one.renewOnce(late)).state).toBe("waiting");
@@ -301,7 +301,7 @@ withRedis((server) => {
       await one.driver.release([first]);
       await one.waitForGrant(both);
       await one.claim(behind);
-      expect((await one.driver.list({ prefix: "b" }, 10)).map(({ answer }) => answer.state)).toEqual([
+      expect((await one.driver.list({ prefix: "b" }, { max: 10 })).items.map(({ answer }) => answer.state)).toEqual([
         "held",
         "waiting",
       ]);
@@ -354,7 +354,7 @@ withRedis((server) => {
       for (let at = 0; at < 300; at++) await one.claim(makeClaim(name(at), { ttlMs: 100 }));
       const kept = Array.from({ length: 20 }, (_, at) => makeClaim(`kept ${at}`));
       for (const claim of kept) await one.claimHeld(claim);
-      await until(async () => (await one.driver.list({ prefix: "left" }, 1_000)).length === 0, {
+      await until(async () => (await one.driver.list({ prefix: "left" }, { max: 1_000 })).items.length === 0, {
         within: 5_000,
         what: "the end",
       });
@@ -369,7 +369,7 @@ withRedis((server) => {
         },
         { within: 12_000, what: "a smaller index" },
       );
-      expect((await one.driver.list({ prefix: "kept" }, 100)).length).toBe(20);
+      expect((await one.driver.list({ prefix: "kept" }, { max: 100 })).items.length).toBe(20);
       await one.driver.release(kept);
     });
 
@@ -385,7 +385,7 @@ withRedis((server) => {
         within: 5_000,
         what: "a renewal that keeps it",
       });
-      expect((await one.driver.list({ key: "key" }, 10)).length).toBe(1);
+      expect((await one.driver.list({ key: "key" }, { max: 10 })).items.length).toBe(1);
       await one.driver.release([claim]);
     });
 
@@ -394,8 +394,8 @@ withRedis((server) => {
       const claims = Array.from({ length: 40 }, (_, at) => makeClaim(`key ${at % 7}`));
       await scene.admin.config("RESETSTAT");
       for (const claim of claims) await one.claim(claim);
-      expect((await one.driver.list({ prefix: "key" }, 100)).length).toBe(40);
-      expect((await one.driver.list({ prefix: "key 3" }, 3)).length).toBe(3);
+      expect((await one.driver.list({ prefix: "key" }, { max: 100 })).items.length).toBe(40);
+      expect((await one.driver.list({ prefix: "key 3" }, { max: 3 })).items.length).toBe(3);
       await one.driver.release(claims);
       const stats = await scene.admin.info("commandstats");
       expect(stats).not.toMatch(/cmdstat_(keys|scan|smembers|hgetall|sort)/);

@@ -131,7 +131,7 @@ test("a claim that waits for replicas delays no other call on the connection", a
   });
   held.catch(() => undefined);
   await until(async () => (await commandCount("wait")) > before, { within: 2_000, what: "the question to replicas" });
-  expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+  expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
   expect((await one.claim(makeClaim("key", { wait: false }))).state, "what is not held needs no replica").toBe("none");
   expect(isTold, "all this while the question is under way").toBe(false);
   replica.signal("SIGCONT");

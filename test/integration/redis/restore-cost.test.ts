@@ -58,7 +58,7 @@ withRedis((server) => {
     await scene.admin.config("RESETSTAT");
     expect(await one.renewOnce(writer)).toMatchObject({ state: "held", token });
     expect(await reads(scene.admin)).toBeLessThan(10 * READERS);
-    const [view, ...more] = await one.driver.list({ prefix: "key" }, 10);
+    const [view, ...more] = (await one.driver.list({ prefix: "key" }, { max: 10 })).items;
     expect([view?.answer, more]).toMatchObject([{ state: "held", token }, []]);
     await one.driver.release([writer]);
     await scene.close();

@@ -210,7 +210,7 @@ withRedis((server) => {
       proxy.refuseConnections(false);
       await until(isReady, { within: 5_000, what: "the connection" });
       expect(await one.renewOnce(claim)).toEqual({ state: "none" });
-      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("a claim resent by the client library, abandoned and released meanwhile, is released again", async () => {
@@ -232,7 +232,7 @@ withRedis((server) => {
       proxy.refuseConnections(false);
       // ioredis sends the claim again, it is granted, and released
       await until(async () => (await commands("evalsha")) >= 2, { within: 5_000, what: "both calls" });
-      await until(async () => (await one.driver.list({ prefix: "" }, 10)).length === 0, {
+      await until(async () => (await one.driver.list({ prefix: "" }, { max: 10 })).items.length === 0, {
         within: 5_000,
         what: "an empty list",
       });
@@ -274,7 +274,7 @@ withRedis((server) => {
         what: "an answer",
       });
       expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
-      expect(await one.driver.list({ prefix: "" }, 10)).toEqual([]);
+      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("no error shows an id or a password", async () => {

@@ -107,7 +107,7 @@ withRedis((server) => {
       await expect(one.claim(refused)).rejects.toThrow(/OOM/);
       await expect(one.claim(makeClaim("another"))).rejects.toThrow(/OOM/);
       expect((await scene.keys()).sort()).toEqual(before);
-      expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+      expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
       await one.driver.release([holder]);
     });
 
@@ -167,7 +167,7 @@ withRedis((server) => {
     await scene.breakSubscribers();
     await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
     await well.driver.release([holder]);
-    const views = await well.driver.list({ prefix: "key" }, 10);
+    const views = (await well.driver.list({ prefix: "key" }, { max: 10 })).items;
     expect(views.map(({ answer }) => answer.state)).toEqual(["held", "held", "waiting", "waiting"]);
     await well.driver.release([away, first, second, third]);
   });
@@ -220,7 +220,7 @@ withRedis((server) => {
     expect(await one.driver.release([gone])).toEqual([false]);
     const short = makeClaim("key", { ttlMs: 100 });
     await one.claimHeld(short);
-    await until(async () => (await one.driver.list({ prefix: "key" }, 10)).length === 0, {
+    await until(async () => (await one.driver.list({ prefix: "key" }, { max: 10 })).items.length === 0, {
       within: 5_000,
       what: "its end",
     });
@@ -228,7 +228,7 @@ withRedis((server) => {
     await one.claimHeld(first);
     await one.claimHeld(second);
     expect(await one.driver.release([first])).toEqual([true]);
-    expect((await one.driver.list({ prefix: "key" }, 10)).length).toBe(1);
+    expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
     expect(await one.driver.release([second])).toEqual([true]);
   });
 

@@ -65,7 +65,7 @@ withRedis((server) => {
         await other.driver.release([first]);
         await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
         const held = await one.waitForGrant(second);
-        expect((await one.driver.list({ prefix: "" }, 10)).length).toBe(1);
+        expect((await one.driver.list({ prefix: "" }, { max: 10 })).items.length).toBe(1);
         expect((await one.driver.diagnose?.())?.map(({ status }) => status)).not.toContain("fail");
         expect(await one.driver.detach?.([second])).toEqual([true]);
         expect(await one.driver.revoke?.([{ key: "a", token: held.token, now: false }])).toEqual([true]);

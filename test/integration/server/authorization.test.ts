@@ -82,8 +82,12 @@ test("an action that no rule allows is refused: no right implies another", async
   for (const { driver } of [inspect, force, admin]) {
     await expect(driver.claim(makeClaim("k/2"))).rejects.toThrow("may not acquire");
   }
-  expect((await inspect.driver.list({ prefix: "" }, 10)).map(({ locks }) => locks[0].key)).toEqual(["k/1", "k/2"]);
-  for (const { driver } of [acquire, force, admin]) expect(await driver.list({ prefix: "" }, 10)).toEqual([]);
+  expect((await inspect.driver.list({ prefix: "" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([
+    "k/1",
+    "k/2",
+  ]);
+  for (const { driver } of [acquire, force, admin])
+    expect((await driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   const target = { key: "k/1", token, now: false };
   for (const { driver } of [acquire, inspect, admin]) {
     await expect(driver.revoke?.([target])).rejects.toThrow("may not revoke");
@@ -189,13 +193,13 @@ test("a list contains only what the account may inspect, and is filtered before 
   const both = makeClaim(["a/1", "z/secret"], { label: "both" });
   await all.driver.claim(both);
   await all.driver.claim(makeClaim("a/2"));
-  expect((await all.driver.list({ prefix: "" }, 5_000)).length).toBe(3_002);
-  const seenClaimViews = await mine.driver.list({ prefix: "" }, 2);
+  expect((await all.driver.list({ prefix: "" }, { max: 5_000 })).items.length).toBe(3_002);
+  const seenClaimViews = (await mine.driver.list({ prefix: "" }, { max: 2 })).items;
   // for a claim of several keys, only the keys that the account may inspect
   expect(seenClaimViews.map(({ locks }) => locks.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
   expect(seenClaimViews[0]?.tag).toBe(publicTag(both.id));
-  expect(await mine.driver.list({ prefix: "z/" }, 10)).toEqual([]);
-  expect(await mine.driver.list({ prefix: "" }, 1, seenClaimViews[0]?.tag)).toMatchObject([
+  expect((await mine.driver.list({ prefix: "z/" }, { max: 10 })).items).toEqual([]);
+  expect((await mine.driver.list({ prefix: "" }, { max: 1, after: seenClaimViews[0]?.tag })).items).toMatchObject([
     { tag: seenClaimViews[1]?.tag },
   ]);
 });

@@ -206,7 +206,7 @@ test("a label of more than 256 bytes is cut between two characters, and cannot m
   const { driver } = await openClient(it.addresses[0] as string, { label: `${long}!` });
   const [own, common] = [makeClaim("own", { label: long }), makeClaim("common", { label: `${long}!` })];
   for (const claim of [own, common]) expectHeld(await driver.claim(claim));
-  const labels = (await driver.list({ prefix: "" }, 10)).map(({ label }) => label);
+  const labels = (await driver.list({ prefix: "" }, { max: 10 })).items.map(({ label }) => label);
   expect(labels).toEqual([` [2J${"é".repeat(126)}`, ` [2J${"é".repeat(126)}`]);
   expect(Buffer.byteLength(labels[0] as string)).toBe(256);
 });

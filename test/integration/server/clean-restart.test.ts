@@ -309,7 +309,7 @@ test("on a full disk calls that need no write succeed, others are refused with t
   expectHeld(await driver.claim(waits));
   expectHeld(await driver.claim(makeClaim("day", { ttlMs: DAY_MS })));
   expectHeld(await driver.claim(makeClaim("late", { wait: false })));
-  expect(await driver.list({ prefix: "day" }, 10)).toHaveLength(1);
+  expect((await driver.list({ prefix: "day" }, { max: 10 })).items).toHaveLength(1);
 });
 
 test("after a shutdown on a full disk the next start is a recovery", async () => {

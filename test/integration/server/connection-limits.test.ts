@@ -170,9 +170,9 @@ test("revocations and lists in one line are bounded by failing the calls beyond 
   rawClient.send(...answers);
   const { driver } = await openClient(address);
   const results = await Promise.allSettled([
-    driver.list({ prefix: "" }, 1),
-    driver.list({ prefix: "" }, 1),
-    driver.list({ prefix: "" }, 1),
+    driver.list({ prefix: "" }, { max: 1 }),
+    driver.list({ prefix: "" }, { max: 1 }),
+    driver.list({ prefix: "" }, { max: 1 }),
   ]);
   expect(results.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
 });
@@ -185,7 +185,7 @@ test("page: no answer to list is longer", async () => {
   expect([(views as unknown[]).length, more]).toEqual([2, true]);
   // the client asks for the next page
   const { driver } = await openClient(address);
-  expect(await driver.list({ prefix: "" }, 10)).toHaveLength(3);
+  expect((await driver.list({ prefix: "" }, { max: 10 })).items).toHaveLength(3);
 });
 
 test("listMs: other clients are served between the lists of one client, however many it asks for", async () => {

@@ -71,7 +71,7 @@ test("the late answer of a call whose client had disconnected does not release w
   brake.open();
   await first;
   await flushEventLoop();
-  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
+  expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(1);
 });
 
 test("a lock that is being attached by its reference does not end with a client that dies before the answer", async () => {
@@ -90,7 +90,7 @@ test("a lock that is being attached by its reference does not end with a client 
   brake.open();
   await renewed;
   await flushEventLoop();
-  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(1);
+  expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(1);
 });
 
 test("a claim that ended while it was being detached is not answered as detached", async () => {
@@ -105,7 +105,7 @@ test("a claim that ended while it was being detached is not answered as detached
   await flushEventLoop();
   backend.endClaims(ownSession, "all");
   await flushEventLoop();
-  expect(await inner.list({ prefix: "" }, 10)).toHaveLength(0);
+  expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(0);
   brake.open();
   expect(await detached).toEqual([false]);
 });

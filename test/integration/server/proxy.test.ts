@@ -48,7 +48,7 @@ test("a driver behind a server: claims, pushes, lists and releases go through", 
   const before = expectHeld(await one.driver.claim(a));
   expect(await other.driver.claim(b)).toMatchObject({ state: "waiting" });
   expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
-  expect(await one.driver.list({ prefix: "" }, 1)).toMatchObject([{ label: "first" }]);
+  expect((await one.driver.list({ prefix: "" }, { max: 1 })).items).toMatchObject([{ label: "first" }]);
   expect(await one.driver.release([a])).toEqual([true]);
   const next = await other.pushes.waitForGrant(b);
   expect(next.token).toBeGreaterThan(before.token);

@@ -85,7 +85,10 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
   // opening it for writing blocks until another process reads
   execFileSync("mkfifo", [journal]);
   const claim = driver.claim(makeClaim("k", { ttlMs: 120_000 })).catch(() => "refused");
-  await until(async () => (await driver.list({ prefix: "k" }, 1)).length === 1, { within: 10_000, what: "the claim" });
+  await until(async () => (await driver.list({ prefix: "k" }, { max: 1 })).items.length === 1, {
+    within: 10_000,
+    what: "the claim",
+  });
   expect(it.ready()).toEqual({ ok: true });
   await clock.advance(5_000);
   expect(it.ready()).toMatchObject({

@@ -373,7 +373,7 @@ test.each(["state", "none"])(
     const { driver, pushes } = await openClient(second.addresses[0] as string);
     const next = makeClaim("k");
     expect(await driver.claim(next)).toMatchObject({ state: "waiting" });
-    const [front] = await driver.list({ key: "k" }, 10);
+    const [front] = (await driver.list({ key: "k" }, { max: 10 })).items;
     expect(front).toMatchObject({ label: "a run", answer: { state: "held", token: 5n } });
     await waitForExit(command);
     await until(() => !existsSync(runFilePath(runsIn, it.session)), { within: 5_000, what: "the end of the run" });

@@ -20,7 +20,7 @@ test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and release
   const answer = expectHeld(await driver.claim(claim));
   expect(answer.remainingMs).toBeGreaterThan(29_000);
   expect(await driver.renew([claim])).toEqual([expect.objectContaining({ state: "held", token: answer.token })]);
-  expect(await driver.list({ prefix: "" }, 10)).toEqual([
+  expect((await driver.list({ prefix: "" }, { max: 10 })).items).toEqual([
     expect.objectContaining({ label: "somebody", locks: claim.locks }),
   ]);
   expect(await driver.release([claim])).toEqual([true]);
@@ -50,7 +50,7 @@ test("wait: false leaves no trace when busy", async () => {
   const holder = makeClaim("k");
   await driver.claim(holder);
   expect(await driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
-  expect(await driver.list({ prefix: "" }, 10)).toHaveLength(1);
+  expect((await driver.list({ prefix: "" }, { max: 10 })).items).toHaveLength(1);
 });
 
 test("on a Unix socket a client's locks end with its connection, and the next waiter is granted at once", async () => {

@@ -57,5 +57,5 @@ test("calls that follow a claim which waits for the disk do not treat it as gone
   await other.driver.release([claim]);
   open();
   expect(await first).toMatchObject({ state: "none" });
-  expect(await other.driver.list({ prefix: "" }, 10)).toEqual([]);
+  expect((await other.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });

@@ -97,7 +97,9 @@ test("a key that begins with a slash is the node's path itself", async () => {
   const claim = makeSessionClaim("/mylock");
   await driver.claim(claim);
   expect((await fixture.observer.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000001`]);
-  expect((await driver.list({ prefix: "/myl" }, 10)).map(({ locks }) => locks[0].key)).toEqual(["/mylock"]);
+  expect((await driver.list({ prefix: "/myl" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([
+    "/mylock",
+  ]);
   await driver.release([claim]);
   await expect(driver.claim(makeSessionClaim("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await expect(driver.claim(makeSessionClaim("/"))).rejects.toMatchObject({
@@ -130,7 +132,7 @@ test("foreign entries are listed, marked so, and never their secrets", async () 
   const claim = makeSessionClaim(name);
   await driver.claim(claim);
   await createCuratorNode(folder);
-  const views = await driver.list({ prefix: name }, 10);
+  const views = (await driver.list({ prefix: name }, { max: 10 })).items;
   expect(views.map(({ label, answer }) => [label, answer.state])).toEqual([
     ["test", "held"],
     ["(not Holdfast) 127.0.0.1", "waiting"],
@@ -147,7 +149,9 @@ test("a Holdfast entry with overwritten data is not taken for another program's"
   await driver.claim(claim);
   const [node] = (await fixture.observer.children(folder)).names;
   await setData(fixture.observer, `${folder}/${node}`, Buffer.from("scribble"));
-  expect((await driver.list({ key: name }, 10)).map(({ label }) => label)).toEqual(["(data overwritten) scribble"]);
+  expect((await driver.list({ key: name }, { max: 10 })).items.map(({ label }) => label)).toEqual([
+    "(data overwritten) scribble",
+  ]);
   await driver.release([claim]);
 });
 
@@ -158,7 +162,7 @@ test("the queue of one key costs two requests, however many claims are in it", a
   const claims = Array.from({ length: 200 }, () => makeSessionClaim(name));
   await Promise.all(claims.map((claim) => driver.claim(claim)));
   const before = proxy.requests();
-  expect(await looker.list({ key: name }, 1_000)).toHaveLength(200);
+  expect((await looker.list({ key: name }, { max: 1_000 })).items).toHaveLength(200);
   expect(proxy.requests() - before).toBe(2);
   await driver.release(claims);
 });
@@ -172,7 +176,7 @@ test("entries of the other family, for which a path is refused, are listed as we
   await createCuratorNode(folder, "__READ__");
   await fixture.observer.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
   await expect(driver.claim(makeSessionClaim(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  const views = await driver.list({ prefix: name }, 10);
+  const views = (await driver.list({ prefix: name }, { max: 10 })).items;
   expect(views.map(({ label, answer, locks }) => [label, answer.state, locks[0].permits])).toEqual([
     ["(family readWrite) test", "held", ALL_PERMITS],
     ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
@@ -186,7 +190,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
     const driver = await opened({ root: "/escaped" });
     const claim = makeSessionClaim(name);
     expect((await driver.claim(claim)).state).toBe("held");
-    expect((await driver.list({ prefix: "" }, 10)).map(({ locks }) => locks[0].key)).toEqual([name]);
+    expect((await driver.list({ prefix: "" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([name]);
     await driver.release([claim]);
   },
 );

@@ -68,13 +68,13 @@ test("unreadable nodes are left out of lists, and a direct query for one is refu
   fixture.clients.push(admin);
   await admin.open();
   await setAcl(admin, "/apart/list-half", OPEN_TO_ALL);
-  const listed = await anybody.list({ prefix: "list-" }, 10);
+  const listed = (await anybody.list({ prefix: "list-" }, { max: 10 })).items;
   expect(listed.map(({ locks, label, answer }) => [locks[0].key, label, answer.state])).toEqual([
     ["list-half", "(data not readable)", "held"],
     ["list-open", "test", "held"],
   ]);
-  await expect(anybody.list({ prefix: "list-secret" }, 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  expect(await ana.list({ prefix: "list-" }, 10)).toHaveLength(3);
+  await expect(anybody.list({ prefix: "list-secret" }, { max: 10 })).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect((await ana.list({ prefix: "list-" }, { max: 10 })).items).toHaveLength(3);
   const target = { key: "list-secret", token: 1n, now: true };
   await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await ana.release([secret, half]);
@@ -88,7 +88,7 @@ test("an entry abandoned while the connection breaks leaves no node: the next re
   for (const claim of [holder, waiter]) await driver.claim(claim);
   const stranger = (await fixture.observer.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
   // the list gets through, the delete that follows from it does not
-  await driver.list({ prefix: "cut" }, 10);
+  (await driver.list({ prefix: "cut" }, { max: 10 })).items;
   proxy.toTarget.cutAfter(60);
   await expect(driver.renew([waiter])).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
   expect((await fixture.observer.children("/apart/cut")).names).toHaveLength(3);

@@ -60,7 +60,7 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
           return mine !== undefined;
         }),
       ),
-    list: async () => [],
+    list: async () => ({ items: [] }),
     close: () => zk.close(),
   };
 }

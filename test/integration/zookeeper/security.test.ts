@@ -80,7 +80,7 @@ test("a url over TLS names its files, for programs and for the command line", as
 
 test("without a server name the certificate must be for the address", async () => {
   const driver = await openDriver({ servers: [server.secureAddress], tls: { ca: issuer.cert } });
-  expect(await driver.list({ prefix: "" }, 1)).toEqual([]);
+  expect((await driver.list({ prefix: "" }, { max: 1 })).items).toEqual([]);
 });
 
 test("a certificate for another name is refused, and the message says so", async () => {

@@ -180,7 +180,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
         return driver.release(claims, unanswered);
       }),
     detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
-    list: (filter, max, after) => call((driver) => driver.list(filter, max, after)),
+    list: (query, options) => call((driver) => driver.list(query, options)),
     async close() {
       sink = () => undefined;
     },

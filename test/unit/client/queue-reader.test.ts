@@ -6,7 +6,6 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { LockTimeoutError } from "../../../src/errors.ts";
-import type { ListFilter } from "../../../src/spi/driver.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {
@@ -36,12 +35,12 @@ async function createFixture(keys: readonly string[]): Promise<Fixture> {
       made.calls.push("release");
       return right.release(claims, unanswered);
     },
-    list: (filter: ListFilter, max, after, signal) => {
-      made.calls.push(`list ${filter.key}`);
-      made.signals.push(signal);
-      if (made.listMs === 0) return right.list(filter, max, after, signal);
+    list: (query, options) => {
+      made.calls.push(`list ${query.key}`);
+      made.signals.push(options.signal);
+      if (made.listMs === 0) return right.list(query, options);
       return new Promise((resolve) => {
-        const timer = clock.timer(() => resolve(right.list(filter, max, after, signal)));
+        const timer = clock.timer(() => resolve(right.list(query, options)));
         if (made.listMs < Number.POSITIVE_INFINITY) timer.set(clock.now() + made.listMs);
       });
     },

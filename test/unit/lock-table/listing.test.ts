@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
 import { listSteps, listTable } from "../../../src/lock-table/listing.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
-import type { Claim, ListFilter, LockSpec } from "../../../src/spi/driver.ts";
+import type { Claim, ListQuery, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 const lockSpec = (key: string): LockSpec => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
@@ -22,8 +22,8 @@ class ListingFixture {
     this.table.claim(claim, null, 0, 1_000);
   }
 
-  list(filter: ListFilter, max: number, more: { after?: string; canSee?: (key: string) => boolean } = {}): string[] {
-    return listTable(this.table, this.tagOf, { filter, max, ...more }, 0).map(({ tag }) => tag);
+  list(query: ListQuery, max: number, more: { after?: string; canSee?: (key: string) => boolean } = {}): string[] {
+    return listTable(this.table, this.tagOf, { query, max, ...more }, 0).items.map(({ tag }) => tag);
   }
 
   /** Page by page. */
@@ -46,7 +46,7 @@ test("claims are listed by key, in each queue from the front, each once, whateve
   fixture.claim("holds", "x", "y");
   const all = fixture.list({ prefix: "" }, 1_000);
   expect(new Set(all).size).toBe(43);
-  const keys = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 1_000 }, 0).map(
+  const keys = listTable(fixture.table, fixture.tagOf, { query: { prefix: "" }, max: 1_000 }, 0).items.map(
     ({ locks }) => locks[0].key,
   );
   expect(keys).toEqual([...keys].sort());
@@ -72,7 +72,7 @@ test("a claim is listed with its visible keys only, and found by those only", ()
   fixture.claim("both", "a/1", "b/1");
   fixture.claim("b", "b/2");
   const canSee = (key: string): boolean => key.startsWith("b/");
-  const seenClaimViews = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 10, canSee }, 0);
+  const seenClaimViews = listTable(fixture.table, fixture.tagOf, { query: { prefix: "" }, max: 10, canSee }, 0).items;
   expect(seenClaimViews.map(({ tag, locks }) => [tag, locks.map(({ key }) => key)])).toEqual([
     ["both", ["b/1"]],
     ["b", ["b/2"]],
@@ -90,7 +90,7 @@ test("after the end of the cursor's claim a list continues from its last positio
   const goneOn = (id: string, prefix = ""): string[] => {
     const last = fixture.table.records.get(id) as ClaimRecord;
     expect(fixture.table.release(id, 0, 1_000)).toBe(true);
-    const steps = listSteps(fixture.table, fixture.tagOf, { filter: { prefix }, max: 20, after: id }, last);
+    const steps = listSteps(fixture.table, fixture.tagOf, { query: { prefix }, max: 20, after: id }, last);
     let step = steps.next();
     while (step.done !== true) step = steps.next();
     return step.value.map(({ claim }) => claim.id);
@@ -118,7 +118,7 @@ test("a page of many keys is made in small steps, without a search for the last 
   for (let n = 0; n < 5_000; n++) fixture.claim(`${n}`, `k${String((n * 7_919) % 5_000).padStart(4, "0")}`);
   const count = (last?: string): [steps: number, ids: string[]] => {
     const record = last === undefined ? undefined : fixture.table.records.get(last);
-    const query = { filter: { prefix: "k" }, max: 10, ...(last !== undefined && { after: last }) };
+    const query = { query: { prefix: "k" }, max: 10, ...(last !== undefined && { after: last }) };
     const steps = listSteps(fixture.table, fixture.tagOf, query, record);
     let made = 0;
     let step = steps.next();
@@ -141,7 +141,7 @@ test("a lease that has expired unprocessed since the list began is listed with z
   const fixture = new ListingFixture();
   fixture.claim("a", "k");
   fixture.claim("b", "k");
-  const answers = listTable(fixture.table, fixture.tagOf, { filter: { prefix: "" }, max: 10 }, 30_001).map(
+  const answers = listTable(fixture.table, fixture.tagOf, { query: { prefix: "" }, max: 10 }, 30_001).items.map(
     ({ answer }) => answer,
   );
   expect(answers).toMatchObject([

@@ -150,7 +150,7 @@ test("a list of claims shows holders and waiters from the front, without ids", (
   const fixture = new TableFixture();
   const tagOf = (id: string): string => `#${id}`;
   const list = (prefix: string, max = 10, after?: string) =>
-    listTable(fixture.table, tagOf, { filter: { prefix }, max, ...(after !== undefined && { after }) }, fixture.now);
+    listTable(fixture.table, tagOf, { query: { prefix }, max, after }, fixture.now).items;
   fixture.claimState("a", "jobs/1", { label: "one" });
   fixture.advance(SECOND_MS).claimState("b", "jobs/1 other");
   fixture.claimState("c", "other", { ttlMs: "session" });

@@ -30,7 +30,7 @@ async function memoryTable(): Promise<TableUnderTest> {
 async function serverTable(): Promise<TableUnderTest> {
   const server = await startServer();
   const { driver } = await openClient(server.addresses[0] as string);
-  await driver.list({ prefix: "" }, 1);
+  (await driver.list({ prefix: "" }, { max: 1 })).items;
   const [table] = takeUsedTables();
   return { driver, table: table as LockTable };
 }

@@ -81,7 +81,8 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
   // several keys are acquired in order: the claim waits for the first one that another claim holds
   let status: QueueStatus = { ahead: 0 };
   for (const key of [...keys].sort()) {
-    status = toQueueStatus(await store.driver.list({ key }, MAX_LISTED), key, label);
+    const { items } = await store.driver.list({ key }, { max: MAX_LISTED });
+    status = toQueueStatus(items, key, label);
     if (status.holder !== undefined && status.holder !== label) return status;
   }
   const recoveryRemainingMs = await findRecoveryMs(store);

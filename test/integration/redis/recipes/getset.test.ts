@@ -86,7 +86,7 @@ withRedis((server) => {
         };
       },
       async remainingMs() {
-        const [view] = await (drivers[0] ?? (await open())).list({ prefix: "lock" }, 1);
+        const [view] = (await (drivers[0] ?? (await open())).list({ prefix: "lock" }, { max: 1 })).items;
         return view?.answer.state === "held" ? view.answer.remainingMs : 0;
       },
     };

@@ -158,7 +158,7 @@ test("while a connection waits for its turn it is not read, and what arrives mea
   Object.assign(harness.inspect().backend, {
     list: () => {
       harness.clock.jump(1_000);
-      return { views: [], hasMore: false };
+      return { items: [] };
     },
   });
   const list = (n: number): string => client.line(["list", n, { key: "k" }, 1]);
@@ -188,7 +188,7 @@ test("a transport that cannot pause or measure its output needs neither", async 
   Object.assign(harness.inspect().backend, {
     list: () => {
       harness.clock.jump(1_000);
-      return { views: [], hasMore: false };
+      return { items: [] };
     },
   });
   connection?.receive([line(1), line(2)]);

@@ -78,7 +78,7 @@ test("no more lists than allowed in a line; those that were answered do not coun
 
 test("lists that another store has not answered count until it has", async () => {
   const { harness, client } = await connect({ limits: { concurrentLists: 1 } });
-  const answer = Promise.resolve({ views: [], hasMore: false });
+  const answer = Promise.resolve({ items: [] });
   overrideBackend(harness, { list: () => answer });
   client.send(["list", 1, { key: "k" }, 1]);
   expect(client.send(["list", 2, { key: "k" }, 1])).toEqual([["error", 2, "LIMIT", expect.any(String)]]);
@@ -191,7 +191,7 @@ test("frames are handled until the deadline, and the rest in later turns; a conn
   overrideBackend(harness, {
     list: () => {
       harness.clock.jump(1_000);
-      return { views: [], hasMore: false };
+      return { items: [] };
     },
   });
   expect(client.send(["ping", 1], ["list", 2, { key: "k" }, 1], ["ping", 3])).toEqual([
@@ -204,7 +204,7 @@ test("frames are handled until the deadline, and the rest in later turns; a conn
   overrideBackend(harness, {
     list: () => {
       client.connection.transportClosed();
-      return { views: [], hasMore: false };
+      return { items: [] };
     },
   });
   expect(client.send(["list", 4, { key: "k" }, 1], ["ping", 5])).toEqual([]);
