@@ -36,7 +36,6 @@ const MAY_WAIT_WITHOUT_BOUND: readonly Exception[] = [
 const MAY_HAVE_WEAK_COLLECTIONS: readonly Exception[] = [
   { within: "src/drivers/redis/script-codec.ts", reason: "caches the encoded form of a claim, which never changes" },
   { within: "src/drivers/zookeeper/", reason: "nothing tells the driver that the core is done with a claim" },
-  { within: "src/server/session/session-registry.ts", reason: "notes what was detached, as long as the run exists" },
 ];
 
 /** A branch by class is a method that is missing; only what comes from outside has to be recognized. */

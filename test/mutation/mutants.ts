@@ -746,22 +746,22 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "the file of a run removed before what it left held is written",
     file: "src/server/session/session-registry.ts",
-    find: 'this.#detachments.set(commandRun, "pending");',
-    replace: 'this.#detachments.set(commandRun, "pending");\n    commandRun.remove();',
+    find: 'running.detachment = "pending";',
+    replace: 'running.detachment = "pending";\n    running.run.remove();',
     tests: "test/integration/server/command-runs.test.ts",
   },
   {
     name: "a session ended before what its run left held is written: a failed write frees the lock",
     file: "src/server/session/session-registry.ts",
-    find: 'if (detachment === "pending") return false;',
-    replace: 'if (detachment === "pending") return true;',
+    find: 'if (running.detachment === "pending") return false;',
+    replace: 'if (running.detachment === "pending") return true;',
     tests: "test/integration/server/command-runs.test.ts",
   },
   {
     name: "a failed write of what a run left held taken for done",
     file: "src/server/session/session-registry.ts",
-    find: "() => this.#detachments.delete(commandRun),",
-    replace: '() => this.#detachments.set(commandRun, "done"),',
+    find: 'running.detachment = "none";',
+    replace: 'running.detachment = "done";',
     tests: "test/integration/server/command-runs.test.ts",
   },
   {

@@ -41,8 +41,6 @@ export class SessionRegistry {
   readonly #clock: Clock;
   readonly #probe: ProcessProbe;
   readonly #commandRuns: CommandRuns;
-  /** Whether the remainders of finished runs were detached. */
-  readonly #detachments = new WeakMap<CommandRun, "pending" | "done">();
   readonly #listener: SessionListener;
   readonly sessionMs: number;
 
@@ -117,7 +115,13 @@ export class SessionRegistry {
     const run = session.isLocal ? this.#commandRuns.find(session.id) : null;
     const now = this.#clock.now();
     if (run !== null) {
-      session.state = { kind: "running", since: now, run, before: wasReturning ? "returning" : "connected" };
+      session.state = {
+        kind: "running",
+        since: now,
+        run,
+        before: wasReturning ? "returning" : "connected",
+        detachment: "none",
+      };
       // its file may be newer than the start: a client that has not reclaimed yet has nothing in the table
       if (wasReturning) this.#listener.onRunFound?.(session, run);
       // the run keeps held claims, but no client is left to receive a grant
@@ -144,7 +148,7 @@ export class SessionRegistry {
     session.state =
       run === null
         ? { kind: "restored", since, hasDroppedWaiters: false }
-        : { kind: "running", since, run, before: "restored" };
+        : { kind: "running", since, run, before: "restored", detachment: "none" };
     this.byId.set(session.id, session);
     this.#suspend(session, session.isLocal || run !== null ? since : since + WAITER_GRACE_MS);
   }
@@ -210,7 +214,7 @@ export class SessionRegistry {
       // its run may have begun while no server was running
       const run = this.#commandRuns.find(session.id);
       if (run !== null) {
-        const running: RunningState = { kind: "running", since, run, before: "restored" };
+        const running: RunningState = { kind: "running", since, run, before: "restored", detachment: "none" };
         session.state = running;
         this.#listener.onRunFound?.(session, run);
         return this.#checkCommandRun(session, running, now);
@@ -235,7 +239,8 @@ export class SessionRegistry {
   }
 
   /** Keeps the session's held claims as long as its run lives. */
-  #checkCommandRun(session: Session, { since, run, before }: RunningState, now: number): number | null {
+  #checkCommandRun(session: Session, running: RunningState, now: number): number | null {
+    const { since, run, before } = running;
     const { status, nextProbeMs } = run.probe();
     const isConnected = session.keepSessionConnections.size > 0;
     if (isConnected || status === "works") renewLeases(this.#backend, session, now);
@@ -244,7 +249,7 @@ export class SessionRegistry {
       return now < since + RETURN_TIMEOUT_MS ? now + nextProbeMs : this.#expireClaims(session, now);
     }
     if (status === "over") {
-      if (!this.#isRemainderDetached(session, run)) return now + PROBE_INTERVAL_MS;
+      if (!this.#isRemainderDetached(session, running)) return now + PROBE_INTERVAL_MS;
       run.remove();
     } else if (before === "restored") {
       // the run of a client that has not reconnected yet reports nothing any more: its process decides
@@ -260,15 +265,18 @@ export class SessionRegistry {
    * the session must keep them, because the end of the session would free them. A failed write is repeated by the next
    * call.
    */
-  #isRemainderDetached(session: Session, commandRun: CommandRun): boolean {
-    const detachment = this.#detachments.get(commandRun);
-    if (detachment === "done" || commandRun.remainingHoldMs() === 0) return true;
-    if (detachment === "pending") return false;
-    this.#detachments.set(commandRun, "pending");
-    detachForRemainder(this.#backend, session, commandRun).then(
-      () => this.#detachments.set(commandRun, "done"),
-      // the failed write is in the log already
-      () => this.#detachments.delete(commandRun),
+  #isRemainderDetached(session: Session, running: RunningState): boolean {
+    if (running.detachment === "done" || running.run.remainingHoldMs() === 0) return true;
+    if (running.detachment === "pending") return false;
+    running.detachment = "pending";
+    detachForRemainder(this.#backend, session, running.run).then(
+      () => {
+        running.detachment = "done";
+      },
+      () => {
+        // the failed write is in the log already
+        running.detachment = "none";
+      },
     );
     return false;
   }

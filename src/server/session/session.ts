@@ -65,6 +65,8 @@ export interface RunningState {
   readonly run: CommandRun;
   /** What the client was before; "returning": connected, but without its claims. */
   readonly before: "connected" | "returning" | "restored";
+  /** Whether its claims are detached on disk for the remaining time of `--hold-at-least`, after its end. */
+  detachment: "none" | "pending" | "done";
 }
 
 export class Session {
