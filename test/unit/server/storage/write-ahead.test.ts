@@ -147,12 +147,14 @@ test("a long lease is in the journal before it is answered; repeated calls share
   const { record, answer } = fixture.place(makeClaim("k", { ttlMs: HOUR_MS }));
   const open = storage.blockWrites();
   const answered: Answer[] = [];
-  const calls = [writeAhead.persist(record, answer), writeAhead.persist(record, answer)];
-  for (const call of calls) void Promise.resolve(call).then((value) => answered.push(value));
+  const calls = [1, 2].map(async () => {
+    answered.push(await writeAhead.persist(record, answer));
+  });
   await flushEventLoop();
   expect(answered).toEqual([]);
   open();
-  expect(await Promise.all(calls)).toEqual([answer, answer]);
+  await Promise.all(calls);
+  expect(answered).toEqual([answer, answer]);
   expect(writeAhead.persist(record, answer)).toBe(answer);
   expect(storage.writes).toEqual(["append"]);
 });
