@@ -17,7 +17,7 @@ test("an error of onMember breaks no lock, and is reported as a warning", async 
   });
   const third = ours.links[2] as FaultyLink;
   third.fault = "silent";
-  expect(await linkedQuorum.settleWithin(2_000, ours.driver.list({ prefix: "" }, { max: 10 }))).toEqual([]);
+  expect((await linkedQuorum.settleWithin(2_000, ours.driver.list({ prefix: "" }, { max: 10 }))).items).toEqual([]);
   third.fault = null;
   const claim = makeClaim("key", { ttlMs: 10_000 });
   expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "held" });
