@@ -2,7 +2,6 @@
 
 import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
-import { rejectOnThrow } from "../util/timeout.ts";
 import type { LocalHold } from "./local-queue.ts";
 import type { DetachOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
@@ -136,7 +135,12 @@ export class LockHandle implements Lock {
     if (state.kind === "releasing") return Promise.resolve().then(() => this.release()); // called by a listener of it
     if (state.kind !== "held") return state.result;
     this.#state = RELEASING;
-    const result = rejectOnThrow(() => this.#release()); // else the handle would stay "releasing"
+    let result: Promise<boolean>;
+    try {
+      result = this.#release();
+    } catch (error) {
+      result = Promise.reject(error); // else the handle would stay "releasing"
+    }
     this.#state = { kind: "released", result };
     return result;
   }
