@@ -54,6 +54,9 @@ type HandleState =
 
 const HELD: HandleState = { kind: "held" };
 const RELEASING: HandleState = { kind: "releasing" };
+/** Shared by all handles whose release needs no answer: a hand-off allocates nothing for them. */
+const RELEASED_HELD = { kind: "released", result: Promise.resolve(true) } as const satisfies HandleState;
+const RELEASED_LOST = { kind: "released", result: Promise.resolve(false) } as const satisfies HandleState;
 
 export class LockHandle implements Lock {
   readonly keys: readonly string[];
@@ -135,14 +138,15 @@ export class LockHandle implements Lock {
     if (state.kind === "releasing") return Promise.resolve().then(() => this.release()); // called by a listener of it
     if (state.kind !== "held") return state.result;
     this.#state = RELEASING;
-    let result: Promise<boolean>;
+    let released: boolean | Promise<boolean>;
     try {
-      result = this.#release();
+      released = this.#release();
     } catch (error) {
-      result = Promise.reject(error); // else the handle would stay "releasing"
+      released = Promise.reject(error); // else the handle would stay "releasing"
     }
-    this.#state = { kind: "released", result };
-    return result;
+    const next = toReleasedState(released);
+    this.#state = next;
+    return next.result;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -158,11 +162,8 @@ export class LockHandle implements Lock {
     );
   }
 
-  #release(): Promise<boolean> {
-    if (this.#localHolds.length === 1) {
-      const released = this.#localHolds[0].release();
-      return typeof released === "boolean" ? Promise.resolve(released) : released;
-    }
+  #release(): boolean | Promise<boolean> {
+    if (this.#localHolds.length === 1) return this.#localHolds[0].release();
     return Promise.all(this.#localHolds.map(async (localHold) => localHold.release())).then(
       (results) => !results.includes(false),
     );
@@ -172,4 +173,9 @@ export class LockHandle implements Lock {
 function requireFencing({ queue, target }: LocalHold): void {
   const { traits, engine } = queue.context;
   if (!traits.fencing) throw new UnsupportedError(`${engine.driver.name} has no fencing tokens`, { keys: target.keys });
+}
+
+function toReleasedState(released: boolean | Promise<boolean>): Extract<HandleState, { kind: "released" }> {
+  if (typeof released !== "boolean") return { kind: "released", result: released };
+  return released ? RELEASED_HELD : RELEASED_LOST;
 }
