@@ -63,7 +63,7 @@ const MIN_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 1_000;
 /** No attempt begins with less time left. */
 const MIN_ATTEMPT_MS = 10;
-/** After this time the user is told what the command waits for. */
+/** After this time a message says what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
 
 export interface RetryOptions {

@@ -240,7 +240,7 @@ function addReferenceCommands(program: Program): void {
     "holdfast release < reference.txt",
     "holdfast release --force deploy --token 1800000001000000 --reason stuck",
   )
-    .option("--force <key>", "instead of a reference: revoke the lock on this key; its holder is told to release it")
+    .option("--force <key>", "instead of a reference: revoke the lock on this key; its holder learns of it at once")
     .option("--token <token>", "with --force: the holder's token, as `holdfast show` prints it")
     .option("--now", "with --force: free the lock at once, although its holder may still be working")
     .option("--reason <text>", "with --force: the reason, for the server's log and events");

@@ -4,7 +4,7 @@
  *
  * Invariant: queries (isHeld, remainingMs, elapsedMs) change nothing. Reading the clocks may show a suspension or the end of
  * a lease before the timer does; observe() alone applies what they show: it steps claims and may call listeners. The
- * public methods of a lock call it before they answer, and its callers check afterwards what is left of their own state.
+ * public methods of a lock call it before they answer, and its callers check their own state again afterwards.
  */
 
 import { isHeld, nextWakeAt, resumeClaim, startClaim, step } from "../claim/machine.ts";

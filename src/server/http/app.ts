@@ -166,7 +166,7 @@ function createErrorHandler(service: LockService): ErrorHandler<HttpEnv> {
     if (outgoing.headersSent) return RESPONSE_ALREADY_SENT;
     const problem = toProblem(error);
     if (problem !== null) return respond(c, problem);
-    // caused by a client that has disconnected, so it concerns nobody here
+    // caused by a client that has disconnected, so there is no client to answer
     if (c.get("disconnected").aborted || (incoming.destroyed && !incoming.complete)) return c.body(null, 500);
     service.log("a request failed", error);
     return respond(c, internalProblem());

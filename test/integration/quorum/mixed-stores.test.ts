@@ -36,7 +36,7 @@ test("stores of different kinds form one majority: a lock outlives the restart o
 }, 30_000);
 
 if (long) {
-  testDriver({ describe, test: leakCheckedTest(test) }, "a majority of three servers of ours", {
+  testDriver({ describe, test: leakCheckedTest(test) }, "a majority of three lock servers", {
     open: async () => {
       const stores = [await openQuorum(), await openQuorum(), await openQuorum()];
       return {
