@@ -1,0 +1,64 @@
+/**
+ * What the SQL drivers use of a database client. The adapters in this folder make these of the libraries that users have,
+ * found by shape: nothing is imported from a library that the user did not pass in.
+ */
+
+/** A value of a statement's parameter. Text goes as text, Uint8Array as bytes. */
+export type SqlValue = string | number | bigint | boolean | null | Uint8Array;
+
+/** One row, by column name. The drivers select text and small integers only, so that every library returns the same. */
+export type SqlRow = Readonly<Record<string, unknown>>;
+
+/** The result of one statement. */
+export interface SqlResult {
+  readonly rows: readonly SqlRow[];
+  /** How many rows the statement inserted, updated or deleted; 0 for a query. */
+  readonly affectedCount: number;
+}
+
+/** One connection of a pool, for one caller. Its statements run one after another. */
+export interface SqlConnection {
+  /** Runs one statement. The parameters are numbered ($1, $2) on PostgreSQL and question marks elsewhere. */
+  query(text: string, values?: readonly SqlValue[]): Promise<SqlResult>;
+  /** Returns it to the pool. `isBroken`: its state is unknown, so the pool closes it. */
+  release(isBroken?: boolean): void;
+}
+
+/** A connection outside the pool, which stays open: for LISTEN, and for locks that block. */
+export interface DedicatedConnection extends SqlConnection {
+  /** Called once when the connection ends for whatever reason, `release` included. */
+  onEnd(listener: () => void): void;
+  /** PostgreSQL: called with every notification. */
+  onNotification?(listener: (channel: string, payload: string) => void): void;
+}
+
+/** The client of a database server: a pool, or one connection. */
+export interface SqlClient {
+  readonly dialect: "postgres" | "mysql";
+  /** "pg", "postgres.js", "mysql2", "mariadb": for messages. */
+  readonly library: string;
+  /** Takes a connection from the pool, and waits while the pool is exhausted. */
+  connect(): Promise<SqlConnection>;
+  /** Opens a connection beside the pool, with the same settings. Absent: the client is a single connection. */
+  readonly connectDedicated?: () => Promise<DedicatedConnection>;
+  /** Closes the client. Called only if the driver created it. */
+  close(): Promise<void>;
+}
+
+/** A prepared statement of an SQLite library. */
+export interface SqliteStatement {
+  all(...values: readonly SqlValue[]): readonly SqlRow[];
+  /** The number of rows it changed. */
+  run(...values: readonly SqlValue[]): number;
+}
+
+/** An open SQLite database. Every call is synchronous, and none waits for a lock: a busy database throws at once. */
+export interface SqliteDatabase {
+  /** "node:sqlite", "libsql", "better-sqlite3", "bun:sqlite": for messages. */
+  readonly library: string;
+  prepare(text: string): SqliteStatement;
+  exec(text: string): void;
+  /** Whether the error says that another connection is writing. */
+  isBusyError(error: unknown): boolean;
+  close(): void;
+}

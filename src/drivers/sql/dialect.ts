@@ -1,0 +1,114 @@
+/**
+ * What the SQL driver needs of a database: the one file to read before adding a dialect. The driver (driver.ts) does what is the
+ * same for all: options, batches, replies, pushes, recheck times, lists and diagnosis. A dialect contains the statements
+ * and what its database does differently. docs/design/sql.md describes the tables and the algorithm.
+ */
+
+import type { Check } from "../../spi/driver.ts";
+
+/** A claim as a dialect stores it: one key each (traits.manyKeys is false). */
+export interface ClaimRow {
+  readonly id: string;
+  readonly key: string;
+  /** The lock row that serializes all changes to this key's queue: 0 to BUCKET_COUNT - 1. */
+  readonly bucket: number;
+  readonly permits: number;
+  readonly limit: number;
+  readonly ttlMs: number;
+  readonly tokenCount: number;
+  readonly floor: bigint;
+  readonly wait: boolean;
+  readonly label: string;
+}
+
+/** A claim to release. */
+export interface ReleaseRow extends ClaimRow {
+  /** A `claim` call may still arrive: keep a tombstone. */
+  readonly isClaimInFlight: boolean;
+}
+
+/** A grant to revoke. */
+export interface RevokeRow {
+  readonly key: string;
+  readonly bucket: number;
+  readonly token: bigint;
+  readonly now: boolean;
+}
+
+/** Which claims to read: in order of key and arrival, the first `max` after the cursor. */
+export interface ListRequest {
+  /** Keys that begin with it; or the one key. */
+  readonly prefix?: string;
+  readonly key?: string;
+  readonly max: number;
+  /** The last claim of the page before. */
+  readonly after?: { readonly key: string; readonly arrival: bigint };
+}
+
+/** A live claim. Numbers are text, since libraries round large ones. */
+export interface ListedRow {
+  readonly id: string;
+  readonly key: string;
+  readonly arrival: string;
+  readonly permits: string;
+  readonly limit: string;
+  readonly ttlMs: string;
+  readonly tokenCount: string;
+  readonly floor: string;
+  readonly wait: boolean;
+  readonly label: string;
+  /** "0": it waits. */
+  readonly token: string;
+  readonly remainingMs: string;
+  readonly ageMs: string;
+  /** "": it waits. */
+  readonly heldMs: string;
+  readonly isRevoked: boolean;
+}
+
+/** The reply to a release: a flag for each claim, and the grants to claims of this process (see DialectEvents.pushed). */
+export interface ReleaseReply {
+  readonly flags: readonly boolean[];
+  readonly pushes: readonly string[];
+}
+
+/** The driver's side. Never called from within a call of the dialect. */
+export interface DialectEvents {
+  /**
+   * "<id> <token> <tokens> <remaining ms>" is a grant, "<id>" asks for a recheck. `isAnswer`: the push came over a
+   * connection that has been open without a break since the claim was last answered.
+   */
+  pushed(message: string, isAnswer: boolean): void;
+  /** Pushes may have been lost. */
+  missed(): void;
+}
+
+/** An open database. Rows of a batch come sorted by bucket and key, so that locks are taken in one order. */
+export interface DialectSession {
+  /** Do pushes arrive? If not, the driver rechecks waiting claims at short intervals. */
+  readonly hasPush: boolean;
+  /** The reply as text, see reply-codec.ts. */
+  claim(row: ClaimRow): Promise<string>;
+  renew(rows: readonly ClaimRow[]): Promise<readonly string[]>;
+  release(rows: readonly ReleaseRow[]): Promise<ReleaseReply>;
+  /** `leftMs`: the lease ends after this time, if that is less than the ttl; null: after the ttl. */
+  detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]>;
+  revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]>;
+  list(request: ListRequest): Promise<readonly ListedRow[]>;
+  /** What of the database matters to locks: version, role, durability, isolation, connections, leftovers. */
+  diagnose(): Promise<readonly Check[]>;
+  close(): Promise<void>;
+}
+
+/** A database that is not open yet. */
+export interface Dialect {
+  /** "postgres", "mysql", "sqlite": the driver's name, which begins its error messages. */
+  readonly name: string;
+  /** What an acknowledged grant survives. */
+  readonly durability: "restart" | "failover";
+  /**
+   * Connects, creates or verifies the tables, and refuses what cannot work.
+   * @throws FatalDriverError if a retry cannot succeed: another layout, missing permissions, an unsupported version
+   */
+  open(events: DialectEvents): Promise<DialectSession>;
+}
