@@ -30,6 +30,7 @@ type ProgramSuite = {
 };
 
 const MEMORY = "test/conformance/memory.";
+const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
 
 export const SUITES: readonly Suite[] = [
   { name: "unit", tests: ["test/unit/", MEMORY], hasCoverage: true, seconds: 60, longSeconds: 600 },
@@ -37,7 +38,13 @@ export const SUITES: readonly Suite[] = [
   {
     name: "conformance",
     tests: ["test/conformance/"],
-    excludes: [MEMORY, "test/conformance/redis", "test/conformance/quorum", "test/conformance/zookeeper"],
+    excludes: [
+      MEMORY,
+      "test/conformance/redis",
+      "test/conformance/quorum",
+      "test/conformance/zookeeper",
+      ...SQL_STORES.map((store) => `test/conformance/${store}`),
+    ],
     seconds: 75,
     longSeconds: 1200,
   },
@@ -69,6 +76,9 @@ export const SUITES: readonly Suite[] = [
     seconds: 120,
     longSeconds: 1800,
   },
+  sqlSuite("postgres", 100, 1800),
+  sqlSuite("mysql", 90, 1800),
+  sqlSuite("sqlite", 50, 1800),
   { name: "cli", tests: ["test/integration/cli/"], isSequential: true, seconds: 180, longSeconds: 300 },
   {
     name: "simulation",
@@ -89,11 +99,21 @@ export const SUITES: readonly Suite[] = [
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], isSequential: true, seconds: 90, longSeconds: 3600 },
 ];
 
+function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSeconds: number): Suite {
+  return {
+    name: store,
+    store,
+    tests: [`test/integration/${store}/`, `test/conformance/${store}`],
+    seconds,
+    longSeconds,
+  };
+}
+
 /** Both compilations, before the first suite. */
 export const BUILD_SECONDS: number = 20;
 
 /** All suites and the build together, not in a long run. */
-export const TOTAL_SECONDS: number = 1_200;
+export const TOTAL_SECONDS: number = 1_440;
 
 export function isVitestSuite(suite: Suite): suite is Suite & VitestSuite {
   return "tests" in suite;

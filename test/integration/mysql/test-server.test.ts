@@ -1,0 +1,46 @@
+// The MariaDB that the other tests of this folder run against.
+
+import { expect, test } from "vitest";
+import { queryMariaDb } from "../../support/stores/mariadb.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+
+withMariaDb(
+  (server) => {
+    test("a fresh database is empty, and is not another one", async () => {
+      const [one, other] = [await server().freshDatabase(), await server().freshDatabase()];
+      await one.query("create table t (n int)");
+      expect(await other.query("show tables")).toEqual([]);
+      await one.drop();
+      await expect(one.query("select 1")).rejects.toThrow(/Unknown database/);
+      expect(await other.query("select cast(? as unsigned) as n", ["9223372036854775807"])).toEqual([
+        { n: "9223372036854775807" },
+      ]);
+    });
+
+    test("a user needs its password", async () => {
+      const database = await server().freshDatabase();
+      await database.query("create user app identified by 'pw'");
+      await database.query(`grant all on ${database.name}.* to app`);
+      expect(await queryMariaDb(database.urlOf("app", "pw"), "select current_user() as name")).toEqual([
+        { name: "app@%" },
+      ]);
+      await expect(queryMariaDb(database.urlOf("app", "other"), "select 1")).rejects.toThrow(/Access denied/);
+    });
+
+    test.each(["restart", "crash"] as const)("what was committed is there after a %s", async (way) => {
+      const database = await server().freshDatabase();
+      await database.query("create table t (n int)");
+      await database.query("insert into t values (1)");
+      const { pid } = server();
+      if (way === "restart") await server().restart();
+      else {
+        await server().crash();
+        expect(server().pid).toBe(0);
+        await server().start();
+      }
+      expect(server().pid).not.toBe(pid);
+      expect(await database.query("select n from t")).toEqual([{ n: 1 }]);
+    });
+  },
+  { settings: { "transaction-isolation": "SERIALIZABLE" } },
+);

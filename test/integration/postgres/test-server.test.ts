@@ -1,0 +1,62 @@
+// The PostgreSQL and the PgBouncer that the other tests of this folder run against.
+
+import { expect, onTestFinished, test } from "vitest";
+import { descendants, identifyProcess, isAlive } from "../../support/processes/process-tree.ts";
+import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
+import { queryPostgres } from "../../support/stores/postgres.ts";
+import { withPostgres } from "../../support/stores/sql-fixture.ts";
+
+withPostgres(
+  (server) => {
+    test("a fresh database is empty, and is not another one", async () => {
+      const [one, other] = [await server().freshDatabase(), await server().freshDatabase()];
+      await one.query("create table t (n int)");
+      expect(await other.query("select to_regclass('t') as found")).toEqual([{ found: null }]);
+      await one.drop();
+      await expect(one.query("select 1")).rejects.toThrow(/does not exist/);
+      expect(await other.query("select $1::bigint as n", ["9223372036854775807"])).toEqual([
+        { n: "9223372036854775807" },
+      ]);
+    });
+
+    test("a role needs its password", async () => {
+      const database = await server().freshDatabase();
+      await database.query("create role app login password 'pw'");
+      expect(await queryPostgres(database.urlOf("app", "pw"), "select current_user::text as name")).toEqual([
+        { name: "app" },
+      ]);
+      await expect(queryPostgres(database.urlOf("app", "other"), "select 1")).rejects.toThrow(/password/);
+    });
+
+    test.each(["restart", "crash"] as const)("what was committed is there after a %s", async (way) => {
+      const database = await server().freshDatabase();
+      await database.query("create table t (n int)");
+      await database.query("insert into t values (1)");
+      const before = await server().query("select pg_backend_pid()::text as pid");
+      if (way === "restart") await server().restart();
+      else {
+        const all = [identifyProcess(server().pid), ...descendants(server().pid)].filter((one) => one !== null);
+        expect(all.length).toBeGreaterThan(3);
+        await server().crash();
+        expect(all.filter(isAlive)).toEqual([]);
+        expect(server().pid).toBe(0);
+        await server().start();
+      }
+      expect(await database.query("select n from t")).toEqual([{ n: 1 }]);
+      expect(await server().query("select pg_backend_pid()::text as pid")).not.toEqual(before);
+    });
+
+    test("a pooler in transaction mode puts two clients on one connection", async () => {
+      const pooler = await startPgBouncer(server().port);
+      onTestFinished(() => pooler.dispose());
+      const database = await server().freshDatabase();
+      const pid = async (): Promise<unknown> =>
+        (await queryPostgres(pooler.urlOf(database.name), "select pg_backend_pid()::text as pid"))[0]?.pid;
+      expect(await pid()).toBe(await pid());
+      expect(await queryPostgres(pooler.consoleUrl, "show version")).toEqual([
+        { version: expect.stringContaining("PgBouncer") },
+      ]);
+    });
+  },
+  { settings: { default_transaction_isolation: "read committed" } },
+);

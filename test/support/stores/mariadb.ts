@@ -1,0 +1,119 @@
+/** A real MariaDB for tests: the installed programs on a free port, its data in a temporary folder, ended by its pid. */
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createConnection } from "mysql2/promise";
+import { canInstall, installPackages } from "../debian-packages.ts";
+import { firstAnswer, startOnFreePort } from "./database-process.ts";
+import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
+
+const SERVER = "/usr/sbin/mariadbd";
+const INSTALLER = "/usr/bin/mariadb-install-db";
+const PACKAGES = ["mariadb-server-core", "mariadb-client-core"];
+const ADMIN = "root";
+const ALWAYS_THERE = "mysql";
+/** The first byte after the head of a packet: version 10 of the protocol. An error would begin with 255. */
+const [PACKET_HEAD, HANDSHAKE] = [4, 10];
+
+/** The server does not crash by itself. Deadlocks are not logged: they reach the clients. */
+const LOGGED_FAULT = /^.*(?:got signal|Assertion|InnoDB: (?:Error|Fatal)|\[FATAL\]).*$/gm;
+
+/** Starts a server on a free port of the loopback. Its administrator is "root", without a password. */
+export async function startMariaDb(options: ServerOptions = {}): Promise<DatabaseServer> {
+  installMariaDb();
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-mariadb-"));
+  const data = join(folder, "data");
+  const asRoot = process.getuid?.() === 0 ? ["--user=root"] : [];
+  const initOptions = [`--datadir=${data}`, "--auth-root-authentication-method=normal", "--skip-test-db"];
+  execFileSync(INSTALLER, ["--no-defaults", ...asRoot, ...initOptions], { stdio: "pipe" });
+  const settings = Object.entries({
+    "bind-address": "127.0.0.1",
+    socket: join(folder, "socket"),
+    "pid-file": join(folder, "pid"),
+    "innodb-buffer-pool-size": "64M",
+    "max-connections": "300",
+    // the log is still written to the operating system before a commit is acknowledged
+    ...(options.isSynced === true ? {} : { "innodb-flush-log-at-trx-commit": "2" }),
+    ...options.settings,
+  }).map(([name, value]) => `--${name}=${value}`);
+  const { port, process: server } = await startOnFreePort((port) => ({
+    name: "MariaDB",
+    command: [SERVER, "--no-defaults", ...asRoot, `--datadir=${data}`, `--port=${port}`, "--skip-log-bin", ...settings],
+    log: join(folder, "log"),
+    environment: options.environment ?? {},
+    stopSignal: "SIGTERM",
+    faults: LOGGED_FAULT,
+    isReady: async () => (await firstAnswer(port, Buffer.alloc(0)))[PACKET_HEAD] === HANDSHAKE,
+  }));
+  const url = mariaDbUrl(port, ALWAYS_THERE);
+  let databases = 0;
+  return {
+    ...server,
+    get pid() {
+      return server.pid;
+    },
+    port,
+    folder,
+    url,
+    query: (text, values) => queryMariaDb(url, text, values),
+    freshDatabase: () => createDatabase(port, `test_${++databases}`),
+    async restart() {
+      await server.stop();
+      await server.start();
+    },
+    async dispose() {
+      await server.crash();
+      const faults = server.loggedFaults();
+      rmSync(folder, { recursive: true, force: true });
+      if (faults.length > 0) throw new Error(`the log of MariaDB:\n  ${faults.join("\n  ")}`);
+    },
+  };
+}
+
+/** Why there is no MariaDB here and none can be had; null if there is. */
+export function mariaDbUnavailableReason(): string | null {
+  if (isInstalled() || canInstall()) return null;
+  return "MariaDB is not installed, and only root on Debian or Ubuntu could install it";
+}
+
+/** Runs a statement over a connection of its own. VARBINARY columns come as Buffer. */
+export async function queryMariaDb(
+  url: string,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<readonly Record<string, unknown>[]> {
+  const client = await createConnection({ uri: url, supportBigNumbers: true, bigNumberStrings: true });
+  try {
+    const [rows] = await client.query(text, values as unknown[]);
+    return Array.isArray(rows) ? (rows as Record<string, unknown>[]) : [];
+  } finally {
+    await client.end();
+  }
+}
+
+function mariaDbUrl(port: number, database: string, user: string = ADMIN, password: string = ""): string {
+  const identity = password === "" ? user : `${user}:${encodeURIComponent(password)}`;
+  return `mysql://${identity}@127.0.0.1:${port}/${database}`;
+}
+
+async function createDatabase(port: number, name: string): Promise<TestDatabase> {
+  const [url, admin] = [mariaDbUrl(port, name), mariaDbUrl(port, ALWAYS_THERE)];
+  await queryMariaDb(admin, `create database ${name}`);
+  return {
+    name,
+    url,
+    urlOf: (user, password) => mariaDbUrl(port, name, user, password),
+    query: (text, values) => queryMariaDb(url, text, values),
+    drop: async () => void (await queryMariaDb(admin, `drop database ${name}`)),
+  };
+}
+
+function installMariaDb(): void {
+  if (!isInstalled()) installPackages(PACKAGES, "the MariaDB tests");
+}
+
+function isInstalled(): boolean {
+  return existsSync(SERVER) && existsSync(INSTALLER);
+}
