@@ -11,6 +11,9 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/spi/",
   "src/claim/lease-deadline.ts",
   "src/lock-table/admission.ts",
+  "src/drivers/call-timeouts.ts",
+  "src/drivers/reply-codec.ts",
+  "src/drivers/warnings.ts",
   ...SHARED,
 ];
 

@@ -15,7 +15,7 @@ import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
 import { sleep } from "../../util/timeout.ts";
-import { CallTimeouts } from "./call-timeouts.ts";
+import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import { isLoadingError, isNoScriptError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
@@ -68,7 +68,7 @@ export class Connection {
     this.#clock = clock;
     this.#events = events;
     this.#inboxChannel = `${toNamePrefix(options)}inbox:${this.#inboxId}`;
-    this.#timeouts = new CallTimeouts(clock, commandTimeoutMs);
+    this.#timeouts = new CallTimeouts(clock, commandTimeoutMs, "redis");
     this.#replicaAcks =
       replicas === undefined ? null : new ReplicaAcks(adapter, this.send, this.#timeouts, this.#inboxId, replicas);
     this.#subscriptions = new Subscriptions(adapter, this, clock, events);

@@ -7,17 +7,14 @@ import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Check, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
+import { decodeAnswer, isForgottenReply, isMissedGrantReply, parseGraceEnd } from "../reply-codec.ts";
 import type { RedisOptions } from "./options.ts";
 import { resolveMaxTtlMs } from "./options.ts";
 import type { RunScript } from "./script-codec.ts";
 import {
   ALL_BUCKETS,
-  decodeAnswer,
   encodeClaim,
   encodeClaimDetails,
-  isForgottenReply,
-  isMissedGrantReply,
-  parseGraceEnd,
   toNamePrefix,
   toRoutingKey,
   toRunRecordKey,
@@ -169,7 +166,7 @@ export class DataLossGuard {
     const restored = await restore([...lost.keys()], (claim) => lost.get(claim) as readonly string[]);
     if (!Array.isArray(restored) || restored.length !== lost.size)
       throw new Error("redis: a script did not answer for every claim");
-    for (const [position, index] of indices.entries()) answers[index] = decodeAnswer(restored[position]);
+    for (const [position, index] of indices.entries()) answers[index] = decodeAnswer(restored[position], "redis");
   }
 
   /**

@@ -262,10 +262,3 @@ async function scanKeys(query: Query, context: DiagnosticsContext): Promise<KeyS
   }
   return { isComplete: cursor === "0", keyCount, withoutTtlCount };
 }
-
-/** The warnings of open(), without the silenced ones. */
-export function formatWarnings(checks: readonly Check[], silenced: readonly string[] = []): string[] {
-  return checks
-    .filter(({ status, name }) => (status === "fail" || status === "warn") && !silenced.includes(name))
-    .map(({ message, hint }) => `redis: ${message}${hint === undefined ? "" : `; ${hint}`}`);
-}

@@ -17,25 +17,22 @@ import type {
   Page,
   Traits,
 } from "../../spi/driver.ts";
+import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantReply } from "../reply-codec.ts";
+import { formatWarnings, resolveWarn } from "../warnings.ts";
 import { adaptClient } from "./clients/detect.ts";
 import type { RedisClient } from "./clients/types.ts";
 import type { LateReply } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import { DataLossGuard } from "./data-loss-guard.ts";
 import type { DiagnosticsContext } from "./diagnostics.ts";
-import { createQueries, diagnoseAll, findKeysWithoutTtl, formatWarnings } from "./diagnostics.ts";
+import { createQueries, diagnoseAll, findKeysWithoutTtl } from "./diagnostics.ts";
 import { listClaims } from "./list.ts";
 import type { RedisOptions } from "./options.ts";
-import { resolveWarn, validateRedisOptions } from "./options.ts";
+import { validateRedisOptions } from "./options.ts";
 import type { RunScript } from "./script-codec.ts";
 import {
-  decodeAnswer,
-  decodeFlags,
-  decodePush,
   encodeClaim,
   encodeClaimDetails,
-  isForgottenReply,
-  isMissedGrantReply,
   LAYOUT_VERSION,
   toBucket,
   toClaimBucket,
@@ -111,7 +108,7 @@ class RedisDriver implements Driver {
     this.#ownsClient = ownsClient;
     this.#options = options;
     this.#namePrefix = toNamePrefix(options);
-    this.#warn = resolveWarn(options);
+    this.#warn = resolveWarn(options.warn);
     this.#guard = new DataLossGuard(options, this.#warn, () => this.#events?.reconnected());
   }
 
@@ -127,7 +124,7 @@ class RedisDriver implements Driver {
         await this.#guard.checkOnOpen(runScript, toHeader, connection.isCluster);
         const queries = createQueries(connection, this.#namePrefix);
         const checks = await diagnoseAll(queries, this.#diagnosticsContext(connection));
-        for (const warning of formatWarnings(checks, this.#options.silenceWarnings)) this.#warn(warning);
+        for (const warning of formatWarnings("redis", checks, this.#options.silenceWarnings)) this.#warn(warning);
       });
     } catch (error) {
       connection.close();
@@ -172,7 +169,7 @@ class RedisDriver implements Driver {
     const reply = await connection.runScript(CLAIM, routingKey, args, { onLateReply, onTimeout }).finally(() => {
       if (!hasTimedOut) onSettled();
     });
-    const answer = decodeAnswer(reply);
+    const answer = decodeAnswer(reply, "redis");
     this.#guard.onAnswers([claim], [guarded], [answer], [reply]);
     return answer;
   }
@@ -190,7 +187,7 @@ class RedisDriver implements Driver {
     const replies = await this.#runForMany(RENEW, claims, toClaimBucket, encodeClaim);
     if (!Array.isArray(replies) || replies.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
-    const answers = replies.map(decodeAnswer);
+    const answers = replies.map((reply) => decodeAnswer(reply, "redis"));
     if (replies.some((reply) => isForgottenReply(reply) || isMissedGrantReply(reply))) {
       await this.#guard.restoreLost(claims, guarded, replies, answers, (lostClaims, encode) =>
         this.#runForMany(RESTORE, lostClaims, toClaimBucket, encode),
@@ -314,7 +311,11 @@ class RedisDriver implements Driver {
     const connection = this.#readyConnection;
     const callBatch = async (batch: readonly T[]): Promise<boolean[]> => {
       const { epoch } = connection;
-      const { flags, pushes } = decodeFlags(await this.#runForMany(script, batch, toBucket, encode), batch.length);
+      const { flags, pushes } = decodeFlags(
+        await this.#runForMany(script, batch, toBucket, encode),
+        batch.length,
+        "redis",
+      );
       for (const push of pushes) this.#onPush(push, epoch === connection.epoch);
       return flags;
     };

@@ -1,8 +1,6 @@
 /** The options of the Redis driver. */
 
-import { safeListener } from "../../errors.ts";
 import type { Clock } from "../../util/clock.ts";
-import { describeValue } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import {
   booleanRule,
@@ -15,6 +13,7 @@ import {
   stringRule,
   validateOptions,
 } from "../../util/validate.ts";
+import { warningNamesRule } from "../warnings.ts";
 
 /** Options of `redis()`. */
 export interface RedisOptions {
@@ -114,13 +113,7 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
     return noProblem(validateOptions("replicas", value, rules, { required: ["minAcks"], prefix: "replicas." }));
   },
   warn: functionRule,
-  silenceWarnings(value) {
-    const names = WARNING_NAMES.join(", ");
-    if (!Array.isArray(value)) return `a list of ${names}`;
-    const unknownName: unknown = value.find((name: unknown) => !(WARNING_NAMES as readonly unknown[]).includes(name));
-    if (unknownName === undefined) return null;
-    throw new TypeError(`silenceWarnings has no warning ${describeValue(unknownName)}: use ${names}`);
-  },
+  silenceWarnings: warningNamesRule(WARNING_NAMES),
   label: stringRule,
   clock: clockRule,
 };
@@ -141,13 +134,4 @@ function validatePrefix(prefix: unknown): string {
   // braces are for the driver's hash tags: Redis Cluster derives a key's slot from them
   if (typeof prefix === "string" && /^[^{}\s\p{Cc}]{1,64}$/u.test(prefix)) return prefix;
   throw new TypeError("prefix must be 1 to 64 characters without spaces, braces or control characters");
-}
-
-/** The listener for warnings; an exception of it does no harm. */
-export function resolveWarn({ warn = emitWarning }: RedisOptions): (warning: string) => void {
-  return safeListener(warn);
-}
-
-function emitWarning(warning: string): void {
-  process.emitWarning(warning, "HoldfastWarning");
 }

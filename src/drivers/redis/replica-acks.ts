@@ -9,7 +9,7 @@
  * - Each node has one round at a time; calls that arrive during a round share the next one.
  */
 
-import type { CallTimeouts } from "./call-timeouts.ts";
+import type { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, CommandConnection } from "./clients/types.ts";
 import type { ReplicaOptions } from "./options.ts";
 import type { SendCommand } from "./script-codec.ts";

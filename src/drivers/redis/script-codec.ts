@@ -1,8 +1,10 @@
-/** Encodes script arguments and decodes script replies. lua/lib/prelude.lua describes the keys, lua/lib/records.lua the formats. */
+/**
+ * Encodes script arguments. lua/lib/prelude.lua describes the keys, lua/lib/records.lua the formats, drivers/reply-codec.ts
+ * the replies.
+ */
 
-import { FatalDriverError } from "../../errors.ts";
-import type { Answer, Claim, EndReason, Pause } from "../../spi/driver.ts";
-import { crc16 } from "./hash-slot.ts";
+import type { Claim } from "../../spi/driver.ts";
+import { crc16 } from "../../util/crc16.ts";
 import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RENEW, RESTORE } from "./scripts.ts";
 
@@ -118,44 +120,6 @@ export function encodeClaimDetails(claim: Claim, defaultLabel = ""): readonly st
   ];
 }
 
-/** @throws FatalDriverError for a refused floor, Error for an unexpected reply */
-export function decodeAnswer(reply: unknown): Answer {
-  const [state, field1, field2, field3, field4] = String(reply).split(" ");
-  switch (state) {
-    case "h":
-      return {
-        state: "held",
-        token: BigInt(field1 as string),
-        tokenCount: Number(field2),
-        remainingMs: Number(field3),
-        storeTimeMs: Number(field4),
-      };
-    case "w":
-      return {
-        state: "waiting",
-        remainingMs: Number(field1),
-        recheckMs: Number(field2),
-        storeTimeMs: Number(field3),
-        ...(field4 !== undefined && { paused: toGracePause(Number(field4), Number(field3)) }),
-      };
-    case "p":
-      return { state: "none", paused: toGracePause(Number(field1), Number(field2)) };
-    case "b":
-      return { state: "none" };
-    case "n":
-      return field1 === undefined ? { state: "none" } : { state: "none", reason: field1 as EndReason };
-    case "f":
-      throw new FatalDriverError("redis: the token floor is more than a day ahead of the store's clock");
-    default:
-      throw new Error(`redis: unexpected script reply: ${String(reply).slice(0, 80)}`);
-  }
-}
-
-/** Both times are of the store's clock. */
-function toGracePause(graceEndsAt: number, storeTimeMs: number): Pause {
-  return { reason: "gracePeriod", remainingMs: Math.max(graceEndsAt - storeTimeMs, 1) };
-}
-
 /** Whether the reply reports a claim as held. */
 export function isHeldReply(script: Script, reply: unknown): boolean {
   if (script === DETACH) return String(reply).includes("1");
@@ -167,44 +131,4 @@ export function isHeldReply(script: Script, reply: unknown): boolean {
 export function isWaitingReply(script: Script, reply: unknown): boolean {
   if (script === CLAIM) return String(reply).startsWith("w ");
   return script === RENEW && [reply].flat().some((item) => String(item).startsWith("w "));
-}
-
-/** The end of the grace period that a reply reports: milliseconds of the store's wall clock. Null: no grace period. */
-export function parseGraceEnd(reply: unknown): string | null {
-  const fields = String(reply).split(" ");
-  return (fields[0] === "b" || fields[0] === "p" ? fields[1] : fields[fields[0] === "h" ? 5 : 4]) ?? null;
-}
-
-/** Whether the store has lost data and does not know the claim: if it was held, it can be restored. */
-export function isForgottenReply(reply: unknown): boolean {
-  return String(reply).startsWith("b ");
-}
-
-/**
- * Whether a store that has lost data reports the claim as waiting. If the claim was granted before, a replica was
- * promoted that had missed the grant. The answer cannot be older than the grant, because a grace period grants nothing.
- */
-export function isMissedGrantReply(reply: unknown): boolean {
-  return String(reply).startsWith("w ") && parseGraceEnd(reply) !== null;
-}
-
-/** "101": one flag for each item; then, one on each line, the pushes for the caller's inbox. */
-export function decodeFlags(reply: unknown, count: number): { readonly flags: boolean[]; readonly pushes: string[] } {
-  const [flags = "", ...pushes] = String(reply).split("\n");
-  // "QUEUED": the client is inside a MULTI of its user
-  if (flags.length !== count || /[^01]/.test(flags)) {
-    throw new Error(`redis: a script answered for ${flags.length} of ${count} items: ${flags.slice(0, 20)}`);
-  }
-  return { flags: Array.from(flags, (flag) => flag === "1"), pushes };
-}
-
-/** A push: "<id> <token> <tokens> <ttl>" is a grant, "<id>" a recheck push. Null: neither. */
-export function decodePush(message: string): { readonly id: string; readonly answer?: Answer } | null {
-  const [id = "", token, tokens, ttlMs] = message.split(" ");
-  if (id === "") return null;
-  if (ttlMs === undefined) return { id };
-  return {
-    id,
-    answer: { state: "held", token: BigInt(token as string), tokenCount: Number(tokens), remainingMs: Number(ttlMs) },
-  };
 }

@@ -5,6 +5,7 @@
  */
 
 import type { Check } from "../../spi/driver.ts";
+import type { RecheckIntervals } from "./recheck.ts";
 
 /** A claim as a dialect stores it: one key each (traits.manyKeys is false). */
 export interface ClaimRow {
@@ -38,8 +39,8 @@ export interface RevokeRow {
 /** Which claims to read: in order of key and arrival, the first `max` after the cursor. */
 export interface ListRequest {
   /** Keys that begin with it; or the one key. */
-  readonly prefix?: string;
-  readonly key?: string;
+  readonly prefix?: string | undefined;
+  readonly key?: string | undefined;
   readonly max: number;
   /** The last claim of the page before. */
   readonly after?: { readonly key: string; readonly arrival: bigint };
@@ -63,7 +64,6 @@ export interface ListedRow {
   readonly ageMs: string;
   /** "": it waits. */
   readonly heldMs: string;
-  readonly isRevoked: boolean;
 }
 
 /** The reply to a release: a flag for each claim, and the grants to claims of this process (see DialectEvents.pushed). */
@@ -83,9 +83,9 @@ export interface DialectEvents {
   missed(): void;
 }
 
-/** An open database. Rows of a batch come sorted by bucket and key, so that locks are taken in one order. */
+/** An open database. Rows of a batch come sorted by bucket, so that locks are taken in one order; the reply has their order. */
 export interface DialectSession {
-  /** Do pushes arrive? If not, the driver rechecks waiting claims at short intervals. */
+  /** Do pushes arrive now? If not, the driver rechecks waiting claims at short intervals. */
   readonly hasPush: boolean;
   /** The reply as text, see reply-codec.ts. */
   claim(row: ClaimRow): Promise<string>;
@@ -104,6 +104,8 @@ export interface DialectSession {
 export interface Dialect {
   /** "postgres", "mysql", "sqlite": the driver's name, which begins its error messages. */
   readonly name: string;
+  /** How often waiting claims are rechecked if pushes do not arrive. Default: 25 ms in the first second, then 250 ms. */
+  readonly recheckIntervals?: RecheckIntervals;
   /** What an acknowledged grant survives. */
   readonly durability: "restart" | "failover";
   /**

@@ -10,7 +10,8 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
-import { ALL_BUCKETS, decodeFlags, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import { ALL_BUCKETS, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import { decodeFlags } from "../../../src/drivers/reply-codec.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -124,6 +125,6 @@ describe("a client with unsuitable options is refused at once, with the reason",
 });
 
 test("the reply of another caller's MULTI is not taken for the answer to a release, however many were released", () => {
-  expect(decodeFlags("101101", 6).flags).toEqual([true, false, true, true, false, true]);
-  expect(() => decodeFlags("QUEUED", 6)).toThrow("answered");
+  expect(decodeFlags("101101", 6, "redis").flags).toEqual([true, false, true, true, false, true]);
+  expect(() => decodeFlags("QUEUED", 6, "redis")).toThrow("answered");
 });

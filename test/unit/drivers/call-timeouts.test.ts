@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
-import { CallTimeouts } from "../../../../src/drivers/redis/call-timeouts.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
+import { CallTimeouts } from "../../../src/drivers/call-timeouts.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 
 test("a call that settles in time does not time out", async () => {
   const clock = new FakeClock();
-  const timeouts = new CallTimeouts(clock, 100);
+  const timeouts = new CallTimeouts(clock, 100, "redis");
   let timeoutCount = 0;
   const settle = timeouts.start(() => timeoutCount++);
   await clock.advance(99);
@@ -16,7 +16,7 @@ test("a call that settles in time does not time out", async () => {
 
 test("each call times out at its own time, by one timer", async () => {
   const clock = new FakeClock();
-  const timeouts = new CallTimeouts(clock, 100);
+  const timeouts = new CallTimeouts(clock, 100, "redis");
   const expired: string[] = [];
   const settleFirst = timeouts.start(() => expired.push("first"));
   await clock.advance(40);
@@ -32,7 +32,7 @@ test("each call times out at its own time, by one timer", async () => {
 
 test("a call keeps its time although an earlier one has settled", async () => {
   const clock = new FakeClock();
-  const timeouts = new CallTimeouts(clock, 100);
+  const timeouts = new CallTimeouts(clock, 100, "redis");
   let timeoutCount = 0;
   const settleFirst = timeouts.start(() => undefined);
   await clock.advance(50);
@@ -46,7 +46,7 @@ test("a call keeps its time although an earlier one has settled", async () => {
 
 test("bounded work rejects when its time is over, and all pending calls when they are expired", async () => {
   const clock = new FakeClock();
-  const timeouts = new CallTimeouts(clock, 100);
+  const timeouts = new CallTimeouts(clock, 100, "redis");
   const never = new Promise<void>(() => undefined);
   const late = expect(timeouts.bound(never, "subscription")).rejects.toThrow("redis: no subscription within 100 ms");
   await clock.advance(100);

@@ -1,6 +1,6 @@
-/** Timeouts of calls. */
+/** Timeouts of calls to a store. */
 
-import type { Clock, Timer } from "../../util/clock.ts";
+import type { Clock, Timer } from "../util/clock.ts";
 
 interface PendingCall {
   readonly dueAt: number;
@@ -10,12 +10,15 @@ interface PendingCall {
 /** Times out calls with one timer, which keeps the process alive while a call is pending: the connections do not. */
 export class CallTimeouts {
   readonly timeoutMs: number;
+  readonly #driverName: string;
   readonly #clock: Clock;
   readonly #timer: Timer;
   /** In the order of their deadlines, since all have the same timeout. */
   readonly #pending = new Set<PendingCall>();
 
-  constructor(clock: Clock, timeoutMs: number) {
+  /** @param driverName begins the messages */
+  constructor(clock: Clock, timeoutMs: number, driverName: string) {
+    this.#driverName = driverName;
     this.#clock = clock;
     this.timeoutMs = timeoutMs;
     this.#timer = clock.timer(() => this.#expireDue(clock.now()));
@@ -42,7 +45,7 @@ export class CallTimeouts {
   /** @throws Error when the work takes longer than a call may */
   bound<T>(work: Promise<T>, what: string): Promise<T> {
     return new Promise((resolve, reject) => {
-      const stop = this.start(() => reject(new Error(`redis: no ${what} within ${this.timeoutMs} ms`)));
+      const stop = this.start(() => reject(new Error(`${this.#driverName}: no ${what} within ${this.timeoutMs} ms`)));
       work.then(resolve, reject).finally(stop);
     });
   }

@@ -1,0 +1,223 @@
+/**
+ * Databases as a store: a table row for each claim. This file is what is the same for all; dialect.ts says what a database
+ * must do, and the folders postgres/, mysql/ and sqlite/ do it.
+ *
+ * Invariants (each is kept where it is named in the dialects)
+ * I1 The permits of the held rows of a key never exceed the limit of any of them: a row is granted only under the lock of
+ *    the key's bucket row, by what was read after that lock was taken.
+ * I2 A token is higher than all tokens granted before in its bucket: last_token rises in the transaction of the grant.
+ * I3 A row leaves only by release, by expiry on the database's clock, or by revoke; later only a `claim` call without a
+ *    tombstone brings its id back.
+ * I4 No verb waits for another claim's release, and no connection is kept between calls. Bucket rows are locked in
+ *    ascending order, and rows of claims only under their bucket's lock, so calls do not deadlock.
+ * I5 A push is sent at commit, and says only what a later read would say.
+ */
+
+import type {
+  Answer,
+  Check,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  DriverEvents,
+  ListOptions,
+  ListQuery,
+  Page,
+  RevokeTarget,
+  Traits,
+} from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import { systemClock } from "../../util/clock.ts";
+import { decodeAnswer, decodePush } from "../reply-codec.ts";
+import { formatWarnings, resolveWarn } from "../warnings.ts";
+import type { ClaimRow, Dialect, DialectSession } from "./dialect.ts";
+import { ClaimLister } from "./list.ts";
+import { openDialect } from "./open.ts";
+import type { SqlOptions } from "./options.ts";
+import { DEFAULT_CONNECT_TIMEOUT_MS } from "./options.ts";
+import { RecheckTimes } from "./recheck.ts";
+import { toBucket } from "./schema.ts";
+
+/** One statement serves all waiting claims of a process, four times a second after their first second. */
+const DEFAULT_RECHECK_INTERVALS = { shortMs: 25, firstMs: 1_000, longMs: 250 };
+
+/** Creates the driver of a database. The options were validated by the dialect. */
+export function createSqlDriver(dialect: Dialect, options: SqlOptions): Driver {
+  return new SqlDriver(dialect, options);
+}
+
+class SqlDriver implements Driver {
+  readonly name: string;
+  readonly #dialect: Dialect;
+  readonly #options: SqlOptions;
+  readonly #clock: Clock;
+  readonly #recheckTimes: RecheckTimes;
+  #lister = new ClaimLister();
+  /** Counts calls that failed: what the database said before the last failure is no answer, since it may have changed. */
+  #failureCount = 0;
+  /** A release whose outcome is unknown may have granted claims of this process, and its reply is lost. */
+  #hasLostRelease = false;
+  /** null: not open. */
+  #session: DialectSession | null = null;
+  #events: DriverEvents | null = null;
+
+  constructor(dialect: Dialect, options: SqlOptions) {
+    this.name = dialect.name;
+    this.#dialect = dialect;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#recheckTimes = new RecheckTimes(dialect.recheckIntervals ?? DEFAULT_RECHECK_INTERVALS, this.#clock);
+  }
+
+  async open(events: DriverEvents): Promise<Traits> {
+    const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, warn, silenceWarnings } = this.#options;
+    const dialectEvents = {
+      pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
+      missed: () => this.#events?.reconnected(),
+    };
+    const session = await openDialect(this.#dialect, dialectEvents, this.#clock, connectTimeoutMs);
+    try {
+      const warnings = formatWarnings(this.name, await session.diagnose(), silenceWarnings);
+      for (const warning of warnings) resolveWarn(warn)(warning);
+    } catch (error) {
+      await session.close();
+      throw error;
+    }
+    this.#session = session;
+    this.#events = events;
+    this.#lister = new ClaimLister();
+    return {
+      lease: { claim: true },
+      manyKeys: false,
+      permits: "any",
+      fencing: true,
+      fifo: true,
+      durability: this.#dialect.durability,
+      recall: false,
+    };
+  }
+
+  async claim(claim: Claim): Promise<Answer> {
+    const row = this.#toRow(claim);
+    return this.#toAnswer(claim.id, await this.#call((session) => session.claim(row)));
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    const rows = claims.map((claim) => this.#toRow(claim));
+    const replies = await this.#callSorted(rows, (session, sorted) => session.renew(sorted));
+    return claims.map(({ id }, index) => this.#toAnswer(id, replies[index] as string));
+  }
+
+  async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
+    for (const { id } of claims) this.#recheckTimes.forget(id);
+    const rows = claims.map((claim) => ({
+      ...this.#toRow(claim),
+      isClaimInFlight: unanswered?.has(claim.id) === true,
+    }));
+    const failuresBefore = this.#failureCount;
+    let pushes: readonly string[] = [];
+    const flags = await this.#callSorted(rows, async (session, sorted) => {
+      const reply = await session.release(sorted);
+      pushes = reply.pushes;
+      return reply.flags;
+    }).catch((error: unknown) => {
+      this.#hasLostRelease = true;
+      throw error;
+    });
+    for (const push of pushes) this.#onPush(push, failuresBefore === this.#failureCount);
+    if (this.#hasLostRelease) {
+      this.#hasLostRelease = false;
+      this.#events?.reconnected();
+    }
+    return flags;
+  }
+
+  detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
+    const rows = claims.map((claim) => this.#toRow(claim));
+    const remainingMs = leftMs === undefined ? null : Math.ceil(leftMs);
+    return this.#callSorted(rows, (session, sorted) => session.detach(sorted, remainingMs));
+  }
+
+  revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {
+    const rows = targets.map(({ key, token, now }) => ({ key, bucket: toBucket(key), token, now }));
+    return this.#callSorted(rows, (session, sorted) => session.revoke(sorted));
+  }
+
+  list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
+    return this.#call((session) => this.#lister.list(session, query, options));
+  }
+
+  diagnose(): Promise<readonly Check[]> {
+    return this.#call((session) => session.diagnose());
+  }
+
+  async close(): Promise<void> {
+    const session = this.#session;
+    this.#events = null;
+    this.#session = null;
+    await session?.close();
+  }
+
+  async #call<T>(call: (session: DialectSession) => Promise<T>): Promise<T> {
+    if (this.#session === null) throw new Error(`${this.name}: the driver is not open`);
+    try {
+      return await call(this.#session);
+    } catch (error) {
+      this.#failureCount++;
+      throw error;
+    }
+  }
+
+  /** Calls with the rows in the order in which their buckets are locked (I4); the results have the order of `rows`. */
+  async #callSorted<R extends { readonly bucket: number }, T>(
+    rows: readonly R[],
+    call: (session: DialectSession, sorted: readonly R[]) => Promise<readonly T[]>,
+  ): Promise<T[]> {
+    if (rows.length === 0) return [];
+    const order = Array.from(rows.keys()).sort((left, right) => (rows[left] as R).bucket - (rows[right] as R).bucket);
+    const sortedResults = await this.#call((session) =>
+      call(
+        session,
+        order.map((index) => rows[index] as R),
+      ),
+    );
+    if (sortedResults.length !== rows.length)
+      throw new Error(`${this.name}: the database answered for ${sortedResults.length} of ${rows.length} claims`);
+    const results: T[] = new Array(rows.length);
+    for (const [position, index] of order.entries()) results[index] = sortedResults[position] as T;
+    return results;
+  }
+
+  #toRow({ id, locks: [lock], ttlMs, tokenCount, floor, wait, label }: Claim): ClaimRow {
+    return {
+      id,
+      key: lock.key,
+      bucket: toBucket(lock.key),
+      permits: lock.permits,
+      limit: lock.limit,
+      ttlMs: Number(ttlMs), // never "session": see traits
+      tokenCount,
+      floor,
+      wait,
+      label: label || (this.#options.label ?? ""),
+    };
+  }
+
+  #toAnswer(id: ClaimId, reply: string): Answer {
+    const answer = decodeAnswer(reply, this.name);
+    if (answer.state !== "waiting") {
+      this.#recheckTimes.forget(id);
+      return answer;
+    }
+    if (this.#session?.hasPush !== false) return answer;
+    return { ...answer, recheckMs: this.#recheckTimes.next(id, answer.recheckMs) };
+  }
+
+  #onPush(message: string, isAnswer: boolean): void {
+    const push = decodePush(message);
+    if (push === null) return;
+    if (push.answer !== undefined && isAnswer) this.#events?.answered(push.id, push.answer);
+    else this.#events?.changed(push.id);
+  }
+}

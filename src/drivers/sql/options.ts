@@ -1,0 +1,50 @@
+/** The options that all SQL drivers have. */
+
+import type { Clock } from "../../util/clock.ts";
+import type { OptionRules } from "../../util/validate.ts";
+import { booleanRule, clockRule, functionRule, millisecondsRule, stringRule } from "../../util/validate.ts";
+import { prefixRule } from "./schema.ts";
+
+/** Options of every SQL driver. */
+export interface SqlOptions {
+  /**
+   * Begins the names of tables, functions and channels. Clients with the same prefix, in the same database and schema, see
+   * each other's locks. Lower-case letters, digits and underscores, at most 32. Default "holdfast".
+   */
+  readonly prefix?: string;
+  /**
+   * Create the tables and functions in `open()` if they are missing. If false, `open()` only verifies them, and the user
+   * needs fewer rights. Default true.
+   */
+  readonly createTables?: boolean;
+  /** How long `open()` tries to reach the database, in milliseconds. Default 5 s. */
+  readonly connectTimeoutMs?: number;
+  /**
+   * Timeout of a call in milliseconds, the wait for a connection of the pool included. Its outcome is then unknown, and a
+   * retry finds it out. Default 5 s.
+   */
+  readonly commandTimeoutMs?: number;
+  /** Receives warnings of `open()` about what endangers locks. Default: a process warning. */
+  readonly warn?: (warning: string) => void;
+  /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */
+  readonly silenceWarnings?: readonly string[];
+  /** The label of claims that have none of their own. */
+  readonly label?: string;
+  /** The clock of timeouts, for tests. Leases and tokens are by the database's clock. */
+  readonly clock?: Clock;
+}
+
+/** Timeouts that were not set. */
+export const DEFAULT_CONNECT_TIMEOUT_MS = 5_000;
+export const DEFAULT_COMMAND_TIMEOUT_MS = 5_000;
+
+/** The rules of all options but `silenceWarnings`, whose names differ (warningNamesRule). */
+export const SQL_OPTION_RULES: Omit<OptionRules<SqlOptions>, "silenceWarnings"> = {
+  prefix: prefixRule,
+  createTables: booleanRule,
+  connectTimeoutMs: millisecondsRule(),
+  commandTimeoutMs: millisecondsRule(),
+  warn: functionRule,
+  label: stringRule,
+  clock: clockRule,
+};
