@@ -13,13 +13,15 @@ import {
 import { brokenLinks, findMissingPaths } from "./check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "./check/import-graph.ts";
 import { deadImportRows, importTable } from "./check/import-table.ts";
-import { findLuaFaults } from "./check/lua.ts";
+import { findLuaFaults, renderLuaModule } from "./check/lua.ts";
 import { checkTypesResolve, findExportMapFaults, findPackedFaults } from "./check/package-rules.ts";
 import { isInstalled, runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
 import { findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
+import { findSqlFaults, renderSqlModules } from "./check/sql.ts";
 import { deadSuiteRows, findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
+import { findStaleModules } from "./check/text-modules.ts";
 
 type Check = {
   readonly name: string;
@@ -49,7 +51,14 @@ const CHECKS: readonly Check[] = [
   { name: "weak collections", faults: () => weakCollections(sources) },
   { name: "branches by class", faults: () => classTests(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
-  { name: "Lua is current", faults: findLuaFaults },
+  {
+    name: "Lua and SQL are current",
+    faults: () => [
+      ...findLuaFaults(),
+      ...findSqlFaults(),
+      ...findStaleModules([renderLuaModule(), ...renderSqlModules()]),
+    ],
+  },
   { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },
   {
     name: "rows of the tables",

@@ -17,7 +17,7 @@ export function brokenLinks(pages: readonly Page[] = readPages()): string[] {
 const PATH_ROOTS: readonly string[] = ["", "src/", "src/server/", "src/drivers/redis/"];
 /** The changelog, results and test transcripts name files of their time. */
 const PAST_PAGES = /^(CHANGELOG\.md|docs\/results\/)/;
-const CODE_PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|lua|sh))`/g;
+const CODE_PATH = /`((?:[\w.-]+\/)+[\w.-]+\.(?:ts|lua|sql|sh))`/g;
 
 /**
  * Every source file that a page names in code style exists: a page that sends readers to a moved file is worse than none.

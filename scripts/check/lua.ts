@@ -1,12 +1,13 @@
 // The Lua files of the Redis driver as a TypeScript module, with what they include.
 
 import { createHash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { TextModule } from "./text-modules.ts";
+import { findMissingHead, toConstantName } from "./text-modules.ts";
 
 const LUA_DIRECTORY = "src/drivers/redis/lua";
-/** Where the module stands. */
-export const LUA_MODULE = "src/drivers/redis/scripts.ts";
+const LUA_MODULE = "src/drivers/redis/scripts.ts";
 const INCLUDE = /^[ \t]*--- include (\S+)\n/m;
 /** As the formatter has it. */
 const MAX_LINE_LENGTH = 112;
@@ -18,13 +19,17 @@ interface LuaPart {
 }
 
 /** The module as it should be. */
-export function renderLuaModule(): string {
+export function renderLuaModule(): TextModule {
+  return { path: LUA_MODULE, source: LUA_DIRECTORY, text: renderModuleText() };
+}
+
+function renderModuleText(): string {
   const names = readdirSync(LUA_DIRECTORY).filter((name) => name.endsWith(".lua"));
   const parts = new Map<string, LuaPart>();
   const scripts = names.sort().map((name) => renderScript(name, resolvePart(name, parts)));
   const shared = [...parts].map(([name, { expression }]) => `const ${toConstantName(name)} =${expression};\n`);
   return [
-    "// Made of lua/*.lua by `npm run lua`: change those, not this.\n",
+    "// Made of lua/*.lua by `npm run statements`: change those, not this.\n",
     "/** A script as Redis is given it: by its digest, or whole when Redis does not have it. */",
     "export interface Script {\n  readonly sha: string;\n  readonly text: string;\n}\n",
     shared.join("\n"),
@@ -56,18 +61,16 @@ function resolvePart(name: string, parts: Map<string, LuaPart>): LuaPart {
   return { text: terms.map(({ text }) => text).join(""), expression: isShort ? short : `\n  ${words.join(" +\n  ")}` };
 }
 
-/** Is the module what the files say? */
+/** Files without a head. */
 export function findLuaFaults(): string[] {
-  const current = existsSync(LUA_MODULE) && readFileSync(LUA_MODULE, "utf8") === renderLuaModule();
-  return current ? [] : [`${LUA_MODULE} is not what ${LUA_DIRECTORY} says: npm run lua`];
+  const names = readdirSync(LUA_DIRECTORY, { recursive: true, encoding: "utf8" });
+  return names
+    .filter((name) => name.endsWith(".lua"))
+    .flatMap((name) => findMissingHead(join(LUA_DIRECTORY, name), readLua(name), "--[["));
 }
 
 function readLua(name: string): string {
   return readFileSync(join(LUA_DIRECTORY, name), "utf8");
-}
-
-function toConstantName(name: string): string {
-  return name.replace(".lua", "").replace("/", "_").toUpperCase();
 }
 
 function withoutHead(text: string): string {

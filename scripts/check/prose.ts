@@ -78,21 +78,17 @@ export function phrasesInPages(pages: readonly Page[]): Finding[] {
     .flatMap((page) => phrasesIn(parsePage(page).prose.join("\n"), "pages", page.path));
 }
 
-function phrasesInLua(folder: string): Finding[] {
+function phrasesInTexts(folder: string): Finding[] {
   return readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".lua"))
+    .filter((name) => /\.(?:lua|sql)$/.test(name))
     .flatMap((name) => phrasesIn(readFileSync(join(folder, name), "utf8"), "comments", join(folder, name)));
 }
 
 /** One fault for each kind of text with more phrases than it may have, with all their places. */
 export function proseFaults(sourceTree: SourceTree): string[] {
-  const generated = "src/drivers/redis/scripts.ts";
-  const written = new Map([...sourceTree].filter(([path]) => path !== generated));
-  const findings = [
-    ...phrasesInSources(written),
-    ...phrasesInLua("src/drivers/redis/lua"),
-    ...phrasesInPages(readPages()),
-  ];
+  const generated = /^src\/drivers\/(?:redis\/scripts|sql\/\w+\/statements)\.ts$/;
+  const written = new Map([...sourceTree].filter(([path]) => !generated.test(path)));
+  const findings = [...phrasesInSources(written), ...phrasesInTexts("src/drivers"), ...phrasesInPages(readPages())];
   return (Object.keys(MAX_PHRASES) as Kind[]).flatMap((kind) => {
     const places = findings
       .filter((finding) => finding.kind === kind)

@@ -1,4 +1,4 @@
-// Made of lua/*.lua by `npm run lua`: change those, not this.
+// Made of lua/*.lua by `npm run statements`: change those, not this.
 
 /** A script as Redis is given it: by its digest, or whole when Redis does not have it. */
 export interface Script {
