@@ -6,7 +6,10 @@
 /** A value of a statement's parameter. Text goes as text, Uint8Array as bytes. */
 export type SqlValue = string | number | bigint | boolean | null | Uint8Array;
 
-/** One row, by column name. The drivers select text and small integers only, so that every library returns the same. */
+/**
+ * One row, by column name. Text is a string, NULL is null, bytes are a Uint8Array. An integer is a number, or a bigint if a
+ * number would round it. The drivers select nothing else.
+ */
 export type SqlRow = Readonly<Record<string, unknown>>;
 
 /** The result of one statement. */
@@ -18,15 +21,21 @@ export interface SqlResult {
 
 /** One connection of a pool, for one caller. Its statements run one after another. */
 export interface SqlConnection {
-  /** Runs one statement. The parameters are numbered ($1, $2) on PostgreSQL and question marks elsewhere. */
+  /**
+   * Runs one statement. The parameters are numbered ($1, $2) on PostgreSQL and question marks elsewhere. Of a statement
+   * with several results (CALL; several statements without parameters) it returns the first result with rows.
+   */
   query(text: string, values?: readonly SqlValue[]): Promise<SqlResult>;
-  /** Returns it to the pool. `isBroken`: its state is unknown, so the pool closes it. */
+  /**
+   * Returns it to the pool. `isBroken`: its state is unknown, so the pool closes it; a client that is a single connection
+   * stays open, since it is the user's. Only the first call counts.
+   */
   release(isBroken?: boolean): void;
 }
 
 /** A connection outside the pool, which stays open: for LISTEN, and for locks that block. */
 export interface DedicatedConnection extends SqlConnection {
-  /** Called once when the connection ends for whatever reason, `release` included. */
+  /** Called once when the connection ends for whatever reason, `release` included; at once if it has ended. */
   onEnd(listener: () => void): void;
   /** PostgreSQL: called with every notification. */
   onNotification?(listener: (channel: string, payload: string) => void): void;
@@ -37,7 +46,10 @@ export interface SqlClient {
   readonly dialect: "postgres" | "mysql";
   /** "pg", "postgres.js", "mysql2", "mariadb": for messages. */
   readonly library: string;
-  /** Takes a connection from the pool, and waits while the pool is exhausted. */
+  /**
+   * Takes a connection from the pool, and waits while the pool is exhausted. Rejects if a transaction of the user is open
+   * on it: the statements would become part of it.
+   */
   connect(): Promise<SqlConnection>;
   /** Opens a connection beside the pool, with the same settings. Absent: the client is a single connection. */
   readonly connectDedicated?: () => Promise<DedicatedConnection>;
@@ -58,6 +70,8 @@ export interface SqliteDatabase {
   readonly library: string;
   prepare(text: string): SqliteStatement;
   exec(text: string): void;
+  /** Whether a transaction is open; null: the library does not say. */
+  isInTransaction(): boolean | null;
   /** Whether the error says that another connection is writing. */
   isBusyError(error: unknown): boolean;
   close(): void;

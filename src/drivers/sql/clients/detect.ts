@@ -1,0 +1,46 @@
+/** Detects the library of a client by its methods and adapts it. */
+
+import type { PgClientLike, PgPoolLike } from "./pg.ts";
+import { adaptPgClient, adaptPgPool } from "./pg.ts";
+import type { SqliteLike } from "./sqlite.ts";
+import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
+import type { SqlClient, SqliteDatabase } from "./types.ts";
+
+/** The members of a client, those of its prototypes included. */
+type Members = Readonly<Record<string, unknown>>;
+
+/** @throws TypeError if it is not a client for PostgreSQL, or not a supported one */
+export function adaptPostgresClient(client: unknown): SqlClient {
+  const members = readMembers(client);
+  if (hasMethods(members, "connect", "query", "end", "on")) {
+    if (typeof members.totalCount === "number") return adaptPgPool(client as PgPoolLike);
+    if (hasMethods(members, "getTypeParser")) return adaptPgClient(client as PgClientLike);
+  }
+  throw new TypeError("client must be a client for PostgreSQL: a Pool or a Client of pg");
+}
+
+/** @throws TypeError if it is not an open SQLite database, or not of a supported library */
+export function adaptSqliteDatabase(database: unknown): SqliteDatabase {
+  const members = readMembers(database);
+  if (hasMethods(members, "prepare", "exec", "close")) {
+    const sqlite = database as SqliteLike;
+    if (hasMethods(members, "syncUntil") && typeof members.inTransaction === "boolean")
+      return adaptSqlite(sqlite, LIBSQL);
+    if (hasMethods(members, "pragma", "backup", "aggregate")) return adaptSqlite(sqlite, BETTER_SQLITE3);
+    if (hasMethods(members, "createSession", "applyChangeset")) return adaptSqlite(sqlite, NODE_SQLITE);
+    if (hasMethods(members, "query", "fileControl")) return adaptSqlite(sqlite, BUN_SQLITE);
+  }
+  throw new TypeError(
+    "client must be an open SQLite database of node:sqlite, libsql (not libsql/promise), better-sqlite3 or bun:sqlite",
+  );
+}
+
+/** Empty for what is no object. */
+function readMembers(client: unknown): Members {
+  // postgres.js is a function
+  return Object(client) as Members;
+}
+
+function hasMethods(members: Members, ...names: readonly string[]): boolean {
+  return names.every((name) => typeof members[name] === "function");
+}

@@ -1,0 +1,131 @@
+/** Creates a client for a url with a library that is installed. Nothing is loaded unless a url needs it. */
+
+import { createRequire } from "node:module";
+import { FatalDriverError } from "../../../errors.ts";
+import type { PgPoolLike } from "./pg.ts";
+import { adaptPgPool } from "./pg.ts";
+import type { SqliteLike } from "./sqlite.ts";
+import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
+import type { SqlClient, SqliteDatabase } from "./types.ts";
+import { parsePostgresUrl } from "./url.ts";
+
+/** Settings of a client that the driver creates. */
+export interface LoadOptions {
+  /** How long a connection attempt may take, in milliseconds. */
+  readonly connectTimeoutMs: number;
+}
+
+/** Not a literal in import(): bundlers for Node would not find it. */
+const BUN_MODULE: string = "bun:sqlite";
+/** The most connections of a pool that the driver creates: waiting and held claims need none. */
+const MAX_CONNECTIONS = 4;
+/** Milliseconds until an idle connection is closed: longer than the interval between renewals. */
+const IDLE_TIMEOUT_MS = 60_000;
+/** The name of the connections in the lists of the server, unless the url has another. */
+const APPLICATION_NAME = "holdfast";
+
+/**
+ * A pool for a url of PostgreSQL. Connects when it is first used.
+ * @param url without parameters of the driver
+ * @throws TypeError if the url is invalid; its message does not contain the url
+ * @throws FatalDriverError if no library is installed
+ */
+export async function loadPostgresClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
+  const endpoint = parsePostgresUrl(url);
+  const pg = await importOptional("pg", () => import("pg" as string) as Promise<PgModule>);
+  if (pg !== null) {
+    const { Pool } = pg.default ?? pg;
+    return adaptPgPool(
+      new Pool({
+        connectionString: endpoint.url,
+        max: MAX_CONNECTIONS,
+        connectionTimeoutMillis: connectTimeoutMs,
+        idleTimeoutMillis: IDLE_TIMEOUT_MS,
+        allowExitOnIdle: true,
+        keepAlive: true,
+        fallback_application_name: APPLICATION_NAME,
+      }),
+    );
+  }
+  throw createMissingError("PostgreSQL urls", ["pg"]);
+}
+
+interface PgModule {
+  readonly Pool: new (options: object) => PgPoolLike;
+  /** The exports of a CommonJS module. */
+  readonly default?: PgModule;
+}
+
+/**
+ * Opens a database file, or ":memory:", with the first library of: bun:sqlite on Bun, node:sqlite, libsql, better-sqlite3.
+ * @throws FatalDriverError if none is available
+ */
+export async function loadSqliteDatabase(path: string): Promise<SqliteDatabase> {
+  if (process.versions.bun !== undefined) {
+    const { Database } = (await import(BUN_MODULE)) as BunSqliteModule;
+    return adaptSqlite(new Database(path, { create: true, readwrite: true }), BUN_SQLITE);
+  }
+  const nodeSqlite = process.getBuiltinModule("node:sqlite" as "node:module") as unknown as
+    | NodeSqliteModule
+    | undefined;
+  const NodeDatabase = nodeSqlite?.DatabaseSync ?? nodeSqlite?.Database;
+  if (NodeDatabase !== undefined) return adaptSqlite(new NodeDatabase(path), NODE_SQLITE);
+  const libsql = await importOptional("libsql", () => import("libsql" as string) as Promise<SqliteModule>);
+  if (libsql !== null) return adaptSqlite(new libsql.default(path), LIBSQL);
+  rejectCrashingLibrary();
+  const betterSqlite3 = await importOptional(
+    "better-sqlite3",
+    () => import("better-sqlite3" as string) as Promise<SqliteModule>,
+  );
+  if (betterSqlite3 !== null) return adaptSqlite(new betterSqlite3.default(path, { timeout: 0 }), BETTER_SQLITE3);
+  throw createMissingError("sqlite urls", ["libsql", "better-sqlite3"], "Node 22.13 or newer");
+}
+
+interface BunSqliteModule {
+  readonly Database: new (path: string, options: object) => SqliteLike;
+}
+
+/** Node is to rename the class. */
+interface NodeSqliteModule {
+  readonly DatabaseSync?: new (path: string) => SqliteLike;
+  readonly Database?: new (path: string) => SqliteLike;
+}
+
+interface SqliteModule {
+  readonly default: new (path: string, options?: object) => SqliteLike;
+}
+
+/** better-sqlite3 13 ends the process on Node 20 as soon as it is used, so its version is read before it is loaded. */
+function rejectCrashingLibrary(): void {
+  const nodeMajor = Number.parseInt(process.versions.node, 10);
+  if (nodeMajor >= 22) return;
+  let version: string;
+  try {
+    ({ version } = createRequire(import.meta.url)("better-sqlite3/package.json") as { version: string });
+  } catch {
+    return; // not installed
+  }
+  if (Number.parseInt(version, 10) < 13) return;
+  throw new FatalDriverError(
+    `better-sqlite3 ${version} crashes on Node ${nodeMajor}: npm install better-sqlite3@12, or npm install libsql`,
+  );
+}
+
+/** The module; null: the package is not installed. */
+async function importOptional<T>(name: string, load: () => Promise<T>): Promise<T | null> {
+  try {
+    return await load();
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    // MODULE_NOT_FOUND comes from a CommonJS bundle. A dependency of the package may be missing, too: that is an error
+    if (!/^(?:ERR_)?MODULE_NOT_FOUND$/.test(code ?? "") || !message.includes(`'${name}'`)) throw error;
+    return null;
+  }
+}
+
+function createMissingError(subject: string, packages: readonly string[], alternative?: string): FatalDriverError {
+  const names = packages.map((name) => JSON.stringify(name)).join(" or ");
+  const which = packages.length === 1 ? "which is not installed" : "neither of which is installed";
+  const other = alternative === undefined ? "" : `, or use ${alternative}`;
+  return new FatalDriverError(`${subject} need the package ${names}, ${which}: npm install ${packages[0]}${other}`);
+}

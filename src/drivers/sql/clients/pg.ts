@@ -1,0 +1,253 @@
+/** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
+
+import { normalizeInteger } from "./integers.ts";
+import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
+
+interface Emitter {
+  on(event: string, listener: (...details: never[]) => void): unknown;
+  off(event: string, listener: (...details: never[]) => void): unknown;
+  listeners(event: string): readonly unknown[];
+}
+
+interface PgResult {
+  readonly command: string | null;
+  readonly rowCount: number | null;
+  readonly rows: readonly SqlRow[];
+}
+
+/** A Client of pg. */
+export interface PgClientLike extends Emitter {
+  query(query: object): Promise<PgResult | readonly PgResult[]>;
+  connect(): Promise<unknown>;
+  end(): Promise<unknown>;
+  /** "I": idle; "T": in a transaction; "E": in a failed transaction. Absent before pg 8.19. */
+  getTransactionStatus?(): string | null;
+  unref?(): void;
+}
+
+interface PgPooledClientLike extends PgClientLike {
+  release(isBroken?: boolean): void;
+}
+
+/** A Pool of pg. */
+export interface PgPoolLike extends Emitter {
+  /** The settings of its clients. */
+  readonly options: object;
+  readonly Client?: new (options: object) => PgClientLike;
+  connect(): Promise<PgPooledClientLike>;
+  end(): Promise<unknown>;
+}
+
+/** Milliseconds to connect, if the pool has no limit of its own. */
+const CONNECT_TIMEOUT_MS = 5_000;
+/** The object identifiers of the integer types. */
+const INTEGER_TYPES: readonly number[] = [20, 21, 23, 26];
+const BYTEA_TYPE = 17;
+const BOOLEAN_TYPE = 16;
+/** Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types. */
+const PLAIN_TYPES = { length: 0, getTypeParser };
+
+export function adaptPgPool(pool: PgPoolLike): SqlClient {
+  ignoreErrors(pool);
+  const { Client } = pool;
+  return {
+    dialect: "postgres",
+    library: "pg",
+    async connect() {
+      const client = await pool.connect();
+      // the pool listens only to idle clients: without a listener the break of this one would end the process
+      client.on("error", ignoreError);
+      const release = (isBroken: boolean): void => {
+        client.release(isBroken);
+        client.off("error", ignoreError);
+      };
+      if (isInTransaction(client)) {
+        // nothing can continue a transaction that was left open in the pool: closing the connection ends it
+        release(true);
+        throw createTransactionError("a connection of the pool was returned inside a transaction");
+      }
+      return createConnection(client, release);
+    },
+    ...(Client !== undefined && { connectDedicated: () => connectDedicated(Client, pool.options) }),
+    async close() {
+      await pool.end();
+      pool.off("error", ignoreError);
+    },
+  };
+}
+
+/** The statements of the user and of the driver share the connection, so each caller has it alone only among the driver's. */
+export function adaptPgClient(client: PgClientLike): SqlClient {
+  ignoreErrors(client);
+  let previous: Promise<void> = Promise.resolve();
+  return {
+    dialect: "postgres",
+    library: "pg",
+    async connect() {
+      const turn = previous;
+      const { promise, resolve } = createSignal();
+      previous = promise;
+      await turn;
+      if (isInTransaction(client)) {
+        resolve();
+        throw createTransactionError("the client is inside a transaction");
+      }
+      const connection = createConnection(client, resolve);
+      return {
+        ...connection,
+        async query(text, values) {
+          // other statements of the user could get into a transaction, and would be rolled back with it
+          if (/^\s*(?:begin|start)\b/i.test(text)) {
+            throw new TypeError(
+              "pg: a transaction of the driver needs a Pool: a single Client is shared with other code",
+            );
+          }
+          const result = await connection.query(text, values);
+          if (isInTransaction(client)) {
+            throw createTransactionError("the statement became part of a transaction of the user");
+          }
+          return result;
+        },
+      };
+    },
+    async close() {
+      await client.end();
+      client.off("error", ignoreError);
+    },
+  };
+}
+
+/** `release` is called once. */
+function createConnection(client: PgClientLike, release: (isBroken: boolean) => void): SqlConnection {
+  let isReleased = false;
+  let isUnknown = false;
+  return {
+    async query(text, values = []) {
+      try {
+        return toSqlResult(await client.query(createQuery(text, values)));
+      } catch (error) {
+        if (!isServerError(error)) isUnknown = true;
+        throw error;
+      }
+    },
+    release(isBroken = false) {
+      if (isReleased) return;
+      isReleased = true;
+      release(isBroken || isUnknown);
+    },
+  };
+}
+
+async function connectDedicated(
+  Client: new (options: object) => PgClientLike,
+  poolOptions: object,
+): Promise<DedicatedConnection> {
+  // the pool hides the password from enumeration: a spread would lose it
+  const options = Object.defineProperties({}, Object.getOwnPropertyDescriptors(poolOptions)) as {
+    connectionTimeoutMillis?: number;
+    keepAlive?: boolean;
+  };
+  options.connectionTimeoutMillis ||= CONNECT_TIMEOUT_MS;
+  options.keepAlive ??= true;
+  const client = new Client(options);
+  let hasEnded = false;
+  const endListeners: (() => void)[] = [];
+  const end = (): void => {
+    if (hasEnded) return;
+    hasEnded = true;
+    for (const listener of endListeners) listener();
+  };
+  client.on("error", end);
+  client.on("end", end);
+  try {
+    await client.connect();
+  } catch (error) {
+    client.end().catch(ignoreError);
+    throw error;
+  }
+  client.unref?.();
+  return {
+    ...createConnection(client, () => {
+      client.end().catch(ignoreError);
+      end();
+    }),
+    onEnd(listener) {
+      if (hasEnded) listener();
+      else endListeners.push(listener);
+    },
+    onNotification(listener) {
+      client.on(
+        "notification",
+        ({ channel, payload = "" }: { readonly channel: string; readonly payload?: string }) => {
+          listener(channel, payload);
+        },
+      );
+    },
+  };
+}
+
+/** Every setting of the client that changes results is overridden, and nothing is prepared under a name. */
+function createQuery(text: string, values: readonly SqlValue[]): object {
+  return { text, values: [...values], types: PLAIN_TYPES };
+}
+
+function toSqlResult(result: PgResult | readonly PgResult[]): SqlResult {
+  const results = Array.isArray(result) ? (result as readonly PgResult[]) : [result as PgResult];
+  const { rows = [] } = results.find((one) => one.rows.length > 0) ?? {};
+  const affectedCount = results.reduce(
+    (sum, { command, rowCount }) =>
+      sum + (/^(?:INSERT|UPDATE|DELETE|MERGE)$/.test(command ?? "") ? (rowCount ?? 0) : 0),
+    0,
+  );
+  return { rows, affectedCount };
+}
+
+/** A client with the option `binary` receives its results in that format. */
+function getTypeParser(type: number, format: string = "text"): (value: string | Buffer) => unknown {
+  if (format !== "text") return (value) => parseBinary(type, value as Buffer);
+  if (INTEGER_TYPES.includes(type)) return (value) => normalizeInteger(BigInt(value as string));
+  if (type === BOOLEAN_TYPE) return (value) => value === "t";
+  if (type === BYTEA_TYPE) return (value) => Buffer.from((value as string).slice("\\x".length), "hex");
+  return (value) => value;
+}
+
+function parseBinary(type: number, value: Buffer): unknown {
+  if (INTEGER_TYPES.includes(type)) return normalizeInteger(parseBigEndian(value));
+  if (type === BOOLEAN_TYPE) return value[0] === 1;
+  return type === BYTEA_TYPE ? value : value.toString("utf8");
+}
+
+/** Reads 2, 4 or 8 bytes. */
+function parseBigEndian(value: Buffer): bigint {
+  return value.length === 8 ? value.readBigInt64BE() : BigInt(value.readIntBE(0, value.length));
+}
+
+function isInTransaction(client: PgClientLike): boolean {
+  return /^[TE]$/.test(client.getTransactionStatus?.() ?? "");
+}
+
+function createTransactionError(reason: string): Error {
+  return new Error(`pg: ${reason}; pass a client that no transaction uses`);
+}
+
+/** After any other error (a timeout of the client, a broken socket) the state of the connection is unknown. */
+function isServerError(error: unknown): boolean {
+  return typeof (error as { readonly severity?: unknown }).severity === "string";
+}
+
+/** An error event without a listener ends the process. The calls report the errors; listeners of the user get them, too. */
+function ignoreErrors(emitter: Emitter): void {
+  if (!emitter.listeners("error").includes(ignoreError)) emitter.on("error", ignoreError);
+}
+
+function ignoreError(): void {
+  // reported by the calls
+}
+
+function createSignal(): { readonly promise: Promise<void>; readonly resolve: () => void } {
+  let resolve: () => void = ignoreError;
+  const promise = new Promise<void>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
