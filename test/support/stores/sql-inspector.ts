@@ -1,0 +1,235 @@
+// The raw state of a database that the SQL driver uses: its tables as they are, read by one statement, so at one moment, and
+// judged by rules that are written down here once more (docs/design/sql.md), since the driver's own may be what is wrong.
+
+const LAYOUT = 1;
+const BUCKET_COUNT = 1_024;
+const MICROS_PER_MS = 1_000n;
+/** By so much a lease may end later than its ttl from now: the clock of the statement is older than what it reads. */
+const CLOCK_TOLERANCE_MICROS = 1_000_000n;
+
+/** Runs a statement over any connection to the database. */
+type Query = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
+
+export interface SqlTables {
+  /** PostgreSQL: the schema. MariaDB: the database. Default: "holdfast" on PostgreSQL, else where the connection is. */
+  readonly schema?: string;
+  /** Default: "holdfast". */
+  readonly prefix?: string;
+}
+
+interface Expectations {
+  /** No claim is left, not even one that has expired. */
+  readonly expectEmpty?: boolean;
+  /** The database's clock was moved: leases may end later than they could. */
+  readonly isClockStepped?: boolean;
+}
+
+type Options = SqlTables & Expectations;
+
+/** Everything that is wrong with the tables, in words; empty if nothing is. */
+export async function findPostgresViolations(query: Query, options: Options = {}): Promise<string[]> {
+  const dialect: InspectedDialect = {
+    toText: (expression) => `cast(${expression} as text)`,
+    bytesToText: (column) => column,
+    name: (table) => `"${options.schema ?? "holdfast"}"."${table}"`,
+    key: "key",
+    now: "cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)",
+  };
+  return inspect(query, dialect, options);
+}
+
+/** The same on MariaDB and MySQL. */
+export async function findMySqlViolations(query: Query, options: Options = {}): Promise<string[]> {
+  const dialect: InspectedDialect = {
+    toText: (expression) => `cast(${expression} as char)`,
+    bytesToText: (column) => `convert(${column} using utf8mb4)`,
+    name: (table) =>
+      [...(options.schema === undefined ? [] : [options.schema]), table].map((name) => `\`${name}\``).join("."),
+    key: "`key`",
+    now: "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
+  };
+  return inspect(query, dialect, options);
+}
+
+/** The same on SQLite. */
+export async function findSqliteViolations(query: Query, options: Options = {}): Promise<string[]> {
+  const dialect: InspectedDialect = {
+    toText: (expression) => `cast(${expression} as text)`,
+    bytesToText: (column) => `cast(${column} as text)`,
+    name: (table) => `"${table}"`,
+    key: '"key"',
+    now: "cast(round(unixepoch('subsec') * 1000) as integer) * 1000",
+  };
+  return inspect(query, dialect, options);
+}
+
+interface InspectedDialect {
+  readonly now: string;
+  /** The name of the column, which is a word of the language on some. */
+  readonly key: string;
+  /** No library rounds a text. */
+  toText(expression: string): string;
+  bytesToText(column: string): string;
+  name(table: string): string;
+}
+
+export interface ClaimState {
+  readonly id: string;
+  readonly key: string;
+  readonly arrival: bigint;
+  readonly bucket: number;
+  readonly permits: number;
+  readonly limit: number;
+  /** o: owned, d: detached, r: revoked. */
+  readonly state: string;
+  readonly ttlMs: number;
+  /** Microseconds since 1970. */
+  readonly expires: bigint;
+  /** 0: it waits. */
+  readonly token: bigint;
+  readonly tokenCount: number;
+}
+
+export interface SqlState {
+  /** Microseconds since 1970 by the database's clock. */
+  readonly now: bigint;
+  readonly claims: readonly ClaimState[];
+  readonly bucketCount: number;
+  /** Of buckets with a grant. */
+  readonly lastTokens: ReadonlyMap<number, bigint>;
+  /** When each tombstone ends. */
+  readonly tombstones: ReadonlyMap<string, bigint>;
+}
+
+async function inspect(query: Query, dialect: InspectedDialect, options: Options): Promise<string[]> {
+  return findSqlViolations(toState(await query(snapshotStatement(dialect, options.prefix ?? "holdfast"))), options);
+}
+
+/** One statement, since two would see two states. */
+function snapshotStatement({ toText, bytesToText, name, key, now }: InspectedDialect, prefix: string): string {
+  const table = (word: string): string => name(`${prefix}_${LAYOUT}_${word}`);
+  const numbers = "arrival bucket permits permit_limit ttl expires token token_count".split(" ");
+  const select = (kind: string, values: Readonly<Record<string, string>>, from: string): string => {
+    const texts = [
+      `'${kind}' as kind`,
+      ...["id", "name", "state"].map((column) => `${values[column] ?? "''"} as ${column}`),
+    ];
+    const others = numbers.map((column) => `${toText(values[column] ?? "0")} as ${column}`);
+    return `select ${[...texts, ...others].join(", ")}${from}`;
+  };
+  const claim = Object.fromEntries(numbers.map((column) => [column, column]));
+  const text = { id: bytesToText("id"), name: bytesToText(key), state: toText("state") };
+  return [
+    select("clock", { expires: now, bucket: `(select count(*) from ${table("buckets")})` }, ""),
+    select("claim", { ...claim, ...text }, ` from ${table("claims")}`),
+    select("bucket", { bucket: "bucket", token: "last_token" }, ` from ${table("buckets")} where last_token <> 0`),
+    select("tombstone", { id: text.id, expires: "expires" }, ` from ${table("tombstones")}`),
+  ].join("\nunion all ");
+}
+
+function toState(rows: readonly Readonly<Record<string, unknown>>[]): SqlState {
+  const ofKind = (kind: string): Record<string, string>[] =>
+    (rows as readonly Record<string, string>[]).filter((row) => row.kind === kind);
+  const [clock] = ofKind("clock");
+  const number = (text: string | undefined): number => Number(text);
+  return {
+    now: BigInt(clock?.expires ?? 0),
+    bucketCount: number(clock?.bucket),
+    lastTokens: new Map(ofKind("bucket").map(({ bucket, token = "" }) => [number(bucket), BigInt(token)])),
+    tombstones: new Map(ofKind("tombstone").map(({ id = "", expires = "" }) => [id, BigInt(expires)])),
+    claims: ofKind("claim").map((row) => ({
+      id: row.id ?? "",
+      key: row.name ?? "",
+      arrival: BigInt(row.arrival ?? ""),
+      bucket: number(row.bucket),
+      permits: number(row.permits),
+      limit: number(row.permit_limit),
+      state: row.state ?? "",
+      ttlMs: number(row.ttl),
+      expires: BigInt(row.expires ?? ""),
+      token: BigInt(row.token ?? ""),
+      tokenCount: number(row.token_count),
+    })),
+  };
+}
+
+/** What is wrong with the tables' content. */
+export function findSqlViolations(state: SqlState, expectations: Expectations = {}): string[] {
+  const violations = state.claims.flatMap((claim) => judgeClaim(claim, state, expectations));
+  if (state.bucketCount !== BUCKET_COUNT) violations.push(`there are ${state.bucketCount} buckets`);
+  if (expectations.expectEmpty === true)
+    violations.push(...state.claims.map(({ id, key }) => `${id} of "${key}" is left`));
+  for (const key of new Set(state.claims.map((claim) => claim.key))) {
+    const queue = state.claims.filter((claim) => claim.key === key);
+    violations.push(...judgeQueue(key, queue, state.now));
+  }
+  return violations;
+}
+
+function judgeClaim(claim: ClaimState, state: SqlState, { isClockStepped = false }: Expectations): string[] {
+  const { id, key, token } = claim;
+  const latest = state.now + BigInt(claim.ttlMs) * MICROS_PER_MS + CLOCK_TOLERANCE_MICROS;
+  const end = state.tombstones.get(id);
+  const last = state.lastTokens.get(claim.bucket) ?? 0n;
+  return [
+    [claim.bucket === bucketOf(key), `${id} of "${key}" is in bucket ${claim.bucket}`],
+    [isClockStepped || claim.expires <= latest, `${id} of "${key}" expires later than its ttl`],
+    [end === undefined || end <= state.now, `${id} of "${key}" has a tombstone`],
+    [lastToken(claim) <= last, `${id} of "${key}" has token ${token}, but the last of its bucket is ${last}`],
+    [/^[odr]$/.test(claim.state), `${id} of "${key}" has state ${JSON.stringify(claim.state)}`],
+    [
+      token > 0n || (token === 0n && claim.state === "o"),
+      `${id} of "${key}" waits as ${claim.state} with token ${token}`,
+    ],
+  ].flatMap(([isRight, violation]) => (isRight === true ? [] : [String(violation)]));
+}
+
+/** A key's claims in order of arrival. */
+function judgeQueue(key: string, claims: readonly ClaimState[], now: bigint): string[] {
+  const violations: string[] = [];
+  const queue = claims.toSorted((one, other) => (one.arrival < other.arrival ? -1 : 1));
+  let used = 0;
+  let isOpen = true;
+  let hasExpired = false;
+  let previous: ClaimState | undefined;
+  let lastGranted = 0n;
+  for (const claim of queue) {
+    const { id, permits, limit } = claim;
+    if (claim.arrival === previous?.arrival) violations.push(`${previous.id} and ${id} of "${key}" have one arrival`);
+    previous = claim;
+    if (claim.token > 0n && claim.token <= lastGranted) {
+      violations.push(`${id} of "${key}" has token ${claim.token}, but ${lastGranted} was granted before it`);
+    }
+    if (claim.token > 0n) lastGranted = lastToken(claim);
+    if (claim.expires <= now) {
+      hasExpired = true;
+      continue;
+    }
+    const fits = used + permits <= limit;
+    if (claim.token > 0n) {
+      used += permits;
+      if (!fits) violations.push(`"${key}" is held beyond its limit: ${id} (${permits} of ${limit}) makes it ${used}`);
+      if (!isOpen) violations.push(`${id} of "${key}" is held before one that arrived earlier`);
+    } else {
+      // an expired claim ahead is removed by the next call only
+      if (isOpen && fits && !hasExpired) violations.push(`${id} of "${key}" waits, but it fits`);
+      isOpen = false;
+    }
+  }
+  return violations;
+}
+
+/** Of the range that was granted. */
+function lastToken({ token, tokenCount }: ClaimState): bigint {
+  return token === 0n ? 0n : token + BigInt(tokenCount) - 1n;
+}
+
+/** CRC-16/XMODEM of the key's UTF-8, its lowest bits. */
+function bucketOf(key: string): number {
+  let crc = 0;
+  for (const byte of Buffer.from(key)) {
+    crc ^= byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ (crc & 0x8000 ? 0x1021 : 0)) & 0xffff;
+  }
+  return crc % BUCKET_COUNT;
+}
