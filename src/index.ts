@@ -37,6 +37,7 @@ export {
   type ListQuery,
   type LockSpec,
   type Page,
+  type Release,
   type RevokeTarget,
   type Traits,
 } from "./spi/driver.ts";

@@ -38,7 +38,7 @@ export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {
       await driver.claim(claim);
       return claim;
     },
-    release: (claim) => driver.release([claim]),
+    release: (claim) => driver.release([{ claim, hasUnansweredClaim: false }]),
     close: () => driver.close(),
   };
 }

@@ -74,10 +74,10 @@ export function documentDriver(store: DocumentStore): Driver {
         return () => claims.map((claim) => answerFor(document, claim, now));
       }),
 
-    release: (claims, unanswered) =>
+    release: (releases) =>
       change((document, now) => {
-        const there = claims.map((claim) => {
-          if (unanswered?.has(claim.id)) document.tombstones.set(claim.id, now + Number(claim.ttlMs));
+        const there = releases.map(({ claim, hasUnansweredClaim }) => {
+          if (hasUnansweredClaim) document.tombstones.set(claim.id, now + Number(claim.ttlMs));
           const entries = document.queues.get(claim.locks[0].key)?.places ?? [];
           const index = entries.findIndex((entry) => entry.claim.id === claim.id);
           return index >= 0 && entries.splice(index, 1).length === 1;

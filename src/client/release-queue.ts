@@ -8,7 +8,7 @@
  */
 
 import { isFatalError } from "../errors.ts";
-import type { Claim, ClaimId, Driver } from "../spi/driver.ts";
+import type { Claim, Driver, Release } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -22,10 +22,8 @@ const MAX_BATCH = 500;
 export type ReleaseCallback = (existed: boolean | null) => void;
 
 /** A claim that is being released. */
-export interface PendingRelease {
-  readonly claim: Claim;
+export interface PendingRelease extends Release {
   readonly ttlMs: number;
-  readonly hasUnansweredClaim: boolean;
   /** The time at which the store has certainly dropped the claim. */
   readonly forgottenAt: number;
   onReleased: ReleaseCallback;
@@ -131,7 +129,6 @@ export class ReleaseQueue {
     const timer = this.#scheduler.timer(() => settle(null, new Error("the store did not answer in time")));
     const now = this.#scheduler.now();
     let timeoutAt = Number.POSITIVE_INFINITY;
-    let unansweredIds: Set<ClaimId> | undefined;
     for (const pending of releases) {
       pending.attempts++;
       timeoutAt = Math.min(
@@ -139,13 +136,9 @@ export class ReleaseQueue {
         now + pending.ttlMs / 6,
         pending.forgottenAt > now ? pending.forgottenAt : Number.POSITIVE_INFINITY,
       );
-      if (!pending.hasUnansweredClaim) continue;
-      unansweredIds ??= new Set();
-      unansweredIds.add(pending.claim.id);
     }
     timer.set(timeoutAt);
-    const claims = releases.map(({ claim }) => claim);
-    rejectOnThrow(() => driver.release(claims, unansweredIds)).then(
+    rejectOnThrow(() => driver.release(releases)).then(
       (answers) => settle(answers, null),
       (error: unknown) => settle(null, error),
     );

@@ -288,7 +288,7 @@ function createClient(
     pushes,
     claim,
     renew,
-    release: (...claims) => driver.release(claims),
+    release: (...claims) => driver.release(claims.map((claim) => ({ claim, hasUnansweredClaim: false }))),
     claimHeld: async (target) => assertHeld(await claim(target), target),
     async claimWaiting(target) {
       const answer = await claim(target);
@@ -306,7 +306,7 @@ function createClient(
       const answer = await claim(target);
       if (answer.state === "none") return false;
       assertHeld(answer, target);
-      assert.deepEqual(await driver.release([target]), [true]);
+      assert.deepEqual(await driver.release([{ claim: target, hasUnansweredClaim: false }]), [true]);
       return true;
     },
   };

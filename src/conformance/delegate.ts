@@ -11,7 +11,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     claim: (claim) => driver.claim(claim),
     renew: (claims, tokenCounts) => driver.renew(claims, tokenCounts),
     ...(shardOf && { shardOf: (claim) => shardOf.call(driver, claim) }),
-    release: (claims, unanswered) => driver.release(claims, unanswered),
+    release: (releases) => driver.release(releases),
     ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(diagnose && { diagnose: () => diagnose.call(driver) }),

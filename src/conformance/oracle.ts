@@ -155,28 +155,22 @@ async function makeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> 
   compareAnswer(run, knownClaim, expected, answer, "claim");
 }
 
-async function release(run: OracleRun, released: readonly KnownClaim[], unanswered: boolean): Promise<void> {
+async function release(run: OracleRun, released: readonly KnownClaim[], hasUnansweredClaim: boolean): Promise<void> {
   const { driver } = released[0] as KnownClaim;
   const own = released.filter((knownClaim) => knownClaim.driver === driver);
   const expected = own.map(({ claim }) =>
-    run.table.release(claim.id, ...currentTime(), unanswered ? claim.ttlMs : undefined),
+    run.table.release(claim.id, ...currentTime(), hasUnansweredClaim ? claim.ttlMs : undefined),
   );
-  const ids = new Set(own.map(({ claim }) => claim.id));
-  const answers = await (unanswered
-    ? driver.release(
-        own.map(({ claim }) => claim),
-        ids,
-      )
-    : driver.release(own.map(({ claim }) => claim)));
+  const answers = await driver.release(own.map(({ claim }) => ({ claim, hasUnansweredClaim })));
   run.isBatch = own.length > 1;
   run.log.push(
-    `release ${own.map((knownClaim) => formatClaim(run, knownClaim)).join(" ")}${unanswered ? " unanswered" : ""}`,
+    `release ${own.map((knownClaim) => formatClaim(run, knownClaim)).join(" ")}${hasUnansweredClaim ? " unanswered" : ""}`,
   );
   for (const [index, knownClaim] of own.entries()) {
     if (!knownClaim.isRevoked)
       assert.equal(answers[index], expected[index], `release of ${formatClaim(run, knownClaim)}`);
     knownClaim.isGone = true;
-    knownClaim.hasTombstone = unanswered;
+    knownClaim.hasTombstone = hasUnansweredClaim;
   }
 }
 

@@ -39,7 +39,7 @@ export function detectSlowMachine(): SlowMachineDetector {
       delegate(driver, {
         claim: (claim) => time(driver.claim(claim)),
         renew: (claims) => time(driver.renew(claims)),
-        release: (claims, unanswered) => time(driver.release(claims, unanswered)),
+        release: (releases) => time(driver.release(releases)),
         ...(driver.detach && {
           detach: (claims, leftMs) => time(driver.detach?.(claims, leftMs) ?? Promise.resolve([])),
         }),

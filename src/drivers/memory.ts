@@ -85,10 +85,10 @@ export function memory(options: MemoryOptions = {}): Driver {
       return answers;
     },
 
-    async release(claims, unanswered) {
+    async release(releases) {
       const wall = wallMicros();
-      const wasPresent = claims.map(({ id, ttlMs }) =>
-        table.release(id, clock.now(), wall, unanswered?.has(id) ? ttlMs : undefined),
+      const wasPresent = releases.map(({ claim, hasUnansweredClaim }) =>
+        table.release(claim.id, clock.now(), wall, hasUnansweredClaim ? claim.ttlMs : undefined),
       );
       deliverNotifications();
       return wasPresent;

@@ -13,6 +13,7 @@ import type {
   LockSpec,
   Page,
   Pause,
+  Release,
   RevokeTarget,
 } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
@@ -80,11 +81,11 @@ export function encodeRenew<T extends { readonly claim: Claim }>(
 }
 
 /** Ids with an unanswered `claim` call have their ttl, for which the server keeps a tombstone. */
-export function encodeRelease(n: number, claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): string {
+export function encodeRelease(n: number, releases: readonly Release[]): string {
   let text = "";
-  for (const { id, ttlMs } of claims) {
+  for (const { claim, hasUnansweredClaim } of releases) {
     if (text !== "") text += ",";
-    text += unanswered?.has(id) ? `["${id}",${JSON.stringify(ttlMs)}]` : `"${id}"`;
+    text += hasUnansweredClaim ? `["${claim.id}",${JSON.stringify(claim.ttlMs)}]` : `"${claim.id}"`;
   }
   return `["release",${n},[${text}]]`;
 }

@@ -147,6 +147,16 @@ export interface ClaimView extends Omit<Claim, "id" | "recall"> {
   readonly heldMs?: number;
 }
 
+/** A claim to release. */
+export interface Release {
+  readonly claim: Claim;
+  /**
+   * A `claim` call for it was not answered and may still arrive: keep a tombstone for one ttl and answer "none", since
+   * otherwise that call would queue an abandoned claim.
+   */
+  readonly hasUnansweredClaim: boolean;
+}
+
 /** A grant to revoke, addressed by one of its keys and one of its tokens. */
 export interface RevokeTarget {
   readonly key: string;
@@ -234,12 +244,8 @@ export interface Driver {
    */
   shardOf?(claim: Claim): string;
 
-  /**
-   * Remove these claims, waiting or held, and return for each whether it still existed. Notify the claims that are
-   * admitted now. The ids in `unanswered` still have a `claim` call in flight: keep a tombstone for one ttl and answer
-   * "none", since otherwise a late duplicate of that call would queue an abandoned claim.
-   */
-  release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]>;
+  /** Remove these claims, waiting or held, and return for each whether it still existed. Notify the claims admitted now. */
+  release(releases: readonly Release[]): Promise<readonly boolean[]>;
 
   /**
    * Optional; needed only if claims can belong to a session. Take these claims out of this client's session: each now has a

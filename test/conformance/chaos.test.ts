@@ -8,6 +8,7 @@ import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { NO_EVENTS, toDriverEvents } from "../support/driver-events.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { toReleases } from "../support/releases.ts";
 import { until } from "../support/until.ts";
 
 checkLeaksAfterEach();
@@ -42,7 +43,7 @@ test("without planned faults the chaos driver passes all calls through", async (
   const [one, other] = [makeClaim(), makeClaim()];
   assert.equal((await line.claim(one)).state, "held");
   assert.equal((await line.claim(other)).state, "waiting");
-  assert.deepEqual(await line.release([one]), [true]);
+  assert.deepEqual(await line.release(toReleases(one)), [true]);
   await until(() => pushes.length === 1, { within: 1000, what: "the push" });
   assert.deepEqual(pushes[0]?.[0], other.id);
   assert.equal((await line.list({ prefix: "" }, { max: 10 })).items.length, 1);
@@ -75,7 +76,7 @@ test("a cut fails calls in flight and later ones, drops pushes, and is followed 
   line.disconnect();
   await assert.rejects(underWay, /connection was lost/);
   await assert.rejects(line.list({ prefix: "" }, { max: 1 }), /not connected/);
-  await direct.release([holder]);
+  await direct.release(toReleases(holder));
   await new Promise((resolve) => setImmediate(resolve));
   assert.deepEqual(pushes, []);
   line.reconnect();
@@ -90,7 +91,7 @@ test("a push delayed when the connection breaks is never delivered", async () =>
   const [holder, waiter] = [makeClaim(), makeClaim()];
   await direct.claim(holder);
   await line.claim(waiter);
-  await direct.release([holder]);
+  await direct.release(toReleases(holder));
   await new Promise((resolve) => setImmediate(resolve));
   line.disconnect();
   line.reconnect();
@@ -103,8 +104,8 @@ test("a repeated release answers as its first call, a repeated claim as its last
   const { line, direct } = await chaosDriver({ repeatCall: 1 });
   const claim = makeClaim();
   assert.equal((await line.claim(claim)).state, "held");
-  assert.deepEqual(await line.release([claim]), [true]);
-  assert.deepEqual(await line.release([claim]), [false]);
+  assert.deepEqual(await line.release(toReleases(claim)), [true]);
+  assert.deepEqual(await line.release(toReleases(claim)), [false]);
   const [holder, tried] = [makeClaim(), makeClaim("key", { wait: false })];
   await direct.claim(holder);
   assert.equal((await line.claim(tried)).state, "none");

@@ -6,6 +6,7 @@ import { memory } from "../../src/drivers/memory.ts";
 import type { Answer, Claim, ClaimView, Driver } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { randomId } from "../../src/util/ids.ts";
+import { toReleases } from "../support/releases.ts";
 
 export type FaultyDriver = {
   readonly fault: string;
@@ -28,7 +29,7 @@ function mapAnswers(store: MemoryStore, change: (claim: Claim) => Partial<Claim>
   return delegate(right, {
     claim: (claim) => right.claim(changed(claim)),
     renew: (claims) => right.renew(claims.map(changed)),
-    release: (claims, unanswered) => right.release(claims.map(changed), unanswered),
+    release: (releases) => right.release(releases.map((release) => ({ ...release, claim: changed(release.claim) }))),
   });
 }
 
@@ -52,7 +53,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "a claim of a busy key waits": /timed out waiting for the grant/,
       "mutex: a wait ends with the release": /LockTimeoutError/,
     },
-    create: (store) => delegate(memory({ store }), { release: async (claims) => claims.map(() => true) }),
+    create: (store) => delegate(memory({ store }), { release: async (releases) => releases.map(() => true) }),
   },
   {
     fault: "says of a repeated release that it was there",
@@ -63,7 +64,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     create(store) {
       const right = memory({ store });
       return delegate(right, {
-        release: async (claims, unanswered) => (await right.release(claims, unanswered)).map(() => true),
+        release: async (releases) => (await right.release(releases)).map(() => true),
       });
     },
   },
@@ -86,7 +87,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       return delegate(right, {
         claim: (claim) => right.claim(again(claim)),
         renew: (claims) => right.renew(claims.map(current)),
-        release: (claims, unanswered) => right.release(claims.map(current), unanswered),
+        release: (releases) =>
+          right.release(releases.map((release) => ({ ...release, claim: current(release.claim) }))),
       });
     },
   },
@@ -102,7 +104,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
         async renew(claims) {
           const answers = await right.renew(claims);
           const waiting = claims.filter((_, index) => answers[index]?.state === "waiting");
-          await right.release(waiting);
+          await right.release(toReleases(...waiting));
           for (const claim of waiting) await right.claim(claim);
           return answers;
         },
@@ -134,7 +136,9 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     },
     create(store) {
       const right = memory({ store });
-      return delegate(right, { release: (claims) => right.release(claims) });
+      return delegate(right, {
+        release: (releases) => right.release(toReleases(...releases.map(({ claim }) => claim))),
+      });
     },
   },
   {

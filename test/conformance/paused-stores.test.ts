@@ -16,6 +16,7 @@ import { serve } from "../../src/server/server.ts";
 import type { Answer, Claim, Driver } from "../../src/spi/driver.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
+import { toReleases } from "../support/releases.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,
@@ -102,7 +103,7 @@ describe("a majority of three", () => {
     await all.open(NO_EVENTS);
     const claim = makeClaim("key", { wait: false, ...terms });
     const answer = await all.claim(claim);
-    await all.release([claim]);
+    await all.release(toReleases(claim));
     await all.close();
     for (const store of stores) await (await store).close?.();
     return answer;
@@ -205,9 +206,9 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     const answer = await late(() => driver.claim(waiter));
     expect(answer.state).toBe("waiting");
     expect(answer).not.toHaveProperty("paused");
-    expect(await driver.release([waiter])).toEqual([true]);
+    expect(await driver.release(toReleases(waiter))).toEqual([true]);
     expect(await places()).toEqual([1, 1]);
-    for (const member of others) await member.release([holder]);
+    for (const member of others) await member.release(toReleases(holder));
     const lock = await late(() => locks.tryAcquire("key"));
     expect(await lock?.release()).toBe(true);
   });

@@ -7,6 +7,7 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
+import { toReleases } from "../support/releases.ts";
 import { makeClaim } from "../support/server-fixture.ts";
 import type { RedisServer } from "../support/stores/redis.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS, withRedis } from "../support/stores/redis-conformance.ts";
@@ -50,7 +51,7 @@ withRedis((server, admin) => {
     const paused = { reason: "gracePeriod", remainingMs: expect.any(Number) };
     expect(await other.claim(makeClaim("free", { wait: false }))).toEqual({ state: "none", paused });
     expect(await other.claim(makeClaim(["free", "k"], { wait: false }))).toEqual({ state: "none" });
-    await holder.release([claim]);
+    await holder.release(toReleases(claim));
     expect(await other.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none", paused });
     for (const driver of [holder, other]) await driver.close();
   });

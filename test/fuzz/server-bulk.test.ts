@@ -8,6 +8,7 @@ import type { LockService } from "../../src/server/service.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { heapUsed } from "../support/heap-usage.ts";
 import { disableStackTraces } from "../support/no-stack-traces.ts";
+import { toReleases } from "../support/releases.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../support/server-fixture.ts";
@@ -110,7 +111,7 @@ async function expectServed(
   const claim = makeClaim("healthy");
   const answer = driver.claim(claim);
   await harness.clock.advance(1);
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
   return answer;
 }
 

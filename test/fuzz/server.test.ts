@@ -7,6 +7,7 @@ import type { Clock } from "../../src/util/clock.ts";
 import { systemClock } from "../../src/util/clock.ts";
 import { randomId } from "../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
+import { toReleases } from "../support/releases.ts";
 import { seededRandom } from "../support/seeded-random.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../support/server-fixture.ts";
 import { until } from "../support/until.ts";
@@ -60,7 +61,7 @@ test(`a live server survives fuzzed connections, cut at any byte (seed ${SEED})`
     if (turn % 20 !== 0) continue;
     const claim = makeClaim("healthy");
     expectHeld(await driver.claim(claim));
-    expect(await driver.release([claim])).toEqual([true]);
+    expect(await driver.release(toReleases(claim))).toEqual([true]);
   }
   await until(() => open.size === 0, { within: 5_000, what: "the end of all connections" });
   await until(() => it.stats().sessions === 1, { within: 5_000, what: "the end of all sessions" });

@@ -2,6 +2,7 @@
 
 import type { Driver } from "../../src/spi/driver.ts";
 import { flushEventLoop } from "../support/fake-clock.ts";
+import { toReleases } from "../support/releases.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { makeClaim } from "../support/server-fixture.ts";
 import type { HarnessClient, MemoryStorage } from "../support/server-harness.ts";
@@ -116,9 +117,8 @@ export class StorageWorkload {
     fuzzClient.claims.delete(mine.claim.id);
     this.#log("release", mine.claim.id);
     const again = (tries: number): void => {
-      const unanswered = new Set(mine.isAnswered ? [] : [mine.claim.id]);
       this.#track(
-        fuzzClient.client.driver.release([mine.claim], unanswered),
+        fuzzClient.client.driver.release([{ claim: mine.claim, hasUnansweredClaim: !mine.isAnswered }]),
         () => undefined,
         () => tries > 0 && again(tries - 1),
       );
@@ -284,7 +284,7 @@ export class StorageWorkload {
     } catch (error) {
       this.faults.push(`at the end: ${error}`);
     }
-    await driver.release(claims);
+    await driver.release(toReleases(...claims));
     await flushEventLoop();
   }
 

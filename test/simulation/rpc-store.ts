@@ -103,8 +103,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     });
   }
 
-  const names = (claims: readonly Claim[], marked?: ReadonlySet<ClaimId>): string =>
-    claims.map(({ id }) => `${checker.claimName(id)}${marked?.has(id) ? " (unanswered)" : ""}`).join(" ");
+  const names = (claims: readonly Claim[]): string => claims.map(({ id }) => checker.claimName(id)).join(" ");
 
   const push: Push = (id, answer) => {
     const isRecheckOnly = random.chance(behavior.recheckChance);
@@ -166,13 +165,17 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
     ...(behavior.parts > 1 && { shardOf: ({ locks }: Claim) => String(locks[0].key.charCodeAt(0) % behavior.parts) }),
 
-    async release(claims, unanswered) {
+    async release(releases) {
+      const claims = releases.map(({ claim }) => claim);
       checker.recordRelease(machine, claims);
       // a library that silently resends a release would make its "was not there" worthless: the contract forbids it
       let doneAt = 0;
-      const there = await call(`release ${names(claims, unanswered)}`, false, () =>
-        claims.map(({ id, ttlMs }) => {
-          const wasHeld = table.release(id, now(), store.micros(), unanswered?.has(id) ? ttlMs : undefined);
+      const marked = releases.map(
+        ({ claim, hasUnansweredClaim }) => `${checker.claimName(claim.id)}${hasUnansweredClaim ? " (unanswered)" : ""}`,
+      );
+      const there = await call(`release ${marked.join(" ")}`, false, () =>
+        releases.map(({ claim: { id, ttlMs }, hasUnansweredClaim }) => {
+          const wasHeld = table.release(id, now(), store.micros(), hasUnansweredClaim ? ttlMs : undefined);
           store.machine.note(`release ${checker.claimName(id)}: ${wasHeld}`);
           doneAt = events.now;
           return wasHeld;

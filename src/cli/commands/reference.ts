@@ -131,9 +131,11 @@ export async function releaseCommand(argument: string | undefined, flags: Refere
 async function releaseRevoked(error: unknown, parts: readonly DetachedClaim[], store: Store): Promise<never> {
   const { code, reason = "unknown" } = error as { readonly code?: unknown; readonly reason?: string };
   if (code !== "LOCK_LOST" || (reason !== "revoked" && reason !== "maxHold")) rejectAttach(error, parts, store);
-  await store.driver.release(parts.map(({ claim }) => claim)).catch((failure: unknown) => {
-    throw toCommandError(failure, store.name);
-  });
+  await store.driver
+    .release(parts.map(({ claim }) => ({ claim, hasUnansweredClaim: false })))
+    .catch((failure: unknown) => {
+      throw toCommandError(failure, store.name);
+    });
   const keys = listKeys(parts);
   throw new CommandError("lost", `released ${quoteKeys(keys)}, but it was not held any more: ${LOSS_TEXTS[reason]}`, {
     details: { reason, keys },

@@ -156,7 +156,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     },
     claim: (claim) => callWithFaults("claim", () => driver.claim(claim)),
     renew: (claims, tokenCounts) => callWithFaults("renew", () => driver.renew(claims, tokenCounts)),
-    release: (claims, unanswered) => callWithFaults("release", () => driver.release(claims, unanswered)),
+    release: (releases) => callWithFaults("release", () => driver.release(releases)),
     ...(detach && { detach: (claims, leftMs) => callWithFaults("detach", () => detach.call(driver, claims, leftMs)) }),
     ...(revoke && { revoke: (targets) => callWithFaults("revoke", () => revoke.call(driver, targets)) }),
     list: (query, options) => callWithFaults("list", () => driver.list(query, options)),

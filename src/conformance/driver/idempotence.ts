@@ -54,7 +54,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
     await client.claimHeld(held);
     await client.claimWaiting(waiting);
     const claims = [held, waiting, never];
-    const wereHeld = await client.driver.release(claims, new Set(claims.map(({ id }) => id)));
+    const wereHeld = await client.driver.release(claims.map((claim) => ({ claim, hasUnansweredClaim: true })));
     assert.deepEqual(wereHeld, [true, true, false]);
     for (const claim of [...claims, ...claims]) {
       assert.equal((await client.claim(claim)).state, "none");
@@ -67,12 +67,15 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
     assert.equal((await client.claim(never)).state, "none", "a plain release does not make the store forget it");
   });
 
-  test("only the ids named as unanswered are remembered, and only for themselves", async (context) => {
+  test("only the claims marked as unanswered are remembered, and only for themselves", async (context) => {
     const client = await context.openClient();
     const [tombstoned, other] = [context.createClaim("key"), context.createClaim("other")];
     await client.claimHeld(tombstoned);
     await client.claimHeld(other);
-    await client.driver.release([tombstoned, other], new Set([tombstoned.id]));
+    await client.driver.release([
+      { claim: tombstoned, hasUnansweredClaim: true },
+      { claim: other, hasUnansweredClaim: false },
+    ]);
     const next = context.createClaim("key");
     await client.claimHeld(next);
     assert.equal((await client.claim(tombstoned)).state, "none");
@@ -85,7 +88,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
     test("a late claim of several keys that was released enters none of their queues", async (context) => {
       const client = await context.openClient();
       const both = context.createClaim([exclusive("a"), exclusive("b")]);
-      await client.driver.release([both], new Set([both.id]));
+      await client.driver.release([{ claim: both, hasUnansweredClaim: true }]);
       assert.equal((await client.claim(both)).state, "none");
       assert.ok(await client.isFree("a"));
       assert.ok(await client.isFree("b"));
@@ -98,7 +101,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
     const client = await context.openClient();
     const claim = context.createClaim("key", { ttlMs: context.shortLeaseMs });
     const sentAt = performance.now();
-    await client.driver.release([claim], new Set([claim.id]));
+    await client.driver.release([{ claim, hasUnansweredClaim: true }]);
     await context.sleep(context.shortLeaseMs * 0.6);
     const answer = await client.claim(claim);
     // if the machine stalled, the store may have forgotten it

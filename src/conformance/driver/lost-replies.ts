@@ -21,7 +21,7 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
       const held = assertHeld(await chaosDriver.claim(claim), claim);
       assert.equal(assertHeld(await client.renew(claim), claim).token, held.token);
       assert.equal((await client.driver.list({ prefix: "" }, { max: 10 })).items.length, 1);
-      assert.deepEqual(await chaosDriver.release([claim]), [true]);
+      assert.deepEqual(await chaosDriver.release([{ claim, hasUnansweredClaim: false }]), [true]);
       assert.ok(await client.isFree("key"));
     }
   });
@@ -50,9 +50,9 @@ export function testLostReplies(test: DefineTest, { traits, random }: Conformanc
     const claim = context.createClaim("key");
     await client.claimHeld(claim);
     chaosDriver.loseNextReply("release");
-    await assert.rejects(() => chaosDriver.release([claim]));
+    await assert.rejects(() => chaosDriver.release([{ claim, hasUnansweredClaim: false }]));
     assert.ok(await client.isFree("key"));
-    assert.deepEqual(await chaosDriver.release([claim]), [false]);
+    assert.deepEqual(await chaosDriver.release([{ claim, hasUnansweredClaim: false }]), [false]);
   });
 
   test("a renewal whose reply was lost changes no grant", async (context) => {
@@ -114,7 +114,9 @@ async function assertExclusionUnderFaults(context: TestContext, seed: number, fe
       await context.sleep(1);
       holders = null;
       // its claim calls may be late and still arrive
-      await retryUntilAnswered("an answer to release", () => chaosDriver.release([claim], new Set([claim.id])));
+      await retryUntilAnswered("an answer to release", () =>
+        chaosDriver.release([{ claim, hasUnansweredClaim: true }]),
+      );
     }
     await context.sleep(10); // late calls have arrived
     await chaosDriver.close();

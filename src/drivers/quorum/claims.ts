@@ -1,7 +1,7 @@
 /** Coordinates one claim across the members. driver.ts has the states and the safety argument. */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, Driver, Pause } from "../../spi/driver.ts";
+import type { Answer, ClaimId, Driver, Pause, Release } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { Member, MemberCall } from "./member.ts";
@@ -28,6 +28,11 @@ const MAX_TRIES = 3;
  */
 const FIRST_BACKOFF_FAILURES = 3;
 const MAX_BACKOFF_MS = 2_000;
+
+/** A Release with the state of its claim. */
+interface QuorumRelease extends Pick<Release, "hasUnansweredClaim"> {
+  readonly quorumClaim: QuorumClaim;
+}
 
 export interface ClaimCoordinatorOptions {
   readonly members: readonly Member[];
@@ -138,7 +143,9 @@ export class ClaimCoordinator {
 
   /** Releases a grant that arrived after the claim was abandoned. */
   #releaseLateGrant({ claim, ttlMs }: QuorumClaim, member: Member): void {
-    member.call((driver) => driver.release([claim])).catch(() => member.addPendingRelease(claim, ttlMs));
+    member
+      .call((driver) => driver.release([{ claim, hasUnansweredClaim: false }]))
+      .catch(() => member.addPendingRelease(claim, ttlMs));
   }
 
   /**
@@ -264,16 +271,17 @@ export class ClaimCoordinator {
       quorumClaim.startRelease(member.index);
       const onReleased = (): void => quorumClaim.confirmRelease(member.index);
       const onFailed = (): void => member.addPendingRelease(claim, quorumClaim.ttlMs, onReleased);
-      return { member, settled: member.call((driver) => driver.release([claim])).then(onReleased, onFailed) };
+      const answered = member.call((driver) => driver.release([{ claim, hasUnansweredClaim: false }]));
+      return { member, settled: answered.then(onReleased, onFailed) };
     });
     await waitForMembers(calls, () => false, deadline - this.#time());
   }
 
   async #releaseEverywhere(quorumClaim: QuorumClaim, deadline: number): Promise<void> {
-    const quorumClaimToRelease = this.#claims.remove(quorumClaim.claim);
+    const release = { quorumClaim: this.#claims.remove(quorumClaim.claim), hasUnansweredClaim: false };
     const remainingMs = Math.max(deadline - this.#time(), 1);
     // members repeat the releases that they have not answered
-    await this.release([quorumClaimToRelease], undefined, remainingMs).catch(() => undefined);
+    await this.release([release], remainingMs).catch(() => undefined);
   }
 
   /**
@@ -282,18 +290,14 @@ export class ClaimCoordinator {
    * answers again.
    * @throws (rejects) Error if fewer than a majority have answered
    */
-  async release(
-    quorumClaims: readonly QuorumClaim[],
-    unanswered: ReadonlySet<ClaimId> | undefined,
-    timeoutMs: number,
-  ): Promise<readonly boolean[]> {
+  async release(quorumReleases: readonly QuorumRelease[], timeoutMs: number): Promise<readonly boolean[]> {
     const majority = this.#majority;
-    const foundCounts = quorumClaims.map(() => 0);
+    const foundCounts = quorumReleases.map(() => 0);
     const tally = new Tally(this.#members.length);
     const calls = this.#members.map((member) => {
-      const { claims, unansweredIds } = collectReleases(quorumClaims, member.index, unanswered);
+      const releases = collectReleases(quorumReleases, member.index);
       const settled = member
-        .call((driver) => (unansweredIds.size > 0 ? driver.release(claims, unansweredIds) : driver.release(claims)))
+        .call((driver) => driver.release(releases))
         .then(
           (flags) => {
             for (const index of foundCounts.keys())
@@ -302,7 +306,8 @@ export class ClaimCoordinator {
           },
           (error: unknown) => {
             tally.addError(error);
-            for (const claim of claims) member.addPendingRelease(claim, claim.ttlMs === "session" ? 0 : claim.ttlMs);
+            for (const { claim } of releases)
+              member.addPendingRelease(claim, claim.ttlMs === "session" ? 0 : claim.ttlMs);
           },
         );
       return { member, settled };
@@ -434,30 +439,24 @@ function createMissingAnswerError({ index }: Member): Error {
   return new Error(`quorum: member ${index} omitted an answer`);
 }
 
-/** The claims to release at one member: first the votes, in the order of the quorum claims, then the token claims. */
-function collectReleases(
-  quorumClaims: readonly QuorumClaim[],
-  index: number,
-  unanswered: ReadonlySet<ClaimId> | undefined,
-): { readonly claims: readonly Claim[]; readonly unansweredIds: ReadonlySet<ClaimId> } {
-  const unansweredIds = new Set<ClaimId>();
-  const claims = quorumClaims.map(({ claim }) => claim);
-  const tokenClaims: Claim[] = [];
-  for (const { claim, memberClaims, hasTokenClaim, isOurs } of quorumClaims) {
+/** What to release at one member: first the votes, in the order of the quorum claims, then the token claims. */
+function collectReleases(quorumReleases: readonly QuorumRelease[], index: number): readonly Release[] {
+  const votes: Release[] = [];
+  const tokenClaims: Release[] = [];
+  for (const { quorumClaim, hasUnansweredClaim } of quorumReleases) {
+    const { claim, memberClaims, hasTokenClaim, isOurs } = quorumClaim;
     const memberClaim = memberClaims[index];
     // a claim of another client, or one released before, has no known calls: any may be in flight
-    const isUnanswered = !isOurs || unanswered?.has(claim.id) === true;
-    if (isUnanswered || (memberClaim?.claimsInFlight ?? 0) > 0 || memberClaim?.isOutcomeUnknown === true)
-      unansweredIds.add(claim.id);
+    const isUnanswered = !isOurs || hasUnansweredClaim || memberClaim?.isOutcomeUnknown === true;
+    votes.push({ claim, hasUnansweredClaim: isUnanswered || (memberClaim?.claimsInFlight ?? 0) > 0 });
     if (!hasTokenClaim && isOurs) continue;
     const replacements =
       isOurs && memberClaim?.isTokenClaimReplaced !== true ? [] : [createReplacementTokenClaim(claim, 0n)];
-    for (const tokenClaim of [createTokenClaim(claim, 0n), ...replacements]) {
-      tokenClaims.push(tokenClaim);
-      if (!isOurs || (memberClaim?.tokenClaimsInFlight ?? 0) > 0) unansweredIds.add(tokenClaim.id);
-    }
+    const isTokenClaimUnanswered = !isOurs || (memberClaim?.tokenClaimsInFlight ?? 0) > 0;
+    for (const tokenClaim of [createTokenClaim(claim, 0n), ...replacements])
+      tokenClaims.push({ claim: tokenClaim, hasUnansweredClaim: isTokenClaimUnanswered });
   }
-  return { claims: [...claims, ...tokenClaims], unansweredIds };
+  return [...votes, ...tokenClaims];
 }
 
 async function renewAsDetached(renewal: ReturnType<Member["driver"]["renew"]>): Promise<readonly boolean[]> {

@@ -44,6 +44,7 @@ import type {
   ListOptions,
   ListQuery,
   Page,
+  Release,
   Traits,
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
@@ -212,9 +213,12 @@ class QuorumDriver implements Driver {
     });
   }
 
-  async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    const quorumClaims = claims.map((claim) => this.#claims.remove(claim));
-    return this.#coordinator.release(quorumClaims, unanswered, this.#getTimeoutMs(claims));
+  async release(releases: readonly Release[]): Promise<readonly boolean[]> {
+    const quorumReleases = releases.map(({ claim, hasUnansweredClaim }) => ({
+      quorumClaim: this.#claims.remove(claim),
+      hasUnansweredClaim,
+    }));
+    return this.#coordinator.release(quorumReleases, this.#getTimeoutMs(releases.map(({ claim }) => claim)));
   }
 
   async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {

@@ -148,7 +148,6 @@ export class Member {
     }
     if (batch.length === 0) return;
     this.#isFlushing = true;
-    const unanswered = new Set(batch.flatMap(({ claim, onReleased }) => (onReleased === undefined ? [claim.id] : [])));
     const onSettled = (isAnswered: boolean): void => {
       this.#isFlushing = false;
       for (const leftover of batch) {
@@ -157,8 +156,8 @@ export class Member {
         else if (isAnswered) this.#pendingReleases.delete(leftover.claim.id);
       }
     };
-    const claims = batch.map(({ claim }) => claim);
-    this.driver.release(claims, unanswered).then(
+    const releases = batch.map(({ claim, onReleased }) => ({ claim, hasUnansweredClaim: onReleased === undefined }));
+    this.driver.release(releases).then(
       () => {
         onSettled(true);
         this.flushReleases();

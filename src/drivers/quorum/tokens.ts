@@ -176,7 +176,7 @@ async function releaseTokenClaims(members: readonly Member[], tokenClaim: Claim,
     member,
     // a member whose release failed still has the token claim; its old token then differs from the agreed one
     settled: member
-      .call((driver) => driver.release([tokenClaim]))
+      .call((driver) => driver.release([{ claim: tokenClaim, hasUnansweredClaim: false }]))
       .then(
         () => undefined,
         () => undefined,

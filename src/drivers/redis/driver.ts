@@ -15,6 +15,7 @@ import type {
   ListOptions,
   ListQuery,
   Page,
+  Release,
   Traits,
 } from "../../spi/driver.ts";
 import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantReply } from "../reply-codec.ts";
@@ -164,7 +165,7 @@ class RedisDriver implements Driver {
     const onLateReply = (): void => {
       onSettled();
       // released while it was on its way: it may have entered the queue after the release, so release it again
-      if (calls.isReleased) this.release([claim], new Set([id])).catch(() => undefined);
+      if (calls.isReleased) this.release([{ claim, hasUnansweredClaim: true }]).catch(() => undefined);
     };
     const reply = await connection.runScript(CLAIM, routingKey, args, { onLateReply, onTimeout }).finally(() => {
       if (!hasTimedOut) onSettled();
@@ -197,16 +198,16 @@ class RedisDriver implements Driver {
     return answers;
   }
 
-  async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    for (const { id } of claims) {
-      const calls = this.#claimCalls.get(id);
+  async release(releases: readonly Release[]): Promise<readonly boolean[]> {
+    for (const { claim } of releases) {
+      const calls = this.#claimCalls.get(claim.id);
       if (calls !== undefined) calls.isReleased = true;
-      this.#guard.onRelease(id);
+      this.#guard.onRelease(claim.id);
     }
     const { epoch } = this.#readyConnection;
-    const toUnansweredFlag = ({ id }: Claim): string => (unanswered?.has(id) === true ? "1" : "0");
-    const released = await this.#callForFlags(RELEASE, claims, toClaimBucket, (claim) => [
-      toUnansweredFlag(claim),
+    const toReleaseBucket = ({ claim }: Release): string => toClaimBucket(claim);
+    const released = await this.#callForFlags(RELEASE, releases, toReleaseBucket, ({ claim, hasUnansweredClaim }) => [
+      hasUnansweredClaim ? "1" : "0",
       ...encodeClaim(claim),
     ]);
     // the library may have sent the command twice; the second call found nothing although the first succeeded

@@ -16,6 +16,7 @@ import type {
   ListOptions,
   ListQuery,
   Page,
+  Release,
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
@@ -135,19 +136,19 @@ class ServerDriver implements Driver {
     return (await Promise.all(calls)).flat();
   }
 
-  async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
+  async release(releases: readonly Release[]): Promise<readonly boolean[]> {
     // Without a connection the release waits. Reclaim the claims first: a restarted server would otherwise report that
     // they did not exist.
     const isDisconnected = this.#connection.hello === null;
-    for (const { id } of claims) {
-      const memory = this.#claims.get(id);
+    for (const { claim } of releases) {
+      const memory = this.#claims.get(claim.id);
       if (memory !== undefined) memory.isReleased = true;
-      if (!isDisconnected) this.#untrack(id);
+      if (!isDisconnected) this.#untrack(claim.id);
     }
     try {
-      return await this.#callForFlags(claims, (callId, batch) => frames.encodeRelease(callId, batch, unanswered));
+      return await this.#callForFlags(releases, frames.encodeRelease);
     } finally {
-      if (isDisconnected) for (const { id } of claims) this.#untrack(id);
+      if (isDisconnected) for (const { claim } of releases) this.#untrack(claim.id);
     }
   }
 
@@ -184,18 +185,18 @@ class ServerDriver implements Driver {
     this.#connection.close();
   }
 
-  async #callForFlags(
-    claims: readonly Claim[],
-    encode: (callId: number, batch: readonly Claim[]) => string,
+  async #callForFlags<T>(
+    items: readonly T[],
+    encode: (callId: number, batch: readonly T[]) => string,
   ): Promise<boolean[]> {
-    const callBatch = (batch: readonly Claim[]): Promise<boolean[]> =>
+    const callBatch = (batch: readonly T[]): Promise<boolean[]> =>
       this.#connection.call(
         (callId) => encode(callId, batch),
         (result) => frames.decodeArray(result, batch.length, frames.decodeFlag),
       );
     // fast path: every release of a lock passes here, and nearly all fit into one frame
-    if (claims.length > 0 && claims.length <= MAX_IDS_PER_FRAME) return callBatch(claims);
-    return (await Promise.all(chunk(claims, MAX_IDS_PER_FRAME).map(callBatch))).flat();
+    if (items.length > 0 && items.length <= MAX_IDS_PER_FRAME) return callBatch(items);
+    return (await Promise.all(chunk(items, MAX_IDS_PER_FRAME).map(callBatch))).flat();
   }
 
   #track(claim: Claim): ClaimMemory {

@@ -24,6 +24,7 @@ import type {
   ListOptions,
   ListQuery,
   Page,
+  Release,
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
@@ -109,11 +110,11 @@ class SqlDriver implements Driver {
     return claims.map(({ id }, index) => this.#toAnswer(id, replies[index] as string));
   }
 
-  async release(claims: readonly Claim[], unanswered?: ReadonlySet<ClaimId>): Promise<readonly boolean[]> {
-    for (const { id } of claims) this.#recheckTimes.forget(id);
-    const rows = claims.map((claim) => ({
+  async release(releases: readonly Release[]): Promise<readonly boolean[]> {
+    for (const { claim } of releases) this.#recheckTimes.forget(claim.id);
+    const rows = releases.map(({ claim, hasUnansweredClaim }) => ({
       ...this.#toRow(claim),
-      isClaimInFlight: unanswered?.has(claim.id) === true,
+      isClaimInFlight: hasUnansweredClaim,
     }));
     const failuresBefore = this.#failureCount;
     let pushes: readonly string[] = [];

@@ -23,6 +23,7 @@ import type {
   ListOptions,
   ListQuery,
   Page,
+  Release,
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
@@ -160,9 +161,9 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       );
     },
 
-    async release(claims: readonly Claim[]): Promise<readonly boolean[]> {
+    async release(releases: readonly Release[]): Promise<readonly boolean[]> {
       const wasPresent = await Promise.all(
-        claims.map((claim) => deleteNode(queues, keyNodes, claimNodes.getOrCreate(claim))),
+        releases.map(({ claim }) => deleteNode(queues, keyNodes, claimNodes.getOrCreate(claim))),
       );
       zk.keepAlive(claimNodes.size > 0);
       return wasPresent;

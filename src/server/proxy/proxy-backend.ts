@@ -8,7 +8,18 @@
 
 import { isFatalError } from "../../errors.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListQuery, LockSpec, Page, Traits } from "../../spi/driver.ts";
+import type {
+  Answer,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  ListQuery,
+  LockSpec,
+  Page,
+  Release,
+  Traits,
+} from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { ProcessProbe } from "../../util/process-info.ts";
 import type { Principal } from "../auth/access-control.ts";
@@ -200,20 +211,20 @@ class ProxyBackend implements Backend {
   }
 
   async release(session: Session, items: readonly ReleaseRequest[]): Promise<readonly boolean[]> {
-    const unanswered = new Set<ClaimId>();
     const releasedClaims: ProxiedClaim[] = [];
+    const releases: Release[] = [];
     const isKnownFlags = items.map((item) => {
       const proxied = this.#claims.get(item.id);
       if (proxied === undefined) return false;
-      if (item.unansweredTtl !== undefined || proxied.unansweredCalls > 0) unanswered.add(item.id);
       releasedClaims.push(proxied);
+      const hasUnansweredClaim = item.unansweredTtl !== undefined || proxied.unansweredCalls > 0;
+      releases.push({ claim: proxied.claim, hasUnansweredClaim });
       return true;
     });
     if (releasedClaims.length === 0) return isKnownFlags;
     const now = this.#clock.now();
     for (const proxied of releasedClaims) this.#claims.recordRelease(proxied, session, now);
-    const claims = releasedClaims.map(({ claim }) => claim);
-    const results = await this.#callStore(this.#driver.release(claims, unanswered));
+    const results = await this.#callStore(this.#driver.release(releases));
     for (const proxied of releasedClaims) this.#claims.forget(proxied, "released", now);
     let nextResult = 0;
     return isKnownFlags.map((isKnown) => isKnown && (results[nextResult++] as boolean));

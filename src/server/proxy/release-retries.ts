@@ -63,10 +63,8 @@ export class ReleaseRetries {
   }
 
   async #release(claims: readonly ProxiedClaim[]): Promise<void> {
-    const unanswered = new Set(claims.filter((proxied) => proxied.unansweredCalls > 0).map(({ claim }) => claim.id));
     await this.#driver.release(
-      claims.map(({ claim }) => claim),
-      unanswered,
+      claims.map(({ claim, unansweredCalls }) => ({ claim, hasUnansweredClaim: unansweredCalls > 0 })),
     );
   }
 }

@@ -165,7 +165,7 @@ function failingStore(more: Partial<Driver> = {}): { readonly driver: Driver; br
     open: (events) => inner.open(events),
     claim: perhaps((claim) => inner.claim(claim)),
     renew: perhaps((claims) => inner.renew(claims)),
-    release: perhaps((claims, unanswered) => inner.release(claims, unanswered)),
+    release: perhaps((releases) => inner.release(releases)),
     list: perhaps((query, options) => inner.list(query, options)),
     close: () => inner.close(),
     ...more,

@@ -1,6 +1,7 @@
 /** A call that arrives after its claim was released makes no abandoned entry, which would cost the next claim a lease. */
 
 import { expect, test } from "vitest";
+import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, MemberStore } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
@@ -15,9 +16,9 @@ test("a repeated release still informs a member about the claim in flight to it"
   expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
   third.faultyVerb = "release";
   third.fault = "silent";
-  expect(await linkedQuorum.settleWithin(1_200, ours.driver.release([claim]))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(1_200, ours.driver.release(toReleases(claim)))).toEqual([true]);
   third.fault = null;
-  await linkedQuorum.settleWithin(100, ours.driver.release([claim]));
+  await linkedQuorum.settleWithin(100, ours.driver.release(toReleases(claim)));
   await linkedQuorum.clock.advance(DELAYED_MS);
   expect((await store.direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });
@@ -32,7 +33,7 @@ test("an entry that is being restored when another client releases the lock is n
   third.faultyVerb = "claim";
   third.fault = "late";
   await linkedQuorum.settleWithin(10, ours.driver.renew([claim]));
-  expect(await linkedQuorum.settleWithin(10, other.driver.release([claim]))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(10, other.driver.release(toReleases(claim)))).toEqual([true]);
   await linkedQuorum.clock.advance(DELAYED_MS);
   expect((await store.direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });

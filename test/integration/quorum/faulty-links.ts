@@ -135,8 +135,15 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
       call(describeCall("renew", claims), claims.every(isTokenClaim) ? link.delayMs.ticket : link.delayMs.renew, (to) =>
         to.renew(claims),
       ),
-    release: (claims, unanswered) =>
-      call(describeCall("release", claims), link.delayMs.release, (to) => to.release(claims, unanswered)),
+    release: (releases) =>
+      call(
+        describeCall(
+          "release",
+          releases.map(({ claim }) => claim),
+        ),
+        link.delayMs.release,
+        (to) => to.release(releases),
+      ),
     detach: (claims) => call(describeCall("detach", claims), 0, async (to) => (await to.detach?.(claims)) ?? []),
     list: (query, options) => call("list", 0, (to) => to.list(query, options)),
     close: async () => {

@@ -8,6 +8,7 @@ import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 
 /** One store, with a driver for the client under test whose replies a test delays, and one for the others. */
@@ -49,7 +50,7 @@ function createMember(clock: FakeClock): TestMember {
         return delayAnswer(isTokenClaim(claim) ? delayMs.ticket : 0, inner.claim(claim));
       },
       renew: (claims) => delayAnswer(delayMs.renew, inner.renew(claims)),
-      release: (claims, unanswered) => delayAnswer(delayMs.release, inner.release(claims, unanswered)),
+      release: (releases) => delayAnswer(delayMs.release, inner.release(releases)),
       list: (query, options) => inner.list(query, options),
     }),
     restartEmpty() {
@@ -126,7 +127,7 @@ test("a claim released while it returns the vote of a tie is not placed again", 
   one.delayMs.release = 300;
   const renewed = fixture.driver.renew([ours]);
   await fixture.clock.advance(100);
-  const released = fixture.driver.release([ours]);
+  const released = fixture.driver.release(toReleases(ours));
   await fixture.clock.advance(1_000);
   await Promise.allSettled([renewed, released]);
   const there = await Promise.all(
@@ -156,7 +157,7 @@ test("a claim that asked for a token, and lost its majority for a moment, is not
   const rival = await fixture.openOtherClient();
   const theirs = makeClaim("key", { ttlMs: 20_000 });
   const { token } = await settleWithin(fixture, 1_500, rival.claim(theirs)).then(expectHeld);
-  await settleWithin(fixture, 100, rival.release([theirs]));
+  await settleWithin(fixture, 100, rival.release(toReleases(theirs)));
   lateTickets(0);
   await fixture.clock.advance(5_000);
   // its old token would be below theirs
@@ -201,20 +202,20 @@ test("a grant pushed late, on a separate connection, does not count for the entr
   await directDriver(two).claim(rival);
   // the second's vote becomes this claim's; the client asks, and the push is delayed for long
   two.delayMs.push = 3_000;
-  await directDriver(two).release([second]);
+  await directDriver(two).release(toReleases(second));
   await renew();
   await fixture.clock.advance(200);
   // one vote of three is a tie: released, and the rival has it
   await renew();
   expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
   await fixture.clock.advance(3_500);
-  await directDriver(three).release([third]);
+  await directDriver(three).release(toReleases(third));
   await fixture.clock.advance(1_000);
   expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
   expect(pushes).toEqual([]);
   expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "waiting" }]);
   // asked again, the entry has its real state
-  await directDriver(two).release([rival]);
+  await directDriver(two).release(toReleases(rival));
   await renew();
   expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
 });

@@ -4,6 +4,7 @@ import { memory } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import type { Driver, Traits } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { TestMember } from "./quorum-fixture.ts";
 import { createQuorumFixture, settleWithin } from "./quorum-fixture.ts";
@@ -28,10 +29,10 @@ describe("votes of the members", () => {
     const claim = makeClaim("key", { ttlMs: 1_000 });
     const claimed = scene.driver.claim(claim);
     await scene.clock.advance(10);
-    for (const { driver } of scene.members) await driver.release([before]);
+    for (const { driver } of scene.members) await driver.release(toReleases(before));
     expect(scene.pushes).toEqual([]);
     expect(await settleWithin(scene, 100, claimed)).toMatchObject({ state: "held" });
-    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    expect(await settleWithin(scene, 10, scene.driver.release(toReleases(claim)))).toEqual([true]);
   });
 
   test("a vote left out of a member's answer is not lost", async () => {
@@ -46,7 +47,7 @@ describe("votes of the members", () => {
     await scene.clock.advance(300);
     three.omitsAnswers = false;
     expect(await settleWithin(scene, 10, scene.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
-    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    expect(await settleWithin(scene, 10, scene.driver.release(toReleases(claim)))).toEqual([true]);
   });
 
   test("a lease is that of the majority: a vote that was not renewed does not extend it", async () => {
@@ -59,7 +60,7 @@ describe("votes of the members", () => {
     three.isAway = true;
     await expect(settleWithin(scene, 200, scene.driver.renew([claim]))).rejects.toThrow(/1 of 3 members answered/);
     three.isAway = false;
-    await three.driver.release([claim]);
+    await three.driver.release(toReleases(claim));
     await three.driver.claim(makeClaim("key"));
     await scene.clock.advance(80);
     // one vote is renewed, one has its first answer only, one is gone
@@ -76,7 +77,7 @@ describe("votes of the members", () => {
     const tokenOf = async (): Promise<bigint> => {
       const claim = makeClaim("key");
       const answer = await settleWithin(scene, 600, scene.driver.claim(claim));
-      await settleWithin(scene, 600, scene.driver.release([claim]));
+      await settleWithin(scene, 600, scene.driver.release(toReleases(claim)));
       expect(answer.state).toBe("held");
       return (answer as { token: bigint }).token;
     };
@@ -118,7 +119,7 @@ describe("votes of the members", () => {
     const [one, two, three] = scene.members as [TestMember, TestMember, TestMember];
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
-    for (const { driver } of [one, two]) await driver.release([claim]);
+    for (const { driver } of [one, two]) await driver.release(toReleases(claim));
     expect(await settleWithin(scene, 600, scene.driver.renew([claim]))).toEqual([{ state: "none" }]);
     expect((await three.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
@@ -142,7 +143,7 @@ describe("votes of the members", () => {
     await scene.clock.advance(1_000);
     await settleWithin(scene, 10, scene.driver.renew([ours]));
     expect(one.claimedKeys).toEqual(["key", "key"]);
-    await two.driver.release([first]);
+    await two.driver.release(toReleases(first));
     await scene.clock.advance(10);
     expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
   });
@@ -154,7 +155,7 @@ describe("votes of the members", () => {
     await three.driver.claim(other);
     for (const member of scene.members) member.tokenClaimDelayMs = 5_000;
     await expect(settleWithin(scene, 1_500, scene.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
-    await two.driver.release([ours]);
+    await two.driver.release(toReleases(ours));
     // a vote and a waiting entry make a majority of entries, but not of votes
     expect(await settleWithin(scene, 10, scene.driver.renew([ours]))).toEqual([{ state: "none" }]);
     expect(
@@ -168,12 +169,12 @@ describe("votes of the members", () => {
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
     three.isAway = true;
-    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    expect(await settleWithin(scene, 10, scene.driver.release(toReleases(claim)))).toEqual([true]);
     three.isAway = false;
     expect((await three.driver.list({ prefix: "" }, { max: 10 })).items).not.toEqual([]);
     const next = makeClaim("another");
     await settleWithin(scene, 10, scene.driver.claim(next));
-    await settleWithin(scene, 10, scene.driver.release([next]));
+    await settleWithin(scene, 10, scene.driver.release(toReleases(next)));
     expect((await three.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
@@ -181,7 +182,7 @@ describe("votes of the members", () => {
     const scene = await createQuorumFixture();
     const claim = makeClaim("key");
     await settleWithin(scene, 10, scene.driver.claim(claim));
-    expect(await settleWithin(scene, 10, scene.driver.release([claim]))).toEqual([true]);
+    expect(await settleWithin(scene, 10, scene.driver.release(toReleases(claim)))).toEqual([true]);
     for (const { driver } of scene.members) expect((await driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 

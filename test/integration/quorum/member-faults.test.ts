@@ -9,6 +9,7 @@ import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, LinkedQuorum, MemberStore, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
@@ -57,7 +58,7 @@ test("a majority lost for a moment while its token was requested grants nothing 
   await linkedQuorum.clock.advance(1_000);
   const { token } = expectHeld(await linkedQuorum.settleWithin(100, rival.driver.claim(theirs)));
   for (const { delayMs } of ours.links) delayMs.ticket = 0;
-  expect(await linkedQuorum.settleWithin(100, rival.driver.release([theirs]))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(100, rival.driver.release(toReleases(theirs)))).toEqual([true]);
   expect(three.receivedCalls).toContain("claim key#holdfast-token");
   for (const { answer } of ours.pushes) {
     if (answer?.state === "held") expect(answer.token).toBeGreaterThan(token);
@@ -77,7 +78,7 @@ test("a grant pushed late does not count for the entry made since, though the fi
     two.delayMs.push = 3_000;
     const claim = makeClaim("key", { ttlMs: 20_000 });
     expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
-    await storeAt(linkedQuorum, 1).direct().release([before]);
+    await storeAt(linkedQuorum, 1).direct().release(toReleases(before));
     await linkedQuorum.clock.advance(10);
     // it comes back empty, and the other claim arrives first
     storeAt(linkedQuorum, 1).restartEmpty();
@@ -128,7 +129,7 @@ test("a pushed grant counts, however often the claim has been renewed while it w
   const claim = makeClaim("key", { ttlMs: 10_000 });
   expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
   for (let renewals = 0; renewals < 3; renewals++) await linkedQuorum.settleWithin(3_000, ours.driver.renew([claim]));
-  for (const { direct } of linkedQuorum.stores) await direct().release([before]);
+  for (const { direct } of linkedQuorum.stores) await direct().release(toReleases(before));
   await linkedQuorum.clock.advance(10);
   expect(ours.pushes).toMatchObject([{ id: claim.id, answer: { state: "held" } }]);
 });
@@ -142,7 +143,7 @@ test("a tie's vote whose release failed is released when the member answers, and
   two.fault = "away";
   await storeAt(it, 2)
     .direct()
-    .release([others[1] as Claim]);
+    .release(toReleases(others[1] as Claim));
   await it.settleWithin(1_200, ours.driver.renew([claim]));
   expect(await it.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
 });
@@ -156,7 +157,7 @@ test("a vote that a late call releases is not counted when it is requested again
   await it.clock.advance(DELAYED_MS);
   await storeAt(it, 2)
     .direct()
-    .release([others[1] as Claim]);
+    .release(toReleases(others[1] as Claim));
   await it.clock.advance(100);
   for (const { answer } of ours.pushes) expect(answer?.state).not.toBe("held");
   expect(await storeAt(it, 0).direct().renew([rival])).toMatchObject([{ state: "held" }]);
@@ -196,7 +197,7 @@ test("an entry that a member has lost is made again while another member was nev
     1_200,
     ours.driver.renew([claim]).catch(() => undefined),
   );
-  await storeAt(linkedQuorum, 0).direct().release([before]);
+  await storeAt(linkedQuorum, 0).direct().release(toReleases(before));
   await linkedQuorum.clock.advance(100);
   expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
 });
@@ -213,7 +214,7 @@ test("a detached lock is attached with its token though one member has none and 
   expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
   await storeAt(linkedQuorum, 2)
     .direct()
-    .release([createTokenClaim(claim, 0n)]);
+    .release(toReleases(createTokenClaim(claim, 0n)));
   const second = other.links[1] as FaultyLink;
   second.delayMs.ticket = 5_000;
   expect(await linkedQuorum.settleWithin(1_200, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
@@ -239,7 +240,7 @@ test("a reference to a released lock makes no entry on any member", async () => 
   const claim = makeClaim("key", { ttlMs: 20_000 });
   await linkedQuorum.settleWithin(10, ours.driver.claim(claim));
   (ours.links[2] as FaultyLink).fault = "away";
-  expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(10, ours.driver.release(toReleases(claim)))).toEqual([true]);
   (other.links[1] as FaultyLink).fault = "away";
   await linkedQuorum.settleWithin(
     1_200,
@@ -270,9 +271,9 @@ test("when a member has too many pending releases the oldest are left to the end
   const clock = new FakeClock();
   const released: Claim[] = [];
   const driver = delegate(memory(), {
-    async release(claims) {
-      released.push(...claims);
-      return claims.map(() => true);
+    async release(releases) {
+      released.push(...releases.map(({ claim }) => claim));
+      return releases.map(() => true);
     },
   });
   const member = new Member({
@@ -302,9 +303,9 @@ test("answers that arrive after more than a thousand other claims find their cla
   for (let made = 0; made < 1_100; made++) {
     const otherClaim = makeClaim("other", { wait: false });
     await ours.driver.claim(otherClaim);
-    await ours.driver.release([otherClaim]);
+    await ours.driver.release(toReleases(otherClaim));
   }
-  await linkedQuorum.settleWithin(100, ours.driver.release([claim]));
+  await linkedQuorum.settleWithin(100, ours.driver.release(toReleases(claim)));
   await linkedQuorum.clock.advance(3_000);
   expect(ours.pushes).toEqual([]);
   for (const { direct } of linkedQuorum.stores)

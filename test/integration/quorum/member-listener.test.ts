@@ -1,4 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
+import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink } from "./faulty-links.ts";
 import { createLinkedQuorum } from "./faulty-links.ts";
@@ -21,7 +22,7 @@ test("an error of onMember breaks no lock, and is reported as a warning", async 
   third.fault = null;
   const claim = makeClaim("key", { ttlMs: 10_000 });
   expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "held" });
-  expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(10, ours.driver.release(toReleases(claim)))).toEqual([true]);
   expect(told).toEqual(["2", null]);
   expect(warned).toHaveBeenCalledTimes(2);
 });

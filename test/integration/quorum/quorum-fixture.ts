@@ -58,10 +58,10 @@ function createMember(clock: FakeClock): TestMember {
         }),
       renew: (claims) =>
         unlessAway(async () => (await inner.renew(claims)).map((answer) => (member.omitsAnswers ? undefined : answer))),
-      release: (claims, unanswered) =>
+      release: (releases) =>
         unlessAway(async () => {
-          member.releasedKeys.push(...claims.map(({ locks }) => locks[0].key));
-          const wasPresent = await inner.release(claims, unanswered);
+          member.releasedKeys.push(...releases.map(({ claim }) => claim.locks[0].key));
+          const wasPresent = await inner.release(releases);
           const { releaseDelayMs } = member;
           if (releaseDelayMs > 0)
             await new Promise<void>((done) => clock.timer(done).set(clock.now() + releaseDelayMs));

@@ -8,6 +8,7 @@ import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { publicTag } from "../../../src/util/ids.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock, withWallOffset } from "../../support/fake-clock.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { LinkedQuorum, QuorumClient } from "./faulty-links.ts";
 import { createLinkedQuorum, expectHeld } from "./faulty-links.ts";
@@ -47,7 +48,7 @@ for (const count of [3, 5]) {
     await restartMembersInTurn(linkedQuorum, other, claim, count);
     expect(await linkedQuorum.settleWithin(10, detachClaim(other, claim))).toEqual([true]);
     expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
-    expect(await linkedQuorum.settleWithin(10, ours.driver.release([claim]))).toEqual([true]);
+    expect(await linkedQuorum.settleWithin(10, ours.driver.release(toReleases(claim)))).toEqual([true]);
     for (const { direct } of linkedQuorum.stores)
       expect((await direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     const next = expectHeld(await linkedQuorum.settleWithin(10, other.driver.claim(makeClaim("key"))));
@@ -64,7 +65,7 @@ test("a lock whose tickets are not restored yet is not reported as lost by detac
   for (const { direct } of linkedQuorum.stores.slice(0, 2)) {
     const own = direct();
     for (const { delayMs } of ours.links) delayMs.ticket = 500;
-    await linkedQuorum.settleWithin(10, own.release([createTokenClaim(claim, 0n)]));
+    await linkedQuorum.settleWithin(10, own.release(toReleases(createTokenClaim(claim, 0n))));
   }
   await expect(linkedQuorum.settleWithin(2_000, detachClaim(ours, claim))).rejects.toThrow(
     /cannot detach: fewer than a majority/,
@@ -80,7 +81,7 @@ test("a claim attached by another client before it had a token is given one", as
   const claim = makeClaim("key", { ttlMs: 20_000 });
   expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
   await linkedQuorum.settleWithin(10, ours.driver.close());
-  for (const { direct } of linkedQuorum.stores) await direct().release([before]);
+  for (const { direct } of linkedQuorum.stores) await direct().release(toReleases(before));
   const [answer] = await linkedQuorum.settleWithin(10, other.driver.renew([claim]));
   expect(expectHeld(answer as Answer).token).toBeGreaterThan(0n);
 });
@@ -99,7 +100,7 @@ for (const aheadMs of [48 * 3_600_000, -48 * 3_600_000]) {
       expect(token).toBeGreaterThan(last);
       expect(Number(token) / 1_000).toBeLessThan(clock.wall() + 60_000);
       last = token;
-      await driver.release([claim]);
+      await driver.release(toReleases(claim));
       await clock.advance(100);
     }
   });

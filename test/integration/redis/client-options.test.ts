@@ -12,6 +12,7 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
 import { ALL_BUCKETS, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
 import { decodeFlags } from "../../../src/drivers/reply-codec.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -41,13 +42,13 @@ describe("a Cluster", () => {
         const [first, second] = [makeClaim(key), makeClaim(key)];
         await plain.claimHeld(first);
         expect((await other.claim(second)).state).toBe("waiting");
-        await plain.driver.release([first]);
+        await plain.driver.release(toReleases(first));
         const push = await until(() => other.pushes.find(({ id }) => id === second.id), {
           within: 5_000,
           what: `the push for ${key}`,
         });
         expect(push.answer).toMatchObject({ state: "held" });
-        expect(await other.driver.release([second])).toEqual([true]);
+        expect(await other.driver.release(toReleases(second))).toEqual([true]);
       }
     }
   });

@@ -13,6 +13,7 @@ import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
@@ -109,7 +110,7 @@ test("a moved slot looks like another run: new claims queue for the longest ttl,
   const stateOf = async (claim: Claim): Promise<string | undefined> => (await driver.renew([claim]))[0]?.state;
   const [held, free, late] = [claim("held"), claim(`other ${at}`), claim(`other ${at}`)];
   for (const claim of [held, free]) expect(await driver.claim(claim)).toMatchObject({ state: "held" });
-  await driver.release([free]);
+  await driver.release(toReleases(free));
   await cluster.move(slot, (home + 1) % 3, async () => undefined);
   const moved = performance.now();
   expect(await driver.claim(late)).toMatchObject({ state: "waiting" });
@@ -119,6 +120,6 @@ test("a moved slot looks like another run: new claims queue for the longest ttl,
   };
   await until(isGranted, { within: 20_000, what: "the grant" });
   expect(performance.now() - moved).toBeGreaterThan(maxTtlMs * 0.9);
-  expect(await driver.release([held, late])).toEqual([true, true]);
+  expect(await driver.release(toReleases(held, late))).toEqual([true, true]);
   await driver.close();
 });

@@ -12,6 +12,7 @@ import { connect, createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
@@ -79,7 +80,7 @@ describe("a Cluster", () => {
       answers.map((answer) => answer?.state === "held" && answer.token),
     );
     expect(await sumStatistic("evalsha")).toBeLessThanOrEqual(256);
-    expect((await driver.release(claims)).every(Boolean)).toBe(true);
+    expect((await driver.release(toReleases(...claims))).every(Boolean)).toBe(true);
   });
 
   test("is reached by url; used as a single server it is refused with that reason", async () => {
@@ -112,7 +113,10 @@ describe("a Cluster", () => {
     await expect(alone).rejects.toThrow(/1500 ms/);
     const answers = await driver.renew([slow, quick]);
     expect(answers.map((answer) => answer?.state)).toEqual([undefined, "held"]);
-    await until(() => driver.release([slow, quick]).catch(() => null), { within: 12_000, what: "the release" });
+    await until(() => driver.release(toReleases(slow, quick)).catch(() => null), {
+      within: 12_000,
+      what: "the release",
+    });
   });
 
   test("a hand-off is pushed on the bucket's own channel only", async () => {
@@ -149,7 +153,7 @@ describe("a Cluster", () => {
     expect(tries).toBeGreaterThan(3);
     expect((await driver.claim(second)).state).toBe("none");
     expect((await driver.renew([first]))[0]?.state).toBe("held");
-    expect(await driver.release([first])).toEqual([true]);
+    expect(await driver.release(toReleases(first))).toEqual([true]);
   });
 
   test("while a slot moves with its keys under load no two holders overlap, and every waiter is granted", {
@@ -222,8 +226,8 @@ describe("a Cluster", () => {
     const { token } = answer as { token: bigint };
     expect(await answerOf(async () => (await one.renew([held]))[0])).toMatchObject({ state: "held", token });
     expect(await findRedisViolations(at(home), prefix)).toEqual([]);
-    expect(await one.release([held])).toEqual([true]);
-    await other.release([late]);
+    expect(await one.release(toReleases(held))).toEqual([true]);
+    await other.release(toReleases(late));
   });
 
   test("with replicas to wait for a lock outlives its master, and without its replica none is granted", {

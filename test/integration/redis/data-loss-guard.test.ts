@@ -12,6 +12,7 @@ import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import {
@@ -135,7 +136,7 @@ withRedis((server) => {
       });
       expect(answer.state === "waiting" && answer.recheckMs <= TTL_MS).toBe(true);
       await one.waitForGrant(waiter);
-      await one.driver.release([waiter]);
+      await one.driver.release(toReleases(waiter));
     });
 
     test("releases and expired leases grant no lock", async () => {
@@ -148,14 +149,14 @@ withRedis((server) => {
         await one.claimHeld(held);
         await one.claim(waiting);
         await scene.admin.del(record);
-        await one.driver.release([held]);
+        await one.driver.release(toReleases(held));
         const answer = await one.renewOnce(waiting);
         return [waiting, answer, one.pushes.filter(({ id }) => id === waiting.id)] as const;
       });
       expect(answer.state).toBe("waiting");
       expect(granted.filter(({ answer }) => answer?.state === "held")).toEqual([]);
       await one.waitForGrant(waiting);
-      await one.driver.release([waiting]);
+      await one.driver.release(toReleases(waiting));
     });
 
     test("the release of a forgotten lock is reported as done, and no late call places it again", async () => {
@@ -163,7 +164,7 @@ withRedis((server) => {
       const held = makeClaim("key", { ttlMs: GENEROUS_MS });
       await one.claimHeld(held);
       await scene.admin.flushall();
-      expect(await one.driver.release([held])).toEqual([true]);
+      expect(await one.driver.release(toReleases(held))).toEqual([true]);
       expect(await one.renewOnce(held)).toEqual({ state: "none", reason: "released" });
       expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
@@ -179,7 +180,7 @@ withRedis((server) => {
       expect(answers.map((answer) => answer?.state === "held" && answer.token)).toEqual([...tokens].reverse());
       const counter = await scene.admin.get(`${scene.prefix}:1:{${toBucket("key")}}:n`);
       expect(BigInt(String(counter))).toBe((tokens[2] as bigint) + 3n);
-      await one.driver.release(claims);
+      await one.driver.release(toReleases(...claims));
     });
 
     test("a waiter passed over in its first queue while it waited for another key returns, and so does the one that passed it", async () => {
@@ -193,7 +194,7 @@ withRedis((server) => {
       await one.claimHeld(first);
       expect((await one.claim(both)).state).toBe("waiting");
       const { token } = await one.claimHeld(reader);
-      await one.driver.release([first]);
+      await one.driver.release(toReleases(first));
       const later = await one.waitForGrant(both);
       expect(later.token).toBeGreaterThan(token);
       await scene.admin.flushall();
@@ -202,7 +203,7 @@ withRedis((server) => {
         { state: "held", token },
         { state: "held", token: later.token },
       ]);
-      await one.driver.release([reader, both]);
+      await one.driver.release(toReleases(reader, both));
     });
 
     test("a holder returns although memory is full, and a new claim leaves no trace", async () => {
@@ -214,7 +215,7 @@ withRedis((server) => {
       try {
         expect(await one.renewOnce(held)).toMatchObject({ state: "held", token });
         await expect(one.claim(makeClaim("other", { ttlMs: GENEROUS_MS }))).rejects.toThrow("OOM");
-        expect(await one.driver.release([held])).toEqual([true]);
+        expect(await one.driver.release(toReleases(held))).toEqual([true]);
         expect((await scene.keys()).filter((key) => /:[aw]:/.test(key))).toEqual([]);
       } finally {
         await scene.admin.config("SET", "maxmemory", "0");
@@ -233,9 +234,9 @@ withRedis((server) => {
       for (const key of ["a", "b"]) {
         const claim = makeClaim([{ key, permits: 1, limit: 1 }], { ttlMs: GENEROUS_MS });
         expect((await one.claim(claim)).state).toBe("waiting");
-        await one.driver.release([claim]);
+        await one.driver.release(toReleases(claim));
       }
-      await one.driver.release([both]);
+      await one.driver.release(toReleases(both));
       expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
@@ -247,7 +248,7 @@ withRedis((server) => {
       const written = await Promise.all(
         (await scene.keys()).map(async (key) => ({ key, value: await scene.admin.dumpBuffer(key) })),
       );
-      await one.driver.release([old]);
+      await one.driver.release(toReleases(old));
       const { token } = await other.claimHeld(young);
       await scene.admin.del(await scene.keys());
       for (const { key, value } of written) {
@@ -259,7 +260,7 @@ withRedis((server) => {
       expect(more).toEqual([]);
       expect(view?.answer).toMatchObject({ state: "held", token });
       expect(await one.renewOnce(old)).toEqual({ state: "none" });
-      await other.driver.release([young]);
+      await other.driver.release(toReleases(young));
     });
   });
 
@@ -300,7 +301,7 @@ withRedis((server) => {
     expect(await replace(known as Claim, token + 5n)).toBe(`h ${token}`);
     expect(await replace(ahead as Claim, now + 2n * 86_400_000_000n)).toBe("n");
     expect(await replace(well as Claim, now)).toBe(`h ${now}`);
-    await one.driver.release([known, well] as Claim[]);
+    await one.driver.release(toReleases(...([known, well] as Claim[])));
     expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
@@ -309,7 +310,7 @@ withRedis((server) => {
     const next = await open();
     const claim = makeClaim("key", { ttlMs: TTL_MS });
     await next.claimHeld(claim);
-    await next.driver.release([claim]);
+    await next.driver.release(toReleases(claim));
     expect(warnings.length).toBe(1);
     expect(warnings[0]).toMatch(
       /^redis: grace period after a possible loss of data .* no locks are granted for 1500 ms$/,
@@ -322,7 +323,7 @@ withRedis((server) => {
     const claim = makeClaim("key", { ttlMs: TTL_MS });
     expect((await one.claim(claim)).state).toBe("waiting");
     await one.waitForGrant(claim); // within seconds, and not within an hour
-    await one.driver.release([claim]);
+    await one.driver.release(toReleases(claim));
   });
 
   test("a run record of another run, as after a restart from a file, counts as a loss", async () => {

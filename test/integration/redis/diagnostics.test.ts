@@ -10,6 +10,7 @@ import { connect } from "../../../src/index.ts";
 import type { Check, Driver } from "../../../src/spi/driver.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -175,13 +176,13 @@ withRedis((server) => {
     const claims = [makeClaim("a"), shared, makeClaim("a"), makeClaim("c")];
     for (const claim of claims) await one.claim(claim);
     await one.driver.renew(claims);
-    await one.driver.release(claims.slice(0, 1), new Set([claims[0]!.id]));
+    await one.driver.release([{ claim: claims[0]!, hasUnansweredClaim: true }]);
     await one.driver.detach?.([shared]);
     expect((await found(one.driver)).keys).toMatch(/^ok: (?:[5-9]|\d\d) keys of Holdfast, each with a time to live$/);
     const [leaked] = (await scene.keys()).filter((key) => key.includes(":c:"));
     await scene.admin.persist(leaked as string);
     expect((await found(one.driver)).keys).toMatch(/^fail: 1 of \d+ keys of Holdfast have no time to live$/);
-    await one.driver.release(claims);
+    await one.driver.release(toReleases(...claims));
     await scene.admin.pexpire(leaked as string, 60_000);
   });
 
@@ -196,7 +197,7 @@ withRedis((server) => {
     });
     const claim = makeClaim("key");
     await one.claimHeld(claim);
-    await one.driver.release([claim]);
+    await one.driver.release(toReleases(claim));
   });
 
   test("a client that may not select its database is refused, since it would continue in another one", async () => {

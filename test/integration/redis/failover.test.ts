@@ -8,6 +8,7 @@ import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -128,8 +129,8 @@ describe.skipIf(redisUnavailableReason() !== null)(
       const [there, here] = [makeClaim("key"), makeClaim("key")];
       expect((await two.claim(there)).state).toBe("waiting");
       expect((await one.claim(here)).state).toBe("held");
-      await two.driver.release([there]);
-      await one.driver.release([here]);
+      await two.driver.release(toReleases(there));
+      await one.driver.release(toReleases(here));
     }, 60_000);
 
     test("without data loss no claim is delayed: a replica that leaves and returns, a save, a rewritten file", async () => {
@@ -148,7 +149,7 @@ describe.skipIf(redisUnavailableReason() !== null)(
       const claim = makeClaim("key");
       expect(await one.claim(claim)).toMatchObject({ state: "held" });
       expect((await readRunRecord(admin, a.scene.prefix)).replicationId).toBe(replicationId);
-      await one.driver.release([claim]);
+      await one.driver.release(toReleases(claim));
     }, 60_000);
 
     test("a holder granted meanwhile that still waits there is placed again, in front of the earlier one", async () => {
@@ -228,7 +229,7 @@ describe.skipIf(unavailableReason !== null)(
         const one = await a.scene.open(openDriver(a, short));
         const first = makeClaim("other", { ttlMs: 500 });
         await one.claimHeld(first);
-        await one.driver.release([first]);
+        await one.driver.release(toReleases(first));
         await waitForReplicas(a.scene.admin, 1);
         await promoteReplica(b.scene.admin);
         // an unreplicated grant, to a client that does not return to report it
@@ -241,7 +242,7 @@ describe.skipIf(unavailableReason !== null)(
         const { floor, highestToken } = await readRunRecord(b.scene.admin, b.scene.prefix);
         expect(floor).toBeGreaterThan(token + 15n);
         expect(highestToken).toBeGreaterThanOrEqual(granted.token + 2_000_000n);
-        await two.driver.release([next]);
+        await two.driver.release(toReleases(next));
         const after = await two.claimHeld(makeClaim("key", { ttlMs: 500 }));
         expect(after.token).toBeGreaterThan(granted.token);
         if (byMs === HOUR_MS) expect([granted.token, after.token]).toEqual([floor + 1n, floor + 2n]);
@@ -331,7 +332,7 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     const one = await a.scene.open(openDriver(a, short));
     const first = makeClaim("key", { ttlMs: 500 });
     const { token } = await one.claimHeld(first);
-    await one.driver.release([first]);
+    await one.driver.release(toReleases(first));
     const { highestToken } = await readRunRecord(a.scene.admin, a.scene.prefix);
     await a.server.restart();
     const two = await a.scene.open(openDriver(a, short));
@@ -344,12 +345,12 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
     expect(kept.token, "no token is ahead of the clock").toBeLessThanOrEqual(
       BigInt(seconds) * 1_000_000n + BigInt(micros),
     );
-    await two.driver.release([second]);
+    await two.driver.release(toReleases(second));
     await a.scene.admin.flushall();
     const third = makeClaim("key", { ttlMs: 500 });
     expect((await two.claim(third)).state).toBe("waiting");
     expect((await two.waitForGrant(third)).token).toBeGreaterThan(kept.token);
-    await two.driver.release([third]);
+    await two.driver.release(toReleases(third));
   }, 60_000);
 
   test("again and again within the grace period leaves the floor unchanged, and a holder its token", async () => {
@@ -376,6 +377,6 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
         () => false,
       );
     await until(isConnected, { within: 5_000, what: "the first client to reconnect" });
-    expect(await one.driver.release([held])).toEqual([true]);
+    expect(await one.driver.release(toReleases(held))).toEqual([true]);
   }, 60_000);
 });

@@ -7,6 +7,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -120,7 +121,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
         this.#lastLosses = this.#losses;
         this.#spent += answer.tokenCount;
         this.grants++;
-        await driver.release([asked]);
+        await driver.release(toReleases(asked));
       }
       const { admin } = this.#scene;
       const [record = null, counter = null] = await admin.mget(this.#names.record, this.#names.counter);

@@ -7,6 +7,7 @@ import { createClient } from "redis";
 import { describe, expect, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -73,7 +74,7 @@ withRedis((server) => {
             return one.pushes.some(({ id }) => id === null);
           };
           await until(isTold, { within: 20_000, what: "word that something may have been missed" });
-          await other.driver.release([first]);
+          await other.driver.release(toReleases(first));
           const push = await until(() => one.pushes.find(({ id }) => id === second.id), {
             within: 5_000,
             what: "the push",

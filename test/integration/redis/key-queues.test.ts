@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim, withinTime } from "../../support/stores/redis-fixture.ts";
@@ -37,16 +38,16 @@ withRedis((server) => {
       await well.claim(last);
       await scene.breakSubscribers();
       await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
-      await well.driver.release([holder]);
+      await well.driver.release(toReleases(holder));
       expect((await well.renewOnce(next)).state).toBe("held");
       expect((await lost.renewOnce(away)).state).toBe("waiting");
       // it has renewed meanwhile, so it loses only turns, however much later
       await delay(1_050);
-      await well.driver.release([next]);
+      await well.driver.release(toReleases(next));
       expect((await well.renewOnce(last)).state).toBe("held");
-      await well.driver.release([last]);
+      await well.driver.release(toReleases(last));
       expect((await lost.waitForGrant(away)).state).toBe("held");
-      await lost.driver.release([away]);
+      await lost.driver.release(toReleases(away));
     });
 
     test("is removed from the queue when it is found unreachable again a second later without a call in between", async () => {
@@ -58,14 +59,14 @@ withRedis((server) => {
       await well.claim(third);
       await scene.breakSubscribers();
       await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
-      await well.driver.release([holder]);
+      await well.driver.release(toReleases(holder));
       await delay(1_050);
       expect((await well.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(3);
-      await well.driver.release([next]);
+      await well.driver.release(toReleases(next));
       expect((await well.renewOnce(third)).state).toBe("held");
       expect((await well.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
       expect(await lost.renewOnce(away)).toEqual({ state: "none" });
-      await well.driver.release([third]);
+      await well.driver.release(toReleases(third));
     });
 
     test("is granted for a second when its inbox is gone, and its renewal restores the full lease", async () => {
@@ -76,7 +77,7 @@ withRedis((server) => {
         await other.claimHeld(holder);
         await lost.claim(waiter);
         const told = lost.pushes.length;
-        await other.driver.release([holder]);
+        await other.driver.release(toReleases(holder));
         const [first] = (await lost.driver.list({ prefix: name }, { max: 1 })).items;
         return [waiter, first, lost.pushes.length - told, await lost.renewOnce(waiter)] as const;
       });
@@ -84,7 +85,7 @@ withRedis((server) => {
       expect(view?.answer.state === "held" && view.answer.remainingMs <= UNREACHABLE_LEASE_MS).toBe(true);
       expect(pushes).toBe(0);
       expect(answer.state === "held" && answer.remainingMs > 59_000).toBe(true);
-      await lost.driver.release([away]);
+      await lost.driver.release(toReleases(away));
     });
 
     test("costs a second when it is dead and alone in front", async () => {
@@ -94,13 +95,13 @@ withRedis((server) => {
         const [holder, away, last] = [makeClaim(name), makeClaim(name), makeClaim(name)];
         await well.claimHeld(holder);
         await dead.claim(away);
-        await well.driver.release([holder]);
+        await well.driver.release(toReleases(holder));
         return [last, await well.claim(last)] as const;
       });
       expect(waiting.state === "waiting" && waiting.recheckMs <= UNREACHABLE_LEASE_MS).toBe(true);
       await delay(1_020);
       expect((await well.renewOnce(mine)).state).toBe("held");
-      await well.driver.release([mine]);
+      await well.driver.release(toReleases(mine));
     });
 
     test("loses no entry by a release while the inbox of its process, with 64 waiters, reconnects", async () => {
@@ -111,7 +112,7 @@ withRedis((server) => {
       for (const waiter of waiters) await crowd.claim(waiter);
       const later = makeClaim("key");
       await well.claim(later);
-      await Promise.all([scene.breakSubscribers(), well.driver.release([holder])]);
+      await Promise.all([scene.breakSubscribers(), well.driver.release(toReleases(holder))]);
       const order: string[] = [];
       const all = new Map<string, Claim>([...waiters, later].map((claim) => [claim.id, claim]));
       while (all.size > 0) {
@@ -122,7 +123,7 @@ withRedis((server) => {
         expect(held.length).toBe(1);
         order.push((held[0] as Claim).id);
         all.delete((held[0] as Claim).id);
-        await crowd.driver.release(held);
+        await crowd.driver.release(toReleases(...held));
       }
       const inOrder = waiters.map(({ id }) => id);
       expect(order.filter((id) => id !== later.id)).toEqual(inOrder);
@@ -144,7 +145,7 @@ withRedis((server) => {
       await scene.breakSubscribers();
       await until(() => well.pushes.length > told, { within: 10_000, what: "the inbox to be back" });
       await scene.admin.config("RESETSTAT");
-      await well.driver.release([holder]);
+      await well.driver.release(toReleases(holder));
       const stats = await scene.admin.info("commandstats");
       const calls = [...stats.matchAll(/^cmdstat_[^:]+:calls=(\d+)/gm)].reduce(
         (sum, [, some]) => sum + Number(some),
@@ -165,8 +166,8 @@ withRedis((server) => {
       expect(await one.renewOnce(claim)).toEqual({ state: "none" });
       const next = makeClaim("key");
       await one.claimHeld(next);
-      expect(await one.driver.release([claim])).toEqual([false]);
-      expect(await one.driver.release([next])).toEqual([true]);
+      expect(await one.driver.release(toReleases(claim))).toEqual([false]);
+      expect(await one.driver.release(toReleases(next))).toEqual([true]);
     });
 
     test("of a claim makes its answer none, and its entries go", async () => {
@@ -177,7 +178,7 @@ withRedis((server) => {
       await scene.admin.del(named("c", "key", holder.id));
       expect(await one.renewOnce(holder)).toEqual({ state: "none" });
       expect((await one.renewOnce(waiter)).state).toBe("held");
-      await one.driver.release([waiter]);
+      await one.driver.release(toReleases(waiter));
     });
 
     test("of an entry in one of its queues: a claim over several keys leaves the other queues", async () => {
@@ -189,7 +190,7 @@ withRedis((server) => {
       expect(await one.renewOnce(both)).toEqual({ state: "none" });
       const a = makeClaim("a");
       await one.claimHeld(a);
-      await one.driver.release([a]);
+      await one.driver.release(toReleases(a));
     });
 
     test("of a claim's record: its release still frees its key", async () => {
@@ -197,9 +198,9 @@ withRedis((server) => {
       const [claim, next] = [makeClaim("key"), makeClaim("key")];
       await one.claimHeld(claim);
       await scene.admin.del(named("c", "key", claim.id));
-      await one.driver.release([claim]);
+      await one.driver.release(toReleases(claim));
       expect(await one.driver.claim(next)).toMatchObject({ state: "held" });
-      await one.driver.release([next]);
+      await one.driver.release(toReleases(next));
     });
   });
 
@@ -233,20 +234,20 @@ withRedis((server) => {
       expect(views.map(({ ttlMs }) => ttlMs)).toEqual([2_000, 60_000, 30_000]);
       await one.waitForGrant(waiter);
       expect((await one.renewOnce(late)).state).toBe("waiting");
-      await one.driver.release([waiter, late]);
+      await one.driver.release(toReleases(waiter, late));
     });
 
     test("lets no token fall", async () => {
       const one = await scene.open();
       const [first, second] = [makeClaim("key", { tokenCount: 64 }), makeClaim("key")];
       const { token } = await one.claimHeld(first);
-      await one.driver.release([first]);
+      await one.driver.release(toReleases(first));
       const counter = `${scene.prefix}:1:{${toBucket("key")}}:n`;
       expect(await scene.admin.get(counter)).toBe(String(token + 63n));
       const ahead = token + BigInt(HOUR_MS) * 1_000n;
       await scene.admin.set(counter, String(ahead), "PX", 100_000);
       expect((await one.claimHeld(second)).token).toBe(ahead + 1n);
-      await one.driver.release([second]);
+      await one.driver.release(toReleases(second));
     });
   });
 
@@ -258,11 +259,11 @@ withRedis((server) => {
       await one.claim(quiet);
       await other.claim(next);
       await delay(150);
-      await one.driver.release([holder]);
+      await one.driver.release(toReleases(holder));
       await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
       expect(other.pushes[0]?.id).toBe(next.id);
       expect(one.pushes).toEqual([]);
-      await other.driver.release([next]);
+      await other.driver.release(toReleases(next));
     });
 
     test("of a dead waiter that does not fit delays no waiter that fits", async () => {
@@ -277,7 +278,7 @@ withRedis((server) => {
       await one.claim(makeClaim("key", { ttlMs: 150 }));
       await delay(160);
       expect((await other.claim(third)).state).toBe("held");
-      await one.driver.release([reader, second, third]);
+      await one.driver.release(toReleases(reader, second, third));
     });
 
     test("that is short ends no queue with longer ones in it", async () => {
@@ -287,7 +288,7 @@ withRedis((server) => {
       await one.claimHeld(held);
       await one.claimHeld(short);
       expect(await scene.admin.pttl(named("a", "key"))).toBeGreaterThan(50_000);
-      await one.driver.release([held, short]);
+      await one.driver.release(toReleases(held, short));
     });
   });
 
@@ -298,14 +299,14 @@ withRedis((server) => {
       const [first, both, behind] = [makeClaim("a"), makeClaim([hold("a"), hold("b")]), makeClaim("b")];
       await one.claimHeld(first);
       await one.claim(both);
-      await one.driver.release([first]);
+      await one.driver.release(toReleases(first));
       await one.waitForGrant(both);
       await one.claim(behind);
       expect((await one.driver.list({ prefix: "b" }, { max: 10 })).items.map(({ answer }) => answer.state)).toEqual([
         "held",
         "waiting",
       ]);
-      await one.driver.release([both, behind]);
+      await one.driver.release(toReleases(both, behind));
     });
 
     test("have a time to live, except the layout number", async () => {
@@ -320,13 +321,13 @@ withRedis((server) => {
       ];
       for (const claim of claims) await one.claim(claim);
       await one.driver.renew(claims);
-      await one.driver.release(claims.slice(0, 2), new Set([(claims[0] as Claim).id]));
+      await one.driver.release(claims.slice(0, 2).map((claim, index) => ({ claim, hasUnansweredClaim: index === 0 })));
       const keys = await scene.keys();
       expect(keys.length).toBeGreaterThan(8);
       for (const key of keys) {
         if (key !== `${scene.prefix}:{00}:layout`) expect(await scene.admin.pttl(key), key).toBeGreaterThan(0);
       }
-      await one.driver.release(claims);
+      await one.driver.release(toReleases(...claims));
     });
 
     test("are the counter of its bucket alone after a key is released", async () => {
@@ -334,7 +335,7 @@ withRedis((server) => {
       for (let round = 0; round < 300; round++) {
         const claim = makeClaim(`key ${round}`);
         await one.claimHeld(claim);
-        await one.driver.release([claim]);
+        await one.driver.release(toReleases(claim));
       }
       const others = (await scene.keys()).filter((key) => !/:n$|:layout$/.test(key));
       expect(others).toEqual([]);
@@ -363,14 +364,14 @@ withRedis((server) => {
           for (let at = 0; at < 200; at++) {
             const claim = makeClaim(`new ${at}`);
             await one.claimHeld(claim);
-            await one.driver.release([claim]);
+            await one.driver.release(toReleases(claim));
           }
           return (await index()) < 120;
         },
         { within: 12_000, what: "a smaller index" },
       );
       expect((await one.driver.list({ prefix: "kept" }, { max: 100 })).items.length).toBe(20);
-      await one.driver.release(kept);
+      await one.driver.release(toReleases(...kept));
     });
 
     test("keep the index for two hours, and as long as a renewed lock is in it", async () => {
@@ -386,7 +387,7 @@ withRedis((server) => {
         what: "a renewal that keeps it",
       });
       expect((await one.driver.list({ key: "key" }, { max: 10 })).items.length).toBe(1);
-      await one.driver.release([claim]);
+      await one.driver.release(toReleases(claim));
     });
 
     test("are never scanned by a command", async () => {
@@ -396,7 +397,7 @@ withRedis((server) => {
       for (const claim of claims) await one.claim(claim);
       expect((await one.driver.list({ prefix: "key" }, { max: 100 })).items.length).toBe(40);
       expect((await one.driver.list({ prefix: "key 3" }, { max: 3 })).items.length).toBe(3);
-      await one.driver.release(claims);
+      await one.driver.release(toReleases(...claims));
       const stats = await scene.admin.info("commandstats");
       expect(stats).not.toMatch(/cmdstat_(keys|scan|smembers|hgetall|sort)/);
     });

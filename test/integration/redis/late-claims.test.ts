@@ -3,6 +3,7 @@
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
@@ -26,7 +27,7 @@ withRedis((server) => {
       proxy.toTarget.resume();
       await until(() => client.status !== "ready", { within: 2_000, what: "the break" });
       // the caller has given up, and cannot be notified
-      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("not connected");
+      await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("not connected");
       await failure;
       await scene.admin.config("RESETSTAT");
       proxy.refuseConnections(false);
@@ -54,14 +55,14 @@ withRedis((server) => {
       proxy.toClient.pause();
       await expect(one.claim(claim)).rejects.toThrow("no answer within 3000 ms");
       // as a majority does when it releases a vote
-      const released = one.driver.release([claim]);
+      const released = one.driver.release(toReleases(claim));
       const claimed = one.claim(claim);
       proxy.toClient.resume();
       expect(await released).toEqual([true]);
       expect(await claimed).toMatchObject({ state: "held" });
       // all effects of the first answer were sent before this
       expect(await one.renewOnce(claim)).toMatchObject({ state: "held" });
-      await one.driver.release([claim]);
+      await one.driver.release(toReleases(claim));
     } finally {
       await scene.close();
       client.disconnect();

@@ -8,6 +8,7 @@ import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { findRedisViolations, readStoreView } from "../../support/stores/redis-inspector.ts";
@@ -80,7 +81,7 @@ withRedis((server, admin) => {
     const late = ["handed", "given", "both", "then", "taken"].map((key) => makeClaim(key, terms));
 
     await admin().call("ACL", "SETUSER", user, `-${name}`);
-    for (const claim of [handed, given, both]) await tried(one.driver.release([claim]));
+    for (const claim of [handed, given, both]) await tried(one.driver.release(toReleases(claim)));
     const [left, taken] = [[handed, given, both], makeClaim("taken", terms)];
     await claims(other, taken);
     for (const claim of late) await claims(third, claim);
@@ -97,14 +98,14 @@ withRedis((server, admin) => {
     await counted(prefix, all, left);
 
     await admin().call("ACL", "SETUSER", user, `+${name}`);
-    await one.driver.release(left);
-    await other.driver.release([...waiters, taken], new Set(waiters.map(({ id }) => id)));
-    await third.driver.release([waiters[1] as Claim, ...late]);
+    await one.driver.release(toReleases(...left));
+    await other.driver.release([...waiters, taken].map((claim) => ({ claim, hasUnansweredClaim: claim !== taken })));
+    await third.driver.release(toReleases(waiters[1] as Claim, ...late));
     for (const key of ["handed", "given", "both", "then", "taken"]) {
       const claim = makeClaim(key, { ...terms, wait: false });
       const isFree = async (): Promise<boolean> => (await one.driver.claim(claim)).state === "held";
       await until(isFree, { within: 3 * TTL_MS, what: `"${key}"` });
-      await one.driver.release([claim]);
+      await one.driver.release(toReleases(claim));
     }
     for (const { driver } of all) await driver.close();
     await admin().call("ACL", "DELUSER", user);

@@ -10,6 +10,7 @@ import type { Locks } from "../../../src/index.ts";
 import { createLocks, DriverError } from "../../../src/index.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -147,7 +148,7 @@ test("many claims made at once ask the replicas together", async () => {
   expect((await commandCount("wait")) - before).toBeLessThanOrEqual(10);
   expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
   expect(await one.driver.detach?.(claims.slice(0, 2))).toEqual([true, true]);
-  await one.driver.release(claims);
+  await one.driver.release(toReleases(...claims));
   await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
 });
 
@@ -180,7 +181,7 @@ test("the replicas of a server other than the one that granted do not count", as
   const claim = makeClaim("key");
   await expect(one.claim(claim)).rejects.toThrow("the commands and WAIT reached different servers");
   expect((await one.renewOnce(claim)).state, "by a new connection, to the right server").toBe("held");
-  await one.driver.release([claim]);
+  await one.driver.release(toReleases(claim));
   made.disconnect();
 });
 
@@ -199,7 +200,7 @@ test("an acknowledgement does not count after the connection broke: another serv
   replica.signal("SIGCONT");
   expect(String(await granted)).toContain("the connection changed");
   expect((await one.renewOnce(claim)).state).toBe("held");
-  await one.driver.release([claim]);
+  await one.driver.release(toReleases(claim));
 });
 
 test("a broken connection for replicas is replaced, under load", { timeout: 30_000 }, async () => {

@@ -5,6 +5,7 @@ import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { createRedisFixture, makeClaim, markLongInUse } from "../../support/stores/redis-fixture.ts";
 
@@ -36,7 +37,7 @@ withRedis((server) => {
     const answers = await one.driver.renew(claims);
     expect(answers.filter((answer) => answer?.state === "held")).toHaveLength(READERS);
     expect(await reads(scene.admin)).toBeLessThan(10 * READERS);
-    await one.driver.release(claims);
+    await one.driver.release(toReleases(...claims));
     await scene.close();
   });
 
@@ -48,7 +49,7 @@ withRedis((server) => {
     const written = await Promise.all(
       (await scene.keys()).map(async (key) => ({ key, value: await scene.admin.dumpBuffer(key) })),
     );
-    await one.driver.release(claims);
+    await one.driver.release(toReleases(...claims));
     const { token } = await one.claimHeld(writer);
     // as on a replica that missed the last writes
     await scene.admin.del(await scene.keys());
@@ -60,7 +61,7 @@ withRedis((server) => {
     expect(await reads(scene.admin)).toBeLessThan(10 * READERS);
     const [view, ...more] = (await one.driver.list({ prefix: "key" }, { max: 10 })).items;
     expect([view?.answer, more]).toMatchObject([{ state: "held", token }, []]);
-    await one.driver.release([writer]);
+    await one.driver.release(toReleases(writer));
     await scene.close();
   });
 });

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -41,7 +42,7 @@ withRedis((server) => {
       for (let round = 0; round < 10; round++) {
         const claim = makeClaim("key");
         await one.claimHeld(claim);
-        await one.driver.release([claim]);
+        await one.driver.release(toReleases(claim));
       }
       expect(await commands("evalsha")).toBe(20);
       expect(await commands("eval")).toBe(0);
@@ -55,7 +56,7 @@ withRedis((server) => {
       await one.claimHeld(first);
       await other.claim(second);
       await scene.admin.config("RESETSTAT");
-      await one.driver.release([first]);
+      await one.driver.release(toReleases(first));
       await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
       expect(await commands("evalsha")).toBe(1);
       const [push] = other.pushes;
@@ -68,7 +69,7 @@ withRedis((server) => {
       } = (await other.renewOnce(second)) as unknown as Record<string, unknown>;
       expect(push?.answer).toMatchObject(asked);
       expect(one.pushes).toEqual([]);
-      await other.driver.release([second]);
+      await other.driver.release(toReleases(second));
     });
 
     test("a batch is one command, whatever its size", async () => {
@@ -77,7 +78,7 @@ withRedis((server) => {
       for (const claim of claims) await one.claimHeld(claim);
       await scene.admin.config("RESETSTAT");
       expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
-      expect((await one.driver.release(claims)).every(Boolean)).toBe(true);
+      expect((await one.driver.release(toReleases(...claims))).every(Boolean)).toBe(true);
       expect(await commands("evalsha")).toBe(2);
     });
 
@@ -89,7 +90,7 @@ withRedis((server) => {
       await scene.admin.script("FLUSH");
       expect((await one.renewOnce(claim)).state).toBe("held");
       await scene.admin.script("FLUSH");
-      expect(await one.driver.release([claim])).toEqual([true]);
+      expect(await one.driver.release(toReleases(claim))).toEqual([true]);
     });
   });
 
@@ -112,7 +113,7 @@ withRedis((server) => {
         const one = await scene.open(driverOf(client));
         const claim = makeClaim("key");
         await one.claimHeld(claim);
-        await one.driver.release([claim]);
+        await one.driver.release(toReleases(claim));
         await one.driver.close();
         expect(listeners()).toEqual(before);
         expect(await (client as Redis).ping()).toBe("PONG");
@@ -149,7 +150,7 @@ withRedis((server) => {
         const claim = claims[at] as ReturnType<typeof makeClaim>;
         if (at > 0)
           await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
-        expect(await one.driver.release([claim])).toEqual([true]);
+        expect(await one.driver.release(toReleases(claim))).toEqual([true]);
       }
       expect(await scene.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
     });
@@ -182,7 +183,7 @@ withRedis((server) => {
       await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
       await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
       expect((await one.renewOnce(claim)).state).toBe("held");
-      await one.driver.release([claim]);
+      await one.driver.release(toReleases(claim));
     });
 
     test.each([
@@ -227,7 +228,7 @@ withRedis((server) => {
       proxy.reset();
       proxy.toTarget.resume();
       await until(() => client.status !== "ready", { within: 5_000, what: "the break" });
-      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("not connected");
+      await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("not connected");
       await scene.admin.config("RESETSTAT");
       proxy.refuseConnections(false);
       // ioredis sends the claim again, it is granted, and released
@@ -248,7 +249,7 @@ withRedis((server) => {
       const claim = makeClaim("key");
       await one.claimHeld(claim);
       proxy.toClient.pause();
-      const released = one.driver.release([claim]);
+      const released = one.driver.release(toReleases(claim));
       released.catch(() => undefined);
       await until(async () => (await scene.keys()).every((key) => !key.includes(claim.id)), {
         within: 5_000,
@@ -265,7 +266,9 @@ withRedis((server) => {
       server().signal("SIGSTOP");
       try {
         await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
-        await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("no answer within 1000 ms");
+        await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow(
+          "no answer within 1000 ms",
+        );
       } finally {
         server().signal("SIGCONT");
       }

@@ -3,6 +3,7 @@
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -45,7 +46,7 @@ withRedis((server) => {
     await commands();
     await one.claimHeld(claim);
     expect(sumOf(await commands())).toBe(10);
-    await one.driver.release([claim]);
+    await one.driver.release(toReleases(claim));
     expect(sumOf(await commands())).toBe(6);
   });
 
@@ -55,11 +56,11 @@ withRedis((server) => {
     await one.claimHeld(holder);
     await other.claim(waiter);
     await commands();
-    await one.driver.release([holder]);
+    await one.driver.release(toReleases(holder));
     const stats = await scene.admin.info("commandstats");
     expect(Number(/^cmdstat_publish:calls=(\d+)/m.exec(stats)?.[1])).toBe(1);
     expect(sumOf(await commands())).toBe(13);
-    await other.driver.release([waiter]);
+    await other.driver.release(toReleases(waiter));
   });
 
   test("a release that grants another waiter of the same client answers with it: nothing is published", async () => {
@@ -68,11 +69,11 @@ withRedis((server) => {
     await one.claimHeld(holder);
     await one.claim(waiter);
     await scene.admin.config("RESETSTAT");
-    expect(await one.driver.release([holder])).toEqual([true]);
+    expect(await one.driver.release(toReleases(holder))).toEqual([true]);
     expect(one.pushes.at(-1)).toMatchObject({ id: waiter.id, answer: { state: "held" } });
     expect(await scene.admin.info("commandstats")).not.toContain("cmdstat_publish");
     expect((await one.renewOnce(waiter)).state).toBe("held");
-    await one.driver.release([waiter]);
+    await one.driver.release(toReleases(waiter));
   });
 
   test("a release that is answered too late makes its process ask about its waiters", async () => {
@@ -84,7 +85,7 @@ withRedis((server) => {
     await one.claim(waiter);
     server().signal("SIGSTOP");
     try {
-      await expect(one.driver.release([holder])).rejects.toThrow("no answer within 1000 ms");
+      await expect(one.driver.release(toReleases(holder))).rejects.toThrow("no answer within 1000 ms");
     } finally {
       server().signal("SIGCONT");
     }
@@ -92,7 +93,7 @@ withRedis((server) => {
     // a call may be abandoned again
     const asked = async (): Promise<boolean> => (await one.renewOnce(waiter).catch(() => null))?.state === "held";
     await until(asked, { within: 5_000, what: "its answer" });
-    await one.driver.release([waiter]);
+    await one.driver.release(toReleases(waiter));
   });
 
   describe("when memory is full", () => {
@@ -108,7 +109,7 @@ withRedis((server) => {
       await expect(one.claim(makeClaim("another"))).rejects.toThrow(/OOM/);
       expect((await scene.keys()).sort()).toEqual(before);
       expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
-      await one.driver.release([holder]);
+      await one.driver.release(toReleases(holder));
     });
 
     test("a holder renews and releases, its release is remembered, and the next is granted", async () => {
@@ -127,11 +128,11 @@ withRedis((server) => {
       await fill();
       const answer = await one.renewOnce(holder);
       expect(answer.state === "held" && answer.remainingMs > 3_900).toBe(true);
-      expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([true]);
-      expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([false]);
+      expect(await one.driver.release([{ claim: holder, hasUnansweredClaim: true }])).toEqual([true]);
+      expect(await one.driver.release([{ claim: holder, hasUnansweredClaim: true }])).toEqual([false]);
       expect((await other.renewOnce(waiter)).state).toBe("held");
       await until(() => other.pushes.some(({ id }) => id === waiter.id), { within: 5_000, what: "the push" });
-      await other.driver.release([waiter]);
+      await other.driver.release(toReleases(waiter));
     });
   });
 
@@ -153,8 +154,8 @@ withRedis((server) => {
       what: "the push",
     });
     expect(grant).toMatchObject({ id: waiter.id, answer: { token } });
-    await other.driver.release([waiter, behind]);
-    await one.driver.release([holder]); // which was deleted, but for its record
+    await other.driver.release(toReleases(waiter, behind));
+    await one.driver.release(toReleases(holder)); // which was deleted, but for its record
   });
 
   test("only as many claims pass an unreachable waiter as leave it room, except for the last", async () => {
@@ -166,10 +167,10 @@ withRedis((server) => {
     for (const claim of [first, second, third]) await well.claim(claim);
     await scene.breakSubscribers();
     await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
-    await well.driver.release([holder]);
+    await well.driver.release(toReleases(holder));
     const views = (await well.driver.list({ prefix: "key" }, { max: 10 })).items;
     expect(views.map(({ answer }) => answer.state)).toEqual(["held", "held", "waiting", "waiting"]);
-    await well.driver.release([away, first, second, third]);
+    await well.driver.release(toReleases(away, first, second, third));
   });
 
   test("a waiter asks again when the lease in front of the queue may end", async () => {
@@ -179,7 +180,7 @@ withRedis((server) => {
     await one.claim(front);
     const answer = await one.claim(behind);
     expect(answer.state === "waiting" && answer.recheckMs <= 2_000).toBe(true);
-    await one.driver.release([holder, front, behind]);
+    await one.driver.release(toReleases(holder, front, behind));
   });
 
   test("an answer without an extension has the remaining lease", async () => {
@@ -193,7 +194,7 @@ withRedis((server) => {
       };
       await expect.poll(remainingMs, { timeout: 5_000 }).toBeLessThan(60_000);
     }
-    await one.driver.release(claims);
+    await one.driver.release(toReleases(...claims));
   });
 
   test("grants are pushed to the client that renewed the claim last", async () => {
@@ -208,7 +209,7 @@ withRedis((server) => {
     await until(async () => (await left()) > 3_900, { within: 5_000, what: "a lease that was extended" });
     await one.driver.revoke?.([{ key: "key", token, now: false }]);
     await expect.poll(() => other.pushes.map(({ id }) => id), { timeout: 5_000 }).toContain(claim.id);
-    await one.driver.release([claim]);
+    await one.driver.release(toReleases(claim));
   });
 
   test("a release reports whether its entry existed, and leaves its neighbours", async () => {
@@ -217,19 +218,19 @@ withRedis((server) => {
     const [gone, first, second] = [makeClaim("key"), share(), share()];
     await one.claimHeld(gone);
     await scene.admin.del((await scene.keys()).filter((key) => key.endsWith(":a:key")));
-    expect(await one.driver.release([gone])).toEqual([false]);
+    expect(await one.driver.release(toReleases(gone))).toEqual([false]);
     const short = makeClaim("key", { ttlMs: 100 });
     await one.claimHeld(short);
     await until(async () => (await one.driver.list({ prefix: "key" }, { max: 10 })).items.length === 0, {
       within: 5_000,
       what: "its end",
     });
-    expect(await one.driver.release([short])).toEqual([false]);
+    expect(await one.driver.release(toReleases(short))).toEqual([false]);
     await one.claimHeld(first);
     await one.claimHeld(second);
-    expect(await one.driver.release([first])).toEqual([true]);
+    expect(await one.driver.release(toReleases(first))).toEqual([true]);
     expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
-    expect(await one.driver.release([second])).toEqual([true]);
+    expect(await one.driver.release(toReleases(second))).toEqual([true]);
   });
 
   test("a grant is not published on a replica, where an inbox may remain", async () => {
@@ -251,11 +252,11 @@ withRedis((server) => {
         await until(() => heard.includes(name), { within: 5_000, what: name });
       };
       await mark("before");
-      await one.driver.release([holder]);
+      await one.driver.release(toReleases(holder));
       await until(() => other.pushes.some(({ id }) => id === waiter.id), { within: 5_000, what: "the push" });
       await mark("after");
       expect(heard.slice(heard.indexOf("before"))).toEqual(["before", "after"]);
-      await other.driver.release([waiter]);
+      await other.driver.release(toReleases(waiter));
     } finally {
       ears.disconnect();
       await replica.stop();

@@ -8,6 +8,7 @@ import { connect } from "../../../src/client/connect.ts";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { startRedis } from "../../support/stores/redis.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
@@ -62,14 +63,14 @@ withRedis((server) => {
         const [first, second] = [makeClaim(holds), makeClaim(holds)];
         await other.claimHeld(first);
         expect((await one.claim(second)).state).toBe("waiting");
-        await other.driver.release([first]);
+        await other.driver.release(toReleases(first));
         await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
         const held = await one.waitForGrant(second);
         expect((await one.driver.list({ prefix: "" }, { max: 10 })).items.length).toBe(1);
         expect((await one.driver.diagnose?.())?.map(({ status }) => status)).not.toContain("fail");
         expect(await one.driver.detach?.([second])).toEqual([true]);
         expect(await one.driver.revoke?.([{ key: "a", token: held.token, now: false }])).toEqual([true]);
-        await one.driver.release([second], new Set([second.id]));
+        await one.driver.release([{ claim: second, hasUnansweredClaim: true }]);
       }
     });
 
@@ -148,15 +149,15 @@ withRedis((server) => {
         expect((await scene.keys()).sort()).toEqual(before);
         expect((await one.renewOnce(holder)).state).toBe("held");
         expect(await one.driver.detach?.([holder])).toEqual([true]);
-        expect(await one.driver.release([holder], new Set([holder.id]))).toEqual([true]);
+        expect(await one.driver.release([{ claim: holder, hasUnansweredClaim: true }])).toEqual([true]);
         await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
         expect((await other.renewOnce(waiter)).state).toBe("held");
-        expect(await other.driver.release([waiter])).toEqual([true]);
+        expect(await other.driver.release(toReleases(waiter))).toEqual([true]);
         const second = await scene.open();
         expect((await second.renewOnce(last)).state, "who comes to a full store can still take up a claim").toBe(
           "held",
         );
-        expect(await second.driver.release([last])).toEqual([true]);
+        expect(await second.driver.release(toReleases(last))).toEqual([true]);
       } finally {
         await scene.admin.config("SET", "maxmemory", "0");
       }
@@ -180,7 +181,7 @@ describe("a server that is killed and starts empty", () => {
       });
       expect(answers).toEqual([{ state: "none" }, { state: "none" }]);
       expect((await one.claimHeld(next)).token).toBeGreaterThan(token + 63n);
-      await one.driver.release([next]);
+      await one.driver.release(toReleases(next));
       await scene.close();
     });
   });

@@ -6,6 +6,7 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -48,7 +49,7 @@ withRedis((server) => {
         await away.claim(d);
         await here.claim(w);
       });
-      expect(await well.driver.release([h])).toEqual([true]);
+      expect(await well.driver.release(toReleases(h))).toEqual([true]);
       expect(await wrong()).toEqual([]);
       expect(await holders("a", h, d, w)).toEqual([2]);
       expect((await well.renewOnce(w)).state).toBe("held");
@@ -56,12 +57,12 @@ withRedis((server) => {
       // no claim made or released finds the key free meanwhile
       const late = makeClaim("a");
       expect((await well.claim(late)).state).toBe("waiting");
-      await well.driver.release([late]);
+      await well.driver.release(toReleases(late));
       expect(await holders("a", h, d, w)).toEqual([2]);
-      await well.driver.release([w]);
+      await well.driver.release(toReleases(w));
       expect((await lost.waitForGrant(d)).state).toBe("held");
       expect(await wrong()).toEqual([]);
-      await lost.driver.release([d]);
+      await lost.driver.release(toReleases(d));
     });
 
     test("waits for its next key, and holds this one alone meanwhile", async () => {
@@ -73,15 +74,15 @@ withRedis((server) => {
         await away.claim(d);
         await here.claim(w);
       });
-      await well.driver.release([h]);
+      await well.driver.release(toReleases(h));
       expect(await wrong()).toEqual([]);
       expect(await holders("a", h, d, w)).toEqual([2]);
       expect((await lost.renewOnce(d)).state).toBe("waiting");
-      await well.driver.release([b]);
+      await well.driver.release(toReleases(b));
       expect((await well.waitForGrant(w)).state).toBe("held");
-      await well.driver.release([w]);
+      await well.driver.release(toReleases(w));
       await lost.waitForGrant(d);
-      await lost.driver.release([d]);
+      await lost.driver.release(toReleases(d));
     });
 
     test("leaves a semaphore within its limit", async () => {
@@ -92,12 +93,12 @@ withRedis((server) => {
         await away.claim(d);
         await here.claim(w);
       });
-      await well.driver.release([h]);
+      await well.driver.release(toReleases(h));
       expect(await wrong()).toEqual([]);
       expect(await holders("a", h, d, w)).toEqual([2]);
-      await well.driver.release([w]);
+      await well.driver.release(toReleases(w));
       await lost.waitForGrant(d);
-      await lost.driver.release([d]);
+      await lost.driver.release(toReleases(d));
     });
 
     test("leaves readers and writers apart", async () => {
@@ -108,12 +109,12 @@ withRedis((server) => {
         await away.claim(d);
         await here.claim(w);
       });
-      await well.driver.release([h]);
+      await well.driver.release(toReleases(h));
       expect(await wrong()).toEqual([]);
       expect(await holders("a", h, d, w)).toEqual([2]);
-      await well.driver.release([w]);
+      await well.driver.release(toReleases(w));
       await lost.waitForGrant(d);
-      await lost.driver.release([d]);
+      await lost.driver.release(toReleases(d));
     });
   });
 
@@ -132,11 +133,11 @@ withRedis((server) => {
     });
     await missedBefore(d, 2);
     await scene.admin.del((await scene.keys()).find((name) => name.endsWith(":a:b")) as string);
-    await well.driver.release([h]);
+    await well.driver.release(toReleases(h));
     expect(await holders("a", h, f, d, w, x)).toEqual([1, 3, 4]);
     expect((await well.renewOnce(w)).state).toBe("held");
     expect(await lost.renewOnce(d)).toEqual({ state: "none" });
-    await well.driver.release([b, f, w, x]);
+    await well.driver.release(toReleases(b, f, w, x));
   });
 
   test("only as many claims pass an unreachable waiter as leave it room", async () => {
@@ -150,13 +151,13 @@ withRedis((server) => {
       await away.claim(d);
       for (const claim of others) await here.claim(claim);
     });
-    await well.driver.release([h]);
+    await well.driver.release(toReleases(h));
     expect(await wrong()).toEqual([]);
     // with the first of them there is room for it, with two no more
     expect(await holders("a", h, d, ...others)).toEqual([2, 3]);
-    await well.driver.release(others);
+    await well.driver.release(toReleases(...others));
     await lost.waitForGrant(d);
-    await lost.driver.release([d]);
+    await lost.driver.release(toReleases(d));
   });
 
   test("a claim granted by its own call, after its turn in that call, is answered as granted", async () => {
@@ -166,7 +167,7 @@ withRedis((server) => {
     await one.claim(w);
     await scene.admin.del((await scene.keys()).find((name) => name.endsWith(`:c:${h.id}`)) as string);
     expect((await one.driver.renew([w, h])).map((answer) => answer?.state)).toEqual(["held", "none"]);
-    await one.driver.release([w]);
+    await one.driver.release(toReleases(w));
   });
 
   test("a claim over several keys granted without a reachable client, and not renewed, is removed from all of them after a second", async () => {
@@ -175,12 +176,12 @@ withRedis((server) => {
     await other.claimHeld(h);
     await lost.claim(d);
     await scene.breakSubscribers();
-    await other.driver.release([h]);
+    await other.driver.release(toReleases(h));
     expect(await wrong()).toEqual([]);
     const late = [makeClaim("a"), makeClaim("b")];
     for (const claim of late) expect((await other.claim(claim)).state).toBe("waiting");
     for (const claim of late) await other.waitForGrant(claim);
-    await other.driver.release(late);
+    await other.driver.release(toReleases(...late));
   });
 
   describe("the permits stored in Redis count, not the expected ones", () => {
@@ -214,11 +215,11 @@ withRedis((server) => {
         await one.claimHeld(other);
         const line = await planted("z", "a", "a");
         await one.claim(w);
-        expect(await one.driver.release([h])).toEqual([true]);
+        expect(await one.driver.release(toReleases(h))).toEqual([true]);
         expect((await one.renewOnce(w)).state).toBe("waiting");
         await scene.admin.del(line);
         expect((await one.renewOnce(w)).state).toBe("held");
-        await one.driver.release([w, other]);
+        await one.driver.release(toReleases(w, other));
       },
     );
 
@@ -231,7 +232,7 @@ withRedis((server) => {
       expect(await scene.admin.exists(line)).toBe(0);
       expect(await one.renewOnce(h)).toMatchObject({ state: "held", token });
       expect(await wrong()).toEqual([]);
-      await one.driver.release([h, w]);
+      await one.driver.release(toReleases(h, w));
     });
   });
 
@@ -251,14 +252,14 @@ withRedis((server) => {
     await well.claim(next);
     await well.claim(last);
     await reorder([away, next, gone, last]);
-    expect(await well.driver.release([h])).toEqual([true]);
+    expect(await well.driver.release(toReleases(h))).toEqual([true]);
     expect(await wrong()).toEqual([]);
     expect(await holders("a", h, away, next, gone, last)).toEqual([2, 4]);
     for (const waiter of [next, last]) expect(well.pushes.some(({ id }) => id === waiter.id)).toBe(true);
     expect(await lost.renewOnce(gone)).toEqual({ state: "none" });
     expect((await lost.renewOnce(away)).state).toBe("held");
-    await well.driver.release([next, last]);
-    await lost.driver.release([away]);
+    await well.driver.release(toReleases(next, last));
+    await lost.driver.release(toReleases(away));
   });
 
   /** The claim is recorded as unreachable for two seconds. */

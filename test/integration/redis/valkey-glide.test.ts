@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "v
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -69,7 +70,7 @@ withRedis((server) => {
       for (const claim of claims) await one.claimHeld(claim);
       await scene.admin.config("RESETSTAT");
       proxy.toClient.pause();
-      const released = Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      const released = Promise.allSettled(claims.map((claim) => one.driver.release(toReleases(claim))));
       await until(async () => (await calls()) === claims.length, { within: 5_000, what: "all releases at the store" });
       proxy.reset();
       proxy.toClient.resume();
@@ -86,7 +87,7 @@ withRedis((server) => {
       const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
       for (const claim of claims) await one.claimHeld(claim);
       proxy.toTarget.cutAfter(1);
-      const settled = await Promise.allSettled(claims.map((claim) => one.driver.release([claim])));
+      const settled = await Promise.allSettled(claims.map((claim) => one.driver.release(toReleases(claim))));
       // commands after the first may be written to the next connection: they are answered, and the driver reports them in doubt
       const failed = settled.map((one) => one.status === "rejected" && !UNCONFIRMED.test(String(one.reason)));
       expect(failed, "the first of them at least").toContain(true);
@@ -107,7 +108,7 @@ withRedis((server) => {
       expect(await claimed).toMatch(BROKEN_CONNECTION);
       expect((await one.claim(claim)).state).toBe("held");
       expect(await calls()).toBe(2);
-      expect(await one.driver.release([claim])).toEqual([true]);
+      expect(await one.driver.release(toReleases(claim))).toEqual([true]);
     });
 
     test("of the connection for commands alone: all claims are asked about when it is back", async () => {
@@ -148,7 +149,9 @@ withRedis((server) => {
       proxy.reset();
       await expect(one.claim(makeClaim("other"))).rejects.toThrow(); // in flight at the break, or waiting
       await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
-      await expect(one.driver.release([claim], new Set([claim.id]))).rejects.toThrow("no answer within 1000 ms");
+      await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow(
+        "no answer within 1000 ms",
+      );
       proxy.refuseConnections(false);
       await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "none", {
         within: 10_000,
@@ -164,11 +167,11 @@ withRedis((server) => {
       const [first, second] = [makeClaim("key"), makeClaim("key")];
       await other.claimHeld(first);
       await one.claim(second);
-      await other.driver.release([first]);
+      await other.driver.release(toReleases(first));
       await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
       expect(one.pushes[0]).toEqual({ id: second.id, answer: undefined });
       expect((await one.renewOnce(second)).state).toBe("held");
-      await one.driver.release([second]);
+      await one.driver.release(toReleases(second));
     });
 
     test("lost unnoticed: the next recheck finds the grant, and later pushes arrive", async () => {
@@ -182,15 +185,15 @@ withRedis((server) => {
       proxy.refuseConnections(true);
       proxy.disconnect();
       await until(() => proxy.connections() === 0, { within: 5_000, what: "the end of both connections" });
-      await other.driver.release([first]);
+      await other.driver.release(toReleases(first));
       expect(one.pushes).toEqual([]);
       proxy.refuseConnections(false);
       await one.waitForGrant(second);
       await waitForInboxes(2);
       await one.claim(fourth);
-      await other.driver.release([third]);
+      await other.driver.release(toReleases(third));
       await until(() => one.pushes.some(({ id }) => id === fourth.id), { within: 5_000, what: "the push" });
-      await one.driver.release([second, fourth]);
+      await one.driver.release(toReleases(second, fourth));
     });
 
     test("a subscriber that was closed: claims still wait, and rechecks find their grants", async () => {
@@ -200,9 +203,9 @@ withRedis((server) => {
       await other.claimHeld(first);
       await one.claim(second);
       client.subscriber.close();
-      await other.driver.release([first]);
+      await other.driver.release(toReleases(first));
       expect(await one.waitForGrant(second)).toMatchObject({ state: "held" });
-      await one.driver.release([second]);
+      await one.driver.release(toReleases(second));
     });
 
     test("is closed with the driver, and the client that was passed stays open", async () => {
@@ -230,7 +233,7 @@ withRedis((server) => {
       const claim = claims[at] as ReturnType<typeof makeClaim>;
       if (at > 0)
         await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
-      expect(await one.driver.release([claim])).toEqual([true]);
+      expect(await one.driver.release(toReleases(claim))).toEqual([true]);
     }
   });
 
@@ -244,7 +247,7 @@ withRedis((server) => {
       within: 5_000,
       what: "word",
     });
-    expect(await one.driver.release([claim])).toEqual([true]);
+    expect(await one.driver.release(toReleases(claim))).toEqual([true]);
     expect(await scene.keys()).toEqual([]);
   });
 
@@ -258,7 +261,7 @@ withRedis((server) => {
     await one.claimHeld(claim);
     await scene.breakSubscribers();
     await waitForInboxes(1);
-    expect(await one.driver.release([claim])).toEqual([true]);
+    expect(await one.driver.release(toReleases(claim))).toEqual([true]);
     expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
   });
 

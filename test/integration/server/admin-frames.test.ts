@@ -10,6 +10,7 @@ import { PACKAGE_VERSION } from "../../../src/protocol/handshake.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { toReleases } from "../../support/releases.ts";
 import {
   cleanUpAfterEach,
   expectHeld,
@@ -69,7 +70,7 @@ test("history returns the last events of a key, oldest first, without ids", asyn
   const { token } = expectHeld(await driver.claim(a));
   await driver.claim(b);
   await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
-  await driver.release([a, b]);
+  await driver.release(toReleases(a, b));
   const link = await openAdmin(address);
   const events = await link.history("k", 10);
   expect(events.map(({ kind, label }) => `${kind} ${label}`)).toEqual([
@@ -103,7 +104,7 @@ test("a watch reports the events below its prefix, and continues after a restart
   await until(() => states.includes("restarted"), { within: 5_000, what: "the server's return" });
   // the client has its own connection and backoff
   await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
-  await driver.release([mine, other]);
+  await driver.release(toReleases(mine, other));
   await until(() => events.some(({ kind }) => kind === "released"), { within: 2_000, what: "the release" });
   expect(events.map(({ keys }) => keys)).not.toContainEqual(["b/1"]);
   expect(states).toEqual(["up", "down", "restarted"]);
@@ -164,7 +165,7 @@ test("a server in front of another store reports the events that pass through it
   await driver.claim(b);
   await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
   expect(await link.info("")).toMatchObject({ store: "memory", load: { held: 1, waiting: 1 } });
-  await driver.release([a]);
+  await driver.release(toReleases(a));
   await until(async () => (await link.history("k", 9)).length === 5, { within: 2_000, what: "the grant" });
   const events = await link.history("k", 9);
   expect(events.map(({ kind }) => kind)).toEqual(["granted", "waiting", "revoked", "released", "granted"]);

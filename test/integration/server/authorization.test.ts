@@ -7,6 +7,7 @@ import { createAccessControl } from "../../../src/server/auth/access-control.ts"
 import { publicTag, randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver } from "../../support/server-fixture.ts";
 import {
   cleanUpAfterEach,
@@ -108,7 +109,7 @@ test("to another account a claim does not exist, even if that account knows its 
   await owner.driver.claim(waiting);
   const id = claim.id;
   expect(await thief.driver.renew([claim])).toEqual([{ state: "none" }]);
-  expect(await thief.driver.release([claim, waiting])).toEqual([false, false]);
+  expect(await thief.driver.release(toReleases(claim, waiting))).toEqual([false, false]);
   expect(await thief.driver.detach?.([claim])).toEqual([false]);
   expect(await thief.driver.claim(claim)).toEqual({ state: "none" });
   const line = await openRawClient(address, otherAccount);
@@ -164,8 +165,8 @@ test("another credential of the same account can continue with its claims, and a
   expect(await other.driver.renew([claim])).toEqual([{ state: "none" }]);
   const second = await openClient(address, { credential: ana.credential });
   expect(await second.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
-  expect(await other.driver.release([claim])).toEqual([false]);
-  expect(await second.driver.release([claim])).toEqual([true]);
+  expect(await other.driver.release(toReleases(claim))).toEqual([false]);
+  expect(await second.driver.release(toReleases(claim))).toEqual([true]);
 });
 
 test("an account that may no longer acquire a key cannot renew its claim there, but can release it", async () => {
@@ -180,7 +181,7 @@ test("an account that may no longer acquire a key cannot renew its claim there, 
   // nor can it by sending other keys with its id
   expect(await driver.claim({ ...lost, locks: makeClaim("a/2").locks })).toEqual({ state: "none" });
   expect(it.stats().claims).toBe(2);
-  expect(await driver.release([lost, kept])).toEqual([true, true]);
+  expect(await driver.release(toReleases(lost, kept))).toEqual([true, true]);
 });
 
 test("a list contains only what the account may inspect, and is filtered before the page is cut", async () => {
@@ -252,6 +253,6 @@ test.each(["is stopped", "dies"])("the owner of a claim is known after a server 
   await harness.clock.advance(5_000);
   const thief = await harness.connectClient(true, otherAccount.credential);
   expect(await thief.driver.renew([detached, session])).toEqual([{ state: "none" }, { state: "none" }]);
-  expect(await thief.driver.release([detached, session])).toEqual([false, false]);
+  expect(await thief.driver.release(toReleases(detached, session))).toEqual([false, false]);
   expect(await owner.driver.renew([detached, session])).toMatchObject([{ state: "held" }, { state: "held" }]);
 });

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { ServerLimits } from "../../../src/server/config/limits.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver } from "../../support/server-fixture.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -32,9 +33,9 @@ async function expectLimitReached(
   // a repeated claim call is not a new claim
   expect(await driver.claim(mine[0] as never)).toMatchObject({ state: "held" });
   expect((await driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
-  expect(await driver.release(mine.slice(0, 1))).toEqual([true]);
+  expect(await driver.release(toReleases(...mine.slice(0, 1)))).toEqual([true]);
   expectHeld(await driver.claim(more));
-  expect(await driver.release([more, ...mine.slice(1)])).toEqual(mine.map(() => true));
+  expect(await driver.release(toReleases(more, ...mine.slice(1)))).toEqual(mine.map(() => true));
 }
 
 async function placeClaims({ driver }: OpenDriver, count: number, from = 0): Promise<ReturnType<typeof makeClaim>[]> {
@@ -70,7 +71,7 @@ test("claims and claimsPerAccount: a claim of several keys counts once for each 
   await harness.clock.advance(3_000);
   expect(harness.inspect().records.size).toBe(2);
   await expect(client.driver.claim(makeClaim("j"))).rejects.toThrow("at most 8 claims of one account");
-  expect(await client.driver.release([three])).toEqual([true]);
+  expect(await client.driver.release(toReleases(three))).toEqual([true]);
   expectHeld(await client.driver.claim(makeClaim(["a", "b", "c"])));
 });
 
@@ -80,7 +81,7 @@ test("claims: the limit also bounds the tombstones that releases of unknown ids 
   const { driver } = await harness.connectClient();
   for (let turn = 0; turn < 3; turn++) {
     const never = Array.from({ length: 90 }, (_, n) => makeClaim(`never${n}`, { ttlMs: DAY_MS }));
-    await driver.release(never, new Set(never.map(({ id }) => id)));
+    await driver.release(never.map((claim) => ({ claim, hasUnansweredClaim: true })));
     // a late claim call still takes no entry
     expect(await driver.claim(never.at(-1) as never)).toMatchObject({ state: "none" });
   }
@@ -109,7 +110,7 @@ test("claimsPerAccount: the limit counts the claims of all clients of an account
   await placeClaims(other, 4, 20);
   await expectLimitReached(first, mine, "at most 4 claims of one account");
   // an ended claim is no longer counted, however it ended
-  await second.driver.release([detached as never, plain as never]);
+  await second.driver.release(toReleases(detached as never, plain as never));
   await placeClaims(first, 4, 30);
 });
 
@@ -121,7 +122,7 @@ test("waitersPerKey: the limit counts the entries of one queue; other queues hav
   await expect(second.driver.claim(makeClaim(["j", "k"]))).rejects.toThrow("at most 3 entries");
   expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
   expectHeld(await second.driver.claim(makeClaim("j")));
-  expect(await first.driver.release(line.slice(0, 1))).toEqual([true]);
+  expect(await first.driver.release(toReleases(...line.slice(0, 1)))).toEqual([true]);
   expect(await second.driver.claim(makeClaim("k"))).toMatchObject({ state: "waiting" });
   expect((await first.driver.renew(line.slice(1))).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
 });
@@ -143,7 +144,7 @@ test("waiters: the limit counts all waiting claims; holders are not counted", as
   await expect(second.driver.claim(makeClaim("k2"))).rejects.toThrow("at most 2 waiting claims");
   expect(await second.driver.claim(makeClaim("k2", { wait: false }))).toEqual({ state: "none" });
   expect((await second.driver.renew(waiting)).map((answer) => answer?.state)).toEqual(["waiting", "waiting"]);
-  await second.driver.release(waiting.slice(1));
+  await second.driver.release(toReleases(...waiting.slice(1)));
   expect(await second.driver.claim(makeClaim("k2"))).toMatchObject({ state: "waiting" });
 });
 
@@ -164,7 +165,7 @@ test("the counts of held claims, accounts and sessions return to zero however cl
     const token = async (claim: unknown) => expectHeld((await one.driver.renew([claim as never]))[0]).token;
     await one.driver.revoke?.([{ key: "k0", token: await token(revoked), now: false }]);
     await one.driver.revoke?.([{ key: "k1", token: await token(removed), now: true }]);
-    await one.driver.release([revoked as never, left as never, expired as never]);
+    await one.driver.release(toReleases(revoked as never, left as never, expired as never));
     expect(await two.pushes.waitForGrant(waits)).toMatchObject({ state: "held" });
     await two.driver.close();
     await one.driver.close();

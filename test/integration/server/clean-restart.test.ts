@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient, MemoryStorage } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -36,7 +37,7 @@ test("after a clean restart the server grants at once, with the same holders and
   expect(harness.inspect().recoveryRemainingMs).toBe(0);
   await harness.clock.advance(2_000);
   expect(await claimState(clients[0], claims[0] as Claim)).toMatchObject({ state: "held", token: before.token });
-  await clients[0].driver.release([claims[0] as Claim]);
+  await clients[0].driver.release(toReleases(claims[0] as Claim));
   await flushEventLoop();
   expect(await claimState(clients[2], claims[2] as Claim)).toMatchObject({ state: "waiting" });
   const next = expectHeld(await claimState(clients[1], claims[1] as Claim));
@@ -166,7 +167,7 @@ test("a waiting claim with a lease of a day is on disk before its client learns 
   disk.writeGate = new Promise((resolve) => {
     open = resolve;
   });
-  await client.driver.release([a]);
+  await client.driver.release(toReleases(a));
   const asked = otherClient.driver.renew([b]);
   await flushEventLoop(40);
   expect(otherClient.pushes).toEqual([]);
@@ -190,7 +191,7 @@ test("a detached claim is restored after a crash, even if its client has gone", 
   const otherClient = await harness.connectClient();
   expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
   expect(await claimState(otherClient, a)).toMatchObject({ state: "held", token: before.token });
-  expect(await otherClient.driver.release([a])).toEqual([true]);
+  expect(await otherClient.driver.release(toReleases(a))).toEqual([true]);
 });
 
 test("a long claim that was released or has ended is not restored", async () => {
@@ -201,7 +202,7 @@ test("a long claim that was released or has ended is not restored", async () => 
   const ended = makeClaim("b", { ttlMs: 61_000 });
   await client.driver.claim(released);
   await client.driver.claim(ended);
-  expect(await client.driver.release([released])).toEqual([true]);
+  expect(await client.driver.release(toReleases(released))).toEqual([true]);
   await harness.clock.advance(62_000);
   await flushEventLoop(40);
   client.isUnreachable = true;
@@ -223,7 +224,7 @@ test("the release of a long claim is on disk before it is answered", async () =>
     open = resolve;
   });
   let answered = false;
-  const released = driver.release([a]).finally(() => {
+  const released = driver.release(toReleases(a)).finally(() => {
     answered = true;
   });
   await flushEventLoop(40);
@@ -252,7 +253,7 @@ test("a queue whose clients reconnected in another order keeps its order over a 
   await harness.stop();
   await harness.start();
   await harness.clock.advance(2_500);
-  await clients[0].driver.release([claims[0]]);
+  await clients[0].driver.release(toReleases(claims[0]));
   await flushEventLoop();
   expect(await claimState(clients[1], claims[1])).toMatchObject({ state: "held" });
   expect(await claimState(clients[2], claims[2])).toMatchObject({ state: "waiting" });
@@ -267,7 +268,7 @@ test("the journal does not grow without bound", async () => {
   for (let turn = 0; turn < 60; turn++) {
     const claims = Array.from({ length: 50 }, (_, index) => makeClaim(`k${index}`, { ttlMs: DAY_MS }));
     await Promise.all(claims.map((claim) => driver.claim(claim)));
-    await driver.release(claims);
+    await driver.release(toReleases(...claims));
   }
   expect(requireStorage(harness).journal.split("\n").length).toBeLessThan(1_300);
   expect(requireStorage(harness).writes).toContain("rewrite");
@@ -303,7 +304,7 @@ test("on a full disk calls that need no write succeed, others are refused with t
   await harness.clock.advance(10_000);
   await expect(driver.claim(makeClaim("late", { wait: false }))).rejects.toThrow(/ENOSPC/);
   const waits = makeClaim("plain");
-  await driver.release([plain]);
+  await driver.release(toReleases(plain));
   disk.isFull = false;
   await harness.clock.advance(1_500);
   expectHeld(await driver.claim(waits));

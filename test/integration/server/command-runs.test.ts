@@ -5,6 +5,7 @@ import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "../../../sr
 import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -136,7 +137,7 @@ test("wrapper stopped during a server crash: its claim stays while the wrapper l
   expect((await wrapper.driver.renew([claim]))[0]).toMatchObject({ state: "held", token });
   expect(world.inspect().records.size).toBe(1);
   runs.all.delete(wrapper.sessionId);
-  expect(await wrapper.driver.release([claim])).toEqual([true]);
+  expect(await wrapper.driver.release(toReleases(claim))).toEqual([true]);
   expect(await openWaiter(world)).toMatchObject({ state: "held" });
 });
 
@@ -205,7 +206,7 @@ test.for(["crash", "stop"] as const)(
     const next = await world.connectClient();
     const claim = makeClaim("k", { ttlMs: 1_000 });
     const { token } = expectHeld(await next.driver.claim(claim));
-    await next.driver.release([claim]);
+    await next.driver.release(toReleases(claim));
     next.processState = "gone";
     next.disconnect();
     const entry = runs.all.get(wrapper.sessionId);

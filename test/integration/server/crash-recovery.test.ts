@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { randomId } from "../../../src/util/ids.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -72,7 +73,7 @@ test("a report that was lost with its connection is sent again over the next one
   // far sooner than after the longest recovery
   expect(harness.inspect().isRecovering).toBe(false);
   expectHeld(await waiter.driver.claim(makeClaim("b", { wait: false })));
-  await client.driver.release([a]);
+  await client.driver.release(toReleases(a));
   await flushEventLoop();
   expect(countGrants(waiter, waits.id)).toBe(1);
   // a report that was answered is not sent again
@@ -178,7 +179,7 @@ test("a client without claims reconnects too, so that recovery does not wait for
   const [a, b] = [makeClaim("a"), makeClaim("b")];
   await client.driver.claim(a);
   await idle.driver.claim(b);
-  await idle.driver.release([b]);
+  await idle.driver.release(toReleases(b));
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
@@ -237,7 +238,7 @@ test("tokens rise over a crash, although the wall clock was set back", async () 
   const { driver } = await harness.connectClient();
   const a = makeClaim("a");
   const before = expectHeld(await driver.claim(a));
-  await driver.release([a]);
+  await driver.release(toReleases(a));
   harness.crash();
   harness.clock.wallOffsetMs -= 3_600_000;
   await harness.start();
@@ -272,7 +273,7 @@ test("a queue keeps its order over a crash, although its clients reconnect in an
       expect(await claimState(clients[index + 1] as HarnessClient, claims[index + 1] as typeof claim)).toMatchObject({
         state: "waiting",
       });
-    await player.driver.release([claim]);
+    await player.driver.release(toReleases(claim));
   }
 });
 
@@ -399,8 +400,8 @@ test("during recovery a renewal omits unreported claims and answers the others; 
   const reported = makeClaim("known");
   expect(await otherClient.driver.claim(reported)).toMatchObject({ state: "waiting" });
   expect(await otherClient.driver.renew([a, reported])).toMatchObject([undefined, { state: "waiting" }]);
-  expect(await otherClient.driver.release([reported])).toEqual([true]);
-  expect(await otherClient.driver.release([a])).toEqual([true]);
+  expect(await otherClient.driver.release(toReleases(reported))).toEqual([true]);
+  expect(await otherClient.driver.release(toReleases(a))).toEqual([true]);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);
   expect(await claimState(client, a)).toMatchObject({ state: "none" });
@@ -473,8 +474,8 @@ test("a waiting claim whose token would pass the ceiling is granted once the new
   const floor = BigInt(Math.floor(harness.clock.wall() * 1_000) + 3_600_000_000);
   const c = makeClaim("k", { floor });
   await client.driver.claim(c);
-  await client.driver.release([a]);
-  await client.driver.release([b]);
+  await client.driver.release(toReleases(a));
+  await client.driver.release(toReleases(b));
   await flushEventLoop(40);
   expect(countGrants(client, b.id)).toBe(1);
   expect(countGrants(client, c.id)).toBe(1);

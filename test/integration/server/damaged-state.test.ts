@@ -7,6 +7,7 @@ import { expect, test } from "vitest";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver } from "../../support/server-fixture.ts";
 import {
   cleanUpAfterEach,
@@ -89,7 +90,7 @@ function holdsAgain({ driver }: OpenDriver, claim: Claim): Promise<unknown> {
 async function isGranted(driver: Driver): Promise<boolean> {
   const claim = makeClaim("k", { wait: false });
   const { state } = await driver.claim(claim);
-  if (state === "held") await driver.release([claim]);
+  if (state === "held") await driver.release(toReleases(claim));
   return state === "held";
 }
 

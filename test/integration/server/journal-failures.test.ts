@@ -1,6 +1,7 @@
 /** A journalled claim is a promise: a later write that fails must not take it back. */
 
 import { expect, test } from "vitest";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -68,7 +69,7 @@ test("a long claim that was released while the disk was full is not restored, on
   expectHeld(await driver.claim(released));
   const { token } = expectHeld(await driver.claim(ended));
   disk.isFull = true;
-  expect(await driver.release([released])).toEqual([true]);
+  expect(await driver.release(toReleases(released))).toEqual([true]);
   expect(await driver.revoke?.([{ key: "b", token, now: true }])).toEqual([true]);
   await harness.clock.advance(5_000);
   disk.isFull = false;

@@ -6,6 +6,7 @@ import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
 import type { LockLostError } from "../../../src/errors.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
@@ -51,7 +52,7 @@ test("a claim held for longer than allowed answers none with the reason, its hol
   // its holder may still be working: no other client is granted the lock
   await harness.clock.advance(20_000);
   expect(await next.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
-  await holder.driver.release([a]);
+  await holder.driver.release(toReleases(a));
   await flushEventLoop();
   expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
 });
@@ -89,7 +90,7 @@ test("the time counts from the grant, not from the arrival, and only where a rul
   await harness.clock.advance(2 * MINUTE_MS);
   // ben's rules set no limit
   expect(await other.driver.renew([first])).toMatchObject([{ state: "held" }]);
-  await other.driver.release([first]);
+  await other.driver.release(toReleases(first));
   await harness.clock.advance(MINUTE_MS - 1);
   expect(await mine.driver.renew([waited])).toMatchObject([{ state: "held" }]);
   await harness.clock.advance(1);

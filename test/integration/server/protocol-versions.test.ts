@@ -10,6 +10,7 @@ import { NO_EVENTS } from "../../support/driver-events.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
 
@@ -236,7 +237,7 @@ test("the client works with a server whose hello, answers and frames have unknow
   await driver.open(NO_EVENTS);
   const claim = makeClaim("k");
   expectHeld(await driver.claim(claim));
-  expect(await driver.release([claim])).toEqual([true]);
+  expect(await driver.release(toReleases(claim))).toEqual([true]);
 });
 
 test("the client reports a server that speaks another version correctly", async () => {

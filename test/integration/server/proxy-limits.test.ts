@@ -9,6 +9,7 @@ import { randomId } from "../../../src/util/ids.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { createTestAccess, testAccount } from "../../support/test-accounts.ts";
 
@@ -32,7 +33,7 @@ test("the limits on claims also apply with a store behind the server: in all, by
     // existing claims continue
     expectHeld(await driver.claim(a));
     expect(await driver.renew([a, b])).toMatchObject([{ state: "held" }, { state: "held" }]);
-    expect(await driver.release([a])).toEqual([true]);
+    expect(await driver.release(toReleases(a))).toEqual([true]);
     expectHeld(await driver.claim(more));
     await it.close();
   }

@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { memory } from "../../../src/drivers/memory.ts";
 import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
 import { Session } from "../../../src/server/session/session.ts";
-import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import type { Driver, Release } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -52,9 +52,9 @@ test("the late answer of a call whose client had disconnected does not release w
   let fails = true;
   const it = await createSlowProxy((inner, gate) => ({
     claim: (claim) => (gate.isClosed ? gate.wait(inner.claim(claim)) : inner.claim(claim)),
-    release: (claims: readonly Claim[]) => {
+    release: (releases: readonly Release[]) => {
       if (fails) return Promise.reject(new Error("timed out"));
-      return inner.release(claims) as never;
+      return inner.release(releases) as never;
     },
   }));
   const { backend, brake, inner } = it;

@@ -6,6 +6,7 @@ import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -49,7 +50,7 @@ test("a driver behind a server: claims, pushes, lists and releases go through", 
   expect(await other.driver.claim(b)).toMatchObject({ state: "waiting" });
   expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
   expect((await one.driver.list({ prefix: "" }, { max: 1 })).items).toMatchObject([{ label: "first" }]);
-  expect(await one.driver.release([a])).toEqual([true]);
+  expect(await one.driver.release(toReleases(a))).toEqual([true]);
   const next = await other.pushes.waitForGrant(b);
   expect(next.token).toBeGreaterThan(before.token);
   expect(await other.driver.revoke?.([{ key: "k", token: next.token, now: false }])).toEqual([true]);
@@ -72,7 +73,7 @@ test("an id that the driver omits from a renewal is omitted in the client's answ
   const answers = await through.renew([quiet, told]);
   expect(answers).toMatchObject([undefined, { state: "held", token: before[1]?.token }]);
   // the proxy still knows the claim
-  expect(await through.release([quiet, told])).toEqual([true, true]);
+  expect(await through.release(toReleases(quiet, told))).toEqual([true, true]);
 });
 
 test("the client has the driver's traits, except those of the driver's sessions", async () => {
@@ -103,7 +104,7 @@ test("an id that another client uses is refused", async () => {
   const a = makeClaim("a");
   await one.driver.claim(a);
   await expect(other.driver.claim(a)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  expect(await one.driver.release([a])).toEqual([true]);
+  expect(await one.driver.release(toReleases(a))).toEqual([true]);
 });
 
 test("after a restart of the proxy its clients' claims are known again, since the store kept them", async () => {
@@ -116,7 +117,7 @@ test("after a restart of the proxy its clients' claims are known again, since th
   await startServer({ driver: memory({ store }), in: first.dir });
   await until(() => one.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the reconnect" });
   expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
-  expect(await one.driver.release([a])).toEqual([true]);
+  expect(await one.driver.release(toReleases(a))).toEqual([true]);
 });
 
 test("an error of the store fails the call; its message is logged and not sent to the client", async () => {
@@ -158,7 +159,7 @@ test.each([true, false])(
     const lock = makeClaim("k");
     expectHeld(await holder.driver.claim(lock));
     if (isTaken) await other.driver.renew([lock]);
-    expect(await other.driver.release([lock])).toEqual([true]);
+    expect(await other.driver.release(toReleases(lock))).toEqual([true]);
     await until(() => holder.pushes.all.some(({ id }) => id === lock.id), { within: 2_000, what: "the recheck" });
     expect(await holder.driver.renew([lock])).toMatchObject([{ state: "none" }]);
   },
@@ -193,13 +194,16 @@ test.each(["there", "back"] as const)(
     await other.open(NO_EVENTS);
     const next = makeClaim("k", { wait: false });
     await expect.poll(async () => (await other.claim(next)).state, { timeout: 2_000 }).toBe("held");
-    await other.release([next]);
+    await other.release(toReleases(next));
   },
 );
 
 test("a store that did not remember the release of an unanswered claim is asked again when the late answer arrives", async () => {
   const { driver, other, asked, go } = createSlowStore("there");
-  const forgetful: Driver = { ...driver, release: (claims) => driver.release(claims) };
+  const forgetful: Driver = {
+    ...driver,
+    release: (releases) => driver.release(toReleases(...releases.map(({ claim }) => claim))),
+  };
   const it = await startServer({ driver: forgetful });
   const one = await openClient(it.addresses[0] as string);
   one.driver.claim(makeClaim("k", { ttlMs: 60_000 })).catch(() => undefined);
@@ -219,10 +223,10 @@ test("a failed release for a disconnected client is repeated, unless the client 
   let refused = 0;
   const driver: Driver = {
     ...inner,
-    async release(claims, unanswered) {
+    async release(releases) {
       if (isAway) refused++;
       if (isAway) throw new Error("away");
-      return inner.release(claims, unanswered);
+      return inner.release(releases);
     },
   };
   const it = await startServer({ driver });
@@ -286,6 +290,6 @@ test("a revoked claim keeps its entry in the store until its client releases it 
   expect(await other.driver.revoke?.([{ key: "k", token, now: false }])).toEqual([true]);
   expect(await one.driver.renew([a])).toEqual([{ state: "none", reason: "revoked" }]);
   expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
-  await one.driver.release([a]);
+  await one.driver.release(toReleases(a));
   await other.pushes.waitForGrant(b);
 });

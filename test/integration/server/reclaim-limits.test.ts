@@ -9,6 +9,7 @@ import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import type { RawAnswer } from "../../support/raw-client.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup, startServer } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -169,7 +170,7 @@ test("limits and recovery: clients that had reached every limit reclaim everythi
   expect((await two.driver.renew(theirs)).every((answer) => answer?.state === "held")).toBe(true);
   // full as before, and a release makes room as before
   await expect(two.driver.claim(makeClaim("more"))).rejects.toThrow("at most 40 claims on this server");
-  await one.driver.release(mine.slice(1, 2));
+  await one.driver.release(toReleases(...mine.slice(1, 2)));
   expectHeld(await one.driver.claim(makeClaim("more")));
   await flushEventLoop();
 });
@@ -191,7 +192,7 @@ test("limits and recovery: claims placed under higher limits survive two crashes
     expect((await client.driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
     await expect(client.driver.claim(makeClaim("more"))).rejects.toThrow("at most");
   }
-  await client.driver.release(mine.slice(3));
+  await client.driver.release(toReleases(...mine.slice(3)));
   await harness.stop();
   await harness.start();
   await harness.clock.advance(3_000);

@@ -16,6 +16,7 @@ import { expect, test } from "vitest";
 import { checkOptions, StateError } from "../../../src/server/server.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,
@@ -192,7 +193,7 @@ test("over TCP a recovery lasts as long as the longest lease granted, so that re
     await harness.clock.advance(1_500);
     const answer = (await client.driver.renew([claim]))[0];
     granted.push(answer?.state ?? "unknown");
-    await client.driver.release([claim]);
+    await client.driver.release(toReleases(claim));
     harness.crash();
     await harness.start();
     expect(harness.inspect().recoveryRemainingMs).toBe(3_000);

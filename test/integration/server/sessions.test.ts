@@ -5,6 +5,7 @@ import { openKeepSessionSocket } from "../../../src/drivers/server/keep-session.
 import type { Claim } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -23,8 +24,8 @@ test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and release
   expect((await driver.list({ prefix: "" }, { max: 10 })).items).toEqual([
     expect.objectContaining({ label: "somebody", locks: claim.locks }),
   ]);
-  expect(await driver.release([claim])).toEqual([true]);
-  expect(await driver.release([claim])).toEqual([false]);
+  expect(await driver.release(toReleases(claim))).toEqual([true]);
+  expect(await driver.release(toReleases(claim))).toEqual([false]);
   expect(it.stats().claims).toBe(0);
 });
 
@@ -38,7 +39,7 @@ test("a waiting claim is notified of its grant, in order of arrival", async () =
   const before = expectHeld(await first.driver.claim(a));
   expect(await second.driver.claim(b)).toMatchObject({ state: "waiting" });
   expect(await first.driver.claim(c)).toMatchObject({ state: "waiting" });
-  await first.driver.release([a]);
+  await first.driver.release(toReleases(a));
   const next = await second.pushes.waitForGrant(b);
   expect(next.token).toBeGreaterThan(before.token);
   expect(await first.driver.renew([c])).toMatchObject([{ state: "waiting" }]);
@@ -92,7 +93,7 @@ test("a detached claim stays when its session ends", async () => {
   await dying.driver.close();
   await until(() => it.stats().sessions === 1, { within: 1_000, what: "the end of the session" });
   expect(await next.driver.renew([a])).toMatchObject([{ state: "held", token }]);
-  expect(await next.driver.release([a])).toEqual([true]);
+  expect(await next.driver.release(toReleases(a))).toEqual([true]);
 });
 
 test("over TCP a disconnection keeps held claims, and grants pass by waiting ones until the client has reconnected", async () => {
@@ -114,7 +115,7 @@ test("a process with an idle driver is not kept alive, one with a claim is", asy
   const a: Claim = makeClaim("k");
   await driver.claim(a);
   expect(live()).toBe(idle + 1);
-  await driver.release([a]);
+  await driver.release(toReleases(a));
   await until(() => live() === idle, { within: 500, what: "the socket to be let go" });
   expect(before).toBeGreaterThan(0);
 });

@@ -2,6 +2,7 @@ import { connect } from "node:net";
 import { expect, test } from "vitest";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -26,7 +27,7 @@ test("close() notifies the clients, saves the table and closes everything; the n
   });
   expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
   expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
-  await one.driver.release([a]);
+  await one.driver.release(toReleases(a));
   await other.pushes.waitForGrant(b);
 });
 
@@ -88,7 +89,7 @@ test("under load no lock is granted twice over a clean restart, and all clients 
         holders--;
       }
       while (!stop) {
-        const done = await driver.release([claim]).catch(() => undefined);
+        const done = await driver.release(toReleases(claim)).catch(() => undefined);
         if (done !== undefined) break;
         await new Promise((resolve) => setTimeout(resolve, 5));
       }

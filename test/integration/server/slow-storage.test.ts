@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -25,7 +26,7 @@ test("a claim that is released while it waits for the disk takes no entry, howev
   const open = disk.blockWrites();
   const first = driver.claim(claim);
   await flushEventLoop();
-  await driver.release([claim], new Set([claim.id]));
+  await driver.release([{ claim, hasUnansweredClaim: true }]);
   await world.clock.advance(70_000);
   open();
   expect(await first).toMatchObject({ state: "none" });
@@ -83,7 +84,7 @@ test("renewals of other claims do not fail with a long claim that the disk refus
   expectHeld(await driver.claim(short));
   expect(await driver.claim(long)).toMatchObject({ state: "waiting" });
   disk.isFull = true;
-  await other.driver.release([before]);
+  await other.driver.release(toReleases(before));
   await flushEventLoop();
   expect(await driver.renew([short, long])).toMatchObject([{ state: "held" }, undefined]);
   disk.isFull = false;
@@ -101,7 +102,7 @@ test("renewals of other claims do not wait for the write of a long claim", async
   expectHeld(await driver.claim(short));
   expect(await driver.claim(long)).toMatchObject({ state: "waiting" });
   const open = disk.blockWrites();
-  await otherClient.driver.release([before]);
+  await otherClient.driver.release(toReleases(before));
   await flushEventLoop();
   const renewed = driver.renew([short, long]);
   await world.clock.advance(200);
@@ -120,10 +121,10 @@ test("while only the journal cannot be written, claims that need no journal are 
     const [now, later] = [makeClaim("k", { wait: false }), makeClaim("k")];
     expectHeld(await driver.claim(now));
     expect(await driver.claim(later)).toMatchObject({ state: "waiting" });
-    await driver.release([now]);
+    await driver.release(toReleases(now));
     await flushEventLoop();
     expect((await driver.renew([later]))[0]).toMatchObject({ state: "held" });
-    await driver.release([later]);
+    await driver.release(toReleases(later));
   }
 });
 
@@ -136,7 +137,7 @@ test("a waiter is granted although the journal has failed for a minute without a
   disk.isFull = "journal";
   await expect(one.driver.claim(makeClaim("long", { ttlMs: DAY_MS }))).rejects.toThrow("ENOSPC");
   await world.clock.advance(90_000);
-  await one.driver.release([first]);
+  await one.driver.release(toReleases(first));
   await world.clock.advance(2_000);
   expect((await two.driver.renew([second]))[0]).toMatchObject({ state: "held" });
 });
@@ -166,7 +167,7 @@ test("a claim that is released while its detaching is written, and fails, leaves
   const open = disk.blockWrites();
   const detached = one.driver.detach?.([claim]).catch(() => "failed");
   await flushEventLoop();
-  const released = other.driver.release([claim]);
+  const released = other.driver.release(toReleases(claim));
   await flushEventLoop();
   disk.isFull = true;
   open();
@@ -197,7 +198,7 @@ test("a shutdown while the disk hangs leaves the table for the next start, whate
   const placing = two.driver.claim(makeClaim("other", { ttlMs: 50_000 })).catch(() => null);
   await flushEventLoop();
   world.clock.wallOffsetMs += 3_600_000;
-  await one.driver.release([first]);
+  await one.driver.release(toReleases(first));
   await flushEventLoop();
   const stopped = world.stop();
   await flushEventLoop();
@@ -223,7 +224,7 @@ test("claims: no more may wait for the disk than may be placed; the waiting ones
   expect(harness.inspect().records.size).toBe(0);
   open();
   for (const answer of await Promise.all([...waiting, again])) expectHeld(answer);
-  await driver.release(claims);
+  await driver.release(toReleases(...claims));
   // none of them, and nothing of the refused one, is still counted
   const openAgain = disk.blockWrites();
   const others = three(55_000).map((claim) => driver.claim(claim));

@@ -6,6 +6,7 @@ import { expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,
@@ -59,7 +60,7 @@ for (const local of [true, false]) {
     const [a, b] = [makeClaim("k"), makeClaim("other")];
     const { token } = expectHeld(await holder.driver.claim(a));
     await idle.driver.claim(b);
-    await idle.driver.release([b]);
+    await idle.driver.release(toReleases(b));
     holder.isUnreachable = true;
     harness.crash();
     putBack();

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from "../../support/server-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -53,5 +54,5 @@ test("a proxy that does not know a detached lock does not end it with a client t
   const rival = await openClient(again.addresses[0] as string);
   expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
   expect(await rival.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
-  expect(await rival.driver.release([claim])).toEqual([true]);
+  expect(await rival.driver.release(toReleases(claim))).toEqual([true]);
 });

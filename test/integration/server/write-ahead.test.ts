@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -54,7 +55,7 @@ test("calls that follow a claim which waits for the disk do not treat it as gone
   const first = one.driver.claim(claim);
   await flushEventLoop();
   expect(await other.driver.renew([claim])).toEqual([undefined]);
-  await other.driver.release([claim]);
+  await other.driver.release(toReleases(claim));
   open();
   expect(await first).toMatchObject({ state: "none" });
   expect((await other.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);

@@ -2,6 +2,7 @@
 
 import { setImmediate as turn } from "node:timers/promises";
 import { expect, test } from "vitest";
+import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 
 const fixture = zookeeperFixture({}, { root: "/at-once" });
@@ -28,10 +29,10 @@ test("a renewal during the claim's first call does not take its earlier list for
   expect((await claimed).state).toBe("waiting");
   expect((await one.renew([late]))[0]?.state, "its node is there").toBe("waiting");
   expect(await queueNodes("k")).toHaveLength(2);
-  await other.release([holder]);
+  await other.release(toReleases(holder));
   expect((await one.renew([late]))[0]?.state).toBe("held");
-  await one.release([waiting, late]);
-  await other.release([elsewhere]);
+  await one.release(toReleases(waiting, late));
+  await other.release(toReleases(elsewhere));
 });
 
 test("without fair order a claim called twice as its turn comes holds only with its node", async () => {
@@ -41,14 +42,19 @@ test("without fair order a claim called twice as its turn comes holds only with 
     await other.claim(holder);
     const first = one.claim(twice);
     await turn();
-    const calls = [first, other.release([holder]), one.claim(twice), one.renew([twice]).then(([answer]) => answer)];
+    const calls = [
+      first,
+      other.release(toReleases(holder)),
+      one.claim(twice),
+      one.renew([twice]).then(([answer]) => answer),
+    ];
     const answers = (await Promise.all(calls)) as readonly ({ state?: string } | undefined)[];
     const isHeld = answers.some((answer) => answer?.state === "held");
     if (isHeld) {
       expect(await queueNodes("u"), `round ${round}`).toHaveLength(1);
       expect((await one.renew([twice]))[0]?.state, `round ${round}`).toBe("held");
     }
-    await one.release([twice]);
+    await one.release(toReleases(twice));
     expect(await queueNodes("u")).toEqual([]);
   }
 });

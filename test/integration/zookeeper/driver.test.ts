@@ -7,6 +7,7 @@ import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driv
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setData } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
@@ -52,7 +53,7 @@ test("nodes are named as Curator names its mutex; other permits precede the numb
   expect([...(await fixture.observer.children(folder)).names].sort()).toEqual(
     [`_c_${mutex.id}-lock-0000000001`, `_c_${reader.id}-p1.1073741824-lock-0000000002`].sort(),
   );
-  await driver.release([mutex, reader]);
+  await driver.release(toReleases(mutex, reader));
 });
 
 test("a client has one session for all its locks, held and waited for", async () => {
@@ -82,14 +83,14 @@ test("a Curator mutex and a Holdfast one exclude each other, each in its turn", 
   expect((await driver.claim(first)).state).toBe("held");
   const theirs = await createCuratorNode(folder);
   expect((await driver.claim(second)).state).toBe("waiting");
-  await driver.release([first]);
+  await driver.release(toReleases(first));
   expect((await driver.renew([second]))[0]?.state, "theirs came before").toBe("waiting");
   await fixture.observer.delete(theirs);
   await until(async () => (await driver.renew([second]))[0]?.state === "held", {
     within: TIMEOUT_MS,
     what: "our turn",
   });
-  await driver.release([second]);
+  await driver.release(toReleases(second));
 });
 
 test("a key that begins with a slash is the node's path itself", async () => {
@@ -100,7 +101,7 @@ test("a key that begins with a slash is the node's path itself", async () => {
   expect((await driver.list({ prefix: "/myl" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([
     "/mylock",
   ]);
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
   await expect(driver.claim(makeSessionClaim("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await expect(driver.claim(makeSessionClaim("/"))).rejects.toMatchObject({
     code: "DRIVER_FATAL",
@@ -115,7 +116,7 @@ test.each(["__WRIT__", "__READ__", "lease-", "something"])(
     const [name, folder] = nextKey();
     const before = makeSessionClaim(name);
     await driver.claim(before);
-    await driver.release([before]);
+    await driver.release(toReleases(before));
     const stranger = await createCuratorNode(folder, kind);
     const claim = makeSessionClaim(name);
     await expect(driver.claim(claim)).rejects.toMatchObject({
@@ -139,7 +140,7 @@ test("foreign entries are listed, marked so, and never their secrets", async () 
   ]);
   const text = JSON.stringify(views, (_, value: unknown) => String(value));
   expect(text).not.toContain("9f0c2a55");
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
 });
 
 test("a Holdfast entry with overwritten data is not taken for another program's", async () => {
@@ -152,7 +153,7 @@ test("a Holdfast entry with overwritten data is not taken for another program's"
   expect((await driver.list({ key: name }, { max: 10 })).items.map(({ label }) => label)).toEqual([
     "(data overwritten) scribble",
   ]);
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
 });
 
 test("the queue of one key costs two requests, however many claims are in it", async () => {
@@ -164,7 +165,7 @@ test("the queue of one key costs two requests, however many claims are in it", a
   const before = proxy.requests();
   expect((await looker.list({ key: name }, { max: 1_000 })).items).toHaveLength(200);
   expect(proxy.requests() - before).toBe(2);
-  await driver.release(claims);
+  await driver.release(toReleases(...claims));
 });
 
 test("entries of the other family, for which a path is refused, are listed as well and explain the refusal", async () => {
@@ -181,7 +182,7 @@ test("entries of the other family, for which a path is refused, are listed as we
     ["(family readWrite) test", "held", ALL_PERMITS],
     ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
   ]);
-  await ours.release([claim]);
+  await ours.release(toReleases(claim));
 });
 
 test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "a.b", "__proto__", "\u{1f512}"])(
@@ -191,7 +192,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
     const claim = makeSessionClaim(name);
     expect((await driver.claim(claim)).state).toBe("held");
     expect((await driver.list({ prefix: "" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([name]);
-    await driver.release([claim]);
+    await driver.release(toReleases(claim));
   },
 );
 
@@ -202,14 +203,14 @@ test("a create whose reply is lost at any byte makes one node, which is found", 
   const [name, folder] = nextKey();
   const warm = makeSessionClaim(name);
   await driver.claim(warm);
-  await driver.release([warm]);
+  await driver.release(toReleases(warm));
   for (let bytes = 1; bytes < 180; bytes += IS_LONG_RUN ? 1 : 3) {
     const claim = makeSessionClaim(name);
     proxy.toClient.cutAfter(bytes);
     const answer = await until(() => driver.claim(claim).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
     expect(answer.state, `after ${bytes} bytes`).toBe("held");
     expect((await fixture.observer.children(folder)).names).toHaveLength(1);
-    await until(() => driver.release([claim]).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
+    await until(() => driver.release(toReleases(claim)).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
     expect((await fixture.observer.children(folder)).names).toEqual([]);
   }
 }, 60_000);
@@ -223,7 +224,7 @@ test("a claim released while its create has no answer leaves no node", async () 
     const claim = makeSessionClaim(name);
     proxy.toClient.cutAfter(bytes);
     const asked = driver.claim(claim).catch(() => null);
-    await until(() => driver.release([claim]).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
+    await until(() => driver.release(toReleases(claim)).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
     await asked;
     expect((await driver.claim(claim)).state).toBe("none");
     expect((await fixture.observer.children(folder).catch(() => ({ names: [] }))).names).toEqual([]);
@@ -290,7 +291,7 @@ test("a floor that the store's tokens cannot reach is refused, unless tokenBase 
   const lifted = await opened({ tokenBase: floor });
   const claim = makeSessionClaim(name, { floor });
   expect(await lifted.claim(claim)).toMatchObject({ state: "held" });
-  await lifted.release([claim]);
+  await lifted.release(toReleases(claim));
 });
 
 test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
@@ -312,9 +313,9 @@ test("a waiter watches one node: no other waiter wakes when the holder is releas
   const claims = Array.from({ length: 20 }, () => makeSessionClaim(name));
   for (const claim of claims) await driver.claim(claim);
   woken.length = 0;
-  await driver.release([claims[0] as Claim]);
+  await driver.release(toReleases(claims[0] as Claim));
   await until(() => woken.length > 0, { within: TIMEOUT_MS, what: "the next one" });
   await fixture.observer.sync("/driver");
   expect(woken).toEqual([claims[1]?.id]);
-  await driver.release(claims);
+  await driver.release(toReleases(...claims));
 });

@@ -11,6 +11,7 @@ import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import { testDriver } from "../../client/suite.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { leakCheckedTest } from "../../support/leak-checked-test.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { Ensemble, ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startEnsemble } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
@@ -219,7 +220,7 @@ test("a server that has lost its leader renews nothing: it answers reads and pin
   }
   const again = async (): Promise<boolean> => (await driver.renew([claim]).catch(() => []))[0]?.state === "held";
   await until(again, { within: TIMEOUT_MS, what: "the leader's word" });
-  expect(await driver.release([claim])).toEqual([true]);
+  expect(await driver.release(toReleases(claim))).toEqual([true]);
   await Promise.all([driver.close(), zk.close()]);
 }, 120_000);
 

@@ -7,6 +7,7 @@ import { listChildren } from "../../../src/drivers/zookeeper/client/helpers.ts";
 import type { ZooKeeperDriverOptions } from "../../../src/drivers/zookeeper/driver.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
@@ -56,11 +57,11 @@ test("in the family of Curator's read-write lock nodes have its names, and its n
       `_c_${last.id}-__READ__0000000004`,
     ].sort(),
   );
-  await driver.release([reader]);
+  await driver.release(toReleases(reader));
   expect((await driver.renew([writer]))[0]?.state, "their reader is in").toBe("waiting");
   await fixture.observer.delete(theirs);
   expect((await driver.renew([writer, last])).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
-  await driver.release([writer, last]);
+  await driver.release(toReleases(writer, last));
 });
 
 test("the second of two families on one path is refused, without an id in the message", async () => {
@@ -76,7 +77,7 @@ test("the second of two families on one path is refused, without an id in the me
     expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(advice) });
     expect((error as Error).message).not.toContain(held.id);
     expect(await queueNodes(folder)).toHaveLength(1);
-    await first.release([held]);
+    await first.release(toReleases(held));
   }
 });
 
@@ -95,7 +96,7 @@ test("a foreign node on one path affects that path alone", async () => {
   const states = (await driver.renew([holder, waiter, other, next])).map((answer) => answer?.state);
   expect(states).toEqual(["held", "none", "held", "waiting"]);
   await expect(driver.claim(makeSessionClaim(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  await driver.release([holder, other, next]);
+  await driver.release(toReleases(holder, other, next));
   expect(await queueNodes(folder)).toEqual([stranger.slice(folder.length + 1)]);
   await fixture.observer.delete(stranger);
 });
@@ -124,7 +125,7 @@ test("a node of an earlier request of the same session is not taken for a later 
   const answer = await until(() => driver.claim(later).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
   expect(answer.state).toBe("waiting");
   expect(await queueNodes(folder)).toHaveLength(2);
-  await driver.release([earlier, later]);
+  await driver.release(toReleases(earlier, later));
 });
 
 test("a node of another session is not taken for the client's own, whatever its name", async () => {
@@ -140,9 +141,9 @@ test("a node of another session is not taken for the client's own, whatever its 
   const answer = await until(() => driver.claim(same).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
   expect(answer.state).toBe("waiting");
   expect(await queueNodes(folder)).toHaveLength(2);
-  await driver.release([same]);
+  await driver.release(toReleases(same));
   expect(await queueNodes(folder)).toHaveLength(1);
-  await dying.release([claim]);
+  await dying.release(toReleases(claim));
 });
 
 test("a release between the list and the watch is noticed", async () => {
@@ -154,7 +155,7 @@ test("a release between the list and the watch is noticed", async () => {
     const warm = makeSessionClaim(name);
     await driver.claim(warm);
     const { path } = await fixture.observer.create(`${folder}/${CURATOR}lock-`, { mode: "ephemeralSequential" });
-    await driver.release([warm]);
+    await driver.release(toReleases(warm));
     return path;
   })();
   const claim = makeSessionClaim(name);
@@ -166,7 +167,7 @@ test("a release between the list and the watch is noticed", async () => {
   expect((await asked).state).toBe("waiting");
   await until(() => told.includes(claim.id), { within: TIMEOUT_MS, what: "to be told" });
   expect((await driver.renew([claim]))[0]?.state).toBe("held");
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
 });
 
 test("each release among a thousand waiters wakes one, the next", async () => {
@@ -180,12 +181,12 @@ test("each release among a thousand waiters wakes one, the next", async () => {
   const watched = Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1]);
   expect(watched, "one watch a waiter, and the holder's own").toBeLessThanOrEqual(1_001);
   for (let turn = 0; turn < 100; turn++) {
-    await driver.release([claims[turn] as Claim]);
+    await driver.release(toReleases(claims[turn] as Claim));
     await until(() => told.length > turn, { within: TIMEOUT_MS, what: "the next one" });
     expect((await driver.renew([claims[turn + 1] as Claim]))[0]?.state).toBe("held");
   }
   expect(told).toEqual(claims.slice(1, 101).map(({ id }) => id));
-  await driver.release(claims);
+  await driver.release(toReleases(...claims));
   expect(await queueNodes(folder)).toEqual([]);
 }, 60_000);
 
@@ -248,7 +249,10 @@ test("repeated reconnects make no more nodes than there are claims", async () =>
   expect([done, most]).toEqual([20, 20]);
   const made = new Set((await queueNodes(folder)).map((node) => node.split("-")[0]));
   expect(made.size).toBe(20);
-  await until(() => driver.release(claims).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
+  await until(() => driver.release(toReleases(...claims)).catch(() => null), {
+    within: TIMEOUT_MS,
+    what: "the release",
+  });
   expect(await queueNodes(folder)).toEqual([]);
 }, 60_000);
 
@@ -276,7 +280,7 @@ test("a claim released while the parent of its node is being created leaves no n
     const [name, folder] = nextKey();
     const claim = makeSessionClaim(name);
     const asked = driver.claim(claim);
-    await driver.release([claim]);
+    await driver.release(toReleases(claim));
     expect((await asked).state).toBe("none");
     expect(await queueNodes(folder)).toEqual([]);
   }

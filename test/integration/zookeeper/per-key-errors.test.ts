@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { CREATOR_ALL, OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { Answer } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
@@ -38,7 +39,7 @@ test("a path that became unreadable ends the claims that wait there, and no othe
     message: expect.stringContaining("NO_AUTH"),
   });
   await setAcl(admin, "/apart/bad", OPEN_TO_ALL);
-  await driver.release([held, waiting, holder]);
+  await driver.release(toReleases(held, waiting, holder));
 });
 
 test("a node that may no longer be deleted prevents no other release", async () => {
@@ -47,7 +48,7 @@ test("a node that may no longer be deleted prevents no other release", async () 
   for (const claim of [kept, free]) await driver.claim(claim);
   // all rights but delete
   await setAcl(fixture.observer, "/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
-  expect(await driver.release([kept, free])).toEqual([false, true]);
+  expect(await driver.release(toReleases(kept, free))).toEqual([false, true]);
   expect((await fixture.observer.children("/apart/free")).names).toEqual([]);
   await driver.close();
   expect((await fixture.observer.children("/apart/kept")).names, "with our session").toEqual([]);
@@ -77,8 +78,8 @@ test("unreadable nodes are left out of lists, and a direct query for one is refu
   expect((await ana.list({ prefix: "list-" }, { max: 10 })).items).toHaveLength(3);
   const target = { key: "list-secret", token: 1n, now: true };
   await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  await ana.release([secret, half]);
-  await anybody.release([open]);
+  await ana.release(toReleases(secret, half));
+  await anybody.release(toReleases(open));
 });
 
 test("an entry abandoned while the connection breaks leaves no node: the next renewal deletes it", async () => {
@@ -98,5 +99,5 @@ test("an entry abandoned while the connection breaks leaves no node: the next re
   });
   expect((await fixture.observer.children("/apart/cut")).names).toHaveLength(2);
   await fixture.observer.delete(stranger);
-  await driver.release([holder]);
+  await driver.release(toReleases(holder));
 });

@@ -7,6 +7,7 @@ import { makePath } from "../../../src/drivers/zookeeper/client/helpers.ts";
 import { OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import type { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { setData } from "../../support/stores/zookeeper-requests.ts";
 
 export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number): Driver {
@@ -47,13 +48,13 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
       paths.set(claim.id, { path, token: 0n });
       const answer = await look(claim);
       if (answer.state === "held" || claim.wait) return answer;
-      await this.release([claim]);
+      await this.release(toReleases(claim));
       return { state: "none" };
     },
     renew: (claims) => Promise.all(claims.map(look)),
-    release: (claims) =>
+    release: (releases) =>
       Promise.all(
-        claims.map(async ({ id }) => {
+        releases.map(async ({ claim: { id } }) => {
           const mine = paths.get(id);
           paths.delete(id);
           if (mine !== undefined) await zk.delete(mine.path);

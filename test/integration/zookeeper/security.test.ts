@@ -12,6 +12,7 @@ import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { createAuthority } from "../../support/certificates.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { ZooKeeperServer } from "../../support/stores/zookeeper.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim } from "../../support/stores/zookeeper-fixture.ts";
@@ -112,7 +113,7 @@ test.each(["plain", "TLS"])(
     const bob = await openClient({ sasl: { user: "bob", password: "bobsecret" } });
     const { names } = await bob.children(`/sasl-${how}/mine`);
     expect(await bob.getAcl(`/sasl-${how}/mine/${names[0]}`)).toEqual([{ perms: 31, scheme: "sasl", id: "bob" }]);
-    await driver.release([claim]);
+    await driver.release(toReleases(claim));
   },
 );
 
@@ -133,8 +134,8 @@ test("with a digest credential nodes are for their owner alone, and any other cl
   const stranger = await openDriver({ root: "/closed" });
   const theirs = makeSessionClaim("private");
   await expect(stranger.claim(theirs)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  expect(await stranger.release([theirs])).toEqual([false]);
-  await owner.release([claim]);
+  expect(await stranger.release(toReleases(theirs))).toEqual([false]);
+  await owner.release(toReleases(claim));
 });
 
 test("a given ACL is set on all nodes", async () => {
@@ -149,7 +150,7 @@ test("a given ACL is set on all nodes", async () => {
   const { names } = await stranger.children("/readable/seen");
   expect(names).toHaveLength(1);
   await expect(stranger.delete(`/readable/seen/${names[0]}`)).rejects.toMatchObject({ code: "NO_AUTH" });
-  await owner.release([claim]);
+  await owner.release(toReleases(claim));
 });
 
 test("a client without rights at the servers' root uses a path that exists", async () => {
@@ -164,7 +165,7 @@ test("a client without rights at the servers' root uses a path that exists", asy
     const driver = await openDriver({ chroot: "/theirs", root: "/deep/locks" });
     const claim = makeSessionClaim("key");
     expect((await driver.claim(claim)).state).toBe("held");
-    await driver.release([claim]);
+    await driver.release(toReleases(claim));
     await expect(createDriver({ root: "/refused" }).open(NO_EVENTS)).rejects.toMatchObject({
       code: "DRIVER_FATAL",
     });

@@ -7,6 +7,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { ZooKeeper } from "../../../src/drivers/zookeeper/client/zookeeper.ts";
 import { zookeeper } from "../../../src/drivers/zookeeper/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
@@ -90,7 +91,7 @@ test("an exceeded quota is reported at once, by name, and leaves nothing", async
     }
     expect((await zk.children("/few")).names).toEqual(["key"]);
     expect((await zk.children("/few/key")).names).toHaveLength(1);
-    await driver.release([first]);
+    await driver.release(toReleases(first));
     expect((await driver.claim(makeSessionClaim("key"))).state).toBe("held");
   } finally {
     await driver.close();
@@ -126,5 +127,5 @@ test("a holder whose node is gone learns of it by a renewal if the event is lost
   expect(proxy.events(), "events were dropped").toBeGreaterThan(0);
   expect(proxy.requests() - before, "each renewal asks two questions").toBe(6);
   expect(seen.at(-1)).toEqual(["held", "none", "held"]);
-  await driver.release(claims);
+  await driver.release(toReleases(...claims));
 });

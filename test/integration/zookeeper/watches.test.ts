@@ -4,6 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import type { Claim, ClaimId } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -27,13 +28,13 @@ test.each([true, false])(
       await driver.claim(first);
       // the list is sent before the release, and its watch after it
       const asked = driver.claim(second);
-      const released = driver.release([first]);
+      const released = driver.release(toReleases(first));
       await Promise.all([asked, released]);
       await until(async () => (await driver.renew([second]))[0]?.state === "held", {
         within: TIMEOUT_MS,
         what: "its turn",
       });
-      await driver.release([second]);
+      await driver.release(toReleases(second));
     }
     await expectNoWatchLeft();
   },
@@ -52,10 +53,10 @@ test("all readers behind a writer share one watch and one list, and each is noti
   // a create and a list each; the rest is the watches on the writer: its own, and theirs; and this question
   expect((await received()) - before - 2 * readers.length).toBeLessThan(10);
   told.clear();
-  await driver.release([writer]);
+  await driver.release(toReleases(writer));
   await until(() => readers.every(({ id }) => told.has(id)), { within: TIMEOUT_MS, what: "each to be told" });
   for (const answer of await driver.renew(readers)) expect(answer?.state).toBe("held");
-  await driver.release(readers);
+  await driver.release(toReleases(...readers));
   await expectNoWatchLeft();
 });
 
@@ -72,7 +73,7 @@ test("all waiters for permits share one watch and one list: a release costs the 
   await driver.renew(waiters);
   const before = await received();
   for (const [turn, waiter] of waiters.slice(0, 10).entries()) {
-    await driver.release([[...holders, ...waiters][turn] as Claim]);
+    await driver.release(toReleases([...holders, ...waiters][turn] as Claim));
     await until(() => told.has(waiter.id), { within: TIMEOUT_MS, what: "the next to be told" });
     told.clear();
     const [first, ...others] = await driver.renew(waiters.slice(turn));
@@ -81,7 +82,7 @@ test("all waiters for permits share one watch and one list: a release costs the 
   }
   // a delete, two lists and the watch on the next holder's own node each; pings, and the questions themselves
   expect((await received()) - before).toBeLessThan(100);
-  await driver.release([...holders, ...waiters]);
+  await driver.release(toReleases(...holders, ...waiters));
   await expectNoWatchLeft();
 });
 
@@ -93,7 +94,7 @@ test("a cancelled waiter is forgotten, however long the claim in front of it sta
   for (let turn = 0; turn < 20; turn++) {
     const waits = makeSessionClaim("left", readSpecs("left"));
     expect((await driver.claim(waits)).state).toBe("waiting");
-    expect(await driver.release([waits])).toEqual([true]);
+    expect(await driver.release(toReleases(waits))).toEqual([true]);
     seenWeakRefs.push(new WeakRef(waits));
   }
   setFlagsFromString("--expose-gc");
@@ -104,6 +105,6 @@ test("a cancelled waiter is forgotten, however long the claim in front of it sta
     return seenWeakRefs.filter((weakRef) => weakRef.deref() !== undefined).length <= 1;
   };
   await until(forgotten, { within: TIMEOUT_MS, what: "19 of 20 to be forgotten" });
-  await driver.release([holder]);
+  await driver.release(toReleases(holder));
   await expectNoWatchLeft();
 });

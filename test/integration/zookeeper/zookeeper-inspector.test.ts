@@ -4,6 +4,7 @@ import { afterEach, expect, test } from "vitest";
 import { makeContainers } from "../../../src/drivers/zookeeper/client/helpers.ts";
 import { OPEN_TO_ALL } from "../../../src/drivers/zookeeper/client/records.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
 import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { findZooKeeperViolations } from "../../support/stores/zookeeper-inspector.ts";
 
@@ -41,7 +42,7 @@ test("the driver's own nodes pass: holders, waiters, readers, permits", async ()
   ];
   for (const claim of claims) await driver.claim(claim);
   expect(await findViolations()).toEqual([]);
-  await driver.release(claims);
+  await driver.release(toReleases(...claims));
   expect(await findViolations()).toEqual([]);
 });
 
@@ -79,7 +80,7 @@ test("a node without an end, and one without an owner", async () => {
   expect(await findViolations()).toHaveLength(2);
   await plantNode("latch", "ephemeral");
   expect(await findViolations()).toContain(`${KEY}/latch belongs to no claim`);
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
 });
 
 test("two directories of one key", async () => {
@@ -90,5 +91,5 @@ test("two directories of one key", async () => {
   const { path } = await fixture.observer.create(`${ROOT}/%6Bey/_c_two-lock-`, { mode: "ephemeralSequential" });
   plantedPaths.push(path);
   expect(await findViolations()).toEqual([expect.stringMatching(/held beyond its limit/)]);
-  await driver.release([claim]);
+  await driver.release(toReleases(claim));
 });

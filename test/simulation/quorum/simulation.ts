@@ -173,11 +173,12 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
       // a part of the member had failed
       return answers.map((answer) => (!simulation.isQuiet && random.chance(0.02) ? undefined : answer));
     },
-    release: (claims, unanswered) =>
+    release: (releases) =>
       call((driver) => {
-        for (const { id } of claims)
-          if (simulation.releasedClaims.has(id)) member.released.set(`${member.epoch} ${id}`, simulation.clock.now());
-        return driver.release(claims, unanswered);
+        for (const { claim } of releases)
+          if (simulation.releasedClaims.has(claim.id))
+            member.released.set(`${member.epoch} ${claim.id}`, simulation.clock.now());
+        return driver.release(releases);
       }),
     detach: (claims) => call(async (driver) => (await driver.detach?.(claims)) ?? []),
     list: (query, options) => call((driver) => driver.list(query, options)),

@@ -31,7 +31,7 @@ function createFixture(options: LocksOptions = {}): Fixture {
     ...driver,
     claim: (claim) => reach("claim", () => driver.claim(claim)),
     renew: (claims) => reach("renew", () => driver.renew(claims)),
-    release: (claims, unanswered) => reach("release", () => driver.release(claims, unanswered)),
+    release: (releases) => reach("release", () => driver.release(releases)),
   };
   return Object.assign(made, { locks: createLocks(watched, { ...options, clock }) });
 }
@@ -106,9 +106,9 @@ describe("the lease by the client's clock", () => {
         );
         return shardOf(claims[0] as Claim) === "b" ? new Promise(() => undefined) : driver.renew(claims);
       },
-      release: (claims, unanswered) => {
-        assert.equal(new Set(claims.map(shardOf)).size, 1);
-        return driver.release(claims, unanswered);
+      release: (releases) => {
+        assert.equal(new Set(releases.map(({ claim }) => shardOf(claim))).size, 1);
+        return driver.release(releases);
       },
     };
     const locks = createLocks(sharded, { clock, ttl: "9s" });

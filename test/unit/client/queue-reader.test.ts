@@ -31,9 +31,9 @@ async function createFixture(keys: readonly string[]): Promise<Fixture> {
       made.calls.push("renew");
       return right.renew(claims);
     },
-    release: (claims, unanswered) => {
+    release: (releases) => {
       made.calls.push("release");
-      return right.release(claims, unanswered);
+      return right.release(releases);
     },
     list: (query, options) => {
       made.calls.push(`list ${query.key}`);

@@ -4,7 +4,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
-import type { Driver } from "../../../src/spi/driver.ts";
+import type { Driver, Release } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -17,7 +17,7 @@ interface Fixture {
 
 /** A client whose store calls `release` for each release. */
 function createFixture(
-  release: (driver: Driver, ...args: Parameters<Driver["release"]>) => Promise<readonly boolean[]>,
+  release: (driver: Driver, releases: readonly Release[]) => Promise<readonly boolean[]>,
 ): Fixture {
   const clock = new FakeClock(0);
   const driver = memory({ store: memoryStore(clock) });
@@ -25,9 +25,9 @@ function createFixture(
   const disturbed: Driver = {
     ...driver,
     ...withTraits(driver, { lease: { claim: true, sessionMs: 9_000 } }),
-    release: (...args) => {
+    release: (releases) => {
       sentAt.push(clock.now());
-      return release(driver, ...args);
+      return release(driver, releases);
     },
   };
   return { clock, sentAt, locks: createLocks(disturbed, { clock, ttl: "9s" }) };
@@ -84,10 +84,10 @@ describe("a release without an answer from the store", () => {
   });
 
   test("during a sleep of the machine: the store's answer that the claim was gone does not date the release", async () => {
-    const { clock, locks } = createFixture(async (driver, claims) => {
-      await driver.release(claims);
+    const { clock, locks } = createFixture(async (driver, releases) => {
+      await driver.release(releases);
       clock.suspend(60_000);
-      return claims.map(() => false);
+      return releases.map(() => false);
     });
     const lock = await locks.acquire("k");
     assert.equal(await lock.release(), true);

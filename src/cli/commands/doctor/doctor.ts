@@ -92,7 +92,7 @@ async function measureCycles(driver: Driver, key: string): Promise<CycleTimes> {
       const answer = await driver.claim(claim);
       if (answer.state !== "held")
         return { ...unknownCycles("the store grants no new locks"), paused: answer.paused ?? null };
-      await driver.release([claim]);
+      await driver.release([{ claim, hasUnansweredClaim: false }]);
     } catch (error) {
       const reason = errorText(error);
       return { ...unknownCycles(reason), isForbidden: /\bmay not\b/.test(reason) };

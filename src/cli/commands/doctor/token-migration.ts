@@ -93,6 +93,6 @@ async function sampleToken(driver: Driver, key: string): Promise<bigint | null> 
   const claim = createProbeClaim(key);
   const answer = await driver.claim(claim);
   if (answer.state !== "held") return null;
-  await driver.release([claim]);
+  await driver.release([{ claim, hasUnansweredClaim: false }]);
   return answer.token;
 }

@@ -11,6 +11,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Claim, Driver } from "../../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../../support/driver-events.ts";
+import { toReleases } from "../../../support/releases.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
@@ -82,7 +83,7 @@ withRedis((server) => {
             if (state === "held") mine.push(claim);
             return state === "held";
           },
-          release: async () => void (await driver.release(mine.splice(0))),
+          release: async () => void (await driver.release(toReleases(...mine.splice(0)))),
         };
       },
       async remainingMs() {

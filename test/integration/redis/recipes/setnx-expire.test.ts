@@ -9,6 +9,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { redis } from "../../../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../../support/driver-events.ts";
+import { toReleases } from "../../../support/releases.ts";
 import { withRedis } from "../../../support/stores/redis-conformance.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 import { until } from "../../../support/until.ts";
@@ -86,7 +87,7 @@ withRedis((server) => {
       const again = async (): Promise<boolean> => {
         const claim = makeClaim("lock", { ttlMs: LEASE_MS, wait: false });
         const { state } = await next.claim(claim);
-        if (state === "held") await next.release([claim]);
+        if (state === "held") await next.release(toReleases(claim));
         return state === "held";
       };
       // there is only one command, so there is no place in between to die at
@@ -102,7 +103,7 @@ withRedis((server) => {
     const claim = makeClaim("lock", { ttlMs: LEASE_MS });
     await driver.claim(claim);
     for (const key of await admin.keys(`${prefix}:1:*`)) expect(await admin.pttl(key), key).toBeGreaterThan(0);
-    await driver.release([claim]);
+    await driver.release(toReleases(claim));
     await driver.close();
   });
 });
