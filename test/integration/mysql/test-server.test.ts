@@ -1,8 +1,8 @@
 // The MariaDB that the other tests of this folder run against.
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { queryMariaDb } from "../../support/stores/mariadb.ts";
-import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { withMariaDb, withMariaDbClock } from "../../support/stores/sql-fixture.ts";
 
 withMariaDb(
   (server) => {
@@ -44,3 +44,24 @@ withMariaDb(
   },
   { settings: { "transaction-isolation": "SERIALIZABLE" } },
 );
+
+describe("with a clock of its own", () => {
+  withMariaDbClock((server, clock) => {
+    test("the database's time is moved while it runs", async () => {
+      const now = async (): Promise<number> => {
+        const [row] = await server().query(
+          "select cast(timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) div 1000 as char) as ms",
+        );
+        return Number(row?.ms);
+      };
+      expect(Math.abs((await now()) - Date.now())).toBeLessThan(5_000);
+      clock().shift(60_000);
+      expect((await now()) - Date.now()).toBeGreaterThan(55_000);
+      clock().shift(-60_000);
+      expect((await now()) - Date.now()).toBeLessThan(-55_000);
+      clock().freeze(1_800_000_000_000_000);
+      expect(await now()).toBe(1_800_000_000_000);
+      clock().shift(0);
+    });
+  });
+});

@@ -1,10 +1,10 @@
 // The PostgreSQL and the PgBouncer that the other tests of this folder run against.
 
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { descendants, identifyProcess, isAlive } from "../../support/processes/process-tree.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { queryPostgres } from "../../support/stores/postgres.ts";
-import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { withPostgres, withPostgresClock } from "../../support/stores/sql-fixture.ts";
 
 withPostgres(
   (server) => {
@@ -60,3 +60,22 @@ withPostgres(
   },
   { settings: { default_transaction_isolation: "read committed" } },
 );
+
+describe("with a clock of its own", () => {
+  withPostgresClock((server, clock) => {
+    test("the database's time is moved while it runs", async () => {
+      const now = async (): Promise<number> => {
+        const [row] = await server().query("select (extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms");
+        return Number(row?.ms);
+      };
+      expect(Math.abs((await now()) - Date.now())).toBeLessThan(5_000);
+      clock().shift(60_000);
+      expect((await now()) - Date.now()).toBeGreaterThan(55_000);
+      clock().shift(-60_000);
+      expect((await now()) - Date.now()).toBeLessThan(-55_000);
+      clock().freeze(1_800_000_000_000_000);
+      expect(await now()).toBe(1_800_000_000_000);
+      clock().shift(0);
+    });
+  });
+});

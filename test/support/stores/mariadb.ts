@@ -1,17 +1,19 @@
 /** A real MariaDB for tests: the installed programs on a free port, its data in a temporary folder, ended by its pid. */
 
-import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createConnection } from "mysql2/promise";
 import { canInstall, installPackages } from "../debian-packages.ts";
+import { makeDataFolder } from "./data-template.ts";
 import { firstAnswer, startOnFreePort } from "./database-process.ts";
 import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
 
 const SERVER = "/usr/sbin/mariadbd";
 const INSTALLER = "/usr/bin/mariadb-install-db";
 const PACKAGES = ["mariadb-server-core", "mariadb-client-core"];
+/** A third of the usual one: it is copied for each server. */
+const LOG_SIZE = "--innodb-log-file-size=32M";
 const ADMIN = "root";
 const ALWAYS_THERE = "mysql";
 /** The first byte after the head of a packet: version 10 of the protocol. An error would begin with 255. */
@@ -26,8 +28,8 @@ export async function startMariaDb(options: ServerOptions = {}): Promise<Databas
   const folder = mkdtempSync(join(tmpdir(), "holdfast-mariadb-"));
   const data = join(folder, "data");
   const asRoot = process.getuid?.() === 0 ? ["--user=root"] : [];
-  const initOptions = [`--datadir=${data}`, "--auth-root-authentication-method=normal", "--skip-test-db"];
-  execFileSync(INSTALLER, ["--no-defaults", ...asRoot, ...initOptions], { stdio: "pipe" });
+  const args = ["--no-defaults", ...asRoot, LOG_SIZE, "--auth-root-authentication-method=normal", "--skip-test-db"];
+  makeDataFolder(data, [`--datadir=${data}`], { name: "mariadb", program: INSTALLER, args });
   const settings = Object.entries({
     "bind-address": "127.0.0.1",
     socket: join(folder, "socket"),
@@ -40,7 +42,16 @@ export async function startMariaDb(options: ServerOptions = {}): Promise<Databas
   }).map(([name, value]) => `--${name}=${value}`);
   const { port, process: server } = await startOnFreePort((port) => ({
     name: "MariaDB",
-    command: [SERVER, "--no-defaults", ...asRoot, `--datadir=${data}`, `--port=${port}`, "--skip-log-bin", ...settings],
+    command: [
+      SERVER,
+      "--no-defaults",
+      ...asRoot,
+      `--datadir=${data}`,
+      `--port=${port}`,
+      LOG_SIZE,
+      "--skip-log-bin",
+      ...settings,
+    ],
     log: join(folder, "log"),
     environment: options.environment ?? {},
     stopSignal: "SIGTERM",

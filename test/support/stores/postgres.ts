@@ -1,11 +1,11 @@
 /** A real PostgreSQL for tests: the installed programs on a free port, its data in a temporary folder, ended by its pid. */
 
-import { execFileSync } from "node:child_process";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
 import { canInstall, installPackages } from "../debian-packages.ts";
+import { makeDataFolder } from "./data-template.ts";
 import { firstAnswer, startOnFreePort } from "./database-process.ts";
 import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
 
@@ -30,9 +30,9 @@ export async function startPostgres(options: ServerOptions = {}): Promise<Databa
   chmodSync(folder, 0o755);
   if (user !== undefined) chownSync(folder, user, user);
   const data = join(folder, "data");
-  const identity = user === undefined ? {} : { uid: user, gid: user };
-  const initOptions = ["-D", data, "-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--no-locale"];
-  execFileSync(join(programFolder(), "initdb"), initOptions, { ...identity, cwd: "/", stdio: "pipe" });
+  const initOptions = ["-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--no-locale"];
+  const program = join(programFolder(), "initdb");
+  makeDataFolder(data, ["-D", data], { name: "postgres", program, args: initOptions, user });
   writeFileSync(join(data, "pg_hba.conf"), HOST_RULES);
   const settings = Object.entries({
     listen_addresses: "127.0.0.1",
