@@ -1,0 +1,93 @@
+/** The file of a database: created for its owner only, and watched for being deleted or replaced. */
+
+import { closeSync, openSync, statfsSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { FatalDriverError } from "../../../errors.ts";
+import type { SqliteDatabase } from "../clients/types.ts";
+
+/** statfs(2): file systems without the locks and the shared memory of one machine. */
+const NETWORK_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
+  [0x6969, "NFS"],
+  [0x517b, "SMB"],
+  [0xff534d42, "SMB"],
+  [0xfe534d42, "SMB"],
+  [0x5346414f, "AFS"],
+  [0x01021997, "9P"],
+  [0x00c36400, "Ceph"],
+  [0x0bd00bd0, "Lustre"],
+]);
+
+/**
+ * Creates the file if it does not exist. It contains the secret ids of claims, so only its owner may read it; SQLite gives
+ * its companion files the same mode. An existing file keeps its mode, which may admit a group of users.
+ * @throws FatalDriverError if it cannot be a database
+ */
+export function ensureDatabaseFile(path: string): void {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  if (stat?.isDirectory()) throw new FatalDriverError(`sqlite: ${path} is a folder: name a file`);
+  if (stat !== undefined) return;
+  try {
+    // never opened if it exists: closing it would end the locks that this process has on it
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (cause) {
+    const { code } = cause as NodeJS.ErrnoException;
+    if (code === "EEXIST") return;
+    const problem =
+      code === "ENOENT" ? `its folder ${dirname(path)} does not exist: create it` : `it cannot be created (${code})`;
+    throw new FatalDriverError(`sqlite: ${path}: ${problem}`, { cause });
+  }
+}
+
+/** Which file a connection has open. */
+export class DatabaseFile {
+  readonly path: string;
+  readonly #identity: string | null;
+  /** Whether verify() has found that the connection's file is not at this path any more. */
+  isReplaced = false;
+
+  /** @param path of a file that the connection has opened already */
+  constructor(path: string) {
+    this.path = path;
+    this.#identity = readIdentity(path);
+  }
+
+  /** The file of a user's handle; null: its database is in memory. */
+  static of(database: SqliteDatabase): DatabaseFile | null {
+    const main = database
+      .prepare("pragma database_list")
+      .all()
+      .find(({ name }) => name === "main");
+    return main === undefined || main.file === "" || main.file === null ? null : new DatabaseFile(String(main.file));
+  }
+
+  /**
+   * A deleted file stays usable for those that have it open, while others create a new one: two holders.
+   * @throws FatalDriverError if the path has no file any more, or another one
+   */
+  verify(): void {
+    if (readIdentity(this.path) === this.#identity) return;
+    this.isReplaced = true;
+    throw new FatalDriverError(
+      `sqlite: ${this.path} was deleted or replaced while it was open, and its locks are lost: open it again`,
+    );
+  }
+
+  /** The bits of its mode that admit other users; 0 if it is unknown. */
+  readForeignAccess(): number {
+    return (statSync(this.path, { throwIfNoEntry: false })?.mode ?? 0) & 0o077;
+  }
+
+  /** The name of its file system if that belongs to a network; null: it does not, or is unknown. */
+  readNetworkFileSystem(): string | null {
+    try {
+      return NETWORK_FILE_SYSTEMS.get(statfsSync(this.path).type >>> 0) ?? null;
+    } catch {
+      return null;
+    }
+  }
+}
+
+function readIdentity(path: string): string | null {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat === undefined ? null : `${stat.dev} ${stat.ino}`;
+}

@@ -1,0 +1,91 @@
+/** Checks what of an SQLite database matters to locks: for `holdfast doctor` and for warnings in open(). */
+
+import type { Check } from "../../../spi/driver.ts";
+import type { SqliteDatabase } from "../clients/types.ts";
+import type { DatabaseFile } from "./database-file.ts";
+import type { SqliteWarningName } from "./options.ts";
+import type { SqliteRows } from "./rows.ts";
+
+interface SqliteCheck extends Check {
+  readonly name: SqliteWarningName | "version" | "rows";
+}
+
+/** The values of `pragma synchronous`. */
+const SYNCHRONOUS_NAMES: readonly string[] = ["OFF", "NORMAL", "FULL", "EXTRA"];
+
+/** `file`: null for a database in memory. */
+export function diagnose(database: SqliteDatabase, rows: SqliteRows, file: DatabaseFile | null): SqliteCheck[] {
+  const checks = [
+    checkVersion(database),
+    checkFile(file),
+    checkMode(file),
+    file === null ? null : checkJournal(database),
+    file === null ? null : checkSynchronous(database),
+    checkRows(rows),
+  ];
+  return checks.filter((check) => check !== null);
+}
+
+/** The value of a setting. */
+export function readPragma(database: SqliteDatabase, name: string): unknown {
+  const [row] = database.prepare(`pragma ${name}`).all();
+  return row === undefined ? undefined : Object.values(row)[0];
+}
+
+export function readVersion(database: SqliteDatabase): string {
+  return String(database.prepare("select sqlite_version() as version").all()[0]?.version);
+}
+
+function checkVersion(database: SqliteDatabase): SqliteCheck {
+  return { status: "ok", name: "version", message: `SQLite ${readVersion(database)} by ${database.library}` };
+}
+
+function checkFile(file: DatabaseFile | null): SqliteCheck {
+  const name = "file";
+  if (file === null) {
+    const hint = "only users of this one handle exclude each other: pass the path of a file";
+    return { status: "warn", name, message: "the database is in memory, and its locks end with the process", hint };
+  }
+  const network = file.readNetworkFileSystem();
+  if (network === null) return { status: "ok", name, message: file.path };
+  const hint = "put it on a local disk; processes on several machines need another store";
+  const message = `${file.path} is on a network (${network}), where SQLite's locks may fail: two processes may hold one lock`;
+  return { status: "warn", name, message, hint };
+}
+
+function checkMode(file: DatabaseFile | null): SqliteCheck | null {
+  const name = "mode";
+  if (file === null || process.platform === "win32") return null;
+  if ((file.readForeignAccess() & 0o007) === 0)
+    return { status: "ok", name, message: "only its owner or group may use the file" };
+  const message = "every user of this machine may read the file, and with it the ids that give a right to locks";
+  return { status: "warn", name, message, hint: `chmod o= ${file.path} and the files beside it` };
+}
+
+function checkJournal(database: SqliteDatabase): SqliteCheck {
+  const name = "journal";
+  const mode = String(readPragma(database, "journal_mode"));
+  if (mode === "wal")
+    return { status: "ok", name, message: "journal_mode is wal: readers and the writer do not block" };
+  if (mode === "off" || mode === "memory") {
+    const hint = "set journal_mode to wal";
+    return { status: "warn", name, message: `journal_mode is ${mode}: a crash may damage the database`, hint };
+  }
+  const hint = "set journal_mode to wal";
+  return { status: "warn", name, message: `journal_mode is ${mode}: readers and the writer block each other`, hint };
+}
+
+function checkSynchronous(database: SqliteDatabase): SqliteCheck {
+  const name = "synchronous";
+  const level = Number(readPragma(database, "synchronous"));
+  const message = `synchronous is ${SYNCHRONOUS_NAMES[level] ?? level}`;
+  if (level >= 2) return { status: "ok", name, message: `${message}: grants survive a loss of power` };
+  const hint = "set synchronous to FULL";
+  return { status: "warn", name, message: `${message}: a loss of power may undo the last grants`, hint };
+}
+
+function checkRows(rows: SqliteRows): SqliteCheck {
+  const { claims, expired_claims: expiredClaims, tombstones } = rows.countRows();
+  const message = `${claims} claims, ${expiredClaims} of them expired, and ${tombstones} tombstones`;
+  return { status: "ok", name: "rows", message };
+}

@@ -1,0 +1,307 @@
+/** SQLite as a database of locks: one file, used by the processes of one machine. */
+
+import { resolve } from "node:path";
+import { FatalDriverError } from "../../../errors.ts";
+import type { Check } from "../../../spi/driver.ts";
+import { systemClock } from "../../../util/clock.ts";
+import { randomId } from "../../../util/ids.ts";
+import { resolveWarn } from "../../warnings.ts";
+import { adaptSqliteDatabase } from "../clients/detect.ts";
+import { loadSqliteDatabase } from "../clients/load.ts";
+import type { SqliteDatabase } from "../clients/types.ts";
+import type {
+  ClaimRow,
+  Dialect,
+  DialectEvents,
+  DialectSession,
+  ListedRow,
+  ListRequest,
+  ReleaseReply,
+  ReleaseRow,
+  RevokeRow,
+} from "../dialect.ts";
+import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
+import { BUCKET_COUNT, DEFAULT_PREFIX, explainLayout, LAYOUT_VERSION, toName } from "../schema.ts";
+import { DatabaseFile, ensureDatabaseFile } from "./database-file.ts";
+import { diagnose, readPragma, readVersion } from "./diagnostics.ts";
+import { explainSqliteError, isMissingTable } from "./errors.ts";
+import type { SqliteOptions } from "./options.ts";
+import type { ClaimReply, Pushes } from "./routines.ts";
+import { Routines } from "./routines.ts";
+import { SqliteRows } from "./rows.ts";
+import { Transactions } from "./transactions.ts";
+import { WaitCache } from "./wait-cache.ts";
+
+/** The first version with unixepoch('subsec'). */
+const MIN_VERSION: readonly [number, number] = [3, 42];
+
+/** A recheck of an unchanged database costs some microseconds. */
+const RECHECK_INTERVALS = { shortMs: 5, firstMs: 1_000, longMs: 50 };
+
+/** The database of a dialect: a path, or the user's handle. */
+export type DatabaseSource =
+  | { readonly kind: "path"; readonly path: string }
+  | { readonly kind: "handle"; readonly handle: object };
+
+export function createSqliteDialect(source: DatabaseSource, options: SqliteOptions): Dialect {
+  return {
+    name: "sqlite",
+    durability: "restart",
+    recheckIntervals: RECHECK_INTERVALS,
+    async open(events) {
+      const session = new SqliteSession(source, options, events);
+      await session.open();
+      return session;
+    },
+  };
+}
+
+/** An open connection and what works on it. Replaced as a whole if the file was replaced. */
+interface OpenDatabase {
+  readonly database: SqliteDatabase;
+  readonly file: DatabaseFile | null;
+  readonly rows: SqliteRows;
+  readonly routines: Routines;
+  readonly transactions: Transactions;
+  readonly waits: WaitCache;
+}
+
+class SqliteSession implements DialectSession {
+  readonly hasPush = false;
+  readonly #source: DatabaseSource;
+  readonly #options: SqliteOptions;
+  readonly #events: DialectEvents;
+  /** Identifies the claims of this session. */
+  readonly #inbox = randomId();
+  #open!: OpenDatabase;
+  #reopening: Promise<void> | null = null;
+  #isClosed = false;
+
+  constructor(source: DatabaseSource, options: SqliteOptions, events: DialectEvents) {
+    this.#source = source;
+    this.#options = options;
+    this.#events = events;
+  }
+
+  async open(): Promise<void> {
+    this.#open = await openDatabase(this.#source, this.#options, this.#inbox);
+  }
+
+  async claim(row: ClaimRow): Promise<string> {
+    return (await this.#writeReplies([row.id], ({ routines }, pushes) => [routines.claim(row, pushes)]))[0] as string;
+  }
+
+  async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
+    const replies = this.#replyWithoutWriting(rows);
+    const rest = rows.filter((_, index) => replies[index] === null);
+    if (rest.length === 0) return replies as string[];
+    const ids = rest.map(({ id }) => id);
+    const written = await this.#writeReplies(ids, ({ routines }, pushes) => routines.renew(rest, pushes));
+    let next = 0;
+    return replies.map((reply) => reply ?? (written[next++] as string));
+  }
+
+  async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    for (const { id } of rows) this.#open.waits.delete(id);
+    return this.#write(({ routines }) => routines.release(rows));
+  }
+
+  detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
+    return this.#write(({ routines }) => routines.detach(rows, leftMs));
+  }
+
+  async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {
+    const { flags, pushes } = await this.#write(({ routines }) => {
+      const pushes: Pushes = [];
+      return { flags: routines.revoke(rows, pushes), pushes };
+    });
+    this.#push(pushes);
+    return flags;
+  }
+
+  async list(request: ListRequest): Promise<readonly ListedRow[]> {
+    return this.#try(({ rows }) => rows.list(request));
+  }
+
+  async diagnose(): Promise<readonly Check[]> {
+    return this.#try(({ database, rows, file }) => diagnose(database, rows, file));
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#closeDatabase();
+  }
+
+  /** Answers what needs no write: from memory, then from what is read. null: a write is needed. */
+  #replyWithoutWriting(rows: readonly ClaimRow[]): (string | null)[] {
+    return this.#try(({ rows: tables, routines, transactions, waits }) => {
+      const version = tables.readVersion();
+      const replies = rows.map(({ id }) => waits.reply(id, version));
+      if (!replies.includes(null)) return replies;
+      const read = transactions.read(() => {
+        const { now, stamp } = tables.readVersion();
+        return rows.map(({ id }, index) => {
+          if (replies[index] !== null) return replies[index] as string;
+          const found = routines.peek(id, now);
+          waits.set(id, found?.wait, stamp);
+          return found?.reply ?? null;
+        });
+      });
+      return read ?? replies;
+    });
+  }
+
+  /** A write that answers for these claims. */
+  async #writeReplies(
+    ids: readonly string[],
+    work: (open: OpenDatabase, pushes: Pushes) => readonly ClaimReply[],
+  ): Promise<string[]> {
+    const { replies, pushes, stamp, waits } = await this.#write((open) => {
+      const pushes: Pushes = [];
+      const replies = work(open, pushes);
+      return { replies, pushes, stamp: open.rows.readVersion().stamp, waits: open.waits };
+    });
+    for (const [index, { wait }] of replies.entries()) waits.set(ids[index] as string, wait, stamp);
+    this.#push(pushes);
+    return replies.map(({ reply }) => reply);
+  }
+
+  async #write<T>(work: (open: OpenDatabase) => T): Promise<T> {
+    const open = this.#open;
+    try {
+      return await open.transactions.write(() => work(open));
+    } catch (error) {
+      // a handle can be opened again only by its owner
+      if (open.file?.isReplaced !== true || this.#source.kind === "handle" || this.#isClosed) throw error;
+    }
+    await this.#reopen(open);
+    const reopened = this.#open;
+    return reopened.transactions.write(() => work(reopened));
+  }
+
+  /** Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the loss. */
+  #reopen(stale: OpenDatabase): Promise<void> {
+    if (this.#open !== stale) return Promise.resolve();
+    this.#reopening ??= this.#replaceDatabase().finally(() => {
+      this.#reopening = null;
+    });
+    return this.#reopening;
+  }
+
+  async #replaceDatabase(): Promise<void> {
+    const { path } = this.#open.file as DatabaseFile;
+    resolveWarn(this.#options.warn)(`sqlite: ${path} was deleted or replaced while it was open: its locks are lost`);
+    const fresh = await openDatabase(this.#source, this.#options, this.#inbox);
+    this.#closeDatabase();
+    this.#open = fresh;
+    if (this.#isClosed) this.#closeDatabase();
+    else this.#events.missed();
+  }
+
+  #closeDatabase(): void {
+    this.#open.transactions.close();
+    if (this.#source.kind === "path") this.#open.database.close();
+  }
+
+  /** After this call, since the driver must not be called back from within one. */
+  #push(pushes: Pushes): void {
+    if (pushes.length === 0) return;
+    queueMicrotask(() => {
+      for (const push of pushes) this.#events.pushed(push, true);
+    });
+  }
+
+  #try<T>(work: (open: OpenDatabase) => T): T {
+    if (this.#isClosed) throw new Error("sqlite: the driver is closed");
+    try {
+      return work(this.#open);
+    } catch (error) {
+      throw explainSqliteError(error);
+    }
+  }
+}
+
+async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbox: string): Promise<OpenDatabase> {
+  const isOwned = source.kind === "path";
+  const path = isOwned ? resolve(source.path) : null;
+  if (path !== null) ensureDatabaseFile(path);
+  let database: SqliteDatabase | null = null;
+  try {
+    database = source.kind === "path" ? await loadSqliteDatabase(path as string) : adaptSqliteDatabase(source.handle);
+    const file = path === null ? DatabaseFile.of(database) : new DatabaseFile(path);
+    verifyDatabase(database);
+    if (isOwned) configure(database);
+    const { prefix = DEFAULT_PREFIX, clock = systemClock, commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
+    const rows = new SqliteRows(database, prefix);
+    const transactions = new Transactions(database, {
+      clock,
+      isOwned,
+      timeoutMs: commandTimeoutMs,
+      verify: () => file?.verify(),
+      explain: explainSqliteError,
+    });
+    await prepareTables(rows, transactions, prefix, options.createTables ?? true);
+    return { database, file, rows, transactions, routines: new Routines(rows, inbox), waits: new WaitCache() };
+  } catch (error) {
+    if (isOwned) database?.close();
+    throw nameFile(explainSqliteError(error), path);
+  }
+}
+
+/** Settings of a connection of our own; those of a user's handle stay as they are. */
+function configure(database: SqliteDatabase): void {
+  // waiting inside SQLite would block the event loop
+  database.exec("pragma busy_timeout = 0");
+  if (readPragma(database, "journal_mode") !== "wal") database.exec("pragma journal_mode = wal");
+  // with less, a loss of power undoes commits: a lock would be granted twice
+  database.exec("pragma synchronous = full");
+}
+
+function verifyDatabase(database: SqliteDatabase): void {
+  const version = readVersion(database);
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  if (major < MIN_VERSION[0] || (major === MIN_VERSION[0] && minor < MIN_VERSION[1])) {
+    const needed = `SQLite ${MIN_VERSION.join(".")} or newer is needed, for its clock in milliseconds`;
+    throw new FatalDriverError(`sqlite: ${database.library} has SQLite ${version}: ${needed}`);
+  }
+  // the order of UTF-16 is not that of lists
+  if (readPragma(database, "encoding") !== "UTF-8")
+    throw new FatalDriverError("sqlite: the database's encoding is not UTF-8: use a database of its own for locks");
+}
+
+async function prepareTables(
+  rows: SqliteRows,
+  transactions: Transactions,
+  prefix: string,
+  mayCreate: boolean,
+): Promise<void> {
+  if (!hasTables(rows)) {
+    const table = toName("layout", prefix);
+    if (!mayCreate)
+      throw new FatalDriverError(
+        `sqlite: there is no table ${table}: run the statements of sqliteMigration(), or set createTables`,
+      );
+    await transactions.write(() => rows.createTables(BUCKET_COUNT, LAYOUT_VERSION));
+  }
+  const version = rows.readLayout();
+  if (version !== LAYOUT_VERSION)
+    throw new FatalDriverError(explainLayout("sqlite", toName("layout", prefix), version));
+  const { expired_claims: claims, expired_tombstones: tombstones } = rows.countRows();
+  if (claims + tombstones > 0) await transactions.write(() => rows.purgeAll());
+}
+
+/** Without them one creates all; so another layout's tables must not be missed. */
+function hasTables(rows: SqliteRows): boolean {
+  try {
+    return rows.readLayout() !== null;
+  } catch (error) {
+    if (isMissingTable(error)) return false;
+    throw error;
+  }
+}
+
+function nameFile(error: Error, path: string | null): Error {
+  if (path !== null && !error.message.includes(path))
+    error.message = error.message.replace(/^sqlite: /, `sqlite ${path}: `);
+  return error;
+}

@@ -1,0 +1,248 @@
+/** The tables of one SQLite database, by prepared statements. No rule is in here: routines.ts decides. */
+
+import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
+import type { ClaimRow, ListedRow, ListRequest } from "../dialect.ts";
+import { expandNames, quoteIdentifier, toUpperBound } from "../schema.ts";
+import {
+  COUNT_ROWS,
+  DELETE_CLAIM,
+  EXTEND_LEASE,
+  FILL_BUCKETS,
+  GRANT_CLAIM,
+  INSERT_CLAIM,
+  LIST_KEY,
+  LIST_PREFIX,
+  PURGE_ALL,
+  PURGE_TOMBSTONES,
+  READ_BUCKET,
+  READ_CLAIM,
+  READ_CLOCK,
+  READ_LAYOUT,
+  READ_QUEUE,
+  READ_TOMBSTONE,
+  SCHEMA,
+  SET_STATE,
+  WRITE_BUCKET,
+  WRITE_LAYOUT,
+  WRITE_TOMBSTONE,
+} from "./statements.ts";
+
+/** 'o' owned, 'd' detached, 'r' revoked. */
+export type ClaimState = "o" | "d" | "r";
+
+/** A claim as the table has it. Times are microseconds. */
+export interface StoredClaim {
+  readonly id: string;
+  readonly key: string;
+  readonly arrival: number | bigint;
+  readonly bucket: number;
+  readonly permits: number;
+  readonly limit: number;
+  readonly state: ClaimState;
+  readonly ttl: number;
+  expires: number;
+  /** 0n: it waits. */
+  token: bigint;
+  readonly tokenCount: number;
+  readonly floor: bigint;
+  readonly inbox: string;
+}
+
+/** What changes with every commit: of others, and of this connection. */
+export interface DatabaseVersion {
+  readonly now: number;
+  readonly stamp: string;
+}
+
+/** Above every text: SQLite orders bytes after all text. */
+const ABOVE_ALL_KEYS = new Uint8Array([0]);
+
+export class SqliteRows {
+  readonly #database: SqliteDatabase;
+  readonly #prefix: string;
+  readonly #prepared = new Map<string, SqliteStatement>();
+
+  constructor(database: SqliteDatabase, prefix: string) {
+    this.#database = database;
+    this.#prefix = prefix;
+  }
+
+  /** The version of the layout; null: the table is empty. @throws the library's error if there is no table */
+  readLayout(): unknown {
+    return this.#all(READ_LAYOUT)[0]?.version ?? null;
+  }
+
+  createTables(bucketCount: number, layoutVersion: number): void {
+    for (const statement of SCHEMA) this.#database.exec(this.#expand(statement));
+    this.#run(FILL_BUCKETS, bucketCount);
+    this.#run(WRITE_LAYOUT, layoutVersion);
+  }
+
+  /** Deletes all expired claims and tombstones. */
+  purgeAll(): void {
+    const { now } = this.readVersion();
+    for (const statement of PURGE_ALL) this.#database.prepare(this.#expand(statement)).run(now);
+  }
+
+  readVersion(): DatabaseVersion {
+    const [clock] = this.#all(READ_CLOCK) as [SqlRow];
+    return { now: Number(clock.now), stamp: `${this.readDataVersion()} ${clock.changes}` };
+  }
+
+  readNow(): number {
+    return Number(this.#all(READ_CLOCK)[0]?.now);
+  }
+
+  /** Changes with every commit of another connection, and only then. */
+  readDataVersion(): unknown {
+    return this.#prepare("pragma data_version").all()[0]?.data_version;
+  }
+
+  /** The time, and the highest token granted in the bucket. */
+  readBucket(bucket: number): { readonly now: number; readonly lastToken: bigint } {
+    const [row] = this.#all(READ_BUCKET, bucket);
+    if (row === undefined) throw new Error(`sqlite: the row of bucket ${bucket} is missing: the tables were changed`);
+    return { now: Number(row.now), lastToken: toBigInt(row.last_token) };
+  }
+
+  writeLastToken(bucket: number, lastToken: bigint): void {
+    this.#run(WRITE_BUCKET, lastToken, bucket);
+  }
+
+  readClaim(id: string): StoredClaim | null {
+    const [row] = this.#all(READ_CLAIM, id);
+    return row === undefined ? null : toStoredClaim(row);
+  }
+
+  readQueue(key: string, afterArrival: number | bigint, max: number): StoredClaim[] {
+    return this.#all(READ_QUEUE, key, afterArrival, max).map(toStoredClaim);
+  }
+
+  /** `token`: 0n: it waits. */
+  insertClaim(row: ClaimRow, token: bigint, inbox: string, now: number): void {
+    const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
+    const ttl = ttlMs * 1_000;
+    this.#run(
+      INSERT_CLAIM,
+      ...[id, key, key, bucket, permits, limit, ttl, now + ttl, token, tokenCount, floor, inbox, wait, label, now],
+      token === 0n ? null : now,
+    );
+  }
+
+  grantClaim(id: string, token: bigint, now: number): void {
+    this.#run(GRANT_CLAIM, token, now, id);
+  }
+
+  extendLease(id: string, expires: number, inbox: string): void {
+    this.#run(EXTEND_LEASE, expires, inbox, id);
+  }
+
+  setState(id: string, state: ClaimState, expires: number): void {
+    this.#run(SET_STATE, state, expires, id);
+  }
+
+  deleteClaim(id: string): void {
+    this.#run(DELETE_CLAIM, id);
+  }
+
+  readTombstone(id: string, now: number): string | null {
+    return (this.#all(READ_TOMBSTONE, id, now)[0]?.reason as string | undefined) ?? null;
+  }
+
+  /** Also deletes a few that have expired. */
+  writeTombstone(id: string, reason: "released" | "expired" | "revoked", expires: number, now: number): void {
+    this.#run(PURGE_TOMBSTONES, now);
+    this.#run(WRITE_TOMBSTONE, id, reason, expires);
+  }
+
+  list({ key, prefix = "", max, after }: ListRequest): ListedRow[] {
+    const now = this.readNow();
+    const afterArrival = after?.arrival ?? 0n;
+    const rows =
+      key === undefined
+        ? this.#all(
+            LIST_PREFIX,
+            ...[now, after?.key ?? prefix, toUpperBound(prefix) ?? ABOVE_ALL_KEYS, after?.key ?? "", afterArrival, max],
+          )
+        : this.#all(LIST_KEY, now, key, afterArrival, max);
+    return rows.map((row) => toListedRow(row, now));
+  }
+
+  countRows(): Readonly<Record<"claims" | "expired_claims" | "tombstones" | "expired_tombstones", number>> {
+    const now = this.readNow();
+    const [row] = this.#all(COUNT_ROWS, now, now) as [SqlRow];
+    return row as ReturnType<SqliteRows["countRows"]>;
+  }
+
+  #all(text: string, ...values: SqlValue[]): readonly SqlRow[] {
+    return this.#prepare(text).all(...values);
+  }
+
+  #run(text: string, ...values: SqlValue[]): void {
+    this.#prepare(text).run(...values);
+  }
+
+  #prepare(text: string): SqliteStatement {
+    let statement = this.#prepared.get(text);
+    if (statement === undefined) {
+      statement = this.#database.prepare(this.#expand(text));
+      this.#prepared.set(text, statement);
+    }
+    return statement;
+  }
+
+  #expand(text: string): string {
+    return expandNames(text, this.#prefix, quoteIdentifier);
+  }
+}
+
+function toStoredClaim(row: SqlRow): StoredClaim {
+  return {
+    id: row.id as string,
+    key: row.key as string,
+    arrival: row.arrival as number | bigint,
+    bucket: row.bucket as number,
+    permits: row.permits as number,
+    limit: row.permit_limit as number,
+    state: row.state as ClaimState,
+    ttl: Number(row.ttl),
+    expires: Number(row.expires),
+    token: toBigInt(row.token),
+    tokenCount: row.token_count as number,
+    floor: toBigInt(row.floor),
+    inbox: row.inbox as string,
+  };
+}
+
+function toListedRow(row: SqlRow, now: number): ListedRow {
+  const ttl = Number(row.ttl);
+  return {
+    id: row.id as string,
+    key: row.key as string,
+    arrival: String(row.arrival),
+    permits: String(row.permits),
+    limit: String(row.permit_limit),
+    ttlMs: String(ttl / 1_000),
+    tokenCount: String(row.token_count),
+    floor: String(row.floor),
+    wait: row.wait === 1,
+    label: row.label as string,
+    token: String(row.token),
+    remainingMs: String(toRemainingMs(Number(row.expires), ttl, now)),
+    ageMs: String(toElapsedMs(row.created, now)),
+    heldMs: row.granted === null ? "" : String(toElapsedMs(row.granted, now)),
+  };
+}
+
+/** What is left of a lease: never more than its ttl, also after the clock has stepped back. */
+export function toRemainingMs(expires: number, ttl: number, now: number): number {
+  return Math.max(Math.floor((Math.min(expires, now + ttl) - now) / 1_000), 0);
+}
+
+function toElapsedMs(since: unknown, now: number): number {
+  return Math.max(Math.floor((now - Number(since)) / 1_000), 0);
+}
+
+function toBigInt(value: unknown): bigint {
+  return BigInt(value as number | bigint);
+}

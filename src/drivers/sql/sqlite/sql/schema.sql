@@ -1,0 +1,44 @@
+/* schema.sql — the tables. docs/design/sql.md describes them. Times are microseconds since 1970, of the clock of this
+   machine in milliseconds (read-clock.sql). Text is compared byte by byte.
+   Parameters of the statement for the bucket rows: their number.
+   Returns nothing. Cost: once for each database. */
+create table if not exists {layout} (
+  only_row integer primary key check (only_row = 1),
+  version integer not null
+) strict
+--- next
+create table if not exists {buckets} (
+  bucket integer primary key,
+  last_token integer not null
+) strict
+--- next
+-- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked
+create table if not exists {claims} (
+  id text primary key,
+  key text not null,
+  arrival integer not null,
+  bucket integer not null,
+  permits integer not null,
+  permit_limit integer not null,
+  state text not null,
+  ttl integer not null,
+  expires integer not null,
+  token integer not null,
+  token_count integer not null,
+  floor integer not null,
+  inbox text not null,
+  wait integer not null,
+  label text not null,
+  created integer not null,
+  granted integer
+) strict, without rowid
+--- next
+create unique index if not exists {claims_by_key} on {claims} (key, arrival)
+--- next
+create table if not exists {tombstones} (
+  id text primary key,
+  reason text not null,
+  expires integer not null
+) strict, without rowid
+--- next
+create index if not exists {tombstones_by_expiry} on {tombstones} (expires)

@@ -1,0 +1,65 @@
+// Made of sql/*.sql by `npm run statements`: change those, not this.
+
+export const COUNT_ROWS: string =
+  "select\n  (select count(*) from {claims}) as claims,\n  (select count(*) from {claims} where expires <= ?) as expired_claims,\n  (select count(*) from {tombstones}) as tombstones,\n  (select count(*) from {tombstones} where expires <= ?) as expired_tombstones";
+
+export const DELETE_CLAIM: string = "delete from {claims} where id = ?";
+
+export const EXTEND_LEASE: string = "update {claims} set expires = ?, inbox = ? where id = ?";
+
+export const FILL_BUCKETS: string =
+  "insert into {buckets} (bucket, last_token)\nwith recursive numbers (bucket) as (\n  select 0 union all select bucket + 1 from numbers where bucket + 1 < ?\n)\nselect bucket, 0 from numbers\nwhere true\non conflict (bucket) do nothing";
+
+export const GRANT_CLAIM: string = "update {claims} set token = ?, granted = ? where id = ?";
+
+export const INSERT_CLAIM: string =
+  "insert into {claims} (\n  id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox, wait, label,\n  created, granted\n)\nvalues (\n  ?, ?, 1 + coalesce((select max(arrival) from {claims} where key = ?), 0), ?, ?, ?, 'o', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?\n)";
+
+export const LIST_KEY: string =
+  "select id, key, arrival, permits, permit_limit, ttl, expires, token, token_count, floor, wait, label, created, granted\nfrom {claims} where expires > ? and key = ? and arrival > ?\norder by arrival limit ?";
+
+export const LIST_PREFIX: string =
+  "select id, key, arrival, permits, permit_limit, ttl, expires, token, token_count, floor, wait, label, created, granted\nfrom {claims} where expires > ? and key >= ? and key < ? and (key, arrival) > (?, ?)\norder by key, arrival limit ?";
+
+export const PURGE_ALL: readonly string[] = [
+  "delete from {claims} where expires <= ?",
+  "delete from {tombstones} where expires <= ?",
+];
+
+export const PURGE_TOMBSTONES: string =
+  "delete from {tombstones} where id in (select id from {tombstones} where expires <= ? order by expires limit 4)";
+
+export const READ_BUCKET: string =
+  "select cast(round(unixepoch('subsec') * 1000) as integer) * 1000 as now, last_token from {buckets} where bucket = ?";
+
+export const READ_CLAIM: string =
+  "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where id = ?";
+
+export const READ_CLOCK: string =
+  "select cast(round(unixepoch('subsec') * 1000) as integer) * 1000 as now, total_changes() as changes";
+
+export const READ_LAYOUT: string = "select version from {layout}";
+
+export const READ_QUEUE: string =
+  "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where key = ? and arrival > ?\norder by arrival limit ?";
+
+export const READ_TOMBSTONE: string = "select reason from {tombstones} where id = ? and expires > ?";
+
+export const SCHEMA: readonly string[] = [
+  "create table if not exists {layout} (\n  only_row integer primary key check (only_row = 1),\n  version integer not null\n) strict",
+  "create table if not exists {buckets} (\n  bucket integer primary key,\n  last_token integer not null\n) strict",
+  "create table if not exists {claims} (\n  id text primary key,\n  key text not null,\n  arrival integer not null,\n  bucket integer not null,\n  permits integer not null,\n  permit_limit integer not null,\n  state text not null,\n  ttl integer not null,\n  expires integer not null,\n  token integer not null,\n  token_count integer not null,\n  floor integer not null,\n  inbox text not null,\n  wait integer not null,\n  label text not null,\n  created integer not null,\n  granted integer\n) strict, without rowid",
+  "create unique index if not exists {claims_by_key} on {claims} (key, arrival)",
+  "create table if not exists {tombstones} (\n  id text primary key,\n  reason text not null,\n  expires integer not null\n) strict, without rowid",
+  "create index if not exists {tombstones_by_expiry} on {tombstones} (expires)",
+];
+
+export const SET_STATE: string = "update {claims} set state = ?, expires = ? where id = ?";
+
+export const WRITE_BUCKET: string = "update {buckets} set last_token = ? where bucket = ?";
+
+export const WRITE_LAYOUT: string =
+  "insert into {layout} (only_row, version) values (1, ?) on conflict (only_row) do nothing";
+
+export const WRITE_TOMBSTONE: string =
+  "insert into {tombstones} (id, reason, expires) values (?, ?, ?)\non conflict (id) do update set reason = excluded.reason, expires = max(expires, excluded.expires)";

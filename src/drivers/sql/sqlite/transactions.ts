@@ -1,0 +1,212 @@
+/**
+ * Write transactions of one connection, one after another. SQLite has one writer for the whole database, and waiting for it
+ * inside SQLite would block the event loop: a busy database is asked again after a short time, without any wait inside.
+ *
+ * Calls that are ready together share a transaction, since a commit costs a flush of the disk: each still sees what the
+ * ones before it did, and none is answered before the commit.
+ */
+
+import type { Clock, Timer } from "../../../util/clock.ts";
+import type { SqliteDatabase, SqliteStatement } from "../clients/types.ts";
+
+/** Bounds of the delay until a busy database is asked again, in milliseconds. */
+const MIN_RETRY_MS = 1;
+const MAX_RETRY_MS = 20;
+/** After so many milliseconds no further call joins a transaction: the event loop is blocked meanwhile. */
+const MAX_TRANSACTION_MS = 10;
+
+interface PendingCall {
+  /** May run again after a rollback. */
+  readonly run: () => unknown;
+  readonly dueAt: number;
+  readonly resolve: (result: unknown) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+export interface TransactionOptions {
+  readonly clock: Clock;
+  readonly timeoutMs: number;
+  /** A handle that the user passed has settings of its own. */
+  readonly isOwned: boolean;
+  /** Called after the transaction has begun. @throws Error if it must not go on */
+  readonly verify: () => void;
+  readonly explain: (error: unknown) => Error;
+}
+
+export class Transactions {
+  readonly #database: SqliteDatabase;
+  readonly #options: TransactionOptions;
+  readonly #timer: Timer;
+  readonly #readBusyTimeout: SqliteStatement;
+  #pending: PendingCall[] = [];
+  #isScheduled = false;
+  /** How often in a row the database was busy. */
+  #busyCount = 0;
+  #isClosed = false;
+
+  constructor(database: SqliteDatabase, options: TransactionOptions) {
+    this.#database = database;
+    this.#options = options;
+    this.#readBusyTimeout = database.prepare("pragma busy_timeout");
+    this.#timer = options.clock.timer(() => this.#runPending());
+  }
+
+  /**
+   * Runs `work` in a write transaction, which excludes all other writers.
+   * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has changed
+   */
+  write<T>(work: () => T): Promise<T> {
+    const { clock, timeoutMs } = this.#options;
+    return new Promise((resolve, reject) => {
+      if (this.#isClosed) throw new Error("sqlite: the driver is closed");
+      const dueAt = clock.now() + timeoutMs;
+      this.#pending.push({ run: work, dueAt, resolve: resolve as (result: unknown) => void, reject });
+      if (this.#isScheduled) return;
+      this.#isScheduled = true;
+      queueMicrotask(() => this.#runPending());
+    });
+  }
+
+  /** Runs `work` on one state of the database, without excluding writers; null: not possible now. */
+  read<T>(work: () => T): T | null {
+    // a transaction of the handle's owner may see an old state
+    if (this.#isClosed || this.#database.isInTransaction() !== false) return null;
+    try {
+      return this.#transact("begin", work);
+    } catch (error) {
+      if (this.#database.isBusyError(error)) return null;
+      throw this.#options.explain(error);
+    }
+  }
+
+  /** Rejects all pending calls. */
+  close(): void {
+    this.#isClosed = true;
+    this.#timer.keepAlive(false);
+    this.#timer.stop();
+    for (const { reject } of this.#pending.splice(0))
+      reject(new Error("sqlite: the driver was closed during the call"));
+  }
+
+  #runPending(): void {
+    this.#isScheduled = false;
+    if (this.#isClosed) return;
+    try {
+      while (this.#pending.length > 0) this.#runBatch();
+      this.#busyCount = 0;
+      this.#timer.keepAlive(false);
+    } catch (error) {
+      if (!this.#isTransient(error)) throw error;
+      this.#busyCount++;
+      this.#rejectOverdue(error);
+      this.#retryLater();
+    }
+  }
+
+  /** One transaction. @throws the library's error if the database is busy */
+  #runBatch(): void {
+    const { clock } = this.#options;
+    const finished: { readonly call: PendingCall; readonly result: unknown }[] = [];
+    try {
+      this.#transact("begin immediate", () => {
+        this.#options.verify();
+        const startedAt = clock.now();
+        for (const call of this.#pending) {
+          finished.push({ call, result: call.run() });
+          if (clock.now() - startedAt >= MAX_TRANSACTION_MS) break;
+        }
+      });
+    } catch (error) {
+      if (this.#isTransient(error)) throw error;
+      this.#runAlone(error, finished.length + 1);
+      return;
+    }
+    this.#pending.splice(0, finished.length);
+    for (const { call, result } of finished) call.resolve(result);
+  }
+
+  /** After an error of a transaction of several calls: each of them again, so that only those fail that cannot succeed. */
+  #runAlone(error: unknown, count: number): void {
+    const calls = this.#pending.splice(0, count);
+    if (calls.length === 1) return this.#reject(calls, error);
+    for (const [index, call] of calls.entries()) {
+      try {
+        call.resolve(
+          this.#transact("begin immediate", () => {
+            this.#options.verify();
+            return call.run();
+          }),
+        );
+      } catch (ownError) {
+        if (this.#isTransient(ownError)) {
+          this.#pending.unshift(...calls.slice(index));
+          throw ownError;
+        }
+        this.#reject([call], ownError);
+      }
+    }
+  }
+
+  #transact<T>(begin: string, work: () => T): T {
+    const database = this.#database;
+    const restoreTimeout = this.#disableBusyTimeout();
+    try {
+      database.exec(begin);
+      try {
+        const result = work();
+        database.exec("commit");
+        return result;
+      } catch (error) {
+        // some errors have already ended it
+        if (database.isInTransaction() !== false) rollBack(database);
+        throw error;
+      }
+    } finally {
+      restoreTimeout();
+    }
+  }
+
+  /** A user's handle may wait inside SQLite, which would block the event loop. Its setting is put back. */
+  #disableBusyTimeout(): () => void {
+    if (this.#options.isOwned) return () => undefined;
+    const [row] = this.#readBusyTimeout.all();
+    const timeoutMs = Number(row?.timeout ?? 0);
+    if (timeoutMs === 0) return () => undefined;
+    this.#database.exec("pragma busy_timeout = 0");
+    return () => this.#database.exec(`pragma busy_timeout = ${timeoutMs}`);
+  }
+
+  /** Another connection writes, or the owner of the handle has a transaction open on it: it will end. */
+  #isTransient(error: unknown): boolean {
+    return this.#database.isBusyError(error) || /cannot start a transaction within a transaction/.test(String(error));
+  }
+
+  #rejectOverdue(error: unknown): void {
+    const now = this.#options.clock.now();
+    const firstInTime = this.#pending.findIndex(({ dueAt }) => dueAt > now);
+    this.#reject(this.#pending.splice(0, firstInTime === -1 ? this.#pending.length : firstInTime), error);
+  }
+
+  #retryLater(): void {
+    const [first] = this.#pending;
+    this.#timer.keepAlive(first !== undefined);
+    if (first === undefined) return;
+    const bound = Math.min(MAX_RETRY_MS, MIN_RETRY_MS * 2 ** Math.min(this.#busyCount, 10));
+    const now = this.#options.clock.now();
+    this.#timer.set(Math.min(now + MIN_RETRY_MS + Math.random() * (bound - MIN_RETRY_MS), first.dueAt));
+    this.#isScheduled = true;
+  }
+
+  #reject(calls: readonly PendingCall[], error: unknown): void {
+    const explained = this.#options.explain(error);
+    for (const { reject } of calls) reject(explained);
+  }
+}
+
+function rollBack(database: SqliteDatabase): void {
+  try {
+    database.exec("rollback");
+  } catch {
+    // it has ended already
+  }
+}
