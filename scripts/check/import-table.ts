@@ -55,6 +55,11 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     mayLoad: ["src/drivers/", "src/net/"],
   },
   { files: ["src/client/"], may: ["src/claim/", "src/spi/", ...SHARED] },
+  // Fencing runs in transactions of the user, over the adapters of the SQL drivers.
+  {
+    files: ["src/fencing/"],
+    may: ["src/client/lock.ts", "src/drivers/sql/clients/", "src/drivers/sql/schema.ts", ...SHARED],
+  },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],
