@@ -1,0 +1,17 @@
+/* detach.sql — detaches held claims: the way they end is kept as a tombstone. One round trip.
+   Parameters  ids, separated by commas; the time that their leases shall have left in ms, at most their ttls count; the
+               distinct buckets in ascending order
+   Returns     "1" for each claim that was held, else "0" */
+create or replace function {detach}(p_ids text, p_left bigint, p_buckets text) returns text language plpgsql {plans} as $$
+declare
+  v_now bigint := {lock}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
+  v_flags text := '';
+  v_id text;
+begin
+  foreach v_id in array pg_catalog.string_to_array(p_ids, ',') loop
+    update {claims} set state = 'd', expires = v_now + least(ttl, p_left) * 1000
+      where id = v_id and token > 0 and state <> 'r' and expires > v_now;
+    v_flags := v_flags || case when found then '1' else '0' end;
+  end loop;
+  return v_flags;
+end $$;

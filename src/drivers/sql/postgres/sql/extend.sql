@@ -1,0 +1,39 @@
+/* extend.sql — restarts the lease of a claim and, if it waits, walks its queue: it may be granted now. Needs the lock of its
+   bucket.
+   Parameters  id, now, the caller's inbox, and pushes that the caller has collected
+   Returns     pushes: those, and the grants of the walk
+               answer: as claim.sql; null if the claim is unknown */
+create or replace function {extend}(p_id text, p_now bigint, p_inbox text, inout pushes text[], out answer text)
+language plpgsql as $$
+declare
+  c record;
+  w record;
+  v_expires bigint;
+begin
+  select key, bucket, state, ttl, expires, token, token_count into c from {claims} where id = p_id;
+  if not found then
+    return;
+  end if;
+  if c.expires <= p_now then
+    delete from {claims} where id = p_id;
+    answer := case c.state when 'r' then 'revoked' else 'expired' end;
+    perform {bury}(p_id, answer, c.ttl, p_now);
+    answer := 'n ' || answer;
+    pushes := ({walk}(c.key, c.bucket, p_now, p_inbox, pushes)).pushes;
+    return;
+  end if;
+  if c.state = 'r' then
+    answer := 'n revoked';
+    return;
+  end if;
+  v_expires := p_now + c.ttl * 1000;
+  update {claims} set expires = v_expires, inbox = p_inbox where id = p_id;
+  if c.token = 0 then
+    w := {walk}(c.key, c.bucket, p_now, p_inbox, pushes);
+    pushes := w.pushes;
+    select token into strict c.token from {claims} where id = p_id;
+    answer := {answer}(c.token, c.token_count, v_expires, w.next_expiry, p_now);
+  else
+    answer := {answer}(c.token, c.token_count, v_expires, null, p_now);
+  end if;
+end $$;

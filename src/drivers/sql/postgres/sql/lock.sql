@@ -1,0 +1,26 @@
+/* lock.sql — locks the rows of buckets and returns the database's time. Every function that changes or decides calls it
+   first.
+   Parameters  distinct numbers of buckets
+   Returns     microseconds since 1970, read after the lock was granted
+   Cost        one row lock for each bucket. A wait of 4 s for one of them ends in an error (55P03)
+
+   Invariants
+   - In ascending order, so no two calls wait for each other.
+   - The time is read after the lock: a call that waited must not judge leases by the time at which it began to wait.
+   - Read committed: the statements after the lock see everything that the lock's last owner has committed. Under a snapshot
+     of the whole transaction two calls would grant the same key. */
+create or replace function {lock}(p_buckets int[]) returns bigint language plpgsql set lock_timeout = 4000 as $$
+declare
+  v_count int;
+begin
+  if pg_catalog.current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+    raise exception 'transaction isolation is not read committed' using errcode = 'HF001';
+  end if;
+  perform 1 from {buckets} where bucket = any(p_buckets) order by bucket for no key update;
+  get diagnostics v_count = row_count;
+  -- without its row a bucket has no lock
+  if v_count <> pg_catalog.cardinality(p_buckets) then
+    raise exception 'rows of {buckets} are missing' using errcode = 'HF002';
+  end if;
+  return (extract(epoch from pg_catalog.clock_timestamp()) * 1000000)::bigint;
+end $$;

@@ -1,0 +1,53 @@
+/* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. One round trip.
+   Parameters  ids, separated by commas, sorted by bucket and key; the caller's inbox
+   Returns     a line for each claim, as claim.sql; then a line for each grant to another claim of the inbox
+   Cost        O(claims x (admitted + expired claims)). Claims with more than three quarters of their leases left, whose
+               answers are the same as before, are read only: without locks and writes */
+create or replace function {renew}(p_ids text, p_inbox text) returns text language plpgsql {plans} as $$
+declare
+  v_ids text[] := pg_catalog.string_to_array(p_ids, ',');
+  v_answers text[] := '{}';
+  v_pushes text[] := '{}';
+  v_due int[] := '{}';
+  v_buckets int[] := '{}';
+  v_now bigint := {clock}();
+  v_index int;
+  v_answer text;
+  c record;
+  f record;
+begin
+  for v_index in 1 .. pg_catalog.cardinality(v_ids) loop
+    v_answer := null;
+    select key, arrival, bucket, state, ttl, expires, token, token_count, inbox into c from {claims} where id = v_ids[v_index];
+    if not found then
+      select reason into v_answer from {tombstones} where id = v_ids[v_index] and expires > v_now;
+      v_answer := case when found then 'n ' || v_answer else 'n' end;
+    elsif (c.expires - v_now) * 4 > c.ttl * 3000 and c.expires <= v_now + c.ttl * 1000 and c.inbox = p_inbox and c.state <> 'r' then
+      if c.token > 0 then
+        v_answer := {answer}(c.token, c.token_count, c.expires, null, v_now);
+      else
+        f := {front}(c.key, v_now);
+        if f.blocked_at <= c.arrival then
+          v_answer := {answer}(0, 0, c.expires, f.next_expiry, v_now);
+        end if;
+      end if;
+    end if;
+    v_answers := v_answers || v_answer;
+    if v_answer is null then
+      v_due := v_due || v_index;
+      if c.bucket <> all(v_buckets) then
+        v_buckets := v_buckets || c.bucket;
+      end if;
+    end if;
+  end loop;
+  if v_due <> '{}' then
+    v_now := {lock}(v_buckets);
+    foreach v_index in array v_due loop
+      select * into f from {extend}(v_ids[v_index], v_now, p_inbox, v_pushes);
+      v_answers[v_index] := coalesce(f.answer, 'n');
+      v_pushes := f.pushes;
+    end loop;
+    perform {purge}(v_now);
+  end if;
+  return pg_catalog.array_to_string(v_answers || v_pushes, E'\n');
+end $$;

@@ -1,0 +1,33 @@
+/* revoke.sql — revokes a held claim: from now on it is answered "n revoked" and keeps its entry until it is released or its
+   lease ends; with "now" it is removed at once. Its process gets a recheck push. One round trip.
+   Parameters  key, its bucket, a token of the grant, now, the caller's inbox
+   Returns     "1" if the grant was found, else "0"; then a line for each push to the caller's inbox
+   Cost        O(admitted claims of the key) */
+create or replace function {revoke}(p_key text, p_bucket int, p_token bigint, p_is_immediate boolean, p_inbox text)
+returns text language plpgsql {plans} as $$
+declare
+  v_now bigint := {lock}(array[p_bucket]);
+  v_pushes text[] := '{}';
+  c record;
+begin
+  for c in select id, state, ttl, expires, token, token_count, inbox from {claims} where key = p_key order by arrival loop
+    exit when c.token = 0;
+    continue when p_token < c.token or p_token >= c.token + c.token_count or c.expires <= v_now
+      or c.state = 'r' and not p_is_immediate;
+    if c.inbox = p_inbox then
+      v_pushes := v_pushes || c.id;
+    elsif c.inbox <> '' then
+      perform pg_catalog.pg_notify(c.inbox, c.id);
+    end if;
+    if p_is_immediate then
+      delete from {claims} where id = c.id;
+      perform {bury}(c.id, 'revoked', c.ttl, v_now);
+      v_pushes := ({walk}(p_key, p_bucket, v_now, p_inbox, v_pushes)).pushes;
+      perform {purge}(v_now);
+    else
+      update {claims} set state = 'r' where id = c.id;
+    end if;
+    return pg_catalog.array_to_string(array['1'] || v_pushes, E'\n');
+  end loop;
+  return '0';
+end $$;
