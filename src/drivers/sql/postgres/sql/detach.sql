@@ -2,9 +2,9 @@
    Parameters  ids, separated by commas; the time that their leases shall have left in ms, at most their ttls count; the
                distinct buckets in ascending order
    Returns     "1" for each claim that was held, else "0" */
-create or replace function {detach}(p_ids text, p_left bigint, p_buckets text) returns text language plpgsql {plans} as $$
+create or replace function {detach}(p_ids text, p_left bigint, p_buckets text) returns text language plpgsql {plans} as $body$
 declare
-  v_now bigint := {lock}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
+  v_now bigint := {lock_buckets}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
   v_flags text := '';
   v_id text;
 begin
@@ -14,4 +14,4 @@ begin
     v_flags := v_flags || case when found then '1' else '0' end;
   end loop;
   return v_flags;
-end $$;
+end $body$;

@@ -1,13 +1,12 @@
 /* list.sql — one page of the live claims, in order of key and arrival.
-   Parameters  first and last key; the key and the arrival after which the page starts; how many claims
+   Parameters  the lowest key; the lowest key behind them; the key and the arrival after which the page starts; how many claims
    Cost        O(claims of the page + expired claims between them) */
-with t as (select {clock}() as now)
+with t as (select {read_clock}() as now)
 select
   id, key, arrival::text, permits::text, permit_limit::text, ttl::text, token_count::text, floor::text, wait, label, token::text,
   (greatest(least(expires, now + ttl * 1000) - now, 0) / 1000)::text as remaining,
   (greatest(now - created, 0) / 1000)::text as age,
-  coalesce((greatest(now - granted, 0) / 1000)::text, '') as held,
-  state = 'r' as revoked
+  coalesce((greatest(now - granted, 0) / 1000)::text, '') as held
 from t, {claims}
-where key >= $1::text and key <= $2::text and (key, arrival) > ($3::text, $4::bigint) and expires > now
-order by key, arrival limit $5::int;
+where key >= $1::text and key < $2::text and (key, arrival) > ($3::text, $4::bigint) and expires > now
+order by key, arrival limit $5::int

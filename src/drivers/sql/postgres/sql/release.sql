@@ -5,12 +5,12 @@
    Cost        O(claims x (admitted + expired claims)), and one NOTIFY for each grant to another inbox. A release that
                grants nothing does not wait for the disk: if a crash of the server undoes it, the lease ends it */
 create or replace function {release}(p_ids text, p_ttls text, p_in_flight text, p_buckets text, p_inbox text)
-returns text language plpgsql {plans} as $$
+returns text language plpgsql {plans} as $body$
 declare
   v_ids text[] := pg_catalog.string_to_array(p_ids, ',');
   v_ttls bigint[] := pg_catalog.string_to_array(p_ttls, ',')::bigint[];
   v_in_flight boolean[] := pg_catalog.string_to_array(p_in_flight, ',')::boolean[];
-  v_now bigint := {lock}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
+  v_now bigint := {lock_buckets}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
   v_flags text := '';
   v_pushes text[] := '{}';
   v_keys text[] := '{}';
@@ -29,7 +29,7 @@ begin
       v_key_buckets := v_key_buckets || c.bucket;
     end if;
     if v_in_flight[v_index] or v_was_live and c.state <> 'o' then
-      perform {bury}(v_ids[v_index], case when v_was_live and c.state = 'r' then 'revoked' else 'released' end, v_ttls[v_index], v_now);
+      perform {add_tombstone}(v_ids[v_index], case when v_was_live and c.state = 'r' then 'revoked' else 'released' end, v_ttls[v_index], v_now);
       v_must_sync := true;
     end if;
   end loop;
@@ -39,9 +39,9 @@ begin
     v_must_sync := v_must_sync or w.grant_count > 0;
   end loop;
   if v_must_sync then
-    perform {purge}(v_now);
+    perform {purge_tombstones}(v_now);
   else
     perform pg_catalog.set_config('synchronous_commit', 'off', true);
   end if;
   return pg_catalog.array_to_string(v_flags || v_pushes, E'\n');
-end $$;
+end $body$;

@@ -3,14 +3,14 @@
    Returns     a line for each claim, as claim.sql; then a line for each grant to another claim of the inbox
    Cost        O(claims x (admitted + expired claims)). Claims with more than three quarters of their leases left, whose
                answers are the same as before, are read only: without locks and writes */
-create or replace function {renew}(p_ids text, p_inbox text) returns text language plpgsql {plans} as $$
+create or replace function {renew}(p_ids text, p_inbox text) returns text language plpgsql {plans} as $body$
 declare
   v_ids text[] := pg_catalog.string_to_array(p_ids, ',');
   v_answers text[] := '{}';
   v_pushes text[] := '{}';
   v_due int[] := '{}';
   v_buckets int[] := '{}';
-  v_now bigint := {clock}();
+  v_now bigint := {read_clock}();
   v_index int;
   v_answer text;
   c record;
@@ -24,11 +24,11 @@ begin
       v_answer := case when found then 'n ' || v_answer else 'n' end;
     elsif (c.expires - v_now) * 4 > c.ttl * 3000 and c.expires <= v_now + c.ttl * 1000 and c.inbox = p_inbox and c.state <> 'r' then
       if c.token > 0 then
-        v_answer := {answer}(c.token, c.token_count, c.expires, null, v_now);
+        v_answer := {encode_answer}(c.token, c.token_count, c.expires, null, v_now);
       else
-        f := {front}(c.key, v_now);
-        if f.blocked_at <= c.arrival then
-          v_answer := {answer}(0, 0, c.expires, f.next_expiry, v_now);
+        f := {read_front}(c.key, v_now);
+        if not f.is_walk_due and f.blocked_at <= c.arrival then
+          v_answer := {encode_answer}(0, 0, c.expires, f.next_expiry, v_now);
         end if;
       end if;
     end if;
@@ -41,13 +41,13 @@ begin
     end if;
   end loop;
   if v_due <> '{}' then
-    v_now := {lock}(v_buckets);
+    v_now := {lock_buckets}(v_buckets);
     foreach v_index in array v_due loop
-      select * into f from {extend}(v_ids[v_index], v_now, p_inbox, v_pushes);
+      select * into f from {restart_lease}(v_ids[v_index], v_now, p_inbox, v_pushes);
       v_answers[v_index] := coalesce(f.answer, 'n');
       v_pushes := f.pushes;
     end loop;
-    perform {purge}(v_now);
+    perform {purge_tombstones}(v_now);
   end if;
   return pg_catalog.array_to_string(v_answers || v_pushes, E'\n');
-end $$;
+end $body$;

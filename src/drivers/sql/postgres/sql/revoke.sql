@@ -4,9 +4,9 @@
    Returns     "1" if the grant was found, else "0"; then a line for each push to the caller's inbox
    Cost        O(admitted claims of the key) */
 create or replace function {revoke}(p_key text, p_bucket int, p_token bigint, p_is_immediate boolean, p_inbox text)
-returns text language plpgsql {plans} as $$
+returns text language plpgsql {plans} as $body$
 declare
-  v_now bigint := {lock}(array[p_bucket]);
+  v_now bigint := {lock_buckets}(array[p_bucket]);
   v_pushes text[] := '{}';
   c record;
 begin
@@ -21,13 +21,13 @@ begin
     end if;
     if p_is_immediate then
       delete from {claims} where id = c.id;
-      perform {bury}(c.id, 'revoked', c.ttl, v_now);
+      perform {add_tombstone}(c.id, 'revoked', c.ttl, v_now);
       v_pushes := ({walk}(p_key, p_bucket, v_now, p_inbox, v_pushes)).pushes;
-      perform {purge}(v_now);
+      perform {purge_tombstones}(v_now);
     else
       update {claims} set state = 'r' where id = c.id;
     end if;
     return pg_catalog.array_to_string(array['1'] || v_pushes, E'\n');
   end loop;
   return '0';
-end $$;
+end $body$;

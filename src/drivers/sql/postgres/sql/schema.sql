@@ -1,17 +1,34 @@
 /* schema.sql — the tables. docs/design/sql.md describes them. All times are microseconds since 1970 by the database's clock.
-   Text is compared byte by byte (collation "C"). A key's bucket is computed by the client (schema.ts). */
+   Text is compared byte by byte (collation "C"). A key's bucket is computed by the client (schema.ts).
+   Runs in one transaction with the functions, and alone: two clients that create them at once would fail. */
+set transaction isolation level read committed;
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({schema_literal}, 20230801));
+-- without the right to create schemas even "create schema if not exists" fails
+do $body$ begin
+  if not exists (select from pg_catalog.pg_namespace where nspname = {schema_literal}) then
+    create schema {schema};
+  end if;
+end $body$;
 create table if not exists {layout} (
   only_row boolean primary key default true check (only_row),
   version int not null,
-  -- raised with every change of a function: an older version of the library does not replace newer functions
   revision int not null
 );
+insert into {layout} as layout values (true, {version}, {revision}) on conflict (only_row)
+  do update set revision = excluded.revision where layout.version = excluded.version and layout.revision < excluded.revision;
+-- functions are never replaced by those of an older version of the library
+do $body$ begin
+  if not exists (select from {layout} where version = {version} and revision = {revision}) then
+    raise exception 'the tables were made by a newer version of Holdfast' using errcode = 'HF003';
+  end if;
+end $body$;
 -- A bucket's row serializes all changes to the queues of its keys. It is updated by every grant, so its page has room for
 -- further versions.
 create table if not exists {buckets} (
   bucket int primary key,
   last_token bigint not null
 ) with (fillfactor = 20);
+insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;
 -- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. The columns that a renewal changes are in no index.
 create table if not exists {claims} (
   id text collate "C" primary key,
@@ -39,4 +56,3 @@ create table if not exists {tombstones} (
   expires bigint not null
 );
 create index if not exists {tombstones_expires} on {tombstones} (expires);
-insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;

@@ -16,7 +16,7 @@
 create or replace function {walk}(
   p_key text, p_bucket int, p_now bigint, p_inbox text, inout pushes text[],
   out grant_count int, out used bigint, out blocked_at bigint, out next_expiry bigint
-) language plpgsql as $$
+) language plpgsql as $body$
 declare
   c record;
   v_ends bigint;
@@ -32,7 +32,7 @@ begin
     v_ends := least(c.expires, p_now + c.ttl * 1000);
     if v_ends <= p_now then
       delete from {claims} where id = c.id;
-      perform {bury}(c.id, case c.state when 'r' then 'revoked' else 'expired' end, c.ttl, p_now);
+      perform {add_tombstone}(c.id, case c.state when 'r' then 'revoked' else 'expired' end, c.ttl, p_now);
       continue;
     end if;
     -- the clock has stepped back: the lease must not last longer for that
@@ -58,4 +58,4 @@ begin
     end if;
     used := used + c.permits;
   end loop;
-end $$;
+end $body$;

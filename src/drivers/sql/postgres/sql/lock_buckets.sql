@@ -1,4 +1,4 @@
-/* lock.sql — locks the rows of buckets and returns the database's time. Every function that changes or decides calls it
+/* lock_buckets.sql — locks the rows of buckets and returns the database's time. Every function that changes or decides calls it
    first.
    Parameters  distinct numbers of buckets
    Returns     microseconds since 1970, read after the lock was granted
@@ -9,7 +9,7 @@
    - The time is read after the lock: a call that waited must not judge leases by the time at which it began to wait.
    - Read committed: the statements after the lock see everything that the lock's last owner has committed. Under a snapshot
      of the whole transaction two calls would grant the same key. */
-create or replace function {lock}(p_buckets int[]) returns bigint language plpgsql set lock_timeout = 4000 as $$
+create or replace function {lock_buckets}(p_buckets int[]) returns bigint language plpgsql set lock_timeout = 4000 as $body$
 declare
   v_count int;
 begin
@@ -20,7 +20,7 @@ begin
   get diagnostics v_count = row_count;
   -- without its row a bucket has no lock
   if v_count <> pg_catalog.cardinality(p_buckets) then
-    raise exception 'rows of {buckets} are missing' using errcode = 'HF002';
+    raise exception 'bucket rows are missing' using errcode = 'HF002';
   end if;
   return (extract(epoch from pg_catalog.clock_timestamp()) * 1000000)::bigint;
-end $$;
+end $body$;

@@ -1,10 +1,10 @@
-/* extend.sql — restarts the lease of a claim and, if it waits, walks its queue: it may be granted now. Needs the lock of its
+/* restart_lease.sql — restarts the lease of a claim and, if it waits, walks its queue: it may be granted now. Needs the lock of its
    bucket.
    Parameters  id, now, the caller's inbox, and pushes that the caller has collected
    Returns     pushes: those, and the grants of the walk
                answer: as claim.sql; null if the claim is unknown */
-create or replace function {extend}(p_id text, p_now bigint, p_inbox text, inout pushes text[], out answer text)
-language plpgsql as $$
+create or replace function {restart_lease}(p_id text, p_now bigint, p_inbox text, inout pushes text[], out answer text)
+language plpgsql as $body$
 declare
   c record;
   w record;
@@ -17,7 +17,7 @@ begin
   if c.expires <= p_now then
     delete from {claims} where id = p_id;
     answer := case c.state when 'r' then 'revoked' else 'expired' end;
-    perform {bury}(p_id, answer, c.ttl, p_now);
+    perform {add_tombstone}(p_id, answer, c.ttl, p_now);
     answer := 'n ' || answer;
     pushes := ({walk}(c.key, c.bucket, p_now, p_inbox, pushes)).pushes;
     return;
@@ -32,8 +32,8 @@ begin
     w := {walk}(c.key, c.bucket, p_now, p_inbox, pushes);
     pushes := w.pushes;
     select token into strict c.token from {claims} where id = p_id;
-    answer := {answer}(c.token, c.token_count, v_expires, w.next_expiry, p_now);
+    answer := {encode_answer}(c.token, c.token_count, v_expires, w.next_expiry, p_now);
   else
-    answer := {answer}(c.token, c.token_count, v_expires, null, p_now);
+    answer := {encode_answer}(c.token, c.token_count, v_expires, null, p_now);
   end if;
-end $$;
+end $body$;

@@ -1,0 +1,327 @@
+/** The dialect of PostgreSQL: stored functions (sql/), one call and one round trip for each verb, pushes by NOTIFY. */
+
+import { FatalDriverError } from "../../../errors.ts";
+import type { Check } from "../../../spi/driver.ts";
+import type { Clock } from "../../../util/clock.ts";
+import { systemClock } from "../../../util/clock.ts";
+import { chunk } from "../../../util/chunk.ts";
+import { resolveWarn } from "../../warnings.ts";
+import { Calls } from "../calls.ts";
+import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
+import type {
+  ClaimRow,
+  Dialect,
+  DialectEvents,
+  DialectSession,
+  ListedRow,
+  ListRequest,
+  ReleaseReply,
+  ReleaseRow,
+  RevokeRow,
+} from "../dialect.ts";
+import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
+import { toUpperBound } from "../schema.ts";
+import type { PushState } from "./diagnostics.ts";
+import { diagnose, UNREACHABLE } from "./diagnostics.ts";
+import { breaksConnection, explainError, readErrorCode, toOpenError, WRONG_ISOLATION } from "./errors.ts";
+import { Listener } from "./listener.ts";
+import { expandStatement } from "./migration.ts";
+import type { PostgresLocation, PostgresOptions } from "./options.ts";
+import { resolveLocation } from "./options.ts";
+import { LIST } from "./statements.ts";
+import { verifyDatabase } from "./verify-database.ts";
+
+/** The most claims of one statement: it keeps the bucket rows of all of them locked until it commits. */
+const MAX_BATCH = 1_000;
+/** No key has more characters. */
+const MAX_KEY_LENGTH = 512;
+const LAST_CHARACTER = "\u{10ffff}";
+
+export class PostgresDialect implements Dialect {
+  readonly name = "postgres";
+  readonly durability = "restart";
+  readonly #makeClient: () => Promise<SqlClient>;
+  readonly #ownsClient: boolean;
+  readonly #options: PostgresOptions;
+
+  /** `ownsClient`: the session closes the client. */
+  constructor(makeClient: () => Promise<SqlClient>, ownsClient: boolean, options: PostgresOptions) {
+    this.#makeClient = makeClient;
+    this.#ownsClient = ownsClient;
+    this.#options = options;
+  }
+
+  async open(events: DialectEvents): Promise<DialectSession> {
+    const client = await this.#makeClient();
+    const session = new PostgresSession(client, this.#ownsClient, this.#options, events);
+    try {
+      await session.verify();
+    } catch (error) {
+      await session.close();
+      throw toOpenError(error);
+    }
+    return session;
+  }
+}
+
+type Statements = Readonly<Record<"claim" | "renew" | "release" | "detach" | "revoke" | "list", string>>;
+
+class PostgresSession implements DialectSession {
+  readonly #client: SqlClient;
+  readonly #ownsClient: boolean;
+  readonly #options: PostgresOptions;
+  readonly #location: PostgresLocation;
+  readonly #clock: Clock;
+  readonly #events: DialectEvents;
+  readonly #calls: Calls;
+  /** null: the client is a single connection. */
+  readonly #listener: Listener | null;
+  readonly #statements: Statements;
+  /** Sessions of this database begin at another isolation level, so each call begins a transaction of its own. */
+  #needsTransaction = false;
+
+  constructor(client: SqlClient, ownsClient: boolean, options: PostgresOptions, events: DialectEvents) {
+    const { clock = systemClock, commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
+    this.#client = client;
+    this.#ownsClient = ownsClient;
+    this.#options = options;
+    this.#location = resolveLocation(options);
+    this.#clock = clock;
+    this.#events = events;
+    this.#calls = new Calls(client, {
+      driverName: "postgres",
+      clock,
+      timeoutMs: commandTimeoutMs,
+      isBrokenBy: breaksConnection,
+      explain: explainError,
+    });
+    this.#listener = this.#createListener();
+    this.#statements = createStatements(this.#location);
+  }
+
+  /** @throws FatalDriverError if this database cannot keep locks */
+  async verify(): Promise<void> {
+    const isCreating = this.#options.createTables ?? true;
+    const { isReadCommitted } = await verifyDatabase(this.#calls, this.#location, isCreating);
+    if (isReadCommitted) return;
+    if (this.#client.connectDedicated === undefined) {
+      throw new FatalDriverError(
+        "postgres: default_transaction_isolation is not read committed, and the client is a single connection: pass a Pool, or set it for this role",
+      );
+    }
+    this.#needsTransaction = true;
+  }
+
+  get hasPush(): boolean {
+    return this.#listener?.isReceiving === true;
+  }
+
+  async claim(row: ClaimRow): Promise<string> {
+    const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
+    const [reply = "", ...pushes] = await this.#callFunction(this.#statements.claim, [
+      id,
+      key,
+      bucket,
+      permits,
+      limit,
+      ttlMs,
+      tokenCount,
+      floor,
+      wait,
+      label.replaceAll("\0", ""), // PostgreSQL refuses it
+      this.#inbox,
+    ]);
+    this.#onReplies([reply], pushes);
+    return reply;
+  }
+
+  async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
+    const allReplies: string[] = [];
+    for (const batch of chunk(rows, MAX_BATCH)) {
+      const lines = await this.#callFunction(this.#statements.renew, [joinIds(batch), this.#inbox]);
+      const replies = lines.slice(0, batch.length);
+      this.#onReplies(replies, lines.slice(batch.length));
+      allReplies.push(...replies);
+    }
+    return allReplies;
+  }
+
+  async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    const flags: boolean[] = [];
+    const allPushes: string[] = [];
+    for (const batch of chunk(rows, MAX_BATCH)) {
+      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, [
+        joinIds(batch),
+        batch.map(({ ttlMs }) => ttlMs).join(),
+        batch.map(({ isClaimInFlight }) => (isClaimInFlight ? 1 : 0)).join(),
+        joinBuckets(batch),
+        this.#inbox,
+      ]);
+      flags.push(...decodeFlags(reply));
+      allPushes.push(...pushes);
+    }
+    return { flags, pushes: allPushes };
+  }
+
+  async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
+    const flags: boolean[] = [];
+    for (const batch of chunk(rows, MAX_BATCH)) {
+      const values = [joinIds(batch), leftMs, joinBuckets(batch)];
+      const [reply = ""] = await this.#callFunction(this.#statements.detach, values);
+      flags.push(...decodeFlags(reply));
+    }
+    return flags;
+  }
+
+  async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {
+    const flags: boolean[] = [];
+    for (const { key, bucket, token, now } of rows) {
+      const values = [key, bucket, token, now, this.#inbox];
+      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.revoke, values);
+      this.#onReplies([], pushes);
+      flags.push(...decodeFlags(reply));
+    }
+    return flags;
+  }
+
+  async list({ prefix = "", key, max, after }: ListRequest): Promise<readonly ListedRow[]> {
+    // keys contain no control characters
+    const end = key === undefined ? (toUpperBound(prefix) ?? LAST_CHARACTER.repeat(MAX_KEY_LENGTH)) : `${key}\u0001`;
+    const values = [key ?? prefix, end, after?.key ?? "", after?.arrival ?? 0, max];
+    const { rows } = await this.#calls.query(this.#statements.list, values);
+    return rows.map(toListedRow);
+  }
+
+  diagnose(): Promise<readonly Check[]> {
+    return diagnose(this.#calls, this.#pushState);
+  }
+
+  async close(): Promise<void> {
+    this.#listener?.close();
+    this.#calls.close();
+    if (this.#ownsClient) await this.#client.close();
+  }
+
+  /** The channel of this process; "": it cannot receive pushes. */
+  get #inbox(): string {
+    return this.#listener?.channel ?? "";
+  }
+
+  get #pushState(): PushState {
+    if (this.#listener === null) return "none";
+    if (this.#listener.isUnreachable) return "unreachable";
+    return this.#listener.isReceiving ? "receiving" : "unused";
+  }
+
+  #createListener(): Listener | null {
+    const { connectDedicated } = this.#client;
+    if (connectDedicated === undefined) return null;
+    const { warn, silenceWarnings = [] } = this.#options;
+    return new Listener(
+      {
+        clock: this.#clock,
+        connect: connectDedicated,
+        notify: (channel, payload) => this.#calls.query("select pg_catalog.pg_notify($1, $2)", [channel, payload]),
+      },
+      {
+        onPush: (message, isAnswer) => this.#events.pushed(message, isAnswer),
+        onMissed: () => this.#events.missed(),
+        onUnreachable: () => {
+          if (!silenceWarnings.includes("push")) resolveWarn(warn)(`postgres: ${UNREACHABLE.message}; ${UNREACHABLE.hint}`);
+        },
+      },
+    );
+  }
+
+  /** Grants to other claims of this process are hints here: they are rechecked. */
+  #onReplies(replies: readonly string[], pushes: readonly string[]): void {
+    if (replies.some((reply) => reply.startsWith("w"))) this.#listener?.onWaiting();
+    if (pushes.length === 0) return;
+    setImmediate(() => {
+      for (const push of pushes) this.#events.pushed(push, false);
+    });
+  }
+
+  /** The lines of its reply. */
+  async #callFunction(statement: string, values: readonly SqlValue[]): Promise<readonly string[]> {
+    const { rows } = await this.#calls.run((connection) => this.#runReadCommitted(connection, statement, values));
+    const reply = rows[0]?.reply;
+    if (typeof reply !== "string") throw new Error("postgres: a function returned no text");
+    return reply.split("\n");
+  }
+
+  /**
+   * A pooler may hand on a connection whose isolation level another client has set, so the functions refuse any other
+   * level than read committed.
+   */
+  async #runReadCommitted(
+    connection: SqlConnection,
+    statement: string,
+    values: readonly SqlValue[],
+  ): Promise<SqlResult> {
+    if (!this.#needsTransaction) {
+      try {
+        return await connection.query(statement, values);
+      } catch (error) {
+        if (readErrorCode(error) !== WRONG_ISOLATION) throw error;
+      }
+    }
+    await connection.query("begin isolation level read committed");
+    try {
+      const result = await connection.query(statement, values);
+      await connection.query("commit");
+      return result;
+    } catch (error) {
+      await connection.query("rollback");
+      throw error;
+    }
+  }
+}
+
+function createStatements(location: PostgresLocation): Statements {
+  const call = (name: string, count: number): string => {
+    const parameters = Array.from({ length: count }, (_, index) => `$${index + 1}`).join(", ");
+    return expandStatement(`select {${name}}(${parameters}) as reply`, location);
+  };
+  return {
+    claim: call("claim", 11),
+    renew: call("renew", 2),
+    release: call("release", 5),
+    detach: call("detach", 3),
+    revoke: call("revoke", 5),
+    list: expandStatement(LIST, location),
+  };
+}
+
+function joinIds(rows: readonly ClaimRow[]): string {
+  return rows.map(({ id }) => id).join();
+}
+
+/** Each once, in ascending order. */
+function joinBuckets(rows: readonly ClaimRow[]): string {
+  return [...new Set(rows.map(({ bucket }) => bucket))].sort((left, right) => left - right).join();
+}
+
+function decodeFlags(flags: string): boolean[] {
+  return Array.from(flags, (flag) => flag === "1");
+}
+
+function toListedRow(row: SqlRow): ListedRow {
+  const text = (name: string): string => String(row[name]);
+  return {
+    id: text("id"),
+    key: text("key"),
+    arrival: text("arrival"),
+    permits: text("permits"),
+    limit: text("permit_limit"),
+    ttlMs: text("ttl"),
+    tokenCount: text("token_count"),
+    floor: text("floor"),
+    wait: row.wait === true,
+    label: text("label"),
+    token: text("token"),
+    remainingMs: text("remaining"),
+    ageMs: text("age"),
+    heldMs: text("held"),
+  };
+}

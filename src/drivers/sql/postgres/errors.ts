@@ -1,0 +1,125 @@
+/** Explains errors of PostgreSQL: what is wrong and what to do, without statements and their parameters. */
+
+import { FatalDriverError } from "../../../errors.ts";
+
+/** The functions refuse to run in this transaction (lock_buckets.sql). */
+export const WRONG_ISOLATION = "HF001";
+/** Rows of the buckets table are missing. */
+const MISSING_BUCKETS = "HF002";
+/** The functions are those of a newer version of the library (schema.sql). */
+export const NEWER_REVISION = "HF003";
+
+const MISSING_TABLES =
+  "Holdfast's tables or functions are missing: let open() create them (option createTables), or run the SQL of postgresMigration()";
+
+interface KnownError {
+  /** SQLSTATEs, or codes of Node. */
+  readonly codes: RegExp;
+  readonly explanation: string;
+  /** A retry is useless while a driver opens. Later it is not: the database may recover. */
+  readonly isFatal?: true;
+}
+
+/** The first match counts. All others are passed on with message and code. */
+const KNOWN_ERRORS: readonly KnownError[] = [
+  {
+    codes: /^42501$/,
+    explanation: "this role lacks a right; the comments of postgresMigration() name the grants that it needs",
+    isFatal: true,
+  },
+  { codes: /^(?:3F000|42P01|42883|HF002)$/, explanation: MISSING_TABLES, isFatal: true },
+  {
+    codes: /^25006$/,
+    explanation: "the database is read-only: connect to the primary server, with default_transaction_read_only off",
+    isFatal: true,
+  },
+  {
+    codes: /^28/,
+    explanation: "the server refuses the login: check user, password, and the server's pg_hba.conf",
+    isFatal: true,
+  },
+  { codes: /^3D000$/, explanation: "the database does not exist: create it, or name another", isFatal: true },
+  {
+    codes: /^57014$/,
+    explanation: "the server cancelled the statement: statement_timeout is too short for a lock, or a person cancelled it",
+  },
+  {
+    codes: /^55P03$/,
+    explanation:
+      "another session keeps a row of the buckets table locked: find it with pg_blocking_pids(), it is in a transaction that Holdfast did not start, or suspended",
+  },
+  {
+    codes: /^53300$/,
+    explanation: "the server has no connection left: raise max_connections, or use smaller pools",
+  },
+  {
+    codes:
+      /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(?:_LOCALLY)?|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID)$/,
+    explanation: "TLS failed: pass the certificate authority of the server (ssl.ca, or sslrootcert in the url)",
+    isFatal: true,
+  },
+];
+
+/** pg has no code for it. */
+const NO_TLS = /server does not support SSL connections/i;
+
+/** An error of the server or of the client library, without its details: they may contain claim ids. */
+class PostgresError extends Error {
+  /** The SQLSTATE, or a code of Node. The CLI shows it. */
+  readonly code?: string;
+  readonly isFatal: boolean;
+
+  constructor(message: string, code: string | undefined, isFatal: boolean) {
+    super(message);
+    this.name = "Error";
+    this.isFatal = isFatal;
+    if (code !== undefined) this.code = code;
+  }
+}
+
+/** The SQLSTATE, or the code of Node. */
+export function readErrorCode(error: unknown): string {
+  const { code } = Object(error) as { readonly code?: unknown };
+  return typeof code === "string" ? code : "";
+}
+
+/** Explains an error of a call. */
+export function explainError(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof PostgresError || error instanceof TypeError) return error;
+  const code = readErrorCode(error);
+  const known = KNOWN_ERRORS.find(({ codes }) => codes.test(code));
+  if (known !== undefined) {
+    const isFatal = known.isFatal === true;
+    return new PostgresError(`postgres: ${known.explanation} (${code}: ${error.message})`, code, isFatal);
+  }
+  if (NO_TLS.test(error.message)) {
+    return new PostgresError("postgres: the server does not support TLS: leave out ssl, or sslmode in the url", undefined, true);
+  }
+  if (error.message === "") return new PostgresError(`postgres: ${describeNested(error)}`, code || undefined, false);
+  return code === "" ? error : new PostgresError(`postgres: ${error.message}`, code, false);
+}
+
+/** Node reports the failed attempts to several addresses as one error without a message. */
+function describeNested(error: Error): string {
+  const { errors = [] } = error as { readonly errors?: readonly Error[] };
+  return errors.map(({ message }) => message).join(", ") || readErrorCode(error) || error.name;
+}
+
+/** The error of open(): fatal if a retry is useless. */
+export function toOpenError(error: unknown): unknown {
+  const explained = explainError(error);
+  return explained instanceof PostgresError && explained.isFatal
+    ? new FatalDriverError(explained.message, { cause: explained })
+    : explained;
+}
+
+/** Whether tables or functions are not there. */
+export function isMissingError(error: unknown): boolean {
+  return new RegExp(`^(?:3F000|42P01|42883|${MISSING_BUCKETS})$`).test(readErrorCode(error));
+}
+
+/** Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. */
+export function breaksConnection(error: unknown): boolean {
+  const code = readErrorCode(error);
+  return !/^[0-9A-Z]{5}$/.test(code) || /^(?:08|57P|XX)/.test(code);
+}

@@ -1,0 +1,205 @@
+/**
+ * Receives pushes: LISTEN on a connection of its own, opened when the first claim of this process waits. Timers only
+ * space the attempts to connect and bound the probes; claims are unknown here.
+ *
+ * Invariants
+ * - It receives only if a notification that was sent the way of the calls has arrived here: a pooler accepts LISTEN and
+ *   delivers nothing.
+ * - A push counts as an answer only while it receives; before, it is a hint.
+ * - When it begins or ceases to receive, pushes may be lost: it says so, and the claims are rechecked.
+ * - A dead connection is always detected: a half-open one raises no event, so silence is probed while claims wait.
+ */
+
+import { backoffMs } from "../../../util/backoff.ts";
+import type { Clock } from "../../../util/clock.ts";
+import { randomId } from "../../../util/ids.ts";
+import { sleep, withTimeout } from "../../../util/timeout.ts";
+import type { DedicatedConnection } from "../clients/types.ts";
+import { quoteIdentifier } from "../schema.ts";
+
+/** Milliseconds that a probe, or opening the connection, may take. */
+const ATTEMPT_TIMEOUT_MS = 2_000;
+/** Milliseconds of silence after which the connection is probed, if a claim waits. */
+const PROBE_AFTER_MS = 5_000;
+/** The longest pause between attempts, in milliseconds. */
+const MAX_BACKOFF_MS = 1_000;
+/** The pause after probes have not arrived, in milliseconds: the pooler will not change soon. */
+const UNREACHABLE_PAUSE_MS = 60_000;
+/** The driver sends notifications that begin with it, to verify the connection. */
+const PROBE_PREFIX = "?";
+
+export interface ListenerEvents {
+  /** `isAnswer`: it counts as an answer, not only as a hint. */
+  onPush(message: string, isAnswer: boolean): void;
+  /** Pushes may have been lost. */
+  onMissed(): void;
+  /** Notifications do not arrive. Called once. */
+  onUnreachable(): void;
+}
+
+/** What it needs of the driver. */
+export interface ListenerContext {
+  readonly clock: Clock;
+  readonly connect: () => Promise<DedicatedConnection>;
+  /** Sends a notification the way of the calls. */
+  readonly notify: (channel: string, payload: string) => Promise<unknown>;
+}
+
+type ListenerState =
+  /** No claim has waited yet, or the connection broke. */
+  | { readonly kind: "idle" }
+  /** Connecting or verifying, until it receives. */
+  | { readonly kind: "opening" }
+  | { readonly kind: "receiving"; readonly connection: DedicatedConnection }
+  | { readonly kind: "closed" };
+
+/** unknown: it could not be sent, or the connection ended. */
+type ProbeResult = "arrived" | "lost" | "unknown";
+
+export class Listener {
+  /** 130 random bits: every role of the database may send notifications to every channel that it can name. */
+  readonly channel: string = `hf_${randomId()}`;
+  readonly #context: ListenerContext;
+  readonly #events: ListenerEvents;
+  #state: ListenerState = { kind: "idle" };
+  #isUnreachable = false;
+  #failureCount = 0;
+  #lastHeardAt = 0;
+  #isProbing = false;
+  #probeCount = 0;
+  #onProbe: (probe: string) => void = () => undefined;
+
+  constructor(context: ListenerContext, events: ListenerEvents) {
+    this.#context = context;
+    this.#events = events;
+  }
+
+  /** Whether pushes arrive now. */
+  get isReceiving(): boolean {
+    return this.#state.kind === "receiving";
+  }
+
+  /** Whether notifications did not arrive although the connection was open. */
+  get isUnreachable(): boolean {
+    return this.#isUnreachable;
+  }
+
+  /** Called when a claim was answered "waiting". */
+  onWaiting(): void {
+    if (this.#state.kind === "idle") void this.#open();
+    else if (this.#state.kind === "receiving") void this.#probeIfSilent(this.#state.connection);
+  }
+
+  close(): void {
+    const state = this.#state;
+    this.#state = { kind: "closed" };
+    if (state.kind === "receiving") state.connection.release(true);
+  }
+
+  /** Tries until it receives. */
+  async #open(): Promise<void> {
+    this.#state = { kind: "opening" };
+    const { clock } = this.#context;
+    for (;;) {
+      if (this.#failureCount > 0) await sleep(clock, this.#pauseMs());
+      if (this.#state.kind !== "opening") return;
+      const connection = await this.#connectAndVerify();
+      if (connection === null) {
+        this.#failureCount++;
+        continue;
+      }
+      if (this.#state.kind !== "opening") return connection.release(true);
+      this.#failureCount = 0;
+      this.#isUnreachable = false;
+      this.#state = { kind: "receiving", connection };
+      connection.onEnd(() => this.#onEnd(connection));
+      this.#events.onMissed();
+      return;
+    }
+  }
+
+  #pauseMs(): number {
+    return this.#isUnreachable ? UNREACHABLE_PAUSE_MS : backoffMs(this.#failureCount, Math.random(), MAX_BACKOFF_MS);
+  }
+
+  /** A connection over which a notification has arrived; null: it failed. */
+  async #connectAndVerify(): Promise<DedicatedConnection | null> {
+    const { clock, connect } = this.#context;
+    const opening = connect();
+    const connection = await withTimeout<DedicatedConnection | null>(clock, ATTEMPT_TIMEOUT_MS, opening, () => {
+      opening.then(
+        (late) => late.release(true),
+        () => undefined,
+      );
+      return null;
+    }).catch(() => null);
+    if (connection === null) return null;
+    const ended = new Promise<ProbeResult>((resolve) => connection.onEnd(() => resolve("unknown")));
+    const result = await Promise.race([this.#listen(connection), ended]);
+    if (result === "arrived") return connection;
+    // a pooler may keep listening for a client that has gone: each notification would cost the server
+    if (result === "lost") await connection.query("unlisten *").catch(() => undefined);
+    connection.release(true);
+    if (result === "lost") this.#markUnreachable();
+    return null;
+  }
+
+  #markUnreachable(): void {
+    if (this.#isUnreachable) return;
+    this.#isUnreachable = true;
+    this.#events.onUnreachable();
+  }
+
+  async #listen(connection: DedicatedConnection): Promise<ProbeResult> {
+    connection.onNotification?.((channel, payload) => {
+      if (channel === this.channel) this.#onNotification(connection, payload);
+    });
+    try {
+      // unquoted, the name would be folded to lower case
+      await connection.query(`listen ${quoteIdentifier(this.channel)}`);
+    } catch {
+      return "unknown";
+    }
+    return this.#probe();
+  }
+
+  /** Sends a notification the way of the calls, and waits until it arrives here. */
+  async #probe(): Promise<ProbeResult> {
+    const { clock, notify } = this.#context;
+    const probe = `${PROBE_PREFIX}${++this.#probeCount}`;
+    const arrived = new Promise<ProbeResult>((resolve) => {
+      this.#onProbe = (payload) => {
+        if (payload === probe) resolve("arrived");
+      };
+    });
+    try {
+      await notify(this.channel, probe);
+    } catch {
+      return "unknown";
+    }
+    return withTimeout(clock, ATTEMPT_TIMEOUT_MS, arrived, () => "lost" as const);
+  }
+
+  async #probeIfSilent(connection: DedicatedConnection): Promise<void> {
+    if (this.#isProbing || this.#context.clock.now() - this.#lastHeardAt < PROBE_AFTER_MS) return;
+    this.#isProbing = true;
+    const result = await this.#probe();
+    this.#isProbing = false;
+    if (result === "lost") connection.release(true);
+  }
+
+  #onNotification(connection: DedicatedConnection, payload: string): void {
+    this.#lastHeardAt = this.#context.clock.now();
+    if (payload.startsWith(PROBE_PREFIX)) return this.#onProbe(payload);
+    const isAnswer = this.#state.kind === "receiving" && this.#state.connection === connection;
+    this.#events.onPush(payload, isAnswer);
+  }
+
+  /** The claims that wait are rechecked, and the first that still waits opens the connection again. */
+  #onEnd(connection: DedicatedConnection): void {
+    if (this.#state.kind !== "receiving" || this.#state.connection !== connection) return;
+    this.#state = { kind: "idle" };
+    this.#failureCount++;
+    this.#events.onMissed();
+  }
+}

@@ -1,0 +1,95 @@
+/** The statements of a location, and the text that creates its schema, tables and functions. */
+
+import { BUCKET_COUNT, expandNames, LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
+import type { PostgresLocation } from "./options.ts";
+import { resolveLocation, validateLocation } from "./options.ts";
+import * as statements from "./statements.ts";
+
+/**
+ * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
+ * the library does not replace those of a newer one. Within a layout both must work with either.
+ */
+export const REVISION = 1;
+
+/**
+ * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one that
+ * was made while the tables were small would later read all rows.
+ */
+const PLAN_SETTINGS =
+  "set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off";
+
+/** In the order of creation. */
+const FUNCTIONS: readonly string[] = [
+  statements.READ_CLOCK,
+  statements.LOCK_BUCKETS,
+  statements.ADD_TOMBSTONE,
+  statements.PURGE_TOMBSTONES,
+  statements.WALK,
+  statements.READ_FRONT,
+  statements.ENCODE_ANSWER,
+  statements.RESTART_LEASE,
+  statements.CLAIM,
+  statements.RENEW,
+  statements.RELEASE,
+  statements.DETACH,
+  statements.REVOKE,
+];
+
+/** Puts names and constants into a statement. */
+export function expandStatement(text: string, { schema, prefix }: PostgresLocation): string {
+  return expandNames(text, prefix, (name, word) => {
+    switch (word) {
+      case "bucket_count":
+        return String(BUCKET_COUNT);
+      case "version":
+        return String(LAYOUT_VERSION);
+      case "revision":
+        return String(REVISION);
+      case "plans":
+        return PLAN_SETTINGS;
+      case "schema":
+        return quoteIdentifier(schema);
+      case "schema_literal":
+        return quoteLiteral(schema);
+      case "tombstones_expires": // an index is in the schema of its table
+        return quoteIdentifier(name);
+      default:
+        return `${quoteIdentifier(schema)}.${quoteIdentifier(name)}`;
+    }
+  });
+}
+
+/**
+ * Creates what is missing, and replaces functions of a lower revision. In one transaction: sent as one text, it is one
+ * without `begin`.
+ */
+export function renderMigration(location: PostgresLocation): string {
+  const parts = [statements.SCHEMA, ...FUNCTIONS].map((text) => expandStatement(text, location).replace(/;?$/, ";"));
+  return `${parts.join("\n")}\n`;
+}
+
+/**
+ * The SQL that creates the schema, tables and functions of the PostgreSQL driver, for those who do not let `open()` create
+ * them (option `createTables`). It can run again, and while locks are in use. Its comments name the rights that the
+ * driver's role needs.
+ * @throws TypeError naming the invalid option
+ */
+export function postgresMigration(options: { readonly schema?: string; readonly prefix?: string } = {}): string {
+  validateLocation(options);
+  const location = resolveLocation(options);
+  const grants = expandStatement(GRANTS, location)
+    .split("\n")
+    .map((line) => `-- ${line}`);
+  return `begin;\n${renderMigration(location)}commit;\n${grants.join("\n")}\n`;
+}
+
+const GRANTS = `Rights of a role that only locks (option createTables: false, or after the first open):
+grant usage on schema {schema} to ROLE;
+grant select on {layout} to ROLE;
+grant select, update on {buckets} to ROLE;
+grant select, insert, update, delete on {claims}, {tombstones} to ROLE;`;
+
+/** Means the same whatever standard_conforming_strings is. */
+function quoteLiteral(text: string): string {
+  return `E'${text.replaceAll("\\", "\\\\").replaceAll("'", "''")}'`;
+}

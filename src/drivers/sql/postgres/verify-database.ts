@@ -1,0 +1,114 @@
+/** Checks a database before the first claim is sent to it, and creates the tables and functions. */
+
+import { FatalDriverError } from "../../../errors.ts";
+import type { Calls } from "../calls.ts";
+import type { SqlRow } from "../clients/types.ts";
+import { explainLayout, LAYOUT_VERSION } from "../schema.ts";
+import { isMissingError, NEWER_REVISION, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
+import { expandStatement, REVISION, renderMigration } from "./migration.ts";
+import type { PostgresLocation } from "./options.ts";
+
+/** The first version with what the functions use: plan_cache_mode. */
+const MIN_VERSION = 12;
+
+const READ_PROPERTIES = `select pg_catalog.current_setting('server_version_num')::int as version_number,
+  pg_catalog.current_setting('server_version') as version, pg_catalog.current_setting('server_encoding') as encoding,
+  pg_catalog.pg_is_in_recovery() as is_standby`;
+
+const READ_LAYOUT = "select version, revision from {layout}";
+
+/** Rights of the statements that verify() does not run. */
+const READ_MISSING_RIGHTS = `select name, needed from (values ('{claims}', 'select, insert, update, delete'),
+  ('{tombstones}', 'select, insert, update, delete'), ('{buckets}', 'select, update')) as t (name, needed)
+where exists (select from pg_catalog.unnest(pg_catalog.string_to_array(needed, ', ')) as needed_right
+  where not pg_catalog.has_table_privilege(name, needed_right))`;
+
+/**
+ * @param isCreating create what is missing
+ * @throws FatalDriverError if the database cannot keep locks, or its tables are of another layout
+ */
+export async function verifyDatabase(
+  calls: Calls,
+  location: PostgresLocation,
+  isCreating: boolean,
+): Promise<{ readonly isReadCommitted: boolean }> {
+  const { rows } = await calls.query(READ_PROPERTIES);
+  checkProperties(rows[0] ?? {});
+  const layout = await readLayout(calls, location);
+  if (layout === null || Number(layout.revision) < REVISION) {
+    if (!isCreating) throw createMigrationError(location, layout);
+    await createTables(calls, location);
+  }
+  await checkRights(calls, location);
+  return { isReadCommitted: await tryLock(calls, location) };
+}
+
+function checkProperties(row: SqlRow): void {
+  const { version_number: versionNumber, version, encoding, is_standby: isStandby } = row;
+  if (Number(versionNumber) < MIN_VERSION * 10_000) {
+    throw new FatalDriverError(`postgres: PostgreSQL ${version} is too old: use ${MIN_VERSION} or later`);
+  }
+  if (isStandby === true) {
+    throw new FatalDriverError("postgres: this server is a standby (25006): connect to the primary server");
+  }
+  // every key must have a form in the database
+  if (encoding !== "UTF8") {
+    throw new FatalDriverError(`postgres: the database's encoding is ${encoding}: create one with encoding UTF8`);
+  }
+}
+
+/** null: there is none. @throws FatalDriverError for another layout */
+async function readLayout(calls: Calls, location: PostgresLocation): Promise<SqlRow | null> {
+  let layout: SqlRow | undefined;
+  try {
+    layout = (await calls.query(expandStatement(READ_LAYOUT, location))).rows[0];
+  } catch (error) {
+    if (isMissingError(error)) return null;
+    throw error;
+  }
+  if (layout !== undefined && Number(layout.version) !== LAYOUT_VERSION) {
+    throw new FatalDriverError(explainLayout("postgres", expandStatement("{layout}", location), layout.version));
+  }
+  return layout ?? null;
+}
+
+async function createTables(calls: Calls, location: PostgresLocation): Promise<void> {
+  try {
+    await calls.query(renderMigration(location));
+  } catch (error) {
+    if (readErrorCode(error) !== NEWER_REVISION) throw error;
+    // another client has just created them, in another version
+    await readLayout(calls, location);
+  }
+}
+
+function createMigrationError(location: PostgresLocation, layout: SqlRow | null): FatalDriverError {
+  const what = layout === null ? "are missing" : `are of revision ${layout.revision}, older than ${REVISION}`;
+  return new FatalDriverError(
+    `postgres: the tables and functions of schema ${location.schema} ${what}, and the option createTables is false: run the SQL of postgresMigration()`,
+  );
+}
+
+async function checkRights(calls: Calls, location: PostgresLocation): Promise<void> {
+  // the names are inside literals here
+  const statement = READ_MISSING_RIGHTS.replaceAll(/'(\{\w+\})'/g, (_, name: string) =>
+    `E'${expandStatement(name, location).replaceAll("\\", "\\\\").replaceAll("'", "''")}'`,
+  );
+  const { rows } = await calls.query(statement);
+  const [missing] = rows;
+  if (missing === undefined) return;
+  throw new FatalDriverError(
+    `postgres: this role lacks a right (42501): grant ${missing.needed} on ${missing.name} to it`,
+  );
+}
+
+/** Takes the lock of a bucket, as every call does. Whether statements run at the isolation level that it needs. */
+async function tryLock(calls: Calls, location: PostgresLocation): Promise<boolean> {
+  try {
+    await calls.query(expandStatement("select {lock_buckets}('{0}')::text as now", location));
+    return true;
+  } catch (error) {
+    if (readErrorCode(error) === WRONG_ISOLATION) return false;
+    throw error;
+  }
+}
