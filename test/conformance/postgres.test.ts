@@ -1,20 +1,35 @@
-import { Pool } from "pg";
+import { Client, Pool } from "pg";
 import type { TestAPI } from "vitest";
-import { describe, test } from "vitest";
-import { postgres } from "../../src/drivers/sql/postgres/driver.ts";
+import { afterAll, beforeAll, describe, test } from "vitest";
+import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
 import { REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
+import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
 
 withPostgres((server) => {
-  let count = 0;
+  let admin: Client;
+
+  beforeAll(async () => {
+    admin = new Client(server().url);
+    await admin.connect();
+    await admin.query(postgresMigration());
+  });
+
+  afterAll(() => admin.end());
+
   testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "PostgreSQL by pg", {
     ...REDIS_SUITE_OPTIONS,
-    keys: 500,
+    traits: { manyKeys: false },
     open: async () => {
-      const schema = `test ${++count}`;
-      return { driver: () => postgres(() => new Pool({ connectionString: server().url, max: 4 }), { schema, silenceWarnings: ["durability"] }) };
+      // creating the tables takes longer than most tests
+      await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");
+      return {
+        driver: () =>
+          postgres(() => new Pool({ connectionString: server().url, max: 4 }), { silenceWarnings: ["durability"] }),
+        inspect: () => findPostgresViolations(async (text) => (await admin.query(text)).rows),
+      };
     },
   });
 });

@@ -2,9 +2,9 @@
 
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
+import { chunk } from "../../../util/chunk.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
-import { chunk } from "../../../util/chunk.ts";
 import { resolveWarn } from "../../warnings.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
@@ -227,7 +227,8 @@ class PostgresSession implements DialectSession {
         onPush: (message, isAnswer) => this.#events.pushed(message, isAnswer),
         onMissed: () => this.#events.missed(),
         onUnreachable: () => {
-          if (!silenceWarnings.includes("push")) resolveWarn(warn)(`postgres: ${UNREACHABLE.message}; ${UNREACHABLE.hint}`);
+          if (!silenceWarnings.includes("push"))
+            resolveWarn(warn)(`postgres: ${UNREACHABLE.message}; ${UNREACHABLE.hint}`);
         },
       },
     );

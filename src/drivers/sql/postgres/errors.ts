@@ -41,7 +41,8 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   { codes: /^3D000$/, explanation: "the database does not exist: create it, or name another", isFatal: true },
   {
     codes: /^57014$/,
-    explanation: "the server cancelled the statement: statement_timeout is too short for a lock, or a person cancelled it",
+    explanation:
+      "the server cancelled the statement: statement_timeout is too short for a lock, or a person cancelled it",
   },
   {
     codes: /^55P03$/,
@@ -93,7 +94,11 @@ export function explainError(error: unknown): unknown {
     return new PostgresError(`postgres: ${known.explanation} (${code}: ${error.message})`, code, isFatal);
   }
   if (NO_TLS.test(error.message)) {
-    return new PostgresError("postgres: the server does not support TLS: leave out ssl, or sslmode in the url", undefined, true);
+    return new PostgresError(
+      "postgres: the server does not support TLS: leave out ssl, or sslmode in the url",
+      undefined,
+      true,
+    );
   }
   if (error.message === "") return new PostgresError(`postgres: ${describeNested(error)}`, code || undefined, false);
   return code === "" ? error : new PostgresError(`postgres: ${error.message}`, code, false);

@@ -91,8 +91,9 @@ function createMigrationError(location: PostgresLocation, layout: SqlRow | null)
 
 async function checkRights(calls: Calls, location: PostgresLocation): Promise<void> {
   // the names are inside literals here
-  const statement = READ_MISSING_RIGHTS.replaceAll(/'(\{\w+\})'/g, (_, name: string) =>
-    `E'${expandStatement(name, location).replaceAll("\\", "\\\\").replaceAll("'", "''")}'`,
+  const statement = READ_MISSING_RIGHTS.replaceAll(
+    /'(\{\w+\})'/g,
+    (_, name: string) => `E'${expandStatement(name, location).replaceAll("\\", "\\\\").replaceAll("'", "''")}'`,
   );
   const { rows } = await calls.query(statement);
   const [missing] = rows;

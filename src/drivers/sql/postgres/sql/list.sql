@@ -7,6 +7,6 @@ select
   (greatest(least(expires, now + ttl * 1000) - now, 0) / 1000)::text as remaining,
   (greatest(now - created, 0) / 1000)::text as age,
   coalesce((greatest(now - granted, 0) / 1000)::text, '') as held
-from t, {claims}
-where key >= $1::text and key < $2::text and (key, arrival) > ($3::text, $4::bigint) and expires > now
-order by key, arrival limit $5::int
+from t, {claims} as claims
+where key >= $1::text and key < $2::text and (claims.key, claims.arrival) > ($3::text, $4::bigint) and expires > now
+order by claims.key, claims.arrival limit $5::int

@@ -1,0 +1,34 @@
+// What the tests use of pg, which has no types of its own.
+
+declare module "pg" {
+  import type { EventEmitter } from "node:events";
+
+  interface QueryResult {
+    readonly rows: readonly Readonly<Record<string, unknown>>[];
+    readonly rowCount: number | null;
+  }
+
+  interface ClientOptions {
+    readonly connectionString?: string;
+    readonly application_name?: string;
+    readonly statement_timeout?: number;
+  }
+
+  interface PoolOptions extends ClientOptions {
+    readonly max?: number;
+  }
+
+  export class Client extends EventEmitter {
+    constructor(options: string | ClientOptions);
+    connect(): Promise<void>;
+    query(text: string, values?: readonly unknown[]): Promise<QueryResult>;
+    end(): Promise<void>;
+  }
+
+  export class Pool extends EventEmitter {
+    constructor(options: PoolOptions);
+    readonly totalCount: number;
+    query(text: string, values?: readonly unknown[]): Promise<QueryResult>;
+    end(): Promise<void>;
+  }
+}
