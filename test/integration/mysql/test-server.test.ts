@@ -1,7 +1,8 @@
 // The MariaDB that the other tests of this folder run against.
 
+import { createConnection } from "mysql2/promise";
 import { describe, expect, test } from "vitest";
-import { queryMariaDb } from "../../support/stores/mariadb.ts";
+import { queryMariaDb, startMariaDb } from "../../support/stores/mariadb.ts";
 import { withMariaDb, withMariaDbClock } from "../../support/stores/sql-fixture.ts";
 
 withMariaDb(
@@ -64,4 +65,27 @@ describe("with a clock of its own", () => {
       clock().shift(0);
     });
   });
+});
+
+test("a deadlock in the log of a server is reported when the server is removed", async () => {
+  const server = await startMariaDb();
+  const { url, query } = await server.freshDatabase();
+  await query("create table t (n int primary key, m int)");
+  await query("insert into t values (1, 0), (2, 0)");
+  const [one, other] = [await createConnection(url), await createConnection(url)];
+  for (const [connection, n] of [
+    [one, 1],
+    [other, 2],
+  ] as const) {
+    await connection.query("start transaction");
+    await connection.query(`update t set m = 1 where n = ${n}`);
+  }
+  const ended = await Promise.allSettled([
+    one.query("update t set m = 1 where n = 2"),
+    other.query("update t set m = 1 where n = 1"),
+  ]);
+  expect(ended.map(({ status }) => status)).toContain("rejected");
+  one.destroy();
+  other.destroy();
+  await expect(server.dispose()).rejects.toThrow(/deadlock detected/);
 });

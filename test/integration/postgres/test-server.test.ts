@@ -1,10 +1,12 @@
 // The PostgreSQL and the PgBouncer that the other tests of this folder run against.
 
+import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { descendants, identifyProcess, isAlive } from "../../support/processes/process-tree.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
-import { queryPostgres } from "../../support/stores/postgres.ts";
+import { queryPostgres, startPostgres } from "../../support/stores/postgres.ts";
 import { withPostgres, withPostgresClock } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
 
 withPostgres(
   (server) => {
@@ -46,6 +48,23 @@ withPostgres(
       expect(await server().query("select pg_backend_pid()::text as pid")).not.toEqual(before);
     });
 
+    test("a paused server does not answer before it goes on, and can be stopped", async () => {
+      await server().query("select 1");
+      server().signal("SIGSTOP");
+      let hasAnswered = false;
+      const query = server().query("select 1");
+      query.then(
+        () => (hasAnswered = true),
+        () => undefined,
+      );
+      await expect(until(() => hasAnswered, { within: 100, what: "an answer" })).rejects.toThrow(/in vain/);
+      server().signal("SIGCONT");
+      await query;
+      server().signal("SIGSTOP");
+      await server().restart();
+      await server().query("select 1");
+    });
+
     test("a pooler in transaction mode puts two clients on one connection", async () => {
       const pooler = await startPgBouncer(server().port);
       onTestFinished(() => pooler.dispose());
@@ -78,4 +97,24 @@ describe("with a clock of its own", () => {
       clock().shift(0);
     });
   });
+});
+
+test("a deadlock in the log of a server is reported when the server is removed", async () => {
+  const server = await startPostgres({ settings: { deadlock_timeout: "10ms" } });
+  await server.query("create table t as select n from generate_series(1, 2) n");
+  const [one, other] = [postgres(server.url, { max: 1 }), postgres(server.url, { max: 1 })];
+  for (const [connection, n] of [
+    [one, 1],
+    [other, 2],
+  ] as const) {
+    await connection.unsafe("begin");
+    await connection.unsafe(`update t set n = n where n = ${n}`);
+  }
+  const ended = await Promise.allSettled([
+    one.unsafe("update t set n = n where n = 2"),
+    other.unsafe("update t set n = n where n = 1"),
+  ]);
+  expect(ended.map(({ status }) => status)).toContain("rejected");
+  await Promise.all([one.end({ timeout: 0 }), other.end({ timeout: 0 })]);
+  await expect(server.dispose()).rejects.toThrow(/deadlock detected/);
 });

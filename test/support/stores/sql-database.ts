@@ -30,7 +30,7 @@ export interface DatabaseServer extends DatabaseProcess {
   freshDatabase(): Promise<TestDatabase>;
   /** Ends it in order and starts it again with its data. */
   restart(): Promise<void>;
-  /** Ends it and removes its data. @throws Error if its log contains a fault */
+  /** Ends it and removes its data. @throws Error if its log contains a fault: a deadlock, a crash of the server itself */
   dispose(): Promise<void>;
 }
 
