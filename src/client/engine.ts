@@ -49,6 +49,13 @@ export interface ClaimListener {
   onReleaseAll(): void;
 }
 
+/** What an ActiveClaim reports to its engine. */
+interface ActiveClaimEvents {
+  onDue(activeClaim: ActiveClaim, now: number, withinMs: number): void;
+  /** It is done, and no call or release of it is open. */
+  onOver(activeClaim: ActiveClaim): void;
+}
+
 /** One claim that the engine runs: the state of its machine, and its listener. */
 export class ActiveClaim implements ScheduledTask {
   readonly claim: Claim;
@@ -66,6 +73,8 @@ export class ActiveClaim implements ScheduledTask {
   onReleased: ReleaseCallback = noop;
   /** The claim was transferred to another client: late answers about it are ignored. */
   isForgotten = false;
+  /** How many calls have not settled, and releases have not been answered. */
+  openCalls = 0;
   /** A detach is shortening the lease: a renewal would restart the full one. Never reset: see transfer.ts. */
   isShortened = false;
   /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
@@ -79,7 +88,7 @@ export class ActiveClaim implements ScheduledTask {
   heapIndex = -1;
   previousSameDue: HeapItem | undefined = undefined;
   nextSameDue: HeapItem | undefined = undefined;
-  readonly #onDue: (activeClaim: ActiveClaim, now: number, withinMs: number) => void;
+  readonly #events: ActiveClaimEvents;
 
   constructor(
     claim: Claim,
@@ -87,18 +96,18 @@ export class ActiveClaim implements ScheduledTask {
     listener: ClaimListener,
     state: ClaimState,
     now: number,
-    onDue: (activeClaim: ActiveClaim, now: number, withinMs: number) => void,
+    events: ActiveClaimEvents,
   ) {
     this.claim = claim;
     this.settings = settings;
     this.listener = listener;
     this.state = state;
     this.lastSentAt = now;
-    this.#onDue = onDue;
+    this.#events = events;
   }
 
   onDue(now: number, withinMs: number): void {
-    this.#onDue(this, now, Math.min(withinMs, this.settings.ttlMs / 24));
+    this.#events.onDue(this, now, Math.min(withinMs, this.settings.ttlMs / 24));
   }
 
   /** Is it held, by the local clock? */
@@ -157,6 +166,12 @@ export class ActiveClaim implements ScheduledTask {
   forget(): void {
     this.isForgotten = true;
     this.state = { status: "done", hasUnansweredClaim: false };
+    if (this.openCalls === 0) this.#events.onOver(this);
+  }
+
+  /** A call has settled, or a release was answered or given up. */
+  endCall(): void {
+    if (--this.openCalls === 0 && this.state.status === "done") this.#events.onOver(this);
   }
 
   /** Returns the callback and clears it: only the first release reports its result. */
@@ -183,10 +198,17 @@ export class Engine {
   readonly #suspendDetector: SuspendDetector;
   readonly #storeMonitor: StoreMonitor;
   #pendingRenewals: ActiveClaim[] = [];
+  #isStopped = false;
   /** The total time for which this machine was suspended, as far as it was detected. */
   suspendedMs = 0;
-  readonly #onDue = (activeClaim: ActiveClaim, now: number, withinMs: number): void =>
-    this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now);
+  readonly #claimEvents: ActiveClaimEvents = {
+    onDue: (activeClaim, now, withinMs) =>
+      this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now),
+    onOver: ({ claim }) => {
+      // attached again: the driver keeps the same claim for another ActiveClaim
+      if (!this.#isStopped && !this.#claims.has(claim.id)) this.driver.forget?.(claim);
+    },
+  };
 
   /** @param random returns a number from 0 to 1 */
   constructor(driver: Driver, clock: Clock, random: () => number, events: Events) {
@@ -242,6 +264,16 @@ export class Engine {
     this.scheduler.arm();
   }
 
+  /** Makes a call for claims outside their machines. */
+  async callFor<T>(activeClaims: readonly ActiveClaim[], call: () => Promise<T>): Promise<T> {
+    for (const activeClaim of activeClaims) activeClaim.openCalls++;
+    try {
+      return await call();
+    } finally {
+      for (const activeClaim of activeClaims) activeClaim.endCall();
+    }
+  }
+
   /**
    * Applies what the clocks show now, since the timer may be late: a suspension of this machine to all claims, the end of
    * its lease to this one. Returns `now`.
@@ -249,7 +281,7 @@ export class Engine {
   observe(now: number = this.clock.now(), activeClaim?: ActiveClaim): number {
     const suspendedMs = this.#suspendDetector.suspendedMs(now);
     if (suspendedMs > 0) this.#onSuspend(suspendedMs);
-    if (activeClaim !== undefined && !activeClaim.isHeld(now)) this.#onDue(activeClaim, now, 0);
+    if (activeClaim !== undefined && !activeClaim.isHeld(now)) this.#claimEvents.onDue(activeClaim, now, 0);
     return now;
   }
 
@@ -296,12 +328,13 @@ export class Engine {
 
   /** The last call on an engine. */
   stop(): void {
+    this.#isStopped = true;
     this.#releaseQueue.stop();
     this.scheduler.stop();
   }
 
   #addClaim(claim: Claim, settings: ClaimSettings, listener: ClaimListener, firstStep: Step, now: number): ActiveClaim {
-    const activeClaim = new ActiveClaim(claim, settings, listener, firstStep.state, now, this.#onDue);
+    const activeClaim = new ActiveClaim(claim, settings, listener, firstStep.state, now, this.#claimEvents);
     this.#claims.add(claim.id, activeClaim);
     this.scheduler.ref();
     this.#perform(activeClaim, firstStep, now);
@@ -358,6 +391,7 @@ export class Engine {
       case "release": {
         const hasUnansweredClaim = state.status === "done" && state.hasUnansweredClaim;
         const onReleased = activeClaim.takeOnReleased();
+        activeClaim.openCalls++;
         activeClaim.pendingRelease = this.#releaseQueue.add(activeClaim, hasUnansweredClaim, onReleased);
       }
     }
@@ -366,6 +400,7 @@ export class Engine {
   #callClaim(activeClaim: ActiveClaim, now: number): void {
     activeClaim.lastSentAt = now;
     const call = activeClaim.lastCall;
+    activeClaim.openCalls++;
     rejectOnThrow(() => this.driver.claim(activeClaim.claim)).then(
       (answer) => this.#onAnswer(activeClaim, call, now, answer),
       (error: unknown) => this.#onCallFailed(activeClaim, call, now, error),
@@ -385,6 +420,7 @@ export class Engine {
     );
     if (renewable.length === 0) return;
     const sentAt = this.clock.now();
+    for (const activeClaim of renewable) activeClaim.openCalls++;
     const calls = renewable.map(({ lastCall }) => lastCall);
     rejectOnThrow(() => this.driver.renew(renewable.map(({ claim }) => claim))).then(
       (answers) => {
@@ -421,6 +457,7 @@ export class Engine {
     this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);
     if (call > activeClaim.callAtClockStep && activeClaim.isHeld(now)) activeClaim.markConfirmed();
     if (hasClockStepped) this.#onStoreClockStep(now);
+    activeClaim.endCall();
   }
 
   #onCallFailed(activeClaim: ActiveClaim, call: number, sentAt: number, error: unknown): void {
@@ -431,6 +468,7 @@ export class Engine {
       { type: "failed", call, isFatal: isFatalError(error), random: this.random() },
       this.clock.now(),
     );
+    activeClaim.endCall();
   }
 
   #onTimer(): void {

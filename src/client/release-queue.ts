@@ -23,6 +23,7 @@ export type ReleaseCallback = (existed: boolean | null) => void;
 
 /** A claim that is being released. */
 export interface PendingRelease extends Release {
+  readonly source: ReleasableClaim;
   readonly ttlMs: number;
   /** The time at which the store has certainly dropped the claim. */
   readonly forgottenAt: number;
@@ -38,6 +39,8 @@ interface ReleasableClaim {
   readonly lastSentAt: number;
   /** Its earlier release, if there was one. */
   readonly pendingRelease: PendingRelease | null;
+  /** The release is over. */
+  endCall(): void;
 }
 
 export class ReleaseQueue {
@@ -63,17 +66,15 @@ export class ReleaseQueue {
   }
 
   /** Releases this claim in one call with all others of this turn. */
-  add(
-    { claim, settings, lastSentAt, pendingRelease }: ReleasableClaim,
-    hasUnansweredClaim: boolean,
-    onReleased: ReleaseCallback,
-  ): PendingRelease {
+  add(source: ReleasableClaim, hasUnansweredClaim: boolean, onReleased: ReleaseCallback): PendingRelease {
+    const { claim, settings, lastSentAt, pendingRelease } = source;
     // the store may receive this release first: "did not exist" then proves nothing for either
     if (pendingRelease !== null) pendingRelease.attempts++;
     this.#inFlight++;
     this.#scheduler.ref();
     const { ttlMs } = settings;
-    const release = { claim, ttlMs, hasUnansweredClaim, forgottenAt: lastSentAt + ttlMs, onReleased, attempts: 0 };
+    const forgottenAt = lastSentAt + ttlMs;
+    const release = { claim, source, ttlMs, hasUnansweredClaim, forgottenAt, onReleased, attempts: 0 };
     this.#enqueue(release);
     return release;
   }
@@ -180,6 +181,7 @@ export class ReleaseQueue {
     this.#inFlight--;
     this.#scheduler.unref();
     release.onReleased(release.attempts === 1 || existed === true ? existed : null);
+    release.source.endCall();
     if (this.#inFlight > 0) return;
     this.#scheduler.arm(); // it need not fire for them any more
     for (const resolve of this.#idleListeners.splice(0)) resolve();

@@ -11,7 +11,7 @@ import {
 } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { decodeReference, encodeReference } from "../protocol/lock-reference.ts";
-import type { Claim, Driver, Traits } from "../spi/driver.ts";
+import type { Traits } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { callWithTimeout, sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
@@ -45,9 +45,9 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
     const problem = detachProblem(traits, engine.driver.name, activeClaim.claim.ttlMs, refCount, openFlows);
     if (problem !== null) throw new UnsupportedError(`cannot detach ${formatKeys(keys)}: ${problem}`, { keys });
   }
-  const claims = localHolds.map(({ activeClaim }) => activeClaim.claim);
+  const activeClaims = localHolds.map(({ activeClaim }) => activeClaim);
   // the store may extend the lease even if its answer is lost: a later release is repeated for a full ttl from now
-  for (const { activeClaim } of localHolds) {
+  for (const activeClaim of activeClaims) {
     activeClaim.lastSentAt = engine.clock.now();
     activeClaim.isShortened = newTtlMs !== undefined;
   }
@@ -55,8 +55,8 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   try {
     wereHeld =
       newTtlMs === undefined
-        ? await callWithTimeout(engine.scheduler, lock.remainingMs, () => detachClaims(engine.driver, claims))
-        : await detachWithTtl(engine, claims, newTtlMs, lock.remainingMs);
+        ? await callWithTimeout(engine.scheduler, lock.remainingMs, () => detachClaims(engine, activeClaims))
+        : await detachWithTtl(engine, activeClaims, newTtlMs, lock.remainingMs);
   } catch (error) {
     // the store may have shortened the lease even if its answer was lost: the lock must not be used here any more
     if (newTtlMs !== undefined) lock.transferOut(lockLostError("unknown", keys));
@@ -105,7 +105,7 @@ function parseTtlOption(options: DetachOptions, { localHolds }: DetachableLock):
  */
 async function detachWithTtl(
   engine: Engine,
-  claims: readonly Claim[],
+  activeClaims: readonly ActiveClaim[],
   newTtlMs: number,
   remainingMs: number,
 ): Promise<readonly boolean[]> {
@@ -115,7 +115,7 @@ async function detachWithTtl(
     const elapsedMs = engine.clock.now() - startedAt;
     try {
       const call = (): Promise<readonly boolean[]> =>
-        detachClaims(engine.driver, claims, Math.max(Math.ceil(newTtlMs - elapsedMs), 1));
+        detachClaims(engine, activeClaims, Math.max(Math.ceil(newTtlMs - elapsedMs), 1));
       return await callWithTimeout(engine.scheduler, timeoutMs - elapsedMs, call);
     } catch (error) {
       if (isFatalError(error) || engine.clock.now() - startedAt + RETRY_INTERVAL_MS >= timeoutMs) throw error;
@@ -125,13 +125,21 @@ async function detachWithTtl(
 }
 
 /** Without Driver.detach no claim belongs to a session: renewing gives it a full lease. */
-async function detachClaims(driver: Driver, claims: readonly Claim[], newTtlMs?: number): Promise<readonly boolean[]> {
-  if (driver.detach !== undefined) return driver.detach(claims, newTtlMs);
-  const answers = await driver.renew(claims);
-  return answers.map((answer) => {
-    // unknown is not lost
-    if (answer === undefined) throw new Error(`${driver.name}: no answer for this claim`);
-    return answer.state === "held";
+function detachClaims(
+  engine: Engine,
+  activeClaims: readonly ActiveClaim[],
+  newTtlMs?: number,
+): Promise<readonly boolean[]> {
+  const { driver } = engine;
+  const claims = activeClaims.map(({ claim }) => claim);
+  return engine.callFor(activeClaims, async () => {
+    if (driver.detach !== undefined) return driver.detach(claims, newTtlMs);
+    const answers = await driver.renew(claims);
+    return answers.map((answer) => {
+      // unknown is not lost
+      if (answer === undefined) throw new Error(`${driver.name}: no answer for this claim`);
+      return answer.state === "held";
+    });
   });
 }
 

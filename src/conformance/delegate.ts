@@ -4,7 +4,7 @@ import type { Driver } from "../spi/driver.ts";
 
 /** A driver that forwards to `driver`, except for the given members. It has the optional verbs that `driver` has. */
 export function delegate(driver: Driver, members: Partial<Driver>): Driver {
-  const { shardOf, detach, revoke, diagnose } = driver;
+  const { shardOf, forget, detach, revoke, diagnose } = driver;
   return {
     name: driver.name,
     open: (events) => driver.open(events),
@@ -12,6 +12,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     renew: (claims, tokenCounts) => driver.renew(claims, tokenCounts),
     ...(shardOf && { shardOf: (claim) => shardOf.call(driver, claim) }),
     release: (releases) => driver.release(releases),
+    ...(forget && { forget: (claim) => forget.call(driver, claim) }),
     ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(diagnose && { diagnose: () => diagnose.call(driver) }),

@@ -248,6 +248,14 @@ export interface Driver {
   release(releases: readonly Release[]): Promise<readonly boolean[]>;
 
   /**
+   * Optional: drop what is kept for this claim, which was released, given up or detached. The core calls it once, when its
+   * `claim` and `renew` calls have settled and its release is not repeated any more. A server or a quorum in front of the
+   * driver may call it earlier: a late answer must not bring anything back, and a release may follow. If a detached claim
+   * is attached, its id returns.
+   */
+  forget?(claim: Claim): void;
+
+  /**
    * Optional; needed only if claims can belong to a session. Take these claims out of this client's session: each now has a
    * plain lease of its full ttl, or of `leftMs` if that is less. Any client that renews such a claim restarts the full
    * ttl. Returns for each claim whether it existed and was held.

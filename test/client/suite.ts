@@ -6,6 +6,7 @@ import { DRIVER_TOPICS, defineTests } from "../../src/conformance/topics.ts";
 import { testClientClose } from "./close.ts";
 import { testDetachAttach } from "./detach-attach.ts";
 import { testExclusion } from "./exclusion.ts";
+import { testForget } from "./forget.ts";
 import { testHandoffs } from "./handoffs.ts";
 import { testLeases } from "./leases.ts";
 import { testClientList } from "./list.ts";
@@ -28,6 +29,7 @@ const CLIENT_TOPICS: Topics = [
   ["client: detach and attach", testDetachAttach],
   ["client: revoke", testClientRevoke],
   ["client: close", testClientClose],
+  ["client: forgotten claims", testForget],
   ["client: list", testClientList],
 ];
 

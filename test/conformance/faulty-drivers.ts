@@ -69,6 +69,14 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     },
   },
   {
+    fault: "releases a claim that it is to forget",
+    caughtBy: { "forget() changes nothing in the store": /'none' !== 'held'/ },
+    create(store) {
+      const right = memory({ store });
+      return delegate(right, { forget: (claim) => void right.release(toReleases(claim)) });
+    },
+  },
+  {
     fault: "makes a new claim of one that is asked for again",
     caughtBy: {
       "asking again with the same id": /waiting/,

@@ -222,10 +222,10 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     tests: failover,
   },
   {
-    name: "on Redis, a late answer about an earlier claim regarded as a grant of the present one",
+    name: "on Redis, a late answer about an earlier claim regarded as a loss of the present one",
     file: "src/drivers/redis/data-loss-guard.ts",
-    find: "if (this.#claims.get(id) !== guarded) return false;",
-    replace: "",
+    find: 'if (this.#claims.get(id) !== guarded || answer.state === "waiting") return false;',
+    replace: 'if (answer.state === "waiting") return false;',
     tests: "test/unit/drivers/redis/data-loss-guard.test.ts",
   },
   {

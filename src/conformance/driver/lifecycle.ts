@@ -56,6 +56,18 @@ export function testLifecycle(test: DefineTest, settings: ConformanceSettings): 
     assert.deepEqual(await client.release(claim), [false]);
   });
 
+  test("forget() changes nothing in the store: the claim can be renewed, and released after another forget()", async (context) => {
+    const client = await context.openClient();
+    const claim = context.createClaim("key");
+    const { token } = await client.claimHeld(claim);
+    client.driver.forget?.(claim);
+    assert.equal(assertHeld(await client.renew(claim), claim).token, token);
+    client.driver.forget?.(claim);
+    client.driver.forget?.(context.createClaim("unknown"));
+    assert.deepEqual(await client.release(claim), [true]);
+    assert.equal((await client.renew(claim)).state, "none");
+  });
+
   test("a claim that was never made is none, cannot be released, and is not made by a renewal", async (context) => {
     const client = await context.openClient();
     const [existing, unknown] = [context.createClaim("key"), context.createClaim("key")];

@@ -65,7 +65,7 @@ import { Member, waitForMembers } from "./member.ts";
 import type { QuorumClaim } from "./quorum-claim.ts";
 import { QuorumClaims, toMajority } from "./quorum-claim.ts";
 import { Tally } from "./tally.ts";
-import { isTokenKey } from "./tokens.ts";
+import { createReplacementTokenClaim, createTokenClaim, isTokenKey } from "./tokens.ts";
 
 /** Options of the quorum driver. */
 export interface QuorumOptions {
@@ -181,7 +181,7 @@ class QuorumDriver implements Driver {
   async claim(claim: Claim): Promise<Answer> {
     const [{ key }] = claim.locks;
     if (isTokenKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is reserved for tokens`);
-    const quorumClaim = this.#claims.getOrCreate(claim, this.#time());
+    const quorumClaim = this.#claims.getOrCreate(claim);
     quorumClaim.isOurs = true;
     return this.#whileActive([quorumClaim], () =>
       this.#coordinator.claim(quorumClaim, this.#time() + this.#getTimeoutMs([claim])),
@@ -191,7 +191,7 @@ class QuorumDriver implements Driver {
   async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
     const startedAt = this.#time();
     const deadline = startedAt + this.#getTimeoutMs(claims);
-    const quorumClaims = claims.map((claim) => this.#claims.getOrCreate(claim, startedAt));
+    const quorumClaims = claims.map((claim) => this.#claims.getOrCreate(claim));
     return this.#whileActive(quorumClaims, async () => {
       const tallies = quorumClaims.map(() => new Tally(this.#members.length));
       const calls = this.#members.flatMap((member) => this.#coordinator.renewAt(member, quorumClaims, tallies));
@@ -221,11 +221,18 @@ class QuorumDriver implements Driver {
     return this.#coordinator.release(quorumReleases, this.#getTimeoutMs(releases.map(({ claim }) => claim)));
   }
 
+  /** Members may still answer calls, and get releases that they have not answered. */
+  forget(claim: Claim): void {
+    this.#claims.remove(claim);
+    const claims = [claim, createTokenClaim(claim, 0n), createReplacementTokenClaim(claim, 0n)];
+    for (const { driver } of this.#members) for (const memberClaim of claims) driver.forget?.(memberClaim);
+  }
+
   async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
     const answers = await this.renew(claims);
     if (answers.includes(undefined)) throw new Error("quorum: cannot detach: the state of a claim is unknown");
     const held = claims.filter((_, index) => answers[index]?.state === "held");
-    const quorumClaims = held.map((claim) => this.#claims.getOrCreate(claim, this.#time()));
+    const quorumClaims = held.map((claim) => this.#claims.getOrCreate(claim));
     const detached = await this.#coordinator.detach(quorumClaims, this.#getTimeoutMs(claims), remainingMs);
     return claims.map((claim) => {
       const isDetached = detached[held.indexOf(claim)] === true;

@@ -51,9 +51,6 @@ export interface MemberClaim {
  */
 const PUSH_SLACK_SHARE = 0.02;
 
-/** Stale claims are looked for whenever this many have been created. */
-const SWEEP_INTERVAL = 1_024;
-
 /** The smallest number of members such that any two sets of that size share a member. */
 export function toMajority(members: number): number {
   return (members >> 1) + 1;
@@ -75,8 +72,6 @@ export class QuorumClaim {
   /** A token claim was made, or found. */
   hasTokenClaim = false;
   tokenRequest: Promise<boolean> | null = null;
-  /** When the client last asked about it. */
-  lastUsedAt = 0;
   /** How many driver calls are handling it; these see its changes themselves. */
   activeCalls = 0;
   /** Released, or reported as gone: nothing more is done about it. */
@@ -251,14 +246,10 @@ export class QuorumClaim {
   }
 }
 
-/**
- * The quorum claims of one client by id. A claim that the client no longer asks about is dropped when its lease ended
- * long ago.
- */
+/** The quorum claims of one client by id. */
 export class QuorumClaims {
   readonly #members: number;
   readonly #byId = new Map<ClaimId, QuorumClaim>();
-  #createdCount = 0;
 
   constructor(members: number) {
     this.#members = members;
@@ -269,15 +260,12 @@ export class QuorumClaims {
   }
 
   /** The quorum claim of this claim; a new one, with unknown entries, if another client made it. */
-  getOrCreate(claim: Claim, now: number): QuorumClaim {
+  getOrCreate(claim: Claim): QuorumClaim {
     let quorumClaim = this.#byId.get(claim.id);
-    if (quorumClaim === undefined || isStale(quorumClaim, now)) {
-      if (quorumClaim !== undefined) quorumClaim.isDone = true;
-      if (++this.#createdCount % SWEEP_INTERVAL === 0) this.#sweep(now);
+    if (quorumClaim === undefined) {
       quorumClaim = new QuorumClaim(claim, this.#members);
       this.#byId.set(claim.id, quorumClaim);
     }
-    quorumClaim.lastUsedAt = now;
     return quorumClaim;
   }
 
@@ -288,18 +276,6 @@ export class QuorumClaims {
     quorumClaim.isDone = true;
     return quorumClaim;
   }
-
-  #sweep(now: number): void {
-    for (const [id, quorumClaim] of this.#byId) {
-      if (!isStale(quorumClaim, now)) continue;
-      quorumClaim.isDone = true;
-      this.#byId.delete(id);
-    }
-  }
-}
-
-function isStale({ activeCalls, lastUsedAt, ttlMs }: QuorumClaim, now: number): boolean {
-  return activeCalls === 0 && lastUsedAt + 2 * ttlMs < now;
 }
 
 /**

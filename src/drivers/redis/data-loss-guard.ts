@@ -5,8 +5,6 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Answer, Check, Claim, ClaimId } from "../../spi/driver.ts";
-import type { Clock } from "../../util/clock.ts";
-import { systemClock } from "../../util/clock.ts";
 import { decodeAnswer, isForgottenReply, isMissedGrantReply, parseGraceEnd } from "../reply-codec.ts";
 import type { RedisOptions } from "./options.ts";
 import { resolveMaxTtlMs } from "./options.ts";
@@ -32,16 +30,7 @@ export interface GuardedClaim {
   grant: Grant | null;
   /** The quorum driver claims a released id again: a late push may still belong to the earlier claim. */
   readonly wasReleasedBefore: boolean;
-  readonly ttlMs: number;
-  /** When the claim was last sent or answered. */
-  lastSeenAt: number;
 }
-
-/** How many released ids are remembered, to recognize one that is claimed again. */
-const MAX_RELEASED_IDS = 4_096;
-
-/** Number of claims at which expired ones are first removed; then again at twice the number that remained. */
-const FIRST_SWEEP_SIZE = 1_000;
 
 /** Runs restore.lua for claims, with these arguments; resolves to one reply for each. */
 export type RestoreLost = (lost: readonly Claim[], encode: (claim: Claim) => readonly string[]) => Promise<unknown>;
@@ -49,17 +38,12 @@ export type RestoreLost = (lost: readonly Claim[], encode: (claim: Claim) => rea
 export class DataLossGuard {
   readonly #options: RedisOptions;
   readonly #namePrefix: string;
-  readonly #clock: Clock;
   readonly #warn: (warning: string) => void;
   /** Makes all claims ask the store now, so that held claims are restored. */
   readonly #onLoss: () => void;
   /** Milliseconds; null: guardDataLoss is off. */
   readonly #maxTtlMs: number | null;
-  /** Claims that were sent and not released. Detached and expired claims stay until they are swept out. */
   readonly #claims = new Map<ClaimId, GuardedClaim>();
-  #sweepAt = FIRST_SWEEP_SIZE;
-  /** The ids released last, the oldest first. */
-  readonly #releasedIds = new Set<ClaimId>();
   /** The end of the grace period as the store last reported it: tells a new loss from a known one. */
   #graceEndsAt = "";
   /** How many held claims the store did not know any more, without an end reason. */
@@ -68,7 +52,6 @@ export class DataLossGuard {
   constructor(options: RedisOptions, warn: (warning: string) => void, onLoss: () => void) {
     this.#options = options;
     this.#namePrefix = toNamePrefix(options);
-    this.#clock = options.clock ?? systemClock;
     this.#warn = warn;
     this.#onLoss = onLoss;
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
@@ -108,14 +91,13 @@ export class DataLossGuard {
     if (guarded !== undefined && !guarded.wasReleasedBefore) this.#recordAnswer(id, guarded, answer);
   }
 
+  /** Late answers are for the earlier GuardedClaim, and are ignored. */
   onRelease(id: ClaimId): void {
-    if (!this.#claims.delete(id) || this.#maxTtlMs === null) return;
-    this.#releasedIds.add(id);
-    if (this.#releasedIds.size <= MAX_RELEASED_IDS) return;
-    for (const oldest of this.#releasedIds) {
-      this.#releasedIds.delete(oldest);
-      return;
-    }
+    if (this.#claims.has(id)) this.#claims.set(id, { grant: null, wasReleasedBefore: true });
+  }
+
+  forget(id: ClaimId): void {
+    this.#claims.delete(id);
   }
 
   /** Records the answers, and reports a loss of data that they show. */
@@ -216,33 +198,17 @@ export class DataLossGuard {
    * this call.
    */
   #recordAnswer(id: ClaimId, guarded: GuardedClaim, answer: Answer): boolean {
-    if (this.#claims.get(id) !== guarded) return false;
-    if (answer.state === "none") {
-      this.#claims.delete(id);
-      return guarded.grant !== null && answer.reason === undefined;
-    }
-    guarded.lastSeenAt = this.#clock.now();
-    if (answer.state === "held") guarded.grant = answer;
-    return false;
+    if (this.#claims.get(id) !== guarded || answer.state === "waiting") return false;
+    const wasHeld = guarded.grant !== null;
+    guarded.grant = answer.state === "held" ? answer : null;
+    return wasHeld && answer.state === "none" && answer.reason === undefined;
   }
 
-  #track({ id, ttlMs }: Claim): GuardedClaim {
-    return this.#claims.get(id) ?? this.#add(id, ttlMs);
-  }
-
-  #add(id: ClaimId, ttlMs: Claim["ttlMs"]): GuardedClaim {
-    const guarded = {
-      grant: null,
-      wasReleasedBefore: this.#releasedIds.has(id),
-      ttlMs: Number(ttlMs),
-      lastSeenAt: this.#clock.now(),
-    };
+  #track({ id }: Claim): GuardedClaim {
+    const known = this.#claims.get(id);
+    if (known !== undefined) return known;
+    const guarded = { grant: null, wasReleasedBefore: false };
     this.#claims.set(id, guarded);
-    if (this.#claims.size < this.#sweepAt) return guarded;
-    for (const [oldId, { ttlMs: oldTtlMs, lastSeenAt }] of this.#claims) {
-      if (lastSeenAt + 2 * oldTtlMs < guarded.lastSeenAt) this.#claims.delete(oldId);
-    }
-    this.#sweepAt = Math.max(FIRST_SWEEP_SIZE, 2 * this.#claims.size);
     return guarded;
   }
 

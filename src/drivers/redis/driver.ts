@@ -216,6 +216,10 @@ class RedisDriver implements Driver {
     return released;
   }
 
+  forget({ id }: Claim): void {
+    this.#guard.forget(id);
+  }
+
   detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
     const toRemainingMs = ({ ttlMs }: Claim): string => String(leftMs === undefined ? ttlMs : Math.ceil(leftMs));
     return this.#callForFlags(DETACH, claims, toClaimBucket, (claim) => [toRemainingMs(claim), ...encodeClaim(claim)]);

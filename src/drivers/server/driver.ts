@@ -152,6 +152,10 @@ class ServerDriver implements Driver {
     }
   }
 
+  forget({ id }: Claim): void {
+    this.#untrack(id);
+  }
+
   async detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
     const detached = await this.#callForFlags(claims, (callId, batch) => frames.encodeDetach(callId, batch, leftMs));
     for (const [index, { id }] of claims.entries()) if (detached[index] === true) this.#untrack(id);

@@ -153,6 +153,10 @@ class SqlDriver implements Driver {
     return this.#call((session) => session.diagnose());
   }
 
+  forget({ id }: Claim): void {
+    this.#recheckTimes.forget(id);
+  }
+
   async close(): Promise<void> {
     const session = this.#session;
     this.#events = null;

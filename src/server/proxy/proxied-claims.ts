@@ -1,7 +1,7 @@
 /** What a proxy backend knows about the claims that pass through it: their owners, and their last known states. */
 
 import type { EventKind } from "../../lock-table/events.ts";
-import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../spi/driver.ts";
 import type { EndScope, RevokeRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { ServerLimits } from "../config/limits.ts";
@@ -59,13 +59,15 @@ const SWEEP_INTERVAL_MS = 1_000;
 export class ProxiedClaims {
   readonly #claims = new Map<ClaimId, ProxiedClaim>();
   readonly #idsBySession = new Map<Session, Set<ClaimId>>();
+  readonly #driver: Pick<Driver, "forget">;
   readonly #sessionMs: number;
   readonly #eventLog: EventLog | undefined;
   readonly #quotas: ClaimQuotas;
   #sweepSize = MIN_SWEEP_SIZE;
   #lastSweepAt = Number.NEGATIVE_INFINITY;
 
-  constructor(sessionMs: number, eventLog: EventLog | undefined, limits: ServerLimits) {
+  constructor(driver: Pick<Driver, "forget">, sessionMs: number, eventLog: EventLog | undefined, limits: ServerLimits) {
+    this.#driver = driver;
     this.#sessionMs = sessionMs;
     this.#eventLog = eventLog;
     this.#quotas = new ClaimQuotas(limits);
@@ -205,6 +207,7 @@ export class ProxiedClaims {
     this.clearOwner(proxied);
     this.recordEnd(proxied, kind, now);
     proxied.state = "forgotten";
+    this.#driver.forget?.(proxied.claim);
   }
 
   /** Records the release. If the owner did not request it, the owner is to be notified. */

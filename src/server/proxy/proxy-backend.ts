@@ -95,7 +95,7 @@ class ProxyBackend implements Backend {
     this.#eventLog = eventLog;
     this.#log = log;
     this.#upstreamHealth = new UpstreamHealth(driver, clock, log);
-    this.#claims = new ProxiedClaims(sessionMs, eventLog, limits);
+    this.#claims = new ProxiedClaims(driver, sessionMs, eventLog, limits);
     this.#releaseRetries = new ReleaseRetries(driver, clock, log, this.#claims);
   }
 
@@ -278,8 +278,8 @@ class ProxyBackend implements Backend {
   endClaims(session: Session, scope: EndScope): void {
     const endingClaims = this.#claims.findEnding(session, scope, this.#clock.now());
     if (endingClaims.length === 0) return;
+    this.#releaseRetries.release(endingClaims); // first: forget() drops what the driver needs for it
     for (const proxied of endingClaims) this.#claims.forget(proxied, "disconnected", this.#clock.now());
-    this.#releaseRetries.release(endingClaims);
   }
 
   suspend(): void {

@@ -81,17 +81,20 @@ export class UpstreamHealth {
 
   #probe(now: number): void {
     this.#probeStartedAt = now;
-    this.#driver.renew([createProbeClaim()]).then(
-      () => {
+    const claim = createProbeClaim();
+    this.#driver
+      .renew([claim])
+      .then(
+        () => this.recordSuccess(),
+        () => {
+          this.#isAnswering = false;
+          this.#lastAnswerAt = this.#clock.now();
+        },
+      )
+      .finally(() => {
         this.#probeStartedAt = null;
-        this.recordSuccess();
-      },
-      () => {
-        this.#probeStartedAt = null;
-        this.#isAnswering = false;
-        this.#lastAnswerAt = this.#clock.now();
-      },
-    );
+        this.#driver.forget?.(claim);
+      });
   }
 }
 

@@ -1,13 +1,16 @@
 /** Faults on the links of a majority, one at a time: each is forced, none is left to chance. */
 
 import { expect, test } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { chaos } from "../../../src/conformance/chaos/driver.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
-import { memory } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { Member } from "../../../src/drivers/quorum/member.ts";
-import { QuorumClaims } from "../../../src/drivers/quorum/quorum-claim.ts";
 import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { createClaimLedger } from "../../support/claim-ledger.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -312,13 +315,28 @@ test("answers that arrive after more than a thousand other claims find their cla
     expect((await direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });
 
-test("the records of claims that the core no longer asks about are deleted", async () => {
-  const quorumClaims = new QuorumClaims(3);
-  const now = 1_000_000;
-  const first = quorumClaims.getOrCreate(makeClaim("key", { ttlMs: 1_000 }), now);
-  for (let made = 0; made < 3_000; made++) quorumClaims.getOrCreate(makeClaim("key", { ttlMs: 1_000 }), now + made);
-  expect(first.isDone).toBe(true);
-  expect(quorumClaims.get(first.claim.id)).toBe(undefined);
+test("each member is told of every claim and token claim that is over, also of those that it lost", async () => {
+  const clock = new FakeClock();
+  const stores = [0, 1, 2].map((index) =>
+    chaos(memory({ store: memoryStore(clock) }), { seed: index, loseReply: 0.1 }),
+  );
+  const ledgers = stores.map(createClaimLedger);
+  const locks = createLocks(
+    quorum(
+      ledgers.map(({ driver }) => driver),
+      { clock },
+    ),
+    { clock, ttl: "9s", wait: "3s" },
+  );
+  const work = Array.from({ length: 1_000 }, (_, index) =>
+    locks.using(`k${index % 400}`, () => undefined).catch(() => undefined),
+  );
+  await clock.advance(60_000);
+  await Promise.all(work);
+  for (const { forgotten, openClaims } of ledgers) {
+    expect(forgotten.size).toBeGreaterThan(500);
+    expect(openClaims.size).toBe(0);
+  }
 });
 
 const ignoreErrors = (): void => undefined;

@@ -1,17 +1,11 @@
 // What a driver remembers of its claims. Needs no server.
 
-import { beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts";
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
-import { FakeClock } from "../../../support/fake-clock.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remainingMs: 1_000 };
-
-let clock: FakeClock;
-beforeEach(() => {
-  clock = new FakeClock();
-});
 
 const makeClaims = (count: number): Claim[] => Array.from({ length: count }, () => makeClaim("key", { ttlMs: 1_000 }));
 
@@ -29,7 +23,7 @@ async function keptCount(dataLossGuard: DataLossGuard, of: readonly Claim[]): Pr
 
 const openGuard = (): DataLossGuard =>
   new DataLossGuard(
-    { guardDataLoss: { maxTtlMs: 1_000 }, clock },
+    { guardDataLoss: { maxTtlMs: 1_000 } },
     () => undefined,
     () => undefined,
   );
@@ -51,6 +45,7 @@ test("a claim that is placed again does not inherit its earlier grant, whatever 
   // a renewal of the second entry has its own grant
   dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], []);
   dataLossGuard.onAnswers([claim], renewing, [{ state: "none" }], []);
+  expect(dataLossGuard.diagnose()).toEqual([]);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
 
@@ -67,25 +62,33 @@ test("a pushed grant is placed again as well", async () => {
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
 
-test("nothing is kept of any number of claims that were detached or whose leases ended", async () => {
+test("a claim that the store no longer knew can be granted again", async () => {
   const dataLossGuard = openGuard();
-  const granted = (some: readonly Claim[]): void => {
-    const known = some.map((claim) => dataLossGuard.onClaim(claim));
-    dataLossGuard.onAnswers(some, known, Array<Answer>(some.length).fill(HELD_ANSWER), []);
-  };
-  const [left, renewed] = [makeClaims(2_000), makeClaims(10)];
-  granted(left);
-  granted(renewed);
-  expect(await keptCount(dataLossGuard, [...left, ...renewed])).toEqual([...left, ...renewed]);
-  for (let second = 0; second < 3; second++) {
-    await clock.advance(900);
-    dataLossGuard.onAnswers(
-      renewed,
-      dataLossGuard.onRenew(renewed),
-      Array<Answer>(renewed.length).fill(HELD_ANSWER),
-      [],
-    );
+  const [claim] = makeClaims(1) as [Claim];
+  dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ state: "none" }], []);
+  expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [HELD_ANSWER], []);
+  expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
+});
+
+test("a forgotten claim leaves nothing, whatever is still in flight", async () => {
+  const dataLossGuard = openGuard();
+  const [forgotten, kept] = [makeClaims(10_000), makeClaims(10)];
+  const inFlight = dataLossGuard.onRenew(forgotten);
+  const grant = (claims: readonly Claim[]): void =>
+    dataLossGuard.onAnswers(claims, dataLossGuard.onRenew(claims), Array<Answer>(claims.length).fill(HELD_ANSWER), []);
+  grant(forgotten);
+  grant(kept);
+  for (const { id } of forgotten) {
+    if (id < "n") dataLossGuard.onRelease(id);
+    dataLossGuard.forget(id);
+    dataLossGuard.onPush(id, HELD_ANSWER);
+    dataLossGuard.onRelease(id); // repeated
   }
-  granted(makeClaims(4_000));
-  expect(await keptCount(dataLossGuard, [...left, ...renewed])).toEqual(renewed);
+  dataLossGuard.onAnswers(forgotten, inFlight, Array<Answer>(forgotten.length).fill(HELD_ANSWER), []);
+  expect(await keptCount(dataLossGuard, kept)).toEqual(kept);
+  const known = new Set(inFlight);
+  const again = dataLossGuard.onRenew(forgotten);
+  expect(again.filter((guarded) => known.has(guarded) || guarded.wasReleasedBefore)).toEqual([]);
 });

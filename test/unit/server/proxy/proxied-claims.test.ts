@@ -30,7 +30,7 @@ class Fixture {
       this.events.push(kind);
       record(kind, claim, now);
     };
-    this.claims = new ProxiedClaims(SESSION_MS, eventLog, { ...resolveLimits(), ...limits });
+    this.claims = new ProxiedClaims({}, SESSION_MS, eventLog, { ...resolveLimits(), ...limits });
   }
 
   openSession(): Session {
@@ -229,7 +229,7 @@ test("a thousand claims are searched for forgotten ones, and then only twice as 
 });
 
 test("without an event log nothing is recorded", () => {
-  const claims = new ProxiedClaims(SESSION_MS, undefined, resolveLimits());
+  const claims = new ProxiedClaims({}, SESSION_MS, undefined, resolveLimits());
   const proxied = claims.add(makeClaim("k"), "", 0);
   claims.applyAnswer(proxied, WAITING, 0);
   claims.applyAnswer(proxied, HELD, 0);
