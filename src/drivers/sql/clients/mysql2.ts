@@ -33,24 +33,35 @@ export interface Mysql2PoolLike extends Emitter {
 /** The class of connections that are not pooled. */
 type ConnectionClass = new (options: { readonly config: object }) => Mysql2ConnectionLike;
 
+/** How to open another connection. Only a connection of the pool shows it. */
+interface Template {
+  readonly Connection: ConnectionClass;
+  readonly config: Mysql2Config;
+}
+
 /** Columns whose text form is an integer. */
 const INTEGER_TYPES: readonly string[] = ["TINY", "SHORT", "INT24", "LONG", "LONGLONG", "YEAR"];
+const DECIMAL_TYPES: readonly string[] = ["DECIMAL", "NEWDECIMAL"];
 /** The flag of an open transaction in the server's status. */
 const STATUS_IN_TRANSACTION = 1;
 
 export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
-  const takePooled = (): Promise<Mysql2PooledLike> =>
-    new Promise((resolve, reject) => {
+  let known: Template | undefined;
+  const takePooled = async (): Promise<{ readonly core: Mysql2PooledLike; readonly template: Template }> => {
+    const core = await new Promise<Mysql2PooledLike>((resolve, reject) => {
       pool.getConnection((error, connection) => {
         if (error) reject(error);
         else resolve(connection);
       });
     });
+    known ??= { Connection: Object.getPrototypeOf(core.constructor) as ConnectionClass, config: core.config };
+    return { core, template: known };
+  };
   return {
     dialect: "mysql",
     library: "mysql2",
     async connect() {
-      const core = await takePooled();
+      const { core } = await takePooled();
       ignoreErrors(core);
       return adaptCore(core, (isBroken) => {
         if (isBroken) destroy(core);
@@ -58,12 +69,10 @@ export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
       });
     },
     async connectDedicated() {
-      // only a connection knows the class and the settings, unless the pool's private parts are read
-      const pooled = await takePooled();
-      const Connection = Object.getPrototypeOf(pooled.constructor) as ConnectionClass;
-      const config = copyConfig(pooled.config);
-      pooled.release();
-      return connectDedicated(Connection, config);
+      if (known !== undefined) return connectDedicated(known);
+      const { core, template } = await takePooled();
+      core.release();
+      return connectDedicated(template);
     },
     close: () => end(pool),
   };
@@ -84,8 +93,8 @@ function adaptCore(core: Mysql2ConnectionLike, release: (isBroken: boolean) => v
   return createConnection({ run: (text, values) => run(core, text, values), release, isServerError });
 }
 
-async function connectDedicated(Connection: ConnectionClass, config: Mysql2Config): Promise<DedicatedConnection> {
-  const core = new Connection({ config });
+async function connectDedicated({ Connection, config }: Template): Promise<DedicatedConnection> {
+  const core = new Connection({ config: copyConfig(config) });
   const signal = new EndSignal();
   await new Promise<void>((resolve, reject) => {
     core.on("connect", () => resolve());
@@ -169,6 +178,7 @@ interface Column {
 
 function readColumn(column: Column, next: () => unknown): unknown {
   if (column.type === "JSON" || column.extendedFormat === "json") return column.string("utf8");
+  if (DECIMAL_TYPES.includes(column.type)) return column.string("ascii");
   if (!INTEGER_TYPES.includes(column.type)) return next();
   const text = column.string("ascii");
   return text === null ? null : normalizeInteger(BigInt(text));
