@@ -80,8 +80,10 @@ function buildCli(): Promise<Metafile> {
     loader: { ".sh": "text" },
     external: PEERS,
     plugins: [externalizeServer],
-    // the parser is CommonJS and asks for Node's own modules
-    banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
+    // the parser is CommonJS and asks for Node's own modules; a source may import createRequire by its own name
+    banner: {
+      js: 'import { createRequire as makeRequire } from "node:module"; const require = makeRequire(import.meta.url);',
+    },
   });
 }
 

@@ -88,6 +88,7 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   "rediss+sentinel:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "redis+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "rediss+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
+  "sqlite:": { parameters: [], parsesOwnUrl: true, createDriver: sqliteDriver },
 };
 
 async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
@@ -96,6 +97,10 @@ async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<
 
 async function redisDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
   return (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, { connectTimeoutMs, label });
+}
+
+async function sqliteDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, { connectTimeoutMs, label });
 }
 
 /** Creates the driver of a url; does not open it. @throws TypeError as connect() */

@@ -1,5 +1,9 @@
 /** Detects the library of a client by its methods and adapts it. */
 
+import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
+import { adaptMariadbConnection, adaptMariadbPool } from "./mariadb.ts";
+import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
+import { adaptMysql2Connection, adaptMysql2Pool } from "./mysql2.ts";
 import type { PgClientLike, PgPoolLike } from "./pg.ts";
 import { adaptPgClient, adaptPgPool } from "./pg.ts";
 import type { SqliteLike } from "./sqlite.ts";
@@ -17,6 +21,30 @@ export function adaptPostgresClient(client: unknown): SqlClient {
     if (hasMethods(members, "getTypeParser")) return adaptPgClient(client as PgClientLike);
   }
   throw new TypeError("client must be a client for PostgreSQL: a Pool or a Client of pg");
+}
+
+/** @throws TypeError if it is not a client for MariaDB or MySQL, or not a supported one */
+export function adaptMysqlClient(client: unknown): SqlClient {
+  const members = readMembers(client);
+  // the classes of mysql2/promise wrap those with callbacks
+  const core = hasMethods(members, "execute") ? (members.pool ?? members.connection ?? client) : client;
+  const coreMembers = readMembers(core);
+  if (hasMethods(coreMembers, "getConnection", "execute", "promise", "end"))
+    return adaptMysql2Pool(core as Mysql2PoolLike);
+  if (hasMethods(coreMembers, "query", "execute", "promise", "destroy")) {
+    return adaptMysql2Connection(core as Mysql2ConnectionLike);
+  }
+  if (hasMethods(members, "query", "batch", "importFile", "end")) {
+    const call = members.getConnection ?? members.query;
+    // the classes of mariadb/callback have the same methods with one more parameter
+    if (readMembers(call).length !== (members.getConnection === undefined ? 2 : 0)) {
+      throw new TypeError("client must be of mariadb, not of mariadb/callback");
+    }
+    return members.getConnection === undefined
+      ? adaptMariadbConnection(client as MariadbConnectionLike)
+      : adaptMariadbPool(client as MariadbPoolLike);
+  }
+  throw new TypeError("client must be a client for MariaDB or MySQL: a pool or a connection of mysql2 or mariadb");
 }
 
 /** @throws TypeError if it is not an open SQLite database, or not of a supported library */

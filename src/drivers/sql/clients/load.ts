@@ -2,12 +2,16 @@
 
 import { createRequire } from "node:module";
 import { FatalDriverError } from "../../../errors.ts";
+import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
+import { adaptMariadbPool } from "./mariadb.ts";
+import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
+import { adaptMysql2Pool } from "./mysql2.ts";
 import type { PgPoolLike } from "./pg.ts";
 import { adaptPgPool } from "./pg.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqlClient, SqliteDatabase } from "./types.ts";
-import { parsePostgresUrl } from "./url.ts";
+import { parseMysqlUrl, parsePostgresUrl } from "./url.ts";
 
 /** Settings of a client that the driver creates. */
 export interface LoadOptions {
@@ -48,6 +52,50 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
     );
   }
   throw createMissingError("PostgreSQL urls", ["pg"]);
+}
+
+/**
+ * A pool for a url of MariaDB or MySQL. Connects when it is first used.
+ * @param url without parameters of the driver
+ * @throws TypeError if the url is invalid; its message does not contain the url
+ * @throws FatalDriverError if no library is installed
+ */
+export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
+  const { options, ssl } = parseMysqlUrl(url);
+  const settings = {
+    ...options,
+    connectionLimit: MAX_CONNECTIONS,
+    connectTimeout: connectTimeoutMs,
+    connectAttributes: { program_name: APPLICATION_NAME },
+  };
+  const mysql2 = await importOptional("mysql2", () => import("mysql2" as string) as Promise<Mysql2Module>);
+  if (mysql2 !== null) {
+    const { createPool } = mysql2.default ?? mysql2;
+    // without verifyIdentity a certificate for any name would do
+    const pool = createPool({ ...settings, ...(ssl !== undefined && { ssl: { verifyIdentity: true, ...ssl } }) });
+    // its idle connections do not keep the process alive
+    pool.on("connection", ({ stream }: Mysql2ConnectionLike) => void stream.unref?.());
+    return adaptMysql2Pool(pool);
+  }
+  const mariadb = await importOptional("mariadb", () => import("mariadb" as string) as Promise<MariadbModule>);
+  if (mariadb !== null) {
+    const mariadbSettings = { ...settings, ...(ssl !== undefined && { ssl }) };
+    const pool = mariadb.createPool({ ...mariadbSettings, minimumIdle: 0, idleTimeout: IDLE_TIMEOUT_MS / 1_000 });
+    const { connectionLimit: _, ...connectionSettings } = mariadbSettings;
+    return adaptMariadbPool(pool, () => mariadb.createConnection(connectionSettings));
+  }
+  throw createMissingError("MariaDB and MySQL urls", ["mysql2", "mariadb"]);
+}
+
+interface Mysql2Module {
+  createPool(options: object): Mysql2PoolLike;
+  /** The exports of a CommonJS module. */
+  readonly default?: Mysql2Module;
+}
+
+interface MariadbModule {
+  createPool(options: object): MariadbPoolLike;
+  createConnection(options: object): Promise<MariadbConnectionLike>;
 }
 
 interface PgModule {

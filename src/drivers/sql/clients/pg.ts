@@ -1,17 +1,14 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
+import type { Emitter } from "./connection.ts";
+import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
-
-interface Emitter {
-  on(event: string, listener: (...details: never[]) => void): unknown;
-  off(event: string, listener: (...details: never[]) => void): unknown;
-  listeners(event: string): readonly unknown[];
-}
 
 interface PgResult {
   readonly command: string | null;
   readonly rowCount: number | null;
+  readonly fields: readonly unknown[];
   readonly rows: readonly SqlRow[];
 }
 
@@ -58,15 +55,16 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
       // the pool listens only to idle clients: without a listener the break of this one would end the process
       client.on("error", ignoreError);
       const release = (isBroken: boolean): void => {
-        client.release(isBroken);
+        // a transaction of the driver that failed half-way must not reach the next user of the connection
+        client.release(isBroken || isInTransaction(client));
         client.off("error", ignoreError);
       };
       if (isInTransaction(client)) {
         // nothing can continue a transaction that was left open in the pool: closing the connection ends it
         release(true);
-        throw createTransactionError("a connection of the pool was returned inside a transaction");
+        throw createTransactionError("pg", "a connection of the pool was returned inside a transaction");
       }
-      return createConnection(client, release);
+      return adaptClient(client, release);
     },
     ...(Client !== undefined && { connectDedicated: () => connectDedicated(Client, pool.options) }),
     async close() {
@@ -79,20 +77,17 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
 /** The statements of the user and of the driver share the connection, so each caller has it alone only among the driver's. */
 export function adaptPgClient(client: PgClientLike): SqlClient {
   ignoreErrors(client);
-  let previous: Promise<void> = Promise.resolve();
+  const turns = new Turns();
   return {
     dialect: "postgres",
     library: "pg",
     async connect() {
-      const turn = previous;
-      const { promise, resolve } = createSignal();
-      previous = promise;
-      await turn;
+      const endTurn = await turns.take();
       if (isInTransaction(client)) {
-        resolve();
-        throw createTransactionError("the client is inside a transaction");
+        endTurn();
+        throw createTransactionError("pg", "the client is inside a transaction");
       }
-      const connection = createConnection(client, resolve);
+      const connection = adaptClient(client, endTurn);
       return {
         ...connection,
         async query(text, values) {
@@ -104,7 +99,7 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
           }
           const result = await connection.query(text, values);
           if (isInTransaction(client)) {
-            throw createTransactionError("the statement became part of a transaction of the user");
+            throw createTransactionError("pg", "the statement became part of a transaction of the user");
           }
           return result;
         },
@@ -117,25 +112,12 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
   };
 }
 
-/** `release` is called once. */
-function createConnection(client: PgClientLike, release: (isBroken: boolean) => void): SqlConnection {
-  let isReleased = false;
-  let isUnknown = false;
-  return {
-    async query(text, values = []) {
-      try {
-        return toSqlResult(await client.query(createQuery(text, values)));
-      } catch (error) {
-        if (!isServerError(error)) isUnknown = true;
-        throw error;
-      }
-    },
-    release(isBroken = false) {
-      if (isReleased) return;
-      isReleased = true;
-      release(isBroken || isUnknown);
-    },
-  };
+function adaptClient(client: PgClientLike, release: (isBroken: boolean) => void): SqlConnection {
+  return createConnection({
+    run: async (text, values) => toSqlResult(await client.query(createQuery(text, values))),
+    release,
+    isServerError,
+  });
 }
 
 async function connectDedicated(
@@ -150,15 +132,9 @@ async function connectDedicated(
   options.connectionTimeoutMillis ||= CONNECT_TIMEOUT_MS;
   options.keepAlive ??= true;
   const client = new Client(options);
-  let hasEnded = false;
-  const endListeners: (() => void)[] = [];
-  const end = (): void => {
-    if (hasEnded) return;
-    hasEnded = true;
-    for (const listener of endListeners) listener();
-  };
-  client.on("error", end);
-  client.on("end", end);
+  const signal = new EndSignal();
+  client.on("error", signal.end);
+  client.on("end", signal.end);
   try {
     await client.connect();
   } catch (error) {
@@ -167,14 +143,11 @@ async function connectDedicated(
   }
   client.unref?.();
   return {
-    ...createConnection(client, () => {
+    ...adaptClient(client, () => {
       client.end().catch(ignoreError);
-      end();
+      signal.end();
     }),
-    onEnd(listener) {
-      if (hasEnded) listener();
-      else endListeners.push(listener);
-    },
+    onEnd: signal.onEnd,
     onNotification(listener) {
       client.on(
         "notification",
@@ -193,7 +166,7 @@ function createQuery(text: string, values: readonly SqlValue[]): object {
 
 function toSqlResult(result: PgResult | readonly PgResult[]): SqlResult {
   const results = Array.isArray(result) ? (result as readonly PgResult[]) : [result as PgResult];
-  const { rows = [] } = results.find((one) => one.rows.length > 0) ?? {};
+  const { rows = [] } = results.find(({ fields }) => fields.length > 0) ?? {};
   const affectedCount = results.reduce(
     (sum, { command, rowCount }) =>
       sum + (/^(?:INSERT|UPDATE|DELETE|MERGE)$/.test(command ?? "") ? (rowCount ?? 0) : 0),
@@ -207,8 +180,14 @@ function getTypeParser(type: number, format: string = "text"): (value: string | 
   if (format !== "text") return (value) => parseBinary(type, value as Buffer);
   if (INTEGER_TYPES.includes(type)) return (value) => normalizeInteger(BigInt(value as string));
   if (type === BOOLEAN_TYPE) return (value) => value === "t";
-  if (type === BYTEA_TYPE) return (value) => Buffer.from((value as string).slice("\\x".length), "hex");
+  if (type === BYTEA_TYPE) return (value) => parseBytes(value as string);
   return (value) => value;
+}
+
+/** @throws Error if the session has bytea_output = escape */
+function parseBytes(text: string): Buffer {
+  if (text.startsWith("\\x")) return Buffer.from(text.slice(2), "hex");
+  throw new Error("pg: bytes must be in hexadecimal form: set bytea_output = hex");
 }
 
 function parseBinary(type: number, value: Buffer): unknown {
@@ -226,28 +205,6 @@ function isInTransaction(client: PgClientLike): boolean {
   return /^[TE]$/.test(client.getTransactionStatus?.() ?? "");
 }
 
-function createTransactionError(reason: string): Error {
-  return new Error(`pg: ${reason}; pass a client that no transaction uses`);
-}
-
-/** After any other error (a timeout of the client, a broken socket) the state of the connection is unknown. */
 function isServerError(error: unknown): boolean {
   return typeof (error as { readonly severity?: unknown }).severity === "string";
-}
-
-/** An error event without a listener ends the process. The calls report the errors; listeners of the user get them, too. */
-function ignoreErrors(emitter: Emitter): void {
-  if (!emitter.listeners("error").includes(ignoreError)) emitter.on("error", ignoreError);
-}
-
-function ignoreError(): void {
-  // reported by the calls
-}
-
-function createSignal(): { readonly promise: Promise<void>; readonly resolve: () => void } {
-  let resolve: () => void = ignoreError;
-  const promise = new Promise<void>((settle) => {
-    resolve = settle;
-  });
-  return { promise, resolve };
 }

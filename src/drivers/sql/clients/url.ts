@@ -1,5 +1,7 @@
 /** Checks urls of database servers, before a library reads them: libraries ignore what they do not know. */
 
+import { isObject } from "../../../util/validate.ts";
+
 /** A url that a library can read. */
 interface ServerUrl {
   readonly url: string;
@@ -26,6 +28,9 @@ const POSTGRES_PARAMETERS: readonly string[] = [
 
 const SSL_MODES: readonly string[] = ["disable", "no-verify", "prefer", "require", "verify-ca", "verify-full"];
 
+/** The parameters of a url of MariaDB or MySQL. */
+const MYSQL_PARAMETERS: readonly string[] = ["socketPath", "ssl"];
+
 /** @throws TypeError that does not contain the url, which may hold a password */
 export function parsePostgresUrl(url: string): ServerUrl {
   const { protocol, searchParams } = parseServerUrl(
@@ -40,6 +45,62 @@ export function parsePostgresUrl(url: string): ServerUrl {
     }
   }
   return { url };
+}
+
+/** A url of MariaDB or MySQL as settings that mysql2 and mariadb share. */
+interface MysqlEndpoint {
+  readonly options: {
+    readonly host: string;
+    readonly port: number;
+    readonly user?: string;
+    readonly password?: string;
+    readonly database?: string;
+    readonly socketPath?: string;
+  };
+  /** Undefined: no TLS. */
+  readonly ssl?: object;
+}
+
+/** @throws TypeError that does not contain the url, which may hold a password */
+export function parseMysqlUrl(url: string): MysqlEndpoint {
+  const parsed = parseServerUrl(url, ["mysql:", "mariadb:"], "user:password@host:3306/database");
+  const { protocol, hostname, port, username, password, pathname, searchParams } = parsed;
+  for (const [name] of searchParams) requireParameter(name, protocol, MYSQL_PARAMETERS);
+  const database = decodePercent(pathname.slice(1));
+  const socketPath = searchParams.get("socketPath");
+  const ssl = parseTls(searchParams.get("ssl"));
+  return {
+    options: {
+      host: decodePercent(hostname).replace(/^\[(.*)\]$/, "$1"),
+      port: Number(port || 3_306),
+      ...(username !== "" && { user: decodePercent(username) }),
+      ...(password !== "" && { password: decodePercent(password) }),
+      ...(database !== "" && { database }),
+      ...(socketPath !== null && { socketPath }),
+    },
+    ...(ssl !== null && { ssl }),
+  };
+}
+
+/** "true": with the certificates of the system. */
+function parseTls(text: string | null): object | null {
+  if (text === null || text === "false") return null;
+  if (text === "true") return { rejectUnauthorized: true };
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isObject(value)) return value;
+  } catch {
+    // as another value
+  }
+  throw new TypeError("url parameter ssl must be true, false or the options of tls.connect() as JSON");
+}
+
+function decodePercent(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch (cause) {
+    throw new TypeError("url must be percent-encoded properly", { cause });
+  }
 }
 
 function parseServerUrl(url: string, protocols: readonly string[], form: string): URL {

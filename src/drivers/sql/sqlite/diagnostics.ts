@@ -76,7 +76,7 @@ function checkJournal(database: SqliteDatabase): SqliteCheck {
 }
 
 function checkSynchronous(database: SqliteDatabase): SqliteCheck {
-  const name = "synchronous";
+  const name = "durability";
   const level = Number(readPragma(database, "synchronous"));
   const message = `synchronous is ${SYNCHRONOUS_NAMES[level] ?? level}`;
   if (level >= 2) return { status: "ok", name, message: `${message}: grants survive a loss of power` };

@@ -8,7 +8,7 @@ import type { SqlOptions } from "../options.ts";
 import { SQL_OPTION_RULES } from "../options.ts";
 
 /** The warnings of open(): the names that `silenceWarnings` takes and `holdfast doctor` shows. */
-const WARNING_NAMES = ["file", "mode", "journal", "synchronous"] as const;
+const WARNING_NAMES = ["file", "mode", "journal", "durability"] as const;
 
 /** The name of a warning. */
 export type SqliteWarningName = (typeof WARNING_NAMES)[number];
@@ -17,7 +17,7 @@ export type SqliteWarningName = (typeof WARNING_NAMES)[number];
 export interface SqliteOptions extends SqlOptions {
   /**
    * Warnings that `open()` leaves out, by the names that `holdfast doctor` shows: "file" (in memory, or on a network),
-   * "mode" (other users may read it), "journal", "synchronous". Default: none.
+   * "mode" (other users may read it), "journal", "durability". Default: none.
    */
   readonly silenceWarnings?: readonly SqliteWarningName[];
 }

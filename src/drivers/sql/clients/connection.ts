@@ -1,0 +1,91 @@
+/** What the adapters of database servers share. */
+
+import type { SqlConnection, SqlResult, SqlValue } from "./types.ts";
+
+/** The part of an EventEmitter that is used. */
+export interface Emitter {
+  on(event: string, listener: (...details: never[]) => void): unknown;
+  off(event: string, listener: (...details: never[]) => void): unknown;
+  listeners(event: string): readonly unknown[];
+}
+
+/** How a library runs a statement on one connection. */
+interface ConnectionMethods {
+  run(text: string, values: readonly SqlValue[]): Promise<SqlResult>;
+  /** Called once. */
+  release(isBroken: boolean): void;
+  /** Whether the server reported it. After any other error (a timeout of the library, a broken socket) the state of the connection is unknown. */
+  isServerError(error: unknown): boolean;
+}
+
+/** A connection whose release is safe to repeat, and which is not reused after an error that leaves its state unknown. */
+export function createConnection({ run, release, isServerError }: ConnectionMethods): SqlConnection {
+  let isReleased = false;
+  let isUnknown = false;
+  return {
+    async query(text, values = []) {
+      try {
+        return await run(text, values);
+      } catch (error) {
+        if (!isServerError(error)) isUnknown = true;
+        throw error;
+      }
+    },
+    release(isBroken = false) {
+      if (isReleased) return;
+      isReleased = true;
+      release(isBroken || isUnknown);
+    },
+  };
+}
+
+/** Gives a connection that cannot be pooled to one caller at a time. */
+export class Turns {
+  #last: Promise<void> = Promise.resolve();
+
+  /** Waits for the turn. Returns the function that ends it. */
+  async take(): Promise<() => void> {
+    const previous = this.#last;
+    let end = ignoreError;
+    this.#last = new Promise((resolve) => {
+      end = resolve;
+    });
+    await previous;
+    return end;
+  }
+}
+
+/** Calls its listeners once, and later ones at once. */
+export class EndSignal {
+  readonly #listeners: (() => void)[] = [];
+  #hasEnded = false;
+
+  readonly end = (): void => {
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
+    for (const listener of this.#listeners) listener();
+  };
+
+  readonly onEnd = (listener: () => void): void => {
+    if (this.#hasEnded) listener();
+    else this.#listeners.push(listener);
+  };
+}
+
+/** For errors that the calls report as well. */
+export function ignoreError(): void {
+  // reported by the calls
+}
+
+/**
+ * An error event without a listener ends the process. Listeners of the user still receive it. The listener stays until
+ * the client is closed, and there is one however many drivers share the client.
+ */
+export function ignoreErrors(emitter: Emitter): void {
+  if (!emitter.listeners("error").includes(ignoreError)) emitter.on("error", ignoreError);
+}
+
+/** The user's transaction would contain, and could undo, the statements of the driver. */
+export function createTransactionError(library: string, reason: string): Error {
+  return new Error(`${library}: ${reason}; pass a client that no transaction uses`);
+}

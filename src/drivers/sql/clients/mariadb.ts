@@ -1,0 +1,134 @@
+/** The adapter for mariadb 3: pools and single connections, with promises. */
+
+import type { Emitter } from "./connection.ts";
+import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
+import { normalizeInteger } from "./integers.ts";
+import { insertMysqlValues } from "./mysql-values.ts";
+import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
+
+/** A connection of mariadb. */
+export interface MariadbConnectionLike extends Emitter {
+  readonly info?: { readonly status?: number | null } | null;
+  query(options: object): Promise<unknown>;
+  end(): Promise<unknown>;
+  destroy(): void;
+}
+
+interface MariadbPooledLike extends MariadbConnectionLike {
+  release(): Promise<unknown>;
+}
+
+/** A pool of mariadb. It does not reveal its settings. */
+export interface MariadbPoolLike extends Emitter {
+  getConnection(): Promise<MariadbPooledLike>;
+  end(): Promise<unknown>;
+}
+
+/** The flag of an open transaction in the server's status. */
+const STATUS_IN_TRANSACTION = 1;
+
+/** @param connect opens a connection beside the pool; absent: there is no way to learn its settings */
+export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<MariadbConnectionLike>): SqlClient {
+  ignoreErrors(pool);
+  return {
+    dialect: "mysql",
+    library: "mariadb",
+    async connect() {
+      const connection = await pool.getConnection();
+      ignoreErrors(connection);
+      return adaptConnection(connection, (isBroken) => {
+        if (isBroken) connection.destroy();
+        else connection.release().catch(ignoreError);
+      });
+    },
+    ...(connect !== undefined && { connectDedicated: async () => adaptDedicated(await connect()) }),
+    async close() {
+      await pool.end();
+    },
+  };
+}
+
+export function adaptMariadbConnection(connection: MariadbConnectionLike): SqlClient {
+  ignoreErrors(connection);
+  const turns = new Turns();
+  return {
+    dialect: "mysql",
+    library: "mariadb",
+    async connect() {
+      const endTurn = await turns.take();
+      if (!isInTransaction(connection)) return adaptConnection(connection, endTurn);
+      endTurn();
+      throw createTransactionError("mariadb", "the connection is inside a transaction");
+    },
+    async close() {
+      await connection.end();
+    },
+  };
+}
+
+function adaptConnection(connection: MariadbConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
+  return createConnection({ run: (text, values) => run(connection, text, values), release, isServerError });
+}
+
+function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection {
+  const signal = new EndSignal();
+  connection.on("error", signal.end);
+  connection.on("end", signal.end);
+  return {
+    ...adaptConnection(connection, () => {
+      connection.destroy();
+      signal.end();
+    }),
+    onEnd: signal.onEnd,
+  };
+}
+
+async function run(connection: MariadbConnectionLike, text: string, values: readonly SqlValue[]): Promise<SqlResult> {
+  // overrides every setting of the user that changes results
+  const result = await connection.query({
+    sql: insertMysqlValues(text, values),
+    typeCast: undefined,
+    rowsAsArray: false,
+    metaAsArray: false,
+    nestTables: false,
+    namedPlaceholders: false,
+    dateStrings: true,
+    bigIntAsNumber: false,
+    decimalAsNumber: false,
+    insertIdAsNumber: false,
+    supportBigNumbers: false,
+    bigNumberStrings: false,
+    autoJsonMap: false,
+    timeout: 0,
+  });
+  if (isInTransaction(connection)) {
+    throw createTransactionError("mariadb", "the statement became part of a transaction of the user");
+  }
+  return toSqlResult(result);
+}
+
+/** A list of rows has the description of its columns; a list of results has none. */
+function toSqlResult(result: unknown): SqlResult {
+  const results = Array.isArray(result) && !("meta" in result) ? (result as readonly unknown[]) : [result];
+  const rows = results.find((one) => Array.isArray(one)) as readonly SqlRow[] | undefined;
+  const headers = results.filter((one) => !Array.isArray(one)) as readonly { readonly affectedRows: number }[];
+  return {
+    rows: rows?.map(normalizeRow) ?? [],
+    affectedCount: headers.reduce((sum, { affectedRows }) => sum + affectedRows, 0),
+  };
+}
+
+function normalizeRow(row: SqlRow): SqlRow {
+  return Object.fromEntries(
+    Object.entries(row).map(([name, value]) => [name, typeof value === "bigint" ? normalizeInteger(value) : value]),
+  );
+}
+
+function isInTransaction({ info }: MariadbConnectionLike): boolean {
+  return ((info?.status ?? 0) & STATUS_IN_TRANSACTION) !== 0;
+}
+
+function isServerError(error: unknown): boolean {
+  const { sqlState, fatal } = error as { readonly sqlState?: unknown; readonly fatal?: unknown };
+  return typeof sqlState === "string" && fatal !== true;
+}

@@ -1,0 +1,205 @@
+/** The adapter for mysql2 3: pools and single connections, of mysql2 and of mysql2/promise. */
+
+import type { Emitter } from "./connection.ts";
+import { createConnection, createTransactionError, EndSignal, ignoreErrors, Turns } from "./connection.ts";
+import { normalizeInteger } from "./integers.ts";
+import { insertMysqlValues } from "./mysql-values.ts";
+import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
+
+interface Mysql2Config {
+  pool?: unknown;
+  connectTimeout?: number;
+}
+
+/** A connection of mysql2, with callbacks. */
+export interface Mysql2ConnectionLike extends Emitter {
+  readonly config: Mysql2Config;
+  readonly stream: { unref?(): unknown; destroy?(): unknown; once(event: string, listener: () => void): unknown };
+  query(options: object, callback: (error: unknown, result: unknown, fields: unknown) => void): unknown;
+  end(callback: (error?: unknown) => void): void;
+  destroy(): void;
+}
+
+interface Mysql2PooledLike extends Mysql2ConnectionLike {
+  release(): void;
+}
+
+/** A pool of mysql2, with callbacks. */
+export interface Mysql2PoolLike extends Emitter {
+  getConnection(callback: (error: unknown, connection: Mysql2PooledLike) => void): void;
+  end(callback: (error?: unknown) => void): void;
+}
+
+/** The class of connections that are not pooled. */
+type ConnectionClass = new (options: { readonly config: object }) => Mysql2ConnectionLike;
+
+/** How to open another connection. Only a connection of the pool shows it. */
+interface Template {
+  readonly Connection: ConnectionClass;
+  readonly config: Mysql2Config;
+}
+
+/** Columns whose text form is an integer. */
+const INTEGER_TYPES: readonly string[] = ["TINY", "SHORT", "INT24", "LONG", "LONGLONG", "YEAR"];
+const DECIMAL_TYPES: readonly string[] = ["DECIMAL", "NEWDECIMAL"];
+/** The flag of an open transaction in the server's status. */
+const STATUS_IN_TRANSACTION = 1;
+
+export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
+  let known: Template | undefined;
+  const takePooled = async (): Promise<{ readonly core: Mysql2PooledLike; readonly template: Template }> => {
+    const core = await new Promise<Mysql2PooledLike>((resolve, reject) => {
+      pool.getConnection((error, connection) => {
+        if (error) reject(error);
+        else resolve(connection);
+      });
+    });
+    known ??= { Connection: Object.getPrototypeOf(core.constructor) as ConnectionClass, config: core.config };
+    return { core, template: known };
+  };
+  return {
+    dialect: "mysql",
+    library: "mysql2",
+    async connect() {
+      const { core } = await takePooled();
+      ignoreErrors(core);
+      return adaptCore(core, (isBroken) => {
+        if (isBroken) destroy(core);
+        else core.release();
+      });
+    },
+    async connectDedicated() {
+      if (known !== undefined) return connectDedicated(known);
+      const { core, template } = await takePooled();
+      core.release();
+      return connectDedicated(template);
+    },
+    close: () => end(pool),
+  };
+}
+
+export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClient {
+  ignoreErrors(connection);
+  const turns = new Turns();
+  return {
+    dialect: "mysql",
+    library: "mysql2",
+    connect: async () => adaptCore(connection, await turns.take()),
+    close: () => end(connection),
+  };
+}
+
+function adaptCore(core: Mysql2ConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
+  return createConnection({ run: (text, values) => run(core, text, values), release, isServerError });
+}
+
+async function connectDedicated({ Connection, config }: Template): Promise<DedicatedConnection> {
+  const core = new Connection({ config: copyConfig(config) });
+  const signal = new EndSignal();
+  await new Promise<void>((resolve, reject) => {
+    core.on("connect", () => resolve());
+    core.on("error", (error: unknown) => {
+      reject(error);
+      signal.end();
+    });
+  });
+  core.on("end", signal.end);
+  core.stream.once("close", signal.end);
+  core.stream.unref?.();
+  return {
+    ...adaptCore(core, () => {
+      destroy(core);
+      signal.end();
+    }),
+    onEnd: signal.onEnd,
+  };
+}
+
+function copyConfig(config: Mysql2Config): Mysql2Config {
+  const copy = Object.create(Object.getPrototypeOf(config), Object.getOwnPropertyDescriptors(config)) as Mysql2Config;
+  delete copy.pool;
+  return copy;
+}
+
+function run(core: Mysql2ConnectionLike, text: string, values: readonly SqlValue[]): Promise<SqlResult> {
+  // overrides every setting of the user that changes results
+  const options = {
+    sql: insertMysqlValues(text, values),
+    typeCast: readColumn,
+    rowsAsArray: false,
+    nestTables: false,
+    namedPlaceholders: false,
+    dateStrings: true,
+  };
+  return new Promise((resolve, reject) => {
+    core.query(options, (error, result, fields) => {
+      if (error) return reject(error);
+      const results = isList(fields) ? (result as readonly unknown[]) : [result];
+      if (isInTransaction(results)) {
+        return reject(createTransactionError("mysql2", "the statement became part of a transaction of the user"));
+      }
+      resolve(toSqlResult(results));
+    });
+  });
+}
+
+/** Several results have a list of columns each, undefined for those without rows. */
+function isList(fields: unknown): boolean {
+  return Array.isArray(fields) && (fields[0] === undefined || Array.isArray(fields[0]));
+}
+
+/** What a statement without rows returns; the last one of a CALL. */
+interface ResultHeader {
+  readonly affectedRows: number;
+  readonly serverStatus?: number;
+}
+
+function toSqlResult(results: readonly unknown[]): SqlResult {
+  const rows = results.find((result) => Array.isArray(result)) as readonly SqlRow[] | undefined;
+  const affectedCount = listHeaders(results).reduce((sum, { affectedRows }) => sum + affectedRows, 0);
+  return { rows: rows ?? [], affectedCount };
+}
+
+function isInTransaction(results: readonly unknown[]): boolean {
+  const { serverStatus = 0 } = listHeaders(results).at(-1) ?? {};
+  return (serverStatus & STATUS_IN_TRANSACTION) !== 0;
+}
+
+function listHeaders(results: readonly unknown[]): readonly ResultHeader[] {
+  return results.filter((result) => !Array.isArray(result)) as readonly ResultHeader[];
+}
+
+interface Column {
+  readonly type: string;
+  /** "json" on MariaDB, which has no type of its own for it. */
+  readonly extendedFormat?: string;
+  string(encoding?: string): string | null;
+}
+
+function readColumn(column: Column, next: () => unknown): unknown {
+  if (column.type === "JSON" || column.extendedFormat === "json") return column.string("utf8");
+  if (DECIMAL_TYPES.includes(column.type)) return column.string("ascii");
+  if (!INTEGER_TYPES.includes(column.type)) return next();
+  const text = column.string("ascii");
+  return text === null ? null : normalizeInteger(BigInt(text));
+}
+
+function isServerError(error: unknown): boolean {
+  const { sqlState, fatal } = error as { readonly sqlState?: unknown; readonly fatal?: unknown };
+  return typeof sqlState === "string" && fatal !== true;
+}
+
+function end(client: Mysql2PoolLike | Mysql2ConnectionLike): Promise<void> {
+  return new Promise((resolve, reject) => {
+    client.end((error) => {
+      if (error) reject(error);
+      else resolve();
+    });
+  });
+}
+
+/** destroy() alone waits for the server to close the socket. */
+function destroy(core: Mysql2ConnectionLike): void {
+  core.destroy();
+  core.stream.destroy?.();
+}

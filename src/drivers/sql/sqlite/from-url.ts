@@ -1,0 +1,49 @@
+/** The driver of a url: sqlite:PATH?prefix=NAME. */
+
+import { resolve } from "node:path";
+import type { Driver } from "../../../spi/driver.ts";
+import { describeValue } from "../../../util/duration.ts";
+import { requireValid } from "../../../util/validate.ts";
+import { prefixRule } from "../schema.ts";
+import { sqlite } from "./driver.ts";
+import type { SqliteOptions } from "./options.ts";
+
+/** The file and the prefix that a url names. */
+export interface SqliteUrl {
+  /** Absolute: a program that changes its folder keeps its locks. */
+  readonly path: string;
+  readonly prefix?: string;
+}
+
+/** @throws TypeError as parseSqliteUrl() */
+export function sqliteFromUrl(url: string, options: Pick<SqliteOptions, "connectTimeoutMs" | "label">): Driver {
+  const { path, ...parameters } = parseSqliteUrl(url);
+  return sqlite(path, { ...options, ...parameters });
+}
+
+/** @throws TypeError if the url names no file, or has an unknown parameter */
+export function parseSqliteUrl(url: string): SqliteUrl {
+  const [, slashes = "", encodedPath = "", query = ""] = /^sqlite:(\/*)([^?]*)\??(.*)$/s.exec(url) ?? [];
+  const hasHost = slashes.length === 2;
+  if (encodedPath === "" || hasHost || url.includes("#")) {
+    throw new TypeError(
+      `url must have the path of a file: sqlite:./locks.db or sqlite:/var/lib/locks.db, with %23 for #, not ${describeValue(url)}`,
+    );
+  }
+  const parameters = new URLSearchParams(query);
+  for (const name of parameters.keys()) {
+    if (name !== "prefix") throw new TypeError(`url has no parameter ${describeValue(name)} for sqlite:`);
+  }
+  const prefix = parameters.get("prefix");
+  if (prefix !== null) requireValid(prefix, "prefix", prefixRule);
+  const path = resolve(`${slashes === "" ? "" : "/"}${decodePath(encodedPath)}`);
+  return { path, ...(prefix !== null && { prefix }) };
+}
+
+function decodePath(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch (cause) {
+    throw new TypeError("url must have a valid percent-encoding", { cause });
+  }
+}

@@ -1,0 +1,302 @@
+// The adapters of the client libraries, whatever settings the user's client has.
+
+import * as mariadb from "mariadb";
+import mariadbCallback from "mariadb/callback";
+import mysql2 from "mysql2";
+import mysql2Promise from "mysql2/promise";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { adaptMysqlClient } from "../../../src/drivers/sql/clients/detect.ts";
+import { loadMysqlClient } from "../../../src/drivers/sql/clients/load.ts";
+import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
+
+/** Of a library: its own object, and the same adapted. */
+interface Subject {
+  readonly own: { end(): unknown; on(event: string, listener: (...details: never[]) => void): unknown };
+  readonly client: SqlClient;
+}
+
+/** Every setting that changes what a query returns. */
+const HOSTILE = {
+  mysql2: {
+    rowsAsArray: true,
+    namedPlaceholders: true,
+    nestTables: true,
+    typeCast: () => "changed",
+    supportBigNumbers: true,
+    bigNumberStrings: true,
+    decimalNumbers: true,
+    dateStrings: false,
+    stringifyObjects: true,
+    multipleStatements: true,
+    charset: "latin1_swedish_ci",
+    queryFormat: (text: string, values: unknown) => (Object.keys(values ?? {}).length > 0 ? "changed" : text),
+  },
+  mariadb: {
+    rowsAsArray: true,
+    metaAsArray: true,
+    namedPlaceholders: true,
+    nestTables: true,
+    typeCast: () => "changed",
+    supportBigNumbers: true,
+    bigNumberStrings: true,
+    bigIntAsNumber: true,
+    decimalAsNumber: true,
+    checkNumberRange: true,
+    multipleStatements: true,
+    queryTimeout: 4_000,
+    charset: "LATIN1",
+  },
+};
+
+withMariaDb((server) => {
+  function settings(options: object = {}): object {
+    const { port, password, hostname } = new URL(server().url);
+    return { host: hostname, port: Number(port), user: "root", password, database: "mysql", ...options };
+  }
+
+  const LIBRARIES: Readonly<Record<string, (options?: object) => Subject>> = {
+    mysql2: (options) => adapt(mysql2.createPool(settings({ connectionLimit: 2, ...options }))),
+    "mysql2/promise": (options) => adapt(mysql2Promise.createPool(settings({ connectionLimit: 2, ...options }))),
+    mariadb: (options) => adapt(mariadb.createPool(settings({ connectionLimit: 2, minimumIdle: 0, ...options }))),
+  };
+
+  function adapt(own: object): Subject {
+    const subject = { own, client: adaptMysqlClient(own) } as Subject;
+    onTestFinished(() => void subject.own.end());
+    return subject;
+  }
+
+  async function kill(threadId: unknown): Promise<void> {
+    await server().query(`kill ${Number(threadId)}`);
+    await until(
+      async () =>
+        (await server().query("select id from information_schema.processlist where id = ?", [threadId])).length === 0,
+      { within: 5_000, what: "the end of the connection" },
+    );
+  }
+
+  async function threadOf(connection: SqlConnection): Promise<unknown> {
+    return (await connection.query("select connection_id() as id")).rows[0]?.id;
+  }
+
+  describe.each(Object.entries(LIBRARIES))("%s", (name, create) => {
+    test.each(["as it is", "with settings that change results"])("a client %s returns plain rows", async (which) => {
+      const library = name === "mariadb" ? "mariadb" : "mysql2";
+      const { client } = create(which === "as it is" ? {} : HOSTILE[library]);
+      expect(client).toMatchObject({ dialect: "mysql", library });
+      const { rows, affectedCount } = await query(
+        client,
+        `select ? as word, ? as bytes, cast(? as unsigned) as big, cast(-9223372036854775808 as signed) as least,
+          ? as small, ? as yes, ? as nothing, cast(1.50 as decimal(5,2)) as exact, '?' as mark, json_array(1) as list`,
+        ["a'\\\"\0é", new Uint8Array([0, 255, 39]), 2n ** 63n + 1n, 7, true, null],
+      );
+      expect(affectedCount).toBe(0);
+      expect(rows).toEqual([
+        {
+          word: "a'\\\"\0é",
+          bytes: Buffer.from([0, 255, 39]),
+          big: 2n ** 63n + 1n,
+          least: -(2n ** 63n),
+          small: 7,
+          yes: 1,
+          nothing: null,
+          exact: "1.50",
+          mark: "?",
+          list: "[1]",
+        },
+      ]);
+    });
+
+    test("no text gets out of its parameter, or is changed by the session", async () => {
+      const { client } = create({ ...(name === "mariadb" ? { charset: "LATIN1" } : { charset: "latin1" }) });
+      const connection = await client.connect();
+      const texts = ["\\", "\\'", "'; drop table x; -- ", "?", ":a", "漢字 😀", ""];
+      for (const mode of ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", ""]) {
+        await connection.query("set sql_mode = ?", [mode]);
+        for (const text of texts) {
+          const { rows } = await connection.query("select hex(convert(? using utf8mb4)) as hex, ? as bytes", [
+            text,
+            Buffer.from(text),
+          ]);
+          expect(rows).toEqual([{ hex: Buffer.from(text).toString("hex").toUpperCase(), bytes: Buffer.from(text) }]);
+        }
+      }
+      connection.release();
+    });
+
+    test("counts the rows that a statement changes, and returns the first result of a procedure", async () => {
+      const { client } = create();
+      const connection = await client.connect();
+      const table = `mysql.t_${name.replace(/\W/g, "")}`;
+      await connection.query(`create table ${table} (n int)`);
+      expect(await connection.query(`insert into ${table} values (1), (2)`)).toEqual({ rows: [], affectedCount: 2 });
+      await connection.query(
+        `create procedure ${table}(in p varbinary(9)) begin select p as p, 1 as n; select 2 as n; end`,
+      );
+      expect((await connection.query(`call ${table}(?)`, [Buffer.from("x")])).rows).toEqual([
+        { p: Buffer.from("x"), n: 1 },
+      ]);
+      connection.release();
+    });
+
+    test("a wrong number of parameters is refused before anything is sent", async () => {
+      const { client } = create();
+      await expect(query(client, "select ?", [])).rejects.toThrow("1 parameters, and got 0");
+      await expect(query(client, "select ?", [1, 2])).rejects.toThrow(TypeError);
+    });
+
+    test("a connection released as broken is closed, and a waiting caller gets a new one", async () => {
+      const { client } = create({ connectionLimit: 1 });
+      const first = await client.connect();
+      const id = await threadOf(first);
+      const pending = first.query("select sleep(30)").catch((error: unknown) => error);
+      const waiting = client.connect();
+      first.release(true);
+      first.release();
+      const second = await waiting;
+      expect(await threadOf(second)).not.toBe(id);
+      second.release();
+      const third = await client.connect();
+      third.release();
+      void pending;
+      await kill(id).catch(() => undefined);
+    });
+
+    test("an error of the server leaves the connection in the pool, a killed one leaves it", async () => {
+      const { client } = create({ connectionLimit: 1 });
+      const first = await client.connect();
+      const id = await threadOf(first);
+      await expect(first.query("select nonsense")).rejects.toThrow(/nonsense/);
+      first.release();
+      const second = await client.connect();
+      expect(await threadOf(second)).toBe(id);
+      await kill(id);
+      await expect(second.query("select 1 as n")).rejects.toThrow();
+      second.release();
+      const third = await client.connect();
+      expect(await threadOf(third)).not.toBe(id);
+      third.release();
+    });
+
+    test("a connection killed while it is idle does not disturb the next call", async () => {
+      const { client } = create({ connectionLimit: 1 });
+      const first = await client.connect();
+      const id = await threadOf(first);
+      first.release();
+      await kill(id);
+      await until(
+        () =>
+          query(client, "select 1 as n").then(
+            () => true,
+            () => false,
+          ),
+        {
+          within: 5_000,
+          what: "a new connection",
+        },
+      );
+    });
+  });
+
+  test("callers of a single connection take turns, and it survives release(true)", async () => {
+    const own = await mysql2Promise.createConnection(settings());
+    const callbacks = mysql2.createConnection(settings());
+    const other = await mariadb.createConnection(settings());
+    for (const client of [adapt(own).client, adapt(callbacks).client, adapt(other).client]) {
+      expect(client.connectDedicated).toBeUndefined();
+      const first = await client.connect();
+      let isSecond = false;
+      const second = client.connect().then((connection) => {
+        isSecond = true;
+        return connection;
+      });
+      await first.query("select 1 as n");
+      expect(isSecond).toBe(false);
+      first.release(true);
+      expect((await (await second).query("select 2 as n")).rows).toEqual([{ n: 2 }]);
+    }
+  });
+
+  test("a statement that became part of the user's transaction is no success", async () => {
+    const own = mysql2.createConnection(settings());
+    const other = await mariadb.createConnection(settings());
+    await own.promise().query("create table mysql.t_tx (n int)");
+    await own.promise().query("start transaction");
+    const connection = await adapt(own).client.connect();
+    await expect(connection.query("insert into mysql.t_tx values (1)")).rejects.toThrow("transaction of the user");
+    await own.promise().query("rollback");
+    expect(await connection.query("insert into mysql.t_tx values (1)")).toMatchObject({ affectedCount: 1 });
+    const { client } = adapt(other);
+    await other.beginTransaction();
+    await other.query("insert into mysql.t_tx values (2)");
+    await expect(client.connect()).rejects.toThrow("inside a transaction");
+    await other.rollback();
+    (await client.connect()).release();
+  });
+
+  test("a dedicated connection is beside the pool, and reports its end once", async () => {
+    const { client } = LIBRARIES.mysql2!({ connectionLimit: 1 });
+    const loaded = await loadMysqlClient(server().url, { connectTimeoutMs: 5_000 });
+    onTestFinished(() => loaded.close());
+    for (const subject of [client, loaded]) {
+      const ends: string[] = [];
+      const dedicated = await subject.connectDedicated!();
+      dedicated.onEnd(() => ends.push("killed"));
+      const pooled = await subject.connect();
+      expect((await dedicated.query("select 1 as n")).rows).toEqual([{ n: 1 }]);
+      await kill(await threadOf(dedicated));
+      await until(() => ends.length > 0, { within: 5_000, what: "the end" });
+      dedicated.release();
+      const second = await subject.connectDedicated!();
+      second.onEnd(() => ends.push("released"));
+      second.release();
+      second.onEnd(() => ends.push("late"));
+      expect(ends).toEqual(["killed", "released", "late"]);
+      pooled.release();
+    }
+  });
+
+  test("a url makes a pool of at most four connections with a name", async () => {
+    const client = await loadMysqlClient(server().url, { connectTimeoutMs: 5_000 });
+    onTestFinished(() => client.close());
+    expect(client.library).toBe("mysql2");
+    const four = await Promise.all([1, 2, 3, 4].map(() => client.connect()));
+    let isFifth = false;
+    const fifth = client.connect().then((connection) => {
+      isFifth = true;
+      connection.release();
+    });
+    await four[0]!.query("select 1 as n");
+    expect(isFifth).toBe(false);
+    for (const connection of four) connection.release();
+    await fifth;
+  });
+
+  test("an error of a url's client does not contain the password", async () => {
+    const database = await server().freshDatabase();
+    await database.query("create user secretive identified by 'right'");
+    const client = await loadMysqlClient(database.urlOf("secretive", "wr0ng-pw"), { connectTimeoutMs: 5_000 });
+    onTestFinished(() => client.close());
+    const error: unknown = await client.connect().catch((failure: unknown) => failure);
+    expect(String(error)).toContain("denied");
+    expect(JSON.stringify([error, String(error)])).not.toContain("wr0ng-pw");
+  });
+
+  test("clients of mariadb/callback and pool clusters are refused by name", () => {
+    const callback = mariadbCallback.createPool(settings({ minimumIdle: 0 }));
+    onTestFinished(() => void callback.end(() => undefined));
+    expect(() => adaptMysqlClient(callback)).toThrow("not of mariadb/callback");
+    expect(() => adaptMysqlClient(mysql2.createPoolCluster())).toThrow(TypeError);
+  });
+});
+
+async function query(client: SqlClient, text: string, values: readonly SqlValue[] = []): Promise<SqlResult> {
+  const connection = await client.connect();
+  try {
+    return await connection.query(text, values);
+  } finally {
+    connection.release();
+  }
+}
