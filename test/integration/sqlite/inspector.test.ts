@@ -1,7 +1,38 @@
 import Database from "libsql";
 import { expect, test } from "vitest";
+import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { findSqliteViolations } from "../../support/stores/sql-inspector.ts";
 import { EXPECTED_VIOLATIONS, wrongTables } from "../../support/stores/sql-inspector-tables.ts";
+import { useSqliteFiles } from "../../support/stores/sqlite.ts";
+import { until } from "../../support/until.ts";
+
+const newFile = useSqliteFiles();
+
+test("a driver that opens leaves a key in order whose holder has expired while others wait", async () => {
+  const path = newFile();
+  const [first, second] = [sqlite(path), sqlite(path)];
+  await first.open(NO_EVENTS);
+  const [held, waiting] = [makeClaim("k", { ttlMs: 50 }), makeClaim("k", { ttlMs: 60_000 })];
+  expect(await first.claim(held)).toMatchObject({ state: "held" });
+  expect(await first.claim(waiting)).toMatchObject({ state: "waiting" });
+  const database = new Database(path);
+  const query = async (text: string): Promise<Record<string, unknown>[]> =>
+    database.prepare(text).all() as Record<string, unknown>[];
+  const hasExpired = async (): Promise<boolean> => {
+    const [row] = await query("select unixepoch('subsec') * 1000000 > min(expires) as yes from holdfast_1_claims");
+    return row?.yes === 1;
+  };
+  await until(hasExpired, { within: 5_000, what: "the end of the lease" });
+  await second.open(NO_EVENTS);
+  expect(await findSqliteViolations(query)).toEqual([]);
+  expect(await second.renew([waiting], [1])).toMatchObject([{ state: "held" }]);
+  expect(await findSqliteViolations(query)).toEqual([]);
+  database.close();
+  await first.close();
+  await second.close();
+});
 
 test("the inspector finds what is wrong with the tables", async () => {
   const database = new Database(":memory:");

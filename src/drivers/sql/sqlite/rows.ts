@@ -78,10 +78,12 @@ export class SqliteRows {
     this.#run(WRITE_LAYOUT, layoutVersion);
   }
 
-  /** Deletes all expired claims and tombstones. */
+  /** Deletes the expired claims of keys without live ones, and the expired tombstones. */
   purgeAll(): void {
     const { now } = this.readVersion();
-    for (const statement of PURGE_ALL) this.#database.prepare(this.#expand(statement)).run(now);
+    const [purgeClaims, purgeTombstones] = PURGE_ALL as [string, string];
+    this.#database.prepare(this.#expand(purgeClaims)).run(now, now);
+    this.#database.prepare(this.#expand(purgeTombstones)).run(now);
   }
 
   readVersion(): DatabaseVersion {

@@ -22,7 +22,7 @@ export const LIST_PREFIX: string =
   "select id, key, arrival, permits, permit_limit, ttl, expires, token, token_count, floor, wait, label, created, granted\nfrom {claims} where expires > ? and key >= ? and key < ? and (key, arrival) > (?, ?)\norder by key, arrival limit ?";
 
 export const PURGE_ALL: readonly string[] = [
-  "delete from {claims} where expires <= ?",
+  "delete from {claims}\nwhere expires <= ? and not exists (select 1 from {claims} others where others.key = {claims}.key and others.expires > ?)",
   "delete from {tombstones} where expires <= ?",
 ];
 
