@@ -89,6 +89,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   "redis+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "rediss+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "sqlite:": { parameters: [], parsesOwnUrl: true, createDriver: sqliteDriver },
+  "mysql:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
+  "mariadb:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
 };
 
 async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
@@ -101,6 +103,10 @@ async function redisDriver(url: string, { connectTimeoutMs, label }: DriverUrlOp
 
 async function sqliteDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
   return (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, { connectTimeoutMs, label });
+}
+
+async function mysqlDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/sql/mysql/from-url.ts")).mysqlFromUrl(url, { connectTimeoutMs, label });
 }
 
 /** Creates the driver of a url; does not open it. @throws TypeError as connect() */

@@ -1,0 +1,88 @@
+/** Checks the settings of a server that matter to locks: for `holdfast doctor` and for warnings in open(). */
+
+import type { Check } from "../../../spi/driver.ts";
+import type { SqlConnection } from "../clients/types.ts";
+import { expandStatement } from "./migration.ts";
+import type { MysqlLocation, MysqlWarning } from "./options.ts";
+import type { ServerVariables } from "./server-variables.ts";
+import { readVariables, withPlainSession } from "./server-variables.ts";
+
+/** A check that open() warns of unless its result is good. */
+interface MysqlCheck extends Check {
+  readonly name: MysqlWarning;
+}
+
+/** Share of the connections above which refusals are likely soon. */
+const NEARLY_FULL = 0.9;
+/** Expired rows from which on something is wrong: each claim removes one that it meets. */
+const MANY_LEFTOVERS = 10_000;
+
+export async function diagnose(connection: SqlConnection, location: MysqlLocation): Promise<readonly Check[]> {
+  return withPlainSession(connection, async () => {
+    const variables = await readVariables(connection);
+    return [
+      checkVersion(variables),
+      checkRole(variables),
+      checkDurability(variables),
+      checkCluster(variables),
+      await checkConnections(connection, variables),
+      await checkLeftovers(connection, location),
+    ];
+  });
+}
+
+function checkVersion({ product, get }: ServerVariables): MysqlCheck {
+  const message = `${product} ${get("version")}`;
+  if (product === "MariaDB") return { status: "ok", name: "version", message };
+  return { status: "unknown", name: "version", message: `${message}: the driver is tested with MariaDB only` };
+}
+
+/** open() refuses a read-only server; it may have become one since. */
+function checkRole({ isOn }: ServerVariables): MysqlCheck {
+  const isReadOnly = isOn("read_only") || isOn("super_read_only") || isOn("innodb_read_only");
+  if (!isReadOnly) return { status: "ok", name: "role", message: "the server accepts writes" };
+  const hint = "connect to the primary server, which keeps the locks";
+  return { status: "fail", name: "role", message: "the server is read-only", hint };
+}
+
+function checkDurability({ get }: ServerVariables): MysqlCheck {
+  const name = "durability";
+  const setting = get("innodb_flush_log_at_trx_commit");
+  if (setting === "1" || setting === "3")
+    return { status: "ok", name, message: "locks survive a crash of the server's machine" };
+  const lost = setting === "0" ? "a crash of the server" : "a crash of the server's machine";
+  const message = `innodb_flush_log_at_trx_commit is ${setting}: ${lost} loses the locks of the last second and grants them to others`;
+  return { status: "warn", name, message, hint: "set innodb_flush_log_at_trx_commit to 1" };
+}
+
+function checkCluster({ isOn, get }: ServerVariables): MysqlCheck {
+  const name = "cluster";
+  const isGroup = get("group_replication_group_name") !== "";
+  if (!isOn("wsrep_on") && !isGroup)
+    return { status: "ok", name, message: "a single server, or a primary with replicas" };
+  const kind = isGroup ? "group replication" : "Galera";
+  const message = `this is a node of a cluster (${kind}, untested): nodes have clocks of their own, and calls on different nodes fail when they conflict at commit`;
+  return { status: "warn", name, message, hint: "send the calls of all processes to the same node" };
+}
+
+async function checkConnections(connection: SqlConnection, { get }: ServerVariables): Promise<MysqlCheck> {
+  const name = "connections";
+  const { rows } = await connection.query("SHOW GLOBAL STATUS LIKE 'Threads_connected'");
+  const [count, max] = [Number(rows[0]?.Value), Number(get("max_connections"))];
+  if (!(max > 0)) return { status: "unknown", name, message: `${count} connections in use` };
+  const message = `${count} of ${max} connections in use`;
+  if (count < NEARLY_FULL * max) return { status: "ok", name, message };
+  return { status: "warn", name, message, hint: "raise max_connections, or use smaller pools" };
+}
+
+async function checkLeftovers(connection: SqlConnection, location: MysqlLocation): Promise<MysqlCheck> {
+  const name = "leftovers";
+  const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
+  const text = `SELECT COUNT(*) AS count FROM (SELECT 1 FROM {claims} WHERE expires <= ${now} LIMIT ${MANY_LEFTOVERS}) AS expired`;
+  const { rows } = await connection.query(expandStatement(text, location));
+  const count = Number(rows[0]?.count);
+  const message = `${count}${count === MANY_LEFTOVERS ? " or more" : ""} expired rows of claims`;
+  if (count < MANY_LEFTOVERS) return { status: "ok", name, message };
+  const hint = "many processes died, or locks were never released; later claims remove their rows";
+  return { status: "warn", name, message, hint };
+}

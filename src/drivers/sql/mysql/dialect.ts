@@ -1,0 +1,252 @@
+/** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. */
+
+import { FatalDriverError } from "../../../errors.ts";
+import type { Check } from "../../../spi/driver.ts";
+import { systemClock } from "../../../util/clock.ts";
+import { randomId } from "../../../util/ids.ts";
+import { decodeFlags } from "../../reply-codec.ts";
+import { Calls } from "../calls.ts";
+import type { SqlClient, SqlConnection, SqlRow, SqlValue } from "../clients/types.ts";
+import type {
+  ClaimRow,
+  Dialect,
+  DialectEvents,
+  DialectSession,
+  ListedRow,
+  ListRequest,
+  ReleaseReply,
+  ReleaseRow,
+  RevokeRow,
+} from "../dialect.ts";
+import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
+import { toBucket } from "../schema.ts";
+import { diagnose } from "./diagnostics.ts";
+import { explainError, leavesTransactionOpen, readErrorNumber, toOpenError } from "./errors.ts";
+import { expandStatement } from "./migration.ts";
+import type { MysqlLocation, MysqlOptions } from "./options.ts";
+import { resolveLocation } from "./options.ts";
+import { prepareDatabase } from "./prepare-database.ts";
+
+/** A tombstone outlives a statement that waits for a lock longer than a short ttl. */
+const MIN_TOMBSTONE_MS = 60_000;
+const ID_CHARS = 26;
+/** The highest number of a BIGINT. A floor above it is refused like any that is too high. */
+const MAX_BIGINT = 2n ** 63n - 1n;
+/** No byte of UTF-8 is so high. */
+const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
+
+/** `ownsClient`: close() closes the client. */
+export function createMysqlDialect(
+  createClient: () => Promise<SqlClient>,
+  ownsClient: boolean,
+  options: MysqlOptions,
+): Dialect {
+  return {
+    name: "mysql",
+    durability: "restart",
+    async open(events) {
+      const client = await createClient();
+      const session = new MysqlSession(client, ownsClient, options, events);
+      try {
+        await session.prepare();
+      } catch (error) {
+        await session.close();
+        throw toOpenError(error);
+      }
+      return session;
+    },
+  };
+}
+
+class MysqlSession implements DialectSession {
+  readonly hasPush = false;
+  readonly #client: SqlClient;
+  readonly #ownsClient: boolean;
+  readonly #options: MysqlOptions;
+  readonly #events: DialectEvents;
+  readonly #calls: Calls;
+  /** The longest wait for a lock, in seconds: a call whose client has given up should not stay in the server. */
+  readonly #lockWaitSeconds: number;
+  /** Identifies claims of this process: its releases return their grants. */
+  readonly #inbox: string = randomId();
+  /** The database is known once it is prepared. */
+  #location: MysqlLocation;
+
+  constructor(client: SqlClient, ownsClient: boolean, options: MysqlOptions, events: DialectEvents) {
+    const { clock = systemClock, commandTimeoutMs: timeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
+    this.#client = client;
+    this.#ownsClient = ownsClient;
+    this.#options = options;
+    this.#events = events;
+    this.#location = resolveLocation(options);
+    this.#lockWaitSeconds = Math.max(Math.floor(timeoutMs / 1_000), 1);
+    this.#calls = new Calls(client, {
+      driverName: "mysql",
+      clock,
+      timeoutMs,
+      isBrokenBy: leavesTransactionOpen,
+      explain: explainError,
+    });
+  }
+
+  /** Verifies the server, and creates what is missing. */
+  async prepare(): Promise<void> {
+    const { createTables = true } = this.#options;
+    const database = await this.#calls.run((connection) => prepareDatabase(connection, this.#location, createTables));
+    this.#location = { ...this.#location, database };
+    await this.#rehearse();
+  }
+
+  /** A claim and its release: what the server refuses later, for lack of a right or by a setting, is refused now. */
+  async #rehearse(): Promise<void> {
+    const key = "holdfast-open";
+    const row: ReleaseRow = {
+      id: randomId(),
+      key,
+      bucket: toBucket(key),
+      permits: 1,
+      limit: 2 ** 30, // shared with processes that open at the same time
+      ttlMs: 1,
+      tokenCount: 1,
+      floor: 0n,
+      wait: false,
+      label: "",
+      isClaimInFlight: false,
+    };
+    await this.claim(row);
+    await this.release([row]);
+  }
+
+  async claim(row: ClaimRow): Promise<string> {
+    const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
+    const [reply] = await this.#call("claim", [
+      this.#inbox,
+      this.#lockWaitSeconds,
+      id,
+      Buffer.from(key),
+      bucket,
+      permits,
+      limit,
+      ttlMs,
+      tokenCount,
+      floor > MAX_BIGINT ? MAX_BIGINT : floor,
+      wait,
+      Buffer.from(label),
+    ]);
+    return String(reply?.reply);
+  }
+
+  async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
+    const records = rows.map(formatRow).join("");
+    const [row] = await this.#call("renew", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records)]);
+    const replies = new Map<string, string>();
+    for (const line of String(row?.replies).split("\n")) replies.set(line.slice(0, ID_CHARS), line.slice(ID_CHARS + 1));
+    return rows.map(({ id }) => {
+      const reply = replies.get(id);
+      if (reply === undefined) throw new Error("mysql: the server did not answer for every claim");
+      return reply;
+    });
+  }
+
+  async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    const records = rows.map((row) => {
+      const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
+      return `${formatRow(row)}${row.isClaimInFlight ? "1" : "0"}${String(ttlMs).padStart(16, "0")}`;
+    });
+    const [row] = await this.#call("release", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join(""))]);
+    return decodeFlags(row?.reply, rows.length, "mysql");
+  }
+
+  async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
+    const records = rows.map(formatRow).join("");
+    const [row] = await this.#call("detach", [this.#lockWaitSeconds, leftMs, Buffer.from(records)]);
+    return decodeFlags(row?.reply, rows.length, "mysql").flags;
+  }
+
+  /** One call each: operators revoke few, and keys differ in length. */
+  async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {
+    const flags: boolean[] = [];
+    const pushes: string[] = [];
+    for (const { key, bucket, token, now } of rows) {
+      const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(key), bucket, token, now];
+      const [row] = await this.#call("revoke", values);
+      const reply = decodeFlags(row?.reply, 1, "mysql");
+      flags.push(...reply.flags);
+      pushes.push(...reply.pushes);
+    }
+    // only this process learns of it at once; others when they renew. A hint: the claim may have been answered since
+    setImmediate(() => {
+      for (const push of pushes) this.#events.pushed(push, false);
+    });
+    return flags;
+  }
+
+  async list({ prefix, key, max, after }: ListRequest): Promise<readonly ListedRow[]> {
+    const from = Buffer.from(key ?? prefix ?? "");
+    // the keys that begin with the prefix; or the one key, which the next byte string follows
+    const to = Buffer.concat([from, key === undefined ? ABOVE_ALL_KEYS : Buffer.alloc(1)]);
+    const rows = await this.#call("list", [from, to, Buffer.from(after?.key ?? ""), after?.arrival ?? null, max]);
+    return rows.map(toListedRow);
+  }
+
+  diagnose(): Promise<readonly Check[]> {
+    return this.#calls.run((connection) => diagnose(connection, this.#location));
+  }
+
+  async close(): Promise<void> {
+    this.#calls.close();
+    if (this.#ownsClient) await this.#client.close();
+  }
+
+  async #call(procedure: string, values: readonly SqlValue[]): Promise<readonly SqlRow[]> {
+    const placeholders = values.map(() => "?").join(",");
+    const text = expandStatement(`CALL {${procedure}}(${placeholders})`, this.#location);
+    const { rows } = await this.#calls.run((connection) => callOrRollBack(connection, text, values));
+    return rows;
+  }
+}
+
+/** A call that the server cancels leaves its transaction open, also on a connection that is not closed because it is the user's. */
+async function callOrRollBack(
+  connection: SqlConnection,
+  text: string,
+  values: readonly SqlValue[],
+): Promise<{ readonly rows: readonly SqlRow[] }> {
+  try {
+    return await connection.query(text, values);
+  } catch (error) {
+    if (readErrorNumber(error) !== 0 && leavesTransactionOpen(error)) {
+      await connection.query("ROLLBACK").catch(() => undefined);
+    }
+    throw error;
+  }
+}
+
+/** The beginning of a record: bucket and id. */
+function formatRow({ id, bucket }: { readonly id: string; readonly bucket: number }): string {
+  if (!/^[a-z2-7]{26}$/.test(id)) throw new FatalDriverError("mysql: the id of a claim has another form than expected");
+  return `${String(bucket).padStart(4, "0")}${id}`;
+}
+
+function toListedRow(row: SqlRow): ListedRow {
+  return {
+    id: String(row.id),
+    key: decodeHex(row.key_hex),
+    arrival: String(row.arrival),
+    permits: String(row.permits),
+    limit: String(row.permit_limit),
+    ttlMs: String(row.ttl),
+    tokenCount: String(row.token_count),
+    floor: String(row.floor),
+    wait: String(row.wait) === "1",
+    label: decodeHex(row.label_hex),
+    token: String(row.token),
+    remainingMs: String(row.remaining),
+    ageMs: String(row.age),
+    heldMs: String(row.held),
+  };
+}
+
+function decodeHex(text: unknown): string {
+  return Buffer.from(String(text), "hex").toString();
+}

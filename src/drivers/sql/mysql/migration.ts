@@ -1,0 +1,100 @@
+/** The statements of a location, and the text that creates its tables and procedures. */
+
+import { BUCKET_COUNT, expandNames, LAYOUT_VERSION, toName } from "../schema.ts";
+import type { MysqlLocation } from "./options.ts";
+import { resolveLocation, validateLocation } from "./options.ts";
+import * as statements from "./statements.ts";
+
+/**
+ * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
+ * the library does not replace those of a newer one. Within a layout both must work with either.
+ */
+export const REVISION = 1;
+
+/** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
+export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
+
+/** The procedures by the words of their names, in the order of creation. */
+const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
+  ["walk", statements.WALK],
+  ["lock_buckets", statements.LOCK_BUCKETS],
+  ["add_tombstone", statements.ADD_TOMBSTONE],
+  ["claim", statements.CLAIM],
+  ["renew", statements.RENEW],
+  ["release", statements.RELEASE],
+  ["detach", statements.DETACH],
+  ["revoke", statements.REVOKE],
+  ["list", statements.LIST],
+];
+
+/** A name in backticks, which mean the same whatever sql_mode is. */
+export function quoteName(name: string): string {
+  return `\`${name.replaceAll("`", "``")}\``;
+}
+
+/** Puts names and constants into a statement. */
+export function expandStatement(text: string, { database, prefix }: MysqlLocation): string {
+  const qualifier = database === null ? "" : `${quoteName(database)}.`;
+  return expandNames(text, prefix, (name, word) =>
+    word === "revision" ? formatRevision(REVISION) : `${qualifier}${quoteName(name)}`,
+  );
+}
+
+/** The names of all procedures of a prefix. */
+export function listProcedures(prefix: string): readonly string[] {
+  return PROCEDURES.map(([word]) => toName(word, prefix));
+}
+
+/** The comment of a procedure. */
+function formatRevision(revision: number): string {
+  return `Holdfast, revision ${revision}`;
+}
+
+/** The revision of a procedure by its comment; 0: it has none. */
+export function parseRevision(comment: unknown): number {
+  return Number(/^Holdfast, revision (\d+)$/.exec(String(comment))?.[1] ?? 0);
+}
+
+/** The statements that create tables that are missing. They can run again, and while locks are in use. */
+export function renderTables(location: MysqlLocation): readonly string[] {
+  const rows = Array.from({ length: BUCKET_COUNT }, (_, bucket) => `(${bucket},0)`).join(",");
+  return [
+    ...statements.SCHEMA,
+    `INSERT IGNORE INTO {layout} (version) SELECT ${LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
+    `INSERT IGNORE INTO {buckets} (bucket, last_token) VALUES ${rows}`,
+  ].map((text) => expandStatement(text, location));
+}
+
+/** The statements that create or replace the procedures. A call that meets one while it is replaced fails and is repeated. */
+export function renderProcedures(location: MysqlLocation): readonly string[] {
+  return PROCEDURES.flatMap(([word, text]) => [`DROP PROCEDURE IF EXISTS {${word}}`, text]).map((text) =>
+    expandStatement(text, location),
+  );
+}
+
+/**
+ * The SQL that creates the tables and procedures of the driver for MariaDB and MySQL, for those who do not let `open()` create
+ * them (option `createTables`): input for the programs mariadb and mysql. It can run again, and while locks are in use. Its
+ * comments name the rights that the driver's user needs.
+ * `database`: default: the database that the program uses.
+ * @throws TypeError naming the invalid option
+ */
+export function mysqlMigration(options: { readonly database?: string; readonly prefix?: string } = {}): string {
+  validateLocation(options);
+  const location = resolveLocation(options);
+  const target = location.database === null ? "DATABASE" : quoteName(location.database);
+  const grants = GRANTS.replaceAll("DATABASE", target).split("\n");
+  return [
+    `SET SESSION sql_mode = '${PROCEDURE_SQL_MODE}';`,
+    ...renderTables(location).map((text) => `${text};`),
+    "DELIMITER //",
+    ...renderProcedures(location).map((text) => `${text}//`),
+    "DELIMITER ;",
+    ...grants.map((line) => `-- ${line}`),
+    "",
+  ].join("\n");
+}
+
+const GRANTS = `Rights of a user that only locks (option createTables: false, or after the first open):
+GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON DATABASE.* TO USER;
+To create tables and procedures it also needs CREATE, INDEX, CREATE ROUTINE and ALTER ROUTINE.`;

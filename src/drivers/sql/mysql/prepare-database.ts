@@ -1,0 +1,135 @@
+/** Prepares a server for locks: verifies what matters, creates tables and procedures that are missing. */
+
+import { createHash } from "node:crypto";
+import { FatalDriverError } from "../../../errors.ts";
+import type { SqlConnection } from "../clients/types.ts";
+import { BUCKET_COUNT, explainLayout, LAYOUT_VERSION } from "../schema.ts";
+import { isMissingError } from "./errors.ts";
+import {
+  expandStatement,
+  listProcedures,
+  parseRevision,
+  REVISION,
+  renderProcedures,
+  renderTables,
+} from "./migration.ts";
+import type { MysqlLocation } from "./options.ts";
+import type { ServerVariables } from "./server-variables.ts";
+import { readVariables, withPlainSession } from "./server-variables.ts";
+
+/** The first versions with all that the procedures need; MySQL also in the order of clauses. */
+const MIN_VERSIONS = { MariaDB: [10, 6, 0], MySQL: [8, 0, 13] } as const;
+
+/** How long another process may take to create tables, in seconds. */
+const SETUP_LOCK_SECONDS = 4;
+
+/**
+ * Returns the name of the database.
+ * @throws FatalDriverError if this server, database or user cannot keep locks
+ */
+export async function prepareDatabase(
+  connection: SqlConnection,
+  { database, prefix }: MysqlLocation,
+  createTables: boolean,
+): Promise<string> {
+  return withPlainSession(connection, async () => {
+    verifyServer(await readVariables(connection));
+    const { rows } = await connection.query("SELECT DATABASE() AS name");
+    const name = database ?? (rows[0]?.name as string | null);
+    if (name === null) {
+      throw new FatalDriverError("mysql: the client's connections have no database: set one, or the option database");
+    }
+    const location = { database: name, prefix };
+    if ((await findMissing(connection, location)) === null) return name;
+    if (createTables) await createMissing(connection, location);
+    const missing = await findMissing(connection, location);
+    if (missing !== null) throw new FatalDriverError(`mysql: ${missing}`);
+    return name;
+  });
+}
+
+function verifyServer(variables: ServerVariables): void {
+  const { product, version } = variables;
+  if (!isAtLeast(version, MIN_VERSIONS[product])) {
+    const needed = `MariaDB ${MIN_VERSIONS.MariaDB.join(".")} or MySQL ${MIN_VERSIONS.MySQL.join(".")}`;
+    throw new FatalDriverError(`mysql: the server is ${product} ${version.join(".")}: use ${needed} or later`);
+  }
+  if (["read_only", "super_read_only", "innodb_read_only"].some((name) => variables.isOn(name))) {
+    throw new FatalDriverError("mysql: the server is read-only: connect to the primary server");
+  }
+  if (variables.isOn("log_bin") && variables.get("binlog_format") === "STATEMENT") {
+    throw new FatalDriverError(
+      "mysql: the server writes statements to its binary log, which READ COMMITTED rules out: set binlog_format to MIXED or ROW",
+    );
+  }
+}
+
+/** By their parts, the first one first. */
+function isAtLeast(version: readonly number[], wanted: readonly number[]): boolean {
+  for (const [index, part] of wanted.entries()) {
+    const found = version[index] ?? 0;
+    if (found !== part) return found > part;
+  }
+  return true;
+}
+
+/**
+ * What is missing, or null.
+ * @throws FatalDriverError if the tables have another layout
+ */
+async function findMissing(connection: SqlConnection, location: MysqlLocation): Promise<string | null> {
+  const hint = "let open() create them (option createTables), or run the SQL of mysqlMigration()";
+  try {
+    const layout = await connection.query(expandStatement("SELECT version FROM {layout}", location));
+    const versions = layout.rows.map(({ version }) => Number(version));
+    if (versions.some((version) => version !== LAYOUT_VERSION)) {
+      throw new FatalDriverError(explainLayout("mysql", expandStatement("{layout}", location), versions[0]));
+    }
+    const buckets = await connection.query(expandStatement("SELECT COUNT(*) AS count FROM {buckets}", location));
+    if (versions.length === 0 || Number(buckets.rows[0]?.count) < BUCKET_COUNT)
+      return `rows of the tables are missing: ${hint}`;
+    await connection.query(expandStatement("SELECT 1 FROM {claims} LIMIT 0", location));
+    await connection.query(expandStatement("SELECT 1 FROM {tombstones} LIMIT 0", location));
+  } catch (error) {
+    if (isMissingError(error)) return `tables are missing: ${hint}`;
+    throw error;
+  }
+  const revisions = await readRevisions(connection, location);
+  const missing = listProcedures(location.prefix).filter((name) => !revisions.has(name));
+  // a user sees only the procedures that it may execute
+  if (missing.length > 0)
+    return `procedures are missing, or this user has no right to EXECUTE them (${missing.join(", ")}): ${hint}`;
+  if (Math.min(...revisions.values()) < REVISION)
+    return `procedures are those of an older version of Holdfast: ${hint}`;
+  return null;
+}
+
+async function readRevisions(
+  connection: SqlConnection,
+  { database, prefix }: MysqlLocation,
+): Promise<ReadonlyMap<string, number>> {
+  const names = listProcedures(prefix);
+  const { rows } = await connection.query(
+    `SELECT ROUTINE_NAME AS name, ROUTINE_COMMENT AS comment FROM information_schema.ROUTINES
+      WHERE ROUTINE_SCHEMA = ? AND ROUTINE_TYPE = 'PROCEDURE' AND ROUTINE_NAME IN (${names.map(() => "?").join(",")})`,
+    [database, ...names],
+  );
+  return new Map(rows.map(({ name, comment }) => [String(name), parseRevision(comment)]));
+}
+
+/** Several processes may start at once: one creates, the others wait and find everything there. */
+async function createMissing(connection: SqlConnection, location: MysqlLocation): Promise<void> {
+  const digest = createHash("sha256").update(`${location.database} ${location.prefix}`).digest("hex");
+  const lockName = `holdfast_setup_${digest.slice(0, 16)}`;
+  const { rows } = await connection.query("SELECT GET_LOCK(?, ?) AS result", [lockName, SETUP_LOCK_SECONDS]);
+  if (Number(rows[0]?.result) !== 1) throw new Error("mysql: another process has been creating the tables for long");
+  try {
+    for (const text of renderTables(location)) await connection.query(text);
+    const revisions = await readRevisions(connection, location);
+    const isCurrent = listProcedures(location.prefix).every((name) => (revisions.get(name) ?? 0) >= REVISION);
+    if (isCurrent) return;
+    for (const text of renderProcedures(location)) await connection.query(text);
+  } finally {
+    await connection.query("SELECT RELEASE_LOCK(?) AS result", [lockName]);
+  }
+}

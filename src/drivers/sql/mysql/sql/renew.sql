@@ -1,0 +1,81 @@
+/* renew.sql — restarts the leases of claims, held and waiting alike, and answers for each. Most calls only ask whether a claim
+   still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
+   queue is to be done.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
+            buckets, each as bucket (4 digits) and id (26 characters)
+   returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql
+   cost     O(admitted + expired rows of each key) */
+CREATE PROCEDURE {renew}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB)
+SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
+BEGIN
+  DECLARE v_lock_wait INT DEFAULT @@session.innodb_lock_wait_timeout;
+  -- long batches: the reply grows by parts, since each CONCAT copies what it extends
+  DECLARE v_replies, v_part LONGBLOB DEFAULT '';
+  DECLARE v_reply VARCHAR(200) CHARACTER SET ascii;
+  DECLARE v_left, v_pushes LONGBLOB DEFAULT '';
+  DECLARE v_id VARBINARY(64);
+  DECLARE v_key, v_walked VARBINARY(512);
+  DECLARE v_state CHAR(1) CHARACTER SET ascii;
+  DECLARE v_at INT DEFAULT 1;
+  DECLARE v_bucket SMALLINT;
+  DECLARE v_is_locked, v_is_stale, v_is_answered TINYINT DEFAULT 0;
+  DECLARE v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next BIGINT;
+  DECLARE v_count INT;
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  BEGIN
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+      ROLLBACK;
+      SET SESSION innodb_lock_wait_timeout = v_lock_wait;
+      RESIGNAL;
+    END;
+    SET SESSION innodb_lock_wait_timeout = p_lock_wait;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
+    passes: LOOP
+      SET v_walked = NULL, v_at = 1;
+      WHILE v_at < LENGTH(p_rows) DO
+        SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30;
+        SET v_state = NULL, v_reply = NULL;
+        SELECT `key`, arrival, state, ttl * 1000, LEAST(expires, v_now + ttl * 1000), token, token_count
+          INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count FROM {claims} WHERE id = v_id;
+        IF v_state IS NULL THEN
+          -- never a reason to lock: only a claim call brings the id back, and the core has none under way
+          SET v_reply = COALESCE((SELECT CONCAT('n ', reason) FROM {tombstones} WHERE id = v_id AND expires > v_now), 'n');
+        ELSEIF v_state = 'r' THEN
+          SET v_reply = 'n revoked';
+        ELSEIF v_expires <= v_now AND v_is_locked THEN
+          DELETE FROM {claims} WHERE id = v_id;
+          SET v_reply = 'n expired';
+        ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 4 > v_ttl * 3) THEN
+          IF v_is_locked THEN
+            SET v_expires = v_now + v_ttl;
+            UPDATE {claims} SET expires = v_expires, inbox = p_inbox WHERE id = v_id;
+          END IF;
+          IF v_token = 0 AND (v_walked IS NULL OR v_walked <> v_key) THEN
+            CALL {walk}(v_key, v_bucket, v_now, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
+            SET v_walked = v_key;
+          END IF;
+          IF v_token = 0 AND v_is_locked THEN SELECT token INTO v_token FROM {claims} WHERE id = v_id; END IF;
+          IF v_token > 0 THEN
+            SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000);
+          ELSEIF v_is_locked OR (NOT v_is_stale AND v_arrival >= v_front) THEN
+            SET v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((LEAST(v_next, v_expires) - v_now) DIV 1000, 1), ' ', v_now DIV 1000);
+          END IF;
+        END IF;
+        IF v_reply IS NULL THEN
+          SET v_left = CONCAT(v_left, LPAD(v_bucket, 4, '0'), v_id);
+        ELSE
+          SET v_part = CONCAT(v_part, v_id, ' ', v_reply, '\n');
+          IF LENGTH(v_part) > 4000 THEN SET v_replies = CONCAT(v_replies, v_part), v_part = ''; END IF;
+        END IF;
+      END WHILE;
+      IF v_left = '' THEN LEAVE passes; END IF;
+      SET p_rows = v_left, v_left = '', v_is_locked = 1;
+      CALL {lock_buckets}(p_rows, 30, v_now);
+    END LOOP;
+    COMMIT;
+    SET SESSION innodb_lock_wait_timeout = v_lock_wait;
+  END;
+  SELECT CONVERT(CONCAT(v_replies, v_part) USING ascii) AS replies;
+END

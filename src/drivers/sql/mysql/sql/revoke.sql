@@ -1,0 +1,43 @@
+/* revoke.sql — revokes a held claim: from now on it is answered "n revoked" and keeps its place until it is released or its
+   lease ends; with p_at_once it is removed.
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_key, p_bucket; p_token: any of the claim's tokens;
+            p_at_once: 1 or 0
+   returns  reply: "1" if there was such a claim, else "0"; then pushes as in release.sql, and "<id>" if the claim has the caller's inbox
+   cost     O(admitted + expired rows of the key) */
+CREATE PROCEDURE {revoke}(
+  IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_key VARBINARY(512), IN p_bucket SMALLINT, IN p_token BIGINT, IN p_at_once TINYINT
+)
+SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
+BEGIN
+  DECLARE v_lock_wait INT DEFAULT @@session.innodb_lock_wait_timeout;
+  DECLARE v_id, v_inbox VARBINARY(64);
+  DECLARE v_ttl, v_now, v_last, v_used, v_front, v_next BIGINT;
+  DECLARE v_is_stale TINYINT;
+  DECLARE v_pushes LONGBLOB DEFAULT '';
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  START TRANSACTION READ WRITE;
+  BEGIN
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
+      ROLLBACK;
+      SET SESSION innodb_lock_wait_timeout = v_lock_wait;
+      RESIGNAL;
+    END;
+    SET SESSION innodb_lock_wait_timeout = p_lock_wait;
+    CALL {lock_buckets}(LPAD(p_bucket, 4, '0'), 4, v_now);
+    SELECT id, inbox, ttl * 1000 INTO v_id, v_inbox, v_ttl FROM {claims} FORCE INDEX (by_key)
+      WHERE `key` = p_key AND token > 0 AND p_token BETWEEN token AND token + token_count - 1 AND expires > v_now
+        AND (p_at_once OR state <> 'r')
+      ORDER BY arrival LIMIT 1;
+    IF v_id IS NOT NULL AND p_at_once THEN
+      DELETE FROM {claims} WHERE id = v_id;
+      CALL {add_tombstone}(v_id, p_bucket, 'revoked', v_now, GREATEST(v_ttl, 60000000));
+      CALL {walk}(p_key, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+    ELSEIF v_id IS NOT NULL THEN
+      UPDATE {claims} SET state = 'r' WHERE id = v_id;
+    END IF;
+    COMMIT;
+    SET SESSION innodb_lock_wait_timeout = v_lock_wait;
+  END;
+  IF v_inbox = p_inbox THEN SET v_pushes = CONCAT('\n', v_id, v_pushes); END IF;
+  SELECT CONVERT(CONCAT(IF(v_id IS NULL, '0', '1'), v_pushes) USING ascii) AS reply;
+END

@@ -1,0 +1,44 @@
+/* schema.sql — the tables (docs/design/sql.md). Statements end with a semicolon at the end of a line.
+   Keys and ids are bytes: collations ignore trailing spaces, and text of a connection is converted to its character set.
+   Numbers of times are microseconds since 1970 of the database's clock.
+   No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
+   unique for each key because it is chosen under the lock of the bucket.
+   `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
+CREATE TABLE IF NOT EXISTS {layout} (
+  version INT NOT NULL PRIMARY KEY
+) ENGINE = InnoDB
+--- next
+CREATE TABLE IF NOT EXISTS {buckets} (
+  bucket SMALLINT NOT NULL PRIMARY KEY,
+  last_token BIGINT NOT NULL
+) ENGINE = InnoDB
+--- next
+CREATE TABLE IF NOT EXISTS {claims} (
+  id VARBINARY(64) NOT NULL PRIMARY KEY,
+  `key` VARBINARY(512) NOT NULL,
+  arrival BIGINT NOT NULL,
+  bucket SMALLINT NOT NULL,
+  permits INT NOT NULL,
+  permit_limit INT NOT NULL,
+  state CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  ttl BIGINT NOT NULL,
+  expires BIGINT NOT NULL,
+  token BIGINT NOT NULL,
+  token_count INT NOT NULL,
+  floor BIGINT NOT NULL,
+  inbox VARBINARY(64) NOT NULL,
+  wait TINYINT NOT NULL,
+  label VARBINARY(1024) NOT NULL,
+  created BIGINT NOT NULL,
+  granted BIGINT NULL,
+  INDEX by_key (`key`, arrival),
+  INDEX by_bucket (bucket, id)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
+--- next
+CREATE TABLE IF NOT EXISTS {tombstones} (
+  id VARBINARY(64) NOT NULL PRIMARY KEY,
+  bucket SMALLINT NOT NULL,
+  reason VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  expires BIGINT NOT NULL,
+  INDEX by_bucket (bucket, expires)
+) ENGINE = InnoDB

@@ -1,0 +1,106 @@
+// Many sessions at once, whatever isolation their sessions default to: no deadlock, and never two holders.
+
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import { toReleases } from "../../support/releases.ts";
+import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+
+const COUNT = 64;
+const ISOLATION_LEVELS = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+withMariaDb((server) => {
+  let fixture: MysqlFixture;
+  beforeEach(async () => {
+    fixture = createMysqlFixture(await server().freshDatabase());
+  });
+  afterEach(async () => {
+    await fixture.close();
+    await fixture.database.drop();
+  });
+
+  const openWith = (isolation: string): Promise<Driver> =>
+    fixture.open({
+      pool: { connectionLimit: COUNT },
+      session: [`set session transaction isolation level ${isolation}`],
+    });
+  const claimAll = (driver: Driver, claims: readonly Claim[]): Promise<Answer[]> =>
+    Promise.all(claims.map((claim) => driver.claim(claim)));
+  const countHeld = (answers: readonly Answer[]): number => answers.filter(({ state }) => state === "held").length;
+
+  describe.each(ISOLATION_LEVELS)("in sessions whose default is %s", (isolation) => {
+    test("64 first claims of one new key: one is held, all others wait, none fails", async () => {
+      const driver = await openWith(isolation);
+      for (let round = 0; round < 3; round++) {
+        const claims = Array.from({ length: COUNT }, () => makeClaim(`new ${round}`));
+        const answers = await claimAll(driver, claims);
+        expect(countHeld(answers)).toBe(1);
+        expect(answers.filter(({ state }) => state === "waiting")).toHaveLength(COUNT - 1);
+        expect(await fixture.violations()).toEqual([]);
+      }
+    });
+
+    test("first claims of 64 new keys at once are all held", async () => {
+      const driver = await openWith(isolation);
+      for (let round = 0; round < 3; round++) {
+        const claims = Array.from({ length: COUNT }, (_, index) => makeClaim(`key ${round} ${index}`));
+        expect(countHeld(await claimAll(driver, claims))).toBe(COUNT);
+        expect(await driver.release(toReleases(...claims))).toEqual(claims.map(() => true));
+      }
+      expect(await fixture.violations(true)).toEqual([]);
+    });
+
+    test("a waiter whose session read the queue before a grant does not become a second holder", async () => {
+      const driver = await openWith(isolation);
+      const [holder, next, last] = [makeClaim("key", { ttlMs: 300 }), makeClaim("key"), makeClaim("key")];
+      expect(countHeld(await claimAll(driver, [holder]))).toBe(1);
+      expect((await driver.claim(next)).state).toBe("waiting");
+      // both meet the end of the first lease at the same time
+      for (let held = 0; held === 0; ) {
+        const answers = (await Promise.all([driver.renew([next]), driver.claim(last)])).flat() as Answer[];
+        held = countHeld(answers);
+        expect(held).toBeLessThanOrEqual(1);
+      }
+      expect(await fixture.violations()).toEqual([]);
+    });
+  });
+
+  test("batches with the same claims in opposite orders do not deadlock", async () => {
+    const driver = await openWith("REPEATABLE READ");
+    const claims = Array.from({ length: 200 }, (_, index) => makeClaim(`key ${index}`, { ttlMs: 1_000 + index }));
+    await claimAll(driver, claims);
+    const reversed = claims.toReversed();
+    const renewals = Array.from({ length: 20 }, (_, round) => driver.renew(round % 2 === 0 ? claims : reversed));
+    for (const answers of await Promise.all(renewals)) expect(countHeld(answers as Answer[])).toBe(200);
+    const detached = await Promise.all([driver.detach?.(claims), driver.detach?.(reversed)]);
+    expect(detached.flat()).toEqual(new Array(400).fill(true));
+    const released = await Promise.all([
+      driver.release(toReleases(...claims)),
+      driver.release(toReleases(...reversed)),
+    ]);
+    expect(released.flat().filter(Boolean)).toHaveLength(200);
+    expect(await fixture.violations(true)).toEqual([]);
+  });
+
+  test("claims that come and go on one key by 64 callers never overlap, and their tokens rise", async () => {
+    const drivers = await Promise.all(Array.from({ length: 4 }, () => openWith("REPEATABLE READ")));
+    let holder: Claim | null = null;
+    let lastToken = 0n;
+    const lockOnce = async (driver: Driver): Promise<void> => {
+      const claim = makeClaim("hot");
+      let answer: Answer | undefined = await driver.claim(claim);
+      while (answer?.state === "waiting") [answer] = await driver.renew([claim]);
+      if (answer?.state !== "held") throw new Error(`the claim is ${answer?.state}`);
+      expect(holder).toBeNull();
+      expect(answer.token).toBeGreaterThan(lastToken);
+      [holder, lastToken] = [claim, answer.token];
+      await Promise.resolve();
+      holder = null;
+      await driver.release(toReleases(claim));
+    };
+    await Promise.all(Array.from({ length: COUNT }, (_, index) => lockOnce(drivers[index % 4] as Driver)));
+    expect(await fixture.violations(true)).toEqual([]);
+  });
+});
