@@ -60,6 +60,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/fencing/"],
     may: ["src/client/lock.ts", "src/drivers/sql/clients/", "src/drivers/sql/schema.ts", ...SHARED],
   },
+  { files: ["src/optimistic/"], may: ["src/drivers/sql/clients/types.ts", "src/fencing/handles.ts", ...SHARED] },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],
