@@ -10,7 +10,7 @@ const CLOCK_TOLERANCE_MICROS = 1_000_000n;
 /** Runs a statement over any connection to the database. */
 type Query = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
 
-export interface SqlTables {
+interface SqlTables {
   /** PostgreSQL: the schema. MariaDB: the database. Default: "holdfast" on PostgreSQL, else where the connection is. */
   readonly schema?: string;
   /** Default: "holdfast". */
