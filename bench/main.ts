@@ -29,8 +29,8 @@ function selectCases(names: readonly string[]): readonly BenchCase[] {
     names.includes(benchCase.name) || names.includes(findGroup(benchCase));
   const unknown = names.filter((name) => !GROUPS.includes(name) && !CASES.some((benchCase) => benchCase.name === name));
   if (unknown.length > 0) {
-    const all = [...GROUPS, ...CASES.map(({ name }) => name)];
-    console.error(`no case ${unknown.join(", ")}; there are ${all.join(", ")}`);
+    const knownNames = [...GROUPS, ...CASES.map(({ name }) => name)];
+    console.error(`no case ${unknown.join(", ")}; there are ${knownNames.join(", ")}`);
     process.exit(64);
   }
   return names.length === 0 ? CASES : CASES.filter(isNamed);

@@ -14,9 +14,9 @@ async function acquireAndDetach(): Promise<void> {
   console.log(`free meanwhile: ${(await locks.tryAcquire("checkout:42")) !== null}`);
 
   const child = fork(fileURLToPath(import.meta.url), ["second"]);
-  const ended = once(child, "exit");
+  const exit = once(child, "exit");
   child.send({ reference, token: String(token) });
-  await ended;
+  await exit;
 
   try {
     await locks.attach(reference);

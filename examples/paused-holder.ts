@@ -44,7 +44,7 @@ function write(value: string, token: bigint): boolean {
 async function runParent(): Promise<void> {
   const locks = await connect();
   const child = fork(fileURLToPath(import.meta.url), ["holder"]);
-  const ended = once(child, "exit");
+  const exit = once(child, "exit");
   const messages = on(child, "message", { close: ["disconnect"] }) as AsyncIterableIterator<[Message]>;
   for await (const [message] of messages) {
     if ("write" in message) {
@@ -59,7 +59,7 @@ async function runParent(): Promise<void> {
       console.log(`what the stopped holder is told: ${message.say}`);
     }
   }
-  await ended;
+  await exit;
   console.log(`the register says: ${register.value}`);
   await locks.close();
 }

@@ -29,21 +29,21 @@ export const abusiveClients: BenchCase = {
         const checks: Check[] = [];
         await measureClient(client);
         for (const kind of await flooder.call<string[]>("kinds")) {
-          const alone: Measured[] = [];
-          const beside: Measured[] = [];
+          const baselineRounds: Measured[] = [];
+          const loadedRounds: Measured[] = [];
           for (let round = 0; round < ROUNDS; round++) {
             await waitForIdle();
-            alone.push(await measureClient(client));
+            baselineRounds.push(await measureClient(client));
             const flood = flooder.call<number>("flood", { kind, address, ms: LEAD_MS + DURATION_MS });
             await delay(LEAD_MS);
-            beside.push(await measureClient(client));
+            loadedRounds.push(await measureClient(client));
             await flood;
           }
           const p99 = (all: readonly Measured[]): number[] => all.map((measured) => measured.p99);
-          const ratio = computeRatio(p99(beside), p99(alone));
+          const ratio = computeRatio(p99(loadedRounds), p99(baselineRounds));
           const figures = {
-            "p99 us alone": computeSpread(p99(alone)),
-            "p99 us beside": computeSpread(p99(beside)),
+            "p99 us alone": computeSpread(p99(baselineRounds)),
+            "p99 us beside": computeSpread(p99(loadedRounds)),
             ratio,
           };
           rows.push({ contestant: kind, figures });

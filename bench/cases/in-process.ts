@@ -24,13 +24,13 @@ export const inProcessContended: BenchCase = {
 
 async function compareNames(names: readonly string[], callers: number): Promise<Findings> {
   const rounds = await interleave(names, () => ({ callers, keys: 1, ms: 600, latencies: false }));
-  const ours = rounds(HOLDFAST);
-  const rival = rounds(THIRD_PARTY);
+  const holdfast = rounds(HOLDFAST);
+  const thirdParty = rounds(THIRD_PARTY);
   const checks: Check[] = [
-    check("goal", `rate of ${THIRD_PARTY}`, computeRatio(pairRates(ours), pairRates(rival)), "at least", 1),
+    check("goal", `rate of ${THIRD_PARTY}`, computeRatio(pairRates(holdfast), pairRates(thirdParty)), "at least", 1),
   ];
   if (callers > 1)
-    checks.push(check("gate", "callers that got nothing", computeSpread(starvedCallers(ours)), "exactly", 0));
-  const cpuOf = { [`CPU of ${THIRD_PARTY}`]: computeRatio(cpuPerPair(ours), cpuPerPair(rival)) };
+    checks.push(check("gate", "callers that got nothing", computeSpread(starvedCallers(holdfast)), "exactly", 0));
+  const cpuOf = { [`CPU of ${THIRD_PARTY}`]: computeRatio(cpuPerPair(holdfast), cpuPerPair(thirdParty)) };
   return { rows: names.map((name) => toRow(name, rounds(name), name === HOLDFAST ? cpuOf : {})), checks };
 }

@@ -33,20 +33,20 @@ export const heldLocks: BenchCase = {
       HOLDFAST,
       { processes: 0, tcp: true, nodeOptions: ["--expose-gc"] },
       async ({ server, address }) => {
-        const between = await startCountingProxy("tcp", address);
-        const client = new ChildProcessRpc(CLIENT_PROGRAM, [HOLDFAST, between.address]);
+        const proxy = await startCountingProxy("tcp", address);
+        const client = new ChildProcessRpc(CLIENT_PROGRAM, [HOLDFAST, proxy.address]);
         try {
           await client.call("hold", { from: 0, count: WARM_UP_COUNT });
           const before = await server.call<MemoryInUse>("memory");
           await client.call("hold", { from: WARM_UP_COUNT, count: HELD_COUNTS });
           const after = await server.call<MemoryInUse>("memory");
           const cpuBefore = [await client.cpuMicros(), await server.cpuMicros()];
-          const { renewals } = between.counts();
+          const { renewals } = proxy.counts();
           await delay(WINDOW_MS);
           const shares = [await client.cpuMicros(), await server.cpuMicros()].map(
-            (cpu, at) => (100 * (cpu - (cpuBefore[at] as number))) / (WINDOW_MS * MICROS),
+            (cpu, index) => (100 * (cpu - (cpuBefore[index] as number))) / (WINDOW_MS * MICROS),
           );
-          const frames = (between.counts().renewals - renewals) / (WINDOW_MS / TICK_MS);
+          const frames = (proxy.counts().renewals - renewals) / (WINDOW_MS / TICK_MS);
           const bytes = (after.heap - before.heap) / HELD_COUNTS;
           const figures = {
             "client CPU %": computeSpread([shares[0] as number]),
@@ -73,7 +73,7 @@ export const heldLocks: BenchCase = {
           };
         } finally {
           await client.end();
-          between.close();
+          proxy.close();
         }
       },
     );
@@ -167,14 +167,14 @@ async function prepareKeys(rawClient: RawClient, count: number): Promise<SeriesS
   };
 }
 
-function toRows(what: string, points: SeriesPoints): Row[] {
+function toRows(description: string, points: SeriesPoints): Row[] {
   return points.map(([count, micros]) => ({
-    contestant: `${count.toLocaleString("en-US")} ${what}`,
+    contestant: `${count.toLocaleString("en-US")} ${description}`,
     figures: { "server CPU us/pair": computeSpread([micros]) },
   }));
 }
 
 function costRatio(points: SeriesPoints, highCount: number, lowCount: number): ReturnType<typeof computeSpread> {
-  const of = (count: number): number => points.find(([one]) => one === count)?.[1] ?? Number.NaN;
-  return computeSpread([of(highCount) / of(lowCount)]);
+  const valueAt = (count: number): number => points.find(([pointCount]) => pointCount === count)?.[1] ?? Number.NaN;
+  return computeSpread([valueAt(highCount) / valueAt(lowCount)]);
 }

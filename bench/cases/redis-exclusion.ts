@@ -23,14 +23,14 @@ export const redisExclusion: BenchCase = {
     const checks: Check[] = [];
     await withBenchRedis(async (server) => {
       for (const name of [CONTROL_NAME, HOLDFAST, HOLDFAST_STRICT, ...Object.keys(REDIS_THIRD_PARTIES)]) {
-        const each = await withRedisGroups([name], 4, server, ([team]) =>
-          Promise.all((team?.clients ?? []).map((client) => client.call<CriticalSection[]>("exclusion", DURATION_MS))),
+        const sections = await withRedisGroups([name], 4, server, ([group]) =>
+          Promise.all((group?.clients ?? []).map((client) => client.call<CriticalSection[]>("exclusion", DURATION_MS))),
         );
-        const { overlaps, tokens } = countFaults(each.flat());
+        const { overlaps, tokens } = countFaults(sections.flat());
         const figures = {
-          sections: computeSpread([each.flat().length]),
+          sections: computeSpread([sections.flat().length]),
           overlaps: computeSpread([overlaps]),
-          "spread of sections": computeSpread([variation(each.map((sections) => sections.length))]),
+          "spread of sections": computeSpread([variation(sections.map((sections) => sections.length))]),
         };
         rows.push({ contestant: name, figures });
         if (name === CONTROL_NAME)
@@ -38,7 +38,7 @@ export const redisExclusion: BenchCase = {
         if (!name.startsWith("holdfast")) continue;
         checks.push(
           check("gate", `${name}: overlaps`, computeSpread([overlaps]), "exactly", 0),
-          check("gate", `${name}: sections`, computeSpread([each.flat().length]), "at least", 100),
+          check("gate", `${name}: sections`, computeSpread([sections.flat().length]), "at least", 100),
           check("gate", `${name}: tokens that did not rise`, computeSpread([tokens]), "exactly", 0),
         );
       }

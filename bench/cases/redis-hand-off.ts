@@ -48,21 +48,21 @@ export const redisHandOff: BenchCase = {
       BROKER,
     ];
     const rounds = await measureHandOffs(names);
-    const half = (name: string): readonly number[] => rounds.get(name)?.p50 ?? [];
+    const mediansOf = (name: string): readonly number[] => rounds.get(name)?.p50 ?? [];
     return {
       rows: toRows(rounds),
       checks: [
         check(
           "goal",
           `p50 of ${SIMPLE_REDIS_MUTEX}`,
-          computeRatio(half(HOLDFAST), half(SIMPLE_REDIS_MUTEX)),
+          computeRatio(mediansOf(HOLDFAST), mediansOf(SIMPLE_REDIS_MUTEX)),
           "at most",
           0.6,
         ),
         check(
           "goal",
           `p50 of ${REDIS_SEMAPHORE}`,
-          computeRatio(half(HOLDFAST), half(REDIS_SEMAPHORE)),
+          computeRatio(mediansOf(HOLDFAST), mediansOf(REDIS_SEMAPHORE)),
           "at most",
           0.15,
         ),
@@ -80,14 +80,14 @@ interface HandOffFigures {
 async function measureHandOffs(names: readonly string[]): Promise<ReadonlyMap<string, HandOffFigures>> {
   const rounds = new Map<string, HandOffFigures>(names.map((name) => [name, { p50: [], p99: [], count: 0 }]));
   await withBenchRedis((server) =>
-    withRedisGroups(names, 2, server, (teams) =>
-      runRounds(teams, async (team, isCounted) => {
-        const took = await measureGaps(team);
-        const handOffFigures = rounds.get(team.name);
+    withRedisGroups(names, 2, server, (groups) =>
+      runRounds(groups, async (group, isCounted) => {
+        const gaps = await measureGaps(group);
+        const handOffFigures = rounds.get(group.name);
         if (!isCounted || handOffFigures === undefined) return;
-        handOffFigures.p50.push(quantile(took, 0.5));
-        handOffFigures.p99.push(quantile(took, 0.99));
-        handOffFigures.count += took.length;
+        handOffFigures.p50.push(quantile(gaps, 0.5));
+        handOffFigures.p99.push(quantile(gaps, 0.99));
+        handOffFigures.count += gaps.length;
       }),
     ),
   );
@@ -108,12 +108,12 @@ async function measureGaps({ name, clients }: RedisProcessGroup): Promise<number
   const all: number[] = [];
   await to.call("ready");
   await from.call("take", key);
-  const until = performance.now() + ROUND_MS;
-  while (all.length < MAX_WAIT_MS && performance.now() < until) {
+  const endsAt = performance.now() + ROUND_MS;
+  while (all.length < MAX_WAIT_MS && performance.now() < endsAt) {
     const granted = to.call<number>("take", key);
     await delay(5 + 10 * Math.random());
-    const released = await from.call<number>("give");
-    all.push((await granted) - released);
+    const releasedAt = await from.call<number>("give");
+    all.push((await granted) - releasedAt);
     [from, to] = [to, from];
   }
   await from.call("give");
@@ -132,20 +132,20 @@ export const redisPipelining: BenchCase = {
     const rows: Row[] = [];
     const checks: Check[] = [];
     const compare = async (
-      what: string,
+      description: string,
       names: readonly string[],
       { callers, keys, processes, timed }: (typeof SHAPES)[number]["shape"],
     ): Promise<void> => {
-      const both = names.flatMap((name) => [name, name + PIPELINED]);
-      const rounds = await measureOnRedis(both, { processes, load: { callers, keys, timed }, ms: 250 });
-      for (const name of both) {
+      const comparedNames = names.flatMap((name) => [name, name + PIPELINED]);
+      const rounds = await measureOnRedis(comparedNames, { processes, load: { callers, keys, timed }, ms: 250 });
+      for (const name of comparedNames) {
         const row = redisRow(name, rounds, ["rate", "p50", "commands", "clientCpu", "serverCpu"]);
-        rows.push({ contestant: `${what}: ${row.contestant}`, figures: row.figures });
+        rows.push({ contestant: `${description}: ${row.contestant}`, figures: row.figures });
       }
       // where many are under way at once it may go either way
       for (const name of callers === 64 ? [] : names) {
         const ratio = computeRatio(grantRates(rounds(name + PIPELINED)), grantRates(rounds(name)));
-        checks.push(check("goal", `${what}: ${name}: rate with it of the rate without`, ratio, "at most", 1));
+        checks.push(check("goal", `${description}: ${name}: rate with it of the rate without`, ratio, "at most", 1));
       }
       if (callers === 1)
         checks.push(
@@ -154,8 +154,8 @@ export const redisPipelining: BenchCase = {
     };
     for (const { what, names, shape } of SHAPES) await compare(what, names, shape);
     const rounds = await measureHandOffs([HOLDFAST, HOLDFAST + PIPELINED]);
-    const [off, on] = [HOLDFAST, HOLDFAST + PIPELINED].map((name) => rounds.get(name)?.p50 ?? []);
-    const ratio: Spread = computeRatio(on ?? [], off ?? []);
+    const [unpipelined, pipelined] = [HOLDFAST, HOLDFAST + PIPELINED].map((name) => rounds.get(name)?.p50 ?? []);
+    const ratio: Spread = computeRatio(pipelined ?? [], unpipelined ?? []);
     rows.push(...toRows(rounds).map((row) => ({ ...row, contestant: `hand-off: ${row.contestant}` })));
     return { rows, checks: [...checks, check("goal", "hand-off: p50 with it of p50 without", ratio, "at least", 1)] };
   },

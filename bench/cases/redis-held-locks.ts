@@ -42,20 +42,22 @@ export const redisHeldLocks: BenchCase = {
     "time, each with a Redis of its own. We prolong every third of the lease, the rivals every 4 to 4.5 s: within a window they " +
     "do it twice, we five times.",
   async run() {
-    const able = [HOLDFAST, ...Object.keys(REDIS_THIRD_PARTIES)].filter(
+    const supportedNames = [HOLDFAST, ...Object.keys(REDIS_THIRD_PARTIES)].filter(
       (name) => REDIS_IMPLEMENTATIONS[name]?.holdLocks !== undefined,
     );
-    const costs = await measureWindow(able, WATCH_MS, ({ client }) =>
+    const costs = await measureWindow(supportedNames, WATCH_MS, ({ client }) =>
       client.call("keep", { count: LOCK_COUNT, ttl: TTL }),
     );
-    const ours = holdfastCost(costs.get(HOLDFAST));
-    const rivals = [...costs].flatMap(([name, cost]) => (name === HOLDFAST || cost instanceof Error ? [] : [cost]));
-    const best = Array.from({ length: WINDOWS }, (_, at) =>
-      Math.min(...rivals.map(({ clientCpu }) => clientCpu.rounds[at] as number)),
+    const holdfast = holdfastCost(costs.get(HOLDFAST));
+    const thirdPartyCosts = [...costs].flatMap(([name, cost]) =>
+      name === HOLDFAST || cost instanceof Error ? [] : [cost],
+    );
+    const best = Array.from({ length: WINDOWS }, (_, index) =>
+      Math.min(...thirdPartyCosts.map(({ clientCpu }) => clientCpu.rounds[index] as number)),
     );
     const ticks = WATCH_MS / TICK_MS;
-    const perTick = computeSpread(ours.commands.rounds.map((commands) => commands / ticks));
-    const unable = Object.keys(REDIS_THIRD_PARTIES).filter((name) => !able.includes(name));
+    const perTick = computeSpread(holdfast.commands.rounds.map((commands) => commands / ticks));
+    const unable = Object.keys(REDIS_THIRD_PARTIES).filter((name) => !supportedNames.includes(name));
     return {
       rows: [
         ...toRows(costs, WATCH_MS),
@@ -67,8 +69,8 @@ export const redisHeldLocks: BenchCase = {
       checks: [
         // a round of renewals may fall into the window before or after its own
         check("gate", "commands a tick", computeSpread([perTick.median]), "at most", LOCK_COUNT / 500 + 1),
-        check("gate", "commands", ours.commands, "at least", 1),
-        check("goal", "client CPU of the best rival", computeRatio(ours.clientCpu.rounds, best), "at most", 0.5),
+        check("gate", "commands", holdfast.commands, "at least", 1),
+        check("goal", "client CPU of the best rival", computeRatio(holdfast.clientCpu.rounds, best), "at most", 0.5),
       ],
     };
   },
@@ -90,18 +92,18 @@ export const redisWaiting: BenchCase = {
     const names = [...WAITERS.map(() => HOLDFAST), ...Object.keys(REDIS_THIRD_PARTIES)];
     const keys = new Map<HoldingClient, string>();
     const costs = new Map<string, HoldingCost | Error>();
-    const found = await measureEachWindow(names, SHORT_MS, async (client, at) => {
+    const results = await measureEachWindow(names, SHORT_MS, async (client, index) => {
       const holder = new ChildProcessRpc(CLIENT_PROGRAM, [client.name, client.server.address]);
       await holder.call("take", KEY);
-      keys.set(client, rowTitle(client.name, at));
-      await client.client.call("queue", { count: WAITERS[at] ?? FEW_WAITERS, key: KEY, ttl: TTL });
+      keys.set(client, rowTitle(client.name, index));
+      await client.client.call("queue", { count: WAITERS[index] ?? FEW_WAITERS, key: KEY, ttl: TTL });
       return () => holder.end();
     });
-    for (const [keeper, cost] of found) costs.set(keys.get(keeper) as string, cost);
-    const per = (at: number): Spread => holdfastCost(costs.get(rowTitle(HOLDFAST, at))).commands;
+    for (const [holder, cost] of results) costs.set(keys.get(holder) as string, cost);
+    const per = (index: number): Spread => holdfastCost(costs.get(rowTitle(HOLDFAST, index))).commands;
     const ticks = SHORT_MS / TICK_MS;
-    const checks: Check[] = WAITERS.map((count, at) => {
-      const perTick = computeSpread([per(at).median / ticks]);
+    const checks: Check[] = WAITERS.map((count, index) => {
+      const perTick = computeSpread([per(index).median / ticks]);
       return check("gate", `${count} clients: commands a tick`, perTick, "at most", Math.ceil(count / 500) + 1);
     });
     checks.push(check("gate", `${WAITERS[0]} clients: commands`, computeSpread([per(0).median]), "at least", 1));
@@ -118,11 +120,11 @@ async function measureWindow(
   windowMs: number,
   prepare: (client: HoldingClient) => Promise<unknown>,
 ): Promise<ReadonlyMap<string, HoldingCost | Error>> {
-  const found = await measureEachWindow(names, windowMs, async (client) => {
+  const results = await measureEachWindow(names, windowMs, async (client) => {
     await prepare(client);
     return async () => undefined;
   });
-  return new Map([...found].map(([{ name }, cost]) => [name, cost]));
+  return new Map([...results].map(([{ name }, cost]) => [name, cost]));
 }
 
 /** @param prepare gives what ends whatever it began */
@@ -132,40 +134,40 @@ async function measureEachWindow(
   prepare: (client: HoldingClient, at: number) => Promise<() => Promise<void>>,
 ): Promise<ReadonlyMap<HoldingClient, HoldingCost | Error>> {
   return withBenchRedises(names.length, async (servers) => {
-    const keepers = names.map((name, at) => {
-      const server = servers[at] as BenchRedis;
+    const holders = names.map((name, index) => {
+      const server = servers[index] as BenchRedis;
       return { name, server, client: new ChildProcessRpc(CLIENT_PROGRAM, [name, server.address]) };
     });
-    const ends: (() => Promise<void>)[] = [];
+    const cleanups: (() => Promise<void>)[] = [];
     const failures = new Map<HoldingClient, Error>();
     try {
       // one after another: each takes a while of both cores
-      for (const [at, keeper] of keepers.entries()) {
+      for (const [index, holder] of holders.entries()) {
         try {
-          ends.push(await withinTime(TIMEOUT_MS, prepare(keeper, at)));
+          cleanups.push(await withinTime(TIMEOUT_MS, prepare(holder, index)));
         } catch (error) {
-          failures.set(keeper, error as Error);
+          failures.set(holder, error as Error);
         }
       }
       await delay(IS_QUICK_RUN ? 0 : TTL);
       const costs = await toCosts(
-        keepers.filter((keeper) => !failures.has(keeper)),
+        holders.filter((holder) => !failures.has(holder)),
         windowMs,
       );
       return new Map(
-        keepers.map((keeper) => [keeper, failures.get(keeper) ?? (costs.get(keeper) as HoldingCost | Error)]),
+        holders.map((holder) => [holder, failures.get(holder) ?? (costs.get(holder) as HoldingCost | Error)]),
       );
     } finally {
-      await Promise.all([...keepers.map(({ client }) => client.end()), ...ends.map((end) => end())]);
+      await Promise.all([...holders.map(({ client }) => client.end()), ...cleanups.map((end) => end())]);
     }
   });
 }
 
-async function withinTime<T>(ms: number, work: Promise<T>): Promise<T> {
-  const late = delay(ms, undefined, { ref: false }).then(() => {
+async function withinTime<T>(ms: number, operation: Promise<T>): Promise<T> {
+  const timeout = delay(ms, undefined, { ref: false }).then(() => {
     throw new Error(`not ready within ${ms / 1_000} s`);
   });
-  return Promise.race([work, late]);
+  return Promise.race([operation, timeout]);
 }
 
 /** The error of whoever ended meanwhile. */
@@ -184,7 +186,7 @@ async function toCosts(
   return new Map(
     clients.map((client) => {
       const all = looks.map((look) => look.get(client) as UsageSample | Error);
-      const failure = all.find((one): one is Error => one instanceof Error);
+      const failure = all.find((sample): sample is Error => sample instanceof Error);
       return [client, failure ?? toCost(client, all as UsageSample[])];
     }),
   );
@@ -192,12 +194,12 @@ async function toCosts(
 
 function toCost({ name }: HoldingClient, usageSamples: readonly UsageSample[]): HoldingCost {
   const sends = REDIS_IMPLEMENTATIONS[name]?.countedCommands ?? [];
-  const between = (figure: (before: UsageSample, after: UsageSample) => number): Spread =>
-    computeSpread(usageSamples.slice(1).map((after, at) => figure(usageSamples[at] as UsageSample, after)));
+  const computeWindowSpread = (figure: (before: UsageSample, after: UsageSample) => number): Spread =>
+    computeSpread(usageSamples.slice(1).map((after, index) => figure(usageSamples[index] as UsageSample, after)));
   return {
-    commands: between((before, after) => callsBetween(before.work, after.work, sends)),
-    clientCpu: between((before, after) => after.cpu - before.cpu),
-    serverCpu: between((before, after) => after.work.cpu - before.work.cpu),
+    commands: computeWindowSpread((before, after) => callsBetween(before.work, after.work, sends)),
+    clientCpu: computeWindowSpread((before, after) => after.cpu - before.cpu),
+    serverCpu: computeWindowSpread((before, after) => after.work.cpu - before.work.cpu),
   };
 }
 
@@ -217,9 +219,10 @@ function holdfastCost(cost: HoldingCost | Error | undefined): HoldingCost {
   return cost;
 }
 
-function toRows(all: ReadonlyMap<string, HoldingCost | Error>, windowMs: number): Row[] {
-  const per = (spread: Spread, by: number): Spread => computeSpread(spread.rounds.map((figure) => figure / by));
-  return [...all].map(([name, cost]) => {
+function toRows(costs: ReadonlyMap<string, HoldingCost | Error>, windowMs: number): Row[] {
+  const per = (spread: Spread, divisor: number): Spread =>
+    computeSpread(spread.rounds.map((figure) => figure / divisor));
+  return [...costs].map(([name, cost]) => {
     if (cost instanceof Error) return { contestant: `${name} (failed: ${cost.message})`, figures: {} };
     const { commands, clientCpu, serverCpu } = cost;
     return {

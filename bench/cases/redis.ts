@@ -55,15 +55,15 @@ export const redisUncontended: BenchCase = {
   async run() {
     const names = [HOLDFAST, BASELINE, ...THIRD_PARTIES, BROKER];
     const rounds = await measureOnRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 300 });
-    const [ours, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
+    const [holdfast, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
     return {
       rows: names.map((name) => redisRow(name, rounds, UNCONTENDED_NAMES)),
       checks: [
-        check("gate", "commands a pair", computeSpread(figurePerRound(ours, "sent")), "exactly", 2),
+        check("gate", "commands a pair", computeSpread(figurePerRound(holdfast, "sent")), "exactly", 2),
         check(
           "goal",
           "p50 of the floor",
-          computeRatio(figurePerRound(ours, "p50"), figurePerRound(floor, "p50")),
+          computeRatio(figurePerRound(holdfast, "p50"), figurePerRound(floor, "p50")),
           "at most",
           1.15,
         ),
@@ -80,24 +80,24 @@ export const redisManyKeys: BenchCase = {
     const names = [HOLDFAST, BASELINE, ...THIRD_PARTIES, BROKER];
     const load = { callers: 64, keys: 10_000, timed: "nothing" } as const;
     const rounds = await measureOnRedis(names, { processes: 1, load, ms: 300 });
-    const [ours, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
+    const [holdfast, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
     return {
       rows: names.map((name) => redisRow(name, rounds, MANY_KEYS_NAMES)),
       checks: [
         // fewer where releases of one turn share a call
-        check("gate", "commands a pair", computeSpread(figurePerRound(ours, "sent")), "at most", 2),
-        check("goal", "rate of the floor", computeRatio(grantRates(ours), grantRates(floor)), "at least", 0.85),
+        check("gate", "commands a pair", computeSpread(figurePerRound(holdfast, "sent")), "at most", 2),
+        check("goal", "rate of the floor", computeRatio(grantRates(holdfast), grantRates(floor)), "at least", 0.85),
         check(
           "goal",
           "rate of the best rival",
-          computeRatio(grantRates(ours), bestRates(rounds, THIRD_PARTIES)),
+          computeRatio(grantRates(holdfast), bestRates(rounds, THIRD_PARTIES)),
           "at least",
           0.85,
         ),
         check(
           "goal",
           "client CPU of the floor",
-          computeRatio(clientCpuPerGrant(ours), clientCpuPerGrant(floor)),
+          computeRatio(clientCpuPerGrant(holdfast), clientCpuPerGrant(floor)),
           "at most",
           1.25,
         ),
@@ -141,15 +141,15 @@ async function measureContended(
 ): Promise<Findings> {
   const names = [HOLDFAST, HOLDFAST_STRICT, ...THIRD_PARTIES, BROKER];
   const rounds = await measureOnRedis(names, options);
-  const [ours, strict, best] = [rounds(HOLDFAST), rounds(HOLDFAST_STRICT), bestRates(rounds, THIRD_PARTIES)];
+  const [holdfast, strict, best] = [rounds(HOLDFAST), rounds(HOLDFAST_STRICT), bestRates(rounds, THIRD_PARTIES)];
   return {
     rows: names.map((name) => redisRow(name, rounds, CONTENDED_NAMES)),
     checks: [
-      check("goal", "rate of the best rival", computeRatio(grantRates(ours), best), "at least", goals.local),
+      check("goal", "rate of the best rival", computeRatio(grantRates(holdfast), best), "at least", goals.local),
       check(
         "gate",
         "commands a grant",
-        computeSpread(figurePerRound(ours, "sent")),
+        computeSpread(figurePerRound(holdfast, "sent")),
         "at most",
         localCommands(options.load.callers),
       ),
@@ -181,10 +181,16 @@ async function measureContended(
   };
 }
 
-function fairness(what: string, rounds: RedisRounds, name: string): Check[] {
+function fairness(description: string, rounds: RedisRounds, name: string): Check[] {
   return [
-    check("gate", `${what}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0),
-    check("gate", `${what}spread of grants per caller`, computeSpread(grantVariation(rounds(name))), "at most", 0.05),
+    check("gate", `${description}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0),
+    check(
+      "gate",
+      `${description}spread of grants per caller`,
+      computeSpread(grantVariation(rounds(name))),
+      "at most",
+      0.05,
+    ),
   ];
 }
 
@@ -214,24 +220,30 @@ export const redisStrict: BenchCase = {
         load,
         ms: processes * callers > 64 ? 1_000 : 300,
       });
-      const what = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
-      rows.push({ ...redisRow(HOLDFAST_STRICT, rounds, CONTENDED_NAMES), contestant: what });
+      const description = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
+      rows.push({ ...redisRow(HOLDFAST_STRICT, rounds, CONTENDED_NAMES), contestant: description });
       checks.push(
         check(
           "gate",
-          `${what}: commands a grant`,
+          `${description}: commands a grant`,
           computeSpread(figurePerRound(rounds(HOLDFAST_STRICT), "sent")),
           "at most",
           STRICT_COMMANDS,
         ),
         check(
           "gate",
-          `${what}: callers that got nothing`,
+          `${description}: callers that got nothing`,
           computeSpread(starvedCallers(rounds(HOLDFAST_STRICT))),
           "exactly",
           0,
         ),
-        check("goal", `${what}: longest wait of the median`, longestWaits(rounds(HOLDFAST_STRICT)), "at most", 4),
+        check(
+          "goal",
+          `${description}: longest wait of the median`,
+          longestWaits(rounds(HOLDFAST_STRICT)),
+          "at most",
+          4,
+        ),
       );
     }
     return { rows, checks };
@@ -255,25 +267,25 @@ export const redisSections: BenchCase = {
     const checks: Check[] = [];
     for (const processes of [1, 4]) {
       for (const sectionMs of SECTIONS_MS) {
-        const what = `${sectionMs} ms, ${processes === 1 ? "one process" : `${processes} processes`}`;
+        const description = `${sectionMs} ms, ${processes === 1 ? "one process" : `${processes} processes`}`;
         const load = (name: string) =>
           ({ callers: name === UNCONTENDED_LOAD ? 1 : 8 / processes, keys: 1, timed: "wait", sectionMs }) as const;
-        const crews = (name: string): number => (name === UNCONTENDED_LOAD ? 1 : processes);
-        const rounds = await measureOnRedis(names, { processes: crews, load, ms: 250 });
+        const groupCount = (name: string): number => (name === UNCONTENDED_LOAD ? 1 : processes);
+        const rounds = await measureOnRedis(names, { processes: groupCount, load, ms: 250 });
         const limit = grantRates(rounds(UNCONTENDED_LOAD));
         for (const name of locks) {
           const row = redisRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
-          const share =
+          const limitShare =
             rounds.failure(name) === null ? { "of the limit": computeRatio(grantRates(rounds(name)), limit) } : {};
-          rows.push({ contestant: `${what}: ${row.contestant}`, figures: { ...row.figures, ...share } });
+          rows.push({ contestant: `${description}: ${row.contestant}`, figures: { ...row.figures, ...limitShare } });
         }
-        const rivals = locks.filter((name) => name !== HOLDFAST && name !== HOLDFAST_STRICT);
-        const [rates, best] = [grantRates(rounds(HOLDFAST)), bestRates(rounds, rivals)];
+        const thirdParties = locks.filter((name) => name !== HOLDFAST && name !== HOLDFAST_STRICT);
+        const [rates, best] = [grantRates(rounds(HOLDFAST)), bestRates(rounds, thirdParties)];
         checks.push(
-          check("goal", `${what}: rate of the best rival`, computeRatio(rates, best), "at least", 1),
+          check("goal", `${description}: rate of the best rival`, computeRatio(rates, best), "at least", 1),
           check(
             "gate",
-            `${what}: callers that got nothing`,
+            `${description}: callers that got nothing`,
             computeSpread(starvedCallers(rounds(HOLDFAST))),
             "exactly",
             0,

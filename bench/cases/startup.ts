@@ -53,20 +53,20 @@ export const runOverhead: BenchCase = {
     try {
       await server.call("listen", { path: prepareSocketPath(directory), tcp: false });
       const env = { ...process.env, HOLDFAST_DIR: directory };
-      const nothing: number[] = [];
-      const ours: number[] = [];
+      const emptyTimes: number[] = [];
+      const runTimes: number[] = [];
       for (let round = -WARM_UP; round < ROUNDS; round++) {
         await waitForIdle();
-        const took = [measureMs(["-e", "0"], env), measureMs([CLI, "run", "bench", "--", "true"], env)] as const;
+        const times = [measureMs(["-e", "0"], env), measureMs([CLI, "run", "bench", "--", "true"], env)] as const;
         if (round < 0) continue;
-        nothing.push(took[0]);
-        ours.push(took[1]);
+        emptyTimes.push(times[0]);
+        runTimes.push(times[1]);
       }
-      const added = computeSpread(ours.map((took, round) => took - (nothing[round] as number)));
+      const added = computeSpread(runTimes.map((runTime, round) => runTime - (emptyTimes[round] as number)));
       return {
         rows: [
-          { contestant: "node -e 0", figures: { ms: computeSpread(nothing) } },
-          { contestant: "holdfast run", figures: { ms: computeSpread(ours), "ms added": added } },
+          { contestant: "node -e 0", figures: { ms: computeSpread(emptyTimes) } },
+          { contestant: "holdfast run", figures: { ms: computeSpread(runTimes), "ms added": added } },
         ],
         checks: [check("goal", "ms added to Node's own start", added, "at most", 40)],
       };

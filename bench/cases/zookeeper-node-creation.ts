@@ -23,40 +23,46 @@ export const zooKeeperNodeCreation: BenchCase = {
     "One connection each, no lock: the client alone. `zookeeper` binds the C client and is compiled here (its threads' CPU " +
     "counts); `node-zookeeper-client` is plain JavaScript.",
   async run() {
-    const whyNot = buildThirdParty("zookeeper");
-    const names = [HOLDFAST_CLIENT, PLAIN_CLIENT, ...(whyNot === null ? [NATIVE_CLIENT] : [])];
-    const made = await measureAll(names);
+    const unavailableReason = buildThirdParty("zookeeper");
+    const names = [HOLDFAST_CLIENT, PLAIN_CLIENT, ...(unavailableReason === null ? [NATIVE_CLIENT] : [])];
+    const results = await measureAll(names);
     const ratesOf = (name: string): readonly number[] =>
-      (made.get(name) ?? []).map(({ ms }) => (NODE_COUNT / ms) * 1_000);
+      (results.get(name) ?? []).map(({ ms }) => (NODE_COUNT / ms) * 1_000);
     const rows: Row[] = names.map((name) => ({
       contestant: name,
       figures: {
         "creates/s": computeSpread(ratesOf(name)),
-        "CPU us/create": computeSpread((made.get(name) ?? []).map(({ cpu }) => cpu / NODE_COUNT)),
+        "CPU us/create": computeSpread((results.get(name) ?? []).map(({ cpu }) => cpu / NODE_COUNT)),
       },
     }));
-    const goal = (rival: string) =>
-      check("goal", `rate of ${rival}`, computeRatio(ratesOf(HOLDFAST_CLIENT), ratesOf(rival)), "at least", 1.2);
-    if (whyNot === null) return { rows, checks: [goal(NATIVE_CLIENT)] };
+    const goal = (thirdParty: string) =>
+      check(
+        "goal",
+        `rate of ${thirdParty}`,
+        computeRatio(ratesOf(HOLDFAST_CLIENT), ratesOf(thirdParty)),
+        "at least",
+        1.2,
+      );
+    if (unavailableReason === null) return { rows, checks: [goal(NATIVE_CLIENT)] };
     return {
-      rows: [...rows, { contestant: `${NATIVE_CLIENT}: not built: ${whyNot}`, figures: {} }],
+      rows: [...rows, { contestant: `${NATIVE_CLIENT}: not built: ${unavailableReason}`, figures: {} }],
       checks: [goal(PLAIN_CLIENT)],
     };
   },
 };
 
 async function measureAll(names: readonly string[]): Promise<ReadonlyMap<string, readonly CreationResult[]>> {
-  const made = new Map<string, CreationResult[]>(names.map((name) => [name, []]));
+  const results = new Map<string, CreationResult[]>(names.map((name) => [name, []]));
   await withZooKeeper(async (address) => {
     const children = names.map((name) => ({ name, child: new ChildProcessRpc(program, [name, address]) }));
     try {
       await runRounds(children, async ({ name, child }, isCounted) => {
         const creationResult = await child.call<CreationResult>("creates", NODE_COUNT);
-        if (isCounted) made.get(name)?.push(creationResult);
+        if (isCounted) results.get(name)?.push(creationResult);
       });
     } finally {
       await Promise.all(children.map(({ child }) => child.end()));
     }
   });
-  return made;
+  return results;
 }

@@ -64,11 +64,11 @@ export const zooKeeperContended: BenchCase = {
     `hand-off, and in strict order (handoffs 1). ${METHOD}`,
   async run() {
     const load = { callers: 64, keys: 1, timed: "wait" } as const;
-    const { rows, checks, ours } = await measureContended({ processes: 1, load, ms: 700 }, 15);
+    const { rows, checks, holdfastRates } = await measureContended({ processes: 1, load, ms: 700 }, 15);
     const s3 = check(
       "goal",
       "lock and unlock a second, as a published recipe reached",
-      computeSpread(ours),
+      computeSpread(holdfastRates),
       "at least",
       SHARED_FILE_NAME,
     );
@@ -86,17 +86,17 @@ export const zooKeeperMultiProcess: BenchCase = {
 async function measureContended(
   options: ZooKeeperOptions,
   goal: number,
-): Promise<Findings & { readonly ours: readonly number[] }> {
+): Promise<Findings & { readonly holdfastRates: readonly number[] }> {
   const names = [HOLDFAST, HOLDFAST_STRICT, CURATOR];
   const rounds = await measureOnZooKeeper(names, options);
-  const [ours, strict, curator] = names.map((name) => grantRates(rounds(name))) as [number[], number[], number[]];
-  const nobodyStarved = (what: string, name: string): Check =>
-    check("gate", `${what}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0);
+  const [holdfast, strict, curator] = names.map((name) => grantRates(rounds(name))) as [number[], number[], number[]];
+  const nobodyStarved = (description: string, name: string): Check =>
+    check("gate", `${description}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0);
   return {
-    ours,
+    holdfastRates: holdfast,
     rows: names.map((name) => zooKeeperRow(name, rounds(name))),
     checks: [
-      check("goal", "rate of Curator", computeRatio(ours, curator), "at least", goal),
+      check("goal", "rate of Curator", computeRatio(holdfast, curator), "at least", goal),
       nobodyStarved("", HOLDFAST),
       check("goal", "strict order: rate of Curator", computeRatio(strict, curator), "at least", 1),
       nobodyStarved("strict order: ", HOLDFAST_STRICT),

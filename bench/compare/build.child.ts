@@ -31,23 +31,23 @@ export interface FixedPairs {
 }
 
 const [dist = "", url = "", clients = "1"] = process.argv.slice(2);
-let opened: Promise<LockImplementation<PublicLock>> | null = null;
+let implementation: Promise<LockImplementation<PublicLock>> | null = null;
 
 /** With several clients, one acquire after the other goes to the next client. */
 async function open(): Promise<LockImplementation<PublicLock>> {
   const { connect } = (await import(pathToFileURL(join(dist, "index.js")).href)) as PublicApi;
-  const all = await Promise.all(Array.from({ length: Number(clients) }, () => connect(url)));
+  const clientLocks = await Promise.all(Array.from({ length: Number(clients) }, () => connect(url)));
   let next = 0;
   return {
-    acquire: (key) => (all[next++ % all.length] as PublicLocks).acquire(key),
+    acquire: (key) => (clientLocks[next++ % clientLocks.length] as PublicLocks).acquire(key),
     release: (lock) => lock.release(),
-    close: async () => void (await Promise.all(all.map((locks) => locks.close()))),
+    close: async () => void (await Promise.all(clientLocks.map((locks) => locks.close()))),
   };
 }
 
 async function contestant(): Promise<LockImplementation<PublicLock>> {
-  opened ??= open();
-  return opened;
+  implementation ??= open();
+  return implementation;
 }
 
 serveCalls({

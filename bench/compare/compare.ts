@@ -68,7 +68,7 @@ export async function compareBuilds(folder: string, rounds: number, names: reado
   const { status } = spawnSync("npm", ["run", "--silent", "build"], { stdio: "inherit" });
   if (status !== 0) throw new Error("npm run build failed");
   const [old, now] = [buildIn("old", folder), buildIn("new", ".")];
-  const began = performance.now();
+  const startedAt = performance.now();
   const date = new Date().toISOString();
   console.log(
     `old ${nameOf(old)}, new ${nameOf(now)}; ${rounds} rounds; Node ${process.version}; ${describeMachine()}`,
@@ -80,7 +80,7 @@ export async function compareBuilds(folder: string, rounds: number, names: reado
     comparisons.push(comparison);
     console.log(asLines(comparison).join("\n"));
   }
-  const seconds = (performance.now() - began) / 1_000;
+  const seconds = (performance.now() - startedAt) / 1_000;
   const failed = comparisons.flatMap(({ gates }) => gates.filter(({ passed }) => passed === false));
   const load = quantile(otherLoads(), 0.5);
   const report = { date, old, new: now, node: process.version, machine: describeMachine(), load, seconds, comparisons };
@@ -88,8 +88,8 @@ export async function compareBuilds(folder: string, rounds: number, names: reado
   const file = join("bench/results", `compare-${date.replaceAll(":", "-")}.json`);
   writeFileSync(file, JSON.stringify(report, null, 2));
   const unjudged = comparisons.flatMap(({ gates }) => gates.filter(({ passed }) => passed === null)).length;
-  const passed = unjudged === 0 ? "all gates passed" : `no gate failed, ${unjudged} not judged`;
-  const outcome = failed.length === 0 ? passed : `${failed.length} gates FAILED`;
+  const summary = unjudged === 0 ? "all gates passed" : `no gate failed, ${unjudged} not judged`;
+  const outcome = failed.length === 0 ? summary : `${failed.length} gates FAILED`;
   console.log(`${outcome}; ${seconds.toFixed(0)} s; others kept ${load.toFixed(2)} cores busy; ${file}`);
   return failed.length === 0;
 }
@@ -101,13 +101,13 @@ function nameOf({ commit, changed, isOlder }: Build): string {
 async function compare(subject: Subject, old: Build, now: Build, rounds: number): Promise<Comparison> {
   const counts = subject.countedTimes === 0 ? null : await countsOf(subject, old, now);
   const measured = { old: [] as Round[], new: [] as Round[] };
-  for (let done = 0; done < rounds; done += LIFE) {
+  for (let completedRounds = 0; completedRounds < rounds; completedRounds += LIFE) {
     const sides = [old, now] as const;
     // who is started first changes, too: it can matter as much as who goes first
-    const [first, second] = (done / LIFE) % 2 === 0 ? sides : ([now, old] as const);
+    const [first, second] = (completedRounds / LIFE) % 2 === 0 ? sides : ([now, old] as const);
     await withSide(first, subject, measured[first.name], (side) =>
       withSide(second, subject, measured[second.name], (otherSide) =>
-        live(subject, [side, otherSide], Math.min(LIFE, rounds - done)),
+        live(subject, [side, otherSide], Math.min(LIFE, rounds - completedRounds)),
       ),
     );
   }
@@ -130,13 +130,13 @@ async function live(subject: Subject, sides: readonly [Side, Side], rounds: numb
     await waitForIdle(PATIENCE_MS);
     for (let turn = 0; turn < sides.length; turn++) {
       const side = sides[(round + turn) % sides.length] as Side;
-      const found = await once(side, subject);
-      side.rounds.push(found);
+      const measuredRound = await measureOnce(side, subject);
+      side.rounds.push(measuredRound);
     }
   }
 }
 
-async function once({ client, store }: Side, { callers, keys, ms }: Subject): Promise<Round> {
+async function measureOnce({ client, store }: Side, { callers, keys, ms }: Subject): Promise<Round> {
   const before = await store.cpu();
   const measured = await client.call<Measured>("perform", { callers, keys, ms, latencies: false });
   return { ...measured, serverCpu: (await store.cpu()) - before };
@@ -164,20 +164,24 @@ function gatesOf(
   const gates: Gate[] = [];
   if (counts !== null) {
     const faults = countFaults(counts, subject);
-    const what = subject.store === "redis" ? "commands identical" : "frames identical";
-    gates.push({ what, passed: faults.length === 0, found: faults.join("; ") || "the same" });
+    const description = subject.store === "redis" ? "commands identical" : "frames identical";
+    gates.push({ what: description, passed: faults.length === 0, found: faults.join("; ") || "the same" });
   }
-  const judged = (passed: boolean, { isSure }: Interval): boolean | null => (isSure ? passed : null);
-  gates.push({ what: `CPU a pair at most ${MOST_CPU}`, passed: judged(cpu.low <= MOST_CPU, cpu), found: shown(cpu) });
+  const toResult = (passed: boolean, { isSure }: Interval): boolean | null => (isSure ? passed : null);
+  gates.push({
+    what: `CPU a pair at most ${MOST_CPU}`,
+    passed: toResult(cpu.low <= MOST_CPU, cpu),
+    found: formatInterval(cpu),
+  });
   gates.push({
     what: `rate at least ${LEAST_RATE}`,
-    passed: judged(rate.high >= LEAST_RATE, rate),
-    found: shown(rate),
+    passed: toResult(rate.high >= LEAST_RATE, rate),
+    found: formatInterval(rate),
   });
   return gates;
 }
 
-function shown({ median, low, high }: Interval): string {
+function formatInterval({ median, low, high }: Interval): string {
   const text = `${median.toFixed(3)} (${low.toFixed(3)}..${high.toFixed(3)})`;
   return high / low > WIDE ? `${text}, a wide interval: says little` : text;
 }
@@ -186,11 +190,13 @@ function asLines({ title, rate, cpu, counts, gates }: Comparison): string[] {
   const counted = counts === null ? [] : perPair(counts);
   return [
     title,
-    `  pairs/s: old ${rate.old.toFixed(0)}, new ${rate.new.toFixed(0)}, ratio ${shown(rate.ratio)}`,
-    `  CPU us a pair: old ${cpu.old.toFixed(2)}, new ${cpu.new.toFixed(2)}, ratio ${shown(cpu.ratio)}`,
+    `  pairs/s: old ${rate.old.toFixed(0)}, new ${rate.new.toFixed(0)}, ratio ${formatInterval(rate.ratio)}`,
+    `  CPU us a pair: old ${cpu.old.toFixed(2)}, new ${cpu.new.toFixed(2)}, ratio ${formatInterval(cpu.ratio)}`,
     ...(counted.length === 0
       ? []
-      : [`  a pair: ${counted.map((one) => `${one.name} ${asCount(one.old)} -> ${asCount(one.new)}`).join(", ")}`]),
+      : [
+          `  a pair: ${counted.map((comparison) => `${comparison.name} ${asCount(comparison.old)} -> ${asCount(comparison.new)}`).join(", ")}`,
+        ]),
     ...gates.map(({ what, passed, found }) => `  ${verdict(passed)}  ${what}: ${found}`),
   ];
 }

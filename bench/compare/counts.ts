@@ -30,15 +30,15 @@ export function countsOf(subject: Subject, old: Build, now: Build): Promise<Coun
   const run = { callers, keys, times };
   return withCounter(old, subject, (countOld) =>
     withCounter(now, subject, async (countNew) => {
-      const found = { pairs: callers * times, old: [] as Count[], new: [] as Count[] };
+      const counts = { pairs: callers * times, old: [] as Count[], new: [] as Count[] };
       // the first ones load scripts
       await countOld(run);
       await countNew(run);
       for (let n = 0; n < RUNS; n++) {
-        found.old.push(await countOld(run));
-        found.new.push(await countNew(run));
+        counts.old.push(await countOld(run));
+        counts.new.push(await countNew(run));
       }
-      return found;
+      return counts;
     }),
   );
 }
@@ -58,7 +58,7 @@ async function withFrames<T>(
   use: (count: Counter) => Promise<T>,
 ): Promise<T> {
   let [sent, received] = [0, 0];
-  const between = await startCountingProxy(`${socket}.relay`, socket, {
+  const proxy = await startCountingProxy(`${socket}.relay`, socket, {
     up: splitLines((line) => {
       sent += framesIn(line);
     }),
@@ -67,11 +67,11 @@ async function withFrames<T>(
     }),
   });
   try {
-    return await withClient(build, subject, urlOf(between.address), (client) =>
+    return await withClient(build, subject, urlOf(proxy.address), (client) =>
       use(counter(client, async () => ({ sent, received }))),
     );
   } finally {
-    between.close();
+    proxy.close();
   }
 }
 
@@ -100,12 +100,12 @@ function counter(client: ChildProcessRpc, look: () => Promise<Count>): Counter {
   return async (run) => {
     const before = await look();
     await client.call("turns", run);
-    return difference(before, await settled(look));
+    return difference(before, await waitForStableCount(look));
   };
 }
 
 /** What answers the last pair may still be on its way. */
-async function settled(look: () => Promise<Count>): Promise<Count> {
+async function waitForStableCount(look: () => Promise<Count>): Promise<Count> {
   let last = await look();
   for (;;) {
     await delay(SETTLED_MS);
@@ -142,8 +142,8 @@ export function countFaults(counts: Counts, { exact, sampled }: Pick<Subject, "e
     const isEqual = before.least === after.least && before.most === after.most;
     const overlap = before.least <= after.most && after.least <= before.most;
     const isNear = Math.abs(now - old) <= NEAR * old;
-    const same = exact && !sampled.includes(name) ? isEqual : overlap || isNear;
-    return same ? [] : [`${name}: ${old} a pair before, ${now} now`];
+    const matches = exact && !sampled.includes(name) ? isEqual : overlap || isNear;
+    return matches ? [] : [`${name}: ${old} a pair before, ${now} now`];
   });
 }
 

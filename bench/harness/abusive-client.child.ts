@@ -24,20 +24,20 @@ const helloLine = (): string => `{"hello":{"protocol":1,"session":"${randomId()}
 /** One byte a second of a hello. */
 function sendSlowly(socket: Socket): void {
   const text = helloLine();
-  let at = 0;
-  const timer = setInterval(() => socket.write(text[at++ % text.length] as string), 1_000);
+  let index = 0;
+  const timer = setInterval(() => socket.write(text[index++ % text.length] as string), 1_000);
   socket.on("close", () => clearInterval(timer));
 }
 
 /** A line that has no end, as fast as the server takes it, up to 100 MB. */
 function sendEndlessly(socket: Socket): void {
   const part = Buffer.alloc(MIB, "x");
-  let left = 100;
-  const more = (): void => {
-    while (left-- > 0 && socket.write(part));
+  let remaining = 100;
+  const sendMore = (): void => {
+    while (remaining-- > 0 && socket.write(part));
   };
-  socket.on("drain", more);
-  socket.on("connect", more);
+  socket.on("drain", sendMore);
+  socket.on("connect", sendMore);
 }
 
 /** Says hello, asks for many answers, and reads none. */
@@ -90,12 +90,12 @@ const FLOODS: Readonly<Record<string, Flood>> = {
 async function runFlood({ kind, address, ms }: { kind: string; address: string; ms: number }): Promise<number> {
   const { rate, maxConnections, act } = FLOODS[kind] as Flood;
   const sockets: Socket[] = [];
-  const began = performance.now();
-  let made = 0;
-  while (performance.now() - began < ms) {
+  const startedAt = performance.now();
+  let attemptCount = 0;
+  while (performance.now() - startedAt < ms) {
     // caught up with the clock, a few at a time
-    const due = Math.floor(((performance.now() - began) / 1_000) * rate) + 1;
-    for (; made < due; made++) {
+    const dueCount = Math.floor(((performance.now() - startedAt) / 1_000) * rate) + 1;
+    for (; attemptCount < dueCount; attemptCount++) {
       const socket = createConnection(parseEndpoint(address));
       // its end is the server's right
       socket.on("error", () => undefined);
@@ -107,7 +107,7 @@ async function runFlood({ kind, address, ms }: { kind: string; address: string; 
     await delay(2);
   }
   for (const socket of sockets) socket.destroy();
-  return made;
+  return attemptCount;
 }
 
 serveCalls({ kinds: () => Object.keys(FLOODS), flood: runFlood });

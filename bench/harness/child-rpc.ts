@@ -59,16 +59,16 @@ export class ChildProcessRpc {
 
   async end(): Promise<void> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
-    const ended = once(this.#process, "exit");
+    const exit = once(this.#process, "exit");
     this.#process.kill("SIGKILL");
-    await ended;
+    await exit;
   }
 }
 
 /** In a child: answers calls until the bench goes away. */
 export function serveCalls(handlers: Handlers): void {
   const all: Handlers = { cpu: cpuMicros, memory: memoryInUse, ...handlers };
-  process.on("message", (call: Call) => void answerCall(all, call).then((told) => process.send?.(told)));
+  process.on("message", (call: Call) => void answerCall(all, call).then((reply) => process.send?.(reply)));
   process.on("disconnect", () => process.exit());
 }
 

@@ -14,11 +14,11 @@ import { holdKeys, runPacedTurns, runTurns } from "./workloads.ts";
 export type Measured = Omit<Outcome, "latencies"> & { readonly p50: number; readonly p99: number };
 
 const [name = "", socket = ""] = process.argv.slice(2);
-let opened: LockImplementation | null = null;
+let implementation: LockImplementation | null = null;
 
 async function openImplementation(): Promise<LockImplementation> {
-  opened ??= await findImplementation(name).open(socket);
-  return opened;
+  implementation ??= await findImplementation(name).open(socket);
+  return implementation;
 }
 
 serveCalls({
@@ -36,5 +36,5 @@ serveCalls({
   hold: async ({ from, count }: { readonly from: number; readonly count: number }) =>
     holdKeys(await openImplementation(), from, count),
   ...createWindowHandlers(name, socket, openImplementation),
-  close: async () => opened?.close(),
+  close: async () => implementation?.close(),
 });

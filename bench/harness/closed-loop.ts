@@ -43,29 +43,29 @@ export async function runWorkload(
 ): Promise<Outcome> {
   const names = Array.from({ length: keys }, (_, index) => `bench:${prefix}${index}`);
   const grants = new Array<number>(callers).fill(0);
-  const took: number[] = [];
-  const least = callers * MIN_PAIRS_PER_CALLER;
+  const times: number[] = [];
+  const minPairs = callers * MIN_PAIRS_PER_CALLER;
   let pairs = 0;
-  let over = false;
+  let isOver = false;
   const cpuBefore = process.cpuUsage();
   const start = performance.now();
 
   async function caller(index: number): Promise<void> {
-    for (let turn = index; !over; turn += callers) {
+    for (let turn = index; !isOver; turn += callers) {
       const name = names[turn % keys] as string;
       const before = latencies ? performance.now() : 0;
       const held = await implementation.acquire(name);
       grants[index] = (grants[index] as number) + 1;
-      const done = implementation.release(held);
-      if (done !== undefined) await done;
+      const release = implementation.release(held);
+      if (release !== undefined) await release;
       const now = latencies ? performance.now() : 0;
-      if (latencies) took.push((now - before) * 1_000);
-      if (++pairs % CLOCK_INTERVAL === 0 && pairs >= least && performance.now() - start >= ms) over = true;
+      if (latencies) times.push((now - before) * 1_000);
+      if (++pairs % CLOCK_INTERVAL === 0 && pairs >= minPairs && performance.now() - start >= ms) isOver = true;
     }
   }
 
   await Promise.all(Array.from({ length: callers }, (_, index) => caller(index)));
   const elapsed = performance.now() - start;
   const { user, system } = process.cpuUsage(cpuBefore);
-  return { pairs, ms: elapsed, cpu: user + system, grantsPerCaller: grants, latencies: took };
+  return { pairs, ms: elapsed, cpu: user + system, grantsPerCaller: grants, latencies: times };
 }

@@ -27,10 +27,10 @@ export async function startCountingProxy(listen: string, target: string, watcher
   let up = 0;
   let down = 0;
   let renewals = 0;
-  const ends = new Set<{ destroy(): void }>();
+  const sockets = new Set<{ destroy(): void }>();
   const server = createServer({ noDelay: true }, (client) => {
     const store = createConnection(parseEndpoint(target));
-    ends.add(client).add(store);
+    sockets.add(client).add(store);
     client.on("data", (chunk: Buffer) => {
       up += countLines(chunk);
       renewals += countMatches(chunk, RENEWAL);
@@ -58,7 +58,7 @@ export async function startCountingProxy(listen: string, target: string, watcher
     address: listen === "tcp" ? `tcp:${(server.address() as AddressInfo).port}` : listen,
     counts: () => ({ up, down, renewals }),
     close() {
-      for (const end of ends) end.destroy();
+      for (const end of sockets) end.destroy();
       server.close();
     },
   };
@@ -68,8 +68,8 @@ function countLines(chunk: Buffer): number {
   return countMatches(chunk, LINE_FEED);
 }
 
-function countMatches(chunk: Buffer, what: Buffer | number): number {
+function countMatches(chunk: Buffer, pattern: Buffer | number): number {
   let count = 0;
-  for (let at = chunk.indexOf(what); at !== -1; at = chunk.indexOf(what, at + 1)) count++;
+  for (let offset = chunk.indexOf(pattern); offset !== -1; offset = chunk.indexOf(pattern, offset + 1)) count++;
   return count;
 }

@@ -74,9 +74,9 @@ export class CuratorClient {
 
   async end(): Promise<void> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
-    const ended = once(this.#process, "exit");
+    const exit = once(this.#process, "exit");
     this.#process.kill("SIGKILL");
-    await ended;
+    await exit;
   }
 
   #send(order: string): Promise<string> {
@@ -84,9 +84,10 @@ export class CuratorClient {
     return this.#readReply();
   }
 
-  async #readReply(wanted?: string): Promise<string> {
+  async #readReply(expected?: string): Promise<string> {
     const { value, done } = await this.#lines.next();
-    if (done === true || (wanted !== undefined && value !== wanted)) throw new Error(`Curator ended or said ${value}`);
+    if (done === true || (expected !== undefined && value !== expected))
+      throw new Error(`Curator ended or said ${value}`);
     return value;
   }
 }

@@ -19,9 +19,9 @@ export async function recordCriticalSections(
   ms: number,
 ): Promise<CriticalSection[]> {
   const sections: CriticalSection[] = [];
-  const until = performance.now() + ms;
+  const endsAt = performance.now() + ms;
   async function caller(): Promise<void> {
-    while (performance.now() < until) {
+    while (performance.now() < endsAt) {
       const held = await implementation.acquire("bench:exclusion");
       const from = nowMicros();
       const token = implementation.tokenOf?.(held).toString() ?? null;

@@ -52,8 +52,8 @@ export class JavaProcess {
     const started = new JavaProcess(
       spawn(java, ["-Djava.rmi.server.hostname=127.0.0.1", "-Xmx256m", "-cp", classes, "Main", ...args]),
     );
-    const said = await started.#readReply();
-    if (said !== "ready") throw new Error(`java said ${said}`);
+    const reply = await started.#readReply();
+    if (reply !== "ready") throw new Error(`java said ${reply}`);
     return started;
   }
 
@@ -65,9 +65,9 @@ export class JavaProcess {
 
   async end(): Promise<void> {
     if (this.#process.exitCode !== null || this.#process.signalCode !== null) return;
-    const ended = once(this.#process, "exit");
+    const exit = once(this.#process, "exit");
     this.#process.kill("SIGKILL");
-    await ended;
+    await exit;
   }
 
   async #readReply(): Promise<string> {

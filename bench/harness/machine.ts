@@ -26,9 +26,9 @@ export function readCommit(folder = "."): { readonly commit: string; readonly ch
 }
 
 export function describeMachine(): string {
-  const all = cpus();
+  const cores = cpus();
   const gib = Math.round(totalmem() / 2 ** 30);
-  return `${all.length} cores (${all[0]?.model.trim() ?? "unknown"}), ${gib} GiB, ${type()}`;
+  return `${cores.length} cores (${cores[0]?.model.trim() ?? "unknown"}), ${gib} GiB, ${type()}`;
 }
 
 const IDLE_CORES = 0.25;
@@ -44,10 +44,10 @@ export function otherLoads(): readonly number[] {
 
 /** Waits, within a bound, until less than a quarter of a core is busy, and records what it found. */
 export async function waitForIdle(patienceMs = MAX_WAIT_MS): Promise<void> {
-  const until = performance.now() + patienceMs;
+  const endsAt = performance.now() + patienceMs;
   for (;;) {
     const load = await busyCores();
-    if (load >= IDLE_CORES && performance.now() < until) continue;
+    if (load >= IDLE_CORES && performance.now() < endsAt) continue;
     loads.push(load);
     return;
   }
@@ -64,9 +64,9 @@ async function busyCores(): Promise<number> {
 function cpuTimes(): { readonly busy: number; readonly all: number } {
   let busy = 0;
   let idle = 0;
-  for (const { times: one } of cpus()) {
-    busy += one.user + one.nice + one.sys + one.irq;
-    idle += one.idle;
+  for (const { times: coreTimes } of cpus()) {
+    busy += coreTimes.user + coreTimes.nice + coreTimes.sys + coreTimes.irq;
+    idle += coreTimes.idle;
   }
   return { busy, all: busy + idle };
 }

@@ -84,17 +84,17 @@ export async function interleaveProcessGroups(
 async function measureGroup({ clients, server }: ProcessGroup, workload: Workload): Promise<Round> {
   await waitForIdle();
   const before = await server.cpuMicros();
-  const all = await Promise.all(
+  const results = await Promise.all(
     clients.map((client, n) => client.call<Measured>("perform", { ...workload, prefix: `${n}:` })),
   );
   const serverCpu = (await server.cpuMicros()) - before;
-  const pairs = sum(all.map((one) => one.pairs));
+  const pairs = sum(results.map((result) => result.pairs));
   return {
     pairs,
     // so that pairs / ms is the sum of the clients' rates, whose times differ a little
-    ms: pairs / sum(all.map((one) => one.pairs / one.ms)),
-    cpu: sum(all.map(({ cpu }) => cpu)),
-    grantsPerCaller: all.flatMap(({ grantsPerCaller }) => grantsPerCaller),
+    ms: pairs / sum(results.map((result) => result.pairs / result.ms)),
+    cpu: sum(results.map(({ cpu }) => cpu)),
+    grantsPerCaller: results.flatMap(({ grantsPerCaller }) => grantsPerCaller),
     p50: Number.NaN,
     p99: Number.NaN,
     serverCpu,
@@ -102,5 +102,5 @@ async function measureGroup({ clients, server }: ProcessGroup, workload: Workloa
 }
 
 function sum(figures: readonly number[]): number {
-  return figures.reduce((total, one) => total + one, 0);
+  return figures.reduce((total, figure) => total + figure, 0);
 }

@@ -60,33 +60,33 @@ export class RawClient {
 
   /** Places exclusive claims; settles when the server has answered each. */
   async claim(keys: readonly string[]): Promise<PlacedClaim[]> {
-    const all: PlacedClaim[] = [];
-    for (let at = 0; at < keys.length; at += BATCH_SIZE) {
+    const placedClaims: PlacedClaim[] = [];
+    for (let index = 0; index < keys.length; index += BATCH_SIZE) {
       const frames: string[] = [];
-      const answered: Promise<void>[] = [];
-      for (const key of keys.slice(at, at + BATCH_SIZE)) {
+      const answers: Promise<void>[] = [];
+      for (const key of keys.slice(index, index + BATCH_SIZE)) {
         const id = randomId();
         const granted = new Promise<void>((resolve) => this.#grants.set(id, resolve));
-        all.push({ id, granted });
+        placedClaims.push({ id, granted });
         const n = ++this.#calls;
         frames.push(`["claim",${n},"${id}",["${key}"],${this.#ttlMs}]`);
-        answered.push(
+        answers.push(
           this.#reply(n).then(([state]) => {
             if (state === "held") this.#resolveGrant(id);
           }),
         );
       }
       this.#send(frames);
-      await Promise.all(answered);
+      await Promise.all(answers);
     }
-    return all;
+    return placedClaims;
   }
 
   async release(id: string): Promise<void> {
     const n = ++this.#calls;
-    const answered = this.#reply(n);
+    const answer = this.#reply(n);
     this.#send([`["release",${n},["${id}"]]`]);
-    await answered;
+    await answer;
   }
 
   close(): void {

@@ -75,33 +75,33 @@ export async function measureOnRedis(names: readonly string[], options: RedisOpt
   const rounds = new Map<string, RedisRound[]>(names.map((name) => [name, []]));
   const failures = new Map<string, string>();
   await withBenchRedis((server) =>
-    withRedisGroups(names, options.processes, server, (teams) =>
-      runRounds(teams, async (team, isCounted) => {
-        if (failures.has(team.name)) return;
+    withRedisGroups(names, options.processes, server, (groups) =>
+      runRounds(groups, async (group, isCounted) => {
+        if (failures.has(group.name)) return;
         try {
-          const redisRound = await measureRound(team, server, options);
-          if (isCounted) rounds.get(team.name)?.push(redisRound);
+          const redisRound = await measureRound(group, server, options);
+          if (isCounted) rounds.get(group.name)?.push(redisRound);
         } catch (error) {
-          failures.set(team.name, error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error));
+          failures.set(group.name, error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error));
         }
       }),
     ),
   );
-  const [ours] = [...failures].filter(([name]) => REDIS_THIRD_PARTIES[name] === undefined);
-  if (ours !== undefined) throw new Error(ours.join(": "));
-  const of = (name: string): readonly RedisRound[] => rounds.get(name) ?? [];
-  return Object.assign(of, { failure: (name: string) => failures.get(name) ?? null });
+  const [ownFailure] = [...failures].filter(([name]) => REDIS_THIRD_PARTIES[name] === undefined);
+  if (ownFailure !== undefined) throw new Error(ownFailure.join(": "));
+  const roundsOf = (name: string): readonly RedisRound[] => rounds.get(name) ?? [];
+  return Object.assign(roundsOf, { failure: (name: string) => failures.get(name) ?? null });
 }
 
 /** Warm-up and counted rounds; the first place goes round. */
 export async function runRounds<Team>(
-  teams: readonly Team[],
+  groups: readonly Team[],
   measure: (team: Team, isCounted: boolean) => Promise<void>,
 ): Promise<void> {
   for (let round = -WARM_UP; round < ROUNDS; round++) {
-    for (let turn = 0; turn < teams.length; turn++) {
+    for (let turn = 0; turn < groups.length; turn++) {
       if (!IS_QUICK_RUN) await waitForIdle();
-      await measure(teams[(turn + round + WARM_UP) % teams.length] as Team, round >= 0);
+      await measure(groups[(turn + round + WARM_UP) % groups.length] as Team, round >= 0);
     }
   }
 }
@@ -113,14 +113,14 @@ export async function withRedisGroups<T>(
   server: BenchRedis,
   use: (teams: readonly RedisProcessGroup[]) => Promise<T>,
 ): Promise<T> {
-  const teams: RedisProcessGroup[] = [];
+  const groups: RedisProcessGroup[] = [];
   try {
     for (const name of names)
-      teams.push(await startGroup(name, typeof processes === "number" ? processes : processes(name), server));
-    return await use(teams);
+      groups.push(await startGroup(name, typeof processes === "number" ? processes : processes(name), server));
+    return await use(groups);
   } finally {
-    const all = teams.flatMap(({ clients, broker }) => [...clients, ...(broker === null ? [] : [broker])]);
-    await Promise.all(all.map((child) => child.end()));
+    const allProcesses = groups.flatMap(({ clients, broker }) => [...clients, ...(broker === null ? [] : [broker])]);
+    await Promise.all(allProcesses.map((child) => child.end()));
   }
 }
 
@@ -138,24 +138,24 @@ function callAll<T>({ clients }: RedisProcessGroup, call: string, argument?: unk
   return Promise.all(clients.map((client) => client.call<T>(call, argument)));
 }
 
-async function measureRound(team: RedisProcessGroup, server: BenchRedis, options: RedisOptions): Promise<RedisRound> {
-  const { name, broker } = team;
+async function measureRound(group: RedisProcessGroup, server: BenchRedis, options: RedisOptions): Promise<RedisRound> {
+  const { name, broker } = group;
   const load = typeof options.load === "function" ? options.load(name) : options.load;
   const sends = REDIS_IMPLEMENTATIONS[name]?.countedCommands;
   const count = (before: RedisWork, after: RedisWork): number =>
     sends === undefined ? Number.NaN : callsBetween(before, after, sends);
-  await callAll(team, "ready");
+  await callAll(group, "ready");
   const first = await server.work();
-  await callAll(team, "begin", { ...load, prefix: `${name}:${team.replacements}:` } satisfies WindowLoad);
+  await callAll(group, "begin", { ...load, prefix: `${name}:${group.replacements}:` } satisfies WindowLoad);
   await delay(LEAD_MS);
-  await callAll(team, "mark");
+  await callAll(group, "mark");
   const [before, brokerBefore] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
-  const windowSamples = await sampleWindow(team, load, options);
+  const windowSamples = await sampleWindow(group, load, options);
   const [after, brokerAfter] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
-  const ends = await callAll<WindowResult>(team, "finish", FINISH_TIMEOUT_MS);
-  const sent = count(first, await server.work()) / sum(ends.map(({ pairs }) => pairs));
-  const stuck = sum(ends.map((end) => end.stuck));
-  if (stuck > 0) await replaceProcesses(team);
+  const results = await callAll<WindowResult>(group, "finish", FINISH_TIMEOUT_MS);
+  const sent = count(first, await server.work()) / sum(results.map(({ pairs }) => pairs));
+  const stuck = sum(results.map((end) => end.stuck));
+  if (stuck > 0) await replaceProcesses(group);
   const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
   return {
     grants,
@@ -174,33 +174,33 @@ async function measureRound(team: RedisProcessGroup, server: BenchRedis, options
 }
 
 async function sampleWindow(
-  team: RedisProcessGroup,
+  group: RedisProcessGroup,
   { callers }: WindowLoad,
   { ms, fair = false }: RedisOptions,
 ): Promise<WindowSample[]> {
-  const isPatient = fair && !IS_QUICK_RUN && REDIS_THIRD_PARTIES[team.name] === undefined;
+  const isPatient = fair && !IS_QUICK_RUN && REDIS_THIRD_PARTIES[group.name] === undefined;
   for (let windows = 1; ; windows++) {
     await delay(IS_QUICK_RUN ? ms / 4 : ms);
-    const windowSamples = await callAll<WindowSample>(team, "look");
+    const windowSamples = await callAll<WindowSample>(group, "look");
     const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
-    const wanted = isPatient ? MIN_GRANTS * callers * windowSamples.length : 1;
-    if (grants >= wanted || windows === MAX_WINDOWS) return windowSamples;
+    const minGrants = isPatient ? MIN_GRANTS * callers * windowSamples.length : 1;
+    if (grants >= minGrants || windows === MAX_WINDOWS) return windowSamples;
   }
 }
 
 /** With keys of their own: whoever was ended may have held the last ones. */
-async function replaceProcesses(team: RedisProcessGroup): Promise<void> {
-  await Promise.all(team.clients.map((client) => client.end()));
-  team.clients = team.start();
-  team.replacements++;
-  await callAll(team, "begin", {
+async function replaceProcesses(group: RedisProcessGroup): Promise<void> {
+  await Promise.all(group.clients.map((client) => client.end()));
+  group.clients = group.start();
+  group.replacements++;
+  await callAll(group, "begin", {
     callers: 1,
     keys: 1,
     timed: "nothing",
-    prefix: `${team.replacements}:warm:`,
+    prefix: `${group.replacements}:warm:`,
   } satisfies WindowLoad);
   await delay(WARM_MS);
-  await callAll(team, "finish", FINISH_TIMEOUT_MS);
+  await callAll(group, "finish", FINISH_TIMEOUT_MS);
 }
 
 /** Grants a second, round by round. */
@@ -232,8 +232,8 @@ export function clientCpuPerGrant(rounds: readonly RedisRound[]): readonly numbe
 
 /** In each round the best of those who ended it. */
 export function bestRates(rounds: RedisRounds, names: readonly string[]): readonly number[] {
-  const all = names.filter((name) => rounds.failure(name) === null).map((name) => grantRates(rounds(name)));
-  return Array.from({ length: ROUNDS }, (_, round) => Math.max(...all.map((rates) => rates[round] ?? 0)));
+  const allRates = names.filter((name) => rounds.failure(name) === null).map((name) => grantRates(rounds(name)));
+  return Array.from({ length: ROUNDS }, (_, round) => Math.max(...allRates.map((rates) => rates[round] ?? 0)));
 }
 
 /** The columns of a table for one that may have failed. */
@@ -244,8 +244,8 @@ export function redisRow(name: string, rounds: RedisRounds, columns: readonly Co
   const figures: Record<string, Spread> = {};
   for (const column of columns) {
     const [title, figure] = COLUMNS[column];
-    const all = figure(redisRounds);
-    if (all.every((one) => Number.isFinite(one))) figures[title] = computeSpread(all);
+    const values = figure(redisRounds);
+    if (values.every((value) => Number.isFinite(value))) figures[title] = computeSpread(values);
   }
   return { contestant: name, figures };
 }
@@ -266,11 +266,11 @@ const COLUMNS = {
 } as const satisfies Record<string, readonly [string, (rounds: readonly RedisRound[]) => readonly number[]]>;
 
 function sum(figures: readonly number[]): number {
-  return figures.reduce((total, one) => total + one, 0);
+  return figures.reduce((total, figure) => total + figure, 0);
 }
 
 /** Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel). */
 function mean(figures: readonly number[]): number {
-  const found = figures.filter((figure) => Number.isFinite(figure));
-  return sum(found) / found.length;
+  const finiteFigures = figures.filter((figure) => Number.isFinite(figure));
+  return sum(finiteFigures) / finiteFigures.length;
 }

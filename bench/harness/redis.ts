@@ -42,14 +42,14 @@ export async function withBenchRedises<T>(
 
 /** How many commands of these names came between the two. */
 export function callsBetween(before: RedisWork, after: RedisWork, names: readonly string[]): number {
-  const sum = ({ calls }: RedisWork): number => names.reduce((all, name) => all + (calls.get(name) ?? 0), 0);
+  const sum = ({ calls }: RedisWork): number => names.reduce((total, name) => total + (calls.get(name) ?? 0), 0);
   return sum(after) - sum(before);
 }
 
 async function readWork(observer: Redis): Promise<RedisWork> {
-  const told = (await observer.info("commandstats", "cpu")) as string;
+  const info = (await observer.info("commandstats", "cpu")) as string;
   const calls = new Map<string, number>();
-  for (const [, name = "", count] of told.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) calls.set(name, Number(count));
-  const seconds = (kind: string): number => Number(new RegExp(`^used_cpu_${kind}:([\\d.]+)`, "m").exec(told)?.[1]);
+  for (const [, name = "", count] of info.matchAll(/^cmdstat_([^:]+):calls=(\d+)/gm)) calls.set(name, Number(count));
+  const seconds = (kind: string): number => Number(new RegExp(`^used_cpu_${kind}:([\\d.]+)`, "m").exec(info)?.[1]);
   return { calls, cpu: (seconds("user") + seconds("sys")) * 1_000_000 };
 }

@@ -81,7 +81,7 @@ function renderSection({ title, about, rows, error, plot }: CaseReport): string[
             return `| ${contestant} | ${cells.join(" | ")} |`;
           }),
         ];
-  const picture = plot === undefined ? [] : ["", `![${plot.title}](${plot.name}.svg)`];
+  const image = plot === undefined ? [] : ["", `![${plot.title}](${plot.name}.svg)`];
   return [
     "",
     `## ${title}`,
@@ -89,7 +89,7 @@ function renderSection({ title, about, rows, error, plot }: CaseReport): string[
     about,
     ...(error === undefined ? [] : ["", `Could not be run: ${error}`]),
     ...table,
-    ...picture,
+    ...image,
   ];
 }
 

@@ -75,9 +75,9 @@ export async function interleave(names: readonly string[], workloadOf: (name: st
   };
   await withImplementations(names, measure);
   return (name) => {
-    const found = rounds.get(name);
-    if (found === undefined) throw new Error(`"${name}" was not measured`);
-    return found;
+    const knownRounds = rounds.get(name);
+    if (knownRounds === undefined) throw new Error(`"${name}" was not measured`);
+    return knownRounds;
   };
 }
 
@@ -126,7 +126,7 @@ export function starvedCallers(rounds: readonly Round[]): readonly number[] {
 }
 
 /** The usual columns, and more. */
-export function toRow(contestant: string, rounds: readonly Round[], more: Row["figures"] = {}): Row {
+export function toRow(contestant: string, rounds: readonly Round[], extraFigures: Row["figures"] = {}): Row {
   const figures: Record<string, Spread> = { "pairs/s": computeSpread(pairRates(rounds)) };
   if (rounds.every(({ p50 }) => Number.isFinite(p50))) {
     figures["p50 us"] = computeSpread(medianLatencies(rounds));
@@ -136,5 +136,5 @@ export function toRow(contestant: string, rounds: readonly Round[], more: Row["f
   if (rounds.some(({ serverCpu }) => serverCpu > 0)) {
     figures["server CPU us/pair"] = computeSpread(rounds.map(({ serverCpu, pairs }) => serverCpu / pairs));
   }
-  return { contestant, figures: { ...figures, ...more } };
+  return { contestant, figures: { ...figures, ...extraFigures } };
 }

@@ -94,7 +94,7 @@ export class SamplingWindow {
       grantsPerCaller: [...this.#grants],
       p50: quantile(this.#latencies, 0.5),
       p99: quantile(this.#latencies, 0.99),
-      most: [...this.#latencies, ...waits].reduce((most, one) => Math.max(most, one), 0),
+      most: [...this.#latencies, ...waits].reduce((max, latency) => Math.max(max, latency), 0),
     };
   }
 
@@ -118,8 +118,8 @@ export class SamplingWindow {
     this.#grants[index] = (this.#grants[index] as number) + 1;
     if (sectionMs >= 1) await delay(sectionMs);
     else if (sectionMs > 0) spin(sectionMs);
-    const done = implementation.release(held);
-    if (done !== undefined) await done;
+    const release = implementation.release(held);
+    if (release !== undefined) await release;
     if (timed === "pair") this.#latencies.push((performance.now() - before) * 1_000);
     this.#pairs++;
     // who computes and locks nothing would never let the bench be heard
@@ -128,6 +128,6 @@ export class SamplingWindow {
 }
 
 function spin(ms: number): void {
-  const until = performance.now() + ms;
-  while (performance.now() < until);
+  const endsAt = performance.now() + ms;
+  while (performance.now() < endsAt);
 }

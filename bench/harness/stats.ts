@@ -13,23 +13,23 @@ export function computeSpread(rounds: readonly number[]): Spread {
 }
 
 /** The ratio in each round: two figures of one round met the same machine. */
-export function computeRatio(above: readonly number[], below: readonly number[]): Spread {
-  return computeSpread(above.map((figure, round) => figure / (below[round] as number)));
+export function computeRatio(numerators: readonly number[], denominators: readonly number[]): Spread {
+  return computeSpread(numerators.map((figure, round) => figure / (denominators[round] as number)));
 }
 
 /** @param fraction 0.5: the median. NaN if there is nothing. */
 export function quantile(figures: readonly number[], fraction: number): number {
   const sorted = Float64Array.from(figures).sort();
   if (sorted.length === 0) return Number.NaN;
-  const at = (sorted.length - 1) * fraction;
-  const low = sorted[Math.floor(at)] as number;
-  return low + ((sorted[Math.ceil(at)] as number) - low) * (at - Math.floor(at));
+  const position = (sorted.length - 1) * fraction;
+  const low = sorted[Math.floor(position)] as number;
+  return low + ((sorted[Math.ceil(position)] as number) - low) * (position - Math.floor(position));
 }
 
 /** Standard deviation by mean: how unevenly the callers were served. */
 export function variation(figures: readonly number[]): number {
-  const mean = figures.reduce((sum, one) => sum + one, 0) / figures.length;
-  const variance = figures.reduce((sum, one) => sum + (one - mean) ** 2, 0) / figures.length;
+  const mean = figures.reduce((sum, figure) => sum + figure, 0) / figures.length;
+  const variance = figures.reduce((sum, figure) => sum + (figure - mean) ** 2, 0) / figures.length;
   return Math.sqrt(variance) / mean;
 }
 
@@ -51,14 +51,14 @@ const CONFIDENCE = 0.95;
 export function medianInterval(figures: readonly number[]): Interval {
   const sorted = Float64Array.from(figures).sort();
   const count = sorted.length;
-  let leftOut = 0;
+  let excludedCount = 0;
   // the chance that at most so many of `count` lie below the true median
   let chance = 0.5 ** count;
-  for (let term = chance; 2 * chance <= 1 - CONFIDENCE; leftOut++) {
-    term *= (count - leftOut) / (leftOut + 1);
+  for (let term = chance; 2 * chance <= 1 - CONFIDENCE; excludedCount++) {
+    term *= (count - excludedCount) / (excludedCount + 1);
     chance += term;
   }
-  const at = Math.max(0, leftOut - 1);
-  const [low, high] = [sorted[at] ?? Number.NaN, sorted[count - 1 - at] ?? Number.NaN];
-  return { median: quantile(figures, 0.5), low, high, isSure: leftOut > 0 };
+  const index = Math.max(0, excludedCount - 1);
+  const [low, high] = [sorted[index] ?? Number.NaN, sorted[count - 1 - index] ?? Number.NaN];
+  return { median: quantile(figures, 0.5), low, high, isSure: excludedCount > 0 };
 }

@@ -11,8 +11,8 @@ const BENCH_DIRECTORY = resolve("bench");
 /** Installs what bench/package-lock.json says, unless that is done already. @throws if npm fails */
 export function installThirdParty(): void {
   const lock = readFileSync(join(BENCH_DIRECTORY, "package-lock.json"), "utf8");
-  const done = join(BENCH_DIRECTORY, "node_modules/.installed-lock.json");
-  if (existsSync(done) && readFileSync(done, "utf8") === lock) return;
+  const markerPath = join(BENCH_DIRECTORY, "node_modules/.installed-lock.json");
+  if (existsSync(markerPath) && readFileSync(markerPath, "utf8") === lock) return;
   console.log("installing the rivals below bench/");
   // without scripts: one of them downloads a file into the user's home
   const { status } = spawnSync("npm", ["ci", "--ignore-scripts", "--no-audit", "--no-fund"], {
@@ -20,7 +20,7 @@ export function installThirdParty(): void {
     stdio: ["ignore", "ignore", "inherit"],
   });
   if (status !== 0) throw new Error("the rivals could not be installed (npm ci in bench/)");
-  writeFileSync(done, lock);
+  writeFileSync(markerPath, lock);
 }
 
 /** A rival's module. It must have been installed. */

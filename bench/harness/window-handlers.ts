@@ -38,16 +38,18 @@ export function createWindowHandlers(name: string, address: string, open: () => 
       return nowMicros();
     },
     give: async (): Promise<number> => {
-      const at = nowMicros();
+      const startedAt = nowMicros();
       await (await open()).release(held);
-      return at;
+      return startedAt;
     },
     /** Holds so many keys until the process ends. */
     keep: async ({ count, ttl }: HoldRequest): Promise<void> => {
       const holdKey = await REDIS_IMPLEMENTATIONS[name]?.holdLocks?.(address, ttl);
       if (holdKey === undefined) throw new Error(`"${name}" prolongs nothing by itself`);
-      for (let at = 0; at < count; at += 1_000) {
-        await Promise.all(Array.from({ length: Math.min(1_000, count - at) }, (_, n) => holdKey(`kept:${at + n}`)));
+      for (let index = 0; index < count; index += 1_000) {
+        await Promise.all(
+          Array.from({ length: Math.min(1_000, count - index) }, (_, n) => holdKey(`kept:${index + n}`)),
+        );
       }
     },
     /** Waits so many times for a key that somebody else keeps; with a lease of its own where that can be said. */

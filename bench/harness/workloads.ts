@@ -10,7 +10,7 @@ export async function runTurns(
   times: number,
   keys = 1,
 ): Promise<number> {
-  const began = performance.now();
+  const startedAt = performance.now();
   async function caller(index: number): Promise<void> {
     for (let time = 0; time < times; time++) {
       const held = await implementation.acquire(`bench:turns:${(index + time * callers) % keys}`);
@@ -18,28 +18,28 @@ export async function runTurns(
     }
   }
   await Promise.all(Array.from({ length: callers }, (_, index) => caller(index)));
-  return performance.now() - began;
+  return performance.now() - startedAt;
 }
 
 /** A turn under the lock, in microseconds of the machine's monotonic clock. */
 export interface Turn {
   readonly granted: number;
-  readonly released: number;
+  readonly releasedAt: number;
 }
 
 /** Holds for a millisecond, lets go, asks again at once: so many times. */
 export async function runPacedTurns(implementation: LockImplementation, times: number, key: string): Promise<Turn[]> {
-  const all: Turn[] = [];
+  const turns: Turn[] = [];
   for (let time = 0; time < times; time++) {
     const held = await implementation.acquire(key);
     const granted = nowMicros();
     await delay(1);
-    const released = nowMicros();
-    const done = implementation.release(held);
-    all.push({ granted, released });
-    await done;
+    const releasedAt = nowMicros();
+    const release = implementation.release(held);
+    turns.push({ granted, releasedAt });
+    await release;
   }
-  return all;
+  return turns;
 }
 
 function nowMicros(): number {
@@ -48,10 +48,10 @@ function nowMicros(): number {
 
 /** Takes that many keys, a thousand at a time, and keeps them. */
 export async function holdKeys(implementation: LockImplementation, from: number, count: number): Promise<void> {
-  for (let at = from; at < from + count; at += 1_000) {
-    const some = Array.from({ length: Math.min(1_000, from + count - at) }, (_, n) =>
-      implementation.acquire(`held:${at + n}`),
+  for (let index = from; index < from + count; index += 1_000) {
+    const batch = Array.from({ length: Math.min(1_000, from + count - index) }, (_, n) =>
+      implementation.acquire(`held:${index + n}`),
     );
-    await Promise.all(some);
+    await Promise.all(batch);
   }
 }

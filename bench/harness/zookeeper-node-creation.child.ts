@@ -6,7 +6,7 @@ import { serveCalls } from "./child-rpc.ts";
 
 const [name = "", address = ""] = process.argv.slice(2);
 const folder = `/creates-${process.pid}`;
-let opened: Promise<NodeCreator> | null = null;
+let creator: Promise<NodeCreator> | null = null;
 
 async function openCreator(): Promise<NodeCreator> {
   const client = await openClient(name, address);
@@ -17,12 +17,12 @@ async function openCreator(): Promise<NodeCreator> {
 serveCalls({
   /** All of them asked for at once: milliseconds until the last is made, and microseconds of CPU. */
   creates: async (count: number): Promise<{ readonly ms: number; readonly cpu: number }> => {
-    opened ??= openCreator();
-    const client = await opened;
+    creator ??= openCreator();
+    const client = await creator;
     const cpuBefore = process.cpuUsage();
-    const began = performance.now();
+    const startedAt = performance.now();
     const paths = await Promise.all(Array.from({ length: count }, () => client.create(`${folder}/n-`)));
-    const ms = performance.now() - began;
+    const ms = performance.now() - startedAt;
     const { user, system } = process.cpuUsage(cpuBefore);
     await Promise.all(paths.map((path) => client.remove(path)));
     return { ms, cpu: user + system };

@@ -82,13 +82,13 @@ export function measureOnZooKeeper(names: readonly string[], options: ZooKeeperO
 
 /** Warm-up and counted rounds; the first place goes round. */
 export async function runRounds<T>(
-  teams: readonly T[],
+  groups: readonly T[],
   measure: (team: T, isCounted: boolean) => Promise<void>,
 ): Promise<void> {
   for (let round = -WARM_UP; round < ROUNDS; round++) {
-    for (let turn = 0; turn < teams.length; turn++) {
+    for (let turn = 0; turn < groups.length; turn++) {
       if (!IS_QUICK_RUN) await waitForIdle();
-      await measure(teams[(turn + round + WARM_UP) % teams.length] as T, round >= 0);
+      await measure(groups[(turn + round + WARM_UP) % groups.length] as T, round >= 0);
     }
   }
 }
@@ -116,14 +116,14 @@ async function measureRound(
   { load, ms }: ZooKeeperOptions,
   pid: number,
 ): Promise<ZooKeeperRound> {
-  const all = <T>(step: (process: MeasuredProcess) => Promise<T>): Promise<T[]> => Promise.all(processes.map(step));
-  await all((process) => process.begin({ ...load, prefix: name === CURATOR ? "key-" : `${name}-` }));
+  const runAll = <T>(step: (process: MeasuredProcess) => Promise<T>): Promise<T[]> => Promise.all(processes.map(step));
+  await runAll((process) => process.begin({ ...load, prefix: name === CURATOR ? "key-" : `${name}-` }));
   await delay(LEAD_MS);
-  await all((process) => process.mark());
+  await runAll((process) => process.mark());
   const before = processCpuMicros(pid);
-  const windowSamples = await sampleWindow(all, load.callers * processes.length, IS_QUICK_RUN ? ms / 2 : ms);
+  const windowSamples = await sampleWindow(runAll, load.callers * processes.length, IS_QUICK_RUN ? ms / 2 : ms);
   const serverCpu = processCpuMicros(pid) - before;
-  await all((process) => process.finish());
+  await runAll((process) => process.finish());
   const grantsPerCaller = windowSamples.flatMap((windowSample) => windowSample.grantsPerCaller);
   const grants = sum(grantsPerCaller);
   return {
@@ -147,16 +147,16 @@ async function measureRound(
 
 /** After a while; and after everybody can have had a turn, however slow the machine is. */
 async function sampleWindow(
-  all: (step: (process: MeasuredProcess) => Promise<WindowSample>) => Promise<WindowSample[]>,
+  runAll: (step: (process: MeasuredProcess) => Promise<WindowSample>) => Promise<WindowSample[]>,
   callers: number,
   ms: number,
 ): Promise<WindowSample[]> {
-  const until = performance.now() + FINISH_TIMEOUT_MS;
+  const endsAt = performance.now() + FINISH_TIMEOUT_MS;
   for (;;) {
     await delay(ms);
-    const windowSamples = await all((process) => process.look());
+    const windowSamples = await runAll((process) => process.look());
     const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
-    if (grants >= callers * MIN_TURNS || performance.now() > until) return windowSamples;
+    if (grants >= callers * MIN_TURNS || performance.now() > endsAt) return windowSamples;
   }
 }
 
@@ -174,9 +174,9 @@ export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): R
   const figures: Record<string, Spread> = { "grants/s": computeSpread(grantRates(rounds)) };
   const times = { "p50 ms": "p50", "p99 ms": "p99", "longest ms": "most" } as const;
   for (const [column, field] of Object.entries(times)) {
-    const found = rounds.map((round) => round[field] / 1_000);
+    const values = rounds.map((round) => round[field] / 1_000);
     // nothing was timed: no figure survives the way between the processes
-    if (found.every((time) => Number.isFinite(time) && time > 0)) figures[column] = computeSpread(found);
+    if (values.every((time) => Number.isFinite(time) && time > 0)) figures[column] = computeSpread(values);
   }
   if ((rounds[0]?.grantsPerCaller.length ?? 0) > 1) {
     figures["spread of grants"] = computeSpread(rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller)));
@@ -188,5 +188,5 @@ export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): R
 }
 
 function sum(figures: readonly number[]): number {
-  return figures.reduce((total, one) => total + one, 0);
+  return figures.reduce((total, figure) => total + figure, 0);
 }

@@ -24,8 +24,8 @@ interface LiveMutex {
 export async function openLiveMutex(socket: string): Promise<LockImplementation<HeldLock>> {
   const { Client } = thirdPartyVersion<LiveMutex>("live-mutex");
   const port = parsePort(socket);
-  const where = port === null ? { udsPath: socket } : { host: "127.0.0.1", port, noDelay: true };
-  const client = new Client({ ...where, ttl: 60_000, lockRequestTimeout: 60_000, unlockRequestTimeout: 60_000 });
+  const endpoint = port === null ? { udsPath: socket } : { host: "127.0.0.1", port, noDelay: true };
+  const client = new Client({ ...endpoint, ttl: 60_000, lockRequestTimeout: 60_000, unlockRequestTimeout: 60_000 });
   client.emitter.on("warning", () => undefined);
   await client.ensure();
   return {

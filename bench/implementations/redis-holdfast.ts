@@ -26,9 +26,9 @@ export async function openRedisHoldfast(
   options: LocksOptions = {},
   client: ClientOptions = {},
 ): Promise<LockImplementation<Lock>> {
-  const make = (): Redis => new Redis({ host: "127.0.0.1", port: parsePort(address) ?? 0, ...client });
+  const createRedis = (): Redis => new Redis({ host: "127.0.0.1", port: parsePort(address) ?? 0, ...client });
   // of a server that keeps nothing, which is as wanted here
-  const locks = createLocks(redis(make, { warn: () => undefined }), options);
+  const locks = createLocks(redis(createRedis, { warn: () => undefined }), options);
   return {
     acquire: (key) => locks.acquire(key),
     release: (lock) => lock.release(),

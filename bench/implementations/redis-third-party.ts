@@ -59,8 +59,8 @@ export async function holdRedlock5(name: string, address: string, ttl: number): 
 
 async function createRedlock5(name: string, address: string): Promise<Redlock5> {
   const client = await createIoredis(address);
-  const { default: all } = await loadThirdParty<{ default: Record<string, Redlock5Class> }>(name);
-  const Redlock = (all.Redlock ?? all.default) as Redlock5Class;
+  const { default: modules } = await loadThirdParty<{ default: Record<string, Redlock5Class> }>(name);
+  const Redlock = (modules.Redlock ?? modules.default) as Redlock5Class;
   return new Redlock([client], { retryCount: -1 });
 }
 
@@ -78,10 +78,10 @@ async function createSemaphores(address: string, options: object): Promise<(key:
 }
 
 export async function openRedisSemaphore(address: string): Promise<LockImplementation<Mutex>> {
-  const make = await createSemaphores(address, { lockTimeout: TTL_MS });
+  const createLock = await createSemaphores(address, { lockTimeout: TTL_MS });
   return {
     async acquire(key) {
-      const mutex = make(key);
+      const mutex = createLock(key);
       await mutex.acquire();
       return mutex;
     },
@@ -92,8 +92,8 @@ export async function openRedisSemaphore(address: string): Promise<LockImplement
 
 export async function holdRedisSemaphore(address: string, ttl: number): Promise<HoldKey> {
   // otherwise a lock lost on a busy machine ends the process
-  const make = await createSemaphores(address, { lockTimeout: ttl, onLockLost: () => undefined });
-  return (key) => make(key).acquire();
+  const createLock = await createSemaphores(address, { lockTimeout: ttl, onLockLost: () => undefined });
+  return (key) => createLock(key).acquire();
 }
 
 interface VerrouLock {
@@ -138,13 +138,13 @@ async function createUniversalLock(address: string, ttl: number): Promise<(key: 
 }
 
 export async function openUniversal(address: string): Promise<LockImplementation<[UniversalLock, unknown]>> {
-  const make = await createUniversalLock(address, TTL_MS);
+  const createLock = await createUniversalLock(address, TTL_MS);
   const locks = new Map<string, UniversalLock>();
   return {
     async acquire(key) {
       let lock = locks.get(key);
       if (lock === undefined) {
-        lock = make(key);
+        lock = createLock(key);
         locks.set(key, lock);
       }
       return [lock, await lock.acquire()];
@@ -155,8 +155,8 @@ export async function openUniversal(address: string): Promise<LockImplementation
 }
 
 export async function holdUniversal(address: string, ttl: number): Promise<HoldKey> {
-  const make = await createUniversalLock(address, ttl);
-  return (key) => holdUntilClosed((held) => make(key).using(() => held()));
+  const createLock = await createUniversalLock(address, ttl);
+  return (key) => holdUntilClosed((held) => createLock(key).using(() => held()));
 }
 
 type Release = () => Promise<void>;

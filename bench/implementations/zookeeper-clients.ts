@@ -77,11 +77,12 @@ async function openPlain(address: string): Promise<NodeCreator> {
   const connected = new Promise<void>((resolve) => zk.once("connected", resolve));
   zk.connect();
   await connected;
-  const asked = <T>(ask: (told: NativeCallback<T>) => void): Promise<T> =>
-    new Promise((resolve, reject) => ask((error, found) => (error ? reject(error) : resolve(found))));
+  const callNative = <T>(call: (told: NativeCallback<T>) => void): Promise<T> =>
+    new Promise((resolve, reject) => call((error, result) => (error ? reject(error) : resolve(result))));
   return {
-    folder: (path) => asked((told) => zk.create(path, DATA, told)),
-    create: (prefix) => asked((told) => zk.create(prefix, DATA, module.CreateMode.EPHEMERAL_SEQUENTIAL, told)),
-    remove: (path) => asked((told) => zk.remove(path, told)),
+    folder: (path) => callNative((callback) => zk.create(path, DATA, callback)),
+    create: (prefix) =>
+      callNative((callback) => zk.create(prefix, DATA, module.CreateMode.EPHEMERAL_SEQUENTIAL, callback)),
+    remove: (path) => callNative((callback) => zk.remove(path, callback)),
   };
 }

@@ -39,7 +39,7 @@ export const tokenServer: BenchCase = {
     "`handoffs 1` is strict order of arrival, each grant a round trip. 8 processes are in strict order always.",
   async run() {
     const rates = await createImplementations();
-    const of = (name: string): readonly number[] => rates.get(name) ?? [];
+    const ratesOf = (name: string): readonly number[] => rates.get(name) ?? [];
     const rows: Row[] = [...rates].map(([contestant, pairs]) => ({
       contestant,
       figures: {
@@ -50,19 +50,31 @@ export const tokenServer: BenchCase = {
     if (!rates.has(RMI_BARGING))
       return { rows: [...rows, { contestant: "RMI: no JDK: not run", figures: {} }], checks: [] };
     const checks: Check[] = [
-      check("goal", "rate of the RMI lock as described", computeRatio(of(HOLDFAST), of(RMI_POLLING)), "at least", 10),
-      check("goal", "rate of the barging RMI lock", computeRatio(of(HOLDFAST), of(RMI_BARGING)), "at least", 10),
+      check(
+        "goal",
+        "rate of the RMI lock as described",
+        computeRatio(ratesOf(HOLDFAST), ratesOf(RMI_POLLING)),
+        "at least",
+        10,
+      ),
+      check(
+        "goal",
+        "rate of the barging RMI lock",
+        computeRatio(ratesOf(HOLDFAST), ratesOf(RMI_BARGING)),
+        "at least",
+        10,
+      ),
       check(
         "goal",
         "strict order: rate of the barging RMI lock",
-        computeRatio(of(HOLDFAST_STRICT), of(RMI_BARGING)),
+        computeRatio(ratesOf(HOLDFAST_STRICT), ratesOf(RMI_BARGING)),
         "at least",
         0.5,
       ),
       check(
         "goal",
         "8 processes: rate of the RMI lock as described",
-        computeRatio(of(MULTI_PROCESS), of(RMI_POLLING)),
+        computeRatio(ratesOf(MULTI_PROCESS), ratesOf(RMI_POLLING)),
         "at least",
         1,
       ),
@@ -78,11 +90,11 @@ async function createImplementations(): Promise<ReadonlyMap<string, readonly num
     const rmi = await createJavaImplementations(folder, javas);
     return await withProcessGroup(HOLDFAST, { processes: 1, tcp: true }, (group) =>
       withProcessGroup(HOLDFAST_STRICT, { processes: 1, tcp: true }, (strict) =>
-        withProcessGroup(HOLDFAST, { processes: CLIENT_COUNT, tcp: true }, (apart) =>
+        withProcessGroup(HOLDFAST, { processes: CLIENT_COUNT, tcp: true }, (processGroup) =>
           measureInTurns([
             createImplementation(HOLDFAST, group, CLIENT_COUNT),
             createImplementation(HOLDFAST_STRICT, strict, CLIENT_COUNT),
-            createImplementation(MULTI_PROCESS, apart, 1),
+            createImplementation(MULTI_PROCESS, processGroup, 1),
             ...rmi,
           ]),
         ),
@@ -112,18 +124,18 @@ function createImplementation(name: string, { clients }: ProcessGroup, callers: 
   return {
     name,
     async run() {
-      const took = clients.map((client) => client.call<number>("turns", { callers, times: TIMES }));
-      return pairsPerSecond(clients.length * callers * TIMES, await Promise.all(took));
+      const durations = clients.map((client) => client.call<number>("turns", { callers, times: TIMES }));
+      return pairsPerSecond(clients.length * callers * TIMES, await Promise.all(durations));
     },
   };
 }
 
 async function createJavaImplementations(folder: string, started: JavaProcess[]): Promise<TimedImplementation[]> {
-  const found = findJdk();
-  if (found === null) return [];
-  compileLock(found, folder);
+  const jdk = findJdk();
+  if (jdk === null) return [];
+  compileLock(jdk, folder);
   const start = async (...args: readonly string[]): Promise<JavaProcess> => {
-    const java = await JavaProcess.start(found, folder, args);
+    const java = await JavaProcess.start(jdk, folder, args);
     started.push(java);
     return java;
   };
@@ -131,7 +143,9 @@ async function createJavaImplementations(folder: string, started: JavaProcess[])
   await start("server", join(folder, "polling"), "polling");
   const barging = await start("client", join(folder, "barging"));
   const polling = await start("client", join(folder, "polling"));
-  const apart = await Promise.all(Array.from({ length: CLIENT_COUNT }, () => start("client", join(folder, "barging"))));
+  const clients = await Promise.all(
+    Array.from({ length: CLIENT_COUNT }, () => start("client", join(folder, "barging"))),
+  );
   return [
     {
       name: RMI_BARGING,
@@ -139,7 +153,8 @@ async function createJavaImplementations(folder: string, started: JavaProcess[])
     },
     {
       name: RMI_BARGING_MULTI_PROCESS,
-      run: async () => pairsPerSecond(CLIENT_COUNT * TIMES, await Promise.all(apart.map((java) => java.run(1, TIMES)))),
+      run: async () =>
+        pairsPerSecond(CLIENT_COUNT * TIMES, await Promise.all(clients.map((java) => java.run(1, TIMES)))),
     },
     {
       name: RMI_POLLING,
@@ -149,6 +164,6 @@ async function createJavaImplementations(folder: string, started: JavaProcess[])
 }
 
 /** The test is over when the last client is. */
-function pairsPerSecond(pairs: number, took: readonly number[]): number {
-  return pairs / (Math.max(...took) / 1_000);
+function pairsPerSecond(pairs: number, durations: readonly number[]): number {
+  return pairs / (Math.max(...durations) / 1_000);
 }

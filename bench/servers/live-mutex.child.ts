@@ -12,9 +12,9 @@ interface LiveMutex {
 serveCalls({
   listen: async ({ path, tcp }: ListenRequest) => {
     const port = tcp ? await freePort() : 0;
-    const where = tcp ? { host: "127.0.0.1", port, noDelay: true } : { udsPath: path };
+    const endpoint = tcp ? { host: "127.0.0.1", port, noDelay: true } : { udsPath: path };
     const { Broker } = thirdPartyVersion<LiveMutex>("live-mutex");
-    await new Broker({ ...where, lockExpiresAfter: 60_000, timeoutToFindNewLockholder: 60_000 }).ensure();
+    await new Broker({ ...endpoint, lockExpiresAfter: 60_000, timeoutToFindNewLockholder: 60_000 }).ensure();
     return tcp ? `tcp:${port}` : path;
   },
 });

@@ -15,12 +15,12 @@ let tornReads = 0;
 
 /** Reads the file in two steps, and looks whether it was the same file in both. */
 async function readTwice(): Promise<void> {
-  const began = Date.now();
+  const startedAt = Date.now();
   const before = await readFile(file, "utf8");
   await delay(2);
   const after = await readFile(file, "utf8");
   if (new Set([...before.split("\n"), ...after.split("\n")]).size > 2) tornReads++;
-  reads.push([began, Date.now()]);
+  reads.push([startedAt, Date.now()]);
 }
 
 /** Writes the next version, a line at a time. */
@@ -30,10 +30,10 @@ async function writeNext(): Promise<void> {
   await delay(5); // the work between reading and writing, in which another writer without the lock reads the same version
   const handle = await open(file, "r+");
   try {
-    let at = 0;
+    let index = 0;
     for (const line of lines) {
-      await handle.write(`${next}\n`.padStart(line.length + 1, "0"), at);
-      at += line.length + 1;
+      await handle.write(`${next}\n`.padStart(line.length + 1, "0"), index);
+      index += line.length + 1;
       await delay(0);
     }
   } finally {

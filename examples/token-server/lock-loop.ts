@@ -14,15 +14,15 @@ export async function runLockLoop(
   const program = fileURLToPath(new URL("lock-loop.child.js", import.meta.url));
   const clients = Array.from({ length: processes }, () => fork(program, [url, String(times), grants]));
   await Promise.all(clients.map((client) => once(client, "message"))); // each has connected
-  const began = performance.now();
-  const done = clients.map((client) => once(client, "message"));
+  const startedAt = performance.now();
+  const results = clients.map((client) => once(client, "message"));
   for (const client of clients) client.send("go");
-  await Promise.all(done);
-  const ms = performance.now() - began;
+  await Promise.all(results);
+  const ms = performance.now() - startedAt;
 
   const tokens = readFileSync(grants, "utf8").trimEnd().split("\n").map(BigInt);
-  const rising = tokens.every((token, at) => at === 0 || token > (tokens[at - 1] as bigint));
+  const isRising = tokens.every((token, index) => index === 0 || token > (tokens[index - 1] as bigint));
   const rate = Math.round(tokens.length / (ms / 1_000));
   console.log(`${processes} processes, ${times} times each: ${ms.toFixed(0)} ms (${rate} pairs/s)`);
-  console.log(`${tokens.length} grants, ${new Set(tokens).size} different tokens, always rising: ${rising}`);
+  console.log(`${tokens.length} grants, ${new Set(tokens).size} different tokens, always rising: ${isRising}`);
 }

@@ -26,8 +26,8 @@ export async function showSemantics(url: string): Promise<void> {
 async function showReleaseElsewhere(locks: Locks, url: string): Promise<void> {
   const { reference, token } = await lockInChildProcess(url, "order:1", "30s");
   console.log(`locked by a process that has ended: ${(await locks.tryAcquire("order:1")) === null}`);
-  const altered = reference.slice(0, -1) + (reference.endsWith("A") ? "B" : "A");
-  console.log(`an altered reference: ${await attachRefusal(locks, altered)}`);
+  const alteredReference = reference.slice(0, -1) + (reference.endsWith("A") ? "B" : "A");
+  console.log(`an altered reference: ${await attachRefusal(locks, alteredReference)}`);
   console.log(`a reference of another server: ${await attachRefusal(locks, await createForeignReference())}`);
   console.log(`still locked: ${(await locks.tryAcquire("order:1")) === null}`);
 
@@ -39,11 +39,11 @@ async function showReleaseElsewhere(locks: Locks, url: string): Promise<void> {
 
 /** Nobody renews what a process has left behind: its lease ends, and then its reference is worth nothing. */
 async function showLeaseExpiry(locks: Locks, url: string): Promise<void> {
-  const began = performance.now();
+  const startedAt = performance.now();
   const { reference, token } = await lockInChildProcess(url, "order:2", "2s");
   const next = await locks.acquire("order:2"); // waits until the lease has ended
-  const lasted = performance.now() - began >= 2_000;
-  console.log(`a lease of 2 s has lasted 2 s: ${lasted}, the next token is higher: ${next.token > BigInt(token)}`);
+  const hasWaited = performance.now() - startedAt >= 2_000;
+  console.log(`a lease of 2 s has lasted 2 s: ${hasWaited}, the next token is higher: ${next.token > BigInt(token)}`);
   console.log(`the stale reference: ${await attachRefusal(locks, reference)}`);
   next.throwIfLost();
   console.log(`the next holder holds on: ${await next.release()}`);
@@ -52,22 +52,22 @@ async function showLeaseExpiry(locks: Locks, url: string): Promise<void> {
 async function showWaitTimeout(locks: Locks): Promise<void> {
   const holder = await locks.acquire("order:3", { ttl: "session" }); // no lease: held while this process lives
   const otherLockable = locks.mutex("order:3");
-  const began = performance.now();
+  const startedAt = performance.now();
   const error = await otherLockable.acquire({ wait: "200ms" }).catch((reason: unknown) => reason);
   if (!(error instanceof LockTimeoutError)) throw new Error("the lock was granted twice", { cause: error });
-  const waited = performance.now() - began;
+  const waitedMs = performance.now() - startedAt;
   console.log(
-    `waited 200 ms and no longer: ${error.code} ${waited >= 199 && waited < 5_000 ? "in time" : `after ${waited} ms`}`,
+    `waited 200 ms and no longer: ${error.code} ${waitedMs >= 199 && waitedMs < 5_000 ? "in time" : `after ${waitedMs} ms`}`,
   );
   await holder.release();
 }
 
 async function lockInChildProcess(url: string, key: string, ttl: string): Promise<DetachedLock> {
   const child = fork(fileURLToPath(new URL("detach.child.js", import.meta.url)), [url, key, ttl]);
-  const ended = once(child, "exit");
-  const [carried] = (await once(child, "message")) as [DetachedLock];
-  await ended;
-  return carried;
+  const exit = once(child, "exit");
+  const [detachedLock] = (await once(child, "message")) as [DetachedLock];
+  await exit;
+  return detachedLock;
 }
 
 /** Why the reference is refused. */
@@ -80,7 +80,7 @@ async function attachRefusal(locks: Locks, reference: string): Promise<string> {
 
 /** A good reference, but this server has never heard of it. */
 async function createForeignReference(): Promise<string> {
-  await using elsewhere = createLocks(memory());
-  const lock = await elsewhere.acquire("order:1");
+  await using otherLocks = createLocks(memory());
+  const lock = await otherLocks.acquire("order:1");
   return await lock.detach();
 }

@@ -10,7 +10,7 @@ export function testClientClose(test: DefineTest): void {
   test("close() releases held locks, ends waits with ClosedError, and leaves nothing", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const held = [await clientA.locks.acquire("a"), await clientA.locks.all("b", "c").acquire()];
-    const busy = await hold(clientB.locks, "busy");
+    const busyLock = await hold(clientB.locks, "busy");
     const waits = ["busy", "busy", "a"].map((key) => deferRejection(clientA.locks.acquire(key)));
     await waitForClaims(context, clientA.locks.traits?.manyKeys ? 4 : 5);
     const rejected = Promise.all(waits.map((wait) => assert.rejects(wait, hasCode("CLOSED"))));
@@ -21,7 +21,7 @@ export function testClientClose(test: DefineTest): void {
       assert.throws(() => lock.throwIfLost(), hasCode("LOCK_LOST"));
       assert.equal(await lock.release(), false);
     }
-    await busy.release();
+    await busyLock.release();
     await waitForEmptyStore(context);
   });
 
@@ -58,7 +58,7 @@ export function testClientClose(test: DefineTest): void {
   test("close() in the middle of everything leaves nothing", async (context) => {
     for (let round = 0; round < 5; round++) {
       const testClient = await openTestClient(context, {}, { delayCall: 0.5, maxDelayMs: 4, seed: round + 1 });
-      const work = Array.from({ length: 20 }, (_, index) =>
+      const operations = Array.from({ length: 20 }, (_, index) =>
         testClient.locks
           .using(`key ${index % 3}`, () => context.sleep(1))
           .then(
@@ -68,7 +68,7 @@ export function testClientClose(test: DefineTest): void {
       );
       await context.sleep(round * 4);
       await testClient.locks.close();
-      for (const code of await Promise.all(work))
+      for (const code of await Promise.all(operations))
         assert.ok([null, "CLOSED", "LOCK_LOST"].includes(code as string | null));
       await waitForEmptyStore(context);
     }

@@ -23,12 +23,12 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
     assert.equal(await lock.release(), false, "this client does not hold it any more");
     await clientA.locks.close();
     assert.equal(await third.locks.tryAcquire("key"), null);
-    const taken = await clientB.locks.attach(reference);
-    assert.deepEqual(taken.keys, ["key"]);
-    assert.equal(taken.token, token);
-    taken.throwIfLost();
-    assert.ok(taken.remainingMs > 0);
-    assert.equal(await taken.release(), true);
+    const attachedLock = await clientB.locks.attach(reference);
+    assert.deepEqual(attachedLock.keys, ["key"]);
+    assert.equal(attachedLock.token, token);
+    attachedLock.throwIfLost();
+    assert.ok(attachedLock.remainingMs > 0);
+    assert.equal(await attachedLock.release(), true);
     await assertFree(third.locks.mutex("key"), context);
     await assert.rejects(clientB.locks.attach(reference), hasCode("LOCK_LOST"));
   });
@@ -38,16 +38,16 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
     const [clientA, clientB] = [await openTestClient(context, { ttl }), await openTestClient(context)];
     await clientB.locks.list(""); // connect first: that may take longer than the lease
     const reference = await (await clientA.locks.acquire("key")).detach();
-    const taken = await clientB.locks.attach(reference);
+    const attachedLock = await clientB.locks.attach(reference);
     const end = performance.now() + 1.5 * ttl;
     await context.waitUntil("a lease and a half to pass", () => {
-      taken.throwIfLost();
+      attachedLock.throwIfLost();
       return performance.now() >= end;
     });
-    const again = await taken.detach();
-    assert.equal(again, reference);
+    const newReference = await attachedLock.detach();
+    assert.equal(newReference, reference);
     await context.waitUntil("its lease to end", async () => (await clientB.locks.list("")).length === 0);
-    await assert.rejects(clientB.locks.attach(again), (error: LockLostError) => {
+    await assert.rejects(clientB.locks.attach(newReference), (error: LockLostError) => {
       hasCode("LOCK_LOST")(error);
       return error.reason === "expired" || error.reason === "unknown";
     });
@@ -58,35 +58,38 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
       await openTestClient(context, { ttl: 60_000 }),
       await openTestClient(context, { ttl: 60_000 }),
     ];
-    const left = context.scaleLease(400);
+    const ttl = context.scaleLease(400);
     const lock = await clientA.locks.all("a", "b").acquire();
-    const kept = await (await clientA.locks.acquire("kept")).detach({ ttl: left });
+    const keptReference = await (await clientA.locks.acquire("kept")).detach({ ttl });
     const since = performance.now();
-    const away = await lock.detach({ ttl: left });
+    const expiringReference = await lock.detach({ ttl });
     assert.equal(await lock.release(), false, "this client does not hold it any more");
     await clientA.locks.close();
-    const taken = await clientB.locks.attach(kept);
-    assert.ok(taken.remainingMs > left || !detaches, `attached for a full lease, not ${taken.remainingMs} ms`);
+    const attachedLock = await clientB.locks.attach(keptReference);
+    assert.ok(
+      attachedLock.remainingMs > ttl || !detaches,
+      `attached for a full lease, not ${attachedLock.remainingMs} ms`,
+    );
     if (!detaches) {
-      await taken.release();
-      return void (await (await clientB.locks.attach(away)).release());
+      await attachedLock.release();
+      return void (await (await clientB.locks.attach(expiringReference)).release());
     }
     assert.equal(await (await clientB.locks.all("a", "b").acquire()).release(), true);
-    assert.ok(performance.now() - since >= left - 1, "it was held for the given time");
-    taken.throwIfLost();
-    assert.equal(await taken.release(), true);
+    assert.ok(performance.now() - since >= ttl - 1, "it was held for the given time");
+    attachedLock.throwIfLost();
+    assert.equal(await attachedLock.release(), true);
   });
 
   test("several keys are detached together, and releasing them frees all", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
     const lock = await clientA.locks.all("a", "b").acquire();
     const tokens = lock.keys.map((key) => lock.tokenOf(key));
-    const taken = await clientB.locks.attach(await lock.detach());
+    const attachedLock = await clientB.locks.attach(await lock.detach());
     assert.deepEqual(
-      taken.keys.map((key) => taken.tokenOf(key)),
+      attachedLock.keys.map((key) => attachedLock.tokenOf(key)),
       tokens,
     );
-    assert.equal(await taken.release(), true);
+    assert.equal(await attachedLock.release(), true);
     await waitForEmptyStore(context);
   });
 

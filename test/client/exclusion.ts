@@ -63,13 +63,13 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
     const add = async ({ locks }: (typeof testClients)[number]): Promise<void> => {
       for (let round = 0; round < 5; round++) {
         await create(locks, "key").using(async (lock) => {
-          const read = value;
+          const readValue = value;
           if (traits.fencing) {
             assert.ok(lock.token > last, `${lock.token} after ${last}`);
             last = lock.token;
           }
           await context.sleep(round % 2);
-          value = read + 1;
+          value = readValue + 1;
         });
       }
     };

@@ -7,13 +7,13 @@ import type { TestContext } from "../../src/conformance/context.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 
 /** Waits until the store lists this many claims, to a new client or to the given one. */
-export async function waitForClaims(context: TestContext, count: number, by?: Driver): Promise<void> {
-  const driver = by ?? (await context.openClient()).driver;
+export async function waitForClaims(context: TestContext, count: number, listingDriver?: Driver): Promise<void> {
+  const driver = listingDriver ?? (await context.openClient()).driver;
   await context.waitUntil(
     `${count} claims in the store`,
     async () => (await driver.list({ prefix: "" }, { max: 100 })).items.length === count,
   );
-  if (by === undefined) await driver.close();
+  if (listingDriver === undefined) await driver.close();
 }
 
 /** Acquires and releases the lock, to assert that it is free. */

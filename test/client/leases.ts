@@ -127,11 +127,11 @@ function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
 
   test("using() rejects with LockLostError if the lock was lost, although the body succeeded", async (context) => {
     const testClient = await openTestClient(context, { ttl: context.scaleLease(150) });
-    const lost = testClient.locks.using("key", async (lock) => {
+    const lostCall = testClient.locks.using("key", async (lock) => {
       await loseByDisconnect(context, testClient, lock);
       return "done";
     });
-    await assert.rejects(lost, hasCode("LOCK_LOST"));
+    await assert.rejects(lostCall, hasCode("LOCK_LOST"));
     await waitForEmptyStore(context);
   });
 
@@ -185,9 +185,9 @@ function testLosses(test: DefineTest, { traits }: ConformanceSettings): void {
       true,
       "its first release reached the store; that the second found nothing is no loss",
     );
-    const again = await clientA.locks.acquire("key");
+    const secondLock = await clientA.locks.acquire("key");
     clientA.chaosDriver.loseNextCall("release", 2);
-    assert.equal(await again.release(), true);
+    assert.equal(await secondLock.release(), true);
     await assertFree(clientB.locks.mutex("key"), context);
   });
 }

@@ -19,12 +19,12 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
     const outside = await bare.locks.acquire("job:1");
     const waits = deferRejection(clientB.locks.acquire("job:1", { label: "two" }));
     await waitForClaims(context, 3);
-    const shown = (await clientA.locks.list("job:")).map(({ locks, label, answer }) => [
+    const summary = (await clientA.locks.list("job:")).map(({ locks, label, answer }) => [
       locks[0].key,
       label,
       answer.state,
     ]);
-    assert.deepEqual(shown, [
+    assert.deepEqual(summary, [
       ["job:1", "one", "held"],
       ["job:1", "two", "waiting"],
     ]);
@@ -39,10 +39,10 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
     // no inspection: after each of so many calls it would take far longer than the calls
     const { locks } = await openTestClient(context, {}, { inspect: async () => undefined });
     const runCycles = async (count: number, name: string): Promise<void> => {
-      for (let done = 0; done < count; done += 200) {
+      for (let createdCount = 0; createdCount < count; createdCount += 200) {
         await Promise.all(
-          Array.from({ length: Math.min(200, count - done) }, async (_, index) => {
-            const lock = await locks.acquire(`${name} ${done + index}`);
+          Array.from({ length: Math.min(200, count - createdCount) }, async (_, index) => {
+            const lock = await locks.acquire(`${name} ${createdCount + index}`);
             await lock.release();
           }),
         );
@@ -52,8 +52,8 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
     await runCycles(Math.min(settings.keys, 20_000), "before");
     const before = heapUsed();
     await runCycles(settings.keys, "after");
-    const grown = heapUsed() - before;
-    assert.ok(grown < 2_000_000 + settings.keys * 8, `the heap grew by ${grown} bytes over ${settings.keys} keys`);
+    const growth = heapUsed() - before;
+    assert.ok(growth < 2_000_000 + settings.keys * 8, `the heap grew by ${growth} bytes over ${settings.keys} keys`);
     await waitForEmptyStore(context);
   });
 }

@@ -16,7 +16,7 @@ export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSett
     assert.equal(await clientB.locks.all("x", "c").tryAcquire(), null);
     await assert.rejects(clientB.locks.all("0", "b").acquire({ wait: 50 }), hasCode("LOCK_TIMEOUT"));
     for (const key of ["x", "0"])
-      assert.equal(await clientA.locks.tryAcquire(key).then((free) => free?.release()), true);
+      assert.equal(await clientA.locks.tryAcquire(key).then((freeLock) => freeLock?.release()), true);
     assert.equal(await lock.release(), true);
     await waitForEmptyStore(context);
   });
@@ -28,17 +28,17 @@ export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSett
       await openTestClient(context, { handoffs: 1 }),
     ];
     const random = createRandom(3);
-    const inside = new Set<string>();
+    const insideKeys = new Set<string>();
     const runClient = async ({ locks }: (typeof testClients)[number]): Promise<void> => {
       for (let round = 0; round < 10; round++) {
         const keys = ["a", "b", "c", "d"].filter(() => random.chance(0.6)).sort(() => random.next() - 0.5);
         await locks.all("e", ...keys.slice(0, round % 4)).using(async ({ keys: held }) => {
           for (const key of held) {
-            assert.ok(!inside.has(key), `two hold "${key}"`);
-            inside.add(key);
+            assert.ok(!insideKeys.has(key), `two hold "${key}"`);
+            insideKeys.add(key);
           }
           await context.sleep(round % 2);
-          for (const key of held) inside.delete(key);
+          for (const key of held) insideKeys.delete(key);
         });
       }
     };
@@ -48,8 +48,8 @@ export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSett
 
   test("an aborted wait for several keys leaves none of them", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
-    for (const busy of ["a", "b", "c"]) {
-      const holder = await clientB.locks.acquire(busy);
+    for (const busyKey of ["a", "b", "c"]) {
+      const holder = await clientB.locks.acquire(busyKey);
       const abort = new AbortController();
       const waits = deferRejection(clientA.locks.all("a", "b", "c").acquire({ signal: abort.signal }));
       await context.sleep(10);

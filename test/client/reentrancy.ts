@@ -37,11 +37,11 @@ export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings
 
   test("parallel flows do not share a lock", async (context) => {
     const { locks } = await openTestClient(context);
-    let inside = 0;
+    let insideCount = 0;
     const body = async (): Promise<void> => {
-      assert.equal(++inside, 1);
+      assert.equal(++insideCount, 1);
       await locks.using("key", () => context.sleep(1));
-      inside--;
+      insideCount--;
     };
     await Promise.all(Array.from({ length: 8 }, () => locks.using("key", body)));
   });
@@ -49,11 +49,11 @@ export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings
   test("two nested requests at once join both", async (context) => {
     const { locks } = await openTestClient(context);
     await locks.using("key", async () => {
-      let inside = 0;
+      let insideCount = 0;
       const body = async (): Promise<number> => {
-        inside++;
+        insideCount++;
         await context.sleep(5);
-        return inside;
+        return insideCount;
       };
       assert.deepEqual(await Promise.all([locks.using("key", body), locks.using("key", body)]), [2, 2]);
     });
@@ -61,20 +61,20 @@ export function testReentrancy(test: DefineTest, { traits }: ConformanceSettings
 
   test("a request that outlives its hold queues like any other", async (context) => {
     const { locks } = await openTestClient(context);
-    let late: Promise<unknown> = Promise.resolve();
+    let lateCall: Promise<unknown> = Promise.resolve();
     let resume = (): void => undefined;
     const gate = new Promise<void>((resolve) => {
       resume = resolve;
     });
     await locks.using("key", () => {
-      late = deferRejection(gate.then(() => locks.using("key", () => undefined)));
+      lateCall = deferRejection(gate.then(() => locks.using("key", () => undefined)));
     });
     const lock = await locks.acquire("key");
     resume();
     await context.sleep(20);
-    assert.equal(await settledState(late), "pending");
+    assert.equal(await settledState(lateCall), "pending");
     await lock.release();
-    await late;
+    await lateCall;
   });
 
   test("reentrant: false makes a nested request a DeadlockError, at once", async (context) => {

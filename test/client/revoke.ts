@@ -42,12 +42,12 @@ export function testClientRevoke(test: DefineTest, { traits, verbs }: Conformanc
 
   test("wrong arguments of revoke are refused before anything is sent", async (context) => {
     const { locks } = await openTestClient(context);
-    const wrong = locks.revoke as unknown as (...args: unknown[]) => Promise<boolean>;
-    await assert.rejects(wrong("", 1n), /key must not be empty/);
-    await assert.rejects(wrong("key", 1), /token must be a bigint, not 1/);
-    await assert.rejects(wrong("key", 1n, { now: "yes" }), /now must be true or false/);
-    await assert.rejects(wrong("key", 1n, { reason: 7 }), /reason must be a string/);
-    await assert.rejects(wrong("key", 1n, { force: true }), /revoke has no option "force"/);
-    await assert.rejects(wrong("key", 1n, null), /options of revoke must be an object/);
+    const revokeUntyped = locks.revoke as unknown as (...args: unknown[]) => Promise<boolean>;
+    await assert.rejects(revokeUntyped("", 1n), /key must not be empty/);
+    await assert.rejects(revokeUntyped("key", 1), /token must be a bigint, not 1/);
+    await assert.rejects(revokeUntyped("key", 1n, { now: "yes" }), /now must be true or false/);
+    await assert.rejects(revokeUntyped("key", 1n, { reason: 7 }), /reason must be a string/);
+    await assert.rejects(revokeUntyped("key", 1n, { force: true }), /revoke has no option "force"/);
+    await assert.rejects(revokeUntyped("key", 1n, null), /options of revoke must be an object/);
   });
 }

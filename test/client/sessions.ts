@@ -27,8 +27,11 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
       context.createClaim("key", { ttlMs, tokenCount: 4 }),
       context.createClaim("key", { ttlMs }),
     ];
-    const { remainingMs: left, token } = await clientA.claimHeld(holder);
-    assert.ok(left > 0 && left <= sessionMs + 1, `${left} ms of a session of ${sessionMs}`);
+    const { remainingMs: remainingBefore, token } = await clientA.claimHeld(holder);
+    assert.ok(
+      remainingBefore > 0 && remainingBefore <= sessionMs + 1,
+      `${remainingBefore} ms of a session of ${sessionMs}`,
+    );
     await clientB.claimWaiting(waiter);
     assert.equal(assertHeld(await clientA.renew(holder), holder).token, token);
     assert.deepEqual(

@@ -18,13 +18,13 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
   test("waiters of one client and of others that time out leave no entry, and later waiters are granted", async (context) => {
     const [clientA, clientB] = [await openTestClient(context), await openTestClient(context, { handoffs: 1 })];
     const lock = await hold(clientA.locks, "key");
-    const short = [clientA, clientB, clientB, clientA].map(({ locks }) =>
+    const shortWaits = [clientA, clientB, clientB, clientA].map(({ locks }) =>
       deferRejection(locks.acquire("key", { wait: 60 })),
     );
     const long = [clientA, clientB].map(({ locks }) =>
       deferRejection(locks.acquire("key", { wait: context.scaleMs(5_000) })),
     );
-    await Promise.all(short.map((wait) => assert.rejects(wait, hasCode("LOCK_TIMEOUT"))));
+    await Promise.all(shortWaits.map((wait) => assert.rejects(wait, hasCode("LOCK_TIMEOUT"))));
     await lock.release();
     await Promise.all(long.map(async (wait) => (await wait).release()));
     await waitForEmptyStore(context);
@@ -103,7 +103,7 @@ function testAborts(test: DefineTest): void {
 
   for (const [step, stop] of ABORT_POINTS) {
     test(`an abort ${step} leaves nothing`, async (context) => {
-      for (const busy of [false, true]) await assertAbortLeavesNothing(context, stop, busy);
+      for (const isBusy of [false, true]) await assertAbortLeavesNothing(context, stop, isBusy);
     });
   }
 
@@ -183,9 +183,9 @@ function outrunByRelease({ chaosDriver }: TestClient): PausedCall {
 }
 
 /** Pauses an acquire at some point and aborts it there; calls in flight arrive afterwards. */
-async function assertAbortLeavesNothing(context: TestContext, stop: AbortPoint, busy: boolean): Promise<void> {
+async function assertAbortLeavesNothing(context: TestContext, stop: AbortPoint, isBusy: boolean): Promise<void> {
   const [clientA, clientB] = [await openTestClient(context), await openTestClient(context)];
-  const holder = busy ? await hold(clientB.locks, "key") : null;
+  const holder = isBusy ? await hold(clientB.locks, "key") : null;
   const abort = new AbortController();
   const stopped = stop(clientA);
   const acquire = deferRejection(clientA.locks.acquire("key", { signal: abort.signal }));
@@ -215,16 +215,16 @@ function testMissedPushes(test: DefineTest, { traits }: ConformanceSettings): vo
   });
 
   test("waiters are served although every call and push is late", async (context) => {
-    const disturbed = { delayCall: 0.8, delayPush: 0.8, repeatPush: 0.3, pushWithoutAnswer: 0.3, maxDelayMs: 5 };
+    const chaosOptions = { delayCall: 0.8, delayPush: 0.8, repeatPush: 0.3, pushWithoutAnswer: 0.3, maxDelayMs: 5 };
     const players = [
-      await openTestClient(context, {}, disturbed),
-      await openTestClient(context, { handoffs: 1 }, { ...disturbed, seed: 2 }),
+      await openTestClient(context, {}, chaosOptions),
+      await openTestClient(context, { handoffs: 1 }, { ...chaosOptions, seed: 2 }),
     ];
-    let inside = 0;
+    let insideCount = 0;
     const body = async (): Promise<void> => {
-      assert.equal(++inside, 1);
+      assert.equal(++insideCount, 1);
       await context.sleep(1);
-      inside--;
+      insideCount--;
     };
     const waits = players.flatMap(({ locks }) =>
       Array.from({ length: 10 }, () => locks.using("key", { wait: context.scaleMs(5_000) }, body)),

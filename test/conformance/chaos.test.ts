@@ -15,7 +15,7 @@ checkLeaksAfterEach();
 
 type Push = readonly [id: ClaimId | null, answer: Answer | undefined];
 
-function makeClaim(key = "key", terms: Partial<Claim> = {}): Claim {
+function makeClaim(key = "key", overrides: Partial<Claim> = {}): Claim {
   return {
     id: randomId(),
     locks: [{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }],
@@ -24,7 +24,7 @@ function makeClaim(key = "key", terms: Partial<Claim> = {}): Claim {
     floor: 0n,
     wait: true,
     label: "",
-    ...terms,
+    ...overrides,
   };
 }
 
@@ -40,10 +40,10 @@ async function chaosDriver(options?: ChaosOptions): Promise<{ line: ChaosDriver;
 
 test("without planned faults the chaos driver passes all calls through", async () => {
   const { line, pushes } = await chaosDriver();
-  const [one, other] = [makeClaim(), makeClaim()];
-  assert.equal((await line.claim(one)).state, "held");
+  const [claim, other] = [makeClaim(), makeClaim()];
+  assert.equal((await line.claim(claim)).state, "held");
   assert.equal((await line.claim(other)).state, "waiting");
-  assert.deepEqual(await line.release(toReleases(one)), [true]);
+  assert.deepEqual(await line.release(toReleases(claim)), [true]);
   await until(() => pushes.length === 1, { within: 1000, what: "the push" });
   assert.deepEqual(pushes[0]?.[0], other.id);
   assert.equal((await line.list({ prefix: "" }, { max: 10 })).items.length, 1);
@@ -127,13 +127,13 @@ test("a withheld answer belongs to a call that has reached the store", async () 
 test("the same seed disturbs the same calls", async () => {
   const run = async (seed: number): Promise<string> => {
     const { line } = await chaosDriver({ seed, loseCall: 0.3, loseReply: 0.3 });
-    let fates = "";
+    let outcomes = "";
     for (let call = 0; call < 40; call++) {
       const answer = await line.list({ prefix: "" }, { max: 1 }).catch((error: Error) => error.message);
-      fates += typeof answer === "string" ? answer.charAt(9) : ".";
+      outcomes += typeof answer === "string" ? answer.charAt(9) : ".";
     }
     await line.close();
-    return fates;
+    return outcomes;
   };
   assert.equal(await run(1), await run(1));
   assert.notEqual(await run(1), await run(2));

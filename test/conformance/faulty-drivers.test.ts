@@ -22,14 +22,14 @@ function recordSuiteFor(faultyDriver: FaultyDriver): readonly RecordedTest[] {
 }
 
 describe.concurrent.each(FAULTY_DRIVERS)("a driver that $fault", (faultyDriver) => {
-  test.each(Object.entries(faultyDriver.caughtBy))("fails: %s", { timeout: 30_000 }, async (beginning, said) => {
+  test.each(Object.entries(faultyDriver.caughtBy))("fails: %s", { timeout: 30_000 }, async (beginning, message) => {
     const named = recordSuiteFor(faultyDriver).filter(({ name }) => name.startsWith(beginning));
     assert.equal(named.length, 1, `one test of the suite begins with "${beginning}"`);
     let failure: string | null = null;
     // on a busy machine a test about time may fail in another way first
-    for (let attempt = 0; attempt < 3 && !said.test(failure ?? ""); attempt++) {
+    for (let attempt = 0; attempt < 3 && !message.test(failure ?? ""); attempt++) {
       failure = await runExpectingFailure(named[0] as RecordedTest);
     }
-    assert.match(failure ?? "the suite did not notice", said);
+    assert.match(failure ?? "the suite did not notice", message);
   });
 });

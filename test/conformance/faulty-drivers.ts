@@ -19,27 +19,28 @@ export type FaultyDriver = {
 
 /** A driver that changes claims on the way to the store: the same claim always in the same way. */
 function mapAnswers(store: MemoryStore, change: (claim: Claim) => Partial<Claim>): Driver {
-  const right = memory({ store });
-  const known = new WeakMap<Claim, Claim>();
+  const correctDriver = memory({ store });
+  const changedClaims = new WeakMap<Claim, Claim>();
   const changed = (claim: Claim): Claim => {
-    const made = known.get(claim) ?? { ...claim, ...change(claim) };
-    known.set(claim, made);
-    return made;
+    const changedClaim = changedClaims.get(claim) ?? { ...claim, ...change(claim) };
+    changedClaims.set(claim, changedClaim);
+    return changedClaim;
   };
-  return delegate(right, {
-    claim: (claim) => right.claim(changed(claim)),
-    renew: (claims) => right.renew(claims.map(changed)),
-    release: (releases) => right.release(releases.map((release) => ({ ...release, claim: changed(release.claim) }))),
+  return delegate(correctDriver, {
+    claim: (claim) => correctDriver.claim(changed(claim)),
+    renew: (claims) => correctDriver.renew(claims.map(changed)),
+    release: (releases) =>
+      correctDriver.release(releases.map((release) => ({ ...release, claim: changed(release.claim) }))),
   });
 }
 
 /** A driver that changes answers on the way back. */
 function changeAnswers(store: MemoryStore, change: (answer: Answer, claim: Claim) => Answer): Driver {
-  const right = memory({ store });
-  return delegate(right, {
-    claim: async (claim) => change(await right.claim(claim), claim),
+  const correctDriver = memory({ store });
+  return delegate(correctDriver, {
+    claim: async (claim) => change(await correctDriver.claim(claim), claim),
     renew: async (claims) =>
-      (await right.renew(claims)).map((answer, at) => answer && change(answer, claims[at] as Claim)),
+      (await correctDriver.renew(claims)).map((answer, index) => answer && change(answer, claims[index] as Claim)),
   });
 }
 
@@ -62,9 +63,9 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "an expired holder is answered none": /true/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, {
-        release: async (releases) => (await right.release(releases)).map(() => true),
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, {
+        release: async (releases) => (await correctDriver.release(releases)).map(() => true),
       });
     },
   },
@@ -84,19 +85,19 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "a semaphore lets in as many": /takes no second permit/,
     },
     create(store) {
-      const right = memory({ store });
+      const correctDriver = memory({ store });
       const last = new Map<string, Claim>();
-      const again = (claim: Claim): Claim => {
-        const fresh = { ...claim, id: last.has(claim.id) ? randomId() : claim.id };
-        last.set(claim.id, fresh);
-        return fresh;
+      const withFreshId = (claim: Claim): Claim => {
+        const changedClaim = { ...claim, id: last.has(claim.id) ? randomId() : claim.id };
+        last.set(claim.id, changedClaim);
+        return changedClaim;
       };
       const current = (claim: Claim): Claim => last.get(claim.id) ?? claim;
-      return delegate(right, {
-        claim: (claim) => right.claim(again(claim)),
-        renew: (claims) => right.renew(claims.map(current)),
+      return delegate(correctDriver, {
+        claim: (claim) => correctDriver.claim(withFreshId(claim)),
+        renew: (claims) => correctDriver.renew(claims.map(current)),
         release: (releases) =>
-          right.release(releases.map((release) => ({ ...release, claim: current(release.claim) }))),
+          correctDriver.release(releases.map((release) => ({ ...release, claim: current(release.claim) }))),
       });
     },
   },
@@ -107,13 +108,13 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "seed 1: random commands": /is listed from its front/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, {
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, {
         async renew(claims) {
-          const answers = await right.renew(claims);
+          const answers = await correctDriver.renew(claims);
           const waiting = claims.filter((_, index) => answers[index]?.state === "waiting");
-          await right.release(toReleases(...waiting));
-          for (const claim of waiting) await right.claim(claim);
+          await correctDriver.release(toReleases(...waiting));
+          for (const claim of waiting) await correctDriver.claim(claim);
           return answers;
         },
       });
@@ -126,10 +127,10 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "tryAcquire and wait: 0 ask once": /timed out waiting for 1 claims in the store/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, {
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, {
         async claim(claim) {
-          const answer = await right.claim({ ...claim, wait: true });
+          const answer = await correctDriver.claim({ ...claim, wait: true });
           return claim.wait || answer.state === "held" ? answer : { state: "none" };
         },
       });
@@ -143,9 +144,9 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "an abort before the claim reaches the store, which gets it after": /timed out waiting for an empty store/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, {
-        release: (releases) => right.release(toReleases(...releases.map(({ claim }) => claim))),
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, {
+        release: (releases) => correctDriver.release(toReleases(...releases.map(({ claim }) => claim))),
       });
     },
   },
@@ -171,13 +172,13 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "the token of several keys lies above": /is above those of/,
     },
     create(store) {
-      const right = mapAnswers(store, () => ({ tokenCount: 1 }));
+      const correctDriver = mapAnswers(store, () => ({ tokenCount: 1 }));
       const whole = (answer: Answer, claim: Claim): Answer =>
         answer.state === "held" ? { ...answer, tokenCount: claim.tokenCount } : answer;
-      return delegate(right, {
-        claim: async (claim) => whole(await right.claim(claim), claim),
+      return delegate(correctDriver, {
+        claim: async (claim) => whole(await correctDriver.claim(claim), claim),
         renew: async (claims) =>
-          (await right.renew(claims)).map((answer, at) => answer && whole(answer, claims[at] as Claim)),
+          (await correctDriver.renew(claims)).map((answer, index) => answer && whole(answer, claims[index] as Claim)),
       });
     },
   },
@@ -196,12 +197,12 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "the next waiter is granted when the holder's lease ends": /timed out waiting for the grant/,
     },
     create(store) {
-      const right = mapAnswers(store, ({ ttlMs }) => ({ ttlMs: ttlMs === "session" ? ttlMs : ttlMs * 100 }));
+      const correctDriver = mapAnswers(store, ({ ttlMs }) => ({ ttlMs: ttlMs === "session" ? ttlMs : ttlMs * 100 }));
       const shortened = (answer: Answer): Answer =>
         answer.state === "none" ? answer : { ...answer, remainingMs: answer.remainingMs / 100 };
-      return delegate(right, {
-        claim: async (claim) => shortened(await right.claim(claim)),
-        renew: async (claims) => (await right.renew(claims)).map((answer) => answer && shortened(answer)),
+      return delegate(correctDriver, {
+        claim: async (claim) => shortened(await correctDriver.claim(claim)),
+        renew: async (claims) => (await correctDriver.renew(claims)).map((answer) => answer && shortened(answer)),
       });
     },
   },
@@ -222,19 +223,19 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "a held lock is renewed": /fulfilled/,
     },
     create(store) {
-      const right = memory({ store });
+      const correctDriver = memory({ store });
       const last = new Map<string, Answer>();
-      return delegate(right, {
+      return delegate(correctDriver, {
         async claim(claim) {
-          const answer = await right.claim(claim);
+          const answer = await correctDriver.claim(claim);
           last.set(claim.id, answer);
           return answer;
         },
         renew: (claims) =>
           Promise.all(
             claims.map(async (claim) => {
-              const known = last.get(claim.id);
-              return known?.state === "held" ? known : ((await right.renew([claim]))[0] as Answer);
+              const previous = last.get(claim.id);
+              return previous?.state === "held" ? previous : ((await correctDriver.renew([claim]))[0] as Answer);
             }),
           ),
       });
@@ -282,8 +283,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "seed 1: random commands": /the table says waiting/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, { renew: async (claims) => [...(await right.renew(claims))].reverse() });
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, { renew: async (claims) => [...(await correctDriver.renew(claims))].reverse() });
     },
   },
   {
@@ -292,15 +293,15 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "a listed claim shows its lock specs": /[a-z2-7]{26}/,
     },
     create(store) {
-      const right = memory({ store });
+      const correctDriver = memory({ store });
       const ids = new Map<string, string>();
-      return delegate(right, {
+      return delegate(correctDriver, {
         claim(claim) {
           ids.set(claim.label, claim.id);
-          return right.claim(claim);
+          return correctDriver.claim(claim);
         },
         async list(query, options) {
-          const page = await right.list(query, options);
+          const page = await correctDriver.list(query, options);
           const items = page.items.map((view): ClaimView => ({ ...view, tag: ids.get(view.label) ?? "" }));
           return { ...page, items };
         },
@@ -313,8 +314,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "a list comes in pages": /timed out waiting for the last page/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, { list: (query, { max }) => right.list(query, { max }) });
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, { list: (query, { max }) => correctDriver.list(query, { max }) });
     },
   },
   {
@@ -323,10 +324,10 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "what is pushed is what asking tells": /\d+n/,
     },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, {
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, {
         open: (events) =>
-          right.open({
+          correctDriver.open({
             changed: (id) => events.changed(id),
             reconnected: () => events.reconnected(),
             recalled: (id) => events.recalled(id),
@@ -343,13 +344,13 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
       "a closed driver says nothing more": /!== 0/,
     },
     create(store) {
-      const right = memory({ store });
+      const correctDriver = memory({ store });
       let timer: NodeJS.Timeout | undefined;
-      return delegate(right, {
+      return delegate(correctDriver, {
         open: (events) => {
           timer = setInterval(() => events.reconnected(), 5).unref();
           setTimeout(() => clearInterval(timer), 2_000).unref();
-          return right.open(events);
+          return correctDriver.open(events);
         },
       });
     },

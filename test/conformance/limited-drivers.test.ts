@@ -33,17 +33,17 @@ const ROW_LOCK_TRAITS: Traits = {
 };
 
 function limitDriver(store: MemoryStore, traits: Traits): Driver {
-  const { detach: _detach, revoke: _revoke, ...right } = memory({ store });
+  const { detach: _detach, revoke: _revoke, ...correctDriver } = memory({ store });
   const plain = (answer: Answer): Answer => {
     if (answer.state === "waiting") return { ...answer, recheckMs: 10 };
     return answer.state === "held" && !traits.fencing ? { ...answer, token: 0n, tokenCount: 1 } : answer;
   };
-  return delegate(right, {
-    claim: async (claim) => plain(await right.claim(claim)),
-    renew: async (claims) => (await right.renew(claims)).map((answer) => answer && plain(answer)),
+  return delegate(correctDriver, {
+    claim: async (claim) => plain(await correctDriver.claim(claim)),
+    renew: async (claims) => (await correctDriver.renew(claims)).map((answer) => answer && plain(answer)),
     // it cannot push, so its waiters poll often
     open: async () => {
-      await right.open(NO_EVENTS);
+      await correctDriver.open(NO_EVENTS);
       return traits;
     },
   });

@@ -58,14 +58,18 @@ conformance(pauseTopicRunner(), "a relay in front of a server that recovers", {
   open: neverSettles,
   openPaused: async () => {
     // one on a Unix socket cannot be the store of another
-    const behind = await createServerStore(() => "tcp://127.0.0.1:0", true);
-    const relay = await serve({ listen: "tcp://127.0.0.1:0", driver: await behind.driver(), log: () => undefined });
+    const backingStore = await createServerStore(() => "tcp://127.0.0.1:0", true);
+    const relay = await serve({
+      listen: "tcp://127.0.0.1:0",
+      driver: await backingStore.driver(),
+      log: () => undefined,
+    });
     const port = Number(relay.addresses[0]?.split(":").at(-1));
     return {
       driver: () => server({ host: "127.0.0.1", port }),
       async close() {
         await relay.close();
-        await behind.close?.();
+        await backingStore.close?.();
       },
     };
   },
@@ -87,7 +91,7 @@ conformance(pauseTopicRunner(), "a majority of servers that recover", {
 
 describe("a majority of three", () => {
   /** Members that are paused, that hold the key for another client, and that are free. */
-  async function claimed(kinds: string, terms: Partial<Claim> = {}): Promise<Awaited<ReturnType<Driver["claim"]>>> {
+  async function claimed(kinds: string, overrides: Partial<Claim> = {}): Promise<Awaited<ReturnType<Driver["claim"]>>> {
     const stores = [...kinds].filter((kind) => kind === "p").map(() => pausedDriver());
     const opened = await Promise.all(stores);
     const members = await Promise.all(
@@ -99,12 +103,12 @@ describe("a majority of three", () => {
         return member;
       }),
     );
-    const all = quorum(members);
-    await all.open(NO_EVENTS);
-    const claim = makeClaim("key", { wait: false, ...terms });
-    const answer = await all.claim(claim);
-    await all.release(toReleases(claim));
-    await all.close();
+    const quorumDriver = quorum(members);
+    await quorumDriver.open(NO_EVENTS);
+    const claim = makeClaim("key", { wait: false, ...overrides });
+    const answer = await quorumDriver.claim(claim);
+    await quorumDriver.release(toReleases(claim));
+    await quorumDriver.close();
     for (const store of stores) await (await store).close?.();
     return answer;
   }
@@ -124,18 +128,18 @@ describe("a majority of three", () => {
   });
 
   test("in whatever order its members answer, a pause is reported when it alone prevents a majority, and for as long", () => {
-    const none: Answer = { state: "none" };
-    const pause = (remainingMs: number): Answer => ({ ...none, paused: { reason: "recovery", remainingMs } });
-    const heard = (...answers: readonly Answer[]): Tally => {
+    const noneAnswer: Answer = { state: "none" };
+    const pause = (remainingMs: number): Answer => ({ ...noneAnswer, paused: { reason: "recovery", remainingMs } });
+    const createTally = (...answers: readonly Answer[]): Tally => {
       const tally = new Tally(3);
       for (const answer of answers) tally.add(answer);
       return tally;
     };
-    expect(heard(pause(5), none, none).paused).toBeUndefined();
-    expect(heard(pause(5), none).paused).toMatchObject({ remainingMs: 5 });
-    expect(heard(pause(9), pause(5), none).paused).toMatchObject({ remainingMs: 9 });
-    expect(heard(pause(9), pause(5), pause(7)).paused).toMatchObject({ remainingMs: 7 });
-    expect(heard(none).paused).toBeUndefined();
+    expect(createTally(pause(5), noneAnswer, noneAnswer).paused).toBeUndefined();
+    expect(createTally(pause(5), noneAnswer).paused).toMatchObject({ remainingMs: 5 });
+    expect(createTally(pause(9), pause(5), noneAnswer).paused).toMatchObject({ remainingMs: 9 });
+    expect(createTally(pause(9), pause(5), pause(7)).paused).toMatchObject({ remainingMs: 7 });
+    expect(createTally(noneAnswer).paused).toBeUndefined();
   });
 
   test("a waiter is notified only where the pause is what it waits for", async () => {
@@ -160,12 +164,12 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     const [recovers, second, third] = [await startServer({ state: "none" }), await startServer(), await startServer()];
     const last = await tcpProxy({ path: third.path }, { path: join(createTemporaryDirectory(), "socket") });
     onCleanup(() => last.close());
-    let answered = 0;
+    let answerCount = 0;
     const members = [recovers.path, second.path, (last.address as { path: string }).path].map((path) => {
       const member = server({ path });
-      const claim = async (asked: Claim): Promise<Answer> => {
-        const answer = await member.claim(asked);
-        if (asked.locks[0].key === "key") answered++;
+      const claim = async (request: Claim): Promise<Answer> => {
+        const answer = await member.claim(request);
+        if (request.locks[0].key === "key") answerCount++;
         return answer;
       };
       return delegate(member, { claim });
@@ -181,14 +185,14 @@ describe("a majority of three servers: one recovers, and one answers last", () =
       driver,
       others: [others[0].driver, others[1].driver],
       async late(call, end = ({ toClient }) => toClient.resume()) {
-        answered = 0;
+        answerCount = 0;
         last.toClient.pause();
-        const settled = Promise.allSettled([call()]);
-        await until(() => answered === 2, { within: 10_000, what: "the answers of two members" });
+        const settlement = Promise.allSettled([call()]);
+        await until(() => answerCount === 2, { within: 10_000, what: "the answers of two members" });
         await turn(); // if they are decisive, the call has ended
         end(last);
         last.toClient.resume();
-        const [result] = await settled;
+        const [result] = await settlement;
         if (result.status === "rejected") throw result.reason;
         return result.value;
       },

@@ -25,13 +25,13 @@ const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<R
 
 describe("other clients", () => {
   withRedis((server, admin) => {
-    for (const [name, make] of Object.entries(clients)) {
+    for (const [name, createRedis] of Object.entries(clients)) {
       testDriver(createShortRunner(), `Redis by ${name}`, {
         ...REDIS_SUITE_OPTIONS,
         open: async () => {
           const prefix = randomUUID();
           return {
-            driver: () => redis(() => make(server().port), { prefix }),
+            driver: () => redis(() => createRedis(server().port), { prefix }),
             inspect: () => findRedisViolations(admin(), prefix),
           };
         },

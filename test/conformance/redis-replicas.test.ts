@@ -26,9 +26,9 @@ testDriver(createShortRunner(), "Redis with a replica that is waited for", {
   ...REDIS_SUITE_OPTIONS,
   open: async () => {
     const prefix = randomUUID();
-    const make = (): Redis => new Redis(pair[0].port, "127.0.0.1");
+    const createRedis = (): Redis => new Redis(pair[0].port, "127.0.0.1");
     return {
-      driver: () => redis(make, { prefix, replicas: { minAcks: 1 } }),
+      driver: () => redis(createRedis, { prefix, replicas: { minAcks: 1 } }),
       inspect: () => findRedisViolations(admin, prefix),
     };
   },

@@ -73,9 +73,9 @@ test("a driver that lacks a capability is tested without it, and must declare th
     verbs: [],
   });
   const names = lacking.map(({ name }) => name);
-  for (const word of [/semaphore of one/, /readers/, /a claim over several keys/, /revoked/]) {
+  for (const pattern of [/semaphore of one/, /readers/, /a claim over several keys/, /revoked/]) {
     assert.deepEqual(
-      names.filter((name) => word.test(name)),
+      names.filter((name) => pattern.test(name)),
       [],
     );
   }
@@ -105,16 +105,16 @@ test("the oracle repeats a run from its seed", async () => {
   const run = async (seed: number): Promise<string[]> => {
     const driver = memory();
     await driver.open(NO_EVENTS);
-    const done: string[] = [];
-    const noting: Driver = {
+    const calls: string[] = [];
+    const recordingDriver: Driver = {
       ...driver,
       claim: (claim) => {
-        done.push(claim.locks.map(({ key, permits, limit }) => `${key} ${permits}/${limit}`).join());
+        calls.push(claim.locks.map(({ key, permits, limit }) => `${key} ${permits}/${limit}`).join());
         return driver.claim(claim);
       },
     };
-    await oracle([noting], parseConformanceOptions(MEMORY_OPTIONS), { seed, steps: 80 });
-    return done;
+    await oracle([recordingDriver], parseConformanceOptions(MEMORY_OPTIONS), { seed, steps: 80 });
+    return calls;
   };
   assert.deepEqual(await run(5), await run(5));
   assert.notDeepEqual(await run(5), await run(6));

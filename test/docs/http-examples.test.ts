@@ -74,9 +74,9 @@ function normalizeOutput(value: unknown): string {
 }
 
 test("the page shows the complete path from no lock to a lock, and back", () => {
-  const all = steps.map(({ command }) => command).join("\n");
+  const script = steps.map(({ command }) => command).join("\n");
   for (const path of ["claims\n", "claims/wait", "claims/renew", "claims/release", "locks?", "locks/revoke"]) {
-    expect(`${all}\n`).toContain(path);
+    expect(`${script}\n`).toContain(path);
   }
   expect(steps.length).toBeGreaterThan(15);
 });

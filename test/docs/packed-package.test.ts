@@ -21,12 +21,12 @@ let project = "";
 
 beforeAll(async () => {
   project = mkdtempSync("/tmp/hf-packed-");
-  const quiet = ["--ignore-scripts", "--silent"];
-  await runNode("npm", ["pack", ...quiet, "--pack-destination", project]);
+  const npmFlags = ["--ignore-scripts", "--silent"];
+  await runNode("npm", ["pack", ...npmFlags, "--pack-destination", project]);
   writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
   const linked = Object.keys(dependencies).map((name) => resolve("node_modules", name));
   const offline = ["--offline", "--no-audit", "--no-fund", "--no-package-lock"];
-  await runNode("npm", ["install", ...quiet, ...offline, `./holdfast-${version}.tgz`, ...linked], { cwd: project });
+  await runNode("npm", ["install", ...npmFlags, ...offline, `./holdfast-${version}.tgz`, ...linked], { cwd: project });
 }, 120_000);
 afterAll(() => rmSync(project, { recursive: true, force: true }));
 
@@ -36,8 +36,8 @@ test("the README's program and the command run", async () => {
   const page = parsePage({ path: "README.md", text: readFileSync(installedPath("README.md"), "utf8") });
   const program = join(project, "readme.mjs");
   writeFileSync(program, page.blocks.find(({ language }) => language === "ts")?.code ?? "throw new Error('none')");
-  const ran = await sandbox.startProgram([process.execPath, program], { cwd: project }).ended;
-  expect(ran).toMatchObject({ code: 0, err: "", out: expect.stringMatching(/^nobody else works on invoice:42; /) });
+  const result = await sandbox.startProgram([process.execPath, program], { cwd: project }).ended;
+  expect(result).toMatchObject({ code: 0, err: "", out: expect.stringMatching(/^nobody else works on invoice:42; /) });
   const bin = join(project, "node_modules/.bin/holdfast");
   expect(await sandbox.startProgram([bin, "run", "k", "--", "echo", "ran"], { cwd: project }).ended).toMatchObject({
     code: 0,
@@ -58,13 +58,13 @@ test("the package contains the pages and everything they link to, except what on
       "deploy/README.md",
     ]),
   );
-  const dead = pages.flatMap((page) =>
+  const brokenLinks = pages.flatMap((page) =>
     findLinks(page)
       .map(({ target }) => join(dirname(page.path), (target.split("#")[0] as string) || page.path.replace(/.*\//, "")))
       .filter((path) => !/^(?:scripts|test|bench)\//.test(path) && !existsSync(installedPath(path)))
       .map((path) => `${page.path}: ${path}`),
   );
-  expect(dead).toEqual([]);
+  expect(brokenLinks).toEqual([]);
   expect(existsSync(installedPath("dist/holdfast.1"))).toBe(true);
 });
 
@@ -78,8 +78,8 @@ test("no page tells users to install the name from a registry, where it belongs 
   );
   expect(mentions).toEqual([]);
   // outside of a directory that has it, npx would download it
-  const byName = readPages().flatMap(({ path, text }) => (/^npx holdfast/m.test(text) ? [path] : []));
-  expect(byName).toEqual([]);
+  const pagesByName = readPages().flatMap(({ path, text }) => (/^npx holdfast/m.test(text) ? [path] : []));
+  expect(pagesByName).toEqual([]);
 });
 
 const PROGRAM = `
@@ -123,26 +123,26 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
 
   test("without the package a bundle works with a running server, and otherwise reports what is missing", async () => {
     await bundle(`out/${name}`);
-    const alone = mkdtempSync("/tmp/hf-bundle-");
+    const bundleFolder = mkdtempSync("/tmp/hf-bundle-");
     try {
-      cpSync(join(project, "out", name), join(alone, "dist", name));
+      cpSync(join(project, "out", name), join(bundleFolder, "dist", name));
       // another program, in the place of one of the package's own files
-      mkdirSync(join(alone, "cli"));
-      writeFileSync(join(alone, "package.json"), JSON.stringify({ name: "somebody", type: "module" }));
+      mkdirSync(join(bundleFolder, "cli"));
+      writeFileSync(join(bundleFolder, "package.json"), JSON.stringify({ name: "somebody", type: "module" }));
       writeFileSync(
-        join(alone, "cli/main.js"),
+        join(bundleFolder, "cli/main.js"),
         "import { writeFileSync } from 'node:fs'; writeFileSync('started', '');",
       );
       const run = (env: Record<string, string>) =>
-        sandbox.startProgram([process.execPath, join(alone, "dist", name)], { cwd: alone, env }).ended;
+        sandbox.startProgram([process.execPath, join(bundleFolder, "dist", name)], { cwd: bundleFolder, env }).ended;
       expect((await run(packageFiles("alone"))).out).toMatch(
         /^DRIVER_FAILED .*the program to start one was not found: run `holdfast serve`/,
       );
-      expect(readdirSync(alone).sort()).toEqual(["cli", "dist", "package.json"]);
+      expect(readdirSync(bundleFolder).sort()).toEqual(["cli", "dist", "package.json"]);
       await sandbox.run(["run", "k", "--", "true"]);
       expect((await run({})).out).toBe("held bundled\n");
     } finally {
-      rmSync(alone, { recursive: true });
+      rmSync(bundleFolder, { recursive: true });
     }
   });
 
@@ -169,14 +169,14 @@ test("a bundle split into chunks loads no store that the program does not use", 
     logLevel: "silent",
   });
   const outputs = new Map(Object.entries(metafile.outputs));
-  const loaded = new Set<string>();
+  const loadedModules = new Set<string>();
   const load = (path: string): void => {
-    if (loaded.has(path)) return;
-    loaded.add(path);
+    if (loadedModules.has(path)) return;
+    loadedModules.add(path);
     for (const { path: next, kind } of outputs.get(path)?.imports ?? []) if (kind === "import-statement") load(next);
   };
   load([...outputs].find(([, { entryPoint }]) => entryPoint === "<stdin>")?.[0] as string);
-  const bytes = [...loaded].reduce((sum, path) => sum + (outputs.get(path)?.bytes ?? 0), 0);
+  const bytes = [...loadedModules].reduce((sum, path) => sum + (outputs.get(path)?.bytes ?? 0), 0);
   expect(bytes).toBeLessThan(115_000);
 });
 

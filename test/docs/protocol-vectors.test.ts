@@ -62,20 +62,20 @@ class VectorRunner {
   at(name: string): { link: Connection; got: string[]; closed: boolean } {
     let connection = this.#connections.get(name);
     if (connection === undefined) {
-      const made = { got: [] as string[], closed: false };
+      const newConnection = { got: [] as string[], closed: false };
       const link = this.service.accept(
         {
           write: (text) => {
             expect(text.endsWith("\n")).toBe(true);
-            made.got.push(...text.slice(0, -1).split("\n"));
+            newConnection.got.push(...text.slice(0, -1).split("\n"));
           },
           close: () => {
-            made.closed = true;
+            newConnection.closed = true;
           },
         },
         { isLocal: true, address: "" },
       );
-      connection = Object.assign(made, { link });
+      connection = Object.assign(newConnection, { link });
       this.#connections.set(name, connection);
     }
     return connection;
@@ -98,19 +98,19 @@ async function runStep(step: string, vectorRunner: VectorRunner): Promise<void> 
   else throw new Error(`no such step: ${step}`);
 }
 
-async function executeDirective(what: string, vectorRunner: VectorRunner): Promise<void> {
-  const pause = /^(\d+) s pass(?:es)?$/.exec(what);
+async function executeDirective(directive: string, vectorRunner: VectorRunner): Promise<void> {
+  const pause = /^(\d+) s pass(?:es)?$/.exec(directive);
   if (pause !== null) return vectorRunner.clock.advance(Number(pause[1]) * 1_000);
-  const known = /^the server knows "(.*)" as (.*), who may hold "(.*)" for (\d+) s$/.exec(what);
-  if (known !== null) {
-    const [, credential, name, prefix, seconds] = known as unknown as [string, string, string, string, string];
+  const accountMatch = /^the server knows "(.*)" as (.*), who may hold "(.*)" for (\d+) s$/.exec(directive);
+  if (accountMatch !== null) {
+    const [, credential, name, prefix, seconds] = accountMatch as unknown as [string, string, string, string, string];
     const rules = [{ prefix, permissions: ["acquire", "inspect"] as const, maxHoldMs: Number(seconds) * 1_000 }];
     // there was nothing before
     vectorRunner.disk = new MemoryStorage();
     return vectorRunner.start(createAccessControl([{ name, hashes: [hashCredential(credential)], rules }]));
   }
-  const crash = /^the server has crashed; "(.*)" may hold something$/.exec(what);
-  if (crash === null) throw new Error(`no such step: ${what}`);
+  const crash = /^the server has crashed; "(.*)" may hold something$/.exec(directive);
+  if (crash === null) throw new Error(`no such step: ${directive}`);
   vectorRunner.disk.addSession({ id: crash[1] as string, local: true, label: "", pid: null, pidStart: null });
   await vectorRunner.start();
 }

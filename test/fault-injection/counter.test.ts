@@ -17,7 +17,7 @@ test(`${CONTENDERS} processes that increment one file counter under holdfast run
   timeout: 120_000,
 }, async ({ harness }) => {
   const count = createCounterWorkload(harness.folder);
-  const began = performance.now();
+  const startedAt = performance.now();
   await Promise.all(
     Array.from({ length: CONTENDERS }, async () => {
       for (let round = 0; round < ROUNDS; round++) {
@@ -29,7 +29,7 @@ test(`${CONTENDERS} processes that increment one file counter under holdfast run
   const { faults, counter, longestGap } = count.history();
   expect(faults).toEqual([]);
   expect(counter).toBe(CONTENDERS * ROUNDS);
-  const seconds = (performance.now() - began) / 1_000;
+  const seconds = (performance.now() - startedAt) / 1_000;
   console.log(
     `figure: ${CONTENDERS} contenders under run: ${(counter / seconds).toFixed(1)} turns/s, longest gap ${longestGap.toFixed(2)} s`,
   );
@@ -37,8 +37,8 @@ test(`${CONTENDERS} processes that increment one file counter under holdfast run
 
 test("without a lock the same processes overlap and lose updates, and the test sees it", async ({ harness }) => {
   const count = createCounterWorkload(harness.folder);
-  const all = Array.from({ length: CONTENDERS }, () => harness.startProgram(count.command(0.2)));
-  for (const run of all) await run.ended;
+  const programs = Array.from({ length: CONTENDERS }, () => harness.startProgram(count.command(0.2)));
+  for (const run of programs) await run.ended;
   const { faults, counter } = count.history();
   expect(counter).toBeLessThan(CONTENDERS);
   expect(faults.some((fault) => fault.startsWith("the last one was still alive"))).toBe(true);
@@ -71,8 +71,8 @@ test(`with the wrappers of ${CONTENDERS} contenders killed at random moments no 
   const killer = async (): Promise<void> => {
     while (!isOver()) {
       await delay(random.int(300));
-      const inside = count.currentPid();
-      const holder = [...runs].find((run) => descendants(run.pid).some(({ pid }) => pid === inside));
+      const holderPid = count.currentPid();
+      const holder = [...runs].find((run) => descendants(run.pid).some(({ pid }) => pid === holderPid));
       const victim = random.chance(0.5) ? random.pick([...runs]) : holder;
       if (victim === undefined) continue;
       kills++;
@@ -97,9 +97,9 @@ test(`with the wrappers of ${CONTENDERS} contenders killed at random moments no 
 });
 
 /** kill -9 of a wrapper, or of it and one of its processes, in any order. */
-function killRandomProcess(run: RunningProcess, what: "wrapper" | "and child" | "and guard"): void {
+function killRandomProcess(run: RunningProcess, target: "wrapper" | "and child" | "and guard"): void {
   const otherProcessIds: ProcessId[] =
-    what === "wrapper" ? [] : descendants(run.pid).filter(({ pid }) => isWatchdog(pid) === (what === "and guard"));
+    target === "wrapper" ? [] : descendants(run.pid).filter(({ pid }) => isWatchdog(pid) === (target === "and guard"));
   for (const otherProcessId of otherProcessIds) sendSignal(otherProcessId, "SIGKILL");
   run.kill();
 }

@@ -38,8 +38,8 @@ async function expectAllServed(
   expect(BigInt(report.token!)).toBeGreaterThan(BigInt(above));
   expect(second.reports().some(({ event }) => event === "held")).toBe(false);
   first.send({ do: "release", of: "it" });
-  const released = await first.waitForReport("it", "released");
-  expect(released.kept).toBe(true);
+  const releaseReport = await first.waitForReport("it", "released");
+  expect(releaseReport.kept).toBe(true);
   const two = await second.waitForReport("it", "held");
   expect(BigInt(two.token!)).toBeGreaterThan(BigInt(report.token!));
   second.send({ do: "release", of: "it" });
@@ -49,26 +49,26 @@ async function expectAllServed(
 }
 
 test.concurrent(`the wrapper dies: ${GUARANTEES}`, async ({ harness }) => {
-  const them = writeChildScripts(harness.folder);
-  const run = harness.start(["run", "k", "--grace", "300ms", "--", ...them.stubborn]);
-  await them.waitUntilWorking();
+  const scripts = writeChildScripts(harness.folder);
+  const run = harness.start(["run", "k", "--grace", "300ms", "--", ...scripts.stubborn]);
+  await scripts.waitUntilWorking();
   const token = (await harness.list())[0]?.token as string;
   // the first thing that the next command does under the lock is to check whether one of them is alive
-  const looker = harness.start(["run", "k", "--", ...them.aliveCheck]);
+  const looker = harness.start(["run", "k", "--", ...scripts.aliveCheck]);
   await harness.waitForQueue(1);
-  const both = await startWaiters(harness, undefined, 1);
+  const waiters = await startWaiters(harness, undefined, 1);
   run.kill();
   expect(await looker.ended, looker.out()).toEqual({ code: 0, signal: null });
-  await expectAllServed(harness, both, token);
+  await expectAllServed(harness, waiters, token);
 });
 
 test.concurrent(`the client dies: ${GUARANTEES}`, async ({ harness }) => {
   const holder = await startWorker(harness);
   holder.acquire("it", "k");
   const { token } = await holder.waitForReport("it", "held");
-  const both = await startWaiters(harness);
+  const waiters = await startWaiters(harness);
   holder.kill();
-  await expectAllServed(harness, both, token!);
+  await expectAllServed(harness, waiters, token!);
 });
 
 test.concurrent(`the store dies: ${GUARANTEES}`, async ({ harness }) => {
@@ -77,19 +77,19 @@ test.concurrent(`the store dies: ${GUARANTEES}`, async ({ harness }) => {
   holder.acquire("it", "k");
   const { token } = await holder.waitForReport("it", "held");
   holder.send({ do: "use", of: "it" });
-  const both = await startWaiters(harness);
+  const waiters = await startWaiters(harness);
   const [server] = harness.autostartedServers();
   sendSignal(server!, "SIGKILL");
   await until(() => harness.autostartedServerPids().length === 2, { within: 10_000, what: "the next server" });
   await harness.waitForQueue(2);
   // the lock outlives the server, so no holder loses it and no waiter enters
   expect(holder.reports().map(({ event }) => event)).not.toContain("lost");
-  expect(both.flatMap((worker) => worker.reports()).some(({ event }) => event === "held")).toBe(false);
+  expect(waiters.flatMap((worker) => worker.reports()).some(({ event }) => event === "held")).toBe(false);
   const written = register.log.length;
   await until(() => register.log.length > written, { within: 5_000, what: "the holder to go on" });
   holder.send({ do: "release", of: "it" });
   expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
-  await expectAllServed(harness, both, token!);
+  await expectAllServed(harness, waiters, token!);
 });
 
 test.concurrent(`the network dies: ${GUARANTEES}`, async ({ harness }) => {
@@ -97,18 +97,18 @@ test.concurrent(`the network dies: ${GUARANTEES}`, async ({ harness }) => {
   await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
   const { address } = proxy;
   const register = await openFencedRegister(harness);
-  const through = "port" in address ? `holdfast://127.0.0.1:${address.port}` : "";
-  const holder = await startWorker(harness, through, register.path);
+  const proxyUrl = "port" in address ? `holdfast://127.0.0.1:${address.port}` : "";
+  const holder = await startWorker(harness, proxyUrl, register.path);
   holder.acquire("it", "k", { ttl: "3s" });
   const { token } = await holder.waitForReport("it", "held");
   holder.send({ do: "use", of: "it" });
-  const both = await startWaiters(harness, url);
+  const waiters = await startWaiters(harness, url);
   proxy.toTarget.pause();
   proxy.toClient.pause();
-  const next = await expectAllServed(harness, both, token!, url);
-  const lost = await holder.waitForReport("it", "lost");
+  const next = await expectAllServed(harness, waiters, token!, url);
+  const lossReport = await holder.waitForReport("it", "lost");
   const stopped = await holder.waitForReport("it", "stopped");
   // in the first round of its event loop that the machine allowed
-  expect(BigInt(lost.roundAt!)).toBeLessThan(BigInt(next.at));
+  expect(BigInt(lossReport.roundAt!)).toBeLessThan(BigInt(next.at));
   expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(next.at));
 });

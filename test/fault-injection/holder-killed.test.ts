@@ -21,10 +21,10 @@ test.concurrent("wrapper and child killed: the next grant follows at once", asyn
     within: 5_000,
     what: "the command at sleep",
   });
-  const killed = monotonicNow();
+  const killTime = monotonicNow();
   run.kill();
   sendSignal(child, "SIGKILL");
-  const ms = msBetween(killed, await next.waitForReport("next", "held"));
+  const ms = msBetween(killTime, await next.waitForReport("next", "held"));
   expect(ms).toBeLessThan(IMMEDIATE_MS);
   console.log(`figure: wrapper and child killed, next grant after ${ms.toFixed(0)} ms`);
 });
@@ -36,9 +36,9 @@ test.concurrent("a library holder killed on the Unix socket: the next grant foll
   await holder.waitForReport("it", "held");
   next.acquire("next", "k");
   await next.waitForReport("next", "asked");
-  const killed = monotonicNow();
+  const killTime = monotonicNow();
   holder.kill();
-  const ms = msBetween(killed, await next.waitForReport("next", "held"));
+  const ms = msBetween(killTime, await next.waitForReport("next", "held"));
   expect(ms).toBeLessThan(IMMEDIATE_MS);
   console.log(`figure: library holder killed on the Unix socket, next grant after ${ms.toFixed(1)} ms`);
 });
@@ -53,14 +53,14 @@ test.concurrent("a library holder killed on TCP: the next grant follows when the
   await holder.waitForReport("it", "held");
   next.acquire("next", "k");
   await next.waitForReport("next", "asked");
-  const killed = monotonicNow();
+  const killTime = monotonicNow();
   holder.kill();
-  const asked = await holder.waitForReport("it", "asked");
+  const requestReport = await holder.waitForReport("it", "asked");
   const granted = await next.waitForReport("next", "held");
-  expect(msBetween(asked, granted)).toBeGreaterThanOrEqual(LEASE_MS);
-  expect(msBetween(killed, granted)).toBeLessThan(LEASE_MS + IMMEDIATE_MS);
+  expect(msBetween(requestReport, granted)).toBeGreaterThanOrEqual(LEASE_MS);
+  expect(msBetween(killTime, granted)).toBeLessThan(LEASE_MS + IMMEDIATE_MS);
   console.log(
-    `figure: library holder killed on TCP (lease 2 s), next grant after ${msBetween(killed, granted).toFixed(0)} ms`,
+    `figure: library holder killed on TCP (lease 2 s), next grant after ${msBetween(killTime, granted).toFixed(0)} ms`,
   );
 });
 
@@ -68,7 +68,7 @@ test.concurrent.for(["unix", "tcp"])(
   "a waiter killed over %s leaves no queue entry: the next waiter is granted at once",
   async (kind, { harness }) => {
     const url = kind === "unix" ? "" : (await harness.serve(["--listen", "tcp://127.0.0.1:0"])).url;
-    const [holder, waiter, behind] = [
+    const [holder, waiter, laterWaiter] = [
       await startWorker(harness, url),
       await startWorker(harness, url),
       await startWorker(harness, url),
@@ -76,7 +76,7 @@ test.concurrent.for(["unix", "tcp"])(
     for (const [one, of] of [
       [holder, "holder"],
       [waiter, "waiter"],
-      [behind, "behind"],
+      [laterWaiter, "behind"],
     ] as const) {
       one.acquire(of, "k");
       if (of === "holder") await one.waitForReport(of, "held");
@@ -85,8 +85,8 @@ test.concurrent.for(["unix", "tcp"])(
     waiter.kill();
     await waiter.ended;
     holder.send({ do: "release", of: "holder" });
-    const released = await holder.waitForReport("holder", "released");
-    const ms = msBetween(released, await behind.waitForReport("behind", "held"));
+    const report = await holder.waitForReport("holder", "released");
+    const ms = msBetween(report, await laterWaiter.waitForReport("behind", "held"));
     expect(ms).toBeLessThan(IMMEDIATE_MS);
   },
 );

@@ -31,14 +31,14 @@ async function runProgram(
     cwd: fileURLToPath(new URL("../..", import.meta.url)),
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const bound = setTimeout(() => child.kill("SIGKILL"), 20_000);
+  const timeout = setTimeout(() => child.kill("SIGKILL"), 20_000);
   let out = "";
   child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
     out += chunk;
     when(out, (signal) => child.kill(signal));
   });
   const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
-  clearTimeout(bound);
+  clearTimeout(timeout);
   return { code, signal, out, ms: performance.now() - started };
 }
 
@@ -65,7 +65,7 @@ describe("an idle client does not keep its process alive", () => {
 
 describe("closeOnSignal()", () => {
   test.each(["SIGTERM", "SIGINT"] as const)("releases the locks on %s, then ends with that signal", async (signal) => {
-    let sent = false;
+    let hasSent = false;
     const programResult = await runProgram(
       `
       const locks = createLocks(memory());
@@ -76,8 +76,8 @@ describe("closeOnSignal()", () => {
       console.log("ready");
     `,
       (out, kill) => {
-        if (!sent && out.includes("ready")) kill(signal);
-        sent ||= out.includes("ready");
+        if (!hasSent && out.includes("ready")) kill(signal);
+        hasSent ||= out.includes("ready");
       },
     );
     assert.deepEqual(
@@ -87,7 +87,7 @@ describe("closeOnSignal()", () => {
   });
 
   test("when removed, the signal has its usual effect at once", async () => {
-    let sent = false;
+    let hasSent = false;
     const programResult = await runProgram(
       `
       const locks = createLocks(memory());
@@ -97,8 +97,8 @@ describe("closeOnSignal()", () => {
       console.log("ready");
     `,
       (out, kill) => {
-        if (!sent && out.includes("ready")) kill("SIGTERM");
-        sent ||= out.includes("ready");
+        if (!hasSent && out.includes("ready")) kill("SIGTERM");
+        hasSent ||= out.includes("ready");
       },
     );
     assert.deepEqual([programResult.code, programResult.signal, programResult.out], [null, "SIGTERM", "ready\n"]);

@@ -16,7 +16,7 @@ import { until } from "../support/until.ts";
 type ProxiedServer = {
   readonly proxy: TcpProxy;
   /** The server through the proxy, and directly. */
-  readonly through: string;
+  readonly proxyUrl: string;
   readonly direct: string;
   [Symbol.asyncDispose](): Promise<void>;
 };
@@ -26,8 +26,8 @@ async function startProxiedServer(harness: ProcessHarness): Promise<ProxiedServe
   const proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
   const { address } = proxy;
   if ("path" in address) throw new Error("the proxy should listen on TCP");
-  const through = `holdfast://${address.host}:${address.port}`;
-  return { proxy, through, direct: url, [Symbol.asyncDispose]: () => proxy.close() };
+  const proxyUrl = `holdfast://${address.host}:${address.port}`;
+  return { proxy, proxyUrl, direct: url, [Symbol.asyncDispose]: () => proxy.close() };
 }
 
 const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
@@ -54,8 +54,8 @@ const faults: Readonly<Record<string, (proxy: TcpProxy) => () => void>> = {
 const LEASE_FLAGS = "3s";
 
 /** A holder behind the proxy that writes as long as it considers the lock held. */
-async function startBusyHolder(harness: ProcessHarness, through: string, register: FencedRegister): Promise<Worker> {
-  const holder = await startWorker(harness, through, register.path);
+async function startBusyHolder(harness: ProcessHarness, proxyUrl: string, register: FencedRegister): Promise<Worker> {
+  const holder = await startWorker(harness, proxyUrl, register.path);
   holder.acquire("it", "k", { ttl: LEASE_FLAGS });
   await holder.waitForReport("it", "held");
   holder.send({ do: "use", of: "it" });
@@ -68,25 +68,25 @@ test.concurrent.for(Object.keys(faults))(
   async (fault, { harness }) => {
     await using net = await startProxiedServer(harness);
     const register = await openFencedRegister(harness);
-    const holder = await startBusyHolder(harness, net.through, register);
+    const holder = await startBusyHolder(harness, net.proxyUrl, register);
     const next = await startWorker(harness, net.direct);
     next.acquire("next", "k");
     await harness.waitForQueue(1, net.direct);
     const heal = faults[fault]!(net.proxy);
-    const lost = await holder.waitForReport("it", "lost");
+    const lossReport = await holder.waitForReport("it", "lost");
     const stopped = await holder.waitForReport("it", "stopped");
     // its renewals may still reach the server, and extend its lease there
     const granted = await next.waitForReport("next", "held", 20_000);
     expect(BigInt(stopped.believedAt!)).toBeLessThan(BigInt(granted.at));
     // in the first round of its event loop that the machine allowed; usually long before
-    expect(BigInt(lost.roundAt!)).toBeLessThan(BigInt(granted.at));
+    expect(BigInt(lossReport.roundAt!)).toBeLessThan(BigInt(granted.at));
     heal();
     next.send({ do: "release", of: "next" });
     holder.acquire("again", "k");
-    const again = await holder.waitForReport("again", "held");
-    expect(BigInt(again.token!)).toBeGreaterThan(BigInt(granted.token!));
+    const secondReport = await holder.waitForReport("again", "held");
+    expect(BigInt(secondReport.token!)).toBeGreaterThan(BigInt(granted.token!));
     console.log(
-      `figure: holder ${fault} (lease 3 s): told ${msBetween(lost, granted).toFixed(0)} ms before the next one entered`,
+      `figure: holder ${fault} (lease 3 s): told ${msBetween(lossReport, granted).toFixed(0)} ms before the next one entered`,
     );
   },
 );
@@ -95,14 +95,14 @@ test.concurrent("when the socket of a holder and a waiter is cut again and again
   harness,
 }) => {
   await using net = await startProxiedServer(harness);
-  const holder = await startWorker(harness, net.through);
-  const waiter = await startWorker(harness, net.through);
-  const behind = await startWorker(harness, net.direct);
+  const holder = await startWorker(harness, net.proxyUrl);
+  const waiter = await startWorker(harness, net.proxyUrl);
+  const laterWaiter = await startWorker(harness, net.direct);
   holder.acquire("it", "k", { ttl: "5s" });
   await holder.waitForReport("it", "held");
   waiter.acquire("first", "k");
   await harness.waitForQueue(1, net.direct);
-  behind.acquire("second", "k");
+  laterWaiter.acquire("second", "k");
   await harness.waitForQueue(2, net.direct);
   // for longer than the lease
   for (let n = 0; n < 18; n++) {
@@ -116,7 +116,7 @@ test.concurrent("when the socket of a holder and a waiter is cut again and again
   expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
   const first = await waiter.waitForReport("first", "held");
   waiter.send({ do: "release", of: "first" });
-  const second = await behind.waitForReport("second", "held");
+  const second = await laterWaiter.waitForReport("second", "held");
   expect(BigInt(second.token!)).toBeGreaterThan(BigInt(first.token!));
 });
 
@@ -124,10 +124,21 @@ test.concurrent("a run whose socket is black-holed sends TERM, then KILL, before
   harness,
 }) => {
   await using net = await startProxiedServer(harness);
-  const them = writeChildScripts(harness.folder);
-  const run = harness.start(["run", "k", "--url", net.through, "--ttl", "5s", "--grace", "1s", "--", ...them.stubborn]);
-  const family = (await them.waitUntilWorking()).map(requireProcess);
-  const next = harness.start(["run", "k", "--url", net.direct, "--", ...them.aliveCheck]);
+  const scripts = writeChildScripts(harness.folder);
+  const run = harness.start([
+    "run",
+    "k",
+    "--url",
+    net.proxyUrl,
+    "--ttl",
+    "5s",
+    "--grace",
+    "1s",
+    "--",
+    ...scripts.stubborn,
+  ]);
+  const family = (await scripts.waitUntilWorking()).map(requireProcess);
+  const next = harness.start(["run", "k", "--url", net.direct, "--", ...scripts.aliveCheck]);
   await harness.waitForQueue(1, net.direct);
   const heal = faults["black-holed both ways"]!(net.proxy);
   expect((await run.ended).code, run.err()).toBe(123);
@@ -146,7 +157,7 @@ test.concurrent("with --on-lost ignore the same black hole lets two children ove
     "run",
     "k",
     "--url",
-    net.through,
+    net.proxyUrl,
     "--ttl",
     "1s",
     "--on-lost",

@@ -31,11 +31,11 @@ const ROWS: readonly (readonly [killed: readonly Victim[], then: Outcome])[] = [
 ];
 
 test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], { harness }) => {
-  const judged = writeExclusionScripts(harness.folder);
-  const run = harness.start(["run", "k", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
-  const command = requireProcess(await judged.waitForWorker("k"));
+  const scripts = writeExclusionScripts(harness.folder);
+  const run = harness.start(["run", "k", "--grace", "1s", "--", ...scripts.untilGate("k", "stubborn")]);
+  const command = requireProcess(await scripts.waitForWorker("k"));
   killVictim(harness, run, command, killed);
-  await expectOutcome(harness, judged, command, then);
+  await expectOutcome(harness, scripts, command, then);
   if (killed.includes("wrapper")) return;
   const code = killed.includes("command") ? 137 : 0;
   expect(await run.ended, run.err()).toEqual({ code, signal: null });
@@ -44,11 +44,11 @@ test.concurrent.for(ROWS)("killed: %s; its command: %s", async ([killed, then], 
 test.concurrent("wrapper killed, with a long lease: the lock is free when the command is gone, without waiting for the lease", async ({
   harness,
 }) => {
-  const judged = writeExclusionScripts(harness.folder);
-  const run = harness.start(["run", "k", "--ttl", "10m", "--grace", "1s", "--", ...judged.untilGate("k", "stubborn")]);
-  const command = requireProcess(await judged.waitForWorker("k"));
+  const scripts = writeExclusionScripts(harness.folder);
+  const run = harness.start(["run", "k", "--ttl", "10m", "--grace", "1s", "--", ...scripts.untilGate("k", "stubborn")]);
+  const command = requireProcess(await scripts.waitForWorker("k"));
   killVictim(harness, run, command, ["wrapper"]);
-  await expectOutcome(harness, judged, command, "ended by the watchdog");
+  await expectOutcome(harness, scripts, command, "ended by the watchdog");
 });
 
 const KINDS: readonly (readonly [name: string, flags: readonly string[], next: readonly string[]])[] = [
@@ -61,42 +61,42 @@ const KINDS: readonly (readonly [name: string, flags: readonly string[], next: r
 test.concurrent.for(KINDS)(
   "wrapper, watchdog and server killed, %s: the command keeps its locks",
   async ([, flags, next], { harness }) => {
-    const judged = writeExclusionScripts(harness.folder);
-    const run = harness.start(["run", ...flags, "--", ...judged.untilGate("k", "stubborn")]);
-    const command = requireProcess(await judged.waitForWorker("k"));
+    const scripts = writeExclusionScripts(harness.folder);
+    const run = harness.start(["run", ...flags, "--", ...scripts.untilGate("k", "stubborn")]);
+    const command = requireProcess(await scripts.waitForWorker("k"));
     killVictim(harness, run, command, ["wrapper", "watchdog", "server"]);
     // longer than the lease
-    const early = harness.start(["run", ...next, "--wait", "3s", "--", ...judged.enterAndLeave("k")]);
-    expect((await early.ended).code, early.err()).toBe(124);
-    await expectOutcome(harness, judged, command, "orphan", next);
+    const earlyRun = harness.start(["run", ...next, "--wait", "3s", "--", ...scripts.enterAndLeave("k")]);
+    expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
+    await expectOutcome(harness, scripts, command, "orphan", next);
   },
 );
 
 test.concurrent("two shared runs, wrappers and server killed: a third shared run enters beside them, an exclusive one after both", async ({
   harness,
 }) => {
-  const judged = writeExclusionScripts(harness.folder);
+  const scripts = writeExclusionScripts(harness.folder);
   const both = ["slow", "stubborn"] as const;
   const runs = both.map((manner) =>
-    harness.start(["run", "k", "--shared", "--grace", "2s", "--", ...judged.untilGateShared("k", manner)]),
+    harness.start(["run", "k", "--shared", "--grace", "2s", "--", ...scripts.untilGateShared("k", manner)]),
   );
-  await until(() => judged.workerPids("k").length === 2, { within: 15_000, what: "both at work" });
-  const commands = judged.workerPids("k").map(requireProcess);
+  await until(() => scripts.workerPids("k").length === 2, { within: 15_000, what: "both at work" });
+  const commands = scripts.workerPids("k").map(requireProcess);
   const [server] = harness.autostartedServers();
   for (const run of runs) run.kill();
   sendSignal(server!, "SIGKILL");
   const third = harness.start(["run", "k", "--shared", "--no-wait", "--", "true"]);
   expect((await third.ended).code, third.err()).toBe(0);
-  const next = harness.start(["run", "k", "--", ...judged.enterAndLeave("k")]);
+  const next = harness.start(["run", "k", "--", ...scripts.enterAndLeave("k")]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
   expect(commands.some(isAlive)).toBe(false);
-  expect(judged.overlaps()).toEqual([]);
+  expect(scripts.overlaps()).toEqual([]);
 });
 
 test.concurrent("a run inside a run, of the same key and one more: all Node processes killed, both keys stay held until the command is gone", async ({
   harness,
 }) => {
-  const judged = writeExclusionScripts(harness.folder);
+  const scripts = writeExclusionScripts(harness.folder);
   const inner = [
     process.execPath,
     PROGRAM,
@@ -106,25 +106,30 @@ test.concurrent("a run inside a run, of the same key and one more: all Node proc
     "--grace",
     "2s",
     "--",
-    ...judged.untilGate("k", "stubborn"),
+    ...scripts.untilGate("k", "stubborn"),
   ];
   const outer = harness.start(["run", "k", "--", ...inner]);
-  const command = requireProcess(await judged.waitForWorker("k"));
-  const ofNode = descendants(outer.pid).filter(({ pid }) => commandLine(pid).includes(PROGRAM));
+  const command = requireProcess(await scripts.waitForWorker("k"));
+  const nodeProcesses = descendants(outer.pid).filter(({ pid }) => commandLine(pid).includes(PROGRAM));
   const [server] = harness.autostartedServers();
-  for (const processId of ofNode) sendSignal(processId, "SIGSTOP");
+  for (const processId of nodeProcesses) sendSignal(processId, "SIGSTOP");
   outer.kill();
-  for (const processId of [...ofNode, server!]) sendSignal(processId, "SIGKILL");
-  const next = ["k", "l"].map((key) => harness.start(["run", key, "--", ...judged.enterAndLeave(key)]));
+  for (const processId of [...nodeProcesses, server!]) sendSignal(processId, "SIGKILL");
+  const next = ["k", "l"].map((key) => harness.start(["run", key, "--", ...scripts.enterAndLeave(key)]));
   for (const run of next) {
     expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
     expect(isAlive(command)).toBe(false);
   }
-  expect(judged.faults(["k"])).toEqual([]);
+  expect(scripts.faults(["k"])).toEqual([]);
 });
 
 /** All at one moment: every process that could react is stopped first. */
-function killVictim(harness: ProcessHarness, run: RunningProcess, command: ProcessId, killed: readonly Victim[]): void {
+function killVictim(
+  harness: ProcessHarness,
+  run: RunningProcess,
+  command: ProcessId,
+  victims: readonly Victim[],
+): void {
   // with a lease a watchdog has a second process, which waits for the end of the lease; each renewal replaces it
   const watchdogs = (): ProcessId[] =>
     descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
@@ -133,31 +138,31 @@ function killVictim(harness: ProcessHarness, run: RunningProcess, command: Proce
   for (const processId of watchdogs()) sendSignal(processId, "SIGSTOP");
   const stopped = watchdogs();
   expect([stopped.length > 0, server === undefined]).toEqual([true, false]);
-  if (killed.includes("server")) sendSignal(server!, "SIGKILL");
-  for (const processId of stopped) sendSignal(processId, killed.includes("watchdog") ? "SIGKILL" : "SIGCONT");
-  if (killed.includes("command")) sendSignal(command, "SIGKILL");
-  if (killed.includes("wrapper")) run.kill();
+  if (victims.includes("server")) sendSignal(server!, "SIGKILL");
+  for (const processId of stopped) sendSignal(processId, victims.includes("watchdog") ? "SIGKILL" : "SIGCONT");
+  if (victims.includes("command")) sendSignal(command, "SIGKILL");
+  if (victims.includes("wrapper")) run.kill();
   else run.process.kill("SIGCONT");
 }
 
 async function expectOutcome(
   harness: ProcessHarness,
-  judged: ExclusionScripts,
+  scripts: ExclusionScripts,
   command: ProcessId,
   outcome: Outcome,
-  wanted: readonly string[] = ["k"],
+  keys: readonly string[] = ["k"],
 ): Promise<void> {
-  const goesOn = outcome === "goes on" || outcome === "orphan";
-  if (goesOn) {
-    const early = harness.start(["run", ...wanted, "--wait", "500ms", "--", ...judged.enterAndLeave("k")]);
-    expect((await early.ended).code, early.err()).toBe(124);
+  const commandContinues = outcome === "goes on" || outcome === "orphan";
+  if (commandContinues) {
+    const earlyRun = harness.start(["run", ...keys, "--wait", "500ms", "--", ...scripts.enterAndLeave("k")]);
+    expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
     expect(isAlive(command)).toBe(true);
   }
-  const next = harness.start(["run", ...wanted, "--", ...judged.enterAndLeave("k")]);
-  if (goesOn) await harness.waitForQueue(1);
-  if (outcome === "goes on") judged.openGate("k");
+  const next = harness.start(["run", ...keys, "--", ...scripts.enterAndLeave("k")]);
+  if (commandContinues) await harness.waitForQueue(1);
+  if (outcome === "goes on") scripts.openGate("k");
   if (outcome === "orphan") sendSignal(command, "SIGKILL");
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
   expect(isAlive(command)).toBe(false);
-  expect(judged.faults(["k"])).toEqual([]);
+  expect(scripts.faults(["k"])).toEqual([]);
 }

@@ -14,30 +14,30 @@ const GRACE_FLAGS = ["--grace", "2s"];
 test.concurrent.for(["at once", "a moment later"] as const)(
   "on demand: wrapper killed, server killed %s: no other run enters beside the command, other keys are free",
   async (when, { harness }) => {
-    const judged = writeExclusionScripts(harness.folder);
-    const run = harness.start(["run", "k", ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
-    const command = requireProcess(await judged.waitForWorker("k"));
+    const scripts = writeExclusionScripts(harness.folder);
+    const run = harness.start(["run", "k", ...GRACE_FLAGS, "--", ...scripts.untilGate("k", "stubborn")]);
+    const command = requireProcess(await scripts.waitForWorker("k"));
     const [server] = harness.autostartedServers();
     run.kill();
     if (when === "a moment later") await until(() => run.hasEnded(), { within: 5_000, what: "the end of the wrapper" });
     sendSignal(server!, "SIGKILL");
-    await expectNextEnters(harness, judged, command, []);
+    await expectNextEnters(harness, scripts, command, []);
   },
 );
 
 test.concurrent("all Node processes killed at once, wrappers of four keys and the server on demand: no run enters beside a command", async ({
   harness,
 }) => {
-  const judged = writeExclusionScripts(harness.folder);
+  const scripts = writeExclusionScripts(harness.folder);
   const keys = ["a", "b", "c", "d"];
-  const runs = keys.map((key) => harness.start(["run", key, ...GRACE_FLAGS, "--", ...judged.untilGate(key, "slow")]));
-  for (const key of keys) await judged.waitForWorker(key);
+  const runs = keys.map((key) => harness.start(["run", key, ...GRACE_FLAGS, "--", ...scripts.untilGate(key, "slow")]));
+  for (const key of keys) await scripts.waitForWorker(key);
   const [server] = harness.autostartedServers();
   for (const run of runs) run.kill();
   sendSignal(server!, "SIGKILL");
-  const next = keys.map((key) => harness.start(["run", key, "--", ...judged.enterAndLeave(key)]));
+  const next = keys.map((key) => harness.start(["run", key, "--", ...scripts.enterAndLeave(key)]));
   for (const run of next) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
-  expect(judged.faults(keys)).toEqual([]);
+  expect(scripts.faults(keys)).toEqual([]);
 });
 
 test.concurrent.for([
@@ -47,27 +47,27 @@ test.concurrent.for([
 ] as const)(
   "own server ended by %s and started again, %s: no other run enters beside the command, other keys are free",
   async ([name, order], { harness }) => {
-    const judged = writeExclusionScripts(harness.folder);
+    const scripts = writeExclusionScripts(harness.folder);
     const server = await harness.serve();
     const url = ["--url", server.url];
-    const run = harness.start(["run", "k", ...url, ...GRACE_FLAGS, "--", ...judged.untilGate("k", "stubborn")]);
-    const command = requireProcess(await judged.waitForWorker("k"));
+    const run = harness.start(["run", "k", ...url, ...GRACE_FLAGS, "--", ...scripts.untilGate("k", "stubborn")]);
+    const command = requireProcess(await scripts.waitForWorker("k"));
     if (order === "wrapper first") run.kill();
     await waitForRunEnd(server, name);
     if (order === "server first") run.kill();
     await harness.serve();
-    await expectNextEnters(harness, judged, command, url);
+    await expectNextEnters(harness, scripts, command, url);
   },
 );
 
 test.concurrent("wrapper stopped, server killed and started again: the command keeps its key and no other, and both continue when resumed", async ({
   harness,
 }) => {
-  const judged = writeExclusionScripts(harness.folder);
+  const scripts = writeExclusionScripts(harness.folder);
   const before = await harness.serve();
   const url = ["--url", before.url];
-  const run = harness.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
-  await judged.waitForWorker("k");
+  const run = harness.start(["run", "k", ...url, "--", ...scripts.untilGate("k", "obedient")]);
+  await scripts.waitForWorker("k");
   run.process.kill("SIGSTOP");
   await waitForRunEnd(before, "SIGKILL");
   await harness.serve();
@@ -75,35 +75,35 @@ test.concurrent("wrapper stopped, server killed and started again: the command k
   expect(await enters(harness, "other", [...url, "--wait", "8s"])).toBe(0);
   expect(await enters(harness, "k", [...url, "--wait", "1s"])).toBe(124);
   run.process.kill("SIGCONT");
-  judged.openGate("k");
+  scripts.openGate("k");
   expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
   expect(await enters(harness, "k", [...url, "--wait", "8s"])).toBe(0);
-  expect(judged.faults(["k"])).toEqual([]);
+  expect(scripts.faults(["k"])).toEqual([]);
 
   function enters(harness: ProcessHarness, key: string, args: readonly string[]): Promise<number | null> {
-    return harness.start(["run", key, ...args, "--", ...judged.enterAndLeave(key)]).ended.then(({ code }) => code);
+    return harness.start(["run", key, ...args, "--", ...scripts.enterAndLeave(key)]).ended.then(({ code }) => code);
   }
 });
 
 test.concurrent.for(["server goes on", "server killed and started again"] as const)(
   "a command that closed its inherited descriptors, wrapper and watchdog killed, %s: it keeps the lock until it ends",
   async (then, { harness }) => {
-    const judged = writeExclusionScripts(harness.folder);
+    const scripts = writeExclusionScripts(harness.folder);
     const server = await harness.serve();
     const url = ["--url", server.url];
-    const run = harness.start(["run", "k", ...url, "--", ...judged.untilGateClosedDescriptors("k", "stubborn")]);
-    const command = requireProcess(await judged.waitForWorker("k"));
+    const run = harness.start(["run", "k", ...url, "--", ...scripts.untilGateClosedDescriptors("k", "stubborn")]);
+    const command = requireProcess(await scripts.waitForWorker("k"));
     killWithWatchdog(run);
     if (then !== "server goes on") {
       await waitForRunEnd(server, "SIGKILL");
       await harness.serve();
     }
-    const early = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
-    expect((await early.ended).code, early.err()).toBe(124);
+    const earlyRun = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...scripts.enterAndLeave("k")]);
+    expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
     sendSignal(command, "SIGKILL");
-    const next = harness.start(["run", "k", ...url, "--wait", "10s", "--", ...judged.enterAndLeave("k")]);
+    const next = harness.start(["run", "k", ...url, "--wait", "10s", "--", ...scripts.enterAndLeave("k")]);
     expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
-    expect(judged.faults(["k"])).toEqual([]);
+    expect(scripts.faults(["k"])).toEqual([]);
   },
 );
 
@@ -115,33 +115,33 @@ test.concurrent.for([
 ] as const)(
   "wrapper stopped until its lease has ended, its key %s by another run, server ended by %s and started again: the lease stays ended",
   async ([then, name, manner], { harness }) => {
-    const judged = writeExclusionScripts(harness.folder);
+    const scripts = writeExclusionScripts(harness.folder);
     const before = await harness.serve();
     const url = ["--url", before.url];
-    const run = harness.start(["run", "k", ...url, "--ttl", "2s", "--", ...judged.untilGate("k", manner)]);
-    const command = requireProcess(await judged.waitForWorker("k"));
+    const run = harness.start(["run", "k", ...url, "--ttl", "2s", "--", ...scripts.untilGate("k", manner)]);
+    const command = requireProcess(await scripts.waitForWorker("k"));
     run.process.kill("SIGSTOP");
-    const otherRun = harness.start(["run", "k", ...url, "--", ...judged.untilGate("k", "obedient")]);
-    await until(() => judged.workerPids("k").length === 2, { within: 15_000, what: "the other at work" });
+    const otherRun = harness.start(["run", "k", ...url, "--", ...scripts.untilGate("k", "obedient")]);
+    await until(() => scripts.workerPids("k").length === 2, { within: 15_000, what: "the other at work" });
     expect(isAlive(command)).toBe(false);
-    const leaves = async (): Promise<void> => {
-      judged.openGate("k");
+    const waitForLeave = async (): Promise<void> => {
+      scripts.openGate("k");
       expect(await otherRun.ended, otherRun.err()).toEqual({ code: 0, signal: null });
     };
-    if (then === "released") await leaves();
+    if (then === "released") await waitForLeave();
     await waitForRunEnd(before, name);
     await harness.serve();
     if (then === "held") {
-      const early = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...judged.enterAndLeave("k")]);
-      expect((await early.ended).code, early.err()).toBe(124);
+      const earlyRun = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...scripts.enterAndLeave("k")]);
+      expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
       expect(await harness.list(before.url)).toHaveLength(1);
-      await leaves();
+      await waitForLeave();
     }
-    const next = harness.start(["run", "k", ...url, "--wait", "8s", "--", ...judged.enterAndLeave("k")]);
+    const next = harness.start(["run", "k", ...url, "--wait", "8s", "--", ...scripts.enterAndLeave("k")]);
     expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
     run.process.kill("SIGCONT");
     expect((await run.ended).code, run.err()).toBe(123);
-    expect(judged.faults(["k"])).toEqual([]);
+    expect(scripts.faults(["k"])).toEqual([]);
     expect(readdirSync(harness.path("state/runs"))).toEqual([]);
   },
 );
@@ -149,27 +149,27 @@ test.concurrent.for([
 test.concurrent("a run inside a run, several keys: the outer wrapper stopped until its lease has ended, server killed and started again: all keys are free", async ({
   harness,
 }) => {
-  const judged = writeExclusionScripts(harness.folder);
+  const scripts = writeExclusionScripts(harness.folder);
   const before = await harness.serve();
   const url = ["--url", before.url];
-  const inner = [process.execPath, PROGRAM, "run", "k", "l", ...url, "--", ...judged.untilGate("k", "stubborn")];
+  const inner = [process.execPath, PROGRAM, "run", "k", "l", ...url, "--", ...scripts.untilGate("k", "stubborn")];
   const outer = harness.start(["run", "j", "k", ...url, "--ttl", "4s", "--", ...inner]);
-  const command = requireProcess(await judged.waitForWorker("k"));
+  const command = requireProcess(await scripts.waitForWorker("k"));
   outer.process.kill("SIGSTOP");
   await until(() => !isAlive(command), { within: 15_000, what: "the end of the command" });
-  const entered = async (): Promise<void> => {
+  const waitForEnter = async (): Promise<void> => {
     for (const key of ["j", "k", "l"]) {
-      const next = harness.start(["run", key, ...url, "--wait", "8s", "--", ...judged.enterAndLeave(key)]);
+      const next = harness.start(["run", key, ...url, "--wait", "8s", "--", ...scripts.enterAndLeave(key)]);
       expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
     }
   };
-  await entered();
+  await waitForEnter();
   await waitForRunEnd(before, "SIGKILL");
   await harness.serve();
-  await entered();
+  await waitForEnter();
   outer.process.kill("SIGCONT");
   expect((await outer.ended).code, outer.err()).toBe(123);
-  expect(judged.faults(["k"])).toEqual([]);
+  expect(scripts.faults(["k"])).toEqual([]);
   expect(readdirSync(harness.path("state/runs"))).toEqual([]);
 });
 
@@ -178,7 +178,7 @@ function killWithWatchdog(run: RunningProcess): void {
   const guards = descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
   expect(guards).toHaveLength(1);
   run.process.kill("SIGSTOP");
-  for (const guard of guards) sendSignal(guard, "SIGKILL");
+  for (const watchdog of guards) sendSignal(watchdog, "SIGKILL");
   run.kill();
 }
 
@@ -190,14 +190,14 @@ async function waitForRunEnd(server: RunningServer, name: NodeJS.Signals): Promi
 /** Another key is free while the command runs; its own key is free once it has ended. */
 async function expectNextEnters(
   harness: ProcessHarness,
-  judged: ReturnType<typeof writeExclusionScripts>,
+  scripts: ReturnType<typeof writeExclusionScripts>,
   command: ProcessId,
   url: readonly string[],
 ): Promise<void> {
   const otherRun = harness.start(["run", "other", ...url, "--wait", "10s", "--", "true"]);
-  const next = harness.start(["run", "k", ...url, "--", ...judged.enterAndLeave("k")]);
+  const next = harness.start(["run", "k", ...url, "--", ...scripts.enterAndLeave("k")]);
   expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
   expect(isAlive(command)).toBe(false);
   expect(await otherRun.ended, otherRun.err()).toEqual({ code: 0, signal: null });
-  expect(judged.faults(["k"])).toEqual([]);
+  expect(scripts.faults(["k"])).toEqual([]);
 }

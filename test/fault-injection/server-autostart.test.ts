@@ -24,9 +24,9 @@ test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file start
   expect(lstatSync(`${harness.directory}/socket`).isSocket()).toBe(true);
 
   const count = createCounterWorkload(harness.folder);
-  const began = performance.now();
-  const all = Array.from({ length: CONCURRENT_STARTS }, () => harness.start(["run", "k", "--", ...count.command(0)]));
-  for (const run of all) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
+  const startedAt = performance.now();
+  const runs = Array.from({ length: CONCURRENT_STARTS }, () => harness.start(["run", "k", "--", ...count.command(0)]));
+  for (const run of runs) expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
   expect(harness.autostartedServerPids()).toHaveLength(2);
   await until(() => harness.autostartedServers().length === 1, {
     within: 5_000,
@@ -34,14 +34,14 @@ test(`${CONCURRENT_STARTS} wrappers started at once on a stale socket file start
   });
   expect(count.history()).toMatchObject({ faults: [], counter: CONCURRENT_STARTS });
   console.log(
-    `figure: ${CONCURRENT_STARTS} wrappers at once on a stale socket: one server, all served after ${((performance.now() - began) / 1_000).toFixed(1)} s`,
+    `figure: ${CONCURRENT_STARTS} wrappers at once on a stale socket: one server, all served after ${((performance.now() - startedAt) / 1_000).toFixed(1)} s`,
   );
 });
 
 test.concurrent("out=$(holdfast run k -- echo hi) returns at once although it started the server, which keeps no descriptor of its starter", async ({
   harness,
 }) => {
-  const began = performance.now();
+  const startedAt = performance.now();
   const shell = harness.startProgram([
     // above 15, where Node does not close inherited descriptors by itself
     "bash",
@@ -51,11 +51,11 @@ test.concurrent("out=$(holdfast run k -- echo hi) returns at once although it st
   expect((await shell.ended).code).toBe(0);
   await until(() => shell.out() === "got hi\n", { within: 5_000, what: "its output" });
   // a server that kept the descriptor would block for ten minutes
-  expect(performance.now() - began).toBeLessThan(30_000);
+  expect(performance.now() - startedAt).toBeLessThan(30_000);
   const [server] = harness.autostartedServers();
   expect(server).toBeDefined();
   console.log(
-    `figure: out=$(holdfast run k -- echo hi) with the start of the server took ${(performance.now() - began).toFixed(0)} ms`,
+    `figure: out=$(holdfast run k -- echo hi) with the start of the server took ${(performance.now() - startedAt).toFixed(0)} ms`,
   );
 });
 
@@ -95,15 +95,15 @@ test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
     await until(() => holder.out() !== "" || holder.hasEnded(), { within: 10_000, what: "the holder" });
     expect(holder.hasEnded(), holder.err()).toBe(false);
 
-    const empty = (...more: readonly string[]): RunningProcess =>
-      harness.startProgram(startWithHome(harness, home, ["env", "-i", ...RUN, ...more]), NO_DIRECTORY);
-    const busy = empty("--no-wait", "--", "/bin/echo", "entered");
-    expect((await busy.ended).code, busy.err()).toBe(124);
-    expect(busy.out()).toBe("");
+    const empty = (...args: readonly string[]): RunningProcess =>
+      harness.startProgram(startWithHome(harness, home, ["env", "-i", ...RUN, ...args]), NO_DIRECTORY);
+    const busyRun = empty("--no-wait", "--", "/bin/echo", "entered");
+    expect((await busyRun.ended).code, busyRun.err()).toBe(124);
+    expect(busyRun.out()).toBe("");
     openGate(harness);
     expect(await holder.ended).toEqual({ code: 0, signal: null });
-    const free = empty("--wait", "5s", "--", "/bin/echo", "entered");
-    expect((await free.ended).code, free.err()).toBe(0);
+    const freeRun = empty("--wait", "5s", "--", "/bin/echo", "entered");
+    expect((await freeRun.ended).code, freeRun.err()).toBe(0);
     // one server, in the directory given by the password database
     expect(harness.autostartedServers()).toHaveLength(1);
     expect(existsSync(`${home}/.holdfast`)).toBe(true);
@@ -130,14 +130,14 @@ function makeWorldAccessible(path: string): void {
 
 test.concurrent.for(refusals)(
   "a user directory that is %s is refused by client and server, and nothing is started",
-  async ([, make, why], { harness }) => {
-    make(harness.directory);
+  async ([, prepare, reason], { harness }) => {
+    prepare(harness.directory);
     const run = harness.start(["run", "k", "--", "touch", "ran"]);
     expect((await run.ended).code).toBe(77);
-    expect(run.err()).toMatch(why);
+    expect(run.err()).toMatch(reason);
     const server = harness.start(["serve"]);
     expect((await server.ended).code).not.toBe(0);
-    expect(server.err()).toMatch(why);
+    expect(server.err()).toMatch(reason);
     expect(existsSync(harness.path("ran"))).toBe(false);
   },
 );
@@ -160,11 +160,11 @@ test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
   { concurrent: true },
   async ({ harness }) => {
     // the program may itself be in /tmp, which is hidden here
-    const squat = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
+    const mountCommands = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
     const command = [process.execPath, "/mnt/dist/cli/main.js", "run", "k", "--", "echo", "entered"];
     // nor the modules that the test runner may preload from there
     const env = { ...NO_DIRECTORY.env, NODE_OPTIONS: undefined };
-    const run = harness.startProgram(startWithHome(harness, "/nonexistent", command, squat), { env });
+    const run = harness.startProgram(startWithHome(harness, "/nonexistent", command, mountCommands), { env });
     expect((await run.ended).code, run.err()).toBe(77);
     expect(run.err()).toMatch(/\/tmp\/holdfast-\d+ is open to others/);
     expect(run.out()).toBe("");

@@ -44,8 +44,8 @@ async function expectExclusionOverClockSteps(
     await until(() => register.log.length > before + 2, { within: PROGRESS_TIMEOUT_MS, what: `turns at ${hours} h` });
   }
   // a token shows the clock at its issue, or the highest one before: it went forward with the first step
-  const ahead = Number((register.log.at(-1)?.token ?? 0n) / 1_000n) - Date.now();
-  expect(ahead).toBeGreaterThan((HOUR_S - 60) * 1_000);
+  const aheadMs = Number((register.log.at(-1)?.token ?? 0n) / 1_000n) - Date.now();
+  expect(aheadMs).toBeGreaterThan((HOUR_S - 60) * 1_000);
   await expectAllProceeded(workers, register, process.hrtime.bigint());
   console.log(
     `figure: server's clock stepped ${STEPS.length} times by hours: ${register.log.length / 2} turns, longest stop ${longestGapMs(register).toFixed(0)} ms`,

@@ -36,12 +36,12 @@ async function fullDisk(harness: ProcessHarness): Promise<DiskFault> {
   mkdirSync(disk, { mode: 0o700 });
   const commandPrefix = inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, []);
   const server = await startServerProcess(harness, { commandPrefix, state: join(disk, "state") });
-  const filler = join(`/proc/${server.pid()}/root`, disk, "filler");
+  const fillerFile = join(`/proc/${server.pid()}/root`, disk, "filler");
   return {
     server,
     // cat ends when not a byte more fits
-    break: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${filler}"`], { stdio: "ignore" }),
-    repair: () => rmSync(filler),
+    break: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${fillerFile}"`], { stdio: "ignore" }),
+    repair: () => rmSync(fillerFile),
   };
 }
 
@@ -69,31 +69,31 @@ const faults = [
   { name: "state folder gone", open: unwritableDirectory, why: "" },
 ];
 
-for (const { name, open, why } of faults) {
-  test.skipIf(why !== "")(
-    `${name}, under load of 8 processes: calls that need a write are refused with DISK, others succeed, and all succeed when there is room${why}`,
+for (const { name, open, why: reason } of faults) {
+  test.skipIf(reason !== "")(
+    `${name}, under load of 8 processes: calls that need a write are refused with DISK, others succeed, and all succeed when there is room${reason}`,
     { timeout: (IS_LONG_RUN ? BOUND_MS : 0) + 4 * PROGRESS_TIMEOUT_MS },
     async ({ harness }) => {
       const { server, ...fault } = await open(harness);
       const register = await openFencedRegister(harness);
       const workers = await startWorkload(harness, server.url, register);
       const client = await RawClient.open(server.rawAddress);
-      const kept = randomId();
-      expect((await client.claim(kept, "kept"))[0]).toBe("held");
+      const keptId = randomId();
+      expect((await client.claim(keptId, "kept"))[0]).toBe("held");
       await until(() => register.log.length > 20, { within: PROGRESS_TIMEOUT_MS, what: "turns before the fault" });
 
       fault.break();
       await fillLastPage(client);
       await expect(client.claim(randomId(), "day", DAY_MS)).rejects.toThrow(/DISK/);
       await expect(client.claim(randomId(), "minute", MINUTE_MS)).rejects.toThrow(/DISK/);
-      await expect(client.call("detach", [kept])).rejects.toThrow(/DISK/);
+      await expect(client.call("detach", [keptId])).rejects.toThrow(/DISK/);
       const before = register.log.length;
       await delay(BUSY_MS);
       await until(() => register.log.length > before + 10, {
         within: PROGRESS_TIMEOUT_MS,
         what: "turns amid the fault",
       });
-      if (IS_LONG_RUN) await expectUnwrittenClaimsRefused(client, kept);
+      if (IS_LONG_RUN) await expectUnwrittenClaimsRefused(client, keptId);
       fault.repair();
 
       await until(
@@ -103,7 +103,7 @@ for (const { name, open, why } of faults) {
         },
         { within: 10_000, what: "a claim of a day" },
       );
-      expect(await client.release(kept)).toBe(true);
+      expect(await client.release(keptId)).toBe(true);
       await expectAllProceeded(workers, register, process.hrtime.bigint());
       client.end();
       console.log(
@@ -116,12 +116,12 @@ for (const { name, open, why } of faults) {
 /** A full file system may still have room in the journal's last page of 4 KiB. */
 async function fillLastPage(client: RawClient): Promise<void> {
   for (let n = 0; n < 100; n++) {
-    const refused = await client.claim(randomId(), `${n}`.padEnd(500, "x"), DAY_MS).then(
+    const refusal = await client.claim(randomId(), `${n}`.padEnd(500, "x"), DAY_MS).then(
       () => null,
       (error: unknown) => error,
     );
-    if (refused === null) continue;
-    expect(String(refused)).toMatch(/DISK/);
+    if (refusal === null) continue;
+    expect(String(refusal)).toMatch(/DISK/);
     // less is left than such a line needs; a short one may still fit
     for (let index = 0; index < 100; index++) {
       const isRefused = await client.claim(randomId(), `short${index}`, DAY_MS).then(
@@ -135,11 +135,11 @@ async function fillLastPage(client: RawClient): Promise<void> {
 }
 
 /** Nothing new is granted, and held claims can still be renewed. */
-async function expectUnwrittenClaimsRefused(client: RawClient, kept: string): Promise<void> {
+async function expectUnwrittenClaimsRefused(client: RawClient, keptId: string): Promise<void> {
   const end = performance.now() + BOUND_MS;
   while (performance.now() < end) {
     await delay(5_000);
-    expect(await client.call("renew", [kept])).toMatchObject([expect.arrayContaining(["held"])]);
+    expect(await client.call("renew", [keptId])).toMatchObject([expect.arrayContaining(["held"])]);
   }
   await expect(client.claim(randomId(), "late", 30_000, { wait: false })).rejects.toThrow(/DISK/);
 }

@@ -28,9 +28,9 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
   const register = await openFencedRegister(harness);
   const workers = await startWorkload(harness, "", register);
   const count = createCounterWorkload(harness.folder);
-  let over = false;
+  let isOver = false;
   const wrapped = async (): Promise<void> => {
-    while (!over) {
+    while (!isOver) {
       const run = harness.start(["run", "counter", "--", ...count.command(0.05)]);
       expect(await run.ended, run.err()).toEqual({ code: 0, signal: null });
     }
@@ -49,7 +49,7 @@ test.concurrent(`the server on demand killed ${KILLS} times under load: no doubl
     }
     const last = process.hrtime.bigint();
     await delay(MAX_KILL_INTERVAL_MS);
-    over = true;
+    isOver = true;
     return last;
   };
   const [lastKill] = await Promise.all([kills(), wrapped(), wrapped()]);

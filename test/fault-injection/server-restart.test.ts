@@ -47,15 +47,15 @@ const openSession = (server: ServerProcess, index: number, session: string): Pro
 
 /** So many clients, each with a connection and a key of its own. */
 async function createHolders(server: ServerProcess): Promise<RawHolder[]> {
-  const all: RawHolder[] = [];
+  const holders: RawHolder[] = [];
   await forEachBatch(Array.from({ length: HOLDER_COUNT }), async (_, index) => {
     const [id, session, key] = [randomId(), randomId(), `key:${index}`];
     const client = await openSession(server, index, session);
     const [state, token] = await client.claim(id, key, USUAL_MS);
     expect(state).toBe("held");
-    all[index] = { id, key, session, token: String(token), client };
+    holders[index] = { id, key, session, token: String(token), client };
   });
-  return all;
+  return holders;
 }
 
 /** Reconnects and reclaims the locks at the new server. */
@@ -73,41 +73,41 @@ test(`${HOLDER_COUNT} holders that reconnect at once after kill -9 keep their lo
   timeout: 120_000,
 }, async ({ harness }) => {
   const server = await startServerProcess(harness, { limits: { connections: 20_000 } });
-  const all = await createHolders(server);
-  const highest = all.reduce((most, { token }) => (BigInt(token) > most ? BigInt(token) : most), 0n);
+  const holders = await createHolders(server);
+  const highest = holders.reduce((max, { token }) => (BigInt(token) > max ? BigInt(token) : max), 0n);
   await server.kill();
   await server.restart();
-  const began = performance.now();
+  const startedAt = performance.now();
 
-  const intruder = await RawClient.open(server.rawAddress);
-  await intruder.call("reclaim", [], true);
-  const wanted = randomId();
-  expect((await intruder.claim(wanted, "key:0"))[0]).toBe("waiting");
-  expect((await intruder.claim(randomId(), "free", USUAL_MS, { wait: false }))[0]).toBe("none");
+  const otherClient = await RawClient.open(server.rawAddress);
+  await otherClient.call("reclaim", [], true);
+  const waitingId = randomId();
+  expect((await otherClient.claim(waitingId, "key:0"))[0]).toBe("waiting");
+  expect((await otherClient.claim(randomId(), "free", USUAL_MS, { wait: false }))[0]).toBe("none");
 
-  await forEachBatch(all, async (holder, index) => {
+  await forEachBatch(holders, async (holder, index) => {
     expect(firstWord(await reconnect(server, holder, index))).toEqual(["held", holder.token]);
   });
   const free = await until(
     async () => {
-      const answer = await intruder.claim(randomId(), `free:${Math.random()}`, USUAL_MS, { wait: false });
+      const answer = await otherClient.claim(randomId(), `free:${Math.random()}`, USUAL_MS, { wait: false });
       return answer[0] === "held" ? answer : null;
     },
     { within: 10_000, what: "the server to open" },
   );
-  const openedAfter = performance.now() - began;
+  const openedAfter = performance.now() - startedAt;
   expect(BigInt(String(free[1]))).toBeGreaterThan(highest);
   expect(openedAfter).toBeLessThan(USUAL_MS);
 
   // all of them held, each by its holder alone
-  expect(intruder.pushed.has(wanted)).toBe(false);
-  await forEachBatch(all, async ({ client, id }) => expect(await client.release(id)).toBe(true));
-  const grant = await until(() => intruder.pushed.get(wanted), {
+  expect(otherClient.pushed.has(waitingId)).toBe(false);
+  await forEachBatch(holders, async ({ client, id }) => expect(await client.release(id)).toBe(true));
+  const grant = await until(() => otherClient.pushed.get(waitingId), {
     within: 5_000,
     what: "the grant of what is free now",
   });
   expect(BigInt(String(grant[1]))).toBeGreaterThan(highest);
-  for (const { client } of [...all, { client: intruder }]) client.end();
+  for (const { client } of [...holders, { client: otherClient }]) client.end();
   console.log(
     `figure: ${HOLDER_COUNT} holders back after kill -9, the server opened after ${openedAfter.toFixed(0)} ms`,
   );
@@ -118,40 +118,40 @@ test.runIf(IS_LONG_RUN)(
   { timeout: 180_000 },
   async ({ harness }) => {
     const server = await startServerProcess(harness, { limits: { connections: 20_000 } });
-    const all = await createHolders(server);
-    const placed = performance.now();
+    const holders = await createHolders(server);
+    const placedAt = performance.now();
     await server.kill();
     await server.restart();
     const isBack = (index: number): boolean => index % 2 === 0;
-    await forEachBatch(all, async (holder, index) => {
+    await forEachBatch(holders, async (holder, index) => {
       if (isBack(index)) expect(firstWord(await reconnect(server, holder, index))).toEqual(["held", holder.token]);
     });
     const next = await RawClient.open(server.rawAddress);
     await next.call("reclaim", [], true);
-    const lost = randomId();
-    const kept = randomId();
-    await next.claim(lost, "key:1");
-    await next.claim(kept, "key:0");
+    const lostId = randomId();
+    const keptId = randomId();
+    await next.claim(lostId, "key:1");
+    await next.claim(keptId, "key:0");
     // a reconnected client repeats its reclaim, as real clients do
-    const renewing = setInterval(() => {
-      for (const [index, { client, id }] of all.entries())
+    const renewTimer = setInterval(() => {
+      for (const [index, { client, id }] of holders.entries())
         if (isBack(index)) client.send(`["renew",${1e6 + index},["${id}"]]`);
-      next.send(`["renew",1,["${lost}","${kept}"]]`);
+      next.send(`["renew",1,["${lostId}","${keptId}"]]`);
     }, 5_000);
     try {
-      await until(() => next.pushed.get(lost), { within: RECLAIM_MS + 10_000, what: "a key of one who is lost" });
-      const ms = performance.now() - placed;
+      await until(() => next.pushed.get(lostId), { within: RECLAIM_MS + 10_000, what: "a key of one who is lost" });
+      const ms = performance.now() - placedAt;
       expect(ms).toBeGreaterThanOrEqual(USUAL_MS);
       expect(ms).toBeLessThan(RECLAIM_MS + 10_000);
-      expect(next.pushed.has(kept)).toBe(false);
-      await forEachBatch(all, async ({ client, id }, index) => {
+      expect(next.pushed.has(keptId)).toBe(false);
+      await forEachBatch(holders, async ({ client, id }, index) => {
         if (isBack(index)) expect(await client.release(id)).toBe(true);
       });
       console.log(
         `figure: half of ${HOLDER_COUNT} holders lost with the server: their keys granted ${(ms / 1_000).toFixed(1)} s after their claims`,
       );
     } finally {
-      clearInterval(renewing);
+      clearInterval(renewTimer);
     }
   },
 );
@@ -163,9 +163,9 @@ test.runIf(IS_LONG_RUN)(
     const server = await startServerProcess(harness);
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(server.url).port) });
     const { address } = proxy;
-    const through = "port" in address ? `holdfast://127.0.0.1:${address.port}` : "";
+    const proxyUrl = "port" in address ? `holdfast://127.0.0.1:${address.port}` : "";
     const register = await openFencedRegister(harness);
-    const holder = await startWorker(harness, through, register.path);
+    const holder = await startWorker(harness, proxyUrl, register.path);
     holder.acquire("it", "k", { ttl: "20s" });
     await holder.waitForReport("it", "held");
     holder.send({ do: "use", of: "it" });
@@ -202,25 +202,25 @@ test("a detached claim and one with a lease of a day outlive kill -9; the recove
   await server.kill();
   await server.restart();
 
-  const later = await RawClient.open(server.rawAddress);
-  const { recoveryRemainingMs } = later.serverHello as { readonly recoveryRemainingMs: number };
+  const laterClient = await RawClient.open(server.rawAddress);
+  const { recoveryRemainingMs } = laterClient.serverHello as { readonly recoveryRemainingMs: number };
   expect(recoveryRemainingMs).toBeGreaterThan(0);
   expect(recoveryRemainingMs).toBeLessThanOrEqual(RECLAIM_MS);
-  await later.call("reclaim", [], true);
-  const answers = await later.call("renew", [one, other]);
+  await laterClient.call("reclaim", [], true);
+  const answers = await laterClient.call("renew", [one, other]);
   expect(answers.map(firstWord)).toEqual([firstWord(day), firstWord(detached)]);
-  const [a, b] = [randomId(), randomId()];
-  expect((await later.claim(a, "day"))[0]).toBe("waiting");
-  expect((await later.claim(b, "detached"))[0]).toBe("waiting");
+  const [idA, idB] = [randomId(), randomId()];
+  expect((await laterClient.claim(idA, "day"))[0]).toBe("waiting");
+  expect((await laterClient.claim(idB, "detached"))[0]).toBe("waiting");
   // the answer `true` means something only where the server knows the claim
-  expect(await later.release(one)).toBe(true);
+  expect(await laterClient.release(one)).toBe(true);
   if (!IS_LONG_RUN) return;
-  expect(await later.release(other)).toBe(true);
+  expect(await laterClient.release(other)).toBe(true);
   const open = async (): Promise<boolean> => {
     await delay(1_000);
-    await later.call("renew", [a, b]);
-    return later.pushed.has(a) && later.pushed.has(b);
+    await laterClient.call("renew", [idA, idB]);
+    return laterClient.pushed.has(idA) && laterClient.pushed.has(idB);
   };
   await until(open, { within: recoveryRemainingMs + 5_000, what: "the server to open" });
-  expect(BigInt(String(later.pushed.get(a)?.[1]))).toBeGreaterThan(BigInt(String(day[1])));
+  expect(BigInt(String(laterClient.pushed.get(idA)?.[1]))).toBeGreaterThan(BigInt(String(day[1])));
 });

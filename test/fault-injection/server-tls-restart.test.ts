@@ -106,14 +106,14 @@ test("with hundreds of wrong credentials existing clients continue, and no log c
   const workers = await startWorkload(harness, server.url, register, { HOLDFAST_CREDENTIAL: ana });
   const canary = createCredential().credential;
   for (let round = 0; round < 6; round++) {
-    const tries = Array.from({ length: 20 }, () =>
+    const attempts = Array.from({ length: 20 }, () =>
       RawClient.open(server.rawAddress, { credential: canary }).then(
         () => "in",
         (error: Error) => /"code":"(\w+)"/.exec(error.message)?.[1],
       ),
     );
     // after a hundred in a minute it is LIMIT, at once
-    for (const answer of await Promise.all(tries)) expect(["AUTH", "LIMIT"]).toContain(answer);
+    for (const answer of await Promise.all(attempts)) expect(["AUTH", "LIMIT"]).toContain(answer);
   }
   await expectAllProceeded(workers, register, process.hrtime.bigint());
   expect(server.logged()).not.toContain(canary);

@@ -100,24 +100,24 @@ test.concurrent.for(usable)(
   {
     timeout: IS_LONG_RUN ? 120_000 : 30_000,
   },
-  async ([, spoil], { harness }) => {
+  async ([, damage], { harness }) => {
     const holder = await startWorker(harness);
     holder.acquire("it", "k");
     await holder.waitForReport("it", "held");
-    const repair = spoil(join(harness.directory, "state"));
+    const repair = damage(join(harness.directory, "state"));
     try {
-      const refused = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
-      expect((await refused.ended).code).toBe(69);
-      expect(refused.err()).toMatch(/cannot write its state/);
+      const refusedRun = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "10s", "--", "touch", "ran");
+      expect((await refusedRun.ended).code).toBe(69);
+      expect(refusedRun.err()).toMatch(/cannot write its state/);
       expect(existsSync(harness.path("ran"))).toBe(false);
-      const usual = await runOnce(harness, "--wait", "5s", "--", "true");
-      expect((await usual.ended).code, usual.err()).toBe(0);
+      const plainRun = await runOnce(harness, "--wait", "5s", "--", "true");
+      expect((await plainRun.ended).code, plainRun.err()).toBe(0);
       if (IS_LONG_RUN) await refusesAboveTokenCeiling(harness);
     } finally {
       repair();
     }
-    const again = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
-    expect((await again.ended).code, again.err()).toBe(0);
+    const secondRun = await runOnce(harness, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
+    expect((await secondRun.ended).code, secondRun.err()).toBe(0);
     holder.send({ do: "release", of: "it" });
     expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
   },
@@ -126,17 +126,17 @@ test.concurrent.for(usable)(
 /** The token ceiling is half a minute ahead: after that not even a claim with the default lease is granted. */
 async function refusesAboveTokenCeiling(harness: ProcessHarness): Promise<void> {
   await delay(35_000);
-  const late = await runOnce(harness, "--wait", "1s", "--", "touch", "ran");
-  expect((await late.ended).code).not.toBe(0);
+  const lateRun = await runOnce(harness, "--wait", "1s", "--", "touch", "ran");
+  expect((await lateRun.ended).code).not.toBe(0);
   expect(existsSync(harness.path("ran"))).toBe(false);
 }
 
 test.concurrent.for(usable)(
   "when a state cannot be written (%s), no server starts, the reason is printed, and no command is started",
-  async ([, spoil], { harness }) => {
+  async ([, damage], { harness }) => {
     await runOnce(harness, "--", "true");
     await killServer(harness);
-    const repair = spoil(join(harness.directory, "state"));
+    const repair = damage(join(harness.directory, "state"));
     try {
       const run = await runOnce(harness, "--", "touch", "ran");
       expect((await run.ended).code).toBe(69);
@@ -166,9 +166,9 @@ async function smallDisk(harness: ProcessHarness): Promise<FailingDisk> {
       inMountNamespace(`mount -t tmpfs -o size=1m,mode=0700 none "${disk}"`, withFailingDisk(harness)),
     ),
   );
-  const filler = join(`/proc/${server.pid}/root`, disk, "filler");
+  const fillerFile = join(`/proc/${server.pid}/root`, disk, "filler");
   // cat ends when not a byte more fits
-  return { server, fill: () => void runShell(`cat /dev/zero >"${filler}"`), free: () => rmSync(filler) };
+  return { server, fill: () => void runShell(`cat /dev/zero >"${fillerFile}"`), free: () => rmSync(fillerFile) };
 }
 
 /** Where nothing may be mounted: no file of the server may grow (RLIMIT_FSIZE), which fails its writes in the same way. */
@@ -200,13 +200,13 @@ const disks = [
 
 test.concurrent.for(disks)(
   "on a full disk ($name) calls that need it are refused with the reason, no held lock is lost, and grants resume when there is room",
-  async ({ said, open }, { harness }) => {
+  async ({ said: message, open }, { harness }) => {
     const { server, fill, free } = await open(harness);
     const holder = await startWorker(harness, server.url);
     holder.acquire("it", "k");
     await holder.waitForReport("it", "held");
     fill();
-    const refused = await runOnce(
+    const refusedRun = await runOnce(
       harness,
       "--url",
       server.url,
@@ -217,17 +217,17 @@ test.concurrent.for(disks)(
       "touch",
       "ran",
     );
-    expect((await refused.ended).code).toBe(69);
-    expect(refused.err()).toContain(said);
+    expect((await refusedRun.ended).code).toBe(69);
+    expect(refusedRun.err()).toContain(message);
     // more than still fits into the last page of the journal
-    const keys = Array.from({ length: 9 }, (_, at) => `${at}`.repeat(500));
+    const keys = Array.from({ length: 9 }, (_, index) => `${index}`.repeat(500));
     const detached = harness.start(["acquire", ...keys, "--ttl", "2m", "--wait", "1s", "--url", server.url]);
     expect((await detached.ended).code).not.toBe(0);
     expect(detached.out()).toBe("");
     expect(existsSync(harness.path("ran"))).toBe(false);
     free();
-    const again = await runOnce(harness, "--url", server.url, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
-    expect((await again.ended).code, again.err()).toBe(0);
+    const secondRun = await runOnce(harness, "--url", server.url, ...JOURNALED_LEASE, "--wait", "5s", "--", "true");
+    expect((await secondRun.ended).code, secondRun.err()).toBe(0);
     holder.send({ do: "release", of: "it" });
     expect(await holder.waitForReport("it", "released")).toMatchObject({ kept: true });
     expect(await harness.list(server.url)).toEqual([]);

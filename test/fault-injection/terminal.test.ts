@@ -36,13 +36,13 @@ test.concurrent("a child that Ctrl-C ends leaves nothing behind: wrapper, watchd
   await until(() => existsSync(harness.path("ready")), { within: 10_000, what: "the child" });
   const wrapper = descendants(terminal.pid).find(({ pid }) => commandLine(pid) === `${RUN} -- sh child.sh`);
   // its watchdog, the child, the child's sleep
-  const all = await until(() => (descendants(wrapper!.pid).length >= 3 ? descendants(wrapper!.pid) : null), {
+  const processes = await until(() => (descendants(wrapper!.pid).length >= 3 ? descendants(wrapper!.pid) : null), {
     within: 5_000,
     what: "all of the run",
   });
-  const family = [wrapper!, ...all];
+  const family = [wrapper!, ...processes];
   // the run's own processes; what the child itself left behind has the signal, and may still be about to end
-  const ownProcesses = [wrapper!, ...all.filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"))];
+  const ownProcesses = [wrapper!, ...processes.filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"))];
   expect(ownProcesses).toHaveLength(2);
   terminal.type(CTRL_C);
   await until(() => existsSync(harness.path("code")) && readFileSync(harness.path("code"), "utf8"), {

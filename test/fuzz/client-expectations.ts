@@ -26,7 +26,7 @@ export class ClientExpectations {
 
   /** The claims that clients rely on. */
   believedHeld(now: number): ExpectedClaim[] {
-    return this.all.filter((mine) => isBelievedHeld(mine, now));
+    return this.all.filter((expectedClaim) => isBelievedHeld(expectedClaim, now));
   }
 
   /** It is held with this token; returns the violation, if any. */
@@ -47,13 +47,15 @@ export class ClientExpectations {
     };
     return this.all
       .filter(isWrong)
-      .map(({ claim, token: of }) => `${of} of ${claim.id}, then ${token} of ${expectation.claim.id}`);
+      .map(({ claim, token: otherToken }) => `${otherToken} of ${claim.id}, then ${token} of ${expectation.claim.id}`);
   }
 
   /** Keys that several clients rely on at once. */
-  conflicts(now: number): string[] {
+  findConflicts(now: number): string[] {
     const ids = new Map<string, string[]>();
     for (const { key, claim } of this.believedHeld(now)) ids.set(key, [...(ids.get(key) ?? []), claim.id]);
-    return [...ids].filter(([, all]) => all.length > 1).map(([key, all]) => `${all} all believe to hold ${key}`);
+    return [...ids]
+      .filter(([, claimIds]) => claimIds.length > 1)
+      .map(([key, claimIds]) => `${claimIds} all believe to hold ${key}`);
   }
 }

@@ -81,65 +81,65 @@ export function createFrameGenerator(
   const ids = Array.from({ length: IDS }, randomId);
   let odds: number = random.pick(ODDS);
   const any = (): unknown => random.pick(UNUSUAL_VALUES);
-  const maybe = (good: unknown): unknown => (random.chance(odds) ? any() : good);
-  const id = (): unknown => maybe(random.pick(ids));
-  const key = (): unknown => maybe(random.pick(["k", "l", "m", "n", ["m", 1, 2], ["n", 2, 3]]));
+  const validOrAny = (valid: unknown): unknown => (random.chance(odds) ? any() : valid);
+  const id = (): unknown => validOrAny(random.pick(ids));
+  const key = (): unknown => validOrAny(random.pick(["k", "l", "m", "n", ["m", 1, 2], ["n", 2, 3]]));
   const terms = (): unknown[] => [
     id(),
-    maybe(random.chance(0.9) ? [key()] : [key(), key()]),
-    maybe(random.pick(ttls)),
-    maybe(random.pick([{ wait: false }, {}, { tokens: 7, label: "x" }, { floor: "5" }])),
+    validOrAny(random.chance(0.9) ? [key()] : [key(), key()]),
+    validOrAny(random.pick(ttls)),
+    validOrAny(random.pick([{ wait: false }, {}, { tokens: 7, label: "x" }, { floor: "5" }])),
   ];
   const items: Readonly<Record<string, () => unknown[]>> = {
     claim: () => {
       ids[random.int(IDS)] = randomId();
       return terms();
     },
-    renew: () => [maybe([id(), terms()])],
-    release: () => [maybe([id(), [id(), maybe(1_000)]])],
-    detach: () => [maybe([id()])],
-    revoke: () => [maybe([[maybe("k"), maybe("17"), maybe(true)]])],
+    renew: () => [validOrAny([id(), terms()])],
+    release: () => [validOrAny([id(), [id(), validOrAny(1_000)]])],
+    detach: () => [validOrAny([id()])],
+    revoke: () => [validOrAny([[validOrAny("k"), validOrAny("17"), validOrAny(true)]])],
     list: () => [
-      maybe(random.pick([{ prefix: "k" }, { key: "k" }, { prefix: "", key: "" }, {}])),
-      maybe(5),
-      ...(random.chance(0.5) ? [maybe("tag")] : []),
+      validOrAny(random.pick([{ prefix: "k" }, { key: "k" }, { prefix: "", key: "" }, {}])),
+      validOrAny(5),
+      ...(random.chance(0.5) ? [validOrAny("tag")] : []),
     ],
     reclaim: () => [
-      maybe([
-        [terms(), maybe(["held", maybe("5"), maybe(1), maybe(100)])],
-        [terms(), maybe(["waiting", maybe(3)])],
+      validOrAny([
+        [terms(), validOrAny(["held", validOrAny("5"), validOrAny(1), validOrAny(100)])],
+        [terms(), validOrAny(["waiting", validOrAny(3)])],
       ]),
-      maybe(true),
+      validOrAny(true),
     ],
     ping: () => [],
-    history: () => [maybe("k"), maybe(10)],
-    watch: () => [maybe("")],
-    unwatch: () => [maybe(random.int(20))],
-    info: () => [maybe("k")],
+    history: () => [validOrAny("k"), validOrAny(10)],
+    watch: () => [validOrAny("")],
+    unwatch: () => [validOrAny(random.int(20))],
+    info: () => [validOrAny("k")],
   };
   const frame = (): unknown => {
     if (random.chance(odds / 5)) return any();
-    const verb = maybe(random.pick(VERBS));
+    const verb = validOrAny(random.pick(VERBS));
     const rest = typeof verb === "string" && Object.hasOwn(items, verb) ? items[verb] : undefined;
     // no such frame ends the connection: not every second line does
     if (rest === undefined) return random.chance(odds) ? [verb, 1] : ["ping", random.int(1_000)];
-    return [verb, maybe(random.int(1_000)), ...rest()];
+    return [verb, validOrAny(random.int(1_000)), ...rest()];
   };
   return {
     nextFrame() {
       odds = random.pick(ODDS);
     },
     nextLine(start) {
-      const rare = (): boolean => random.chance(odds / 3);
+      const isRare = (): boolean => random.chance(odds / 3);
       const frames = Array.from({ length: 1 + random.int(3) }, frame);
-      let text = JSON.stringify([rare() ? any() : start, ...frames]);
+      let text = JSON.stringify([isRare() ? any() : start, ...frames]);
       // deep or long: expensive to parse, so there are fewer of them
       if (random.chance(odds / 50)) text = "[".repeat(random.int(50_000));
-      if (rare()) text = text.replace(/\d+/, "1e400");
-      if (rare()) text = text.replace("{", '{"tokens":1,"tokens":-5,"__proto__":{"wait":false},');
+      if (isRare()) text = text.replace(/\d+/, "1e400");
+      if (isRare()) text = text.replace("{", '{"tokens":1,"tokens":-5,"__proto__":{"wait":false},');
       const bytes = Buffer.from(`${text}\n`);
       if (random.chance(odds)) bytes[random.int(bytes.length)] = random.int(256);
-      return rare() ? bytes.subarray(0, random.int(bytes.length)) : bytes;
+      return isRare() ? bytes.subarray(0, random.int(bytes.length)) : bytes;
     },
   };
 }

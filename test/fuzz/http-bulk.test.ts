@@ -30,39 +30,39 @@ test(`HTTP survives ${REQUEST_COUNT} fuzzed requests (seed ${SEED})`, async () =
   await harness.start();
   const { http, open } = createHttpFor(harness);
   const lines = Array.from({ length: CONCURRENT_CONNECTIONS }, () => new InMemorySocket(open));
-  const asked = new Map<InMemorySocket, FuzzRequest>();
+  const pendingRequests = new Map<InMemorySocket, FuzzRequest>();
   const statuses = new Map<number, number>();
-  let early = 0;
-  let sent = 0;
-  for (let idle = 0; sent < REQUEST_COUNT || asked.size > 0; idle++) {
+  let heapBefore = 0;
+  let sentCount = 0;
+  for (let idle = 0; sentCount < REQUEST_COUNT || pendingRequests.size > 0; idle++) {
     for (const line of lines) {
-      const question = asked.get(line);
+      const question = pendingRequests.get(line);
       const response = question === undefined ? null : line.takeResponse(question.method);
       if (question !== undefined && response === null && !line.isClosed) continue;
       idle = 0;
-      asked.delete(line);
+      pendingRequests.delete(line);
       if (question !== undefined && response !== null) {
         statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
         checkResponse(question, response);
       }
-      if (sent >= REQUEST_COUNT) continue;
+      if (sentCount >= REQUEST_COUNT) continue;
       const next = generateRequest(random, HOST);
       line.send(next);
-      asked.set(line, next);
-      if (++sent % 1_000 === 0) await expectHealthy(open, sent, () => harness.clock.advance(10));
+      pendingRequests.set(line, next);
+      if (++sentCount % 1_000 === 0) await expectHealthy(open, sentCount, () => harness.clock.advance(10));
     }
     // a client disconnects in the midst of it
     if (random.chance(0.2)) random.pick(lines).disconnect();
     await nextTurn();
     if (idle > MAX_TURNS) await harness.clock.advance(random.chance(0.1) ? 30_000 : random.pick([1, 10, 200]));
-    if (early === 0 && sent > REQUEST_COUNT / 10) early = heapUsed();
+    if (heapBefore === 0 && sentCount > REQUEST_COUNT / 10) heapBefore = heapUsed();
   }
   for (const status of [200, 201, 400, 403, 404, 405, 409, 415]) expect([...statuses.keys()]).toContain(status);
   for (const line of lines) line.disconnect();
   // every lease and every grace period is over then
   await harness.clock.advance(100_000);
-  const grown = heapUsed() - early;
-  expect(grown, `${Math.round(grown / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
+  const growth = heapUsed() - heapBefore;
+  expect(growth, `${Math.round(growth / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
   expect(http.stats()).toEqual({ connections: 0, waiting: 0, streams: 0 });
   expect([harness.inspect().records.size, harness.inspect().sessions.size]).toEqual([0, 0]);
   expect(harness.logLines.filter((line) => !/^a lock was|^a connection did not speak HTTP/.test(line))).toEqual([]);
@@ -81,15 +81,19 @@ function createHttpFor({ parts, access }: ServerHarness): {
 }
 
 /** A lock is acquired, briefly awaited by another client, and released under this load. */
-async function expectHealthy(open: (stream: Duplex) => void, number: number, pass: () => Promise<void>): Promise<void> {
+async function expectHealthy(
+  open: (stream: Duplex) => void,
+  number: number,
+  waitTurn: () => Promise<void>,
+): Promise<void> {
   const [line, other] = [new InMemorySocket(open), new InMemorySocket(open)];
   const held = await postJson(line, "/v1/claims", { key: `healthy ${number}`, wait: 0, ttl: "10s" });
   expect([held.status, held.text]).toEqual([201, held.text]);
   const { reference } = JSON.parse(held.text) as { reference: string };
-  const waiting = postJson(other, "/v1/claims", { key: `healthy ${number}`, wait: "5ms" }, pass);
+  const waiting = postJson(other, "/v1/claims", { key: `healthy ${number}`, wait: "5ms" }, waitTurn);
   expect((await waiting).status).toBe(202);
-  const released = await postJson(line, "/v1/claims/release", { reference });
-  expect([released.status, released.text]).toEqual([200, released.text]);
+  const response = await postJson(line, "/v1/claims/release", { reference });
+  expect([response.status, response.text]).toEqual([200, response.text]);
   line.disconnect();
   other.disconnect();
 }
@@ -99,7 +103,7 @@ async function postJson(
   line: InMemorySocket,
   path: string,
   value: object,
-  pass: () => Promise<void> = nextTurn,
+  waitTurn: () => Promise<void> = nextTurn,
 ): Promise<{ status: number; text: string }> {
   const body = Buffer.from(JSON.stringify(value));
   const headers = { host: HOST, "content-type": "application/json", "content-length": String(body.length) };
@@ -108,7 +112,7 @@ async function postJson(
     const response = line.takeResponse("POST");
     if (response !== null) return response;
     await nextTurn();
-    await pass();
+    await waitTurn();
   }
   throw new Error(`${path} was not answered`);
 }

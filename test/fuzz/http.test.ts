@@ -87,31 +87,31 @@ class FuzzConnection {
  * which is all these clients and the server, for longer than that; it happens when other programs run beside it.
  */
 async function expectHealthy(url: string, turn: number): Promise<void> {
-  const began = performance.now();
+  const startedAt = performance.now();
   const held = await post(url, "/v1/claims", { key: `healthy ${turn}`, wait: 0, ttl: LEASE_MS });
-  if (performance.now() - began < LEASE_MS) expect([held.status, held.text]).toEqual([201, held.text]);
+  if (performance.now() - startedAt < LEASE_MS) expect([held.status, held.text]).toEqual([201, held.text]);
   if (held.status !== 201) return;
   const { status, text } = await post(url, "/v1/claims/release", { reference: held.json.reference });
-  const took = performance.now() - began;
-  expect(status === 200 || took >= LEASE_MS, `${status} ${text} after ${took} ms`).toBe(true);
+  const durationMs = performance.now() - startedAt;
+  expect(status === 200 || durationMs >= LEASE_MS, `${status} ${text} after ${durationMs} ms`).toBe(true);
 }
 
 test(`a live server survives ${TURN_COUNT} fuzzed requests (seed ${SEED})`, async () => {
   const random = seededRandom(SEED);
   const server = await startHttpServer({ limits: { ttlMs: LEASE_MS } });
   const url = new URL(server.url);
-  let sent = 0;
+  let sentCount = 0;
   const statuses = new Map<number, number>();
   const worker = async (): Promise<void> => {
     const fuzzConnection = new FuzzConnection(Number(url.port));
     onCleanup(() => fuzzConnection.close());
-    while (sent < TURN_COUNT) {
-      const turn = ++sent;
-      const asked = generateRequest(random, url.host, true);
-      const response = await fuzzConnection.send(asked, random.chance(0.01) ? random.int(5) : -1);
+    while (sentCount < TURN_COUNT) {
+      const turn = ++sentCount;
+      const fuzzRequest = generateRequest(random, url.host, true);
+      const response = await fuzzConnection.send(fuzzRequest, random.chance(0.01) ? random.int(5) : -1);
       if (response === null) continue;
       statuses.set(response.status, (statuses.get(response.status) ?? 0) + 1);
-      checkResponse(asked, response);
+      checkResponse(fuzzRequest, response);
       if (turn % 500 === 0) await expectHealthy(server.url, turn);
     }
   };
@@ -147,7 +147,7 @@ test(`connections with arbitrary bytes, cut at any byte, harm no other client (s
       ]);
     });
     const bytes = Buffer.concat(pieces);
-    for (let flips = random.int(4); flips > 0; flips--) bytes[random.int(bytes.length)] = random.int(256);
+    for (let flipCount = random.int(4); flipCount > 0; flipCount--) bytes[random.int(bytes.length)] = random.int(256);
     socket.write(random.chance(0.5) ? bytes : bytes.subarray(0, random.int(bytes.length)));
     if (random.chance(0.5)) socket.destroy();
     else socket.end();

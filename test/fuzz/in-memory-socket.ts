@@ -33,8 +33,8 @@ export class InMemorySocket {
     const [first = "", ...lines] = this.#received.slice(0, end).split("\r\n");
     const headers: Record<string, string> = {};
     for (const line of lines) {
-      const at = line.indexOf(": ");
-      headers[line.slice(0, at).toLowerCase()] = line.slice(at + 2);
+      const separator = line.indexOf(": ");
+      headers[line.slice(0, separator).toLowerCase()] = line.slice(separator + 2);
     }
     const length = method === "HEAD" ? 0 : Number(headers["content-length"] ?? 0);
     // read as latin1: a character is a byte
@@ -55,15 +55,15 @@ export class InMemorySocket {
     this.#received = "";
     const stream = new Duplex({
       read: () => undefined,
-      write: (chunk: Buffer, _encoding, done) => {
+      write: (chunk: Buffer, _encoding, callback) => {
         if (this.#stream === stream) this.#received += chunk.toString("latin1");
-        done();
+        callback();
       },
     });
-    const gone = (): void => {
+    const onEnd = (): void => {
       if (this.#stream === stream) this.#stream = null;
     };
-    stream.on("error", () => undefined).on("close", gone);
+    stream.on("error", () => undefined).on("close", onEnd);
     this.#stream = stream;
     this.#accept(stream);
     return stream;

@@ -52,28 +52,28 @@ const references: string[] = [];
 let referenceCount = 0;
 
 function generateBody(path: string, random: SeededRandom, live: boolean): object {
-  const maybe = (good: unknown): unknown => (random.chance(0.9) ? good : random.pick(UNUSUAL_VALUES));
-  const waitValue = (good: readonly unknown[]): unknown => {
-    const wait = maybe(random.pick(good));
+  const validOrAny = (valid: unknown): unknown => (random.chance(0.9) ? valid : random.pick(UNUSUAL_VALUES));
+  const waitValue = (valid: readonly unknown[]): unknown => {
+    const wait = validOrAny(random.pick(valid));
     return live && (wait === null || Number(wait) > 1_000) ? 5 : wait;
   };
-  const reference = (): unknown => maybe(references.length > 0 ? random.pick(references) : "hf1.x.y");
+  const reference = (): unknown => validOrAny(references.length > 0 ? random.pick(references) : "hf1.x.y");
   switch (path) {
     case "/v1/claims":
       return {
         ...(random.chance(0.9)
-          ? { key: maybe(random.pick(["a", "b", "c"])) }
-          : { keys: maybe([maybe("a"), maybe("d")]) }),
+          ? { key: validOrAny(random.pick(["a", "b", "c"])) }
+          : { keys: validOrAny([validOrAny("a"), validOrAny("d")]) }),
         wait: waitValue([0, 0, 1, "5ms"]),
-        ttl: maybe(random.pick([100, 200, "1s"])),
-        ...(random.chance(0.2) && { mode: maybe(random.pick(["shared", "exclusive", "semaphore"])) }),
-        ...(random.chance(0.2) && { limit: maybe(3), permits: maybe(1) }),
-        ...(random.chance(0.2) && { label: maybe("fuzz") }),
+        ttl: validOrAny(random.pick([100, 200, "1s"])),
+        ...(random.chance(0.2) && { mode: validOrAny(random.pick(["shared", "exclusive", "semaphore"])) }),
+        ...(random.chance(0.2) && { limit: validOrAny(3), permits: validOrAny(1) }),
+        ...(random.chance(0.2) && { label: validOrAny("fuzz") }),
       };
     case "/v1/claims/wait":
       return { reference: reference(), wait: waitValue([1]) };
     case "/v1/locks/revoke":
-      return { key: maybe("a"), token: maybe("17"), reason: maybe("fuzz"), now: maybe(true) };
+      return { key: validOrAny("a"), token: validOrAny("17"), reason: validOrAny("fuzz"), now: validOrAny(true) };
     default:
       return { reference: reference() };
   }
@@ -86,18 +86,18 @@ function encodeBody(path: string, random: SeededRandom, live: boolean): Buffer {
   if (random.chance(0.03)) text = text.replace("{", '{"wait":0,"wait":1,"__proto__":{"key":"x"},');
   const bytes = Buffer.from(text);
   if (random.chance(0.1) && bytes.length > 0) {
-    const at = random.int(bytes.length);
-    const before = bytes[at] as number;
-    bytes[at] = random.int(256);
+    const index = random.int(bytes.length);
+    const before = bytes[index] as number;
+    bytes[index] = random.int(256);
     // by default a request waits for 25 s, and a lease lasts 30 s: there are few of those here
-    if (text.includes("wait") && !/"wait":.*"ttl":|"wait":[^,]*}$/.test(bytes.toString())) bytes[at] = before;
+    if (text.includes("wait") && !/"wait":.*"ttl":|"wait":[^,]*}$/.test(bytes.toString())) bytes[index] = before;
   }
   return random.chance(0.03) ? bytes.subarray(0, random.int(bytes.length + 1)) : bytes;
 }
 
 /** The next request, to a server called `host`. live: waits take real time, so none is long. */
 export function generateRequest(random: SeededRandom, host: string, live = false): FuzzRequest {
-  const rarely = (value: string, otherwise: string): string => (random.chance(0.03) ? value : otherwise);
+  const rarely = (value: string, usualValue: string): string => (random.chance(0.03) ? value : usualValue);
   const path = random.chance(0.7)
     ? random.pick(["/v1/claims", "/v1/claims/release", "/v1/claims/wait"])
     : random.pick(PATHS);
@@ -136,16 +136,16 @@ const knownGoodResponses = new Set<string>();
 /** @throws Error unless the answer is in the document */
 export function checkResponse(request: FuzzRequest, response: RawResponse): void {
   const { method, path } = request;
-  const where = path.split("?")[0] as string;
+  const pathname = path.split("?")[0] as string;
   // the parts that differ in each answer are kept for the next request, and checked each time
-  const known = `${method} ${where} ${response.status} ${response.headers["content-type"]} ${response.text}`;
-  if (knownGoodResponses.has(known)) return;
-  const faults = findFaults(method, where, response);
+  const exchange = `${method} ${pathname} ${response.status} ${response.headers["content-type"]} ${response.text}`;
+  if (knownGoodResponses.has(exchange)) return;
+  const faults = findFaults(method, pathname, response);
   if (faults.length > 0)
     throw new Error(
       `${method} ${path} ${request.body ?? ""}: ${response.status} ${response.text}: ${faults.join("; ")}`,
     );
-  if (knownGoodResponses.size < 10_000 && response.status >= 400) knownGoodResponses.add(known);
+  if (knownGoodResponses.size < 10_000 && response.status >= 400) knownGoodResponses.add(exchange);
 }
 
 function findFaults(method: string, path: string, { status, headers, text }: RawResponse): string[] {

@@ -33,14 +33,14 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
   const fuzz = createFrameGenerator(random);
   const codes = new Map<string, number>();
   const verdict = { sent: 0, refused: 0, held: 0 };
-  let early = 0;
+  let heapBefore = 0;
   for (let turn = 0; verdict.sent < FRAME_COUNT; turn++) {
     const code = fuzzConnection(harness, fuzz, random, verdict);
     if (code !== null) codes.set(code, (codes.get(code) ?? 0) + 1);
     if (turn % 100 === 0) expectHeld(await expectServed(healthy, harness));
     // now and then all requests come to their end, with leases and silent sessions
     if (random.chance(0.1)) await harness.clock.advance(random.chance(0.05) ? 40_000 : 1);
-    if (early === 0 && verdict.sent > FRAME_COUNT / 10) early = await expectIdle(harness);
+    if (heapBefore === 0 && verdict.sent > FRAME_COUNT / 10) heapBefore = await expectIdle(harness);
   }
   expect(harness.logLines.filter((line) => !/^a lock was (revoked|taken away)/.test(line))).toEqual([]);
   expect([...codes.keys()].filter((code) => !["PROTOCOL", "RUN_ID"].includes(code))).toEqual([]);
@@ -48,8 +48,8 @@ test(`the server's side of a connection survives ${FRAME_COUNT} fuzzed frames (s
   // most requests get far enough to take locks
   expect(verdict.held).toBeGreaterThan(FRAME_COUNT / 100);
   expectHeld(await expectServed(healthy, harness));
-  const grown = (await expectIdle(harness)) - early;
-  expect(grown, `${Math.round(grown / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
+  const growth = (await expectIdle(harness)) - heapBefore;
+  expect(growth, `${Math.round(growth / MIB)} MiB more than after a tenth of it`).toBeLessThan(32 * MIB);
   expect([connectionLimiter.open, connectionLimiter.unauthenticated, harness.inspect().sessions.size]).toEqual([
     1, 0, 1,
   ]);
@@ -124,9 +124,9 @@ test(`the client's decoders return a value or throw a ProtocolError (seed ${SEED
     (_, text) => decodeServerHello(text),
     (_, text) => decodeConnectionError(text),
   ];
-  const some = [...UNUSUAL_VALUES, "held", "waiting", "none", "tag", "5", 1, "hello", "error"];
+  const values = [...UNUSUAL_VALUES, "held", "waiting", "none", "tag", "5", 1, "hello", "error"];
   const any = (depth: number): unknown => {
-    if (depth === 0 || random.chance(0.4)) return random.pick(some);
+    if (depth === 0 || random.chance(0.4)) return random.pick(values);
     if (random.chance(0.2)) return { hello: any(depth - 1), error: any(depth - 1), code: any(0), start: any(0) };
     return Array.from({ length: random.int(7) }, () => any(depth - 1));
   };

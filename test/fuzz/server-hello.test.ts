@@ -22,11 +22,11 @@ test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${
   await harness.start();
   const { service } = harness;
   if (service === null) throw new Error("the world has started");
-  const near = (): string => {
-    const at = random.int(ana.credential.length);
-    return `${ana.credential.slice(0, at)}${random.pick(["", "a", "A", "\u0000", " "])}${ana.credential.slice(at + 1)}`;
+  const similarCredential = (): string => {
+    const index = random.int(ana.credential.length);
+    return `${ana.credential.slice(0, index)}${random.pick(["", "a", "A", "\u0000", " "])}${ana.credential.slice(index + 1)}`;
   };
-  const odd: readonly unknown[] = [
+  const unusualCredentials: readonly unknown[] = [
     null,
     0,
     true,
@@ -41,28 +41,28 @@ test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${
   const counts = { in: 0, out: 0 };
   const codes = new Set<string>();
   for (let round = 0; round < HELLO_COUNT; round++) {
-    const got: string[] = [];
-    const stream = { write: (text: string) => void got.push(text), close: () => undefined };
+    const lines: string[] = [];
+    const stream = { write: (text: string) => void lines.push(text), close: () => undefined };
     const connection = service.accept(stream, {
       isLocal: random.chance(0.5),
       address: random.pick(["", "10.0.0.1", "::1", "?"]),
     });
     const isRight = random.chance(0.05);
-    const guess = random.chance(0.5) ? near() : random.pick(odd);
+    const guess = random.chance(0.5) ? similarCredential() : random.pick(unusualCredentials);
     const credential = isRight ? ana.credential : guess === ana.credential ? "" : guess;
     const hello: Record<string, unknown> = { protocol: 1, session: randomId(), credential };
     const isWhole = isRight || random.chance(0.5);
     if (!isWhole)
       hello[random.pick(["protocol", "session", "keepSession", "probe", "oldest", "label", "__proto__"])] =
-        random.pick(odd);
+        random.pick(unusualCredentials);
     let text = JSON.stringify({ hello });
     if (!isWhole && random.chance(0.3)) text = text.slice(0, random.int(text.length));
     connection.receive([text, `["${service.runId}",["claim",1,"${randomId()}",["k${round}"],30000,{"wait":false}]]`]);
-    const opened = got.some((line) => line.includes('"held"'));
-    expect(opened, text.replaceAll(ana.credential, "...")).toBe(isRight);
-    counts[opened ? "in" : "out"]++;
+    const hasOpened = lines.some((line) => line.includes('"held"'));
+    expect(hasOpened, text.replaceAll(ana.credential, "...")).toBe(isRight);
+    counts[hasOpened ? "in" : "out"]++;
     if (random.chance(0.1)) await harness.clock.advance(10);
-    const refusal = got
+    const refusal = lines
       .map((line) => decodeConnectionError(line.trimEnd()))
       .find((protocolError) => protocolError !== null);
     if (refusal != null) codes.add(refusal.code);
@@ -80,13 +80,13 @@ test(`${HELLO_COUNT} fuzzed hellos admit no client without a credential (seed ${
 test("the hellos of a probe and of a keep-session connection admit none either", async () => {
   const harness = new ServerHarness({ access: createTestAccess(testAccount("ana")) });
   await harness.start();
-  for (const more of [{ probe: true }, { keepSession: true }]) {
-    const got: string[] = [];
-    const stream = { write: (text: string) => void got.push(text), close: () => undefined };
+  for (const extra of [{ probe: true }, { keepSession: true }]) {
+    const lines: string[] = [];
+    const stream = { write: (text: string) => void lines.push(text), close: () => undefined };
     const connection = harness.service?.accept(stream, { isLocal: true, address: "" });
     const claim = `["${harness.service?.runId}",["claim",1,"${randomId()}",["k"],30000]]`;
-    connection?.receive([JSON.stringify({ hello: { protocol: 1, session: randomId(), ...more } }), claim]);
-    expect(got.join("")).not.toContain("held");
+    connection?.receive([JSON.stringify({ hello: { protocol: 1, session: randomId(), ...extra } }), claim]);
+    expect(lines.join("")).not.toContain("held");
     expect(connection?.isReadable).toBe(false);
   }
   expect(harness.inspect().records.size).toBe(0);

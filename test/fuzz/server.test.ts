@@ -20,27 +20,27 @@ cleanUpAfterEach();
 const CONNECTION_COUNT = Math.min(FRAME_COUNT / 100, 20_000);
 
 /** The machine's clock, which can be set forward. */
-function offsetClock(): { readonly clock: Clock; leap(ms: number): void } {
-  let ahead = 0;
+function offsetClock(): { readonly clock: Clock; advance(ms: number): void } {
+  let offsetMs = 0;
   const timer: Clock["timer"] = (run) => {
     const real = systemClock.timer(run);
-    return { ...real, set: (due) => real.set(due === null ? null : due - ahead) };
+    return { ...real, set: (due) => real.set(due === null ? null : due - offsetMs) };
   };
-  const clock = { ...systemClock, now: () => systemClock.now() + ahead, timer };
+  const clock = { ...systemClock, now: () => systemClock.now() + offsetMs, timer };
   return {
     clock,
-    leap: (ms) => {
-      ahead += ms;
+    advance: (ms) => {
+      offsetMs += ms;
     },
   };
 }
 
 test(`a live server survives fuzzed connections, cut at any byte (seed ${SEED})`, async () => {
   const random = seededRandom(SEED + 2);
-  const later = offsetClock();
-  const it = await startServer({ clock: later.clock });
+  const shiftedClock = offsetClock();
+  const it = await startServer({ clock: shiftedClock.clock });
   // in its first minute a server trusts a client that reports a later state
-  later.leap(60_000);
+  shiftedClock.advance(60_000);
   const { driver } = await openClient(it.addresses[0] as string);
   const fuzz = createFrameGenerator(random, [100, 500, "session"]);
   const open = new Set<Socket>();
@@ -77,16 +77,16 @@ test("a line that is too long, and one that never ends, cost their connection on
     [false, 300_000],
   ] as const) {
     const socket = connect({ path: it.path });
-    let got = "";
+    let receivedText = "";
     socket.setEncoding("utf8").on("data", (text: string) => {
-      got += text;
+      receivedText += text;
     });
     socket.on("error", () => undefined);
     if (!first) socket.write(`{"hello":{"protocol":1,"session":"${randomId()}"}}\n`);
-    await until(() => first || got.includes("\n"), { within: 1_000, what: "the hello" });
+    await until(() => first || receivedText.includes("\n"), { within: 1_000, what: "the hello" });
     socket.write(`["${"x".repeat(bytes)}`);
     await until(() => socket.destroyed || socket.readableEnded, { within: 2_000, what: "the end of the connection" });
-    expect(got).toContain("a line is longer than");
+    expect(receivedText).toContain("a line is longer than");
     socket.destroy();
   }
   expect(it.logged).toEqual([]);

@@ -65,17 +65,17 @@ export class StorageWorkload {
 
   async #step(): Promise<void> {
     const fuzzClient = this.#random.pick(this.#clients);
-    const dice = this.#random.int(100);
-    if (dice < 30) this.#claim(fuzzClient);
-    else if (dice < 45) this.#renew(fuzzClient);
-    else if (dice < 60) this.#release(fuzzClient);
-    else if (dice < 66) this.#detach(fuzzClient);
-    else if (dice < 70) this.#revoke(fuzzClient);
-    else if (dice < 75) await this.#disconnect(fuzzClient);
-    else if (dice < 82) this.#toggleGate();
-    else if (dice < 86) this.#storage.isFull = this.#random.pick([false, false, true, "journal"] as const);
-    else if (dice < 88) this.#harness.serverClockOffsetMs += 40_000;
-    else if (dice < 98) await this.#harness.clock.advance(this.#random.pick([10, 200, 1_500, 7_000, 20_000, 70_000]));
+    const draw = this.#random.int(100);
+    if (draw < 30) this.#claim(fuzzClient);
+    else if (draw < 45) this.#renew(fuzzClient);
+    else if (draw < 60) this.#release(fuzzClient);
+    else if (draw < 66) this.#detach(fuzzClient);
+    else if (draw < 70) this.#revoke(fuzzClient);
+    else if (draw < 75) await this.#disconnect(fuzzClient);
+    else if (draw < 82) this.#toggleGate();
+    else if (draw < 86) this.#storage.isFull = this.#random.pick([false, false, true, "journal"] as const);
+    else if (draw < 88) this.#harness.serverClockOffsetMs += 40_000;
+    else if (draw < 98) await this.#harness.clock.advance(this.#random.pick([10, 200, 1_500, 7_000, 20_000, 70_000]));
     else await this.#restart();
   }
 
@@ -85,13 +85,13 @@ export class StorageWorkload {
     const claim = makeClaim(key, { ttlMs, wait: this.#random.int(4) > 0 });
     const requestedAt = this.#now();
     const state = { token: null, heldAt: 0, isAnswered: false, isReleased: false, isDetached: false };
-    const mine: ExpectedClaim = { claim, key, requestedAt, deadline: requestedAt, ...state };
-    fuzzClient.claims.set(claim.id, mine);
-    this.#expectations.all.push(mine);
+    const expectedClaim: ExpectedClaim = { claim, key, requestedAt, deadline: requestedAt, ...state };
+    fuzzClient.claims.set(claim.id, expectedClaim);
+    this.#expectations.all.push(expectedClaim);
     this.#log("claim", key, ttlMs, claim.id);
     this.#track(fuzzClient.client.driver.claim(claim), (answer) => {
-      mine.isAnswered = true;
-      this.#applyAnswer(fuzzClient, mine, answer, requestedAt);
+      expectedClaim.isAnswered = true;
+      this.#applyAnswer(fuzzClient, expectedClaim, answer, requestedAt);
     });
   }
 
@@ -100,9 +100,9 @@ export class StorageWorkload {
     if (live.length === 0) return;
     const sentAt = this.#now();
     this.#track(fuzzClient.client.driver.renew(live.map(({ claim }) => claim)), (answers) => {
-      for (const [at, mine] of live.entries()) {
-        const answer = answers[at];
-        if (answer !== undefined) this.#applyAnswer(fuzzClient, mine, answer, sentAt);
+      for (const [index, expectedClaim] of live.entries()) {
+        const answer = answers[index];
+        if (answer !== undefined) this.#applyAnswer(fuzzClient, expectedClaim, answer, sentAt);
       }
     });
   }
@@ -112,39 +112,41 @@ export class StorageWorkload {
       this.#releaseUntilAnswered(fuzzClient, this.#random.pick([...fuzzClient.claims.values()]));
   }
 
-  #releaseUntilAnswered(fuzzClient: FuzzClient, mine: ExpectedClaim): void {
-    mine.isReleased = true;
-    fuzzClient.claims.delete(mine.claim.id);
-    this.#log("release", mine.claim.id);
-    const again = (tries: number): void => {
+  #releaseUntilAnswered(fuzzClient: FuzzClient, expectedClaim: ExpectedClaim): void {
+    expectedClaim.isReleased = true;
+    fuzzClient.claims.delete(expectedClaim.claim.id);
+    this.#log("release", expectedClaim.claim.id);
+    const retry = (attempt: number): void => {
       this.#track(
-        fuzzClient.client.driver.release([{ claim: mine.claim, hasUnansweredClaim: !mine.isAnswered }]),
+        fuzzClient.client.driver.release([
+          { claim: expectedClaim.claim, hasUnansweredClaim: !expectedClaim.isAnswered },
+        ]),
         () => undefined,
-        () => tries > 0 && again(tries - 1),
+        () => attempt > 0 && retry(attempt - 1),
       );
     };
-    again(20);
+    retry(20);
   }
 
   #detach(fuzzClient: FuzzClient): void {
     const held = [...fuzzClient.claims.values()].filter(
-      (mine) => isBelievedHeld(mine, this.#now()) && mine.claim.ttlMs !== "session",
+      (expectedClaim) => isBelievedHeld(expectedClaim, this.#now()) && expectedClaim.claim.ttlMs !== "session",
     );
     if (held.length === 0) return;
-    const mine = this.#random.pick(held);
+    const believed = this.#random.pick(held);
     const sentAt = this.#now();
-    this.#log("detach", mine.claim.id);
-    this.#track(fuzzClient.client.driver.detach?.([mine.claim]) as Promise<readonly boolean[]>, ([done]) => {
-      if (done !== true || mine.isReleased) return;
-      mine.isDetached = true;
-      mine.deadline = Math.max(mine.deadline, sentAt + 0.9 * Number(mine.claim.ttlMs));
+    this.#log("detach", believed.claim.id);
+    this.#track(fuzzClient.client.driver.detach?.([believed.claim]) as Promise<readonly boolean[]>, ([done]) => {
+      if (done !== true || believed.isReleased) return;
+      believed.isDetached = true;
+      believed.deadline = Math.max(believed.deadline, sentAt + 0.9 * Number(believed.claim.ttlMs));
     });
   }
 
   #revoke(fuzzClient: FuzzClient): void {
-    const all = this.#expectations.believedHeld(this.#now());
-    if (all.length === 0) return;
-    const held = this.#random.pick(all);
+    const believedClaims = this.#expectations.believedHeld(this.#now());
+    if (believedClaims.length === 0) return;
+    const held = this.#random.pick(believedClaims);
     const now = this.#random.int(2) === 0;
     this.#log("revoke", held.claim.id, now);
     // its holder may still rely on it, as "at once" implies
@@ -161,7 +163,8 @@ export class StorageWorkload {
       fuzzClient.client.disconnect();
       return;
     }
-    for (const mine of fuzzClient.claims.values()) if (!mine.isDetached) mine.isReleased = true;
+    for (const expectedClaim of fuzzClient.claims.values())
+      if (!expectedClaim.isDetached) expectedClaim.isReleased = true;
     fuzzClient.claims.clear();
     const { client } = fuzzClient;
     client.processState = "gone";
@@ -203,12 +206,12 @@ export class StorageWorkload {
     return this.#harness.connectClient(local, this.#account.credential);
   }
 
-  #track<T>(call: Promise<T>, done: (result: T) => void, failed: () => void = () => undefined): void {
+  #track<T>(call: Promise<T>, onResult: (result: T) => void, failed: () => void = () => undefined): void {
     this.#pending++;
     call.then(
       (result) => {
         this.#pending--;
-        done(result);
+        onResult(result);
       },
       () => {
         this.#pending--;
@@ -219,19 +222,19 @@ export class StorageWorkload {
 
   #applyAnswer(
     fuzzClient: FuzzClient,
-    mine: ExpectedClaim,
+    expectedClaim: ExpectedClaim,
     answer: Awaited<ReturnType<Driver["claim"]>>,
     sentAt: number,
   ): void {
-    if (mine.isReleased || mine.isDetached) return;
-    this.#log("told", mine.claim.id, answer.state);
+    if (expectedClaim.isReleased || expectedClaim.isDetached) return;
+    this.#log("told", expectedClaim.claim.id, answer.state);
     // a revoked claim keeps its entry until it is released
-    if (answer.state === "none") return this.#releaseUntilAnswered(fuzzClient, mine);
-    const { ttlMs } = mine.claim;
-    const most = Math.min(answer.remainingMs, ttlMs === "session" ? 30_000 : ttlMs);
-    mine.deadline = Math.max(mine.deadline, sentAt + 0.9 * most);
-    if (answer.state === "held" && mine.token === null) {
-      this.faults.push(...this.#expectations.recordGrant(mine, answer.token, this.#now()));
+    if (answer.state === "none") return this.#releaseUntilAnswered(fuzzClient, expectedClaim);
+    const { ttlMs } = expectedClaim.claim;
+    const maxMs = Math.min(answer.remainingMs, ttlMs === "session" ? 30_000 : ttlMs);
+    expectedClaim.deadline = Math.max(expectedClaim.deadline, sentAt + 0.9 * maxMs);
+    if (answer.state === "held" && expectedClaim.token === null) {
+      this.faults.push(...this.#expectations.recordGrant(expectedClaim, answer.token, this.#now()));
     }
   }
 
@@ -239,13 +242,13 @@ export class StorageWorkload {
     for (const fuzzClient of this.#clients) {
       const { pushes } = fuzzClient.client;
       for (const { id, answer } of pushes.slice(fuzzClient.pushesSeen)) {
-        const mine = fuzzClient.claims.get(id ?? "");
-        if (mine !== undefined && answer !== undefined)
-          this.#applyAnswer(fuzzClient, mine, answer, mine.deadline - 1e9);
+        const expectedClaim = fuzzClient.claims.get(id ?? "");
+        if (expectedClaim !== undefined && answer !== undefined)
+          this.#applyAnswer(fuzzClient, expectedClaim, answer, expectedClaim.deadline - 1e9);
       }
       fuzzClient.pushesSeen = pushes.length;
     }
-    this.faults.push(...this.#expectations.conflicts(this.#now()));
+    this.faults.push(...this.#expectations.findConflicts(this.#now()));
     if (this.#storage.hadOverlappingWrites) this.faults.push("two writes of one file at a time");
   }
 
@@ -257,7 +260,8 @@ export class StorageWorkload {
     for (const fuzzClient of this.#clients) fuzzClient.client.isUnreachable = false;
     await clock.advance(10_000);
     for (const fuzzClient of this.#clients)
-      for (const mine of [...fuzzClient.claims.values()]) this.#releaseUntilAnswered(fuzzClient, mine);
+      for (const expectedClaim of [...fuzzClient.claims.values()])
+        this.#releaseUntilAnswered(fuzzClient, expectedClaim);
     await clock.advance(LONGER_THAN_ANY_LEASE_MS);
     if (this.#pending > 0) this.faults.push(`${this.#pending} calls have no answer`);
     this.#expectNothingLeft("at the end");
@@ -268,8 +272,8 @@ export class StorageWorkload {
   }
 
   #expectNothingLeft(when: string): void {
-    const left = [...this.#harness.inspect().records.values()].map(({ claim }) => claim.id);
-    if (left.length > 0) this.faults.push(`${left} are left ${when}`);
+    const leftIds = [...this.#harness.inspect().records.values()].map(({ claim }) => claim.id);
+    if (leftIds.length > 0) this.faults.push(`${leftIds} are left ${when}`);
     for (const { records } of this.#harness.inspect().sessions.values()) {
       if (records.size > 0) this.faults.push(`a session has ${records.size} claims ${when}`);
     }
@@ -288,8 +292,8 @@ export class StorageWorkload {
     await flushEventLoop();
   }
 
-  #log(...words: readonly unknown[]): void {
-    this.trace.push(`${this.#now()} ${words.join(" ")}`);
+  #log(...parts: readonly unknown[]): void {
+    this.trace.push(`${this.#now()} ${parts.join(" ")}`);
   }
 
   #now(): number {

@@ -11,10 +11,13 @@ checkLeaksAfterEach();
 cleanUpAfterEach();
 
 /** Seeds that found faults, and others. HOLDFAST_LONG=1 has many more. */
-const SEED_COUNT = [264, ...Array.from({ length: process.env.HOLDFAST_LONG === "1" ? 500 : 11 }, (_, at) => at + 1)];
+const SEED_COUNT = [
+  264,
+  ...Array.from({ length: process.env.HOLDFAST_LONG === "1" ? 500 : 11 }, (_, index) => index + 1),
+];
 
 test.each(SEED_COUNT)("random disk failures (seed %i)", async (seed) => {
-  const storm = new StorageWorkload(seededRandom(seed));
-  await storm.run(300);
-  expect(storm.faults, storm.trace.slice(-150).join("\n")).toEqual([]);
+  const workload = new StorageWorkload(seededRandom(seed));
+  await workload.run(300);
+  expect(workload.faults, workload.trace.slice(-150).join("\n")).toEqual([]);
 });

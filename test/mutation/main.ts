@@ -82,8 +82,8 @@ function runTests({ tests = PURE_TESTS }: Mutant): string | null {
   const failed = [...output.matchAll(/^not ok \d+ - (.*?)(?: # .*)?$/gm)].map((match) => match[1] ?? "");
   // a file that fails to load is one failure; without any, nothing was tested
   if (failed.length === 0 && code !== null) throw new Error(`vitest ran no test of ${tests}:\n${output}`);
-  const more = failed.length > 1 ? `, and ${failed.length - 1} more` : "";
-  return `the tests: ${failed[0]?.replace(/^.*\.test\.ts > /, "") ?? "they do not end"}${more}`;
+  const suffix = failed.length > 1 ? `, and ${failed.length - 1} more` : "";
+  return `the tests: ${failed[0]?.replace(/^.*\.test\.ts > /, "") ?? "they do not end"}${suffix}`;
 }
 
 /** @param tests beginnings of paths, separated by spaces */
@@ -138,8 +138,8 @@ if (failed > 0) process.exitCode = 1;
 /** One mutant that cannot be judged does not end the others. */
 function judgeMutant(mutant: Mutant, mutatedText: string): readonly [verdict: string, detail: string] {
   try {
-    const catcher = tryMutant(mutant, mutatedText);
-    return catcher === null ? ["SURVIVED", ""] : ["caught", catcher];
+    const caughtBy = tryMutant(mutant, mutatedText);
+    return caughtBy === null ? ["SURVIVED", ""] : ["caught", caughtBy];
   } catch (error) {
     return ["UNJUDGED", error instanceof Error ? error.message : String(error)];
   }

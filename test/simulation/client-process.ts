@@ -45,11 +45,11 @@ export class ClientProcess {
   findLeftovers(): string {
     const context = this.client.context;
     if (context === null) return "";
-    const left: string[] = [];
-    if (context.engine.size > 0) left.push(`${context.engine.size} claims or releases`);
-    if (context.queues.size > 0) left.push(`${context.queues.size} lanes`);
+    const leftovers: string[] = [];
+    if (context.engine.size > 0) leftovers.push(`${context.engine.size} claims or releases`);
+    if (context.queues.size > 0) leftovers.push(`${context.queues.size} lanes`);
     // a connection's timer may be set for a ping that is no longer needed
-    if (this.#checksTimers && this.machine.armedTimers > 0) left.push(`${this.machine.armedTimers} timers`);
-    return left.join(", ");
+    if (this.#checksTimers && this.machine.armedTimers > 0) leftovers.push(`${this.machine.armedTimers} timers`);
+    return leftovers.join(", ");
   }
 }

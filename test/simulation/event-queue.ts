@@ -46,14 +46,14 @@ export class EventQueue {
     this.#print = trace;
   }
 
-  at(time: number, run: () => void): ScheduledEvent {
+  schedule(time: number, run: () => void): ScheduledEvent {
     const scheduledEvent: ScheduledEvent = { run, dueAt: 0, heapIndex: -1 };
     this.#queue.set(scheduledEvent, Math.max(time, this.now));
     return scheduledEvent;
   }
 
   after(ms: number, run: () => void): ScheduledEvent {
-    return this.at(this.now + ms, run);
+    return this.schedule(this.now + ms, run);
   }
 
   cancel(scheduledEvent: ScheduledEvent): void {
@@ -61,10 +61,10 @@ export class EventQueue {
   }
 
   /** Processes events until `done`, or until that time; between any two of them promises run to their ends. */
-  async run(until: number, done: () => boolean = () => false): Promise<void> {
+  async run(endTime: number, isDone: () => boolean = () => false): Promise<void> {
     await nextTurn();
-    while (this.#failure === null && !done()) {
-      const next = this.#queue.takeDue(until);
+    while (this.#failure === null && !isDone()) {
+      const next = this.#queue.takeDue(endTime);
       if (next === null) break;
       this.now = next.dueAt;
       this.eventCount++;
@@ -72,12 +72,12 @@ export class EventQueue {
       await nextTurn();
       if (this.#failure === null) this.check();
     }
-    if (this.#failure === null && !done()) this.now = Math.max(this.now, until);
+    if (this.#failure === null && !isDone()) this.now = Math.max(this.now, endTime);
   }
 
   /** A trace line, for the reader of a failure. */
-  note(who: string, what: string): void {
-    const line = `${this.now.toFixed(3).padStart(12)}  ${who.padEnd(8)} ${what}`;
+  note(who: string, text: string): void {
+    const line = `${this.now.toFixed(3).padStart(12)}  ${who.padEnd(8)} ${text}`;
     for (let index = 0; index < line.length; index++) this.digest = (this.digest * 31 + line.charCodeAt(index)) | 0;
     this.#lines.push(line);
     if (this.#lines.length > 2 * MAX_KEPT_LINES) this.#lines.splice(0, MAX_KEPT_LINES);
@@ -85,10 +85,10 @@ export class EventQueue {
   }
 
   /** An invariant is violated; the first violation counts, and the run stops. */
-  fail(what: string): void {
+  fail(text: string): void {
     if (this.#failure !== null) return;
-    this.note("CHECKER", what);
-    this.#failure = what;
+    this.note("CHECKER", text);
+    this.#failure = text;
   }
 
   get failure(): string | null {

@@ -55,8 +55,8 @@ export class InvariantChecker {
   recheckBoundMs = Number.POSITIVE_INFINITY;
   grants = 0;
 
-  constructor(world: EventQueue) {
-    this.events = world;
+  constructor(events: EventQueue) {
+    this.events = events;
   }
 
   /** Claims are numbered as they appear: their ids do not follow from the seed. */
@@ -78,10 +78,10 @@ export class InvariantChecker {
       const recheck = this.#rechecks.get(id);
       if (recheck === undefined) continue;
       this.#rechecks.delete(id);
-      const waited = machine.now - recheck.at - (machine.totalStoppedMs - recheck.lateMs) * machine.rate;
-      if (waited > this.recheckBoundMs) {
+      const waitedMs = machine.now - recheck.at - (machine.totalStoppedMs - recheck.lateMs) * machine.rate;
+      if (waitedMs > this.recheckBoundMs) {
         this.events.fail(
-          `${machine.name} asked about ${this.claimName(id)} only ${waited.toFixed(0)} ms after a recheck`,
+          `${machine.name} asked about ${this.claimName(id)} only ${waitedMs.toFixed(0)} ms after a recheck`,
         );
       }
     }
@@ -116,9 +116,9 @@ export class InvariantChecker {
   /** An unanswered release is sent again, unless the store has forgotten the claim by then. */
   #expectReleased(machine: SimulatedMachine, id: ClaimId, ttlMs: number): void {
     const { totalStoppedMs } = machine;
-    const patience = ttlMs / 6 + FIRST_RETRY_MS;
-    if (machine.now + patience >= (this.#lastCallAt.get(id) ?? 0) + ttlMs) return;
-    this.events.after(patience / machine.rate, () => {
+    const maxWaitMs = ttlMs / 6 + FIRST_RETRY_MS;
+    if (machine.now + maxWaitMs >= (this.#lastCallAt.get(id) ?? 0) + ttlMs) return;
+    this.events.after(maxWaitMs / machine.rate, () => {
       if (machine.state === "dead" || machine.totalStoppedMs > totalStoppedMs) return;
       if (this.#releaseCounts.get(id) === 1 && !this.#releasedAt.has(id)) {
         this.events.fail(`${machine.name} does not send the release of ${this.claimName(id)} again`);
@@ -127,8 +127,8 @@ export class InvariantChecker {
   }
 
   /** A release of this claim was answered; the store executed it at that time. */
-  recordReleaseAnswer(id: ClaimId, doneAt: number): void {
-    this.#releasedAt.set(id, doneAt);
+  recordReleaseAnswer(id: ClaimId, releasedAt: number): void {
+    this.#releasedAt.set(id, releasedAt);
   }
 
   /** The store answered a `claim` call. A call late by more than a lease need not be remembered. */
@@ -152,20 +152,21 @@ export class InvariantChecker {
     if (heldLock.lock.remainingMs === 0) this.events.fail(`${heldLock.name} was given a lock that is lost already`);
     for (const { key, permits, limit } of heldLock.holds) {
       const token = heldLock.lock.tokenOf(key);
-      const known = this.#historyOf(key);
+      const history = this.#historyOf(key);
       const exclusive = permits === limit;
-      const least = exclusive ? known.highestToken : known.highestExclusiveToken;
+      const minToken = exclusive ? history.highestToken : history.highestExclusiveToken;
       const wasSeen = before.get(key) ?? 0n;
-      if (known.seenTokens.has(token)) this.events.fail(`${heldLock.name}: token ${token} of ${key} was granted twice`);
-      if (token <= least) this.events.fail(`${heldLock.name}: token ${token} of ${key} is not above ${least}`);
+      if (history.seenTokens.has(token))
+        this.events.fail(`${heldLock.name}: token ${token} of ${key} was granted twice`);
+      if (token <= minToken) this.events.fail(`${heldLock.name}: token ${token} of ${key} is not above ${minToken}`);
       if (token <= wasSeen) {
         this.events.fail(
           `${heldLock.name}: token ${token} of ${key} is not above ${wasSeen}, seen before it was asked for`,
         );
       }
-      known.seenTokens.add(token);
-      if (token > known.highestToken) known.highestToken = token;
-      if (exclusive && token > known.highestExclusiveToken) known.highestExclusiveToken = token;
+      history.seenTokens.add(token);
+      if (token > history.highestToken) history.highestToken = token;
+      if (exclusive && token > history.highestExclusiveToken) history.highestExclusiveToken = token;
     }
     this.recordAttach(heldLock);
   }
@@ -183,8 +184,8 @@ export class InvariantChecker {
   /** Has a key of this holder been granted since to a holder that excludes it? */
   isOvertaken({ holds, lock }: HeldLock): boolean {
     return holds.some(({ key, permits, limit }) => {
-      const known = this.#historyOf(key);
-      return lock.tokenOf(key) < (permits === limit ? known.highestToken : known.highestExclusiveToken);
+      const history = this.#historyOf(key);
+      return lock.tokenOf(key) < (permits === limit ? history.highestToken : history.highestExclusiveToken);
     });
   }
 
@@ -192,21 +193,21 @@ export class InvariantChecker {
   check(): void {
     for (const [key, { holdings }] of this.#keys) {
       if (holdings.size < 2) continue;
-      const here = [...holdings].filter((heldLock) => this.#isBelievedHeld(heldLock));
-      if (here.length < 2) continue;
-      const places = here
+      const believedHeld = [...holdings].filter((heldLock) => this.#isBelievedHeld(heldLock));
+      if (believedHeld.length < 2) continue;
+      const entries = believedHeld
         .map((heldLock) => ({ id: heldLock.name, token: heldLock.lock.tokenOf(key), ...lockSpecFor(heldLock, key) }))
         .sort((a, b) => (a.token < b.token ? -1 : 1));
-      if (countAdmitted(places) < places.length) {
-        this.events.fail(`${key} is held by ${places.map(({ id, token }) => `${id} (token ${token})`).join(" and ")}`);
+      if (countAdmitted(entries) < entries.length) {
+        this.events.fail(`${key} is held by ${entries.map(({ id, token }) => `${id} (token ${token})`).join(" and ")}`);
       }
     }
   }
 
   /** Examines a holder before an event on its machine: until when could it be working? */
   checkHolding(heldLock: HeldLock): void {
-    const left = heldLock.lock.remainingMs;
-    if (left > 0) heldLock.leaseUntil = heldLock.machine.clock.uptime() + left;
+    const remainingMs = heldLock.lock.remainingMs;
+    if (remainingMs > 0) heldLock.leaseUntil = heldLock.machine.clock.uptime() + remainingMs;
   }
 
   #isBelievedHeld(heldLock: HeldLock): boolean {
@@ -226,17 +227,17 @@ export class InvariantChecker {
   }
 
   #historyOf(key: string): KeyHistory {
-    let known = this.#keys.get(key);
-    if (known === undefined) {
-      known = { holdings: new Set(), seenTokens: new Set(), highestToken: 0n, highestExclusiveToken: 0n };
-      this.#keys.set(key, known);
+    let history = this.#keys.get(key);
+    if (history === undefined) {
+      history = { holdings: new Set(), seenTokens: new Set(), highestToken: 0n, highestExclusiveToken: 0n };
+      this.#keys.set(key, history);
     }
-    return known;
+    return history;
   }
 }
 
 function lockSpecFor({ holds }: HeldLock, key: string): { readonly permits: number; readonly limit: number } {
-  const lockSpec = holds.find((one) => one.key === key);
+  const lockSpec = holds.find((spec) => spec.key === key);
   if (lockSpec === undefined) throw new Error(`no hold on ${key}`);
   return lockSpec;
 }

@@ -33,9 +33,9 @@ let playedCount = 0;
 const traces = createHash("sha256");
 const verdicts = createHash("sha256");
 
-const known = values.seed === undefined ? KNOWN_SEEDS : [];
-for (const { seed, revision: as, found } of known)
-  recordResult(seed, await runSeed(seed, { revision: as }), ` (known: ${found})`, as);
+const seeds = values.seed === undefined ? KNOWN_SEEDS : [];
+for (const { seed, revision: recordedRevision, found } of seeds)
+  recordResult(seed, await runSeed(seed, { revision: recordedRevision }), ` (known: ${found})`, recordedRevision);
 for (let seed = first; seed < first + seedCount && failed < Number(values.failures); seed++) {
   const result = await expectSameReplay(seed, await runSeed(seed, { trace: values.trace, ...revision }));
   const verdict = `${seed} ${result.failure === null ? "passed" : "failed"} ${result.eventCount} ${result.grants}`;
@@ -44,7 +44,7 @@ for (let seed = first; seed < first + seedCount && failed < Number(values.failur
   recordResult(seed, result);
 }
 
-function recordResult(seed: number, result: SeedResult, known = "", as = revision.revision): void {
+function recordResult(seed: number, result: SeedResult, note = "", recordedRevision = revision.revision): void {
   playedCount++;
   eventCount += result.eventCount;
   grants += result.grants;
@@ -52,16 +52,18 @@ function recordResult(seed: number, result: SeedResult, known = "", as = revisio
   failed++;
   if (!values.trace) console.log(`\n${result.lines.slice(-60).join("\n")}`);
   // scripts/test repeats lines with this beginning at the end of the complete run
-  console.log(`FAILED seed ${seed}${known}: ${result.failure}`);
-  console.log(`FAILED     replay: npm run sim -- --seed ${seed}${as === undefined ? "" : ` --as ${as}`} --trace`);
+  console.log(`FAILED seed ${seed}${note}: ${result.failure}`);
+  console.log(
+    `FAILED     replay: npm run sim -- --seed ${seed}${recordedRevision === undefined ? "" : ` --as ${recordedRevision}`} --trace`,
+  );
 }
 
 /** A failure is useful only if its seed reproduces it: now and then the same seed is played again. */
 async function expectSameReplay(seed: number, result: SeedResult): Promise<SeedResult> {
   if (seed % REPLAY_INTERVAL !== 0 || result.failure !== null) return result;
-  const again = await runSeed(seed, revision);
-  if (again.digest === result.digest) return result;
-  return { ...again, failure: "the same seed gave two traces" };
+  const secondResult = await runSeed(seed, revision);
+  if (secondResult.digest === result.digest) return result;
+  return { ...secondResult, failure: "the same seed gave two traces" };
 }
 
 const seconds = (performance.now() - startedAt) / 1_000;
@@ -70,5 +72,5 @@ if (values.digest) {
   console.log(`digest: ${traces.digest("hex")}`);
   console.log(`verdicts: ${verdicts.digest("hex")}`);
 }
-console.log(`${playedCount - failed} passed, ${failed} failed, ${known.length + seedCount - playedCount} skipped`);
+console.log(`${playedCount - failed} passed, ${failed} failed, ${seeds.length + seedCount - playedCount} skipped`);
 if (failed > 0) process.exitCode = 1;

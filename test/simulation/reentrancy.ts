@@ -71,22 +71,22 @@ const keptHoldings = new WeakSet<HeldLock>();
 /** Requests again what it holds. */
 async function reacquire(lockUser: LockUser, { lockable }: LockRequest, { lock, holds }: HeldLock): Promise<Lock> {
   const { machine } = lockUser.clientProcess;
-  const at = machine.now;
-  const joined = await lockable.acquire({ wait: 0 });
-  expectThat(lockUser, machine.now === at, "a request that joins had to wait");
+  const startedAt = machine.now;
+  const innerLock = await lockable.acquire({ wait: 0 });
+  expectThat(lockUser, machine.now === startedAt, "a request that joins had to wait");
   for (const { key } of holds)
-    expectThat(lockUser, joined.tokenOf(key) === lock.tokenOf(key), "joined with another token");
-  return joined;
+    expectThat(lockUser, innerLock.tokenOf(key) === lock.tokenOf(key), "joined with another token");
+  return innerLock;
 }
 
 const joinAndRelease: NestedAction = async (lockUser, heldLock, random) => {
   const { locks } = lockUser.clientProcess;
   const key = (heldLock.holds[0] as { readonly key: string }).key;
-  const same = heldLock.holds[0]?.permits === 1 ? readRequest(locks, key) : mutexRequest(locks, key);
-  const joined = await reacquire(lockUser, same, heldLock);
+  const request = heldLock.holds[0]?.permits === 1 ? readRequest(locks, key) : mutexRequest(locks, key);
+  const innerLock = await reacquire(lockUser, request, heldLock);
   await lockUser.sleep(random.next() * lockUser.context.scenario.ttlMs * 0.3);
   const wasBelievedHeld = heldLock.lock.remainingMs > 0;
-  const wasHeld = await joined.release();
+  const wasHeld = await innerLock.release();
   expectThat(
     lockUser,
     !wasBelievedHeld || wasHeld || lockUser.clientProcess.isClosing,
@@ -98,17 +98,17 @@ const joinAndRelease: NestedAction = async (lockUser, heldLock, random) => {
 const joinAndKeep: NestedAction = async (lockUser, heldLock, random) => {
   const { locks, machine } = lockUser.clientProcess;
   const key = (heldLock.holds[0] as { readonly key: string }).key;
-  const same = heldLock.holds[0]?.permits === 1 ? readRequest(locks, key) : mutexRequest(locks, key);
-  const lock = await reacquire(lockUser, same, heldLock);
-  const kept: HeldLock = { ...heldLock, name: `${heldLock.name}+`, lock };
+  const request = heldLock.holds[0]?.permits === 1 ? readRequest(locks, key) : mutexRequest(locks, key);
+  const lock = await reacquire(lockUser, request, heldLock);
+  const joinedLock: HeldLock = { ...heldLock, name: `${heldLock.name}+`, lock };
   keptHoldings.add(heldLock);
   machine.note(`${lockUser.name} keeps ${key} beyond the body`);
   void lockUser.runCounted(async () => {
     // after the body's end, which comes in this turn
     await lockUser.sleep(0);
-    lockUser.context.checker.recordAttach(kept);
+    lockUser.context.checker.recordAttach(joinedLock);
     await lockUser.sleep(random.next() * lockUser.context.scenario.ttlMs * 0.5);
-    await lockUser.release(kept);
+    await lockUser.release(joinedLock);
   });
 };
 
@@ -139,11 +139,11 @@ const acquireLastKey: NestedAction = async (lockUser, { holds }, random) => {
   const { keys, ttlMs } = lockUser.context.scenario;
   const [first, last] = [keys[0], keys.at(-1)] as [string, string];
   if (first === last || holds[0]?.permits === 1) return;
-  const { lockable, holds: rest } = mutexRequest(locks, last);
-  const request = lockUser.beginRequest("also asks for", rest, "", ttlMs);
+  const { lockable, holds: innerSpecs } = mutexRequest(locks, last);
+  const request = lockUser.beginRequest("also asks for", innerSpecs, "", ttlMs);
   try {
     const lock = await locks.all(first, lockable).acquire({ wait: random.pick([0, ttlMs, ttlMs * 3]) });
-    const heldLock = lockUser.recordHolding(lock, rest, request) as HeldLock;
+    const heldLock = lockUser.recordHolding(lock, innerSpecs, request) as HeldLock;
     await lockUser.sleep(random.next() * ttlMs * 0.2);
     await lockUser.release(heldLock);
   } catch (error) {
@@ -153,6 +153,6 @@ const acquireLastKey: NestedAction = async (lockUser, { holds }, random) => {
   }
 };
 
-function expectThat(lockUser: LockUser, holds: boolean, otherwise: string): void {
-  if (!holds) lockUser.clientProcess.machine.events.fail(`${lockUser.name}: ${otherwise}`);
+function expectThat(lockUser: LockUser, holds: boolean, message: string): void {
+  if (!holds) lockUser.clientProcess.machine.events.fail(`${lockUser.name}: ${message}`);
 }

@@ -35,9 +35,9 @@ export class RpcStore {
   readonly checker: InvariantChecker;
   readonly #timer;
 
-  constructor(machine: SimulatedMachine, manners: StoreBehavior, watch: InvariantChecker) {
+  constructor(machine: SimulatedMachine, behavior: StoreBehavior, watch: InvariantChecker) {
     this.machine = machine;
-    this.behavior = manners;
+    this.behavior = behavior;
     this.checker = watch;
     this.#timer = machine.clock.timer(() => {
       this.table.advance(machine.clock.now(), this.micros());
@@ -81,19 +81,19 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
   const now = (): number => store.machine.clock.now();
 
   /** One call: `work` is done at the store, each time the request arrives. */
-  function call<T>(what: string, repeats: boolean, work: () => T): Promise<T> {
+  function call<T>(description: string, repeats: boolean, operation: () => T): Promise<T> {
     const { arrivals, replyMs, failsMs } = network.planDelivery(machine, repeats);
-    machine.note(`sends ${what}`);
+    machine.note(`sends ${description}`);
     return new Promise((resolve, reject) => {
-      const lost = arrivals.length === 0 || replyMs === null;
-      if (lost && failsMs !== null) {
-        const fail = (): void => reject(new Error(`${what}: the connection broke`));
+      const isLost = arrivals.length === 0 || replyMs === null;
+      if (isLost && failsMs !== null) {
+        const fail = (): void => reject(new Error(`${description}: the connection broke`));
         events.after((arrivals.at(-1) ?? 0) + failsMs, () => machine.execute(fail));
       }
       for (const [index, arrival] of arrivals.entries()) {
         events.after(arrival, () =>
           store.machine.execute(() => {
-            const result = work();
+            const result = operation();
             store.sendNotifications();
             if (index < arrivals.length - 1 || replyMs === null) return;
             events.after(replyMs, () => machine.execute(() => resolve(result)));
@@ -169,20 +169,20 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
       const claims = releases.map(({ claim }) => claim);
       checker.recordRelease(machine, claims);
       // a library that silently resends a release would make its "was not there" worthless: the contract forbids it
-      let doneAt = 0;
-      const marked = releases.map(
+      let releasedAt = 0;
+      const releaseTexts = releases.map(
         ({ claim, hasUnansweredClaim }) => `${checker.claimName(claim.id)}${hasUnansweredClaim ? " (unanswered)" : ""}`,
       );
-      const there = await call(`release ${marked.join(" ")}`, false, () =>
+      const released = await call(`release ${releaseTexts.join(" ")}`, false, () =>
         releases.map(({ claim: { id, ttlMs }, hasUnansweredClaim }) => {
           const wasHeld = table.release(id, now(), store.micros(), hasUnansweredClaim ? ttlMs : undefined);
           store.machine.note(`release ${checker.claimName(id)}: ${wasHeld}`);
-          doneAt = events.now;
+          releasedAt = events.now;
           return wasHeld;
         }),
       );
-      for (const { id } of claims) checker.recordReleaseAnswer(id, doneAt);
-      return there;
+      for (const { id } of claims) checker.recordReleaseAnswer(id, releasedAt);
+      return released;
     },
 
     revoke: (targets) =>
@@ -204,12 +204,12 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
 function formatAnswer(answer: Answer): string {
   if (answer.state === "none") return `none${answer.reason === undefined ? "" : ` (${answer.reason})`}`;
-  const left = `${answer.remainingMs.toFixed(1)} ms left`;
-  if (answer.state === "waiting") return `waiting, ${left}, ask in ${answer.recheckMs.toFixed(1)} ms`;
-  return `held, token ${answer.token}+${answer.tokenCount}, ${left}`;
+  const remainingText = `${answer.remainingMs.toFixed(1)} ms left`;
+  if (answer.state === "waiting") return `waiting, ${remainingText}, ask in ${answer.recheckMs.toFixed(1)} ms`;
+  return `held, token ${answer.token}+${answer.tokenCount}, ${remainingText}`;
 }
 
 function formatLocks({ locks, tokenCount, wait }: Claim): string {
-  const list = locks.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}/${limit}`));
-  return `[${list.join(" ")}]${tokenCount > 1 ? ` x${tokenCount}` : ""}${wait ? "" : " once"}`;
+  const lockText = locks.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}/${limit}`));
+  return `[${lockText.join(" ")}]${tokenCount > 1 ? ` x${tokenCount}` : ""}${wait ? "" : " once"}`;
 }

@@ -67,9 +67,9 @@ export function createServerStore({ events, scenario, checker, network, random }
       const { parts, table } = host;
       if (parts === null || table === null) return "no server, since none is running";
       const { sessions } = parts;
-      const left = [findTableLeftovers(table, host.machine.clock, SETTLE_MS)];
-      if (sessions.byId.size > 0) left.push(`${sessions.byId.size} sessions`);
-      return left.filter((text) => text !== "").join(", ");
+      const leftovers = [findTableLeftovers(table, host.machine.clock, SETTLE_MS)];
+      if (sessions.byId.size > 0) leftovers.push(`${sessions.byId.size} sessions`);
+      return leftovers.filter((text) => text !== "").join(", ");
     },
   };
 }

@@ -94,11 +94,11 @@ export class SimulatedConnection {
     if (!silently) this.#end("the server died");
   }
 
-  #end(why: string): void {
+  #end(reason: string): void {
     this.#send(() => {
       if (!this.#clientOpen) return;
       this.#clientOpen = false;
-      this.#events.onClosed(new Error(why));
+      this.#events.onClosed(new Error(reason));
     });
   }
 
@@ -116,10 +116,10 @@ export class SimulatedConnection {
     this.#whenReachable(this.#serverAt, () => this.#server?.execute(() => this.#toServer.shift()?.()));
   }
 
-  #whenReachable(at: number, run: () => void, waitMs: number = RETRANSMIT_MS): void {
-    this.#network.events.at(at, () => {
+  #whenReachable(time: number, run: () => void, waitMs: number = RETRANSMIT_MS): void {
+    this.#network.events.schedule(time, () => {
       if (this.#network.partitioned.has(this.client))
-        this.#whenReachable(at + waitMs, run, Math.min(2 * waitMs, MAX_WAIT_MS));
+        this.#whenReachable(time + waitMs, run, Math.min(2 * waitMs, MAX_WAIT_MS));
       else run();
     });
   }

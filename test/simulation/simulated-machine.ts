@@ -34,11 +34,11 @@ export class SimulatedMachine {
   #backlog: { readonly isTimer: boolean; readonly run: () => void }[] = [];
 
   /** @param drift its clocks' rates lie within 1 plus or minus this */
-  constructor(world: EventQueue, name: string, drift: number) {
-    this.events = world;
+  constructor(events: EventQueue, name: string, drift: number) {
+    this.events = events;
     this.name = name;
-    this.rate = 1 + (world.random.next() * 2 - 1) * drift;
-    this.#startAt = world.random.int(1_000_000);
+    this.rate = 1 + (events.random.next() * 2 - 1) * drift;
+    this.#startAt = events.random.int(1_000_000);
     this.clock = {
       now: () => this.now,
       wall: () => EPOCH_MS + this.#wallStepMs + this.events.now * this.rate,
@@ -49,12 +49,12 @@ export class SimulatedMachine {
 
   /** Its monotonic clock. */
   get now(): number {
-    const asleep = this.state === "asleep" ? this.events.now - this.#stoppedAt : 0;
-    return this.#startAt + (this.events.now - this.#sleptMs - asleep) * this.rate;
+    const asleepMs = this.state === "asleep" ? this.events.now - this.#stoppedAt : 0;
+    return this.#startAt + (this.events.now - this.#sleptMs - asleepMs) * this.rate;
   }
 
-  note(what: string): void {
-    this.events.note(this.name, what);
+  note(text: string): void {
+    this.events.note(this.name, text);
   }
 
   /** Runs this on the machine, now or when it runs again. */
@@ -74,11 +74,11 @@ export class SimulatedMachine {
     this.#wallStepMs += ms;
   }
 
-  pause(ms: number, asleep = false): void {
+  pause(ms: number, isAsleep = false): void {
     if (this.state !== "running") return;
-    this.note(asleep ? `asleep for ${ms} ms` : `paused for ${ms} ms`);
+    this.note(isAsleep ? `asleep for ${ms} ms` : `paused for ${ms} ms`);
     this.#stoppedAt = this.events.now;
-    this.state = asleep ? "asleep" : "paused";
+    this.state = isAsleep ? "asleep" : "paused";
     this.events.after(ms, () => this.#resume());
   }
 
@@ -133,11 +133,11 @@ export class SimulatedMachine {
       else run();
     };
     return {
-      set: (at) => {
-        if (at !== null && pending !== null && at === due) return;
+      set: (time) => {
+        if (time !== null && pending !== null && time === due) return;
         clear();
-        if (at === null) return;
-        due = at;
+        if (time === null) return;
+        due = time;
         arm();
       },
       keepAlive: () => {},

@@ -33,10 +33,10 @@ export class SimulatedNetwork {
   /** Machines that are unreachable at present. */
   readonly partitioned: Set<SimulatedMachine> = new Set();
 
-  constructor(world: EventQueue, weather: NetworkConditions) {
-    this.events = world;
+  constructor(events: EventQueue, weather: NetworkConditions) {
+    this.events = events;
     this.conditions = weather;
-    this.#random = world.random.fork();
+    this.#random = events.random.fork();
   }
 
   delay(): number {

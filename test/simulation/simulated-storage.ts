@@ -77,8 +77,8 @@ export class SimulatedStorage {
       addSession: (session) => {
         this.#sessions = [...(this.#sessions ?? []).filter(({ id }) => id !== session.id), session];
       },
-      removeSession: (gone) => {
-        this.#sessions = (this.#sessions ?? []).filter(({ id }) => id !== gone);
+      removeSession: (session) => {
+        this.#sessions = (this.#sessions ?? []).filter(({ id }) => id !== session);
       },
       close: () => Promise.resolve(),
     };
@@ -101,9 +101,9 @@ export class SimulatedStorage {
     const ms = this.#random.chance(0.2) ? this.#random.next() * MAX_WRITE_MS : 0.2;
     return new Promise((resolve) => {
       this.#events.after(ms, () => {
-        const at = this.#pending.indexOf(apply);
-        if (at === -1) return;
-        this.#pending.splice(at, 1);
+        const index = this.#pending.indexOf(apply);
+        if (index === -1) return;
+        this.#pending.splice(index, 1);
         apply();
         machine.execute(resolve);
       });

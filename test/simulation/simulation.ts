@@ -51,7 +51,7 @@ export class Simulation implements SimulationContext {
     };
     for (let index = 0; index < this.scenario.clients; index++) this.#startClient(`c${index}`);
     for (let index = 0; index < this.scenario.mishaps; index++) {
-      events.at(random.next() * this.scenario.troubleMs, () => this.#injectFault());
+      events.schedule(random.next() * this.scenario.troubleMs, () => this.#injectFault());
     }
   }
 
@@ -71,8 +71,8 @@ export class Simulation implements SimulationContext {
     await this.#closeClient();
     if (events.failure !== null) return;
     await events.run(events.now + this.#store.settleMs);
-    const left = this.#store.findLeftovers();
-    if (left !== "") events.fail(`the store keeps ${left}`);
+    const leftovers = this.#store.findLeftovers();
+    if (leftovers !== "") events.fail(`the store keeps ${leftovers}`);
   }
 
   /** What a killed process would have lost. */
@@ -89,8 +89,8 @@ export class Simulation implements SimulationContext {
   #inspect(): void {
     const table = ++this.#events % INSPECT_INTERVAL === 0 ? this.#store.table() : null;
     if (table === null) return;
-    const found = findTableViolations(table);
-    if (found.length > 0) this.events.fail(`the lock table is wrong: ${found.join("; ")}`);
+    const violations = findTableViolations(table);
+    if (violations.length > 0) this.events.fail(`the lock table is wrong: ${violations.join("; ")}`);
   }
 
   #livingClients(): ClientProcess[] {
@@ -148,7 +148,7 @@ export class Simulation implements SimulationContext {
         // a step back that hides a sleep is noticed by the next renewal only
         return machine.stepWallClock(kinds.includes("sleep") ? ms : random.pick([-1, 1]) * ms);
       case "revoke":
-        for (const revoked of this.#store.revoke()) this.revoked.add(revoked);
+        for (const revokedName of this.#store.revoke()) this.revoked.add(revokedName);
     }
   }
 

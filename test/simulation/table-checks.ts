@@ -20,7 +20,7 @@ export function revokeRandom(
   checker.events.note("operator", `revokes ${checker.claimName(claim.id)}`);
   table.revoke(claim.locks[0].key, token, false, clock.now(), Math.floor(clock.wall() * 1_000));
   const run = Array.from({ length: tokenCount }, (_, index) => token + index);
-  return claim.locks.flatMap(({ key }) => run.map((one) => `${key} ${one}`));
+  return claim.locks.flatMap(({ key }) => run.map((message) => `${key} ${message}`));
 }
 
 /** What the table keeps although every lease has ended, `laterMs` later and a day of tokens later; empty: nothing. */
@@ -29,11 +29,12 @@ export function findTableLeftovers(table: LockTable, clock: Clock, laterMs: numb
   const micros = Math.floor(clock.wall() * 1_000);
   table.advance(now, micros);
   const { records, tombstones, queues } = table;
-  const left: string[] = [];
-  if (records.size > 0) left.push(`${records.size} claims`);
+  const leftovers: string[] = [];
+  if (records.size > 0) leftovers.push(`${records.size} claims`);
   table.advance(now + laterMs, micros + DAY_MICROS);
-  if (tombstones.size > 0) left.push(`${tombstones.size} endings`);
-  if (queues.size > 0 || table.hasIdleQueues) left.push(`${queues.size} queues, idle ones: ${table.hasIdleQueues}`);
-  if (table.nextDueAt() !== null) left.push("something due");
-  return left.join(", ");
+  if (tombstones.size > 0) leftovers.push(`${tombstones.size} endings`);
+  if (queues.size > 0 || table.hasIdleQueues)
+    leftovers.push(`${queues.size} queues, idle ones: ${table.hasIdleQueues}`);
+  if (table.nextDueAt() !== null) leftovers.push("something due");
+  return leftovers.join(", ");
 }

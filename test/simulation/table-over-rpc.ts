@@ -8,7 +8,7 @@ import { findTableLeftovers, revokeRandom } from "./table-checks.ts";
 export function createTableOverRpc({ events, scenario, checker, network, random }: StoreDependencies): StoreUnderTest {
   // a call under way is given up on after a sixth of its lease, of which there are some twice as long; then one is sent
   checker.recheckBoundMs = (2 * scenario.ttlMs) / 6 + 1;
-  const manners = {
+  const behavior = {
     hasTimer: random.chance(0.5),
     renewalsOnlyLook: random.chance(0.5),
     recheckChance: random.pick([0, 0.3, 1]),
@@ -17,8 +17,8 @@ export function createTableOverRpc({ events, scenario, checker, network, random 
     parts: events.storePartsRandom?.pick([1, 3]) ?? 1,
   };
   const machine = new SimulatedMachine(events, "store", scenario.drift);
-  const store = new RpcStore(machine, manners, checker);
-  events.note("MANNERS", JSON.stringify(manners));
+  const store = new RpcStore(machine, behavior, checker);
+  events.note("MANNERS", JSON.stringify(behavior));
   return {
     createDriver: (client) => createRpcDriver(client, store, network),
     injectFault(kind, ms) {

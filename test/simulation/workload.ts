@@ -39,13 +39,13 @@ export class LockUser {
   readonly extras: SeededRandom | null;
   #requestCount = 0;
 
-  constructor(name: string, site: ClientProcess, stage: SimulationContext) {
+  constructor(name: string, clientProcess: ClientProcess, context: SimulationContext) {
     this.name = name;
-    this.clientProcess = site;
-    this.context = stage;
-    const { events } = stage.checker;
+    this.clientProcess = clientProcess;
+    this.context = context;
+    const { events } = context.checker;
     this.#random = events.random.fork();
-    this.extras = stage.scenario.reenters ? (events.extrasRandom?.fork() ?? null) : null;
+    this.extras = context.scenario.reenters ? (events.extrasRandom?.fork() ?? null) : null;
   }
 
   /** Uses locks until the faults are over. */
@@ -59,10 +59,10 @@ export class LockUser {
   }
 
   /** Does this as part of the site's work. */
-  async runCounted(work: () => Promise<void>): Promise<void> {
+  async runCounted(operation: () => Promise<void>): Promise<void> {
     this.clientProcess.activeUsers++;
     try {
-      await work();
+      await operation();
     } catch (error) {
       this.context.checker.events.fail(`${this.name}: ${error instanceof Error ? error.stack : String(error)}`);
     }
@@ -131,8 +131,8 @@ export class LockUser {
   #refused(error: unknown, request: StartedRequest, waitMs: number | null): void {
     const { machine } = this.clientProcess;
     const { events } = machine;
-    const waited = machine.now - request.at;
-    machine.note(`${this.name}: ${error instanceof Error ? error.message : String(error)} (${waited.toFixed(1)} ms)`);
+    const waitedMs = machine.now - request.at;
+    machine.note(`${this.name}: ${error instanceof Error ? error.message : String(error)} (${waitedMs.toFixed(1)} ms)`);
     if (error === ABORT_REASON || error instanceof ClosedError) return;
     const isPaused = error instanceof StorePausedError;
     if (!(isPaused || error instanceof LockTimeoutError || error instanceof DriverError)) throw error;
@@ -140,8 +140,8 @@ export class LockUser {
     // a store that was never reached is an error, not a wait
     if (request.isFirst && error instanceof DriverError) return;
     if (waitMs === null) return events.fail(`${this.name}: a wait without end ended: ${error.message}`);
-    if (error instanceof LockTimeoutError && waited < waitMs - ROUNDING_MS) {
-      events.fail(`${this.name}: a wait of ${waitMs} ms ended after ${waited.toFixed(3)} ms`);
+    if (error instanceof LockTimeoutError && waitedMs < waitMs - ROUNDING_MS) {
+      events.fail(`${this.name}: a wait of ${waitMs} ms ended after ${waitedMs.toFixed(3)} ms`);
     }
     this.#checkWaitTime(request, waitMs);
   }
@@ -153,44 +153,46 @@ export class LockUser {
     return scenario.store !== "table" && this.#random.chance(0.5) ? "session" : scenario.ttlMs * 2;
   }
 
-  beginRequest(verb: string, lockSpecs: readonly LockSpec[], how: string, lease: number | "session"): StartedRequest {
+  beginRequest(verb: string, lockSpecs: readonly LockSpec[], mode: string, lease: number | "session"): StartedRequest {
     const { machine, client } = this.clientProcess;
     const { scenario } = this.context;
-    const shown = lockSpecs.map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}`)).join(" ");
-    machine.note(`${this.name} ${verb} ${shown}${how}${lease === scenario.ttlMs ? "" : `, ttl ${lease}`}`);
+    const lockText = lockSpecs
+      .map(({ key, permits, limit }) => (permits === limit ? key : `${key}:${permits}`))
+      .join(" ");
+    machine.note(`${this.name} ${verb} ${lockText}${mode}${lease === scenario.ttlMs ? "" : `, ttl ${lease}`}`);
     return {
       at: machine.now,
       lateMs: machine.totalStoppedMs,
       before: this.context.checker.highestSeen(lockSpecs),
-      shown,
+      lockText,
       leaseMs: lease === "session" ? scenario.sessionMs : lease,
       isFirst: client.context === null,
     };
   }
 
   /** Whatever the outcome: the time in which a machine did not run is not the client's fault. */
-  #checkWaitTime({ at, lateMs, shown, leaseMs, isFirst }: StartedRequest, waitMs: number): void {
+  #checkWaitTime({ at, lateMs, lockText, leaseMs, isFirst }: StartedRequest, waitMs: number): void {
     if (isFirst) return; // connecting has its own bound
     const { machine } = this.clientProcess;
     // a request without a wait waits for that one answer
     const boundMs = Math.max(waitMs, leaseMs / 6);
-    const waited = machine.now - at - (machine.totalStoppedMs - lateMs) * machine.rate;
+    const waitedMs = machine.now - at - (machine.totalStoppedMs - lateMs) * machine.rate;
     // keys that are taken one by one are released before the user is notified
-    const most = boundMs + LOOKUP_MS + ROUNDING_MS + leaseMs;
-    if (waited > most) {
-      machine.events.fail(`${this.name}: ${shown} was settled after ${waited.toFixed(0)} ms, not ${boundMs} ms`);
+    const maxWaitMs = boundMs + LOOKUP_MS + ROUNDING_MS + leaseMs;
+    if (waitedMs > maxWaitMs) {
+      machine.events.fail(`${this.name}: ${lockText} was settled after ${waitedMs.toFixed(0)} ms, not ${boundMs} ms`);
     }
   }
 
   recordHolding(
     lock: Lock,
     lockSpecs: readonly LockSpec[],
-    { before, shown, leaseMs }: StartedRequest,
+    { before, lockText, leaseMs }: StartedRequest,
   ): HeldLock | null {
     const { machine } = this.clientProcess;
     const holding = this.createHolding(lock, lockSpecs, leaseMs);
     const tokens = lockSpecs.map(({ key }) => lock.tokenOf(key));
-    machine.note(`${this.name} holds ${shown}, token ${tokens.join(" ")}, ${lock.remainingMs.toFixed(1)} ms left`);
+    machine.note(`${this.name} holds ${lockText}, token ${tokens.join(" ")}, ${lock.remainingMs.toFixed(1)} ms left`);
     this.context.checker.recordGrant(holding, before);
     return holding;
   }
@@ -244,18 +246,18 @@ export class LockUser {
     const { events } = machine;
     const { lock, name, holds, leaseMs } = holding;
     const { scenario, checker, revoked } = this.context;
-    const believed = lock.remainingMs > 0;
+    const isBelievedHeld = lock.remainingMs > 0;
     checker.recordEnd(holding);
-    if (!believed && leaseMs >= scenario.ttlMs && mustKeepLocks(scenario)) {
+    if (!isBelievedHeld && leaseMs >= scenario.ttlMs && mustKeepLocks(scenario)) {
       events.fail(`${name}: lost although the server came back in time`);
     }
     const isOvertaken = checker.isOvertaken(holding);
-    machine.note(`${this.name} releases ${lock.keys.join(" ")}${believed ? "" : ", lost"}`);
+    machine.note(`${this.name} releases ${lock.keys.join(" ")}${isBelievedHeld ? "" : ", lost"}`);
     return (was) => {
       // in doubt it may have been held all the time, but not if another client has had it meanwhile
       if (was && isOvertaken) events.fail(`${name}: release() said true of a lock that somebody else has had`);
       const isRevoked = holds.some(({ key }) => revoked.has(`${key} ${lock.tokenOf(key)}`));
-      if (believed && !was && !isRevoked) events.fail(`${name}: release() said false although nothing was lost`);
+      if (isBelievedHeld && !was && !isRevoked) events.fail(`${name}: release() said false although nothing was lost`);
     };
   }
 
@@ -277,7 +279,7 @@ export interface StartedRequest {
   readonly at: number;
   readonly lateMs: number;
   readonly before: ReadonlyMap<string, bigint>;
-  readonly shown: string;
+  readonly lockText: string;
   readonly leaseMs: number;
   /** Its client has not met the store yet. */
   readonly isFirst: boolean;

@@ -25,8 +25,8 @@ export function builtFile(path: string): string {
 }
 
 function findNewestSource(folder: string): Source {
-  const known = newestSources.get(folder);
-  if (known !== undefined) return known;
+  const knownNewest = newestSources.get(folder);
+  if (knownNewest !== undefined) return knownNewest;
   // no program contains a test
   const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
     /(?<!\.test)\.ts$|\.sh$/.test(name),

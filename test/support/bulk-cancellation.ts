@@ -76,17 +76,17 @@ export async function expectBulkCancellationLeavesNothing({
   countEntries,
 }: BulkCancellationStore): Promise<void> {
   const [far, other] = [createLocks(createDriver()), createLocks(createDriver())];
-  const seen = observeLists(createDriver());
-  const locks = createLocks(seen.driver);
-  const told: string[] = [];
-  for (const event of ["jeopardy", "lost", "storeDown"] as const) locks.on(event, () => told.push(event));
+  const lists = observeLists(createDriver());
+  const locks = createLocks(lists.driver);
+  const events: string[] = [];
+  for (const event of ["jeopardy", "lost", "storeDown"] as const) locks.on(event, () => events.push(event));
   const writer = await far.rw("crowded").write.acquire({ label: "the holder" });
-  const own = await locks.acquire("its own");
-  const ends = (): WaitOutcomes => ({ codes: new Set(), holders: new Set() });
-  const [late, aborted, closed] = [ends(), ends(), ends()];
+  const ownLock = await locks.acquire("its own");
+  const createOutcomes = (): WaitOutcomes => ({ codes: new Set(), holders: new Set() });
+  const [late, aborted, closed] = [createOutcomes(), createOutcomes(), createOutcomes()];
   const abort = new AbortController();
-  const beganAt = performance.now();
-  const over = [
+  const startedAt = performance.now();
+  const waits = [
     startWaits(locks, { wait: WAIT_MS }, late),
     startWaits(locks, { signal: abort.signal }, aborted),
     startWaits(other, {}, closed),
@@ -95,12 +95,12 @@ export async function expectBulkCancellationLeavesNothing({
     within: 60_000,
     what: "the crowd",
   });
-  const within = Math.max(CLEANUP_TIMEOUT_MS, BUSY * (performance.now() - beganAt));
+  const timeoutMs = Math.max(CLEANUP_TIMEOUT_MS, BUSY * (performance.now() - startedAt));
   abort.abort(Object.assign(new Error("enough"), { code: "ENOUGH" }));
   const closing = other.close();
-  await Promise.all([...over, closing]);
-  const gone = async (): Promise<boolean> => (await countEntries("crowded")) === 1;
-  await until(gone, { within, what: "the places of the crowd to go" });
+  await Promise.all([...waits, closing]);
+  const isQueueShort = async (): Promise<boolean> => (await countEntries("crowded")) === 1;
+  await until(isQueueShort, { within: timeoutMs, what: "the places of the crowd to go" });
   expect([late.codes, aborted.codes, closed.codes].map((codes) => [...codes])).toEqual([
     ["LOCK_TIMEOUT"],
     ["ENOUGH"],
@@ -108,11 +108,11 @@ export async function expectBulkCancellationLeavesNothing({
   ]);
   // who could not be told in half a second is told no name, and never a wrong one
   for (const holder of late.holders) expect(["the holder", undefined]).toContain(holder);
-  expect([...seen.looks.filters], "the one queue is looked at").toEqual(['{"key":"crowded"}']);
-  expect(seen.looks.maxConcurrent, "at most one look at a time").toBe(1);
-  expect(own.signal.aborted).toBe(false);
-  expect(told).toEqual([]);
-  expect(await own.release()).toBe(true);
+  expect([...lists.looks.filters], "the one queue is looked at").toEqual(['{"key":"crowded"}']);
+  expect(lists.looks.maxConcurrent, "at most one look at a time").toBe(1);
+  expect(ownLock.signal.aborted).toBe(false);
+  expect(events).toEqual([]);
+  expect(await ownLock.release()).toBe(true);
   expect(await writer.release()).toBe(true);
   await Promise.all([far.close(), locks.close()]);
   expect(await countEntries("crowded")).toBe(0);

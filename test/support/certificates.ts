@@ -35,10 +35,10 @@ export function createAuthority(name: string = "Holdfast test authority"): Autho
     issue(names, { days = 60, age = 1 } = {}) {
       const leaf = generateKeyPairSync("ec", { namedCurve: "P-256" });
       const subject = names[0] ?? "nobody";
-      const what = { subject, issuer: name, publicKey: leaf.publicKey, signer: keys.privateKey };
+      const content = { subject, issuer: name, publicKey: leaf.publicKey, signer: keys.privateKey };
       return {
         key: exportKeyPem(leaf.privateKey),
-        cert: buildCertificate({ ...what, names, isAuthority: false, days, age }),
+        cert: buildCertificate({ ...content, names, isAuthority: false, days, age }),
       };
     },
   };
@@ -70,13 +70,13 @@ const ECDSA_WITH_SHA256 = encodeSequence(encodeOid("1.2.840.10045.4.3.2"));
 
 /** RFC 5280, as much of it as Node's TLS wants to see. */
 function buildCertificate(content: CertificateContent): string {
-  const began = Date.now() - content.age * DAY_MS;
+  const startedAt = Date.now() - content.age * DAY_MS;
   const body = encodeSequence(
     encodeTagged(0xa0, encodeInteger(Buffer.from([2]))),
     encodeInteger(Buffer.concat([Buffer.from([1]), randomBytes(15)])),
     ECDSA_WITH_SHA256,
     encodeName(content.issuer),
-    encodeSequence(encodeTime(began), encodeTime(began + content.days * DAY_MS)),
+    encodeSequence(encodeTime(startedAt), encodeTime(startedAt + content.days * DAY_MS)),
     encodeName(content.subject),
     content.publicKey.export({ type: "spki", format: "der" }),
     encodeTagged(0xa3, encodeSequence(...encodeExtensions(content))),
@@ -111,8 +111,8 @@ function encodeName(common: string): Buffer {
   );
 }
 
-function encodeTime(at: number): Buffer {
-  const text = new Date(at).toISOString().replace(/\.\d+|[-:T]/g, "");
+function encodeTime(time: number): Buffer {
+  const text = new Date(time).toISOString().replace(/\.\d+|[-:T]/g, "");
   return encodeTagged(0x18, Buffer.from(text));
 }
 
@@ -121,7 +121,7 @@ function encodeOid(dotted: string): Buffer {
   const bytes = [first * 40 + second];
   for (const part of rest) {
     const groups = [part & 0x7f];
-    for (let left = part >> 7; left > 0; left >>= 7) groups.unshift((left & 0x7f) | 0x80);
+    for (let highBits = part >> 7; highBits > 0; highBits >>= 7) groups.unshift((highBits & 0x7f) | 0x80);
     bytes.push(...groups);
   }
   return encodeTagged(0x06, Buffer.from(bytes));

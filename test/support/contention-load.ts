@@ -14,36 +14,40 @@ export interface ContentionLoad extends AsyncDisposable {
   waitUntilAllServed(withinMs?: number): Promise<void>;
 }
 
-/** @param each callers of every client, all the time waiting or holding for a moment */
-export function startContention(clients: readonly Locks[], key: string, each: number): ContentionLoad {
-  const ending = new AbortController();
+/** @param callersPerClient callers of every client, all the time waiting or holding for a moment */
+export function startContention(clients: readonly Locks[], key: string, callersPerClient: number): ContentionLoad {
+  const controller = new AbortController();
   const turns: number[] = [];
-  const inside = new Set<Lock>();
+  const insideLocks = new Set<Lock>();
   let overlaps = 0;
-  let lost = 0;
+  let lostCount = 0;
   let grants = 0;
-  const work = async (locks: Locks, callerIndex: number): Promise<void> => {
-    while (!ending.signal.aborted) {
-      const lock = await locks.acquire(key, { signal: ending.signal });
+  const runCaller = async (locks: Locks, callerIndex: number): Promise<void> => {
+    while (!controller.signal.aborted) {
+      const lock = await locks.acquire(key, { signal: controller.signal });
       grants++;
       turns[callerIndex] = (turns[callerIndex] ?? 0) + 1;
       // who has lost it, and knows, is no longer inside
-      for (const otherLock of inside) if (otherLock.remainingMs > 0 && lock.remainingMs > 0) overlaps++;
-      inside.add(lock);
+      for (const otherLock of insideLocks) if (otherLock.remainingMs > 0 && lock.remainingMs > 0) overlaps++;
+      insideLocks.add(lock);
       await new Promise((resolve) => setTimeout(resolve, 2));
-      if (lock.signal.aborted) lost++;
-      inside.delete(lock);
+      if (lock.signal.aborted) lostCount++;
+      insideLocks.delete(lock);
       await lock.release();
     }
   };
-  const callers = clients.flatMap((locks, at) => Array.from({ length: each }, (_, of) => work(locks, at * each + of)));
-  for (const one of callers) one.catch(() => undefined);
+  const callers = clients.flatMap((locks, clientIndex) =>
+    Array.from({ length: callersPerClient }, (_, callerIndex) =>
+      runCaller(locks, clientIndex * callersPerClient + callerIndex),
+    ),
+  );
+  for (const caller of callers) caller.catch(() => undefined);
   return {
     get overlaps() {
       return overlaps;
     },
     get lostLocks() {
-      return lost;
+      return lostCount;
     },
     async waitForProgress(withinMs = 15_000) {
       const before = grants;
@@ -57,7 +61,7 @@ export function startContention(clients: readonly Locks[], key: string, each: nu
       });
     },
     async [Symbol.asyncDispose]() {
-      ending.abort();
+      controller.abort();
       await Promise.allSettled(callers);
     },
   };

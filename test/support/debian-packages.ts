@@ -18,7 +18,7 @@ export function installPackages(names: readonly string[], purpose: string): void
   throw new Error(`could not install ${names.join(" and ")}: install them by hand`);
 }
 
-function runApt(words: readonly string[]): boolean {
+function runApt(args: readonly string[]): boolean {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  return spawnSync("apt-get", [...LOCK_WAIT_OPTION, ...words], { env, stdio: "ignore" }).status === 0;
+  return spawnSync("apt-get", [...LOCK_WAIT_OPTION, ...args], { env, stdio: "ignore" }).status === 0;
 }

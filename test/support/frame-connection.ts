@@ -33,8 +33,8 @@ export class FrameConnection {
     this.connection = harness.service?.accept(transport, peer) as Connection;
   }
 
-  hello(more: Readonly<Record<string, unknown>> = {}): this {
-    this.connection.receive([JSON.stringify({ hello: { protocol: 1, session: this.session, ...more } })]);
+  hello(fields: Readonly<Record<string, unknown>> = {}): this {
+    this.connection.receive([JSON.stringify({ hello: { protocol: 1, session: this.session, ...fields } })]);
     this.output = "";
     return this;
   }

@@ -49,10 +49,10 @@ export async function request(url: string, path: string, options: RequestOptions
   let text = "";
   for await (const chunk of answer.setEncoding("utf8")) text += chunk as string;
   const { statusCode: status = 0, headers } = answer;
-  const seen = { method: options.method ?? "GET", path, status, headers, text };
-  for (const look of responseObservers) look(seen);
+  const exchange = { method: options.method ?? "GET", path, status, headers, text };
+  for (const look of responseObservers) look(exchange);
   const isJson = text !== "" && (headers["content-type"] ?? "").includes("json");
-  return { ...seen, json: isJson ? JSON.parse(text) : undefined };
+  return { ...exchange, json: isJson ? JSON.parse(text) : undefined };
 }
 
 /** POSTs an object. */
@@ -63,9 +63,9 @@ export function post(url: string, path: string, body: unknown, options: RequestO
 /** The answer when its head has come. */
 export function openRequest(url: string, path: string, options: RequestOptions = {}): Promise<IncomingMessage> {
   const { method = "GET", body, raw, headers = {}, credential, signal } = options;
-  const sent = raw ?? (body === undefined ? undefined : JSON.stringify(body));
-  const all = {
-    ...(sent !== undefined && { "content-type": "application/json", "content-length": Buffer.byteLength(sent) }),
+  const content = raw ?? (body === undefined ? undefined : JSON.stringify(body));
+  const allHeaders = {
+    ...(content !== undefined && { "content-type": "application/json", "content-length": Buffer.byteLength(content) }),
     ...(credential !== undefined && { authorization: `Bearer ${credential}` }),
     ...headers,
   };
@@ -77,14 +77,14 @@ export function openRequest(url: string, path: string, options: RequestOptions =
         port: target.port,
         path,
         method,
-        headers: all,
+        headers: allHeaders,
         agent: false,
         ...(signal && { signal }),
       },
       resolve,
     );
     request.once("error", reject);
-    request.end(sent);
+    request.end(content);
   });
 }
 

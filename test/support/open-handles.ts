@@ -47,14 +47,14 @@ export function watchHandles(): HandleWatch {
   };
   return {
     listOpen,
-    waitUntilClosed: async (within = SETTLE_MS) => {
-      const end = performance.now() + within;
-      for (let left = listOpen(); left.length > 0; left = listOpen()) {
+    waitUntilClosed: async (timeoutMs = SETTLE_MS) => {
+      const end = performance.now() + timeoutMs;
+      for (let openHandles = listOpen(); openHandles.length > 0; openHandles = listOpen()) {
         if (performance.now() >= end) {
           // a machine that stood still has heard of nothing meanwhile
           await turn();
-          left = listOpen();
-          if (left.length > 0) throw new Error(`left open: ${left.join("; ")}`);
+          openHandles = listOpen();
+          if (openHandles.length > 0) throw new Error(`left open: ${openHandles.join("; ")}`);
           return;
         }
         // Unref'd, so that this wait does not see itself. Something is open, so the process stays alive.
@@ -73,6 +73,6 @@ export function watchHandles(): HandleWatch {
 /** The innermost place in this project's code, from the stack of the running call. */
 function findOpener(): string {
   const frames = (new Error().stack ?? "").split("\n").slice(1);
-  const ours = frames.find((frame) => /[/\\]/.test(frame) && !/node:|node_modules|open-handles/.test(frame));
-  return ours?.trim().replace(/^at /, "") ?? "an unknown place";
+  const ownFrame = frames.find((frame) => /[/\\]/.test(frame) && !/node:|node_modules|open-handles/.test(frame));
+  return ownFrame?.trim().replace(/^at /, "") ?? "an unknown place";
 }

@@ -41,8 +41,8 @@ export function createFaultyDirection(): FaultyDirection {
     cutAfter: (bytes) => {
       faults.bytesLeft = bytes;
     },
-    byteByByte: (on) => {
-      faults.byteByByte = on;
+    byteByByte: (isEnabled) => {
+      faults.byteByByte = isEnabled;
     },
     carry: (from, to) => {
       const lane = openLane(from, to, faults);
@@ -74,9 +74,9 @@ function openLane(from: Socket, to: Socket, faults: DirectionFaults): ProxyLane 
     clearTimeout(timer);
     clearImmediate(turn);
     for (let item = items[0]; item !== undefined && !faults.paused; item = items[0]) {
-      const early = item.at - performance.now();
-      if (early > 0) {
-        timer = setTimeout(flush, early);
+      const waitMs = item.at - performance.now();
+      if (waitMs > 0) {
+        timer = setTimeout(flush, waitMs);
         return;
       }
       items.shift();
@@ -90,18 +90,19 @@ function openLane(from: Socket, to: Socket, faults: DirectionFaults): ProxyLane 
       }
     }
   };
-  const put = (what: ProxiedItem["what"]): void => {
-    items.push({ at: performance.now() + faults.delayMs, what });
+  const enqueue = (item: ProxiedItem["what"]): void => {
+    items.push({ at: performance.now() + faults.delayMs, what: item });
   };
 
   from.on("data", (chunk: Buffer) => {
-    if (faults.byteByByte) for (let at = 0; at < chunk.length; at += 1) put(chunk.subarray(at, at + 1));
-    else put(chunk);
+    if (faults.byteByByte)
+      for (let offset = 0; offset < chunk.length; offset += 1) enqueue(chunk.subarray(offset, offset + 1));
+    else enqueue(chunk);
     flush();
   });
   for (const [event, what] of [["end", "end"] as const, ["close", "gone"] as const]) {
     from.once(event, () => {
-      put(what);
+      enqueue(what);
       flush();
     });
   }
@@ -116,14 +117,14 @@ function openLane(from: Socket, to: Socket, faults: DirectionFaults): ProxyLane 
   };
 }
 
-function forward(what: ProxiedItem["what"], from: Socket, to: Socket, faults: DirectionFaults): void {
-  if (what === "gone") to.destroySoon();
-  else if (what === "end") to.end();
-  else if (what.length < faults.bytesLeft) {
-    faults.bytesLeft -= what.length;
-    to.write(what);
+function forward(item: ProxiedItem["what"], from: Socket, to: Socket, faults: DirectionFaults): void {
+  if (item === "gone") to.destroySoon();
+  else if (item === "end") to.end();
+  else if (item.length < faults.bytesLeft) {
+    faults.bytesLeft -= item.length;
+    to.write(item);
   } else {
-    to.write(what.subarray(0, faults.bytesLeft));
+    to.write(item.subarray(0, faults.bytesLeft));
     faults.bytesLeft = Number.POSITIVE_INFINITY;
     to.destroySoon();
     from.destroy();

@@ -73,8 +73,8 @@ export class RawClient {
     return client;
   }
 
-  async sendHello(more: Readonly<Record<string, unknown>> = {}): Promise<void> {
-    this.write(`${JSON.stringify({ hello: { protocol: 1, session: this.session, ...more } })}\n`);
+  async sendHello(fields: Readonly<Record<string, unknown>> = {}): Promise<void> {
+    this.write(`${JSON.stringify({ hello: { protocol: 1, session: this.session, ...fields } })}\n`);
     await until(() => this.runId !== "" || this.isClosed || this.refusal !== null, {
       within: 10_000,
       what: "the server's hello",
@@ -82,8 +82,8 @@ export class RawClient {
     if (this.runId === "") throw new Error(`the server refused the hello: ${this.lines.at(-1) ?? "no answer"}`);
   }
 
-  write(what: string | Buffer): void {
-    if (this.socket.writable) this.socket.write(what);
+  write(data: string | Buffer): void {
+    if (this.socket.writable) this.socket.write(data);
   }
 
   /** A line of these frames, each written as JSON. */
@@ -92,17 +92,17 @@ export class RawClient {
   }
 
   /** A call: its verb and what stands behind its number; settles with the result. */
-  call(verb: string, ...rest: readonly unknown[]): Promise<readonly unknown[]> {
+  call(verb: string, ...args: readonly unknown[]): Promise<readonly unknown[]> {
     const n = ++this.#calls;
-    const answered = new Promise<readonly unknown[]>((resolve, reject) => {
+    const reply = new Promise<readonly unknown[]>((resolve, reject) => {
       this.#replies.set(n, ([kind, , ...result]) => {
         if (kind === "ok") resolve(result[0] as readonly unknown[]);
         else reject(new Error(`${result[0]}: ${result[1]}`));
       });
       this.socket.once("close", () => reject(new Error(`closed: ${this.refusal}`)));
     });
-    this.send(JSON.stringify([verb, n, ...rest]));
-    return answered;
+    this.send(JSON.stringify([verb, n, ...args]));
+    return reply;
   }
 
   /** An exclusive claim of this key. */
@@ -114,8 +114,8 @@ export class RawClient {
     return (await this.call("release", [id]))[0] === 1;
   }
 
-  async waitUntilClosed(within = 10_000): Promise<void> {
-    await until(() => this.isClosed, { within, what: "the server to end the connection" });
+  async waitUntilClosed(timeoutMs = 10_000): Promise<void> {
+    await until(() => this.isClosed, { within: timeoutMs, what: "the server to end the connection" });
   }
 
   /** The end, with RST. */

@@ -3,8 +3,8 @@
 export const SECRET_MARK: string | null = readMark(process.env.NODE_OPTIONS ?? "");
 
 /** @throws Error if a secret stands in this text */
-export function expectNoSecret(text: string, where: string): void {
-  if (SECRET_MARK !== null && text.includes(SECRET_MARK)) throw new Error(`a secret (the canary) stands in ${where}`);
+export function expectNoSecret(text: string, source: string): void {
+  if (SECRET_MARK !== null && text.includes(SECRET_MARK)) throw new Error(`a secret (the canary) stands in ${source}`);
 }
 
 function readMark(options: string): string | null {

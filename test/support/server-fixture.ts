@@ -43,9 +43,9 @@ export async function startServer(
   const logged: string[] = [];
   const path = join(dir, "socket");
   const log: Logger = (message, error, details) => {
-    const said = error === undefined ? message : `${message}: ${error}`;
-    const more = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
-    logged.push(details === undefined ? said : `${said} ${JSON.stringify(details, more)}`);
+    const text = error === undefined ? message : `${message}: ${error}`;
+    const toJsonValue = (_: string, value: unknown): unknown => (typeof value === "bigint" ? String(value) : value);
+    logged.push(details === undefined ? text : `${text} ${JSON.stringify(details, toJsonValue)}`);
   };
   const serveOptions = {
     listen: `unix:${path}`,
@@ -81,14 +81,14 @@ export interface OpenDriver {
 }
 
 /** An open driver to an address ("unix:/path", "tcp://127.0.0.1:port"). */
-export async function openClient(address: string, more: ServerOptions = {}): Promise<OpenDriver> {
-  const driver = serverDriver({ ...parseTarget(address), ...more });
+export async function openClient(address: string, options: ServerOptions = {}): Promise<OpenDriver> {
+  const driver = serverDriver({ ...parseTarget(address), ...options });
   const all: PushRecorder["all"] = [];
   const traits = await driver.open(toDriverEvents((id, answer) => all.push({ id, answer })));
   onCleanup(() => driver.close());
-  const waitForGrant: PushRecorder["waitForGrant"] = async (claim, within = 8_000) => {
+  const waitForGrant: PushRecorder["waitForGrant"] = async (claim, timeoutMs = 8_000) => {
     const push = await until(() => all.find(({ id, answer }) => id === claim.id && answer?.state === "held"), {
-      within,
+      within: timeoutMs,
       what: `the grant of ${claim.locks[0].key}`,
     });
     return push.answer as Extract<Answer, { state: "held" }>;
@@ -105,7 +105,7 @@ function parseTarget(address: string): ServerOptions {
 /** A claim as the core would make it; exclusive unless holds say otherwise. */
 export function makeClaim(
   keys: string | readonly (string | LockSpec)[],
-  more: Partial<Omit<Claim, "locks">> = {},
+  overrides: Partial<Omit<Claim, "locks">> = {},
 ): Claim {
   const lockSpecs = (typeof keys === "string" ? [keys] : keys).map((key) =>
     typeof key === "string" ? { key, permits: ALL_PERMITS, limit: ALL_PERMITS } : key,
@@ -118,7 +118,7 @@ export function makeClaim(
     floor: 0n,
     wait: true,
     label: "",
-    ...more,
+    ...overrides,
   };
 }
 

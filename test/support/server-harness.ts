@@ -92,8 +92,8 @@ export class MemoryStorage implements Storage {
   addSession(session: SavedSession): void {
     this.sessions = [...(this.sessions ?? []).filter(({ id }) => id !== session.id), session];
   }
-  removeSession(gone: string): void {
-    this.sessions = (this.sessions ?? []).filter(({ id }) => id !== gone);
+  removeSession(session: string): void {
+    this.sessions = (this.sessions ?? []).filter(({ id }) => id !== session);
   }
   async close(): Promise<void> {
     // nothing is open
@@ -120,15 +120,15 @@ export class MemoryStorage implements Storage {
     this.#pendingFiles.clear();
   }
 
-  async #write(what: string): Promise<void> {
-    this.writes.push(what);
-    const [file, start] = [what === "save" ? "state" : "journal", this.#epoch];
+  async #write(operation: string): Promise<void> {
+    this.writes.push(operation);
+    const [file, start] = [operation === "save" ? "state" : "journal", this.#epoch];
     if (this.#pendingFiles.has(file)) this.hadOverlappingWrites = true;
     this.#pendingFiles.add(file);
     await this.writeGate;
     if (start !== this.#epoch) await NEVER;
     this.#pendingFiles.delete(file);
-    if (this.isFull === true || (this.isFull === "journal" && what !== "save"))
+    if (this.isFull === true || (this.isFull === "journal" && operation !== "save"))
       throw Object.assign(new Error("no space"), { code: "ENOSPC" });
   }
 }
@@ -279,9 +279,9 @@ export class ServerHarness {
       ...(credential !== undefined && { credential }),
     });
     client.driver = driver;
-    const opened = driver.open(toDriverEvents((id, answer) => client.pushes.push({ id, answer })));
+    const pendingOpen = driver.open(toDriverEvents((id, answer) => client.pushes.push({ id, answer })));
     await flushEventLoop();
-    await opened;
+    await pendingOpen;
     onCleanup(() => driver.close());
     return client as unknown as HarnessClient;
   }
@@ -300,8 +300,8 @@ export class ServerHarness {
   ): Connector {
     const connect: Connector["connect"] = (events) => {
       client.dials++;
-      const hub = this.service;
-      if (hub === null || client.isUnreachable) {
+      const service = this.service;
+      if (service === null || client.isUnreachable) {
         setImmediate(() => events.onClosed(new Error("nobody listens")));
         return { write: () => undefined, close: () => undefined, keepAlive: () => undefined };
       }
@@ -316,7 +316,7 @@ export class ServerHarness {
         },
       };
       const testConnection: TestConnection = {
-        connection: hub.accept(stream, { isLocal, address: isLocal ? "" : "127.0.0.1" }),
+        connection: service.accept(stream, { isLocal, address: isLocal ? "" : "127.0.0.1" }),
         events,
         client,
         isOpen: true,
@@ -329,21 +329,21 @@ export class ServerHarness {
           client.linesSent++;
           // the hello tells which process it is; here each player is one
           const hello = /"session":"([a-z2-7]+)","pid":(\d+|null),"pidStart":("\d+"|null)/.exec(text);
-          const known =
+          const line =
             hello === null ? text : text.replace(hello[3] as string, `"${processStartFor(hello[1] as string)}"`);
           if (hello !== null) {
             client.sessionId = hello[1] as string;
             this.#processStates.set(processStartFor(client.sessionId), () => client.processState);
           }
           setImmediate(() => {
-            if (testConnection.isOpen && this.service === hub && !client.dropsTraffic)
-              testConnection.connection.receive(known.trimEnd().split("\n"));
+            if (testConnection.isOpen && this.service === service && !client.dropsTraffic)
+              testConnection.connection.receive(line.trimEnd().split("\n"));
           });
         },
         close: () => {
           testConnection.isOpen = false;
           this.#connections.delete(testConnection);
-          if (this.service === hub) setImmediate(() => testConnection.connection.transportClosed());
+          if (this.service === service) setImmediate(() => testConnection.connection.transportClosed());
         },
         keepAlive: () => undefined,
       };

@@ -68,8 +68,8 @@ export async function tcpProxy(target: Address, listen?: { readonly path: string
     reset: () => {
       for (const socket of sockets) resetSocket(socket);
     },
-    refuseConnections: (on) => {
-      refusing = on;
+    refuseConnections: (isRefusing) => {
+      refusing = isRefusing;
     },
     connections: () => sockets.size / 2,
     close,

@@ -16,12 +16,12 @@ export function testAccount(
   name: string,
   prefix = "",
   permissions: readonly Permission[] = ALL_RIGHTS,
-  more: Partial<Rule> = {},
+  ruleFields: Partial<Rule> = {},
 ): TestAccount {
   const { credential, hash } = createCredential();
-  return { credential, account: { name, hashes: [hash], rules: [{ prefix, permissions, ...more }] } };
+  return { credential, account: { name, hashes: [hash], rules: [{ prefix, permissions, ...ruleFields }] } };
 }
 
-export function createTestAccess(...all: readonly TestAccount[]): AccessControl {
-  return createAccessControl(all.map(({ account }) => account));
+export function createTestAccess(...accounts: readonly TestAccount[]): AccessControl {
+  return createAccessControl(accounts.map(({ account }) => account));
 }

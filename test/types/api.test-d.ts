@@ -23,7 +23,7 @@ describe("busy is a value, never an error (decision 0005)", () => {
   test("tryAcquire gives a lock or null, and null has to be looked at", () => {
     expectTypeOf(locks.tryAcquire("k")).resolves.toEqualTypeOf<Lock | null>();
     // @ts-expect-error it may be null
-    void locks.tryAcquire("k").then((mayBe) => mayBe.token);
+    void locks.tryAcquire("k").then((nullableLock) => nullableLock.token);
   });
 
   test("acquire gives a lock", () => {
@@ -94,10 +94,10 @@ describe("options", () => {
     // @ts-expect-error nobody knows this unit
     const fortnight: Duration = "2fortnights";
     // @ts-expect-error the largest unit comes first
-    const backwards: Duration = "30s1m";
+    const wrongOrder: Duration = "30s1m";
     // @ts-expect-error nothing is no duration
-    const nothing: Duration = "";
-    void [noUnit, fortnight, backwards, nothing];
+    const emptyDuration: Duration = "";
+    void [noUnit, fortnight, wrongOrder, emptyDuration];
   });
 
   test("a misspelt one is an error", () => {
@@ -110,8 +110,8 @@ describe("options", () => {
     const options: AcquireOptions[] = [{ ttl: "session" }, { ttl: 5_000 }];
     void options;
     // @ts-expect-error no lease is for ever
-    const always: AcquireOptions = { ttl: "forever" };
-    void always;
+    const invalidOptions: AcquireOptions = { ttl: "forever" };
+    void invalidOptions;
   });
 });
 

@@ -44,8 +44,8 @@ export function shuffleSchedule(pairs: readonly Pair[], times: number, random: R
 }
 
 export function shuffle<T>(items: readonly T[], random: Random): T[] {
-  const left = [...items];
+  const remaining = [...items];
   const order: T[] = [];
-  while (left.length > 0) order.push(...left.splice(random.int(left.length), 1));
+  while (remaining.length > 0) order.push(...remaining.splice(random.int(remaining.length), 1));
   return order;
 }

@@ -66,7 +66,7 @@ async function runStrikes(
   seed: number,
 ): Promise<number> {
   const random = createRandom(seed);
-  let struck = 0;
+  let strikeCount = 0;
   for (const [one, other] of shuffleSchedule(pairs, STRIKES_PER_PAIR, random)) {
     // a fault that is not possible now is tried again: a fail-over is refused while another one is in progress
     await until(() => target.inject(one), { within: 20_000, what: `"${one}" to be possible` });
@@ -74,7 +74,7 @@ async function runStrikes(
     await until(() => target.inject(other), { within: 20_000, what: `"${other}" to be possible` });
     await delay(random.int(500));
     await target.heal();
-    struck++;
+    strikeCount++;
     const before = workload.countEntered();
     await until(() => workload.countEntered() > before || workload.faults().length > 0, {
       within: PROGRESS_MS,
@@ -82,20 +82,20 @@ async function runStrikes(
     });
     if (workload.faults().length > 0) throw new Error(`"${one}", then "${other}": ${workload.faults().join("; ")}`);
   }
-  return struck;
+  return strikeCount;
 }
 
 async function runJudged(target: Target, workload: RunWorkload, pairs: readonly Pair[], seed: number): Promise<void> {
   const started = performance.now();
-  const struck = await runStrikes(target, pairs, workload, seed);
+  const strikeCount = await runStrikes(target, pairs, workload, seed);
   await workload.finish();
   expect(workload.faults()).toEqual([]);
-  expect(struck).toBe(pairs.length * STRIKES_PER_PAIR);
+  expect(strikeCount).toBe(pairs.length * STRIKES_PER_PAIR);
   const seconds = ((performance.now() - started) / 1_000).toFixed(0);
-  const ends = Object.entries(workload.exitCodes()).map(([code, count]) => `${count} x ${code}`);
+  const exitSummary = Object.entries(workload.exitCodes()).map(([code, count]) => `${count} x ${code}`);
   console.log(
-    `figure: nemesis on ${target.name} (seed ${seed}): ${struck} pairs of faults in ${seconds} s, ` +
-      `${workload.countEntered()} commands entered; runs by exit code: ${ends.join(", ")}`,
+    `figure: nemesis on ${target.name} (seed ${seed}): ${strikeCount} pairs of faults in ${seconds} s, ` +
+      `${workload.countEntered()} commands entered; runs by exit code: ${exitSummary.join(", ")}`,
   );
 }
 
@@ -112,12 +112,12 @@ for (const { what, pairs, knownSeeds, open } of CASES) {
           // a generator apart from the plan's, so that a plan does not depend on how the runs end
           const random = createRandom(seed + 1);
           const target = await open(harness, random);
-          const they = startWorkload(harness, WORKERS, random, target.clients);
-          target.strike(they);
+          const otherWorkload = startWorkload(harness, WORKERS, random, target.clients);
+          target.strike(otherWorkload);
           try {
-            await runJudged(target, they, pairs, seed);
+            await runJudged(target, otherWorkload, pairs, seed);
           } finally {
-            they.stop();
+            otherWorkload.stop();
             await target.close();
           }
         },

@@ -139,7 +139,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
 
   const repairs: readonly (() => void)[] = [
     () => {
-      for (const one of stopped) one.proceed();
+      for (const process of stopped) process.proceed();
       stopped.clear();
     },
     () => disks[0].clear(),

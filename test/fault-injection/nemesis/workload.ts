@@ -83,13 +83,13 @@ export function startWorkload(
 
   async function worker(): Promise<void> {
     while (!isOver) {
-      const shared = random.chance(0.2);
-      const keys = !shared && random.chance(0.3) ? KEYS : [random.pick(KEYS as [string, string])];
+      const isShared = random.chance(0.2);
+      const keys = !isShared && random.chance(0.3) ? KEYS : [random.pick(KEYS as [string, string])];
       const manner = random.chance(0.7) ? "stubborn" : "obedient";
       const seconds = random.chance(0.3) ? "2" : "0.1";
-      const terms = ["--wait", "60s", ...leaseFlags, ...(shared ? ["--shared"] : [])];
-      const command = ["sh", "judged.sh", shared ? "shared" : "exclusive", manner, seconds, ...keys];
-      const holdfast = [process.execPath, PROGRAM, "run", ...keys, "--url", url, ...terms, "--", ...command];
+      const runOptions = ["--wait", "60s", ...leaseFlags, ...(isShared ? ["--shared"] : [])];
+      const command = ["sh", "judged.sh", isShared ? "shared" : "exclusive", manner, seconds, ...keys];
+      const holdfast = [process.execPath, PROGRAM, "run", ...keys, "--url", url, ...runOptions, "--", ...command];
       const [program = "", ...args] = [...commandPrefix, ...holdfast];
       const run = harness.startProgram([program, ...args]);
       alive.add(run);

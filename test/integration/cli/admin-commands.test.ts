@@ -27,13 +27,13 @@ test("a lock is watched, shown and revoked by its token, and its holder is notif
   });
   const { token = "" } = splitLines(watch.out()).find(({ event }) => event === "granted") ?? {};
 
-  const without = await sandbox.run(["release", "--force", "deploy"]);
-  expect(without).toMatchObject({ code: 64, err: expect.stringContaining(`with token ${token}`) });
-  const wrong = await sandbox.run(["release", "--force", "deploy", "--token", "5", "--json"]);
-  expect(wrong.code).toBe(123);
-  expect(JSON.parse(wrong.err)).toMatchObject({ error: "lost", reason: "token", keys: ["deploy"] });
-  const right = await sandbox.run(["release", "--force", "deploy", "--token", token, "--reason", "host is dead"]);
-  expect(right).toMatchObject({
+  const withoutToken = await sandbox.run(["release", "--force", "deploy"]);
+  expect(withoutToken).toMatchObject({ code: 64, err: expect.stringContaining(`with token ${token}`) });
+  const wrongToken = await sandbox.run(["release", "--force", "deploy", "--token", "5", "--json"]);
+  expect(wrongToken.code).toBe(123);
+  expect(JSON.parse(wrongToken.err)).toMatchObject({ error: "lost", reason: "token", keys: ["deploy"] });
+  const result = await sandbox.run(["release", "--force", "deploy", "--token", token, "--reason", "host is dead"]);
+  expect(result).toMatchObject({
     code: 0,
     err: expect.stringMatching(/^holdfast: revoked the lock of .* on "deploy" \(token \d+\): it is free when/),
   });
@@ -59,9 +59,9 @@ test("options that need --force are wrong usage without it, and the command does
     expect(code).toBe(64);
     expect(err).toBe(`holdfast: ${flags[0]} needs --force KEY: it applies only to taking a lock from its holder\n`);
   }
-  const both = await sandbox.run(["release", "hf1.some.reference", "--force", "deploy", "--token", "5"]);
+  const combined = await sandbox.run(["release", "hf1.some.reference", "--force", "deploy", "--token", "5"]);
   const message = "--force takes a key instead of a reference: give only one of them";
-  expect(both).toMatchObject({ code: 64, err: `holdfast: ${message}\n` });
+  expect(combined).toMatchObject({ code: 64, err: `holdfast: ${message}\n` });
 });
 
 test("--now takes a lock at once and says that its holder may still be working", async () => {
@@ -93,14 +93,14 @@ test("a store without events is reported plainly", async () => {
 });
 
 test("watch ends when its reader has closed the pipe", async () => {
-  const piped = sandbox.startProgram([
+  const pipedRun = sandbox.startProgram([
     "bash",
     "-c",
     `set -o pipefail; ${process.execPath} ${PROGRAM} watch --json | head -n 1`,
   ]);
-  await until(() => piped.out() !== "", { within: 30_000, what: "the first line" });
+  await until(() => pipedRun.out() !== "", { within: 30_000, what: "the first line" });
   let isOver = false;
-  const ended = piped.ended.finally(() => {
+  const ended = pipedRun.ended.finally(() => {
     isOver = true;
   });
   // a write fails once the reader, which may take its time, has gone
@@ -112,16 +112,18 @@ test("the manual page of the package has every command and every flag, and man(1
   const { out: source, code } = await sandbox.run(["help", "--man"]);
   expect(code).toBe(0);
   expect(readFileSync("dist/holdfast.1", "utf8")).toBe(source);
-  const plain = source.replaceAll("\\-", "-");
-  const { out: all } = await sandbox.run(["help", "all"]);
-  const commands = [...all.matchAll(/^HOLDFAST (.+)$/gm)].map(([, name]) => `.SS "holdfast ${name?.toLowerCase()}"`);
+  const plainText = source.replaceAll("\\-", "-");
+  const { out: allHelp } = await sandbox.run(["help", "all"]);
+  const commands = [...allHelp.matchAll(/^HOLDFAST (.+)$/gm)].map(
+    ([, name]) => `.SS "holdfast ${name?.toLowerCase()}"`,
+  );
   expect(commands.length).toBeGreaterThan(12);
-  for (const command of commands) expect(plain).toContain(command);
-  const flags = [...all.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
+  for (const command of commands) expect(plainText).toContain(command);
+  const flags = [...allHelp.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
   expect(flags.length).toBeGreaterThan(60);
-  for (const flag of flags) expect(plain).toMatch(new RegExp(`^\\.B (-\\w, )?${flag}( |$)`, "m"));
+  for (const flag of flags) expect(plainText).toMatch(new RegExp(`^\\.B (-\\w, )?${flag}( |$)`, "m"));
   for (const code of Object.values(EXIT_CODES))
-    expect(plain, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
+    expect(plainText, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
   const { status, stderr } = spawnSync("groff", ["-man", "-Tutf8", "-ww", "-z"], { input: source, encoding: "utf8" });
   // without groff the machine cannot render the page
   if (status !== null) expect({ status, stderr }).toEqual({ status: 0, stderr: "" });

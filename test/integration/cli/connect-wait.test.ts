@@ -21,9 +21,9 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-async function startServer(listen: string, ...more: readonly string[]): Promise<RunningCommand> {
+async function startServer(listen: string, ...args: readonly string[]): Promise<RunningCommand> {
   const state = join(sandbox.folder, `state-${listen.replace(/\W/g, "-").slice(-20)}`);
-  const command = sandbox.start(["serve", "--listen", listen, "--state", state, "--quiet", ...more]);
+  const command = sandbox.start(["serve", "--listen", listen, "--state", state, "--quiet", ...args]);
   await until(() => command.out().includes("listening"), { within: 20_000, what: "the server" });
   return command;
 }
@@ -49,8 +49,8 @@ test.each(["unix", "tcp"])(
       );
     }
     const server = await startServer(listen);
-    const [ran, acquired] = await Promise.all(waits.map(({ ended }) => ended));
-    expect(ran).toMatchObject({ code: 0, out: "ran\n" });
+    const [runResult, acquired] = await Promise.all(waits.map(({ ended }) => ended));
+    expect(runResult).toMatchObject({ code: 0, out: "ran\n" });
     expect(acquired?.code).toBe(0);
     await stopServer(server);
   },
@@ -62,30 +62,39 @@ test("without --wait or with --no-wait no command waits for a server; and a wait
     const { code, err } = await sandbox.run(["run", "k", ...flags, "--url", url, "--", "true"]);
     expect([code, err]).toEqual([69, `holdfast: ${url} refused the connection; nothing was run\n`]);
   }
-  const began = performance.now();
-  const waited = await sandbox.run(["run", "k", "--wait", "2s", "--url", url, "--", "true"]);
-  expect(performance.now() - began).toBeGreaterThan(1_990);
-  expect(waited.code).toBe(69);
-  expect(waited.err).toMatch(/: waited 2 s: \S+ refused the connection; nothing was run\n$/);
+  const startedAt = performance.now();
+  const result = await sandbox.run(["run", "k", "--wait", "2s", "--url", url, "--", "true"]);
+  expect(performance.now() - startedAt).toBeGreaterThan(1_990);
+  expect(result.code).toBe(69);
+  expect(result.err).toMatch(/: waited 2 s: \S+ refused the connection; nothing was run\n$/);
   // a wrong address is reported at once
-  const wrong = await sandbox.run(["run", "k", "--wait", "50s", "--url", "holdfast://nobody.invalid:1", "--", "true"]);
-  expect(wrong.code).toBe(69);
+  const wrongHost = await sandbox.run([
+    "run",
+    "k",
+    "--wait",
+    "50s",
+    "--url",
+    "holdfast://nobody.invalid:1",
+    "--",
+    "true",
+  ]);
+  expect(wrongHost.code).toBe(69);
 });
 
 test("a server that accepts and never answers is given up when the wait is over, and a signal ends the wait at once", async () => {
-  const mute = createServer(() => undefined);
+  const silentServer = createServer(() => undefined);
   await new Promise<void>((resolve) => {
-    mute.listen(0, "127.0.0.1", resolve);
+    silentServer.listen(0, "127.0.0.1", resolve);
   });
-  const url = `holdfast://127.0.0.1:${(mute.address() as { readonly port: number }).port}`;
-  const waited = await sandbox.run(["run", "k", "--wait", "1s", "--url", url, "--", "true"]);
-  expect(waited).toMatchObject({ code: 69 });
-  expect(waited.err).toContain("waited 1 s: the server did not answer");
-  mute.close();
-  const gone = `holdfast://127.0.0.1:${await freePort()}`;
+  const url = `holdfast://127.0.0.1:${(silentServer.address() as { readonly port: number }).port}`;
+  const result = await sandbox.run(["run", "k", "--wait", "1s", "--url", url, "--", "true"]);
+  expect(result).toMatchObject({ code: 69 });
+  expect(result.err).toContain("waited 1 s: the server did not answer");
+  silentServer.close();
+  const closedUrl = `holdfast://127.0.0.1:${await freePort()}`;
   for (const command of [
-    ["run", "k", "--wait", "50s", "--url", gone, "--", "true"],
-    ["acquire", "k", "--wait", "50s", "--url", gone],
+    ["run", "k", "--wait", "50s", "--url", closedUrl, "--", "true"],
+    ["acquire", "k", "--wait", "50s", "--url", closedUrl],
   ]) {
     const waits = sandbox.start(command);
     await until(() => waits.err() !== "", { within: 20_000, what: "it to wait" });
@@ -102,16 +111,16 @@ test.each(["SIGTERM", "SIGKILL"] as const)(
     const first = await startServer(listen);
     const holder = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
     await until(() => holder.out() !== "", { within: 20_000, what: "the holder" });
-    const inLine = sandbox.start(["run", "k", "--wait", "50s", "--url", url, "--", "echo", "in line"]);
-    await until(() => inLine.err() !== "", { within: 20_000, what: "it to wait in line" });
+    const waitingRun = sandbox.start(["run", "k", "--wait", "50s", "--url", url, "--", "echo", "in line"]);
+    await until(() => waitingRun.err() !== "", { within: 20_000, what: "it to wait in line" });
     await stopServer(first, signal);
-    const early = sandbox.start(["run", "j", "--wait", "50s", "--url", url, "--", "echo", "early"]);
-    await until(() => early.err() !== "", { within: 20_000, what: "it to wait for the server" });
+    const earlyRun = sandbox.start(["run", "j", "--wait", "50s", "--url", url, "--", "echo", "early"]);
+    await until(() => earlyRun.err() !== "", { within: 20_000, what: "it to wait for the server" });
     const second = await startServer(listen);
-    expect(await early.ended).toMatchObject({ code: 0, out: "early\n" });
-    expect(inLine.out()).toBe("");
+    expect(await earlyRun.ended).toMatchObject({ code: 0, out: "early\n" });
+    expect(waitingRun.out()).toBe("");
     holder.process.kill("SIGTERM");
-    expect(await inLine.ended).toMatchObject({ code: 0, out: "in line\n" });
+    expect(await waitingRun.ended).toMatchObject({ code: 0, out: "in line\n" });
     await holder.ended;
     await stopServer(second);
   },
@@ -122,14 +131,14 @@ test("a command waits for a full server too; without --wait it reports which lim
   const url = `holdfast+${listen}`;
   const server = await startServer(listen, "--limit", "connections=2");
   // a run has its own connection and the keep-session connection that its command inherits
-  const inside = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
-  await until(() => inside.out() !== "", { within: 20_000, what: "the run inside" });
+  const holdingRun = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
+  await until(() => holdingRun.out() !== "", { within: 20_000, what: "the run inside" });
   const { err } = await sandbox.run(["run", "j", "--url", url, "--", "true"]);
   expect(err).toContain("at most 2 connections");
   const waits = sandbox.start(["run", "j", "--wait", "50s", "--url", url, "--", "echo", "in"]);
   await until(() => waits.err().includes("at most 2 connections"), { within: 20_000, what: "it to wait for room" });
-  inside.process.kill("SIGTERM");
+  holdingRun.process.kill("SIGTERM");
   expect(await waits.ended).toMatchObject({ code: 0, out: "in\n" });
-  await inside.ended;
+  await holdingRun.ended;
   await stopServer(server);
 });

@@ -48,19 +48,19 @@ test("a server admits the new credential, refuses another one with 77, and check
   const url = `holdfast+unix:${socket}`;
   const run = (env: Record<string, string>, key = "ci/1") =>
     sandbox.run(["run", key, "--url", url, "--no-wait", "--", "sh", "-c", "env; true"], { env });
-  const good = await run({ HOLDFAST_CREDENTIAL: credential });
-  expect(good.code, good.err).toBe(0);
+  const allowedRun = await run({ HOLDFAST_CREDENTIAL: credential });
+  expect(allowedRun.code, allowedRun.err).toBe(0);
   // the child cannot use the credential
-  expect(good.out).not.toContain(credential);
+  expect(allowedRun.out).not.toContain(credential);
   const other = (await sandbox.run(["credential", "new"])).out.split("\n")[0] as string;
   expect(await run({ HOLDFAST_CREDENTIAL: other })).toMatchObject({ code: 77 });
   expect(await run({})).toMatchObject({ code: 77 });
-  const elsewhere = await run({ HOLDFAST_CREDENTIAL: credential }, "other/1");
-  expect(elsewhere).toMatchObject({ code: 77 });
-  expect(elsewhere.err).toContain("may not acquire");
+  const deniedRun = await run({ HOLDFAST_CREDENTIAL: credential }, "other/1");
+  expect(deniedRun).toMatchObject({ code: 77 });
+  expect(deniedRun.err).toContain("may not acquire");
   // without the right to inspect, the state of a key is not revealed
-  const shown = await sandbox.run(["show", "ci/1", "--url", url], { env: { HOLDFAST_CREDENTIAL: credential } });
-  expect(shown).toMatchObject({ code: 77, out: "", err: expect.stringContaining("may not inspect these keys") });
+  const showResult = await sandbox.run(["show", "ci/1", "--url", url], { env: { HOLDFAST_CREDENTIAL: credential } });
+  expect(showResult).toMatchObject({ code: 77, out: "", err: expect.stringContaining("may not inspect these keys") });
   writeFileSync(file, "{}");
   expect(await sandbox.run(["credential", "check", file])).toMatchObject({ code: 64 });
   server.process.kill("SIGTERM");

@@ -46,14 +46,14 @@ function installConfig(
   const { credential, hash } = createCredential();
   const accounts = [{ name: "a", hashes: [hash], rules }];
   writeFileSync(join(secret, "accounts.json"), JSON.stringify({ version: 1, accounts }), { mode: 0o600 });
-  const moved = settings
+  const localSettings = settings
     .replaceAll("/etc/holdfast/secret/tls.crt", join(secret, "cert.pem"))
     .replaceAll("/etc/holdfast/secret/tls.key", join(secret, "key.pem"))
     .replaceAll(/\/etc\/holdfast(\/secret)?/g, secret)
     .replaceAll("/var/lib/holdfast", join(folder, "var"))
     .replaceAll(/0\.0\.0\.0:742[01]/g, "0.0.0.0:0");
   const config = join(folder, "server.json");
-  writeFileSync(config, moved);
+  writeFileSync(config, localSettings);
   return { folder, config, credential };
 }
 
@@ -61,7 +61,7 @@ function installConfig(
 function splitCommand(command: string, config: string): string[] {
   const [program = "", ...args] = command.split(" ");
   expect(program).toMatch(/(^|\/)holdfast$/);
-  return args.map((word) => word.replace("/etc/holdfast/server.json", config));
+  return args.map((arg) => arg.replace("/etc/holdfast/server.json", config));
 }
 
 async function waitForListening(server: RunningCommand): Promise<number> {
@@ -86,11 +86,11 @@ function httpStatus(port: number, path: string): Promise<number | undefined> {
 
 test("the server knows every setting and every flag in the files of deploy/", () => {
   const options = createServeOptions();
-  const known = options.filter(isMember).map((option) => option.name());
+  const optionNames = options.filter(isMember).map((option) => option.name());
   for (const settings of [readDeployFile("server.json"), manifestSettings]) {
     const names = Object.keys(JSON.parse(settings) as object);
     expect(names.length).toBeGreaterThan(4);
-    for (const name of names) expect(known).toContain(name);
+    for (const name of names) expect(optionNames).toContain(name);
   }
   const flags = [unit, dockerfile, kubernetes]
     .flatMap((text) => text.split("\n").filter((line) => !line.startsWith("#") && /holdfast|serve/.test(line)))
@@ -146,8 +146,8 @@ test("the image runs as a numeric user other than root, and its health check dis
   expect(node).toBe("node");
   const checked = (): Promise<number> =>
     new Promise((resolve) => {
-      const ours = check.map((word) => word.replace("7421", String(port)));
-      execFile(process.execPath, ours, (error) => resolve(error === null ? 0 : Number(error.code)));
+      const localCheck = check.map((arg) => arg.replace("7421", String(port)));
+      execFile(process.execPath, localCheck, (error) => resolve(error === null ? 0 : Number(error.code)));
     });
   expect(await checked()).toBe(0);
   server.process.kill("SIGTERM");
@@ -195,10 +195,10 @@ function mountPath(folder: string, group: number): void {
   const [secret, real, state] = [join(folder, "secret"), join(folder, "secret", "..data"), join(folder, "var")];
   mkdirSync(real);
   for (const name of SECRETS) {
-    const to = join(real, name);
-    renameSync(join(secret, name), to);
-    chownSync(to, 0, group);
-    chmodSync(to, 0o440);
+    const target = join(real, name);
+    renameSync(join(secret, name), target);
+    chownSync(target, 0, group);
+    chmodSync(target, 0o440);
     symlinkSync(join("..data", name), join(secret, name));
   }
   mkdirSync(state);
@@ -216,7 +216,7 @@ test.skipIf(!canChange)(
   async () => {
     const { folder, config } = installConfig("volume", manifestSettings);
     mountPath(folder, 1000);
-    for (let life = 0; life < 2; life++) {
+    for (let attempt = 0; attempt < 2; attempt++) {
       const server = sandbox.startProgram(["setpriv", ...asUser, "serve", "--config", config]);
       await waitForListening(server);
       server.process.kill("SIGTERM");

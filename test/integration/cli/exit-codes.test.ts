@@ -30,9 +30,9 @@ describe.concurrent("exit codes of run", () => {
 
   test("124 when the lock was not granted in time, with its holder; --conflict-exit-code changes the code", async () => {
     const first = await startHolder("slow");
-    const late = await sandbox.run(["run", "slow", "--wait", "300ms", "--", "true"]);
-    expect(late.code).toBe(124);
-    expect(late.err).toMatch(
+    const lateRun = await sandbox.run(["run", "slow", "--wait", "300ms", "--", "true"]);
+    expect(lateRun.code).toBe(124);
+    expect(lateRun.err).toMatch(
       /^holdfast: waited 300 ms for "slow": held by \S+@\S+ pid \d+ \(sh\) for \d+ m?s, 1 ahead of you; nothing was run\n$/,
     );
     expect((await sandbox.run(["run", "slow", "--wait", "10ms", "--conflict-exit-code", "0", "--", "true"])).code).toBe(

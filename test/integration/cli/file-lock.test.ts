@@ -16,19 +16,19 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 /** A process that takes part in the election and, if it wins, runs until it is killed. */
-function startCandidate(path: string, flock: string): { said(): string; kill(): void; ended: Promise<void> } {
+function startCandidate(path: string, flock: string): { output(): string; kill(): void; ended: Promise<void> } {
   const program = `
     const { acquireFileLock } = await import(${JSON.stringify(builtFile("build/src/util/file-lock.js"))});
     const won = await acquireFileLock(${JSON.stringify(path)}, ${JSON.stringify(flock)});
     console.log(won === null ? "lost" : "won");
     if (won !== null) process.stdin.resume();`;
   const child = spawn(process.execPath, ["--input-type=module", "-e", program], { stdio: ["pipe", "pipe", "inherit"] });
-  let said = "";
+  let outputText = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
+    outputText += text;
   });
   const ended = new Promise<void>((resolve) => child.once("close", () => resolve()));
-  return { said: () => said.trim(), kill: () => child.kill("SIGKILL"), ended };
+  return { output: () => outputText.trim(), kill: () => child.kill("SIGKILL"), ended };
 }
 
 test.each([
@@ -38,14 +38,14 @@ test.each([
   "%s: of eight processes that start together one wins, and the next one as soon as it is killed",
   async (_, flock) => {
     const path = join(folder, "lock");
-    const all = Array.from({ length: 8 }, () => startCandidate(path, flock));
-    await until(() => all.every(({ said }) => said() !== ""), { within: 20_000, what: "eight answers" });
-    expect(all.map(({ said }) => said()).sort()).toEqual([...Array(7).fill("lost"), "won"]);
-    const winner = all.find(({ said }) => said() === "won");
+    const candidates = Array.from({ length: 8 }, () => startCandidate(path, flock));
+    await until(() => candidates.every(({ output }) => output() !== ""), { within: 20_000, what: "eight answers" });
+    expect(candidates.map(({ output }) => output()).sort()).toEqual([...Array(7).fill("lost"), "won"]);
+    const winner = candidates.find(({ output }) => output() === "won");
     winner?.kill();
-    await Promise.all(all.map(({ ended }) => ended));
+    await Promise.all(candidates.map(({ ended }) => ended));
     const next = startCandidate(path, flock);
-    await until(() => next.said() === "won", { within: 20_000, what: "the next winner" });
+    await until(() => next.output() === "won", { within: 20_000, what: "the next winner" });
     next.kill();
     await next.ended;
   },
@@ -90,8 +90,8 @@ test("without flock(1) the lock is a name of 128 random bits, and a damaged file
 
 test("the lock file is accessible to its owner only", async () => {
   const path = join(folder, "lock");
-  const won = await acquireFileLock(path);
+  const fileLock = await acquireFileLock(path);
   expect(statSync(path).mode & 0o777).toBe(0o600);
   expect(readFileSync(path, "utf8")).toBe("");
-  won?.close();
+  fileLock?.close();
 });

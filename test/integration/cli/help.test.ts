@@ -39,9 +39,9 @@ test.concurrent("help all names every parameter of a url that the reference has"
   for (const name of names) expect(urls).toMatch(new RegExp(`\\b${name}\\b`));
 });
 
-test.concurrent.each(["--version", "-V", "version"])("%s prints the package's version", async (word) => {
+test.concurrent.each(["--version", "-V", "version"])("%s prints the package's version", async (flag) => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
-  expect(await sandbox.run([word])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
+  expect(await sandbox.run([flag])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
 });
 
 test.concurrent("help is wrapped to 80 columns in a pipe, whatever text follows the flags", async () => {
@@ -68,30 +68,31 @@ test.concurrent("the manual page describes the program in prose, and its notes a
 });
 
 test.concurrent("each command explains --ttl: no process renews a lock that acquire took", async () => {
-  const flat = async (name: string): Promise<string> => (await sandbox.run([name, "--help"])).out.replace(/\s+/g, " ");
-  expect(await flat("acquire")).toContain(
+  const helpText = async (name: string): Promise<string> =>
+    (await sandbox.run([name, "--help"])).out.replace(/\s+/g, " ");
+  expect(await helpText("acquire")).toContain(
     "--ttl <duration> length of the lease (default: 30s); extend it with `holdfast renew`",
   );
-  expect(await flat("run")).toContain("--ttl <duration> length of the lease, renewed while the command runs");
+  expect(await helpText("run")).toContain("--ttl <duration> length of the lease, renewed while the command runs");
 });
 
 test.concurrent.each([
   ["relase", "release"],
   ["aquire", "acquire"],
   ["lss", "ls"],
-])("the mistyped command %s is answered with %s", async (typed, meant) => {
+])("the mistyped command %s is answered with %s", async (typed, suggestion) => {
   const { code, err } = await sandbox.run([typed]);
   expect(code).toBe(64);
-  expect(err).toContain(`; did you mean ${meant}?`);
+  expect(err).toContain(`; did you mean ${suggestion}?`);
 });
 
 test.concurrent("no output has colours, with or without NO_COLOR", async () => {
-  const all = await Promise.all([
+  const results = await Promise.all([
     sandbox.run(["--help"], { env: { FORCE_COLOR: "1" } }),
     sandbox.run(["ls"], { env: { NO_COLOR: "1" } }),
     sandbox.run(["nonsense"], { env: { FORCE_COLOR: "1", CLICOLOR_FORCE: "1" } }),
   ]);
-  for (const { out, err } of all) expect(out + err).not.toContain("\u001b");
+  for (const { out, err } of results) expect(out + err).not.toContain("\u001b");
 });
 
 test.concurrent("ls lists holders and waiters of a prefix", async () => {

@@ -177,9 +177,9 @@ test.each<readonly [readonly string[], string]>([
     ["--url", "memory:"],
     "--hold-at-least needs a store that keeps leases: memory: ends with `holdfast run`; nothing was run",
   ],
-])("with %j it is refused before the command is started", async (flags, says) => {
+])("with %j it is refused before the command is started", async (flags, message) => {
   const { code, out, err } = await sandbox.run(["run", "no", ...flags, "--hold-at-least", "10s", "--", "echo", "ran"]);
-  expect({ code, out, err }).toEqual({ code: 64, out: "", err: `holdfast: ${says}\n` });
+  expect({ code, out, err }).toEqual({ code: 64, out: "", err: `holdfast: ${message}\n` });
 });
 
 test("within a run that holds the key it is refused: the enclosing run releases the key", async () => {

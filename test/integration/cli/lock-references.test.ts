@@ -47,22 +47,26 @@ describe.concurrent("a lock carried between processes", () => {
     const { out } = await sandbox.run(["acquire", "as json", "--ttl", "1m", "--json"]);
     const report = JSON.parse(out) as { reference: string; token: string };
     expect(report).toMatchObject({ keys: ["as json"], ttlMs: 60_000 });
-    const say = async (name: string) => JSON.parse((await sandbox.run([name, report.reference, "--json"])).out);
-    expect(await say("check")).toMatchObject({ held: true, keys: ["as json"], token: report.token });
-    expect(await say("renew")).toMatchObject({ renewed: true, keys: ["as json"], ttlMs: 60_000 });
-    expect(await say("release")).toMatchObject({ released: true, keys: ["as json"] });
-    const { code, out: nothing, err } = await sandbox.run(["release", report.reference, "--json"]);
-    expect({ code, nothing }).toEqual({ code: 123, nothing: "" });
+    const runJson = async (name: string) => JSON.parse((await sandbox.run([name, report.reference, "--json"])).out);
+    expect(await runJson("check")).toMatchObject({ held: true, keys: ["as json"], token: report.token });
+    expect(await runJson("renew")).toMatchObject({ renewed: true, keys: ["as json"], ttlMs: 60_000 });
+    expect(await runJson("release")).toMatchObject({ released: true, keys: ["as json"] });
+    const { code, out: emptyOut, err } = await sandbox.run(["release", report.reference, "--json"]);
+    expect({ code, nothing: emptyOut }).toEqual({ code: 123, nothing: "" });
     expect(JSON.parse(err)).toMatchObject({ error: "lost", code: 123, reason: "released", keys: ["as json"] });
   });
 
   test("renewing restarts the lease", async () => {
     const reference = await acquireReference("renewed", "--ttl", "1m");
-    const left = async () => JSON.parse((await sandbox.run(["check", reference, "--json"])).out).remainingMs as number;
-    await until(async () => (await left()) < 59_500, { within: 20_000, what: "a part of the lease to pass" });
+    const readRemainingMs = async () =>
+      JSON.parse((await sandbox.run(["check", reference, "--json"])).out).remainingMs as number;
+    await until(async () => (await readRemainingMs()) < 59_500, {
+      within: 20_000,
+      what: "a part of the lease to pass",
+    });
     const renewedAt = performance.now();
     expect((await sandbox.run(["renew", reference])).code).toBe(0);
-    expect((await left()) + performance.now() - renewedAt).toBeGreaterThanOrEqual(60_000);
+    expect((await readRemainingMs()) + performance.now() - renewedAt).toBeGreaterThanOrEqual(60_000);
     await sandbox.run(["release", reference]);
   });
 });
@@ -99,8 +103,13 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
     const reference = await acquireReference("altered");
     const [version, body = "", sum] = reference.split(".");
     const flipped = body.startsWith("e") ? `f${body.slice(1)}` : `e${body.slice(1)}`;
-    for (const wrong of [`${version}.${flipped}.${sum}`, reference.slice(0, -3), "nonsense", `hf9.${body}.${sum}`]) {
-      const { code, err } = await sandbox.run(["release", wrong]);
+    for (const malformed of [
+      `${version}.${flipped}.${sum}`,
+      reference.slice(0, -3),
+      "nonsense",
+      `hf9.${body}.${sum}`,
+    ]) {
+      const { code, err } = await sandbox.run(["release", malformed]);
       expect(code).toBe(123);
       expect(err).toMatch(/^holdfast: reference (is damaged|must begin with).*; nothing was changed\n$/);
       expect(err).not.toContain(body.slice(0, 20));
@@ -110,9 +119,9 @@ describe.concurrent("a refusal has its reason and exit code 123, and changes not
   });
 
   test("a reference of another store: unknown", async () => {
-    const elsewhere = { HOLDFAST_DIR: `${sandbox.directory}2` };
+    const otherEnv = { HOLDFAST_DIR: `${sandbox.directory}2` };
     const reference = await acquireReference("foreign");
-    const { code, err } = await sandbox.run(["release", reference], { env: elsewhere });
+    const { code, err } = await sandbox.run(["release", reference], { env: otherEnv });
     expect(code).toBe(123);
     expect(err).toMatch(/the store does not know it/);
     expect((await sandbox.run(["check", reference])).code).toBe(0);
@@ -162,25 +171,30 @@ describe.concurrent("the reference of a run", () => {
 
 test.concurrent("acquire waits, gives up and reports the holder, as run does", async () => {
   const reference = await acquireReference("contended");
-  const late = await sandbox.run(["acquire", "contended", "--wait", "100ms"]);
-  expect(late.code).toBe(124);
-  expect(late.err).toMatch(
+  const lateRun = await sandbox.run(["acquire", "contended", "--wait", "100ms"]);
+  expect(lateRun.code).toBe(124);
+  expect(lateRun.err).toMatch(
     /^holdfast: waited 100 ms for "contended": held by \S+@\S+ pid \d+ \(holdfast acquire\) for/,
   );
   expect((await sandbox.run(["acquire", "contended", "--no-wait", "--conflict-exit-code", "3"])).code).toBe(3);
   expect((await sandbox.run(["acquire", "contended", "--ttl", "session"])).code).toBe(64);
   for (const code of ["abc", "256", "-1", "1.5", ""]) {
-    const { err, ...wrong } = await sandbox.run(["acquire", "contended", "--no-wait", `--conflict-exit-code=${code}`]);
-    expect(wrong.code, code).toBe(64);
+    const { err, ...failure } = await sandbox.run([
+      "acquire",
+      "contended",
+      "--no-wait",
+      `--conflict-exit-code=${code}`,
+    ]);
+    expect(failure.code, code).toBe(64);
     expect(err).toMatch(/^holdfast: --conflict-exit-code must be a number from 0 to 255, not /);
   }
   await sandbox.run(["release", reference]);
 });
 
 test.concurrent("one reference carries several keys and permits", async () => {
-  const both = await acquireReference("x", "y");
+  const reference = await acquireReference("x", "y");
   expect((await sandbox.run(["run", "y", "--no-wait", "--", "true"])).code).toBe(124);
-  expect((await sandbox.run(["release", both])).code).toBe(0);
+  expect((await sandbox.run(["release", reference])).code).toBe(0);
   const permit = await acquireReference("z", "--permits", "1/2");
   expect((await sandbox.run(["run", "z", "--permits", "1/2", "--no-wait", "--", "true"])).code).toBe(0);
   expect((await sandbox.run(["release", permit])).code).toBe(0);
@@ -191,10 +205,10 @@ test
   .concurrent(
     "a reference that could not be written, to a full disk or a closed pipe, leaves no lock behind",
     async () => {
-      for (const into of [">/dev/full", "| exec 0<&-"]) {
+      for (const redirection of [">/dev/full", "| exec 0<&-"]) {
         // the reader closes the pipe before the lock is granted: it was busy
         const first = await acquireReference("undelivered");
-        const script = `set -o pipefail; "$0" "$1" acquire undelivered --ttl 10m ${into}`;
+        const script = `set -o pipefail; "$0" "$1" acquire undelivered --ttl 10m ${redirection}`;
         const second = sandbox.startProgram(["bash", "-c", script, process.execPath, PROGRAM]);
         await sandbox.waitForQueue("undelivered");
         await sandbox.run(["release", first]);

@@ -73,12 +73,12 @@ test.concurrent("permits never join: a run whose permits fit beside its ancestor
 
 test.concurrent("the reference of an ended run is not an ancestor: the key is waited for as usual", async () => {
   const old = (await runNested(["k5"], 'echo "$HOLDFAST_REFERENCE"')).out.trim();
-  const busy = sandbox.start(["run", "k5", "--", "sh", "-c", "echo held; sleep 60"]);
-  while (!busy.out().includes("held")) await new Promise((resolve) => setTimeout(resolve, 5));
+  const busyRun = sandbox.start(["run", "k5", "--", "sh", "-c", "echo held; sleep 60"]);
+  while (!busyRun.out().includes("held")) await new Promise((resolve) => setTimeout(resolve, 5));
   const { code } = await sandbox.run(["run", "k5", "--no-wait", "--", "true"], { env: { HOLDFAST_REFERENCE: old } });
   expect(code).toBe(124);
-  busy.process.kill("SIGTERM");
-  await busy.ended;
+  busyRun.process.kill("SIGTERM");
+  await busyRun.ended;
   expect((await sandbox.run(["run", "k5", "--no-wait", "--", "true"], { env: { HOLDFAST_REFERENCE: old } })).code).toBe(
     0,
   );
@@ -91,10 +91,10 @@ test.concurrent("a damaged reference in the environment is an error, not an endl
 });
 
 test.concurrent("a joined run is notified at once when the enclosing run has ended, not at its next check", async () => {
-  const [log, joined] = [join(sandbox.folder, "outlives"), join(sandbox.folder, "joined")];
-  const inner = `${holdfast} run out --grace 100ms -- sh -c 'touch ${joined}; sleep 60' >${log} 2>&1`;
+  const [log, joinedLog] = [join(sandbox.folder, "outlives"), join(sandbox.folder, "joined")];
+  const inner = `${holdfast} run out --grace 100ms -- sh -c 'touch ${joinedLog}; sleep 60' >${log} 2>&1`;
   // with notifications it checks every 30 s only
-  const { code } = await runNested(["out"], `${inner} & while [ ! -e ${joined} ]; do sleep 0.02; done`);
+  const { code } = await runNested(["out"], `${inner} & while [ ! -e ${joinedLog} ]; do sleep 0.02; done`);
   expect(code).toBe(0);
   await until(() => /lost "out" \(released\): sent TERM/.test(readFileSync(log, "utf8")), {
     within: 20_000,
@@ -107,12 +107,12 @@ test.concurrent("a run that joined a lease ends with it, before the next holder 
   const alive = join(sandbox.folder, "alive");
   const stubborn = `trap "" TERM; while :; do date +%s%N >${alive}.new; mv ${alive}.new ${alive}; sleep 0.02; done`;
   const env = { HOLDFAST_REFERENCE: reference };
-  const joined = sandbox.start(["run", "leased", "--grace", "500ms", "--", "sh", "-c", stubborn], { env });
+  const joinedRun = sandbox.start(["run", "leased", "--grace", "500ms", "--", "sh", "-c", stubborn], { env });
   await until(() => existsSync(alive), { within: 20_000, what: "the command" });
   const startedAt = performance.now();
   await sandbox.run(["renew", reference]);
   const next = await sandbox.run(["run", "leased", "--", "sh", "-c", `date +%s%N; sleep 0.3; cat ${alive}`]);
-  const { code, err } = await joined.ended;
+  const { code, err } = await joinedRun.ended;
   expect(code).toBe(123);
   expect(err).toMatch(
     /^holdfast: losing "leased" \(the lease ends and was not renewed\): sent TERM to \d+; KILL in \d+ ms$/m,

@@ -36,14 +36,14 @@ test("during recovery the commands report the recovery, not that the lock is fre
   await first.ended;
   const second = await serve();
   const notice = "the lock server is recovering after a restart and grants no new locks, for at most \\d+ m?s";
-  const [busy, waited] = await Promise.all([
+  const [busyRun, waitingRun] = await Promise.all([
     sandbox.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
     sandbox.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),
   ]);
   // not 124: it is unknown whether the lock is held
-  expect(busy).toMatchObject({ code: 69, out: "" });
-  expect(busy.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${notice}; nothing was run\n$`));
-  expect(waited.err).toMatch(
+  expect(busyRun).toMatchObject({ code: 69, out: "" });
+  expect(busyRun.err).toMatch(new RegExp(`^holdfast: cannot grant "other": ${notice}; nothing was run\n$`));
+  expect(waitingRun.err).toMatch(
     new RegExp(
       `^holdfast: waiting for "other": ${notice}.*\nholdfast: waited 5 s for "other": ${notice}.*; nothing was run\n$`,
     ),

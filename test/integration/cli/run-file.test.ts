@@ -23,11 +23,18 @@ echo "$HOLDFAST_REFERENCE" >"$2/reference"
 
 async function runAndReadRecord(flags: Parameters<typeof parseRunOptions>[1], keys: readonly string[] = ["k"]) {
   const server = await startServer();
-  const out = createTemporaryDirectory();
+  const folder = createTemporaryDirectory();
   const runsIn = join(server.dir, "state", "runs");
   const url = `holdfast+${server.addresses[0]}`;
-  const options = parseRunOptions(keys, { url, quiet: true, ...flags }, ["sh", "-c", PRINT_RECORD, "sh", runsIn, out]);
-  return { code: await runCommand(options), runsIn, read: (name: string) => readFileSync(join(out, name), "utf8") };
+  const options = parseRunOptions(keys, { url, quiet: true, ...flags }, [
+    "sh",
+    "-c",
+    PRINT_RECORD,
+    "sh",
+    runsIn,
+    folder,
+  ]);
+  return { code: await runCommand(options), runsIn, read: (name: string) => readFileSync(join(folder, name), "utf8") };
 }
 
 test.each([
@@ -42,29 +49,29 @@ test.each([
     const { code, runsIn, read } = await runAndReadRecord(flags, keys);
     expect(code).toBe(0);
     const first = decodeRunRecord(read("first"));
-    const then = decodeRunRecord(read("then"));
+    const laterRecord = decodeRunRecord(read("then"));
     const [held] = decodeReference(read("reference"));
     expect(first?.claims).toEqual([{ ...held, claim: { ...held?.claim, label: first?.label } }]);
     expect(first?.locked).toBe(true);
-    const roles = then?.processes.map(({ role }) => role);
+    const roles = laterRecord?.processes.map(({ role }) => role);
     expect(roles).toEqual("onLost" in flags ? ["wrapper", "command"] : ["wrapper", "watchdog", "command"]);
     // its own line may be there from the beginning, those of the others must
-    const [others, atFirst] = [roles?.slice(0, -1) ?? [], first?.processes.map(({ role }) => role) ?? []];
-    expect(atFirst.slice(0, others.length)).toEqual(others);
-    expect(then?.processes[0]?.pid).toBe(process.pid);
-    for (const { start } of then?.processes ?? []) expect(start).toMatch(/^\d+$/);
+    const [otherRoles, firstRoles] = [roles?.slice(0, -1) ?? [], first?.processes.map(({ role }) => role) ?? []];
+    expect(firstRoles.slice(0, otherRoles.length)).toEqual(otherRoles);
+    expect(laterRecord?.processes[0]?.pid).toBe(process.pid);
+    for (const { start } of laterRecord?.processes ?? []) expect(start).toMatch(/^\d+$/);
     expect(readdirSync(runsIn)).toEqual([]);
   },
 );
 
 test("the directory and the file are accessible to their owner only", async () => {
   const server = await startServer();
-  const out = createTemporaryDirectory();
+  const folder = createTemporaryDirectory();
   const runsIn = join(server.dir, "state", "runs");
-  const command = ["sh", "-c", `stat -c %a "$1" "$1"/*.run >"$2/modes"`, "sh", runsIn, out];
+  const command = ["sh", "-c", `stat -c %a "$1" "$1"/*.run >"$2/modes"`, "sh", runsIn, folder];
   const options = parseRunOptions(["k"], { url: `holdfast+${server.addresses[0]}` }, command);
   expect(await runCommand(options)).toBe(0);
-  expect(readFileSync(join(out, "modes"), "utf8")).toBe("700\n600\n");
+  expect(readFileSync(join(folder, "modes"), "utf8")).toBe("700\n600\n");
   expect(statSync(runsIn).mode & 0o777).toBe(0o700);
 });
 
@@ -72,13 +79,13 @@ test("when the file cannot be written the command is not started, and nothing st
   const server = await startServer();
   rmSync(join(server.dir, "state", "runs"), { recursive: true });
   const url = `holdfast+${server.addresses[0]}`;
-  const out = createTemporaryDirectory();
-  const options = parseRunOptions(["k"], { url }, ["touch", join(out, "ran")]);
+  const folder = createTemporaryDirectory();
+  const options = parseRunOptions(["k"], { url }, ["touch", join(folder, "ran")]);
   await expect(runCommand(options)).rejects.toMatchObject({
     kind: "output",
     code: 74,
     message: `cannot record the lock of this run in ${join(server.dir, "state", "runs")} (ENOENT; \`holdfast run\` needs this directory of its server at the same path, not only the socket); nothing was run`,
   });
-  expect(readdirSync(out)).toEqual([]);
+  expect(readdirSync(folder)).toEqual([]);
   expect(server.stats().claims).toBe(0);
 });

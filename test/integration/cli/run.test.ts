@@ -55,19 +55,19 @@ describe.concurrent("the command's environment", () => {
   });
 
   test("out=$(holdfast run ...) returns at once although it started the server, which keeps no descriptor of its starter", async () => {
-    const fresh = join(sandbox.folder, "fresh");
+    const freshFolder = join(sandbox.folder, "fresh");
     const script = `exec 7>"${sandbox.folder}/seven" 40>"${sandbox.folder}/forty"; out=$(${process.execPath} ${PROGRAM} run k -- echo hi 2>&1); echo "<$out>"`;
     const started = performance.now();
-    const { out } = await sandbox.startProgram(["bash", "-c", script], { env: { HOLDFAST_DIR: fresh } }).ended;
+    const { out } = await sandbox.startProgram(["bash", "-c", script], { env: { HOLDFAST_DIR: freshFolder } }).ended;
     expect(out).toBe("<hi>\n");
     // a server that kept the pipe would block for ten minutes
     expect(performance.now() - started).toBeLessThan(30_000);
-    const pid = Number(/ (\d+) listening/.exec(readFileSync(join(fresh, "server.log"), "utf8"))?.[1]);
+    const pid = Number(/ (\d+) listening/.exec(readFileSync(join(freshFolder, "server.log"), "utf8"))?.[1]);
     const open = readdirSync(`/proc/${pid}/fd`).map((name) => readLink(`/proc/${pid}/fd/${name}`));
-    const ours = /^(pipe|socket|anon_inode):|^\/dev\/null$/;
+    const allowedDescriptor = /^(pipe|socket|anon_inode):|^\/dev\/null$/;
     const files = open
-      .filter((target) => target !== "" && !ours.test(target))
-      .map((target) => target.replace(`${fresh}/`, ""));
+      .filter((target) => target !== "" && !allowedDescriptor.test(target))
+      .map((target) => target.replace(`${freshFolder}/`, ""));
     // its log, its locks and its state, and nothing else
     expect([...new Set(files)].every((file) => /^(server\.log|election|socket\.lock|state(\/.*)?)$/.test(file))).toBe(
       true,
@@ -125,8 +125,8 @@ describe.concurrent("which runs may run at the same time", () => {
     const reader = await startHolder("flags", "-s");
     expect((await sandbox.run(["run", "-s", "-n", "flags", "--", "true"])).code).toBe(0);
     expect((await sandbox.run(["run", "-nE9", "flags", "--", "true"])).code).toBe(9);
-    const waited = await sandbox.run(["run", "-w", "0.2", "-E", "9", "flags", "--", "true"]);
-    expect([waited.code, waited.err]).toEqual([9, expect.stringContaining('waited 200 ms for "flags"')]);
+    const result = await sandbox.run(["run", "-w", "0.2", "-E", "9", "flags", "--", "true"]);
+    expect([result.code, result.err]).toEqual([9, expect.stringContaining('waited 200 ms for "flags"')]);
     await reader.stop();
     expect((await sandbox.run(["run", "-w10", "flags", "--", "true"])).code).toBe(0);
   });
@@ -142,11 +142,11 @@ describe.concurrent("which runs may run at the same time", () => {
 
   test("several keys are acquired together, whatever their order", async () => {
     const first = await startHolder("m2");
-    const both = sandbox.start(["run", "m2", "m1", "--", "echo", "both"]);
+    const run = sandbox.start(["run", "m2", "m1", "--", "echo", "both"]);
     await sandbox.waitForQueue("m2");
-    expect(both.out()).toBe("");
+    expect(run.out()).toBe("");
     await first.stop();
-    expect((await both.ended).out).toBe("both\n");
+    expect((await run.ended).out).toBe("both\n");
     // one of them is busy: nothing of the other is kept
     const second = await startHolder("m2");
     expect((await sandbox.run(["run", "m1", "m2", "--no-wait", "--", "true"])).code).toBe(124);

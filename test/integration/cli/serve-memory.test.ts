@@ -20,7 +20,7 @@ test(`reclaims after a restart do not exhaust a server with ${HEAP_MIB} MiB: ${C
   const address = parseRawAddress(server.out().trim().replace("listening on ", ""));
   const otherRawClient = await RawClient.open(address);
   const states = { held: 0, waiting: 0, none: 0 };
-  const tell = async (client: RawClient, items: readonly unknown[]): Promise<void> => {
+  const sendItems = async (client: RawClient, items: readonly unknown[]): Promise<void> => {
     for (const [state] of (await client.call("reclaim", items, false)) as [keyof typeof states][]) states[state]++;
   };
   const held = ["held", "5", 1, 30_000];
@@ -29,10 +29,10 @@ test(`reclaims after a restart do not exhaust a server with ${HEAP_MIB} MiB: ${C
     const client = await RawClient.open(address);
     for (let frame = 0; frame < 25 && claimCount < CLAIM_COUNT; frame++) {
       const key = (n: number): unknown => (session % 2 === 0 ? `${session}/${frame}/${n}` : ["one key", 1, 1_000_000]);
-      const is = frame % 2 === 0 ? held : ["waiting", 1];
-      await tell(
+      const state = frame % 2 === 0 ? held : ["waiting", 1];
+      await sendItems(
         client,
-        Array.from({ length: 1_000 }, (_, n) => [[randomId(), [key(n)], 30_000], is]),
+        Array.from({ length: 1_000 }, (_, n) => [[randomId(), [key(n)], 30_000], state]),
       );
       claimCount += 1_000;
     }
@@ -40,7 +40,7 @@ test(`reclaims after a restart do not exhaust a server with ${HEAP_MIB} MiB: ${C
       const keys = Array.from({ length: 128 }, (_, n) =>
         `${String(n).padStart(3, "0")}/${session}/${claim}/`.padEnd(500, "x"),
       );
-      await tell(client, [[[randomId(), keys, 30_000], held]]);
+      await sendItems(client, [[[randomId(), keys, 30_000], held]]);
     }
     expect(await otherRawClient.call("ping")).toEqual([]);
     client.end();

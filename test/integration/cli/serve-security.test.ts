@@ -14,7 +14,7 @@ import { until } from "../../support/until.ts";
 const sandbox = cliSandbox();
 
 /** A running server with TLS and one account for all keys. */
-async function startSecuredServer(name: string, ...more: string[]) {
+async function startSecuredServer(name: string, ...extraArgs: string[]) {
   const folder = join(sandbox.folder, name);
   mkdirSync(folder);
   const issuer = createAuthority();
@@ -28,7 +28,7 @@ async function startSecuredServer(name: string, ...more: string[]) {
   const { credential, hash } = createCredential();
   admit(hash);
   const tls = ["--listen", "tls://127.0.0.1:0", "--tls-cert", files.cert, "--tls-key", files.key];
-  const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), ...more];
+  const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), ...extraArgs];
   const server = sandbox.start(["serve", ...args]);
   await until(() => server.out().includes("\n") || !isProcessAlive(server.pid), { within: 20_000, what: "the server" });
   const url = (server.out().split("\n")[0] as string).replace("listening on tls://", "holdfasts://");
@@ -49,9 +49,9 @@ async function startSecuredServer(name: string, ...more: string[]) {
   };
 }
 
-async function waitForLog(server: RunningCommand, what: string, times = 1): Promise<void> {
-  const isLogged = (): boolean => server.err().split(what).length > times;
-  await until(isLogged, { within: 10_000, what: `the server to say "${what}"` });
+async function waitForLog(server: RunningCommand, text: string, times = 1): Promise<void> {
+  const isLogged = (): boolean => server.err().split(text).length > times;
+  await until(isLogged, { within: 10_000, what: `the server to say "${text}"` });
 }
 
 /** The serial number of the certificate that a new connection gets. */
@@ -74,8 +74,8 @@ test("SIGHUP: new connections get the new certificate, while the old ones stay",
   const { server, url, port, folder, issuer, files, credential } = await startSecuredServer("certificate");
   const locks = await connect(url, { credential });
   const lock = await locks.acquire("k");
-  const lost: string[] = [];
-  locks.on("storeDown", () => lost.push("storeDown"));
+  const events: string[] = [];
+  locks.on("storeDown", () => events.push("storeDown"));
   const before = await certificateSerial(port, files.ca);
   writeCertificate(folder, issuer.issue(["127.0.0.1"]), issuer);
   expect(await certificateSerial(port, files.ca)).toBe(before);
@@ -84,7 +84,7 @@ test("SIGHUP: new connections get the new certificate, while the old ones stay",
   await waitForLog(server, "reloaded: credentials of 1 accounts");
   expect(await certificateSerial(port, files.ca)).not.toBe(before);
   expect((await locks.list("k"))[0]?.answer).toMatchObject({ state: "held", token: lock.token });
-  expect(lost).toEqual([]);
+  expect(events).toEqual([]);
   await lock.release();
   await locks.close();
   await stopServer(server);
@@ -101,8 +101,8 @@ test("SIGHUP with invalid files keeps the old ones, and logs the error", async (
   expect(await certificateSerial(port, files.ca)).toBe(before);
   const env = { HOLDFAST_CREDENTIAL: credential };
   expect((await sandbox.run(["run", "k", "--url", url, "--", "true"], { env })).code).toBe(0);
-  const expired = createAuthority("late");
-  writeCertificate(join(files.cert, ".."), expired.issue(["127.0.0.1"], { age: 3, days: 1 }), expired);
+  const lateAuthority = createAuthority("late");
+  writeCertificate(join(files.cert, ".."), lateAuthority.issue(["127.0.0.1"], { age: 3, days: 1 }), lateAuthority);
   server.process.kill("SIGHUP");
   await waitForLog(server, "error: NOT reloaded; the previous certificates remain in use", 2);
   await stopServer(server);
@@ -122,8 +122,8 @@ test("SIGHUP: two credentials are valid during a replacement, and a removed one 
   admit(next.hash);
   server.process.kill("SIGHUP");
   await waitForLog(server, "reloaded: credentials", 2);
-  const refused = await run(credential);
-  expect(refused).toMatchObject({
+  const refusedRun = await run(credential);
+  expect(refusedRun).toMatchObject({
     code: 77,
     err: `holdfast: ${at} refused: no valid credential was given; nothing was run\n`,
   });
@@ -143,13 +143,13 @@ test("the credential can come from a file, which is read again for each connecti
   const missing = await run({ HOLDFAST_CREDENTIAL_FILE: `${file}.none` });
   expect(missing).toMatchObject({ code: 77 });
   expect(missing.err).toContain(`HOLDFAST_CREDENTIAL_FILE names ${file}.none, which cannot be read (ENOENT)`);
-  const both = await run({ HOLDFAST_CREDENTIAL_FILE: file, HOLDFAST_CREDENTIAL: credential });
-  expect(both).toMatchObject({ code: 64 });
-  expect(both.err).toContain("HOLDFAST_CREDENTIAL and HOLDFAST_CREDENTIAL_FILE are both set: unset one");
+  const ambiguousRun = await run({ HOLDFAST_CREDENTIAL_FILE: file, HOLDFAST_CREDENTIAL: credential });
+  expect(ambiguousRun).toMatchObject({ code: 64 });
+  expect(ambiguousRun.err).toContain("HOLDFAST_CREDENTIAL and HOLDFAST_CREDENTIAL_FILE are both set: unset one");
   expect((await run({})).code).toBe(77);
-  const blank = await run({ HOLDFAST_CREDENTIAL: "two words" });
-  expect(blank.code).toBe(64);
-  expect(blank.err).not.toContain("two words");
+  const malformedRun = await run({ HOLDFAST_CREDENTIAL: "two words" });
+  expect(malformedRun.code).toBe(64);
+  expect(malformedRun.err).not.toContain("two words");
   await stopServer(server);
 });
 
@@ -157,9 +157,9 @@ test("one wrong credential too many is reported as such, by a command too, and a
   const { server, url, credential } = await startSecuredServer("many", "--limit", "failuresPerMinute=1");
   const run = (secret: string) =>
     sandbox.run(["run", "k", "--url", url, "--", "true"], { env: { HOLDFAST_CREDENTIAL: secret } });
-  const wrong = createCredential().credential;
-  expect((await run(wrong)).code).toBe(77);
-  expect(await run(wrong)).toMatchObject({
+  const wrongCredential = createCredential().credential;
+  expect((await run(wrongCredential)).code).toBe(77);
+  expect(await run(wrongCredential)).toMatchObject({
     code: 69,
     err: `holdfast: ${url} cannot be used: too many wrong credentials from this address: wait a minute; nothing was run\n`,
   });
@@ -173,10 +173,10 @@ test("the child of a run has no credential: a nested run that cannot authenticat
   writeFileSync(file, credential);
   const inner = [process.execPath, PROGRAM, "run", "inner", "--url", url, "--", "true"];
   for (const env of [{ HOLDFAST_CREDENTIAL: credential }, { HOLDFAST_CREDENTIAL_FILE: file }]) {
-    const seen = await sandbox.run(["run", "outer", "--url", url, "--", "env"], { env });
-    expect(seen.code).toBe(0);
-    expect(seen.out).toContain("HOLDFAST_KEY=outer");
-    expect(seen.out).not.toMatch(/CREDENTIAL|hf1_/);
+    const environment = await sandbox.run(["run", "outer", "--url", url, "--", "env"], { env });
+    expect(environment.code).toBe(0);
+    expect(environment.out).toContain("HOLDFAST_KEY=outer");
+    expect(environment.out).not.toMatch(/CREDENTIAL|hf1_/);
     const nested = await sandbox.run(["run", "outer", "--url", url, "--", ...inner], { env });
     expect(nested.code).toBe(77);
     expect(nested.err).toContain("refused: no valid credential was given; nothing was run");
@@ -190,11 +190,11 @@ test("an issuer in NODE_EXTRA_CA_CERTS is trusted, by name and by address", asyn
   for (const url of [at, at.replace("127.0.0.1", "localhost")]) {
     expect(await sandbox.run(["run", "k", "--url", url, "--", "true"], { env })).toMatchObject({ code: 0, err: "" });
   }
-  const stranger = await sandbox.run(["run", "k", "--url", at, "--", "true"], {
+  const unauthorizedRun = await sandbox.run(["run", "k", "--url", at, "--", "true"], {
     env: { HOLDFAST_CREDENTIAL: credential },
   });
-  expect(stranger.code).toBe(69);
-  expect(stranger.err).toContain(`the certificate of ${at} is signed by an unknown issuer`);
+  expect(unauthorizedRun.code).toBe(69);
+  expect(unauthorizedRun.err).toContain(`the certificate of ${at} is signed by an unknown issuer`);
   await stopServer(server);
 });
 
@@ -202,14 +202,18 @@ test("--tls-client-ca demands a client certificate, and --check works while the 
   const clients = createAuthority("clients");
   const folder = join(sandbox.folder, "clients");
   mkdirSync(folder);
-  const own = writeCertificate(folder, clients.issue(["worker"]), clients);
-  const { server, at, url, credential, args } = await startSecuredServer("mutual", "--tls-client-ca", own.ca);
-  const run = (more: string) =>
-    sandbox.run(["run", "k", "--url", `${url}${more}`, "--", "true"], { env: { HOLDFAST_CREDENTIAL: credential } });
-  const bare = await run("");
-  expect(bare.code).toBe(77);
-  expect(bare.err).toContain(`${at} refused: this server requires a client certificate`);
-  expect((await run(`&cert=${own.cert}&key=${own.key}`)).code).toBe(0);
+  const ownCertificate = writeCertificate(folder, clients.issue(["worker"]), clients);
+  const { server, at, url, credential, args } = await startSecuredServer(
+    "mutual",
+    "--tls-client-ca",
+    ownCertificate.ca,
+  );
+  const run = (options: string) =>
+    sandbox.run(["run", "k", "--url", `${url}${options}`, "--", "true"], { env: { HOLDFAST_CREDENTIAL: credential } });
+  const plainRun = await run("");
+  expect(plainRun.code).toBe(77);
+  expect(plainRun.err).toContain(`${at} refused: this server requires a client certificate`);
+  expect((await run(`&cert=${ownCertificate.cert}&key=${ownCertificate.key}`)).code).toBe(0);
   expect(await sandbox.run(["serve", "--check", ...args])).toMatchObject({ code: 0, out: "configuration is valid\n" });
   await stopServer(server);
 });

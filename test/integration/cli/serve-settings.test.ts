@@ -25,10 +25,10 @@ function writeSecrets(name: string) {
 }
 
 async function waitUntilReady(server: RunningCommand): Promise<readonly string[]> {
-  const over = server.ended.then(({ err }) => Promise.reject(new Error(`the server ended: ${err}`)));
-  const up = until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
-  await Promise.race([up, over]);
-  over.catch(() => undefined);
+  const exit = server.ended.then(({ err }) => Promise.reject(new Error(`the server ended: ${err}`)));
+  const ready = until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
+  await Promise.race([ready, exit]);
+  exit.catch(() => undefined);
   return server.out().trim().split("\n");
 }
 
@@ -45,15 +45,15 @@ test("a flag wins over the environment, and the environment over the file", asyn
     config,
     JSON.stringify({ listen: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"], state: "none", idle: "1h" }),
   );
-  const of = (args: string[], env: Record<string, string>) =>
+  const runCheck = (args: string[], env: Record<string, string>) =>
     sandbox.start(["serve", ...args], { env: { HOLDFAST_CONFIG: config, ...env } });
-  const fromFile = of([], {});
+  const fromFile = runCheck([], {});
   expect(await waitUntilReady(fromFile)).toHaveLength(2);
   const socket = `unix:${join(sandbox.folder, "env")}`;
-  const fromEnvironment = of([], { HOLDFAST_LISTEN: `${socket}, tcp://127.0.0.1:0, tcp://127.0.0.1:0` });
+  const fromEnvironment = runCheck([], { HOLDFAST_LISTEN: `${socket}, tcp://127.0.0.1:0, tcp://127.0.0.1:0` });
   expect((await waitUntilReady(fromEnvironment))[0]).toBe(`listening on ${socket}`);
   expect(await waitUntilReady(fromEnvironment)).toHaveLength(3);
-  const fromFlag = of(["--listen", "tcp://127.0.0.1:0"], { HOLDFAST_LISTEN: socket });
+  const fromFlag = runCheck(["--listen", "tcp://127.0.0.1:0"], { HOLDFAST_LISTEN: socket });
   expect(await waitUntilReady(fromFlag)).toHaveLength(1);
   for (const server of [fromFile, fromEnvironment, fromFlag]) await stopServer(server);
 });
@@ -141,25 +141,25 @@ test("with --json the same report is one object, its message without the usual p
   const { err } = await sandbox.run(["serve", "--json", "--listen", "tcp://h:70000", "--limit", "keys=1"]);
   const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
   expect(errors.map(({ where }) => where)).toEqual(["--listen", "--limit"]);
-  expect(message).toBe(errors.map((one) => `${one.where}: ${one.message}`).join("\n"));
+  expect(message).toBe(errors.map((error) => `${error.where}: ${error.message}`).join("\n"));
 });
 
 test.each([
   ["tcp://0.0.0.0:0", "does not use TLS and requires no credentials"],
   ["tcp://[::]:0", "does not use TLS and requires no credentials"],
   ["tcp://example.test:0", "does not use TLS and requires no credentials"],
-])("%s is refused without TLS and credentials", async (listen, why) => {
+])("%s is refused without TLS and credentials", async (listen, reason) => {
   const { code, err } = await sandbox.run(["serve", "--listen", listen, "--state", "none"]);
   expect(code).toBe(64);
-  expect(err).toContain(`${listen} is reachable from other machines and ${why}`);
+  expect(err).toContain(`${listen} is reachable from other machines and ${reason}`);
 });
 
 test("tls:// for other machines needs credentials, HTTP needs both; --insecure listens with a warning", async () => {
   const { cert, key, accounts } = writeSecrets("exposed");
   const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
-  const bare = await sandbox.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
-  expect(bare).toMatchObject({ code: 64 });
-  expect(bare.err).toContain(
+  const unsecuredRun = await sandbox.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
+  expect(unsecuredRun).toMatchObject({ code: 64 });
+  expect(unsecuredRun.err).toContain(
     "tls://0.0.0.0:0 is reachable from other machines and requires no credentials: configure credentials",
   );
   const http = await sandbox.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--http", "0.0.0.0:0"]);
@@ -198,10 +198,17 @@ test("--check reports invalid certificates, credentials and state directories", 
   expect(mismatch.err).toContain(`the key ${otherCertificateFiles.key} does not belong to the certificate ${cert}`);
   const noKey = await check("--tls-cert", cert, "--state", "none");
   expect(noKey.err).toContain("the key of the certificate is missing: both are needed");
-  const expired = writeCertificate(sandbox.folder, issuer.issue(["x"], { age: 3, days: 1 }), issuer);
-  const dead = await check("--tls-cert", expired.cert, "--tls-key", expired.key, "--state", "none");
-  expect(dead.code).toBe(78);
-  expect(dead.err).toMatch(/has expired on .*: clients refuse it/);
+  const expiredCertificate = writeCertificate(sandbox.folder, issuer.issue(["x"], { age: 3, days: 1 }), issuer);
+  const expiredCheck = await check(
+    "--tls-cert",
+    expiredCertificate.cert,
+    "--tls-key",
+    expiredCertificate.key,
+    "--state",
+    "none",
+  );
+  expect(expiredCheck.code).toBe(78);
+  expect(expiredCheck.err).toMatch(/has expired on .*: clients refuse it/);
   const text = join(folder, "text");
   writeFileSync(text, '{"version": 1, "accounts": [{"name": "?"}]}', { mode: 0o600 });
   const garbled = await check(...tls, "--credentials", text, "--state", "none");
@@ -229,8 +236,8 @@ test("--check reports invalid certificates, credentials and state directories", 
 
 test("--first-start works as a flag only; --check warns of the minute that it skips", async () => {
   const listen = ["serve", "--listen", `unix:${join(sandbox.folder, "socket")}`];
-  const none = await sandbox.run([...listen, "--state", "none", "--check"]);
-  expect([none.code, none.err]).toEqual([
+  const statelessCheck = await sandbox.run([...listen, "--state", "none", "--check"]);
+  expect([statelessCheck.code, statelessCheck.err]).toEqual([
     0,
     expect.stringMatching(/no state is kept.*granting nothing new for up to 60 s/),
   ]);
@@ -240,8 +247,8 @@ test("--first-start works as a flag only; --check warns of the minute that it sk
   const used = join(sandbox.folder, "used");
   mkdirSync(used, { mode: 0o700 });
   writeFileSync(join(used, "lock"), "", { mode: 0o600 });
-  const wrong = await sandbox.run([...listen, "--state", used, "--first-start", "--check"]);
-  expect([wrong.code, wrong.err]).toEqual([78, expect.stringContaining("this is not its first start")]);
+  const usedCheck = await sandbox.run([...listen, "--state", used, "--first-start", "--check"]);
+  expect([usedCheck.code, usedCheck.err]).toEqual([78, expect.stringContaining("this is not its first start")]);
 });
 
 test("an unusable path or address is named: a missing directory, an address in use, a path that is too long", async () => {
@@ -259,17 +266,17 @@ test("--store serves another store, which keeps its own state", async () => {
   const urlOf = async (running: RunningCommand): Promise<string> =>
     `holdfast://${(await waitUntilReady(running))[0]?.replace(/.*\/\//, "")}`;
   const store = sandbox.start([...serve, "--state", join(sandbox.folder, "behind")]);
-  const behind = await urlOf(store);
-  const server = sandbox.start([...serve, "--store", behind]);
+  const storeUrl = await urlOf(store);
+  const server = sandbox.start([...serve, "--store", storeUrl]);
   expect((await sandbox.run(["run", "k", "--url", await urlOf(server), "--", "true"])).code).toBe(0);
   await stopServer(server);
   await stopServer(store);
-  const both = await sandbox.run([...serve, "--store", behind, "--state", "/x"]);
-  expect(both.code).toBe(64);
-  expect(both.err).toContain("--state: it applies only to a server that keeps the locks itself");
-  const forgets = await sandbox.run([...serve, "--store", "memory:"]);
-  expect(forgets.code).toBe(64);
-  expect(forgets.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
+  const conflictingRun = await sandbox.run([...serve, "--store", storeUrl, "--state", "/x"]);
+  expect(conflictingRun.code).toBe(64);
+  expect(conflictingRun.err).toContain("--state: it applies only to a server that keeps the locks itself");
+  const memoryRun = await sandbox.run([...serve, "--store", "memory:"]);
+  expect(memoryRun.code).toBe(64);
+  expect(memoryRun.err).toContain("--store: memory: would be empty after a restart while clients still hold locks");
 });
 
 test("--limit changes a limit, --http serves HTTP, --json reports both", async () => {
@@ -301,20 +308,28 @@ test("the log has one JSON object a line, of the requested level, and no input c
   const server = sandbox.start(["serve", ...args, "--state", "none", "--log-format", "json"]);
   const [line] = await waitUntilReady(server);
   const url = `holdfasts://${line?.replace(/.*\/\//, "")}?ca=${ca}`;
-  const wrong = createCredential().credential;
-  const refused = await sandbox.run(["ls", "--url", url], { env: { HOLDFAST_CREDENTIAL: wrong } });
-  expect(refused.code).toBe(77);
+  const wrongCredential = createCredential().credential;
+  const refusedRun = await sandbox.run(["ls", "--url", url], { env: { HOLDFAST_CREDENTIAL: wrongCredential } });
+  expect(refusedRun.code).toBe(77);
   await until(() => server.err().includes("credential"), { within: 5_000, what: "the log" });
   const err = await stopServer(server);
   const lines = err
     .trim()
     .split("\n")
-    .map((one) => JSON.parse(one) as Record<string, unknown>);
+    .map((entry) => JSON.parse(entry) as Record<string, unknown>);
   expect(lines).toContainEqual(expect.objectContaining({ level: "warn", time: expect.stringMatching(/^20.*Z$/) }));
-  expect(err).not.toContain(wrong);
-  const silent = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--log-level", "error"]);
-  await waitUntilReady(silent);
-  expect(await stopServer(silent)).toBe("");
+  expect(err).not.toContain(wrongCredential);
+  const quietServer = sandbox.start([
+    "serve",
+    "--listen",
+    "tcp://127.0.0.1:0",
+    "--state",
+    "none",
+    "--log-level",
+    "error",
+  ]);
+  await waitUntilReady(quietServer);
+  expect(await stopServer(quietServer)).toBe("");
 });
 
 test("the human log omits empty fields", async () => {
@@ -349,7 +364,7 @@ test("text from clients and operators is in quotes in the human log: it cannot l
     `warning: a lock was revoked (key "a, reason none", token ${token}, reason ${JSON.stringify(reason)}`,
   );
   // no other fields, once the quoted text is removed
-  const line = err.split("\n").find((one) => one.includes("was revoked")) ?? "";
+  const line = err.split("\n").find((logLine) => logLine.includes("was revoked")) ?? "";
   expect(line.replace(/"(\\.|[^"\\])*"/g, '""')).toMatch(/\(key "", token \d+, reason ""(, label "")?\)$/);
 });
 

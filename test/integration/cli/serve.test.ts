@@ -111,8 +111,8 @@ test("serve ends with 74 if its state could not be saved, and with 69 if the loc
   expect((await full.ended).code).toBe(74);
   expect(full.err()).toMatch(/the state could not be saved: the next start will begin with a recovery/);
   rmSync(join(state, "state.new"), { recursive: true });
-  const robbed = await startServer(...args);
+  const secondServer = await startServer(...args);
   rmSync(join(state, "lock"));
-  expect((await robbed.ended).code).toBe(69);
-  expect(robbed.err()).toMatch(/the server is ending: .*lock was removed or replaced/);
+  expect((await secondServer.ended).code).toBe(69);
+  expect(secondServer.err()).toMatch(/the server is ending: .*lock was removed or replaced/);
 });

@@ -40,10 +40,10 @@ test("commands that start at once on a stale socket start one server, and all of
   const counter = join(sandbox.folder, "counter");
   writeFileSync(counter, "0");
   const script = `n=$(cat ${counter}); sleep 0.01; echo $((n+1)) > ${counter}`;
-  const all = await Promise.all(
+  const runs = await Promise.all(
     Array.from({ length: CONCURRENT_STARTS }, () => sandbox.run(["run", "many", "--quiet", "--", "sh", "-c", script])),
   );
-  expect(all.map(({ code }) => code)).toEqual(Array(CONCURRENT_STARTS).fill(0));
+  expect(runs.map(({ code }) => code)).toEqual(Array(CONCURRENT_STARTS).fill(0));
   expect(readFileSync(counter, "utf8").trim()).toBe(String(CONCURRENT_STARTS));
   expect(sandbox.autostartedServerPids()).toHaveLength(before + 1);
 });
@@ -107,7 +107,7 @@ test("a server whose socket was removed ends, and the next one serves its client
 test("a server that finds another on its path stops granting and ends", async () => {
   const [old = 0] = sandbox.autostartedServerPids().filter(isProcessAlive);
   const other = join(sandbox.folder, "other");
-  const usurper = sandbox.start(["serve", "--listen", `unix:${other}`, "--state", "none"]);
+  const otherServer = sandbox.start(["serve", "--listen", `unix:${other}`, "--state", "none"]);
   await until(() => existsSync(other), { within: 20_000, what: "the other server" });
   // in one step: with nothing at the path it would end for another reason
   symlinkSync(other, join(sandbox.folder, "link"));
@@ -116,8 +116,8 @@ test("a server that finds another on its path stops granting and ends", async ()
   expect(readFileSync(join(sandbox.directory, "server.log"), "utf8")).toMatch(
     /stopping: clients can no longer reach this server: .*socket was removed or replaced/,
   );
-  usurper.process.kill("SIGTERM");
-  await usurper.ended;
+  otherServer.process.kill("SIGTERM");
+  await otherServer.ended;
   rmSync(join(sandbox.directory, "socket"), { force: true });
 });
 
@@ -148,13 +148,13 @@ test.each([
   ["a link", "is a symbolic link", (path: string) => symlinkSync(sandbox.folder, path)],
   ["open to others", "is open to others", (path: string) => chmodSync(createDirectory(path), 0o755)],
   ["a file", "is not a directory", (path: string) => writeFileSync(path, "")],
-])("a directory that is %s is refused by client and server, and nothing is started", async (name, said, make) => {
+])("a directory that is %s is refused by client and server, and nothing is started", async (name, message, prepare) => {
   const path = join(sandbox.folder, name);
-  make(path);
+  prepare(path);
   const env = { HOLDFAST_DIR: path };
   const { code, err, out } = await sandbox.run(["run", "k", "--", "echo", "ran"], { env });
   expect({ code, out }).toEqual({ code: 77, out: "" });
-  expect(err).toContain(said);
+  expect(err).toContain(message);
   expect((await sandbox.run(["serve"], { env })).code).toBe(77);
 });
 

@@ -83,18 +83,18 @@ test("a watchdog that has ended a child of a stopped wrapper then notes in the f
 
 /** The shell of a watchdog, which leads its group, and the timer below it. */
 async function waitForShellAndTimer(
-  within = 15_000,
+  timeoutMs = 15_000,
 ): Promise<{ readonly shell: ProcessId; readonly timer: ProcessId }> {
   return await until(
     () => {
-      const all = watchdogProcesses();
+      const watchdogs = watchdogProcesses();
       const isBelow = (processId: ProcessId, { pid }: ProcessId): boolean =>
         descendants(pid).some((descendant) => descendant.pid === processId.pid);
-      const timer = all.find((processId) => all.some((other) => isBelow(processId, other)));
-      const shell = all.find((processId) => processId !== timer);
-      return all.length === 2 && shell !== undefined && timer !== undefined ? { shell, timer } : null;
+      const timer = watchdogs.find((processId) => watchdogs.some((other) => isBelow(processId, other)));
+      const shell = watchdogs.find((processId) => processId !== timer);
+      return watchdogs.length === 2 && shell !== undefined && timer !== undefined ? { shell, timer } : null;
     },
-    { within, what: "the timer" },
+    { within: timeoutMs, what: "the timer" },
   );
 }
 
@@ -140,11 +140,11 @@ test("the server ends and another one starts: a new watchdog with a connection t
 /** Keep-session connections to a server that keeps them open until closeAll(). */
 async function openConnections(): Promise<{ open(): Promise<KeepSessionSocket>; closeAll(): void }> {
   const path = join(createTemporaryDirectory(), "socket");
-  const accepted: Socket[] = [];
-  const server = createServer((socket) => void accepted.push(socket)).listen(path);
+  const sockets: Socket[] = [];
+  const server = createServer((socket) => void sockets.push(socket)).listen(path);
   await once(server, "listening");
   onCleanup(() => {
-    for (const socket of accepted) socket.destroy();
+    for (const socket of sockets) socket.destroy();
     server.close();
   });
   return {
@@ -155,7 +155,7 @@ async function openConnections(): Promise<{ open(): Promise<KeepSessionSocket>; 
       return { socket, sessionId: "", runDirectory: null };
     },
     closeAll() {
-      for (const socket of accepted.splice(0)) socket.destroy();
+      for (const socket of sockets.splice(0)) socket.destroy();
     },
   };
 }

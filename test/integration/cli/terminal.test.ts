@@ -23,19 +23,19 @@ afterEach(() => {
 function startInTerminal(command: string) {
   const env = { PATH: process.env.PATH, HOLDFAST_DIR: sandbox.directory, TERM: "dumb", PS1: "$ ", HISTFILE: "" };
   const child = spawn("script", ["-qefc", command, "/dev/null"], { env, stdio: ["pipe", "pipe", "inherit"] });
-  let shown = "";
+  let screenText = "";
   child.stdout.setEncoding("utf8").on("data", (text: string) => {
-    shown += text;
+    screenText += text;
   });
   const ended = new Promise<number | null>((resolve) => child.once("close", resolve));
   typescripts.add(child);
   return {
-    shown: () => shown,
+    shown: () => screenText,
     type: (keys: string) => child.stdin.write(keys),
     ended,
     sees: (text: string | RegExp) =>
-      until(() => shown.match(text), { within: 20_000, what: `${text} on the terminal` }).catch((error: Error) => {
-        throw new Error(`${error.message}; it shows: ${shown}`);
+      until(() => screenText.match(text), { within: 20_000, what: `${text} on the terminal` }).catch((error: Error) => {
+        throw new Error(`${error.message}; it shows: ${screenText}`);
       }),
     end() {
       child.stdin.end();
@@ -59,8 +59,8 @@ describe.runIf(hasScript)("in a terminal", () => {
 
   test("Ctrl-C ends a plain command and frees the lock", async () => {
     // one process: a shell that is interrupted as it forks may leave its child behind, and with it the terminal
-    const told = 'console.log("pid", process.pid); setTimeout(() => console.log("after"), 63_000)';
-    const screen = startInTerminal(`${holdfast} run plain -- node -e '${told}'`);
+    const program = 'console.log("pid", process.pid); setTimeout(() => console.log("after"), 63_000)';
+    const screen = startInTerminal(`${holdfast} run plain -- node -e '${program}'`);
     await screen.sees(/pid \d+/);
     screen.type("\u0003");
     expect(await screen.ended).toBe(130);
@@ -101,10 +101,10 @@ describe.runIf(hasScript)("in a terminal", () => {
 
   test("Ctrl-Z and fg lose nothing", async () => {
     // a shell that waits for a program it has just started shows as waiting, not as stopped: it only reads here
-    const go = join(sandbox.folder, "go");
-    expect((await sandbox.startProgram(["mkfifo", go]).ended).code).toBe(0);
+    const goFile = join(sandbox.folder, "go");
+    expect((await sandbox.startProgram(["mkfifo", goFile]).ended).code).toBe(0);
     const screen = startInTerminal("bash --norc --noprofile -i");
-    screen.type(`${holdfast} run z -- sh -c 'echo "pid $$"; read line < ${go}; echo "fini""shed"'\n`);
+    screen.type(`${holdfast} run z -- sh -c 'echo "pid $$"; read line < ${goFile}; echo "fini""shed"'\n`);
     await screen.sees(/pid \d+/);
     const child = Number(/pid (\d+)/.exec(screen.shown())?.[1]);
     screen.type("\u001a");
@@ -114,7 +114,7 @@ describe.runIf(hasScript)("in a terminal", () => {
     expect((await sandbox.run(["run", "z", "--wait", "700ms", "--quiet", "--", "true"])).code).toBe(124);
     screen.type("fg\n");
     await until(() => state() !== "T", { within: 20_000, what: "the child to go on" });
-    await sandbox.startProgram(["sh", "-c", `echo > ${go}`]).ended;
+    await sandbox.startProgram(["sh", "-c", `echo > ${goFile}`]).ended;
     await screen.sees("finished");
     screen.type("echo code=$?\nexit\n");
     await screen.sees("code=0");
@@ -133,14 +133,17 @@ describe.runIf(hasScript)("in a terminal", () => {
       within: 20_000,
       what: "the child",
     });
-    const left = await until(() => childPids(parentPid(wrapper)).find((pid) => commandLine(pid).includes("sleep")), {
-      within: 20_000,
-      what: "the left side",
-    });
+    const sleepPid = await until(
+      () => childPids(parentPid(wrapper)).find((pid) => commandLine(pid).includes("sleep")),
+      {
+        within: 20_000,
+        what: "the left side",
+      },
+    );
     process.kill(wrapper, "SIGKILL");
     await until(() => !isProcessAlive(child), { within: 20_000, what: "the end of the child" });
-    expect(isProcessAlive(left)).toBe(true);
-    process.kill(left, "SIGKILL");
+    expect(isProcessAlive(sleepPid)).toBe(true);
+    process.kill(sleepPid, "SIGKILL");
     await screen.end();
   });
 
@@ -150,10 +153,10 @@ describe.runIf(hasScript)("in a terminal", () => {
     );
     await screen.sees(/wrapper \d+/);
     const [, wrapper, child] = (/wrapper (\d+) child (\d+)/.exec(screen.shown()) ?? []).map(Number);
-    const below = await until(() => childPids(child ?? 0)[0], { within: 20_000, what: "what is below" });
+    const grandchildPid = await until(() => childPids(child ?? 0)[0], { within: 20_000, what: "what is below" });
     process.kill(wrapper ?? 0, "SIGTERM");
     expect(await screen.ended).toBe(143);
-    await until(() => !isProcessAlive(below), { within: 20_000, what: "the end of what is below" });
+    await until(() => !isProcessAlive(grandchildPid), { within: 20_000, what: "the end of what is below" });
   });
 });
 

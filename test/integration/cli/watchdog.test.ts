@@ -29,9 +29,9 @@ function stubbornCommand(): { readonly script: string; heardTerm(): boolean; rou
 /** The watchdog of a wrapper: the shell below it that is not the child. */
 function watchdogPid(wrapper: number): number {
   const children = readFileSync(`/proc/${wrapper}/task/${wrapper}/children`, "latin1").trim().split(" ").map(Number);
-  const guard = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog"));
-  if (guard === undefined) throw new Error("the wrapper has no guard");
-  return guard;
+  const watchdog = children.find((pid) => readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("holdfast-watchdog"));
+  if (watchdog === undefined) throw new Error("the wrapper has no guard");
+  return watchdog;
 }
 
 /** Shell text: true while the process lives; a zombie does not count. */
@@ -39,8 +39,8 @@ function isRunning(pid: number): string {
   return `grep -qs '^State:.[^ZX]' /proc/${pid}/status`;
 }
 
-function waitForExit(pid: number, within = 20_000): Promise<boolean> {
-  return until(() => !isProcessAlive(pid), { within, what: `the end of ${pid}` });
+function waitForExit(pid: number, timeoutMs = 20_000): Promise<boolean> {
+  return until(() => !isProcessAlive(pid), { within: timeoutMs, what: `the end of ${pid}` });
 }
 
 /** A lock server on a TCP port of its own. */
@@ -71,12 +71,12 @@ describe.concurrent("when the wrapper is killed with -9", () => {
   test("a child that ignores TERM is killed after the grace, with all of its descendants", async () => {
     const { script, heardTerm, rounds } = stubbornCommand();
     const first = await startWorkingRun("k2", ["--grace", "2s"], `sleep 61 & echo "below $!"; ${script}`);
-    const below = Number(
+    const grandchildPid = Number(
       (await until(() => /below (\d+)/.exec(first.out()), { within: 20_000, what: "the one below" }))[1],
     );
     first.process.kill("SIGKILL");
     await waitForExit(first.child);
-    await waitForExit(below);
+    await waitForExit(grandchildPid);
     // the child itself records it: a check may come after the grace, which has time for dozens of rounds
     expect(heardTerm()).toBe(true);
     expect(rounds()).toBeGreaterThan(8);
@@ -84,12 +84,12 @@ describe.concurrent("when the wrapper is killed with -9", () => {
 
   test("a child without its watchdog, too, keeps the lock on the socket as long as it lives", async () => {
     const first = await startWorkingRun("k3", []);
-    const guard = watchdogPid(first.pid);
+    const watchdog = watchdogPid(first.pid);
     // while stopped, a wrapper cannot notice that its watchdog is gone
     process.kill(first.pid, "SIGSTOP");
-    process.kill(guard, "SIGKILL");
+    process.kill(watchdog, "SIGKILL");
     process.kill(first.pid, "SIGKILL");
-    await waitForExit(guard);
+    await waitForExit(watchdog);
     await waitForExit(first.pid);
     expect((await sandbox.run(["run", "k3", "--no-wait", "--", "true"])).code).toBe(124);
     expect(isProcessAlive(first.child)).toBe(true);

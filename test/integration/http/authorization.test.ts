@@ -49,9 +49,9 @@ test("without a valid credential only health and the API description are served"
   const { url, logged } = await startSecuredServer();
   for (const credential of [undefined, "wrong"]) {
     for (const path of ["/metrics", "/events", "/v1/locks"]) {
-      const refused = await request(url, path, credential === undefined ? {} : withCredential(credential));
-      expect(refused).toMatchObject({ status: 401, json: { code: "AUTH", reason: "credential" } });
-      expect(refused.headers["www-authenticate"]).toContain("Bearer");
+      const refusal = await request(url, path, credential === undefined ? {} : withCredential(credential));
+      expect(refusal).toMatchObject({ status: 401, json: { code: "AUTH", reason: "credential" } });
+      expect(refusal.headers["www-authenticate"]).toContain("Bearer");
     }
     for (const path of [
       "/v1/claims",
@@ -60,8 +60,8 @@ test("without a valid credential only health and the API description are served"
       "/v1/claims/release",
       "/v1/locks/revoke",
     ]) {
-      const asked = credential === undefined ? {} : withCredential(credential);
-      expect((await post(url, path, { key: "team-a/x" }, asked)).status).toBe(401);
+      const requestOptions = credential === undefined ? {} : withCredential(credential);
+      expect((await post(url, path, { key: "team-a/x" }, requestOptions)).status).toBe(401);
     }
   }
   for (const path of ["/health", "/ready", "/v1/openapi.json"]) expect((await request(url, path)).status).toBe(200);
@@ -79,10 +79,10 @@ test("a credential counts in the Authorization header only", async () => {
     ["/v1/locks", { authorization: `Bearer ${CANARY} ` }],
     ["/v1/locks", { authorization: `Bearer  ${CANARY}` }],
   ] as const) {
-    const refused = await request(url, path, { headers });
+    const refusal = await request(url, path, { headers });
     // the client trims trailing whitespace in a header
-    if (headers.authorization !== `Bearer ${CANARY} `) expect([headers, refused.status]).not.toEqual([headers, 200]);
-    expect(refused.text).not.toContain(CANARY);
+    if (headers.authorization !== `Bearer ${CANARY} `) expect([headers, refusal.status]).not.toEqual([headers, 200]);
+    expect(refusal.text).not.toContain(CANARY);
   }
   const body = await post(url, "/v1/claims", { key: "team-a/x", credential: CANARY });
   expect(body.status).toBe(401);
@@ -102,8 +102,8 @@ test("an account acquires only locks below its prefixes, up to the separator", a
       status,
     ]);
   }
-  const mixed = await post(url, "/v1/claims", { keys: ["team-a/y", "team-b/y"] }, withCredential(CANARY));
-  expect(mixed).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "rights" } });
+  const mixedResponse = await post(url, "/v1/claims", { keys: ["team-a/y", "team-b/y"] }, withCredential(CANARY));
+  expect(mixedResponse).toMatchObject({ status: 403, json: { code: "FORBIDDEN", reason: "rights" } });
   expect((await post(url, "/v1/claims", { key: "x" }, withCredential("ops"))).status).toBe(403);
 });
 
@@ -113,13 +113,13 @@ test("a reference works only for the account that placed the claim: to others th
   const waiting = await post(url, "/v1/claims", { key: "team-a/x", wait: "1ms" }, withCredential(CANARY));
   for (const other of ["b", "a-too", "ops"]) {
     for (const verb of ["renew", "release"]) {
-      const refused = await post(url, `/v1/claims/${verb}`, { reference: held.json.reference }, withCredential(other));
-      expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
+      const refusal = await post(url, `/v1/claims/${verb}`, { reference: held.json.reference }, withCredential(other));
+      expect(refusal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
     }
     const { reference } = waiting.json;
     for (const verb of ["wait", "release"]) {
-      const refused = await post(url, `/v1/claims/${verb}`, { reference, wait: "1ms" }, withCredential(other));
-      expect([other, verb, refused.json]).toMatchObject([other, verb, { code: "LOCK_LOST", reason: "unknown" }]);
+      const refusal = await post(url, `/v1/claims/${verb}`, { reference, wait: "1ms" }, withCredential(other));
+      expect([other, verb, refusal.json]).toMatchObject([other, verb, { code: "LOCK_LOST", reason: "unknown" }]);
     }
   }
   const ownResponse = await post(url, "/v1/claims/renew", { reference: held.json.reference }, withCredential(CANARY));
@@ -133,11 +133,11 @@ test("an account without the right to inspect learns that a key is busy, but not
   const { url } = await startSecuredServer();
   await post(url, "/v1/claims", { key: "team-a/x", label: "ana's report" }, withCredential(CANARY));
   await post(url, "/v1/claims", { key: "team-b/x", label: "bert" }, withCredential("b"));
-  const blind = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, withCredential("a-too"));
-  expect(blind.json).toMatchObject({ code: "BUSY", reason: "held" });
-  expect(blind.json.holder).toBeUndefined();
-  const seeing = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, withCredential(CANARY));
-  expect(seeing.json.holder).toBe("ana's report");
+  const restrictedResponse = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, withCredential("a-too"));
+  expect(restrictedResponse.json).toMatchObject({ code: "BUSY", reason: "held" });
+  expect(restrictedResponse.json.holder).toBeUndefined();
+  const permittedResponse = await post(url, "/v1/claims", { key: "team-a/x", wait: 0 }, withCredential(CANARY));
+  expect(permittedResponse.json.holder).toBe("ana's report");
   const keys = async (credential: string, query = ""): Promise<string[]> => {
     const { locks } = (await request(url, `/v1/locks${query}`, withCredential(credential))).json;
     return locks.flatMap((lock: { lockSpecs: { key: string }[] }) => lock.lockSpecs.map(({ key }) => key));
@@ -198,12 +198,12 @@ test("the same rules hold over TLS, and a page of the same host without TLS coun
   const { port } = new URL(server.url);
   const get = (headers: { readonly [name: string]: string }): Promise<number> =>
     new Promise((resolve, reject) => {
-      const all = { authorization: `Bearer ${CANARY}`, ...headers };
+      const allHeaders = { authorization: `Bearer ${CANARY}`, ...headers };
       const options = {
         host: "127.0.0.1",
         port,
         path: "/v1/locks",
-        headers: all,
+        headers: allHeaders,
         servername: "locks.example",
         ca: issuer.cert,
         agent: false as const,
@@ -247,8 +247,8 @@ test("over TLS an unfinished handshake is ended in time: a thousand of them woul
     http: "0.0.0.0:0",
     limits: { helloMs: 200 },
   });
-  const beginnings = ["", "16030100050100"].map((hex) => Buffer.from(hex, "hex"));
-  for (const bytes of beginnings) {
+  const firstBytes = ["", "16030100050100"].map((hex) => Buffer.from(hex, "hex"));
+  for (const bytes of firstBytes) {
     const { ended } = await connectSilently(server.url, bytes);
     await expect(ended).resolves.toBeDefined();
   }
@@ -268,19 +268,19 @@ test("too many wrong credentials in a minute are answered 429 and logged once, o
   const ana = testAccount("ana");
   const access = createAccessControl([ana.account], { failuresPerMinute: 5 });
   const server = await startHttpServer({ access, listen: "tcp://127.0.0.1:0" });
-  const wrong = () => request(server.url, "/v1/locks", { credential: `hf1_${"a".repeat(52)}` });
+  const requestUnauthorized = () => request(server.url, "/v1/locks", { credential: `hf1_${"a".repeat(52)}` });
   const statuses: number[] = [];
-  for (let index = 0; index < 12; index++) statuses.push((await wrong()).status);
+  for (let index = 0; index < 12; index++) statuses.push((await requestUnauthorized()).status);
   expect(statuses).toEqual([...Array.from({ length: 5 }, () => 401), ...Array.from({ length: 7 }, () => 429)]);
-  const { headers, json } = await wrong();
+  const { headers, json } = await requestUnauthorized();
   expect(headers["retry-after"]).toBe("60");
   expect(json).toMatchObject({ code: "LIMIT", reason: "credential", retryMs: 60_000 });
   // without any credential
   expect((await request(server.url, "/v1/locks")).status).toBe(429);
-  const stranger = await RawClient.connect(parseRawAddress(server.addresses[0] as string));
-  await stranger.sendHello().catch(() => undefined);
-  expect(stranger.refusal).toBe("LIMIT");
-  stranger.end();
+  const rawClient = await RawClient.connect(parseRawAddress(server.addresses[0] as string));
+  await rawClient.sendHello().catch(() => undefined);
+  expect(rawClient.refusal).toBe("LIMIT");
+  rawClient.end();
   expect(server.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(5);
   expect(server.logged.filter((line) => line.includes("too many wrong credentials"))).toHaveLength(1);
   expect(server.logged.join("\n")).not.toContain("a request failed");

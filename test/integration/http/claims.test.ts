@@ -30,8 +30,8 @@ test("a free lock is granted at once, with a reference and a rising token", asyn
 test("a request that does not wait gets 409 with the holder's label for a busy lock, and leaves no queue entry", async () => {
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k", label: "nightly report" });
-  const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
-  expect(busy).toMatchObject({
+  const busyResponse = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(busyResponse).toMatchObject({
     status: 409,
     headers: { "content-type": "application/problem+json" },
     json: { code: "BUSY", reason: "held", holder: "nightly report", status: 409 },
@@ -66,16 +66,16 @@ test("a wait that times out gets a reference, keeps its place, and can continue"
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "150ms" });
   expect(performance.now() - started).toBeGreaterThan(140);
   expect(waiting).toMatchObject({ status: 202, json: { state: "waiting", graceMs: 10_000 } });
-  const later = await post(url, "/v1/claims", { key: "k", wait: "20ms" });
-  expect(later.status).toBe(202);
+  const laterResponse = await post(url, "/v1/claims", { key: "k", wait: "20ms" });
+  expect(laterResponse.status).toBe(202);
   // it came first, and is granted first, although neither had a request open for a moment
   const first = post(url, "/v1/claims/wait", { reference: waiting.json.reference });
-  const second = post(url, "/v1/claims/wait", { reference: later.json.reference });
+  const second = post(url, "/v1/claims/wait", { reference: laterResponse.json.reference });
   await post(url, "/v1/claims/release", { reference: holder.json.reference });
   const granted = await first;
   expect(granted).toMatchObject({ status: 201, json: { tag: waiting.json.tag, state: "held" } });
   await post(url, "/v1/claims/release", { reference: granted.json.reference });
-  expect(await second).toMatchObject({ status: 201, json: { tag: later.json.tag } });
+  expect(await second).toMatchObject({ status: 201, json: { tag: laterResponse.json.tag } });
 });
 
 test("a wait whose answer was lost can be repeated: it gets the same lock", async () => {
@@ -83,10 +83,10 @@ test("a wait whose answer was lost can be repeated: it gets the same lock", asyn
   const holder = await post(url, "/v1/claims", { key: "k" });
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "10ms" });
   await post(url, "/v1/claims/release", { reference: holder.json.reference });
-  const once = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
-  const again = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
-  expect(once.status).toBe(201);
-  expect(again.json).toEqual({ ...once.json, remainingMs: expect.any(Number) });
+  const firstPoll = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  const secondPoll = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  expect(firstPoll.status).toBe(201);
+  expect(secondPoll.json).toEqual({ ...firstPoll.json, remainingMs: expect.any(Number) });
 });
 
 test("of two requests that wait with one reference the newer one gets the lock, and the older one is answered", async () => {
@@ -108,10 +108,10 @@ test("a client that closes its connection while it waits leaves no queue entry",
   const { url, stats } = await startHttpServer();
   await post(url, "/v1/claims", { key: "k" });
   const abort = new AbortController();
-  const gone = openRequest(url, "/v1/claims", { method: "POST", body: { key: "k" }, signal: abort.signal });
+  const abortedRequest = openRequest(url, "/v1/claims", { method: "POST", body: { key: "k" }, signal: abort.signal });
   await until(() => stats().claims === 2, { ...UNTIL_EXPIRED, what: "its place" });
   abort.abort();
-  await expect(gone).rejects.toThrow();
+  await expect(abortedRequest).rejects.toThrow();
   await until(() => stats().claims === 1, { ...UNTIL_EXPIRED, what: "the end of its place" });
 });
 
@@ -137,13 +137,13 @@ test("a repeated or late release gets the reason, and changes nothing", async ()
   // the end reason is remembered for one lease
   const otherResponse = await post(url, "/v1/claims", { key: "a" });
   for (const verb of ["renew", "release"]) {
-    const refused = await post(url, `/v1/claims/${verb}`, { reference: response.json.reference });
-    expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+    const refusal = await post(url, `/v1/claims/${verb}`, { reference: response.json.reference });
+    expect(refusal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
   }
   expect((await post(url, "/v1/claims/release", { reference: two.json.reference })).status).toBe(200);
   for (const verb of ["renew", "release"]) {
-    const refused = await post(url, `/v1/claims/${verb}`, { reference: two.json.reference });
-    expect(refused).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
+    const refusal = await post(url, `/v1/claims/${verb}`, { reference: two.json.reference });
+    expect(refusal).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
   }
   expect(await post(url, "/v1/claims/renew", { reference: otherResponse.json.reference })).toMatchObject({
     status: 200,
@@ -151,11 +151,11 @@ test("a repeated or late release gets the reason, and changes nothing", async ()
 });
 
 test("a reference that was altered, cut, or issued by another server is refused, and changes nothing", async () => {
-  const here = await startHttpServer();
+  const localServer = await startHttpServer();
   const otherServer = await startHttpServer();
-  const held = await post(here.url, "/v1/claims", { key: "k" });
+  const held = await post(localServer.url, "/v1/claims", { key: "k" });
   const reference = held.json.reference as string;
-  const wrong = [
+  const malformedReferences = [
     `${reference.slice(0, -1)}_`,
     reference.slice(0, 40),
     `wait.${reference}x`,
@@ -163,20 +163,20 @@ test("a reference that was altered, cut, or issued by another server is refused,
     "hf1.e30.x",
     "nonsense",
   ];
-  for (const text of wrong) {
-    const refused = await post(here.url, "/v1/claims/release", { reference: text });
-    expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field: "reference", reason: "malformed" } });
-    expect(refused.text).not.toContain("eyJ");
+  for (const text of malformedReferences) {
+    const refusal = await post(localServer.url, "/v1/claims/release", { reference: text });
+    expect(refusal).toMatchObject({ status: 400, json: { code: "INVALID", field: "reference", reason: "malformed" } });
+    expect(refusal.text).not.toContain("eyJ");
   }
   const foreign = await post(otherServer.url, "/v1/claims/release", { reference });
   expect(foreign).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "unknown" } });
-  expect((await post(here.url, "/v1/claims/renew", { reference })).status).toBe(200);
+  expect((await post(localServer.url, "/v1/claims/renew", { reference })).status).toBe(200);
 });
 
 test("several keys are acquired together, in the order that every client uses", async () => {
   const { url } = await startHttpServer();
-  const both = await post(url, "/v1/claims", { keys: ["b", "a", "b"] });
-  expect(both.json.keys).toEqual(["a", "b"]);
+  const response = await post(url, "/v1/claims", { keys: ["b", "a", "b"] });
+  expect(response.json.keys).toEqual(["a", "b"]);
   expect((await post(url, "/v1/claims", { key: "b", wait: 0 })).json.code).toBe("BUSY");
 });
 
@@ -199,7 +199,7 @@ test("readers share a lock, writers do not, and a semaphore admits as many as it
 test("a queue entry without a waiting request is dropped after the grace, and grants pass it by meanwhile", async () => {
   const { url, stats } = await startHttpServer();
   const holder = await post(url, "/v1/claims", { key: "k" });
-  const away = await post(url, "/v1/claims", { key: "k", wait: "10ms", ttl: "1s" });
+  const waitingResponse = await post(url, "/v1/claims", { key: "k", wait: "10ms", ttl: "1s" });
   const other = post(url, "/v1/claims", { key: "k" });
   await until(() => stats().claims === 3, { ...UNTIL_EXPIRED, what: "both places" });
   await post(url, "/v1/claims/release", { reference: holder.json.reference });
@@ -208,9 +208,9 @@ test("a queue entry without a waiting request is dropped after the grace, and gr
   expect(granted.status).toBe(201);
   // an entry outlives its own short lease meanwhile
   expect(stats().claims).toBe(2);
-  const back = post(url, "/v1/claims/wait", { reference: away.json.reference });
+  const secondPoll = post(url, "/v1/claims/wait", { reference: waitingResponse.json.reference });
   await post(url, "/v1/claims/release", { reference: granted.json.reference });
-  expect((await back).json.tag).toBe(away.json.tag);
+  expect((await secondPoll).json.tag).toBe(waitingResponse.json.tag);
 });
 
 test("locks are listed page by page, by prefix, without ids or references", async () => {
@@ -246,19 +246,19 @@ test("the queue of one key is listed without keys that have it as a prefix; pref
   await until(() => stats().claims === 3, { ...UNTIL_EXPIRED, what: "the place" });
   const { status, json } = await request(url, "/v1/locks?key=job");
   expect(status).toBe(200);
-  const shown = json.locks.map((it: { state: string; lockSpecs: { key: string }[] }) => [
+  const summary = json.locks.map((it: { state: string; lockSpecs: { key: string }[] }) => [
     it.state,
     it.lockSpecs[0]?.key,
   ]);
-  expect(shown).toEqual([
+  expect(summary).toEqual([
     ["held", "job"],
     ["waiting", "job"],
   ]);
   await post(url, "/v1/claims/release", { reference: holder?.json.reference });
   expect((await waits).status).toBe(201);
-  const refused = await request(url, "/v1/locks?key=job&prefix=job");
-  expect(refused).toMatchObject({ status: 400, json: { code: "INVALID" } });
-  expect(refused.text).toContain("prefix or key, not both");
+  const refusal = await request(url, "/v1/locks?key=job&prefix=job");
+  expect(refusal).toMatchObject({ status: 400, json: { code: "INVALID" } });
+  expect(refusal.text).toContain("prefix or key, not both");
 });
 
 test("a list continues although the last lock of its page was released meanwhile", async () => {
@@ -285,11 +285,15 @@ test("a forced release compares the token; the holder is asked to release, or re
   const { url } = server;
   const held = await post(url, "/v1/claims", { key: "k" });
   const { token, reference } = held.json;
-  const wrong = await post(url, "/v1/locks/revoke", { key: "k", token: String(BigInt(token) + 1n), reason: "why" });
-  expect(wrong).toMatchObject({ status: 409, json: { code: "NOT_HELD" } });
+  const wrongTokenResponse = await post(url, "/v1/locks/revoke", {
+    key: "k",
+    token: String(BigInt(token) + 1n),
+    reason: "why",
+  });
+  expect(wrongTokenResponse).toMatchObject({ status: 409, json: { code: "NOT_HELD" } });
   expect((await post(url, "/v1/claims/renew", { reference })).status).toBe(200);
-  const asked = await post(url, "/v1/locks/revoke", { key: "k", token, reason: "its host is gone" });
-  expect(asked).toMatchObject({ status: 200, json: { state: "revoked", key: "k", token } });
+  const revokeResponse = await post(url, "/v1/locks/revoke", { key: "k", token, reason: "its host is gone" });
+  expect(revokeResponse).toMatchObject({ status: 200, json: { state: "revoked", key: "k", token } });
   expect(server.logged.join("\n")).toContain("its host is gone");
   // it keeps its entry until it is released
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json.code).toBe("BUSY");
@@ -313,11 +317,11 @@ test("neither the log nor the operator tools contain a secret", async () => {
     Buffer.from((held.json.reference as string).split(".")[1] as string, "base64url").toString(),
   )?.[1] as string;
   await post(server.url, "/v1/locks/revoke", { key: "k", token: held.json.token, reason: "why" });
-  const shown = [
+  const publicTexts = [
     (await request(server.url, "/metrics")).text,
     (await request(server.url, "/v1/locks")).text,
     server.logged.join("\n"),
   ];
-  expect(shown.join("\n")).not.toContain(id);
+  expect(publicTexts.join("\n")).not.toContain(id);
   expect(id).toHaveLength(26);
 });

@@ -55,10 +55,10 @@ test("a lock that was acquired by a killed process is released by another proces
   child.kill("SIGKILL");
   await once(child, "exit");
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json.code).toBe("BUSY");
-  const released = JSON.parse(
+  const releaseResponse = JSON.parse(
     await readFirstLine(startPoster(url, "/v1/claims/release", { reference: held.reference })),
   );
-  expect(released.state).toBe("released");
+  expect(releaseResponse.state).toBe("released");
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).status).toBe(201);
 });
 
@@ -77,17 +77,17 @@ test("a lock that the library detached is renewed and released over HTTP, and th
   const lock = await locks.acquire("k", { ttl: "20s" });
   const { token } = lock;
   const reference = await lock.detach();
-  const renewed = await post(url, "/v1/claims/renew", { reference });
-  expect(renewed.json).toMatchObject({ state: "held", reference, token: String(token), keys: ["k"] });
+  const renewResponse = await post(url, "/v1/claims/renew", { reference });
+  expect(renewResponse.json).toMatchObject({ state: "held", reference, token: String(token), keys: ["k"] });
   expect((await post(url, "/v1/claims/release", { reference })).status).toBe(200);
   await expect(locks.attach(reference)).rejects.toMatchObject({ code: "LOCK_LOST", reason: "released" });
 
   const held = (await post(url, "/v1/claims", { key: "k", ttl: "20s" })).json;
-  const attached = await locks.attach(held.reference);
-  expect([attached.keys, String(attached.token)]).toEqual([["k"], held.token]);
-  expect(await attached.release()).toBe(true);
-  const late = await post(url, "/v1/claims/release", { reference: held.reference });
-  expect(late).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
+  const attachedLock = await locks.attach(held.reference);
+  expect([attachedLock.keys, String(attachedLock.token)]).toEqual([["k"], held.token]);
+  expect(await attachedLock.release()).toBe(true);
+  const lateResponse = await post(url, "/v1/claims/release", { reference: held.reference });
+  expect(lateResponse).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "released" } });
 });
 
 test("the library refuses the reference of a waiting claim, and changes nothing", async () => {
@@ -111,11 +111,11 @@ test("the reference of a lock that its process still holds can be used to renew 
   expect(await lock.release()).toBe(false);
 
   const session = await locks.acquire("s", { ttl: "session" });
-  const its = toReference(session);
-  const renewal = await post(url, "/v1/claims/renew", { reference: its });
+  const sessionReference = toReference(session);
+  const renewal = await post(url, "/v1/claims/renew", { reference: sessionReference });
   expect(renewal.json).toMatchObject({ status: 400, reason: "session" });
   session.throwIfLost();
-  expect((await post(url, "/v1/claims/release", { reference: its })).status).toBe(200);
+  expect((await post(url, "/v1/claims/release", { reference: sessionReference })).status).toBe(200);
   // at once, not at the next renewal ten seconds later
   await until(() => session.signal.aborted, { within: 5_000, what: "its holder to be told" });
   expect((await post(url, "/v1/claims", { key: "s", wait: 0 })).status).toBe(201);
@@ -151,6 +151,6 @@ test("the same holds through a proxy: the store keeps the granted locks", async 
   expect(waiting.status).toBe(202);
   expect((await post(server.url, "/v1/claims/release", { reference: waiting.json.reference })).status).toBe(200);
   expect((await post(server.url, "/v1/claims/release", { reference: granted.json.reference })).status).toBe(200);
-  const again = await post(server.url, "/v1/claims/release", { reference: granted.json.reference });
-  expect(again).toMatchObject({ status: 409, json: { code: "LOCK_LOST" } });
+  const secondRelease = await post(server.url, "/v1/claims/release", { reference: granted.json.reference });
+  expect(secondRelease).toMatchObject({ status: 409, json: { code: "LOCK_LOST" } });
 });

@@ -141,7 +141,7 @@ test("a dead reader is dropped at the second heartbeat, long before its buffer i
     /^holdfast_subscribers (\d+)$/m.exec((await request(server.url, "/metrics")).text)?.[1];
   await until(async () => (await subscribers()) === "2", SOON_BOUND);
   // beyond what the kernel's buffers take
-  const keys = Array.from({ length: 100 }, (_, at) => `${"k".repeat(480)}${at}`);
+  const keys = Array.from({ length: 100 }, (_, index) => `${"k".repeat(480)}${index}`);
   for (let round = 0; round < 150; round++) {
     const held = await post(server.url, "/v1/claims", { keys });
     await post(server.url, "/v1/claims/release", { reference: held.json.reference });
@@ -166,20 +166,20 @@ test("a reader that does not read is disconnected, and other readers still get t
   const server = await startHttpServer({ limits: { slowConsumerBytes: 65_536 } });
   const reader = await openStream(server.url, "/events");
   const { port, host } = new URL(server.url);
-  const lazy = connect({ host: "127.0.0.1", port: Number(port) });
+  const slowSocket = connect({ host: "127.0.0.1", port: Number(port) });
   onCleanup(() => {
-    lazy.destroy();
+    slowSocket.destroy();
   });
   let ended = false;
-  lazy.on("close", () => {
+  slowSocket.on("close", () => {
     ended = true;
   });
-  lazy.on("error", () => undefined);
-  lazy.write(`GET /events HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
-  lazy.pause();
+  slowSocket.on("error", () => undefined);
+  slowSocket.write(`GET /events HTTP/1.1\r\nHost: ${host}\r\n\r\n`);
+  slowSocket.pause();
   // the kernel's buffers take some megabytes before anything waits here
   const label = "x".repeat(256);
-  const keys = Array.from({ length: 100 }, (_, at) => `${"k".repeat(480)}${at}`);
+  const keys = Array.from({ length: 100 }, (_, index) => `${"k".repeat(480)}${index}`);
   let rounds = 0;
   let probed = false;
   while (!probed && rounds++ < 400) {
@@ -187,9 +187,9 @@ test("a reader that does not read is disconnected, and other readers still get t
     await post(server.url, "/v1/claims/release", { reference: held.json.reference });
     if (rounds % 50 !== 0) continue;
     // a connection that the server has reset reports it at a write
-    lazy.write("\r\n");
+    slowSocket.write("\r\n");
     await new Promise((resolve) => setTimeout(resolve, 20));
-    probed = ended || lazy.destroyed;
+    probed = ended || slowSocket.destroyed;
   }
   expect(probed).toBe(true);
   await until(() => reader.events.length === rounds * 2, { within: 10_000, what: "all events" });

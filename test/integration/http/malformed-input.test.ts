@@ -52,9 +52,9 @@ test.each<[string, string | Buffer, string, string]>([
   ["a control character in a text", '{"key":"a\nb"}', "body", "malformed"],
   ["a broken escape", '{"key":"\\ud8"}', "body", "malformed"],
 ])("a body with %s is refused", async (_, raw, field, reason) => {
-  const refused = await postClaim(raw);
-  expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field, reason } });
-  expect(refused.text.length).toBeLessThan(400);
+  const refusal = await postClaim(raw);
+  expect(refusal).toMatchObject({ status: 400, json: { code: "INVALID", field, reason } });
+  expect(refusal.text.length).toBeLessThan(400);
   expect(server.stats().claims).toBe(0);
 });
 
@@ -63,7 +63,7 @@ test.each<[string, object, string, string]>([
   ["key and keys", { key: "a", keys: ["b"] }, "keys", "conflict"],
   ["keys that are a text", { keys: "a" }, "keys", "malformed"],
   ["no keys", { keys: [] }, "keys", "range"],
-  ["129 keys", { keys: Array.from({ length: 129 }, (_, at) => `k${at}`) }, "keys", "range"],
+  ["129 keys", { keys: Array.from({ length: 129 }, (_, index) => `k${index}`) }, "keys", "range"],
   ["a bad key among keys", { keys: ["a", ""] }, "keys[1]", "malformed"],
   ["ttl 99", { key: "a", ttl: 99 }, "ttl", "range"],
   ["ttl of 31 days", { key: "a", ttl: 31 * 86_400_000 }, "ttl", "range"],
@@ -82,9 +82,9 @@ test.each<[string, object, string, string]>([
   ["a shared semaphore", { key: "a", mode: "shared", limit: 2 }, "limit", "conflict"],
   ["a label that is a number", { key: "a", label: 5 }, "label", "malformed"],
 ])("a claim with %s is refused, and the field is named", async (_, body, field, reason) => {
-  const refused = await post(url, "/v1/claims", body);
-  expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field, reason } });
-  expect(refused.text).not.toContain("Set-Cookie");
+  const refusal = await post(url, "/v1/claims", body);
+  expect(refusal).toMatchObject({ status: 400, json: { code: "INVALID", field, reason } });
+  expect(refusal.text).not.toContain("Set-Cookie");
   expect(server.stats().claims).toBe(0);
 });
 
@@ -134,8 +134,8 @@ test("a prefix may contain every character that a key may contain", async () => 
   const response = await request(url, `/v1/locks?prefix=${encodeURIComponent(key)}`);
   expect(response).toMatchObject({ status: 200, json: { locks: [{ lockSpecs: [{ key }] }] } });
   for (const broken of ["%ff", "%ed%a0%80", "%f0%9f", "+%80"]) {
-    const refused = await request(url, `/v1/locks?prefix=${broken}`);
-    expect(refused).toMatchObject({ status: 400, json: { field: "query", reason: "malformed" } });
+    const refusal = await request(url, `/v1/locks?prefix=${broken}`);
+    expect(refusal).toMatchObject({ status: 400, json: { field: "query", reason: "malformed" } });
   }
   await post(url, "/v1/claims/release", { reference: held.json.reference });
 });
@@ -156,16 +156,16 @@ test("a label is cut, and characters that would change a terminal are removed", 
 test("a body may have as many bytes as a line, with or without a declared length", async () => {
   const raw = `{"key":"k","label":"${"x".repeat(262_144)}"}`;
   for (const headers of [{}, { "content-length": [], "transfer-encoding": "chunked" }]) {
-    const refused = await request(url, "/v1/claims", { method: "POST", raw, headers }).catch((error: Error) => error);
+    const refusal = await request(url, "/v1/claims", { method: "POST", raw, headers }).catch((error: Error) => error);
     // the connection ends while the client still sends; most clients read the answer, some see the end first
-    if (!(refused instanceof Error)) expect(refused).toMatchObject({ status: 413, json: { code: "LIMIT" } });
+    if (!(refusal instanceof Error)) expect(refusal).toMatchObject({ status: 413, json: { code: "LIMIT" } });
   }
-  const huge = await request(url, "/v1/claims", {
+  const hugeResponse = await request(url, "/v1/claims", {
     method: "POST",
     headers: { "content-length": "100000000" },
     raw: "",
   }).catch((error: Error) => error);
-  if (!(huge instanceof Error)) expect(huge.status).toBe(413);
+  if (!(hugeResponse instanceof Error)) expect(hugeResponse.status).toBe(413);
   expect((await request(url, "/health")).status).toBe(200);
 });
 
@@ -183,9 +183,9 @@ test.each([
   ["?prefix=%zz", "query"],
   ["?credential=secret", "query"],
 ])("the query %s is refused", async (query, field) => {
-  const refused = await request(url, `/v1/locks${query}`);
-  expect(refused).toMatchObject({ status: 400, json: { code: "INVALID", field } });
-  expect(refused.text).not.toContain("secret");
+  const refusal = await request(url, `/v1/locks${query}`);
+  expect(refusal).toMatchObject({ status: 400, json: { code: "INVALID", field } });
+  expect(refusal.text).not.toContain("secret");
 });
 
 test.each([
@@ -209,24 +209,24 @@ test("a reference that no server can have made is malformed, whatever it contain
     return `hf1.${body}.${createHash("sha256").update(`hf1.${body}`).digest("base64url").slice(0, 8)}`;
   };
   const id = "a".repeat(26);
-  const all = 2 ** 30;
+  const allPermits = 2 ** 30;
   for (const content of [
     null,
     [],
     { p: "", c: [] },
-    { p: 5, c: [[id, [["k", all, all]], 1_000, "1", "1"]] },
-    { p: "", c: [["short", [["k", all, all]], 1_000, "1", "1"]] },
+    { p: 5, c: [[id, [["k", allPermits, allPermits]], 1_000, "1", "1"]] },
+    { p: "", c: [["short", [["k", allPermits, allPermits]], 1_000, "1", "1"]] },
     { p: "", c: [[id, [], 1_000, "1", "1"]] },
     { p: "", c: [[id, [["k", 2, 1]], 1_000, "1", "1"]] },
-    { p: "", c: [[id, [["k", "1", all]], 1_000, "1", "1"]] },
+    { p: "", c: [[id, [["k", "1", allPermits]], 1_000, "1", "1"]] },
     {
       p: "",
       c: [
         [
           id,
           [
-            ["b", all, all],
-            ["a", all, all],
+            ["b", allPermits, allPermits],
+            ["a", allPermits, allPermits],
           ],
           1_000,
           "1",
@@ -234,16 +234,16 @@ test("a reference that no server can have made is malformed, whatever it contain
         ],
       ],
     },
-    { p: "", c: [[id, [["k", all, all]], -5, "1", "1"]] },
-    { p: "", c: [[id, [["k", all, all]], 1e300, "1", "1"]] },
-    { p: "", c: [[id, [["k", all, all]], 1_000, "9".repeat(30), "9".repeat(30)]] },
-    { p: "", c: [[id, [["k", all, all]], 1_000, "2", "1"]] },
-    { p: "", c: Array.from({ length: 200 }, () => [id, [["k", all, all]], 1_000, "1", "1"]) },
+    { p: "", c: [[id, [["k", allPermits, allPermits]], -5, "1", "1"]] },
+    { p: "", c: [[id, [["k", allPermits, allPermits]], 1e300, "1", "1"]] },
+    { p: "", c: [[id, [["k", allPermits, allPermits]], 1_000, "9".repeat(30), "9".repeat(30)]] },
+    { p: "", c: [[id, [["k", allPermits, allPermits]], 1_000, "2", "1"]] },
+    { p: "", c: Array.from({ length: 200 }, () => [id, [["k", allPermits, allPermits]], 1_000, "1", "1"]) },
   ]) {
     for (const verb of ["wait", "renew", "release"]) {
       const reference = verb === "wait" ? `wait.${encode(content)}` : encode(content);
-      const refused = await post(url, `/v1/claims/${verb}`, { reference });
-      expect([content, refused.status, refused.json.field]).toEqual([content, 400, "reference"]);
+      const refusal = await post(url, `/v1/claims/${verb}`, { reference });
+      expect([content, refusal.status, refusal.json.field]).toEqual([content, 400, "reference"]);
     }
   }
 });
@@ -253,8 +253,8 @@ test("a wait with a held reference, and a renewal with a waiting one, are refuse
   const waiting = await post(url, "/v1/claims", { key: "k", wait: "1ms" });
   const { reference } = held.json;
   expect((await post(url, "/v1/claims/wait", { reference })).json).toMatchObject({ status: 400, reason: "held" });
-  const early = await post(url, "/v1/claims/renew", { reference: waiting.json.reference });
-  expect(early.json).toMatchObject({ status: 400, reason: "waiting" });
+  const earlyRenew = await post(url, "/v1/claims/renew", { reference: waiting.json.reference });
+  expect(earlyRenew.json).toMatchObject({ status: 400, reason: "waiting" });
   for (const { json } of [waiting, held]) await post(url, "/v1/claims/release", { reference: json.reference });
   expect(server.stats().claims).toBe(0);
 });

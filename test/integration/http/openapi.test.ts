@@ -73,20 +73,34 @@ test("valid requests are answered as documented", async () => {
   const { url } = await startHttpServer();
   const example = (path: string): object => api.paths[path].post.requestBody.content["application/json"].example;
   const held = await post(url, "/v1/claims", example("/v1/claims"));
-  const busy = await post(url, "/v1/claims", { key: "invoice:42", wait: 0 });
+  const busyResponse = await post(url, "/v1/claims", { key: "invoice:42", wait: 0 });
   const waiting = await post(url, "/v1/claims", { key: "invoice:42", wait: 1 });
-  const still = await post(url, "/v1/claims/wait", { reference: waiting.json.reference, wait: 1 });
-  const listed = await request(url, "/v1/locks?prefix=invoice:&limit=10");
-  const renewed = await post(url, "/v1/claims/renew", { reference: held.json.reference });
-  const released = await post(url, "/v1/claims/release", { reference: held.json.reference });
-  const again = await post(url, "/v1/claims/release", { reference: held.json.reference });
-  const late = await post(url, "/v1/claims/renew", { reference: held.json.reference });
+  const waitingPoll = await post(url, "/v1/claims/wait", { reference: waiting.json.reference, wait: 1 });
+  const listResponse = await request(url, "/v1/locks?prefix=invoice:&limit=10");
+  const renewResponse = await post(url, "/v1/claims/renew", { reference: held.json.reference });
+  const releaseResponse = await post(url, "/v1/claims/release", { reference: held.json.reference });
+  const secondRelease = await post(url, "/v1/claims/release", { reference: held.json.reference });
+  const lateResponse = await post(url, "/v1/claims/renew", { reference: held.json.reference });
   const granted = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
   const { token } = granted.json;
-  const revoked = await post(url, "/v1/locks/revoke", { key: "invoice:42", token, reason: "why" });
-  const nobody = await post(url, "/v1/locks/revoke", { key: "invoice:42", token: "1", reason: "why" });
-  const lost = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
-  const answers = [held, busy, waiting, still, listed, renewed, released, again, late, granted, revoked, nobody, lost];
+  const revokeResponse = await post(url, "/v1/locks/revoke", { key: "invoice:42", token, reason: "why" });
+  const absentRevoke = await post(url, "/v1/locks/revoke", { key: "invoice:42", token: "1", reason: "why" });
+  const lostResponse = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  const answers = [
+    held,
+    busyResponse,
+    waiting,
+    waitingPoll,
+    listResponse,
+    renewResponse,
+    releaseResponse,
+    secondRelease,
+    lateResponse,
+    granted,
+    revokeResponse,
+    absentRevoke,
+    lostResponse,
+  ];
   expect(answers.map(({ status }) => status)).toEqual([
     201, 409, 202, 202, 200, 200, 200, 409, 409, 201, 200, 409, 409,
   ]);
@@ -151,26 +165,26 @@ test("a full server refuses new claims, and renewals and releases continue", asy
 });
 
 /** A store that answers until the test stops it. */
-function failingStore(more: Partial<Driver> = {}): { readonly driver: Driver; broken: boolean } {
+function failingStore(overrides: Partial<Driver> = {}): { readonly driver: Driver; broken: boolean } {
   const inner = memory();
-  const mood = { broken: false, driver: undefined as unknown as Driver };
-  const perhaps = <T extends unknown[], R>(call: (...args: T) => Promise<R>) => {
+  const store = { broken: false, driver: undefined as unknown as Driver };
+  const failIfBroken = <T extends unknown[], R>(call: (...args: T) => Promise<R>) => {
     return async (...args: T): Promise<R> => {
-      if (mood.broken) throw new Error("secret-host:6379 is down");
+      if (store.broken) throw new Error("secret-host:6379 is down");
       return call(...args);
     };
   };
-  mood.driver = {
+  store.driver = {
     name: "moody",
     open: (events) => inner.open(events),
-    claim: perhaps((claim) => inner.claim(claim)),
-    renew: perhaps((claims) => inner.renew(claims)),
-    release: perhaps((releases) => inner.release(releases)),
-    list: perhaps((query, options) => inner.list(query, options)),
+    claim: failIfBroken((claim) => inner.claim(claim)),
+    renew: failIfBroken((claims) => inner.renew(claims)),
+    release: failIfBroken((releases) => inner.release(releases)),
+    list: failIfBroken((query, options) => inner.list(query, options)),
     close: () => inner.close(),
-    ...more,
+    ...overrides,
   };
-  return mood;
+  return store;
 }
 
 test("a store that cannot be reached gives 503, and its error message stays in the log", async () => {
@@ -187,9 +201,9 @@ test("a store that cannot be reached gives 503, and its error message stays in t
     ["/v1/claims/release", { reference: held.json.reference }],
     ["/v1/locks/revoke", { key: "k", token: "5", reason: "why" }],
   ] as const) {
-    const refused = await post(url, path, body);
-    expect([path, refused.status, refused.json.code]).toEqual([path, 503, "STORE"]);
-    expect(refused.text).not.toContain("secret-host");
+    const refusal = await post(url, path, body);
+    expect([path, refusal.status, refusal.json.code]).toEqual([path, 503, "STORE"]);
+    expect(refusal.text).not.toContain("secret-host");
   }
   expect((await request(url, "/v1/locks")).status).toBe(503);
   store.broken = false;
@@ -201,18 +215,18 @@ test("a request that the store behind the server cannot carry out gives 501", as
   const { url } = await startHttpServer({
     driver: failingStore(withTraits(inner, { lease: { claim: false, sessionMs: 5_000 } })).driver,
   });
-  const refused = await post(url, "/v1/claims", { key: "k" });
-  expect(refused).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
-  expect(refused.json.detail).toContain("ends locks with their session");
-  const revoked = await post(url, "/v1/locks/revoke", { key: "k", token: "5", reason: "why" });
-  expect(revoked).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
+  const refusal = await post(url, "/v1/claims", { key: "k" });
+  expect(refusal).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
+  expect(refusal.json.detail).toContain("ends locks with their session");
+  const revokeResponse = await post(url, "/v1/locks/revoke", { key: "k", token: "5", reason: "why" });
+  expect(revokeResponse).toMatchObject({ status: 501, json: { code: "UNSUPPORTED" } });
   for (const [traits, body, field] of [
     [{ manyKeys: false }, { keys: ["a", "b"] }, "keys"],
     [{ permits: "one" as const }, { key: "a", mode: "shared" }, "mode"],
     [{ permits: "shared" as const }, { key: "a", limit: 3 }, "mode"],
   ] as const) {
-    const lesser = await startHttpServer({ driver: failingStore(withTraits(inner, traits)).driver });
-    expect((await post(lesser.url, "/v1/claims", body)).json).toMatchObject({ status: 501, field });
+    const limitedServer = await startHttpServer({ driver: failingStore(withTraits(inner, traits)).driver });
+    expect((await post(limitedServer.url, "/v1/claims", body)).json).toMatchObject({ status: 501, field });
   }
 });
 
@@ -246,9 +260,9 @@ test("a recovering server reports it: nothing new is granted, and it is not read
     status: 503,
     json: { code: "NOT_READY", reason: "reclaiming", detail: expect.stringContaining("60 s") },
   });
-  const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
-  expect(busy.json).toMatchObject({ status: 503, code: "PAUSED", reason: "recovery" });
-  expect(busy.json.retryMs).toBeGreaterThan(50_000);
+  const busyResponse = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(busyResponse.json).toMatchObject({ status: 503, code: "PAUSED", reason: "recovery" });
+  expect(busyResponse.json.retryMs).toBeGreaterThan(50_000);
   const waiting = await post(url, "/v1/claims", { key: "k", wait: 1 });
   expect(waiting).toMatchObject({ status: 202, json: { paused: { reason: "recovery" } } });
   const long = await post(url, "/v1/claims", { key: "k", ttl: "2m" });
@@ -257,11 +271,11 @@ test("a recovering server reports it: nothing new is granted, and it is not read
 
 test("during a shutdown /ready is 503 draining, /health is still 200, and every change of a lock is refused", async () => {
   const store = memory();
-  let letGo = (): void => undefined;
+  let resume = (): void => undefined;
   const gate = new Promise<void>((resolve) => {
-    letGo = resolve;
+    resume = resolve;
   });
-  onCleanup(letGo);
+  onCleanup(resume);
   const driver = { ...store, close: () => gate.then(() => store.close()) };
   const { url, close } = await startHttpServer({ driver });
   const { reference } = (await post(url, "/v1/claims", { key: "k" })).json;
@@ -279,16 +293,16 @@ test("during a shutdown /ready is 503 draining, /health is still 200, and every 
   expect(ready.json.detail).toBe("the server is stopping");
   expect(await request(url, "/health")).toMatchObject({ status: 200, json: { status: "ok" } });
   expect((await request(url, "/metrics")).status).toBe(200);
-  const refused = { status: 503, json: { code: "DRAINING", reason: "draining" }, headers: { "retry-after": "1" } };
-  expect(await post(url, "/v1/claims", { key: "other", wait: 0 })).toMatchObject(refused);
-  expect(await post(url, "/v1/claims/wait", { reference: (await waiting).json.reference })).toMatchObject(refused);
+  const refusal = { status: 503, json: { code: "DRAINING", reason: "draining" }, headers: { "retry-after": "1" } };
+  expect(await post(url, "/v1/claims", { key: "other", wait: 0 })).toMatchObject(refusal);
+  expect(await post(url, "/v1/claims/wait", { reference: (await waiting).json.reference })).toMatchObject(refusal);
   // a remaining time given now would soon be wrong: the table is being saved
-  expect(await post(url, "/v1/claims/renew", { reference })).toMatchObject(refused);
-  expect(await post(url, "/v1/claims/release", { reference })).toMatchObject(refused);
-  expect(await post(url, "/v1/locks/revoke", { key: "k", token: "1", reason: "test" })).toMatchObject(refused);
-  expect(await request(url, "/v1/locks")).toMatchObject(refused);
-  expect(await request(url, "/events")).toMatchObject(refused);
-  letGo();
+  expect(await post(url, "/v1/claims/renew", { reference })).toMatchObject(refusal);
+  expect(await post(url, "/v1/claims/release", { reference })).toMatchObject(refusal);
+  expect(await post(url, "/v1/locks/revoke", { key: "k", token: "1", reason: "test" })).toMatchObject(refusal);
+  expect(await request(url, "/v1/locks")).toMatchObject(refusal);
+  expect(await request(url, "/events")).toMatchObject(refusal);
+  resume();
   await closed;
   await expect(request(url, "/health")).rejects.toThrow("ECONNREFUSED");
 });

@@ -86,10 +86,10 @@ test("a form cannot be posted: only application/json is read", async () => {
       expect([type, answer.status, answer.json.code]).toEqual([type, 415, "MEDIA_TYPE"]);
     }
   }
-  const packed = await post(url, "/v1/claims", { key: "k" }, { headers: { "content-encoding": "gzip" } });
-  expect(packed.status).toBe(415);
+  const gzipResponse = await post(url, "/v1/claims", { key: "k" }, { headers: { "content-encoding": "gzip" } });
+  expect(gzipResponse.status).toBe(415);
   expect(server.stats().claims).toBe(0);
-  const plain = await post(
+  const plainResponse = await post(
     url,
     "/v1/claims",
     { key: "t", ttl: 100, wait: 0 },
@@ -98,7 +98,7 @@ test("a form cannot be posted: only application/json is read", async () => {
     },
   );
   // a server without a state directory recovers for a minute
-  expect(plain.json).toMatchObject({ status: 503, reason: "recovery" });
+  expect(plainResponse.json).toMatchObject({ status: 503, reason: "recovery" });
 });
 
 test("no answer may be cached, framed, sniffed or read by pages of other origins", async () => {
@@ -203,7 +203,11 @@ test("a WebSocket upgrade is treated as an ordinary request", async () => {
 });
 
 test("pipelined requests are answered in order, and only so many at a time", async () => {
-  const one = (path: string, more = ""): string => `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${more}\r\n`;
-  const answers = await sendBytes(url, one("/health") + one("/nothing") + one("/ready", "Connection: close\r\n"));
+  const formatRequest = (path: string, extraHeaders = ""): string =>
+    `GET ${path} HTTP/1.1\r\nHost: ${host}\r\n${extraHeaders}\r\n`;
+  const answers = await sendBytes(
+    url,
+    formatRequest("/health") + formatRequest("/nothing") + formatRequest("/ready", "Connection: close\r\n"),
+  );
   expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual(["HTTP/1.1 200", "HTTP/1.1 404", "HTTP/1.1 503"]);
 });

@@ -56,61 +56,61 @@ const countClaims = (harness: ServerHarness): number => harness.inspect().record
 const SOON_BOUND = { within: 2_000, what: "the server to have heard it" };
 
 test("a request waits 25 s at most, however long a wait it asks for, and keeps its place", async () => {
-  const [world, { url }] = await openSite();
+  const [harness, { url }] = await openSite();
   await post(url, "/v1/claims", { key: "k", ttl: "5m" });
   const waiting = post(url, "/v1/claims", { key: "k", ttl: "5m", wait: "1h" });
-  await until(() => countClaims(world) === 2, SOON_BOUND);
-  let answered = false;
+  await until(() => countClaims(harness) === 2, SOON_BOUND);
+  let isAnswered = false;
   void waiting.then(() => {
-    answered = true;
+    isAnswered = true;
   });
-  await world.clock.advance(24_900);
-  expect(answered).toBe(false);
-  await world.clock.advance(200);
+  await harness.clock.advance(24_900);
+  expect(isAnswered).toBe(false);
+  await harness.clock.advance(200);
   expect(await waiting).toMatchObject({ status: 202, json: { graceMs: 10_000 } });
-  expect(countClaims(world)).toBe(2);
+  expect(countClaims(harness)).toBe(2);
 });
 
 test("a queue entry outlives its own lease while a request waits and during the grace; then it is dropped", async () => {
-  const [world, { url, http }] = await openSite();
+  const [harness, { url, http }] = await openSite();
   await post(url, "/v1/claims", { key: "k", ttl: "5m" });
   const pending = post(url, "/v1/claims", { key: "k", ttl: "200ms", wait: "20s" });
-  await until(() => countClaims(world) === 2, SOON_BOUND);
-  await world.clock.advance(20_100);
+  await until(() => countClaims(harness) === 2, SOON_BOUND);
+  await harness.clock.advance(20_100);
   const { json } = await pending;
   expect(json.state).toBe("waiting");
-  await world.clock.advance(9_000);
-  expect([countClaims(world), http.stats().waiting]).toEqual([2, 1]);
-  await world.clock.advance(1_500);
-  expect([countClaims(world), http.stats().waiting]).toEqual([1, 0]);
-  const lost = await post(url, "/v1/claims/wait", { reference: json.reference });
-  expect(lost).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+  await harness.clock.advance(9_000);
+  expect([countClaims(harness), http.stats().waiting]).toEqual([2, 1]);
+  await harness.clock.advance(1_500);
+  expect([countClaims(harness), http.stats().waiting]).toEqual([1, 0]);
+  const lostResponse = await post(url, "/v1/claims/wait", { reference: json.reference });
+  expect(lostResponse).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
 });
 
 test("a lock ends with its lease unless it is renewed", async () => {
-  const [world, { url }] = await openSite();
+  const [harness, { url }] = await openSite();
   const { reference } = (await post(url, "/v1/claims", { key: "k", ttl: "10s" })).json;
   for (let turn = 0; turn < 5; turn++) {
-    await world.clock.advance(9_000);
+    await harness.clock.advance(9_000);
     expect((await post(url, "/v1/claims/renew", { reference })).status).toBe(200);
   }
-  await world.clock.advance(10_100);
-  const late = await post(url, "/v1/claims/renew", { reference });
-  expect(late).toMatchObject({ status: 409, json: { reason: "expired" } });
+  await harness.clock.advance(10_100);
+  const lateResponse = await post(url, "/v1/claims/renew", { reference });
+  expect(lateResponse).toMatchObject({ status: 409, json: { reason: "expired" } });
 });
 
 test("a request that waits is answered when another request for the same claim does not wait", async () => {
-  const [world, { url }] = await openSite();
+  const [harness, { url }] = await openSite();
   await post(url, "/v1/claims", { key: "k", ttl: "5m" });
-  const place = post(url, "/v1/claims", { key: "k", wait: "1s" });
-  await until(() => countClaims(world) === 2, SOON_BOUND);
-  await world.clock.advance(1_000);
-  const { reference } = (await place).json;
+  const pendingClaim = post(url, "/v1/claims", { key: "k", wait: "1s" });
+  await until(() => countClaims(harness) === 2, SOON_BOUND);
+  await harness.clock.advance(1_000);
+  const { reference } = (await pendingClaim).json;
   let status = 0;
   const first = post(url, "/v1/claims/wait", { reference }).then((response) => {
     status = response.status;
   });
-  const { records } = world.inspect();
+  const { records } = harness.inspect();
   await until(() => [...records.values()].every(({ isSuspended }) => !isSuspended), SOON_BOUND);
   expect(await post(url, "/v1/claims/wait", { reference, wait: 0 })).toMatchObject({ status: 202 });
   await until(() => status !== 0, { within: 2_000, what: "the response to the first request" });
@@ -119,143 +119,143 @@ test("a request that waits is answered when another request for the same claim d
 });
 
 test("a crash of the server loses no granted lock, and grants none twice", async () => {
-  const [world, before] = await openSite();
+  const [harness, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
-  const given = await post(before.url, "/v1/claims", { key: "given" });
-  await post(before.url, "/v1/claims/release", { reference: given.json.reference });
+  const heldResponse = await post(before.url, "/v1/claims", { key: "given" });
+  await post(before.url, "/v1/claims/release", { reference: heldResponse.json.reference });
   // the next server waits for the other clients; for locks held over HTTP it need not
-  const otherClient = await world.connectClient(false);
-  const claimed = otherClient.driver.claim(makeClaim("other"));
-  await world.clock.advance(1);
-  await claimed;
+  const otherClient = await harness.connectClient(false);
+  const driverClaim = otherClient.driver.claim(makeClaim("other"));
+  await harness.clock.advance(1);
+  await driverClaim;
   otherClient.isUnreachable = true;
-  const place = post(before.url, "/v1/claims", { key: "k", wait: "1s" });
-  await until(() => countClaims(world) === 3, SOON_BOUND);
-  await world.clock.advance(1_000);
-  const waiting = await place;
-  world.crash();
+  const pendingClaim = post(before.url, "/v1/claims", { key: "k", wait: "1s" });
+  await until(() => countClaims(harness) === 3, SOON_BOUND);
+  await harness.clock.advance(1_000);
+  const waiting = await pendingClaim;
+  harness.crash();
   await before.close();
-  await world.clock.advance(5_000);
-  await world.start();
-  const { url } = await createSite(world);
-  expect(world.inspect().isRecovering).toBe(true);
+  await harness.clock.advance(5_000);
+  await harness.start();
+  const { url } = await createSite(harness);
+  expect(harness.inspect().isRecovering).toBe(true);
   // the held lock was restored from disk, and is already answered
   expect(await post(url, "/v1/claims/renew", { reference: held.json.reference })).toMatchObject({
     status: 200,
     json: { token: held.json.token },
   });
-  const busy = await post(url, "/v1/claims", { key: "given", wait: 0 });
-  expect(busy).toMatchObject({ status: 503, json: { code: "PAUSED", reason: "recovery" } });
+  const busyResponse = await post(url, "/v1/claims", { key: "given", wait: 0 });
+  expect(busyResponse).toMatchObject({ status: 503, json: { code: "PAUSED", reason: "recovery" } });
   // a key that is known to be held is still busy
   expect(await post(url, "/v1/claims", { key: "k", wait: 0 })).toMatchObject({ status: 409, json: { code: "BUSY" } });
   // an entry may still be reported: it is too early to answer that it is gone
-  const early = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
-  expect(early).toMatchObject({ status: 503, json: { code: "RECLAIMING" } });
-  const lined = post(url, "/v1/claims", { key: "given" });
-  await until(() => countClaims(world) === 2, SOON_BOUND);
-  await world.clock.advance(15_000);
+  const earlyPoll = await post(url, "/v1/claims/wait", { reference: waiting.json.reference });
+  expect(earlyPoll).toMatchObject({ status: 503, json: { code: "RECLAIMING" } });
+  const queuedClaim = post(url, "/v1/claims", { key: "given" });
+  await until(() => countClaims(harness) === 2, SOON_BOUND);
+  await harness.clock.advance(15_000);
   expect((await post(url, "/v1/claims/renew", { reference: held.json.reference })).status).toBe(200);
-  await world.clock.advance(10_100);
-  const next = await lined;
+  await harness.clock.advance(10_100);
+  const next = await queuedClaim;
   expect(next.status).toBe(202);
   const granted = post(url, "/v1/claims/wait", { reference: next.json.reference });
   await request(url, "/health");
-  await world.clock.advance(6_000);
-  expect(world.inspect().isRecovering).toBe(false);
+  await harness.clock.advance(6_000);
+  expect(harness.inspect().isRecovering).toBe(false);
   expect(await granted).toMatchObject({ status: 201, json: { keys: ["given"] } });
   const last = await post(url, "/v1/claims", { key: "free", wait: 0 });
   expect(last.status).toBe(201);
-  expect(BigInt(last.json.token)).toBeGreaterThan(BigInt(given.json.token));
+  expect(BigInt(last.json.token)).toBeGreaterThan(BigInt(heldResponse.json.token));
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json).toMatchObject({ code: "BUSY", reason: "held" });
 });
 
 test("recovery does not wait for HTTP clients: their locks are on disk", async () => {
-  const [world, before] = await openSite();
+  const [harness, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
-  world.crash();
+  harness.crash();
   await before.close();
-  await world.start();
-  const { url } = await createSite(world);
+  await harness.start();
+  const { url } = await createSite(harness);
   expect((await post(url, "/v1/claims", { key: "k", wait: 0 })).json).toMatchObject({ code: "BUSY", reason: "held" });
   expect((await post(url, "/v1/claims", { key: "x", wait: 0 })).status).toBe(201);
   expect((await post(url, "/v1/claims/release", { reference: held.json.reference })).status).toBe(200);
 });
 
 test("a stopping server answers waiting requests, and the next one knows their place", async () => {
-  const [world, before] = await openSite();
+  const [harness, before] = await openSite();
   const held = await post(before.url, "/v1/claims", { key: "k" });
   const first = post(before.url, "/v1/claims", { key: "k" });
-  await until(() => countClaims(world) === 2, SOON_BOUND);
+  await until(() => countClaims(harness) === 2, SOON_BOUND);
   const second = post(before.url, "/v1/claims", { key: "k" });
-  await until(() => countClaims(world) === 3, SOON_BOUND);
+  await until(() => countClaims(harness) === 3, SOON_BOUND);
   before.http.drain();
   const answer = await first;
   expect(answer).toMatchObject({ status: 202, headers: { connection: "close" } });
-  const toldToo = await second;
-  await world.stop();
+  const secondAnswer = await second;
+  await harness.stop();
   await before.close();
-  await world.start();
-  const { url } = await createSite(world);
-  const later = post(url, "/v1/claims/wait", { reference: toldToo.json.reference });
-  const again = post(url, "/v1/claims/wait", { reference: answer.json.reference });
+  await harness.start();
+  const { url } = await createSite(harness);
+  const laterPoll = post(url, "/v1/claims/wait", { reference: secondAnswer.json.reference });
+  const secondPoll = post(url, "/v1/claims/wait", { reference: answer.json.reference });
   await until(async () => (await request(url, "/v1/locks")).json.locks.length === 3, SOON_BOUND);
-  await until(() => (world.inspect().table.queues.get("k")?.entries.last?.arrival ?? 0) > 0, SOON_BOUND);
+  await until(() => (harness.inspect().table.queues.get("k")?.entries.last?.arrival ?? 0) > 0, SOON_BOUND);
   await post(url, "/v1/claims/release", { reference: held.json.reference });
-  const granted = await again;
+  const granted = await secondPoll;
   expect(granted).toMatchObject({ status: 201, json: { tag: answer.json.tag } });
   await post(url, "/v1/claims/release", { reference: granted.json.reference });
-  expect((await later).json.tag).toBe(toldToo.json.tag);
+  expect((await laterPoll).json.tag).toBe(secondAnswer.json.tag);
 });
 
 test("on a full disk no lock is granted that would not outlive a crash, and held locks continue", async () => {
-  const [world, { url }] = await openSite();
+  const [harness, { url }] = await openSite();
   const held = await post(url, "/v1/claims", { key: "k" });
-  const disk = world.storage as NonNullable<typeof world.storage>;
+  const disk = harness.storage as NonNullable<typeof harness.storage>;
   disk.isFull = true;
-  const refused = await post(url, "/v1/claims", { key: "x" });
-  expect(refused).toMatchObject({ status: 503, json: { code: "DISK" } });
-  expect(countClaims(world)).toBe(1);
+  const refusal = await post(url, "/v1/claims", { key: "x" });
+  expect(refusal).toMatchObject({ status: 503, json: { code: "DISK" } });
+  expect(countClaims(harness)).toBe(1);
   expect((await post(url, "/v1/claims/renew", { reference: held.json.reference })).status).toBe(200);
   expect((await request(url, "/v1/locks")).json.locks).toHaveLength(1);
-  const busy = await post(url, "/v1/claims", { key: "k", wait: 0 });
-  expect(busy.json.code).toBe("BUSY");
+  const busyResponse = await post(url, "/v1/claims", { key: "k", wait: 0 });
+  expect(busyResponse.json.code).toBe("BUSY");
   disk.isFull = false;
-  await world.clock.advance(2_000);
+  await harness.clock.advance(2_000);
   expect((await post(url, "/v1/claims", { key: "x", wait: 0 })).status).toBe(201);
 });
 
 test("a lock is on disk before its grant is answered", async () => {
-  const [world, { url }] = await openSite();
-  const disk = world.storage as NonNullable<typeof world.storage>;
+  const [harness, { url }] = await openSite();
+  const disk = harness.storage as NonNullable<typeof harness.storage>;
   let open = (): void => undefined;
   disk.writeGate = new Promise<void>((resolve) => {
     open = resolve;
   });
-  let answered = false;
+  let isAnswered = false;
   const pending = post(url, "/v1/claims", { key: "k" }).then((answer) => {
-    answered = true;
+    isAnswered = true;
     return answer;
   });
   await until(() => disk.writes.filter((it) => it === "append").length > 0, SOON_BOUND);
   await request(url, "/health");
-  expect(answered).toBe(false);
+  expect(isAnswered).toBe(false);
   open();
   expect((await pending).status).toBe(201);
 });
 
 test("the remaining time is measured after the disk write; a claim that has ended by then is not answered as held", async () => {
   for (const verb of ["claim", "renew"]) {
-    const [world, { url }] = await openSite();
-    const disk = world.storage as NonNullable<typeof world.storage>;
+    const [harness, { url }] = await openSite();
+    const disk = harness.storage as NonNullable<typeof harness.storage>;
     const slowly = async (ms: number, key: string): Promise<HttpResponse> => {
       const lock = makeClaim(key, { ttlMs: 10_000 });
-      const client = await world.connectClient(false);
+      const client = await harness.connectClient(false);
       let body: object = { key, ttl: "10s" };
       if (verb === "renew") {
         // held by a session that gave its reference away: the first renewal over HTTP persists it
-        const claimed = client.driver.claim(lock);
-        await world.clock.advance(1);
-        const { token } = expectHeld(await claimed);
+        const pendingClaim = client.driver.claim(lock);
+        await harness.clock.advance(1);
+        const { token } = expectHeld(await pendingClaim);
         body = { reference: encodeReference([{ claim: lock, firstToken: token, token, prefix: "" }]) };
       }
       let open = (): void => undefined;
@@ -265,14 +265,14 @@ test("the remaining time is measured after the disk write; a claim that has ende
       const before = disk.writes.length;
       const answer = post(url, verb === "claim" ? "/v1/claims" : "/v1/claims/renew", body);
       await until(() => disk.writes.length > before, SOON_BOUND);
-      await world.clock.advance(ms);
+      await harness.clock.advance(ms);
       open();
       return answer;
     };
-    const slow = await slowly(4_000, "slow");
-    expect(slow).toMatchObject({ status: verb === "claim" ? 201 : 200, json: { remainingMs: 6_000 } });
-    const late = await slowly(10_000, "late");
-    expect(late).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
+    const slowResponse = await slowly(4_000, "slow");
+    expect(slowResponse).toMatchObject({ status: verb === "claim" ? 201 : 200, json: { remainingMs: 6_000 } });
+    const lateResponse = await slowly(10_000, "late");
+    expect(lateResponse).toMatchObject({ status: 409, json: { code: "LOCK_LOST", reason: "expired" } });
     expect((await post(url, "/v1/claims", { key: "late", wait: 0 })).status).toBe(201);
   }
 });

@@ -29,10 +29,10 @@ cleanUpAfterEach();
 function openRawConnection(
   url: string,
   bytes: string,
-  more: Readonly<Record<string, unknown>> = {},
+  socketOptions: Readonly<Record<string, unknown>> = {},
 ): { readonly socket: Socket; text(): string; ended(): boolean } {
-  const target = { host: "127.0.0.1", port: Number(new URL(url).port), ...more };
-  const socket = "ca" in more ? connectSecurely(target) : connect(target);
+  const target = { host: "127.0.0.1", port: Number(new URL(url).port), ...socketOptions };
+  const socket = "ca" in socketOptions ? connectSecurely(target) : connect(target);
   onCleanup(() => {
     socket.destroy();
   });
@@ -68,27 +68,30 @@ test("heads and bodies that trickle in are ended in time, and delay no other cli
   const bodies = Array.from({ length: 20 }, () =>
     openRawConnection(url, `${REQUEST_HEAD}Content-Length: 20\r\n\r\n{"key":`),
   );
-  const halves = Array.from({ length: 20 }, () => openRawConnection(url, ""));
-  const drip = setInterval(() => {
+  const halfOpenSockets = Array.from({ length: 20 }, () => openRawConnection(url, ""));
+  const writeTimer = setInterval(() => {
     for (const { socket } of [...heads, ...bodies]) if (socket.writable) socket.write("b");
   }, 1_500);
-  onCleanup(() => clearInterval(drip));
-  let worst = 0;
+  onCleanup(() => clearInterval(writeTimer));
+  let longestMs = 0;
   const deadline = performance.now() + 9_000;
   while (performance.now() < deadline) {
     const started = performance.now();
     const held = await post(url, "/v1/claims", { key: "others", wait: 0 });
     expect(held.status).toBe(201);
     await post(url, "/v1/claims/release", { reference: held.json.reference });
-    worst = Math.max(worst, performance.now() - started);
+    longestMs = Math.max(longestMs, performance.now() - started);
   }
   // generous, since other test files run beside this one; a client delayed by the slow ones would wait for ten seconds
-  expect(worst).toBeLessThan(5_000);
+  expect(longestMs).toBeLessThan(5_000);
   await until(() => heads.every(({ ended }) => ended()), { within: 6_000, what: "the end of the slow heads" });
   expect(heads[0]?.text()).toContain("HTTP/1.1 408");
   expect(heads[0]?.text()).toContain('"code":"TIMEOUT"');
-  await until(() => halves.every(({ ended }) => ended()), { within: 6_000, what: "the end of silent connections" });
-  clearInterval(drip);
+  await until(() => halfOpenSockets.every(({ ended }) => ended()), {
+    within: 6_000,
+    what: "the end of silent connections",
+  });
+  clearInterval(writeTimer);
   for (const { socket } of bodies) socket.destroy();
   expect(stats().claims).toBe(0);
 }, 40_000);
@@ -97,26 +100,29 @@ test.each(["http", "https"])(
   "%s: heads, bodies and handshakes of clients that keep writing, whatever the answer, end in time",
   async (scheme) => {
     const it = await (scheme === "http" ? startHttpServer() : startTlsServer());
-    const more = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
+    const socketOptions = { allowHalfOpen: true, ...("ca" in it && { ca: it.ca, servername: "localhost" }) };
     const head = "GET /health HTTP/1.1\r\nHost: localhost\r\n";
-    const late = openRawConnection(it.url, `${head}\r\n${head}X-A: `, more);
-    const slow = [
-      openRawConnection(it.url, `${head}X-A: `, more),
-      openRawConnection(it.url, "GET /hea", more),
+    const lateConnection = openRawConnection(it.url, `${head}\r\n${head}X-A: `, socketOptions);
+    const slowConnections = [
+      openRawConnection(it.url, `${head}X-A: `, socketOptions),
+      openRawConnection(it.url, "GET /hea", socketOptions),
       // behind a request that was answered
-      late,
+      lateConnection,
       // half of a TLS handshake, or of a method
       openRawConnection(it.url, "\u0016\u0003\u0001", { allowHalfOpen: true }),
     ];
-    const drip = setInterval(() => {
-      for (const { socket } of slow) if (socket.writable) socket.write("b");
+    const writeTimer = setInterval(() => {
+      for (const { socket } of slowConnections) if (socket.writable) socket.write("b");
     }, 300);
-    onCleanup(() => clearInterval(drip));
+    onCleanup(() => clearInterval(writeTimer));
     // each closes when it is destroyed: none ends its own side
-    await until(() => slow.every(({ ended }) => ended()), { within: 25_000, what: "the end of the slow ones" });
-    expect(late.text()).toContain("HTTP/1.1 200");
-    expect(late.text()).toContain("HTTP/1.1 408");
-    expect(slow[0]?.text()).toContain('"code":"TIMEOUT"');
+    await until(() => slowConnections.every(({ ended }) => ended()), {
+      within: 25_000,
+      what: "the end of the slow ones",
+    });
+    expect(lateConnection.text()).toContain("HTTP/1.1 200");
+    expect(lateConnection.text()).toContain("HTTP/1.1 408");
+    expect(slowConnections[0]?.text()).toContain('"code":"TIMEOUT"');
   },
   40_000,
 );
@@ -193,17 +199,21 @@ test.each([
 
 test("the number of connections of one address is limited, and those of the lock protocol stay", async () => {
   const { url, path } = await startHttpServer({ limits: { connectionsPerAddress: 10 } });
-  const inside = Array.from({ length: 10 }, () =>
+  const activeConnections = Array.from({ length: 10 }, () =>
     openRawConnection(url, "GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"),
   );
-  await until(() => inside.every(({ text }) => text().includes("200 OK")), { within: 2_000, what: "ten answers" });
+  await until(() => activeConnections.every(({ text }) => text().includes("200 OK")), {
+    within: 2_000,
+    what: "ten answers",
+  });
   await expect(request(url, "/health")).rejects.toThrow();
   // the metrics show it to the operator
-  inside[0]?.socket.write("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+  activeConnections[0]?.socket.write("GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
   const figures = ["", "_total", "_refused_total"].map(
-    (what) => new RegExp(`^holdfast_http_connections${what} (\\d+)$`, "m"),
+    (suffix) => new RegExp(`^holdfast_http_connections${suffix} (\\d+)$`, "m"),
   );
-  const values = (): (string | undefined)[] => figures.map((figure) => figure.exec(inside[0]?.text() ?? "")?.[1]);
+  const values = (): (string | undefined)[] =>
+    figures.map((figure) => figure.exec(activeConnections[0]?.text() ?? "")?.[1]);
   await until(() => values().every((it) => it !== undefined), { within: 5_000, what: "the figures" });
   expect(values()).toEqual(["10", "10", "1"]);
   const { createLocks } = await import("../../../src/client/locks.ts");
@@ -211,7 +221,7 @@ test("the number of connections of one address is limited, and those of the lock
   const locks = createLocks(server({ path }));
   expect(await (await locks.acquire("k")).release()).toBe(true);
   await locks.close();
-  inside[0]?.socket.destroy();
+  activeConnections[0]?.socket.destroy();
   await until(async () => (await request(url, "/health").catch(() => null))?.status === 200, {
     within: 2_000,
     what: "room for another",
@@ -233,7 +243,7 @@ test("a server without HTTP loads no HTTP module", () => {
     port1.unref();
     const source = 'let port; export const initialize = (data) => { port = data.port; }; export const resolve = async (s, c, n) => { const r = await n(s, c); port.postMessage(r.url); return r; };';
     register("data:text/javascript," + encodeURIComponent(source), { data: { port: port2 }, transferList: [port2] });`;
-  const run = (how: string): string =>
+  const run = (mode: string): string =>
     execFileSync(
       process.execPath,
       [
@@ -242,18 +252,18 @@ test("a server without HTTP loads no HTTP module", () => {
         "--input-type=module",
         "-e",
         `${program.replace("console.log", "await new Promise((r) => setTimeout(r, 100)); console.log")}`,
-        how,
+        mode,
       ],
       { encoding: "utf8" },
     );
   const withHttp = run("http");
   expect(withHttp).toContain("node_modules/hono");
   expect(withHttp).toContain("/chunks/http-server-");
-  const plain = run("none");
-  expect(plain).toContain("serve");
-  expect(plain).not.toContain("hono");
+  const plainOutput = run("none");
+  expect(plainOutput).toContain("serve");
+  expect(plainOutput).not.toContain("hono");
   // the chunk with the HTTP API, and with the library that validates its bodies
-  expect(plain).not.toContain("/chunks/http-server-");
+  expect(plainOutput).not.toContain("/chunks/http-server-");
 }, 30_000);
 
 test("a slow list is answered although nothing else happens on the server", async () => {

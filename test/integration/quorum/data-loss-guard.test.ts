@@ -33,8 +33,8 @@ test("a holder with a bare majority keeps its lock when one of its members is re
 }, async () => {
   const prefix = randomUUID();
   const ports = servers.map(({ port }) => port);
-  const client = (own: readonly number[]): Locks => {
-    const members = own.map((port) =>
+  const client = (memberPorts: readonly number[]): Locks => {
+    const members = memberPorts.map((port) =>
       redis(() => new Redis({ port, host: "127.0.0.1", retryStrategy: () => 50 }), {
         prefix,
         guardDataLoss: { maxTtlMs: TTL_MS },
@@ -49,16 +49,16 @@ test("a holder with a bare majority keeps its lock when one of its members is re
     admin.disconnect();
   }
   await using holder = client([...ports.slice(0, 2), (proxy.address as { port: number }).port]);
-  await using rival = client(ports);
+  await using contender = client(ports);
   await holder.using("warm", () => undefined);
-  await rival.using("warm", () => undefined);
+  await contender.using("warm", () => undefined);
   // the third member is unreachable for the holder alone
   proxy.refuseConnections(true);
   proxy.disconnect();
   const lock = await holder.acquire("key");
   await servers[1]?.restart();
   let isGranted = false;
-  const next = rival.acquire("key", { wait: "30s" }).then((granted) => {
+  const next = contender.acquire("key", { wait: "30s" }).then((granted) => {
     isGranted = true;
     return granted;
   });
@@ -70,5 +70,5 @@ test("a holder with a bare majority keeps its lock when one of its members is re
   const after = await next;
   expect(after.token).toBeGreaterThan(lock.token);
   await after.release();
-  await until(async () => (await rival.list("key")).length === 0, { within: 5_000, what: "the end" });
+  await until(async () => (await contender.list("key")).length === 0, { within: 5_000, what: "the end" });
 });

@@ -67,17 +67,17 @@ export function createLinkedQuorum(count = 3): LinkedQuorum {
       const links = linked.map(({ link }) => link);
       before?.(links);
       const driver = quorum(
-        linked.map((one) => one.driver),
+        linked.map((link) => link.driver),
         { clock, random: () => 0.5, ...options },
       );
       const pushes: QuorumClient["pushes"] = [];
       await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
       return { driver, links, pushes };
     },
-    async settleWithin(ms, asked) {
-      const settled = Promise.allSettled([asked]);
+    async settleWithin(ms, pending) {
+      const settlement = Promise.allSettled([pending]);
       await clock.advance(ms);
-      const [result] = await settled;
+      const [result] = await settlement;
       if (result.status === "rejected") throw result.reason;
       return result.value;
     },
@@ -92,7 +92,7 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
     receivedCalls: [],
   };
   const pause = (ms: number): Promise<void> =>
-    ms === 0 ? Promise.resolve() : new Promise((done) => clock.timer(done).set(clock.now() + ms));
+    ms === 0 ? Promise.resolve() : new Promise((resolve) => clock.timer(resolve).set(clock.now() + ms));
   let deliver: (id: ClaimId | null, answer?: Answer) => void = () => undefined;
   let openedStore: MemoryStore | null = null;
   let inner: Driver;
@@ -103,18 +103,18 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
     await inner.open(toDriverEvents((id, answer) => void pause(link.delayMs.push).then(() => deliver(id, answer))));
     return inner;
   };
-  async function call<T>(what: string, lateMs: number, work: (driver: Driver) => Promise<T>): Promise<T> {
-    const trouble = link.faultyVerb === null || what.startsWith(link.faultyVerb) ? link.fault : null;
-    if (trouble === "away") throw new Error("away");
-    if (trouble instanceof Error) throw trouble;
-    if (trouble === "silent") return new Promise(() => undefined);
-    if (trouble === "late") {
-      void pause(DELAYED_MS).then(async () => work(await currentDriver()));
+  async function call<T>(callText: string, lateMs: number, operation: (driver: Driver) => Promise<T>): Promise<T> {
+    const fault = link.faultyVerb === null || callText.startsWith(link.faultyVerb) ? link.fault : null;
+    if (fault === "away") throw new Error("away");
+    if (fault instanceof Error) throw fault;
+    if (fault === "silent") return new Promise(() => undefined);
+    if (fault === "late") {
+      void pause(DELAYED_MS).then(async () => operation(await currentDriver()));
       throw new Error("no answer yet");
     }
-    link.receivedCalls.push(what);
-    const result = await work(await currentDriver());
-    if (trouble === "mute") throw new Error("no answer");
+    link.receivedCalls.push(callText);
+    const result = await operation(await currentDriver());
+    if (fault === "mute") throw new Error("no answer");
     await pause(lateMs);
     return result;
   }
@@ -129,11 +129,13 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
     },
     claim(claim) {
       const lateMs = isTokenClaim(claim) ? link.delayMs.ticket : link.delayMs.claim;
-      return call(describeCall("claim", [claim]), lateMs, (to) => to.claim(claim));
+      return call(describeCall("claim", [claim]), lateMs, (member) => member.claim(claim));
     },
     renew: (claims) =>
-      call(describeCall("renew", claims), claims.every(isTokenClaim) ? link.delayMs.ticket : link.delayMs.renew, (to) =>
-        to.renew(claims),
+      call(
+        describeCall("renew", claims),
+        claims.every(isTokenClaim) ? link.delayMs.ticket : link.delayMs.renew,
+        (member) => member.renew(claims),
       ),
     release: (releases) =>
       call(
@@ -142,10 +144,11 @@ function connectLink(clock: FakeClock, store: MemberStore): { readonly driver: D
           releases.map(({ claim }) => claim),
         ),
         link.delayMs.release,
-        (to) => to.release(releases),
+        (member) => member.release(releases),
       ),
-    detach: (claims) => call(describeCall("detach", claims), 0, async (to) => (await to.detach?.(claims)) ?? []),
-    list: (query, options) => call("list", 0, (to) => to.list(query, options)),
+    detach: (claims) =>
+      call(describeCall("detach", claims), 0, async (member) => (await member.detach?.(claims)) ?? []),
+    list: (query, options) => call("list", 0, (member) => member.list(query, options)),
     close: async () => {
       deliver = () => undefined;
     },

@@ -26,7 +26,7 @@ function createMember(clock: FakeClock): TestMember {
   let inner: Driver;
   async function delayAnswer<T>(ms: number, answer: Promise<T>): Promise<T> {
     const result = await answer;
-    if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
+    if (ms > 0) await new Promise<void>((resolve) => clock.timer(resolve).set(clock.now() + ms));
     return result;
   }
   const isTokenClaim = ({ locks }: Claim): boolean => locks[0].key.includes("#");
@@ -80,15 +80,15 @@ async function createFixture(): Promise<Fixture> {
     members.map((member) => member.driver),
     options,
   );
-  let tell = (_: Answer): void => undefined;
+  let resolveAnswer = (_: Answer): void => undefined;
   await driver.open(
     toDriverEvents((_, answer) => {
-      if (answer !== undefined) tell(answer);
+      if (answer !== undefined) resolveAnswer(answer);
     }),
   );
   return {
     onPush: (next) => {
-      tell = next;
+      resolveAnswer = next;
     },
     clock,
     members,
@@ -104,10 +104,10 @@ async function createFixture(): Promise<Fixture> {
   };
 }
 
-async function settleWithin<T>({ clock }: Fixture, ms: number, asked: Promise<T>): Promise<T> {
-  const settled = Promise.allSettled([asked]);
+async function settleWithin<T>({ clock }: Fixture, ms: number, pending: Promise<T>): Promise<T> {
+  const settlement = Promise.allSettled([pending]);
   await clock.advance(ms);
-  const [result] = await settled;
+  const [result] = await settlement;
   if (result.status === "rejected") throw result.reason;
   return result.value;
 }
@@ -120,48 +120,50 @@ test("a claim released while it returns the vote of a tie is not placed again", 
   const [first, second] = [makeClaim("key"), makeClaim("key")];
   await directDriver(two).claim(first);
   await directDriver(three).claim(second);
-  const ours = makeClaim("key", { ttlMs: 60_000 });
-  expect(await settleWithin(fixture, 10, fixture.driver.claim(ours))).toMatchObject({ state: "waiting" });
+  const ownClaim = makeClaim("key", { ttlMs: 60_000 });
+  expect(await settleWithin(fixture, 10, fixture.driver.claim(ownClaim))).toMatchObject({ state: "waiting" });
   await fixture.clock.advance(100);
   // the tie has lasted long enough: the vote is being released
   one.delayMs.release = 300;
-  const renewed = fixture.driver.renew([ours]);
+  const renewal = fixture.driver.renew([ownClaim]);
   await fixture.clock.advance(100);
-  const released = fixture.driver.release(toReleases(ours));
+  const release = fixture.driver.release(toReleases(ownClaim));
   await fixture.clock.advance(1_000);
-  await Promise.allSettled([renewed, released]);
-  const there = await Promise.all(
+  await Promise.allSettled([renewal, release]);
+  const memberStates = await Promise.all(
     fixture.members.map((member) => directDriver(member).list({ prefix: "" }, { max: 10 })),
   );
-  expect(there.flatMap(({ items }) => items).map(({ tag }) => tag)).toHaveLength(2);
+  expect(memberStates.flatMap(({ items }) => items).map(({ tag }) => tag)).toHaveLength(2);
 });
 
 test("a claim that asked for a token, and lost its majority for a moment, is not granted with that token", async () => {
   const fixture = await createFixture();
   const [, two, three] = fixture.members;
-  const ours = makeClaim("key", { ttlMs: 20_000 });
-  const ask = (ms: number): Promise<Answer | null> =>
-    settleWithin(fixture, ms, fixture.driver.claim(ours)).catch(() => null);
+  const ownClaim = makeClaim("key", { ttlMs: 20_000 });
+  const renewAfter = (ms: number): Promise<Answer | null> =>
+    settleWithin(fixture, ms, fixture.driver.claim(ownClaim)).catch(() => null);
   const lateTickets = (ms: number): void => {
     for (const { delayMs } of fixture.members) delayMs.ticket = ms;
   };
   // votes from the first two, a ticket at each; the tickets' answers are lost
   three.rejectsClaims = true;
   lateTickets(5_000);
-  await expect(settleWithin(fixture, 1_200, fixture.driver.claim(ours))).rejects.toThrow(/has not agreed on its token/);
+  await expect(settleWithin(fixture, 1_200, fixture.driver.claim(ownClaim))).rejects.toThrow(
+    /has not agreed on its token/,
+  );
   // the second comes back empty, and its answer that it has no such claim arrives too late
   two.restartEmpty();
   two.delayMs.renew = 1_200;
-  await ask(1_500);
+  await renewAfter(1_500);
   two.delayMs.renew = 0;
-  const rival = await fixture.openOtherClient();
-  const theirs = makeClaim("key", { ttlMs: 20_000 });
-  const { token } = await settleWithin(fixture, 1_500, rival.claim(theirs)).then(expectHeld);
-  await settleWithin(fixture, 100, rival.release(toReleases(theirs)));
+  const otherClient = await fixture.openOtherClient();
+  const otherClaim = makeClaim("key", { ttlMs: 20_000 });
+  const { token } = await settleWithin(fixture, 1_500, otherClient.claim(otherClaim)).then(expectHeld);
+  await settleWithin(fixture, 100, otherClient.release(toReleases(otherClaim)));
   lateTickets(0);
   await fixture.clock.advance(5_000);
   // its old token would be below theirs
-  expect(await ask(1_500)).toEqual({ state: "none" });
+  expect(await renewAfter(1_500)).toEqual({ state: "none" });
   expect(
     (await settleWithin(fixture, 1_500, fixture.driver.claim(makeClaim("key"))).then(expectHeld)).token,
   ).toBeGreaterThan(token);
@@ -190,16 +192,16 @@ test("an unknown answer for one claim costs nothing to the others renewed by the
 test("a grant pushed late, on a separate connection, does not count for the entry made since", async () => {
   const fixture = await createFixture();
   const [one, two, three] = fixture.members;
-  const [first, second, third, rival] = [makeClaim("key"), makeClaim("key"), makeClaim("key"), makeClaim("key")];
+  const [first, second, third, otherClaim] = [makeClaim("key"), makeClaim("key"), makeClaim("key"), makeClaim("key")];
   await directDriver(one).claim(first);
   await directDriver(two).claim(second);
   await directDriver(three).claim(third);
-  const ours = makeClaim("key", { ttlMs: 20_000 });
-  const renew = (): Promise<unknown> => settleWithin(fixture, 10, fixture.driver.renew([ours]));
+  const ownClaim = makeClaim("key", { ttlMs: 20_000 });
+  const renew = (): Promise<unknown> => settleWithin(fixture, 10, fixture.driver.renew([ownClaim]));
   const pushes: Answer[] = [];
   fixture.onPush((answer) => pushes.push(answer));
-  expect(await settleWithin(fixture, 10, fixture.driver.claim(ours))).toMatchObject({ state: "waiting" });
-  await directDriver(two).claim(rival);
+  expect(await settleWithin(fixture, 10, fixture.driver.claim(ownClaim))).toMatchObject({ state: "waiting" });
+  await directDriver(two).claim(otherClaim);
   // the second's vote becomes this claim's; the client asks, and the push is delayed for long
   two.delayMs.push = 3_000;
   await directDriver(two).release(toReleases(second));
@@ -207,17 +209,17 @@ test("a grant pushed late, on a separate connection, does not count for the entr
   await fixture.clock.advance(200);
   // one vote of three is a tie: released, and the rival has it
   await renew();
-  expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
+  expect(await directDriver(two).renew([otherClaim])).toMatchObject([{ state: "held" }]);
   await fixture.clock.advance(3_500);
   await directDriver(three).release(toReleases(third));
   await fixture.clock.advance(1_000);
-  expect(await directDriver(two).renew([rival])).toMatchObject([{ state: "held" }]);
+  expect(await directDriver(two).renew([otherClaim])).toMatchObject([{ state: "held" }]);
   expect(pushes).toEqual([]);
-  expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "waiting" }]);
+  expect(await settleWithin(fixture, 10, fixture.driver.renew([ownClaim]))).toMatchObject([{ state: "waiting" }]);
   // asked again, the entry has its real state
-  await directDriver(two).release(toReleases(rival));
+  await directDriver(two).release(toReleases(otherClaim));
   await renew();
-  expect(await settleWithin(fixture, 10, fixture.driver.renew([ours]))).toMatchObject([{ state: "held" }]);
+  expect(await settleWithin(fixture, 10, fixture.driver.renew([ownClaim]))).toMatchObject([{ state: "held" }]);
 });
 
 function expectHeld(answer: Answer): Answer & { state: "held" } {

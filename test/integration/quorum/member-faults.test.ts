@@ -22,19 +22,19 @@ test("a tie of claims with unanswered first calls ends like any other", async ()
   const clients = await Promise.all([0, 1, 2].map(() => linkedQuorum.openClient({ random: Math.random })));
   const claims = clients.map(() => makeClaim("key", { ttlMs: 30_000 }));
   // each claim reached a different member, and all answers were lost
-  for (const [at, { driver, links }] of clients.entries()) {
-    for (const [index, link] of links.entries()) link.fault = index === at ? "mute" : "away";
-    await expect(linkedQuorum.settleWithin(10, driver.claim(claims[at] as never))).rejects.toThrow(
+  for (const [clientIndex, { driver, links }] of clients.entries()) {
+    for (const [index, link] of links.entries()) link.fault = index === clientIndex ? "mute" : "away";
+    await expect(linkedQuorum.settleWithin(10, driver.claim(claims[clientIndex] as never))).rejects.toThrow(
       /0 of 3 members answered/,
     );
     for (const link of links) link.fault = null;
   }
   const states = new Set<string>();
-  for (const [at, { driver }] of clients.entries())
-    await linkedQuorum.settleWithin(10, driver.claim(claims[at] as never));
+  for (const [index, { driver }] of clients.entries())
+    await linkedQuorum.settleWithin(10, driver.claim(claims[index] as never));
   for (let round = 0; round < 200 && !states.has("held"); round++) {
-    for (const [at, { driver }] of clients.entries()) {
-      const [answer] = await linkedQuorum.settleWithin(50, driver.renew([claims[at] as never]));
+    for (const [index, { driver }] of clients.entries()) {
+      const [answer] = await linkedQuorum.settleWithin(50, driver.renew([claims[index] as never]));
       states.add((answer as Answer).state);
     }
   }
@@ -43,178 +43,179 @@ test("a tie of claims with unanswered first calls ends like any other", async ()
 
 test("a majority lost for a moment while its token was requested grants nothing with that token", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const [ours, rival] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
-  const [, two, three] = linksOf(ours);
+  const [client, otherClient] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const [, two, three] = linksOf(client);
   const claim = makeClaim("key", { ttlMs: 10_000 });
-  const theirs = makeClaim("key", { ttlMs: 30_000 });
-  await storeAt(linkedQuorum, 2).direct().claim(theirs);
-  for (const { delayMs } of ours.links) delayMs.ticket = 5_000;
-  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toThrow(
+  const otherClaim = makeClaim("key", { ttlMs: 30_000 });
+  await storeAt(linkedQuorum, 2).direct().claim(otherClaim);
+  for (const { delayMs } of client.links) delayMs.ticket = 5_000;
+  await expect(linkedQuorum.settleWithin(1_200, client.driver.claim(claim))).rejects.toThrow(
     /has not agreed on its token/,
   );
   // the second's vote expires unnoticed
   two.fault = "away";
   await linkedQuorum.clock.advance(7_500);
-  await expect(linkedQuorum.settleWithin(1_000, ours.driver.renew([claim]))).rejects.toThrow(
+  await expect(linkedQuorum.settleWithin(1_000, client.driver.renew([claim]))).rejects.toThrow(
     /has not agreed on its token/,
   );
   await linkedQuorum.clock.advance(1_000);
-  const { token } = expectHeld(await linkedQuorum.settleWithin(100, rival.driver.claim(theirs)));
-  for (const { delayMs } of ours.links) delayMs.ticket = 0;
-  expect(await linkedQuorum.settleWithin(100, rival.driver.release(toReleases(theirs)))).toEqual([true]);
+  const { token } = expectHeld(await linkedQuorum.settleWithin(100, otherClient.driver.claim(otherClaim)));
+  for (const { delayMs } of client.links) delayMs.ticket = 0;
+  expect(await linkedQuorum.settleWithin(100, otherClient.driver.release(toReleases(otherClaim)))).toEqual([true]);
   expect(three.receivedCalls).toContain("claim key#holdfast-token");
-  for (const { answer } of ours.pushes) {
+  for (const { answer } of client.pushes) {
     if (answer?.state === "held") expect(answer.token).toBeGreaterThan(token);
   }
-  expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toEqual([{ state: "none" }]);
+  expect(await linkedQuorum.settleWithin(1_200, client.driver.renew([claim]))).toEqual([{ state: "none" }]);
 });
 
 test("a grant pushed late does not count for the entry made since, though the first entry was never confirmed", async () => {
-  for (const again of ["renew", "claim"] as const) {
+  for (const repeatedVerb of ["renew", "claim"] as const) {
     const linkedQuorum = createLinkedQuorum();
-    const ours = await linkedQuorum.openClient();
-    const [, two] = linksOf(ours);
-    const [before, rival] = [makeClaim("key"), makeClaim("key")];
+    const client = await linkedQuorum.openClient();
+    const [, two] = linksOf(client);
+    const [before, otherClaim] = [makeClaim("key"), makeClaim("key")];
     await storeAt(linkedQuorum, 1).direct().claim(before);
-    await storeAt(linkedQuorum, 2).direct().claim(rival);
+    await storeAt(linkedQuorum, 2).direct().claim(otherClaim);
     two.fault = "mute";
     two.delayMs.push = 3_000;
     const claim = makeClaim("key", { ttlMs: 20_000 });
-    expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+    expect(await linkedQuorum.settleWithin(10, client.driver.claim(claim))).toMatchObject({ state: "waiting" });
     await storeAt(linkedQuorum, 1).direct().release(toReleases(before));
     await linkedQuorum.clock.advance(10);
     // it comes back empty, and the other claim arrives first
     storeAt(linkedQuorum, 1).restartEmpty();
     two.fault = null;
-    expect(await storeAt(linkedQuorum, 1).direct().claim(rival)).toMatchObject({ state: "held" });
-    two.delayMs.claim = again === "claim" ? 5_000 : 0;
-    const asked: Promise<unknown> = again === "claim" ? ours.driver.claim(claim) : ours.driver.renew([claim]);
-    await linkedQuorum.settleWithin(1_100, asked);
+    expect(await storeAt(linkedQuorum, 1).direct().claim(otherClaim)).toMatchObject({ state: "held" });
+    two.delayMs.claim = repeatedVerb === "claim" ? 5_000 : 0;
+    const pending: Promise<unknown> =
+      repeatedVerb === "claim" ? client.driver.claim(claim) : client.driver.renew([claim]);
+    await linkedQuorum.settleWithin(1_100, pending);
     await linkedQuorum.clock.advance(5_000);
-    for (const { answer } of ours.pushes) expect(answer?.state, again).not.toBe("held");
-    expect(await linkedQuorum.settleWithin(1_100, ours.driver.renew([claim])), again).toMatchObject([
+    for (const { answer } of client.pushes) expect(answer?.state, repeatedVerb).not.toBe("held");
+    expect(await linkedQuorum.settleWithin(1_100, client.driver.renew([claim])), repeatedVerb).toMatchObject([
       { state: "waiting" },
     ]);
   }
 });
 
 /** A tie of this client's claim at the first member, whose release fails there; the others hold the second and the third. */
-async function createTie(trouble: "away" | "late"): Promise<{
+async function createTie(faultKind: "away" | "late"): Promise<{
   readonly it: LinkedQuorum;
-  readonly ours: QuorumClient;
+  readonly client: QuorumClient;
   readonly claim: Claim;
-  readonly others: readonly Claim[];
+  readonly otherClaims: readonly Claim[];
 }> {
   const linkedQuorum = createLinkedQuorum();
-  const ours = await linkedQuorum.openClient();
-  const [one] = linksOf(ours);
+  const client = await linkedQuorum.openClient();
+  const [one] = linksOf(client);
   const otherClaims = [makeClaim("key"), makeClaim("key")];
-  for (const [at, other] of otherClaims.entries())
-    await storeAt(linkedQuorum, at + 1)
+  for (const [index, other] of otherClaims.entries())
+    await storeAt(linkedQuorum, index + 1)
       .direct()
       .claim(other);
   const claim = makeClaim("key", { ttlMs: 10_000 });
-  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  expect(await linkedQuorum.settleWithin(10, client.driver.claim(claim))).toMatchObject({ state: "waiting" });
   await linkedQuorum.clock.advance(100);
   one.faultyVerb = "release";
-  one.fault = trouble;
-  await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]));
+  one.fault = faultKind;
+  await linkedQuorum.settleWithin(1_200, client.driver.renew([claim]));
   expect(await storeAt(linkedQuorum, 0).direct().renew([claim])).toMatchObject([{ state: "held" }]);
   one.fault = null;
-  return { it: linkedQuorum, ours, claim, others: otherClaims };
+  return { it: linkedQuorum, client, claim, otherClaims };
 }
 
 test("a pushed grant counts, however often the claim has been renewed while it waited", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const ours = await linkedQuorum.openClient();
+  const client = await linkedQuorum.openClient();
   const before = makeClaim("key");
   for (const { direct } of linkedQuorum.stores) await direct().claim(before);
   const claim = makeClaim("key", { ttlMs: 10_000 });
-  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
-  for (let renewals = 0; renewals < 3; renewals++) await linkedQuorum.settleWithin(3_000, ours.driver.renew([claim]));
+  expect(await linkedQuorum.settleWithin(10, client.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  for (let renewals = 0; renewals < 3; renewals++) await linkedQuorum.settleWithin(3_000, client.driver.renew([claim]));
   for (const { direct } of linkedQuorum.stores) await direct().release(toReleases(before));
   await linkedQuorum.clock.advance(10);
-  expect(ours.pushes).toMatchObject([{ id: claim.id, answer: { state: "held" } }]);
+  expect(client.pushes).toMatchObject([{ id: claim.id, answer: { state: "held" } }]);
 });
 
 test("a tie's vote whose release failed is released when the member answers, and requested again", async () => {
-  const { it, ours, claim, others } = await createTie("away");
-  const [one, two] = linksOf(ours);
-  for (let renewals = 0; renewals < 24; renewals++) await it.settleWithin(500, ours.driver.renew([claim]));
+  const { it, client, claim, otherClaims } = await createTie("away");
+  const [one, two] = linksOf(client);
+  for (let renewals = 0; renewals < 24; renewals++) await it.settleWithin(500, client.driver.renew([claim]));
   expect(one.receivedCalls.slice(0, 4)).toEqual(["claim key", "renew key", "release key", "claim key"]);
   // one of the others may be missing from now on
   two.fault = "away";
   await storeAt(it, 2)
     .direct()
-    .release(toReleases(others[1] as Claim));
-  await it.settleWithin(1_200, ours.driver.renew([claim]));
-  expect(await it.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+    .release(toReleases(otherClaims[1] as Claim));
+  await it.settleWithin(1_200, client.driver.renew([claim]));
+  expect(await it.settleWithin(1_200, client.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
 });
 
 test("a vote that a late call releases is not counted when it is requested again", async () => {
-  const { it, ours, claim, others } = await createTie("late");
-  await it.settleWithin(500, ours.driver.renew([claim]));
-  await it.settleWithin(500, ours.driver.renew([claim]));
-  const rival = makeClaim("key");
-  await storeAt(it, 0).direct().claim(rival);
+  const { it, client, claim, otherClaims } = await createTie("late");
+  await it.settleWithin(500, client.driver.renew([claim]));
+  await it.settleWithin(500, client.driver.renew([claim]));
+  const otherClaim = makeClaim("key");
+  await storeAt(it, 0).direct().claim(otherClaim);
   await it.clock.advance(DELAYED_MS);
   await storeAt(it, 2)
     .direct()
-    .release(toReleases(others[1] as Claim));
+    .release(toReleases(otherClaims[1] as Claim));
   await it.clock.advance(100);
-  for (const { answer } of ours.pushes) expect(answer?.state).not.toBe("held");
-  expect(await storeAt(it, 0).direct().renew([rival])).toMatchObject([{ state: "held" }]);
+  for (const { answer } of client.pushes) expect(answer?.state).not.toBe("held");
+  expect(await storeAt(it, 0).direct().renew([otherClaim])).toMatchObject([{ state: "held" }]);
 });
 
 test("a member that refuses permanently counts as missing: claims wait on while another one fails now and then", async () => {
   const linkedQuorum = createLinkedQuorum();
   const refusal = new FatalDriverError("no such user");
-  const ours = await linkedQuorum.openClient({}, (all) => {
-    (all[2] as FaultyLink).fault = refusal;
+  const client = await linkedQuorum.openClient({}, (allLinks) => {
+    (allLinks[2] as FaultyLink).fault = refusal;
   });
-  const [one, two] = linksOf(ours);
+  const [one, two] = linksOf(client);
   const claim = makeClaim("key", { ttlMs: 10_000 });
   two.fault = "away";
-  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toMatchObject({
+  await expect(linkedQuorum.settleWithin(1_200, client.driver.claim(claim))).rejects.toMatchObject({
     message: expect.stringMatching(/of 3 members answered, 2 must/),
     cause: refusal,
   });
   two.fault = null;
-  expect(await linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).toMatchObject({ state: "held" });
+  expect(await linkedQuorum.settleWithin(1_200, client.driver.claim(claim))).toMatchObject({ state: "held" });
   // a permanent failure is reported at once
   one.fault = refusal;
-  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(makeClaim("other")))).rejects.toBe(refusal);
+  await expect(linkedQuorum.settleWithin(1_200, client.driver.claim(makeClaim("other")))).rejects.toBe(refusal);
 });
 
 test("an entry that a member has lost is made again while another member was never reached", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const ours = await linkedQuorum.openClient({}, (all) => {
-    (all[2] as FaultyLink).fault = "away";
+  const client = await linkedQuorum.openClient({}, (allLinks) => {
+    (allLinks[2] as FaultyLink).fault = "away";
   });
   const before = makeClaim("key");
-  for (const at of [0, 1]) await storeAt(linkedQuorum, at).direct().claim(before);
+  for (const index of [0, 1]) await storeAt(linkedQuorum, index).direct().claim(before);
   const claim = makeClaim("key", { ttlMs: 10_000 });
-  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  expect(await linkedQuorum.settleWithin(10, client.driver.claim(claim))).toMatchObject({ state: "waiting" });
   storeAt(linkedQuorum, 1).restartEmpty();
   await linkedQuorum.settleWithin(
     1_200,
-    ours.driver.renew([claim]).catch(() => undefined),
+    client.driver.renew([claim]).catch(() => undefined),
   );
   await storeAt(linkedQuorum, 0).direct().release(toReleases(before));
   await linkedQuorum.clock.advance(100);
-  expect(await linkedQuorum.settleWithin(1_200, ours.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
+  expect(await linkedQuorum.settleWithin(1_200, client.driver.renew([claim]))).toMatchObject([{ state: "held" }]);
 });
 
 test("a detached lock is attached with its token though one member has none and another is slow", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
-  const third = ours.links[2] as FaultyLink;
+  const [client, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const third = client.links[2] as FaultyLink;
   third.fault = "away";
   const claim = makeClaim("key", { ttlMs: 20_000 });
-  const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
+  const { token } = expectHeld(await linkedQuorum.settleWithin(10, client.driver.claim(claim)));
   third.fault = null;
-  await linkedQuorum.settleWithin(10, ours.driver.renew([claim]));
-  expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
+  await linkedQuorum.settleWithin(10, client.driver.renew([claim]));
+  expect(await linkedQuorum.settleWithin(10, detachClaim(client, claim))).toEqual([true]);
   await storeAt(linkedQuorum, 2)
     .direct()
     .release(toReleases(createTokenClaim(claim, 0n)));
@@ -225,25 +226,25 @@ test("a detached lock is attached with its token though one member has none and 
 
 test("a detached lock that returns to its client is examined as if it were new", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const [client, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const claim = makeClaim("key", { ttlMs: 10_000 });
-  const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
-  expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
+  const { token } = expectHeld(await linkedQuorum.settleWithin(10, client.driver.claim(claim)));
+  expect(await linkedQuorum.settleWithin(10, detachClaim(client, claim))).toEqual([true]);
   for (let minutes = 0; minutes < 3; minutes++) {
     await linkedQuorum.clock.advance(6_000);
     expect(await linkedQuorum.settleWithin(10, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
   }
   expect(await linkedQuorum.settleWithin(10, detachClaim(other, claim))).toEqual([true]);
-  expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+  expect(await linkedQuorum.settleWithin(10, client.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
 });
 
 test("a reference to a released lock makes no entry on any member", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const [client, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const claim = makeClaim("key", { ttlMs: 20_000 });
-  await linkedQuorum.settleWithin(10, ours.driver.claim(claim));
-  (ours.links[2] as FaultyLink).fault = "away";
-  expect(await linkedQuorum.settleWithin(10, ours.driver.release(toReleases(claim)))).toEqual([true]);
+  await linkedQuorum.settleWithin(10, client.driver.claim(claim));
+  (client.links[2] as FaultyLink).fault = "away";
+  expect(await linkedQuorum.settleWithin(10, client.driver.release(toReleases(claim)))).toEqual([true]);
   (other.links[1] as FaultyLink).fault = "away";
   await linkedQuorum.settleWithin(
     1_200,
@@ -264,18 +265,18 @@ test("unanswered calls are limited to some thousands only for a member in troubl
   });
   await member.open();
   const calls = Array.from({ length: 6_000 }, () => member.call(() => new Promise(() => undefined)));
-  const soon = member.call(() => Promise.resolve("answered"));
-  expect(await Promise.race([...calls, soon])).toBe("answered");
+  const reply = member.call(() => Promise.resolve("answered"));
+  expect(await Promise.race([...calls, reply])).toBe("answered");
   member.markSuspect(new Error("silent"));
   await expect(member.call(() => Promise.resolve("answered"))).rejects.toThrow(/has too many unanswered calls/);
 });
 
 test("when a member has too many pending releases the oldest are left to the end of their lease", async () => {
   const clock = new FakeClock();
-  const released: Claim[] = [];
+  const releasedClaims: Claim[] = [];
   const driver = delegate(memory(), {
     async release(releases) {
-      released.push(...releases.map(({ claim }) => claim));
+      releasedClaims.push(...releases.map(({ claim }) => claim));
       return releases.map(() => true);
     },
   });
@@ -292,25 +293,25 @@ test("when a member has too many pending releases the oldest are left to the end
   for (const claim of claims) member.addPendingRelease(claim, 60_000);
   member.flushReleases();
   await clock.advance(10);
-  expect(released).toEqual(claims.slice(2));
+  expect(releasedClaims).toEqual(claims.slice(2));
 });
 
 test("answers that arrive after more than a thousand other claims find their claim", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const ours = await linkedQuorum.openClient();
+  const client = await linkedQuorum.openClient();
   await linkedQuorum.clock.advance(100_000);
   const claim = makeClaim("key", { ttlMs: 60_000 });
-  for (const { delayMs } of ours.links) delayMs.claim = 3_000;
-  await expect(linkedQuorum.settleWithin(1_200, ours.driver.claim(claim))).rejects.toThrow(/0 of 3 members answered/);
-  for (const { delayMs } of ours.links) delayMs.claim = 0;
-  for (let made = 0; made < 1_100; made++) {
+  for (const { delayMs } of client.links) delayMs.claim = 3_000;
+  await expect(linkedQuorum.settleWithin(1_200, client.driver.claim(claim))).rejects.toThrow(/0 of 3 members answered/);
+  for (const { delayMs } of client.links) delayMs.claim = 0;
+  for (let count = 0; count < 1_100; count++) {
     const otherClaim = makeClaim("other", { wait: false });
-    await ours.driver.claim(otherClaim);
-    await ours.driver.release(toReleases(otherClaim));
+    await client.driver.claim(otherClaim);
+    await client.driver.release(toReleases(otherClaim));
   }
-  await linkedQuorum.settleWithin(100, ours.driver.release(toReleases(claim)));
+  await linkedQuorum.settleWithin(100, client.driver.release(toReleases(claim)));
   await linkedQuorum.clock.advance(3_000);
-  expect(ours.pushes).toEqual([]);
+  expect(client.pushes).toEqual([]);
   for (const { direct } of linkedQuorum.stores)
     expect((await direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
 });
@@ -340,7 +341,7 @@ test("each member is told of every claim and token claim that is over, also of t
 });
 
 const ignoreErrors = (): void => undefined;
-const linksOf = ({ links: all }: QuorumClient): readonly [FaultyLink, FaultyLink, FaultyLink] => all as never;
+const linksOf = ({ links: allLinks }: QuorumClient): readonly [FaultyLink, FaultyLink, FaultyLink] => allLinks as never;
 const storeAt = (linkedQuorum: LinkedQuorum, index: number): MemberStore => linkedQuorum.stores[index] as MemberStore;
 const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<readonly boolean[]> =>
   (await driver.detach?.([claim])) ?? [];

@@ -53,7 +53,7 @@ function createMember(clock: FakeClock): TestMember {
           member.claimedKeys.push(claim.locks[0].key);
           const answer = await inner.claim(claim);
           const ms = delayFor(claim);
-          if (ms > 0) await new Promise<void>((done) => clock.timer(done).set(clock.now() + ms));
+          if (ms > 0) await new Promise<void>((resolve) => clock.timer(resolve).set(clock.now() + ms));
           return answer;
         }),
       renew: (claims) =>
@@ -64,7 +64,7 @@ function createMember(clock: FakeClock): TestMember {
           const wasPresent = await inner.release(releases);
           const { releaseDelayMs } = member;
           if (releaseDelayMs > 0)
-            await new Promise<void>((done) => clock.timer(done).set(clock.now() + releaseDelayMs));
+            await new Promise<void>((resolve) => clock.timer(resolve).set(clock.now() + releaseDelayMs));
           return wasPresent;
         }),
       list: (query, options) => unlessAway(() => inner.list(query, options)),
@@ -86,10 +86,10 @@ export async function createQuorumFixture(count = 3): Promise<QuorumFixture> {
 }
 
 /** Advances time until the promise settles. */
-export async function settleWithin<T>({ clock }: QuorumFixture, ms: number, asked: Promise<T>): Promise<T> {
-  const settled = Promise.allSettled([asked]);
+export async function settleWithin<T>({ clock }: QuorumFixture, ms: number, pending: Promise<T>): Promise<T> {
+  const settlement = Promise.allSettled([pending]);
   await clock.advance(ms);
-  const [result] = await settled;
+  const [result] = await settlement;
   if (result.status === "rejected") throw result.reason;
   return result.value;
 }

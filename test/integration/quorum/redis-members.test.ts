@@ -46,8 +46,8 @@ function memberDrivers(options: QuorumOptions = {}): Driver {
   return quorum([memberDriver(0), memberDriver(1), memberDriver(2)], { callTimeoutMs: 1_000, ...options });
 }
 
-function openClient(options: LocksOptions = {}, more: QuorumOptions = {}): Locks {
-  const locks = createLocks(memberDrivers(more), { ttl: TTL_MS, ...options });
+function openClient(options: LocksOptions = {}, quorumOptions: QuorumOptions = {}): Locks {
+  const locks = createLocks(memberDrivers(quorumOptions), { ttl: TTL_MS, ...options });
   open.push(locks);
   return locks;
 }
@@ -107,24 +107,24 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     open = [];
   }, 30_000);
 
-  for (const [what, trouble] of [
+  for (const [what, fault] of [
     ["down", takeDown],
     ["black-holed", dropTraffic],
     ["slow", (index: number) => proxies[index]?.toTarget.delay(LATE_MS)],
   ] as const) {
     test(`with a minority ${what} locks are granted without waiting for it, exclude each other, and tokens rise`, async () => {
       const patient = [{ handoffs: 1, ttl: 8 * LATE_MS }, { callTimeoutMs: LATE_MS }] as const;
-      const [one, other] = [openClient(...patient), openClient(...patient)];
-      await (await one.acquire("key")).release();
+      const [client, other] = [openClient(...patient), openClient(...patient)];
+      await (await client.acquire("key")).release();
       await (await other.acquire("key")).release();
-      trouble(2);
+      fault(2);
       let last = 0n;
       const tookMs: number[] = [];
       for (let round = 0; round < 12; round++) {
         const from = performance.now();
-        const lock = await (round % 2 === 0 ? one : other).acquire("key", { wait: "20s" });
+        const lock = await (round % 2 === 0 ? client : other).acquire("key", { wait: "20s" });
         if (round > 1) tookMs.push(performance.now() - from);
-        expect(await (round % 2 === 0 ? other : one).tryAcquire("key")).toBeNull();
+        expect(await (round % 2 === 0 ? other : client).tryAcquire("key")).toBeNull();
         expect(lock.token).toBeGreaterThan(last);
         last = lock.token;
         expect(await lock.release()).toBe(true);
@@ -155,9 +155,9 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
   }, 30_000);
 
   test("while a majority is missing no claim is busy, the holder's lease ends by its own clock, and afterwards locks work again", async () => {
-    const told: string[] = [];
+    const events: string[] = [];
     const onMember = (index: number, error: unknown): void =>
-      void told.push(`${index} ${error === null ? "back" : "away"}`);
+      void events.push(`${index} ${error === null ? "back" : "away"}`);
     const [holder, other] = [openClient({ ttl: SHORT_TTL_MS }, { onMember }), openClient()];
     const lock = await holder.acquire("key");
     await (await other.acquire("another")).release();
@@ -165,11 +165,11 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     takeDown(2);
     // the rest of the lease since an earlier renewal
     const end = performance.now() + SHORT_TTL_MS;
-    const early = performance.now() + lock.remainingMs;
+    const expiresAt = performance.now() + lock.remainingMs;
     await expect(other.tryAcquire("free")).rejects.toMatchObject({ code: "DRIVER_FAILED" });
     const waits = other.acquire("key", { wait: "20s" });
     await until(() => lock.signal.aborted, { ...ALL_MEMBERS_BOUND, what: "the loss" });
-    expect(performance.now()).toBeGreaterThan(early - 5);
+    expect(performance.now()).toBeGreaterThan(expiresAt - 5);
     expect(performance.now()).toBeLessThan(end + 2_000);
     expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST" });
     heal(1);
@@ -178,8 +178,8 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     expect(next.token).toBeGreaterThan(lock.token);
     await lock.release();
     await next.release();
-    expect(told).toContain("1 away");
-    await until(() => told.includes("1 back") && told.includes("2 back"), {
+    expect(events).toContain("1 away");
+    await until(() => events.includes("1 back") && events.includes("2 back"), {
       ...ALL_MEMBERS_BOUND,
       what: "word of their return",
     });
@@ -193,24 +193,24 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
       openClient({ handoffs: 1 }),
     ];
     for (const locks of clients) await (await locks.acquire("warm")).release();
-    let inside = 0;
-    for (const without of [null, 1]) {
-      if (without !== null) takeDown(without);
+    let insideCount = 0;
+    for (const missingMember of [null, 1]) {
+      if (missingMember !== null) takeDown(missingMember);
       const from = performance.now();
       await Promise.all(
         clients.map(async (locks) => {
           for (let round = 0; round < 6; round++) {
             await locks.using("key", { wait: "10s" }, async () => {
-              expect(++inside).toBe(1);
+              expect(++insideCount).toBe(1);
               await Promise.resolve();
-              inside--;
+              insideCount--;
             });
           }
         }),
       );
       expect(performance.now() - from).toBeLessThan(10_000);
     }
-    expect(inside).toBe(0);
+    expect(insideCount).toBe(0);
   }, 60_000);
 
   test("tokens stay near the clock, also where a key shares its counter with its own ticket", async () => {

@@ -26,9 +26,9 @@ test("a detached lock outlives its client, also with a member missing", async ()
     await locks.close();
     const otherLocks = client();
     expect(await otherLocks.tryAcquire("key")).toBeNull();
-    const again = await otherLocks.attach(reference);
-    expect(again.token).toBe(lock.token);
-    expect(await again.release()).toBe(true);
+    const attachedLock = await otherLocks.attach(reference);
+    expect(attachedLock.token).toBe(lock.token);
+    expect(await attachedLock.release()).toBe(true);
     const next = await otherLocks.acquire("key", { wait: "5s" });
     expect(next.token).toBeGreaterThan(lock.token);
     await next.release();

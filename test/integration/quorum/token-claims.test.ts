@@ -20,8 +20,8 @@ async function restartMembersInTurn(
   claim: Claim,
   members: number,
 ): Promise<void> {
-  for (let at = 0; at < members; at++) {
-    linkedQuorum.stores[at]?.restartEmpty();
+  for (let index = 0; index < members; index++) {
+    linkedQuorum.stores[index]?.restartEmpty();
     for (let renewals = 0; renewals < 2; renewals++) {
       await linkedQuorum.clock.advance(3_000);
       expect(await linkedQuorum.settleWithin(50, driver.renew([claim]))).toMatchObject([{ state: "held" }]);
@@ -35,20 +35,20 @@ const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<read
 for (const count of [3, 5]) {
   test(`of ${count} members each came back empty during one lock: it is listed as held, and is transferred with its token`, async () => {
     const linkedQuorum = createLinkedQuorum(count);
-    const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+    const [client, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
     const claim = makeClaim("key", { ttlMs: 10_000, tokenCount: 3 });
-    const { token } = expectHeld(await linkedQuorum.settleWithin(10, ours.driver.claim(claim)));
-    await restartMembersInTurn(linkedQuorum, ours, claim, count);
+    const { token } = expectHeld(await linkedQuorum.settleWithin(10, client.driver.claim(claim)));
+    await restartMembersInTurn(linkedQuorum, client, claim, count);
     const {
       items: [view],
     } = await linkedQuorum.settleWithin(10, other.driver.list({ prefix: "" }, { max: 10 }));
     expect(view).toMatchObject({ tag: publicTag(claim.id), answer: { state: "held", token } });
-    expect(await linkedQuorum.settleWithin(10, detachClaim(ours, claim))).toEqual([true]);
+    expect(await linkedQuorum.settleWithin(10, detachClaim(client, claim))).toEqual([true]);
     expect(await linkedQuorum.settleWithin(10, other.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
     await restartMembersInTurn(linkedQuorum, other, claim, count);
     expect(await linkedQuorum.settleWithin(10, detachClaim(other, claim))).toEqual([true]);
-    expect(await linkedQuorum.settleWithin(10, ours.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
-    expect(await linkedQuorum.settleWithin(10, ours.driver.release(toReleases(claim)))).toEqual([true]);
+    expect(await linkedQuorum.settleWithin(10, client.driver.renew([claim]))).toMatchObject([{ state: "held", token }]);
+    expect(await linkedQuorum.settleWithin(10, client.driver.release(toReleases(claim)))).toEqual([true]);
     for (const { direct } of linkedQuorum.stores)
       expect((await direct().list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     const next = expectHeld(await linkedQuorum.settleWithin(10, other.driver.claim(makeClaim("key"))));
@@ -58,29 +58,29 @@ for (const count of [3, 5]) {
 
 test("a lock whose tickets are not restored yet is not reported as lost by detach, and can be detached a moment later", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const ours = await linkedQuorum.openClient();
+  const client = await linkedQuorum.openClient();
   const claim = makeClaim("key", { ttlMs: 10_000 });
-  await linkedQuorum.settleWithin(10, ours.driver.claim(claim));
+  await linkedQuorum.settleWithin(10, client.driver.claim(claim));
   // a member loses everything but the vote
   for (const { direct } of linkedQuorum.stores.slice(0, 2)) {
     const own = direct();
-    for (const { delayMs } of ours.links) delayMs.ticket = 500;
+    for (const { delayMs } of client.links) delayMs.ticket = 500;
     await linkedQuorum.settleWithin(10, own.release(toReleases(createTokenClaim(claim, 0n))));
   }
-  await expect(linkedQuorum.settleWithin(2_000, detachClaim(ours, claim))).rejects.toThrow(
+  await expect(linkedQuorum.settleWithin(2_000, detachClaim(client, claim))).rejects.toThrow(
     /cannot detach: fewer than a majority/,
   );
-  expect(await linkedQuorum.settleWithin(2_000, detachClaim(ours, claim))).toEqual([true]);
+  expect(await linkedQuorum.settleWithin(2_000, detachClaim(client, claim))).toEqual([true]);
 });
 
 test("a claim attached by another client before it had a token is given one", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const [ours, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
+  const [client, other] = [await linkedQuorum.openClient(), await linkedQuorum.openClient()];
   const before = makeClaim("key");
-  await linkedQuorum.settleWithin(10, ours.driver.claim(before));
+  await linkedQuorum.settleWithin(10, client.driver.claim(before));
   const claim = makeClaim("key", { ttlMs: 20_000 });
-  expect(await linkedQuorum.settleWithin(10, ours.driver.claim(claim))).toMatchObject({ state: "waiting" });
-  await linkedQuorum.settleWithin(10, ours.driver.close());
+  expect(await linkedQuorum.settleWithin(10, client.driver.claim(claim))).toMatchObject({ state: "waiting" });
+  await linkedQuorum.settleWithin(10, client.driver.close());
   for (const { direct } of linkedQuorum.stores) await direct().release(toReleases(before));
   const [answer] = await linkedQuorum.settleWithin(10, other.driver.renew([claim]));
   expect(expectHeld(answer as Answer).token).toBeGreaterThan(0n);

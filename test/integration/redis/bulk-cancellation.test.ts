@@ -10,7 +10,7 @@ withRedis((server, admin) => {
     await expectBulkCancellationLeavesNothing({
       createDriver: () => redis(() => new Redis(server().port, "127.0.0.1"), { prefix: "crowd" }),
       countEntries: async (key) =>
-        (await readStoreView(admin(), "crowd")).entries.filter((place) => place.key === key).length,
+        (await readStoreView(admin(), "crowd")).entries.filter((entry) => entry.key === key).length,
     });
   }, 90_000);
 });

@@ -28,8 +28,8 @@ describe("a client's clock", () => {
   withRedis((server) => {
     test("an hour off, ahead or behind, changes nothing: order, leases and tokens follow the server's clock", async () => {
       const { port } = server();
-      const right = openClient(port, "client");
-      let held = await right.acquire("key");
+      const accurateClient = openClient(port, "client");
+      let held = await accurateClient.acquire("key");
       let { token } = held;
       const order: string[] = [];
       for (const [name, byMs] of [
@@ -37,14 +37,14 @@ describe("a client's clock", () => {
         ["behind", -HOUR_MS],
       ] as const) {
         vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + byMs });
-        const wrong = openClient(port, "client");
-        const waiting = wrong.acquire("key", { ttl: "4s" }).then(async (lock) => {
+        const shiftedClient = openClient(port, "client");
+        const waiting = shiftedClient.acquire("key", { ttl: "4s" }).then(async (lock) => {
           order.push(name);
           expect(lock.token).toBeGreaterThan(token);
           token = lock.token;
           // it is renewed and not lost, nor does it outlive its lease
           const leftMs = async (): Promise<number> => {
-            const [view] = await right.list("key");
+            const [view] = await accurateClient.list("key");
             return view?.answer.state === "held" ? view.answer.remainingMs : 0;
           };
           await until(async () => (await leftMs()) < 3_500, { within: 5_000, what: "a lease that is older" });
@@ -52,12 +52,12 @@ describe("a client's clock", () => {
           expect(lock.signal.aborted).toBe(false);
           expect(await lock.release()).toBe(true);
         });
-        await until(async () => (await wrong.list("key")).length === 2, { within: 5_000, what: "its place" });
+        await until(async () => (await shiftedClient.list("key")).length === 2, { within: 5_000, what: "its place" });
         vi.useRealTimers();
         await held.release();
         await waiting;
         expect(Number(token / 1_000n)).toBeLessThan(Date.now() + HOUR_MS / 2);
-        held = await right.acquire("key");
+        held = await accurateClient.acquire("key");
         ({ token } = held);
       }
       expect(order).toEqual(["ahead", "behind"]);
@@ -93,39 +93,46 @@ describe.skipIf(unavailableReason !== null)(
     });
 
     test("an hour forward ends leases: the step is reported, the holder is notified at once, and tokens rise", async () => {
-      const [one, other] = [openClient(server.port, "forward", 2_000), openClient(server.port, "forward", 60_000)];
+      const [client, other] = [openClient(server.port, "forward", 2_000), openClient(server.port, "forward", 60_000)];
       const steps: number[] = [];
-      one.on("clockStep", ({ byMs }) => steps.push(byMs));
-      const lock = await one.acquire("key");
+      client.on("clockStep", ({ byMs }) => steps.push(byMs));
+      const lock = await client.acquire("key");
       const next = other.acquire("key");
-      await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+      await until(async () => (await client.list("key")).length === 2, { within: 5_000, what: "the waiter" });
       step(HOUR_MS);
       // the renewal finds the lease over, long before the client's own clock would have ended it
       await until(() => lock.signal.aborted, { within: 5_000, what: "the holder to be told" });
       const granted = await next;
       expect(granted.token).toBeGreaterThan(lock.token);
       // the store's next answer to this client shows the step
-      await one.tryAcquire("another");
+      await client.tryAcquire("another");
       await until(() => steps.length > 0, { within: 5_000, what: "the event" });
       expect(Math.abs((steps[0] as number) - HOUR_MS)).toBeLessThan(5_000);
       await granted.release();
     });
 
     test("an hour back does no harm: order and held locks stay, leases end on time, tokens rise", async () => {
-      const [one, other, late] = [0, 1, 2].map(() => openClient(server.port, "back", 4_000)) as [Locks, Locks, Locks];
-      const lock = await one.acquire("key");
+      const [firstClient, other, lateClient] = [0, 1, 2].map(() => openClient(server.port, "back", 4_000)) as [
+        Locks,
+        Locks,
+        Locks,
+      ];
+      const lock = await firstClient.acquire("key");
       const order: string[] = [];
-      const waits = async (of: Locks, name: string): Promise<bigint> => {
-        const next = await of.acquire("key");
+      const waits = async (client: Locks, name: string): Promise<bigint> => {
+        const next = await client.acquire("key");
         order.push(name);
         await next.release();
         return next.token;
       };
       const second = waits(other, "before the step");
-      await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+      await until(async () => (await firstClient.list("key")).length === 2, { within: 5_000, what: "the waiter" });
       step(-HOUR_MS);
-      const third = waits(late, "after the step");
-      await until(async () => (await one.list("key")).length === 3, { within: 5_000, what: "the second waiter" });
+      const third = waits(lateClient, "after the step");
+      await until(async () => (await firstClient.list("key")).length === 3, {
+        within: 5_000,
+        what: "the second waiter",
+      });
       // longer than a lease: renewals continue
       await delay(4_300);
       expect(lock.signal.aborted).toBe(false);
@@ -136,10 +143,10 @@ describe.skipIf(unavailableReason !== null)(
       expect(tokens[0]).toBeGreaterThan(lock.token);
       expect(tokens[1]).toBeGreaterThan(tokens[0] as bigint);
       // a holder that dies after the step keeps the key for its lease, not for an hour
-      const dead = openClient(server.port, "back", 1_000);
-      await dead.acquire("dying", { ttl: "1s" }).then((lock) => lock.detach());
-      const heir = await one.acquire("dying", { wait: "10s" });
-      await heir.release();
+      const deadClient = openClient(server.port, "back", 1_000);
+      await deadClient.acquire("dying", { ttl: "1s" }).then((lock) => lock.detach());
+      const successor = await firstClient.acquire("dying", { wait: "10s" });
+      await successor.release();
     }, 20_000);
   },
 );

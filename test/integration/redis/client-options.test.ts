@@ -21,28 +21,31 @@ import { until } from "../../support/until.ts";
 
 describe("a Cluster", () => {
   let cluster: RedisCluster;
-  let scene: RedisFixture;
-  const places = (): { host: string; port: number }[] => cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
+  let fixture: RedisFixture;
+  const seedNodes = (): { host: string; port: number }[] => cluster.ports.map((port) => ({ host: "127.0.0.1", port }));
   beforeAll(async () => {
     cluster = await startRedisCluster(3);
   }, 180_000);
   beforeEach(() => {
-    scene = createRedisFixture(cluster.ports[0] as number, { prefix: randomUUID() });
+    fixture = createRedisFixture(cluster.ports[0] as number, { prefix: randomUUID() });
   });
-  afterEach(() => scene.close());
+  afterEach(() => fixture.close());
   afterAll(() => cluster.stop());
 
   test("a keyPrefix of ioredis is ignored: such a client sees the same locks, and receives grants", async () => {
-    const { prefix } = scene;
-    const plain = await scene.open(redis(() => new Cluster(places()), { prefix }));
-    const prefixed = [new Cluster(places(), { keyPrefix: "app:" }), new Cluster5(places(), { keyPrefix: "app:" })];
+    const { prefix } = fixture;
+    const plainClient = await fixture.open(redis(() => new Cluster(seedNodes()), { prefix }));
+    const prefixed = [
+      new Cluster(seedNodes(), { keyPrefix: "app:" }),
+      new Cluster5(seedNodes(), { keyPrefix: "app:" }),
+    ];
     for (const client of prefixed) {
-      const other = await scene.open(redis(() => client, { prefix }));
+      const other = await fixture.open(redis(() => client, { prefix }));
       for (const key of ["one", "two", "three", "four"]) {
         const [first, second] = [makeClaim(key), makeClaim(key)];
-        await plain.claimHeld(first);
+        await plainClient.claimHeld(first);
         expect((await other.claim(second)).state).toBe("waiting");
-        await plain.driver.release(toReleases(first));
+        await plainClient.driver.release(toReleases(first));
         const push = await until(() => other.pushes.find(({ id }) => id === second.id), {
           within: 5_000,
           what: `the push for ${key}`,
@@ -54,44 +57,46 @@ describe("a Cluster", () => {
   });
 
   test("is checked on every master by doctor: its configuration, and keys without a time to live", async () => {
-    const { prefix } = scene;
+    const { prefix } = fixture;
     const clients: readonly (() => RedisClient)[] = [
-      () => new Cluster(places(), { keyPrefix: "app:" }),
-      () => createCluster({ rootNodes: places().map((socket) => ({ socket })) }),
+      () => new Cluster(seedNodes(), { keyPrefix: "app:" }),
+      () => createCluster({ rootNodes: seedNodes().map((socket) => ({ socket })) }),
     ];
-    const all = new Cluster(places());
+    const clusterClient = new Cluster(seedNodes());
     for (const slot of [0, 6_000, 16_000]) {
-      const bucket = ALL_BUCKETS.find((one) => Math.abs(toHashSlot(toRoutingKey(prefix, one)) - slot) < 2_000);
-      await all.set(`${prefix}:1:{${bucket}}:x`, "1");
+      const bucket = ALL_BUCKETS.find(
+        (candidate) => Math.abs(toHashSlot(toRoutingKey(prefix, candidate)) - slot) < 2_000,
+      );
+      await clusterClient.set(`${prefix}:1:{${bucket}}:x`, "1");
     }
     const last = cluster.admin.at(-1) as Redis;
     await last.config("SET", "maxmemory-policy", "volatile-lru");
     for (const client of clients) {
-      const one = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
-      const found = await one.driver.diagnose?.();
-      expect(found?.find(({ name }) => name === "memory")).toMatchObject({
+      const lockClient = await fixture.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
+      const diagnosis = await lockClient.driver.diagnose?.();
+      expect(diagnosis?.find(({ name }) => name === "memory")).toMatchObject({
         status: "fail",
         message: expect.stringMatching(/^maxmemory-policy is volatile-lru.* \(1 of 3 masters\)$/),
       });
-      const keys = found?.find(({ name }) => name === "keys");
+      const keys = diagnosis?.find(({ name }) => name === "keys");
       expect(keys?.message).toMatch(/^3 of \d+ keys of Holdfast have no time to live$/);
     }
     await last.config("SET", "maxmemory-policy", "noeviction");
-    all.disconnect();
+    clusterClient.disconnect();
   });
 
   test("with one master that evicts keys is refused", async () => {
-    const { prefix } = scene;
+    const { prefix } = fixture;
     const clients: readonly (() => RedisClient)[] = [
-      () => new Cluster(places()),
-      () => createCluster({ rootNodes: places().map((socket) => ({ socket })) }),
+      () => new Cluster(seedNodes()),
+      () => createCluster({ rootNodes: seedNodes().map((socket) => ({ socket })) }),
     ];
-    for (const [at, admin] of cluster.admin.entries()) {
+    for (const [index, admin] of cluster.admin.entries()) {
       await admin.config("SET", "maxmemory-policy", "volatile-lru");
       for (const client of clients) {
-        const opening = scene.open(redis(client, { prefix }));
-        await expect(opening, `master ${at}`).rejects.toThrow("maxmemory-policy is volatile-lru");
-        const allowed = await scene.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
+        const pendingOpen = fixture.open(redis(client, { prefix }));
+        await expect(pendingOpen, `master ${index}`).rejects.toThrow("maxmemory-policy is volatile-lru");
+        const allowed = await fixture.open(redis(client, { prefix, allowEviction: true, warn: () => undefined }));
         await allowed.driver.close();
       }
       await admin.config("SET", "maxmemory-policy", "noeviction");
@@ -100,25 +105,25 @@ describe("a Cluster", () => {
 });
 
 describe("a client with unsuitable options is refused at once, with the reason", () => {
-  const nowhere = [{ host: "127.0.0.1", port: 1 }];
-  const quiet = { lazyConnect: true };
+  const unreachableNodes = [{ host: "127.0.0.1", port: 1 }];
+  const lazyOptions = { lazyConnect: true };
 
   test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis with automatic pipelining", (Made) => {
-    const client = new Made(nowhere, { ...quiet, enableAutoPipelining: true });
+    const client = new Made(unreachableNodes, { ...lazyOptions, enableAutoPipelining: true });
     expect(() => redis(client)).toThrow(TypeError);
     expect(() => redis(client)).toThrow(/^client must have enableAutoPipelining off/);
   });
 
   test.each([Cluster, Cluster5, IovalkeyCluster])("a Cluster by ioredis whose prefix has a hash tag", (Made) => {
     for (const options of [{ keyPrefix: "{app}:" }, { redisOptions: { keyPrefix: "{app}:" } }]) {
-      const client = new Made(nowhere, { ...quiet, ...options });
+      const client = new Made(unreachableNodes, { ...lazyOptions, ...options });
       expect(() => redis(client)).toThrow(/^client must have no keyPrefix with braces/);
     }
-    expect(() => redis(new Redis({ ...quiet, keyPrefix: "{app}:" }))).not.toThrow();
+    expect(() => redis(new Redis({ ...lazyOptions, keyPrefix: "{app}:" }))).not.toThrow();
   });
 
   test("Sentinels by node-redis", () => {
-    const options = { name: "mymaster", sentinelRootNodes: nowhere };
+    const options = { name: "mymaster", sentinelRootNodes: unreachableNodes };
     for (const client of [createSentinel(options), createSentinel5(options)]) {
       expect(() => redis(client as never)).toThrow(/^client must be ioredis or iovalkey for Sentinels/);
     }

@@ -36,9 +36,9 @@ const bucketSlot = (bucket: string): number => toHashSlot(`${prefix}:1:{${bucket
 const keyMaster = (key: string): Promise<number> => cluster.masterOf(bucketSlot(toBucket(key)));
 /** A key in a slot of this master, or of another one. */
 async function findKeyAt(home: number, isThere: boolean, name: string): Promise<string> {
-  let at = 0;
-  while (((await keyMaster(`${name} ${at}`)) === home) !== isThere) at++;
-  return `${name} ${at}`;
+  let index = 0;
+  while (((await keyMaster(`${name} ${index}`)) === home) !== isThere) index++;
+  return `${name} ${index}`;
 }
 
 const ioredisCluster = (): RedisClient =>
@@ -53,9 +53,9 @@ test("a master restarted empty under load grants no lock over a live holder; the
   timeout: 60_000,
 }, async () => {
   const warnings: string[] = [];
-  const client = (make: () => RedisClient): Locks =>
+  const client = (createRedis: () => RedisClient): Locks =>
     createLocks(
-      redis(make, {
+      redis(createRedis, {
         prefix,
         commandTimeoutMs: 1_000,
         guardDataLoss: { maxTtlMs: TTL_MS },
@@ -66,26 +66,28 @@ test("a master restarted empty under load grants no lock over a live holder; the
   await using locks = client(ioredisCluster);
   await using otherLocks = client(nodeRedisCluster);
   const home = await keyMaster("held");
-  const [there, elsewhere] = [await findKeyAt(home, true, "there"), await findKeyAt(home, false, "elsewhere")];
+  const [homeKey, otherKey] = [await findKeyAt(home, true, "there"), await findKeyAt(home, false, "elsewhere")];
   const held = [await locks.acquire("held"), await otherLocks.acquire(await findKeyAt(home, true, "held too"))];
   {
-    await using here = startContention([locks, otherLocks], there, 3);
-    await using away = startContention([locks, otherLocks], elsewhere, 3);
-    await here.waitForProgress();
-    await away.waitForProgress();
-    const began = performance.now();
+    await using load = startContention([locks, otherLocks], homeKey, 3);
+    await using otherLoad = startContention([locks, otherLocks], otherKey, 3);
+    await load.waitForProgress();
+    await otherLoad.waitForProgress();
+    const startedAt = performance.now();
     await cluster.restart(home);
-    await away.waitForProgress(TTL_MS / 2);
-    const rivals = held.map(({ keys }, at) => [otherLocks, locks][at]!.acquire(keys[0] as string, { wait: "40s" }));
+    await otherLoad.waitForProgress(TTL_MS / 2);
+    const waits = held.map(({ keys }, index) =>
+      [otherLocks, locks][index]!.acquire(keys[0] as string, { wait: "40s" }),
+    );
     // holds from before the loss are placed again by their holders
-    await here.waitForProgress(30_000);
-    expect(performance.now() - began, "it held its breath").toBeGreaterThan(TTL_MS * 0.9);
-    await here.waitUntilAllServed();
-    expect(here.overlaps + away.overlaps).toBe(0);
-    for (const [at, lock] of held.entries()) {
+    await load.waitForProgress(30_000);
+    expect(performance.now() - startedAt, "it held its breath").toBeGreaterThan(TTL_MS * 0.9);
+    await load.waitUntilAllServed();
+    expect(load.overlaps + otherLoad.overlaps).toBe(0);
+    for (const [index, lock] of held.entries()) {
       expect(lock.signal.aborted).toBe(false);
       expect(await lock.release()).toBe(true);
-      const next = await (rivals[at] as (typeof rivals)[0]);
+      const next = await (waits[index] as (typeof waits)[0]);
       expect(next.token).toBeGreaterThan(lock.token);
       await next.release();
     }
@@ -104,22 +106,22 @@ test("a moved slot looks like another run: new claims queue for the longest ttl,
   await markLongInUse(cluster.admin[home] as never, own, bucket);
   const driver = redis(ioredisCluster, { prefix: own, guardDataLoss: { maxTtlMs }, warn: () => undefined });
   await driver.open(NO_EVENTS);
-  let at = 0;
-  while (toBucket(`other ${at}`) !== bucket) at++;
+  let index = 0;
+  while (toBucket(`other ${index}`) !== bucket) index++;
   const claim = (key: string): Claim => makeClaim(key, { ttlMs: maxTtlMs });
   const stateOf = async (claim: Claim): Promise<string | undefined> => (await driver.renew([claim]))[0]?.state;
-  const [held, free, late] = [claim("held"), claim(`other ${at}`), claim(`other ${at}`)];
-  for (const claim of [held, free]) expect(await driver.claim(claim)).toMatchObject({ state: "held" });
-  await driver.release(toReleases(free));
+  const [held, freeClaim, lateClaim] = [claim("held"), claim(`other ${index}`), claim(`other ${index}`)];
+  for (const claim of [held, freeClaim]) expect(await driver.claim(claim)).toMatchObject({ state: "held" });
+  await driver.release(toReleases(freeClaim));
   await cluster.move(slot, (home + 1) % 3, async () => undefined);
-  const moved = performance.now();
-  expect(await driver.claim(late)).toMatchObject({ state: "waiting" });
+  const movedAt = performance.now();
+  expect(await driver.claim(lateClaim)).toMatchObject({ state: "waiting" });
   const isGranted = async (): Promise<boolean> => {
     expect(await stateOf(held)).toBe("held");
-    return (await stateOf(late)) === "held";
+    return (await stateOf(lateClaim)) === "held";
   };
   await until(isGranted, { within: 20_000, what: "the grant" });
-  expect(performance.now() - moved).toBeGreaterThan(maxTtlMs * 0.9);
-  expect(await driver.release(toReleases(held, late))).toEqual([true, true]);
+  expect(performance.now() - movedAt).toBeGreaterThan(maxTtlMs * 0.9);
+  expect(await driver.release(toReleases(held, lateClaim))).toEqual([true, true]);
   await driver.close();
 });

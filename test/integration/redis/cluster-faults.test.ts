@@ -33,7 +33,7 @@ beforeEach(() => {
   prefix = randomUUID();
 });
 afterEach(async () => {
-  for (const work of cleanups) await work();
+  for (const cleanup of cleanups) await cleanup();
   cleanups = [];
 });
 
@@ -45,11 +45,11 @@ const ioredisCluster = (): Cluster =>
 const nodeRedisCluster = (): RedisClient =>
   createCluster({ rootNodes: cluster.ports.map((port) => ({ url: `redis://127.0.0.1:${port}` })) });
 const openLocks = (
-  make: () => RedisClient = ioredisCluster,
+  createRedis: () => RedisClient = ioredisCluster,
   options: RedisOptions = {},
   ttl: Duration = "10s",
 ): Locks => {
-  const locks = createLocks(redis(make, { prefix, commandTimeoutMs: 2_000, ...options }), {
+  const locks = createLocks(redis(createRedis, { prefix, commandTimeoutMs: 2_000, ...options }), {
     handoffs: 1,
     ttl,
   });
@@ -71,12 +71,12 @@ describe("a Cluster", () => {
     const driver = redis(ioredisCluster, { prefix });
     await driver.open(NO_EVENTS);
     cleanups.push(() => driver.close());
-    const claims = Array.from({ length: 2_000 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
+    const claims = Array.from({ length: 2_000 }, (_, index) => makeClaim(`key ${index}`, { wait: false }));
     const answers = await Promise.all(claims.map((claim) => driver.claim(claim)));
     expect(answers.every(({ state }) => state === "held")).toBe(true);
     for (const redis of cluster.admin) await redis.config("RESETSTAT");
-    const renewed = await driver.renew(claims);
-    expect(renewed.map((answer) => answer?.state === "held" && answer.token)).toEqual(
+    const renewals = await driver.renew(claims);
+    expect(renewals.map((answer) => answer?.state === "held" && answer.token)).toEqual(
       answers.map((answer) => answer?.state === "held" && answer.token),
     );
     expect(await sumStatistic("evalsha")).toBeLessThanOrEqual(256);
@@ -84,13 +84,13 @@ describe("a Cluster", () => {
   });
 
   test("is reached by url; used as a single server it is refused with that reason", async () => {
-    const places = cluster.ports.map((port) => `127.0.0.1:${port}`);
-    const locks = await connect(`redis+cluster://${places.join(",")}?prefix=${prefix}`);
+    const addresses = cluster.ports.map((port) => `127.0.0.1:${port}`);
+    const locks = await connect(`redis+cluster://${addresses.join(",")}?prefix=${prefix}`);
     expect(await locks.using("key", () => 42)).toBe(42);
     expect(await locks.using("another", () => 43)).toBe(43);
     await expect(locks.all("key", "another").using(async () => (await locks.list("")).length)).resolves.toBe(2);
     await locks.close();
-    await expect(connect(`redis://${places[1]}`)).rejects.toThrow(
+    await expect(connect(`redis://${addresses[1]}`)).rejects.toThrow(
       /the server is of another kind \((?:MOVED|CROSSSLOT)\)/,
     );
   });
@@ -99,21 +99,21 @@ describe("a Cluster", () => {
     const driver = redis(ioredisCluster, { prefix, commandTimeoutMs: 1_500 });
     await driver.open(NO_EVENTS);
     cleanups.push(() => driver.close());
-    const slow = makeClaim("0", { wait: false });
-    let at = 1;
+    const slowClaim = makeClaim("0", { wait: false });
+    let index = 1;
     const home = await cluster.masterOf(keySlot("0"));
-    while ((await cluster.masterOf(keySlot(String(at)))) === home) at++;
-    const quick = makeClaim(String(at), { wait: false });
-    for (const claim of [slow, quick]) expect((await driver.claim(claim)).state).toBe("held");
-    expect(driver.shardOf?.(slow)).not.toBe(driver.shardOf?.(quick));
+    while ((await cluster.masterOf(keySlot(String(index)))) === home) index++;
+    const quickClaim = makeClaim(String(index), { wait: false });
+    for (const claim of [slowClaim, quickClaim]) expect((await driver.claim(claim)).state).toBe("held");
+    expect(driver.shardOf?.(slowClaim)).not.toBe(driver.shardOf?.(quickClaim));
     await cluster.admin[home]?.call("CLIENT", "PAUSE", "5000", "ALL");
     // as the core does: each bucket in its own call
-    const [alone, other] = [driver.renew([slow]), driver.renew([quick])];
-    expect(await Promise.race([alone.catch(() => "slow"), other])).toMatchObject([{ state: "held" }]);
-    await expect(alone).rejects.toThrow(/1500 ms/);
-    const answers = await driver.renew([slow, quick]);
+    const [slowRenewal, other] = [driver.renew([slowClaim]), driver.renew([quickClaim])];
+    expect(await Promise.race([slowRenewal.catch(() => "slow"), other])).toMatchObject([{ state: "held" }]);
+    await expect(slowRenewal).rejects.toThrow(/1500 ms/);
+    const answers = await driver.renew([slowClaim, quickClaim]);
     expect(answers.map((answer) => answer?.state)).toEqual([undefined, "held"]);
-    await until(() => driver.release(toReleases(slow, quick)).catch(() => null), {
+    await until(() => driver.release(toReleases(slowClaim, quickClaim)).catch(() => null), {
       within: 12_000,
       what: "the release",
     });
@@ -121,10 +121,10 @@ describe("a Cluster", () => {
 
   test("a hand-off is pushed on the bucket's own channel only", async () => {
     // so long that no waiter asks by itself
-    const [one, other] = [openLocks(ioredisCluster, {}, "120s"), openLocks(ioredisCluster, {}, "120s")];
-    await using held = await one.acquire("key");
+    const [client, other] = [openLocks(ioredisCluster, {}, "120s"), openLocks(ioredisCluster, {}, "120s")];
+    await using held = await client.acquire("key");
     const next = other.acquire("key");
-    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    await until(async () => (await client.list("key")).length === 2, { within: 5_000, what: "the waiter" });
     for (const node of cluster.admin) await node.config("RESETSTAT");
     await held.release();
     const lock = await next;
@@ -136,21 +136,21 @@ describe("a Cluster", () => {
   });
 
   test("while a slot is half moved no lock is granted there, and nothing is lost", async () => {
-    const make = (): Cluster =>
+    const createRedis = (): Cluster =>
       new Cluster([{ host: "127.0.0.1", port: cluster.ports[0] as number }], { maxRedirections: 2 });
-    const driver = redis(make, { prefix });
+    const driver = redis(createRedis, { prefix });
     await driver.open(NO_EVENTS);
     cleanups.push(() => driver.close());
     const [first, second] = [makeClaim("half-way"), makeClaim("half-way", { wait: false })];
     expect((await driver.claim(first)).state).toBe("held");
     const slot = keySlot("half-way");
-    let tries = 0;
+    let attemptCount = 0;
     await cluster.move(slot, ((await cluster.masterOf(slot)) + 1) % MASTERS, async () => {
-      tries++;
+      attemptCount++;
       const answer = await driver.claim(makeClaim("half-way", { wait: false })).catch(() => null);
-      expect(answer?.state, `try ${tries}`).not.toBe("held");
+      expect(answer?.state, `try ${attemptCount}`).not.toBe("held");
     });
-    expect(tries).toBeGreaterThan(3);
+    expect(attemptCount).toBeGreaterThan(3);
     expect((await driver.claim(second)).state).toBe("none");
     expect((await driver.renew([first]))[0]?.state).toBe("held");
     expect(await driver.release(toReleases(first))).toEqual([true]);
@@ -161,15 +161,15 @@ describe("a Cluster", () => {
   }, async () => {
     const key = "moving";
     const slot = keySlot(key);
-    await using work = startContention([openLocks(), openLocks(nodeRedisCluster), openLocks()], key, 4);
+    await using load = startContention([openLocks(), openLocks(nodeRedisCluster), openLocks()], key, 4);
     const home = await cluster.masterOf(slot);
     for (let round = 0; round < 4; round++) {
-      await work.waitForProgress();
+      await load.waitForProgress();
       await cluster.move(slot, (home + round + 1) % MASTERS, () => new Promise((resolve) => setTimeout(resolve, 30)));
     }
-    await work.waitForProgress();
-    await work.waitUntilAllServed();
-    expect(work.overlaps).toBe(0);
+    await load.waitForProgress();
+    await load.waitUntilAllServed();
+    expect(load.overlaps).toBe(0);
   });
 
   test("when a replica takes over under load no two holders overlap, and every waiter is granted", {
@@ -177,13 +177,13 @@ describe("a Cluster", () => {
   }, async () => {
     const key = "taken over";
     const master = await cluster.masterOf(keySlot(key));
-    await using work = startContention([openLocks(), openLocks(nodeRedisCluster), openLocks(nodeRedisCluster)], key, 4);
-    await work.waitForProgress();
+    await using load = startContention([openLocks(), openLocks(nodeRedisCluster), openLocks(nodeRedisCluster)], key, 4);
+    await load.waitForProgress();
     await cluster.failOver(master);
-    await work.waitForProgress();
-    await work.waitUntilAllServed();
-    expect(work.overlaps).toBe(0);
-    expect(work.lostLocks).toBe(0);
+    await load.waitForProgress();
+    await load.waitUntilAllServed();
+    expect(load.overlaps).toBe(0);
+    expect(load.lostLocks).toBe(0);
   });
 
   test("guardDataLoss: a fail-over and back grants no lock over a live holder that both servers have forgotten", {
@@ -191,74 +191,77 @@ describe("a Cluster", () => {
   }, async () => {
     const key = "guarded";
     const home = await cluster.masterOf(keySlot(key));
-    const twin = (home + MASTERS) % (2 * MASTERS);
-    const at = (node: number): Redis => cluster.admin[node] as Redis;
-    await markLongInUse(at(home), prefix, toBucket(key));
-    const opened = async (): Promise<Driver> => {
+    const replicaIndex = (home + MASTERS) % (2 * MASTERS);
+    const nodeAdmin = (node: number): Redis => cluster.admin[node] as Redis;
+    await markLongInUse(nodeAdmin(home), prefix, toBucket(key));
+    const openDriver = async (): Promise<Driver> => {
       const guardDataLoss = { maxTtlMs: 60_000 };
       const driver = redis(ioredisCluster, { prefix, guardDataLoss, warn: () => undefined });
       await driver.open(NO_EVENTS);
       cleanups.push(() => driver.close());
       return driver;
     };
-    const [one, other] = [await opened(), await opened()];
-    const [held, late] = [makeClaim(key), makeClaim(key)];
-    await waitForReplicas(at(home), 1);
+    const [lockClient, other] = [await openDriver(), await openDriver()];
+    const [held, lateClaim] = [makeClaim(key), makeClaim(key)];
+    await waitForReplicas(nodeAdmin(home), 1);
     // the grant is not replicated, the replica takes over without it, and the old master follows the new one
-    cluster.signal(twin, "SIGSTOP");
-    await at(home).call("CLIENT", "KILL", "TYPE", "replica");
-    const answer = await one.claim(held);
+    cluster.signal(replicaIndex, "SIGSTOP");
+    await nodeAdmin(home).call("CLIENT", "KILL", "TYPE", "replica");
+    const answer = await lockClient.claim(held);
     expect(answer.state).toBe("held");
     cluster.signal(home, "SIGSTOP");
-    cluster.signal(twin, "SIGCONT");
-    await at(twin).cluster("FAILOVER", "TAKEOVER");
+    cluster.signal(replicaIndex, "SIGCONT");
+    await nodeAdmin(replicaIndex).cluster("FAILOVER", "TAKEOVER");
     cluster.signal(home, "SIGCONT");
-    await until(async () => /master_link_status:up/.test(await at(home).info("replication")), {
+    await until(async () => /master_link_status:up/.test(await nodeAdmin(home).info("replication")), {
       within: 20_000,
       what: "the old master as a replica",
     });
-    expect(await at(home).keys(`${prefix}:1:{${toBucket(key)}}:a:*`)).toEqual([]);
+    expect(await nodeAdmin(home).keys(`${prefix}:1:{${toBucket(key)}}:a:*`)).toEqual([]);
     // and is the master again before any request reached the other one
-    await cluster.failOver(twin);
-    const answerOf = (what: () => Promise<Answer | undefined>): Promise<Answer> =>
-      until(() => what().catch(() => null), { within: 20_000, what: "an answer" }) as Promise<Answer>;
-    expect(await answerOf(() => other.claim(late))).toMatchObject({ state: "waiting" });
+    await cluster.failOver(replicaIndex);
+    const answerOf = (call: () => Promise<Answer | undefined>): Promise<Answer> =>
+      until(() => call().catch(() => null), { within: 20_000, what: "an answer" }) as Promise<Answer>;
+    expect(await answerOf(() => other.claim(lateClaim))).toMatchObject({ state: "waiting" });
     const { token } = answer as { token: bigint };
-    expect(await answerOf(async () => (await one.renew([held]))[0])).toMatchObject({ state: "held", token });
-    expect(await findRedisViolations(at(home), prefix)).toEqual([]);
-    expect(await one.release(toReleases(held))).toEqual([true]);
-    await other.release(toReleases(late));
+    expect(await answerOf(async () => (await lockClient.renew([held]))[0])).toMatchObject({ state: "held", token });
+    expect(await findRedisViolations(nodeAdmin(home), prefix)).toEqual([]);
+    expect(await lockClient.release(toReleases(held))).toEqual([true]);
+    await other.release(toReleases(lateClaim));
   });
 
   test("with replicas to wait for a lock outlives its master, and without its replica none is granted", {
     timeout: 60_000,
   }, async () => {
-    let at = 0;
+    let index = 0;
     const zero = await cluster.masterOf(keySlot("0"));
-    while ((await cluster.masterOf(keySlot(`kept ${at}`))) === zero) at++;
-    const key = `kept ${at}`;
+    while ((await cluster.masterOf(keySlot(`kept ${index}`))) === zero) index++;
+    const key = `kept ${index}`;
     const home = await cluster.masterOf(keySlot(key));
-    const twin = (home + MASTERS) % (2 * MASTERS);
-    const terms = { replicas: { minAcks: 1, timeoutMs: 200 } };
-    const [one, other] = [openLocks(ioredisCluster, terms), openLocks(nodeRedisCluster, terms)];
-    for (const locks of [one, other]) await locks.list(key); // connected
-    cluster.signal(twin, "SIGSTOP");
-    for (const locks of [one, other]) {
+    const replicaIndex = (home + MASTERS) % (2 * MASTERS);
+    const options = { replicas: { minAcks: 1, timeoutMs: 200 } };
+    const [client, other] = [openLocks(ioredisCluster, options), openLocks(nodeRedisCluster, options)];
+    for (const locks of [client, other]) await locks.list(key); // connected
+    cluster.signal(replicaIndex, "SIGSTOP");
+    for (const locks of [client, other]) {
       const error: unknown = await locks.tryAcquire(key).catch((failure: unknown) => failure);
       expect(error).toMatchObject({
         code: "DRIVER_FAILED",
         cause: { message: expect.stringMatching(/0 of 1 replicas/) },
       });
     }
-    cluster.signal(twin, "SIGCONT");
-    const lock = await one.acquire(key, { wait: "10s", ttl: "30s" });
+    cluster.signal(replicaIndex, "SIGCONT");
+    const lock = await client.acquire(key, { wait: "10s", ttl: "30s" });
     const next = other.acquire(key, { wait: "60s" });
-    await until(async () => (await one.list(key)).length === 2, { within: 5_000, what: "the waiter" });
+    await until(async () => (await client.list(key)).length === 2, { within: 5_000, what: "the waiter" });
     await cluster.kill(home);
-    await until(async () => (await cluster.masterOf(keySlot(key))) === twin, { within: 20_000, what: "the replica" });
+    await until(async () => (await cluster.masterOf(keySlot(key))) === replicaIndex, {
+      within: 20_000,
+      what: "the replica",
+    });
     // without a replica, until the old master has become one
     await cluster.restart(home);
-    await until(() => one.list(key).catch(() => null), { within: 10_000, what: "the new master" });
+    await until(() => client.list(key).catch(() => null), { within: 10_000, what: "the new master" });
     expect(lock.signal.aborted).toBe(false);
     expect(await lock.release()).toBe(true);
     expect((await next).token).toBeGreaterThan(lock.token);
@@ -270,16 +273,16 @@ describe("a Cluster", () => {
     // else Redis itself refuses everything, from when the others agree that it is away until its replica is elected
     for (const redis of cluster.admin) await redis.config("SET", "cluster-require-full-coverage", "no");
     const home = await cluster.masterOf(keySlot("0"));
-    let at = 1;
-    while ((await cluster.masterOf(keySlot(String(at)))) === home) at++;
-    const [there, here] = [openLocks(), openLocks()];
-    const elsewhere = await here.acquire(String(at), { ttl: "3s" });
-    await using work = startContention([there, openLocks(nodeRedisCluster)], "0", 4);
-    await work.waitForProgress();
+    let index = 1;
+    while ((await cluster.masterOf(keySlot(String(index)))) === home) index++;
+    const [client, otherClient] = [openLocks(), openLocks()];
+    const otherLock = await otherClient.acquire(String(index), { ttl: "3s" });
+    await using load = startContention([client, openLocks(nodeRedisCluster)], "0", 4);
+    await load.waitForProgress();
     await cluster.kill(home);
-    await work.waitForProgress(20_000);
-    await work.waitUntilAllServed();
-    expect(elsewhere.signal.aborted, "a lock on another master").toBe(false);
-    await elsewhere.release();
+    await load.waitForProgress(20_000);
+    await load.waitUntilAllServed();
+    expect(otherLock.signal.aborted, "a lock on another master").toBe(false);
+    await otherLock.release();
   });
 });

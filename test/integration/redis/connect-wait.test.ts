@@ -20,13 +20,13 @@ import { withRedis } from "../../support/stores/redis-conformance.ts";
 
 const runLater: (() => unknown)[] = [];
 afterEach(async () => {
-  for (const work of runLater.splice(0).reverse()) await work();
+  for (const cleanup of runLater.splice(0).reverse()) await cleanup();
 });
 
 const connectUsing =
-  (make: (port: number) => RedisClient) =>
+  (createRedis: (port: number) => RedisClient) =>
   async (port: number, connectTimeoutMs: number): Promise<Locks> =>
-    createLocks(redis(() => make(port), { connectTimeoutMs, warn: () => undefined }));
+    createLocks(redis(() => createRedis(port), { connectTimeoutMs, warn: () => undefined }));
 const redisUrl = (port: number): string => `redis://127.0.0.1:${port}`;
 const CONNECTION_KINDS: readonly (readonly [string, (port: number, connectTimeoutMs: number) => Promise<Locks>])[] = [
   [
@@ -46,8 +46,8 @@ const CONNECTION_KINDS: readonly (readonly [string, (port: number, connectTimeou
   ["node-redis 5", connectUsing((port) => createClient5({ url: redisUrl(port) }) as unknown as RedisClient)],
 ];
 
-async function expectLockable(way: (typeof CONNECTION_KINDS)[number][1], port: number): Promise<void> {
-  const locks = await way(port, 20_000);
+async function expectLockable(openConnection: (typeof CONNECTION_KINDS)[number][1], port: number): Promise<void> {
+  const locks = await openConnection(port, 20_000);
   runLater.push(() => locks.close());
   const lock = await locks.tryAcquire("key");
   expect(lock).not.toBeNull();
@@ -55,54 +55,54 @@ async function expectLockable(way: (typeof CONNECTION_KINDS)[number][1], port: n
 }
 
 withRedis((server) => {
-  describe.each(CONNECTION_KINDS)("%s", (_, way) => {
+  describe.each(CONNECTION_KINDS)("%s", (_, openConnection) => {
     test("finds a server that starts a second later", { timeout: 30_000 }, async () => {
       const [port, folder] = [await freePort(), mkdtempSync(join(tmpdir(), "holdfast-reaching-"))];
       runLater.push(() => rmSync(folder, { recursive: true, force: true }));
-      const taking = expectLockable(way, port);
+      const pendingLock = expectLockable(openConnection, port);
       await delay(1_000);
       const child = await startRedisProcess(folder, port, []);
       runLater.push(() => killAndCheckLog(child));
-      await taking;
+      await pendingLock;
     });
 
     test("connects to a server that cuts its first connections, each at another step of opening", {
       timeout: 30_000,
     }, async () => {
-      let cuts = 0;
-      const proxy = createServer((near) => {
-        const far = dial(server().port, "127.0.0.1");
-        const over = (): void => {
-          near.destroy();
-          far.destroy();
+      let cutCount = 0;
+      const proxy = createServer((clientSocket) => {
+        const serverSocket = dial(server().port, "127.0.0.1");
+        const closeBoth = (): void => {
+          clientSocket.destroy();
+          serverSocket.destroy();
         };
-        near.on("error", over).on("close", over);
-        far.on("error", over).on("close", over).pipe(near);
+        clientSocket.on("error", closeBoth).on("close", closeBoth);
+        serverSocket.on("error", closeBoth).on("close", closeBoth).pipe(clientSocket);
         let scripts = 0;
-        near.on("data", (bytes: Buffer) => {
+        clientSocket.on("data", (bytes: Buffer) => {
           if (bytes.includes("EVAL")) scripts++;
           // the first connection at the first script that it asks for, the second at the second
-          if (cuts < 3 && scripts > cuts) {
-            cuts++;
-            over();
-          } else far.write(bytes);
+          if (cutCount < 3 && scripts > cutCount) {
+            cutCount++;
+            closeBoth();
+          } else serverSocket.write(bytes);
         });
       });
       await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
       runLater.push(() => proxy.close());
-      await expectLockable(way, (proxy.address() as { port: number }).port);
-      expect(cuts).toBe(3);
+      await expectLockable(openConnection, (proxy.address() as { port: number }).port);
+      expect(cutCount).toBe(3);
     });
   });
 });
 
 test("fails without a server when its time is over, with the cause", async () => {
   const port = await freePort();
-  const began = performance.now();
+  const startedAt = performance.now();
   const error: unknown = await connect(redisUrl(port), { connectTimeout: "700ms" }).catch(
     (failure: unknown) => failure,
   );
-  expect(performance.now() - began).toBeGreaterThan(690);
+  expect(performance.now() - startedAt).toBeGreaterThan(690);
   expect(error).toMatchObject({
     code: "DRIVER_FAILED",
     message: expect.stringMatching(/: not reached within 700 ms: connect ECONNREFUSED/),
@@ -113,9 +113,9 @@ test("fails at once at the port of a Holdfast server, which is not reported as a
   const port = await freePort();
   const otherServer = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
   runLater.push(() => otherServer.close());
-  for (const [, way] of CONNECTION_KINDS) {
-    const began = performance.now();
-    const failure = way(port, 10_000).then(async (locks) => {
+  for (const [, openConnection] of CONNECTION_KINDS) {
+    const startedAt = performance.now();
+    const failure = openConnection(port, 10_000).then(async (locks) => {
       runLater.push(() => locks.close());
       await locks.tryAcquire("key");
     });
@@ -125,6 +125,6 @@ test("fails at once at the port of a Holdfast server, which is not reported as a
         /this is not a Redis server: .*; the URL of a Holdfast server begins with holdfast:/,
       ),
     });
-    expect(performance.now() - began).toBeLessThan(9_000);
+    expect(performance.now() - startedAt).toBeLessThan(9_000);
   }
 });

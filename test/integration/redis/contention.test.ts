@@ -16,25 +16,25 @@ const long = process.env.HOLDFAST_LONG === "1";
 const WAITER_COUNT = long ? 10_000 : 1_500;
 
 interface CriticalSection {
-  readonly who: number;
+  readonly caller: number;
   readonly token: bigint;
 }
 
 withRedis((server) => {
-  let scene: RedisFixture;
+  let fixture: RedisFixture;
   let clients: Locks[];
   beforeEach(() => {
-    scene = createRedisFixture(server().port);
+    fixture = createRedisFixture(server().port);
     clients = [];
   });
   afterEach(async () => {
     for (const locks of clients) await locks.close();
-    await scene.close();
+    await fixture.close();
   });
 
   const client = (port: number, ttl = 60_000): Locks => {
     const driver = redis(() => new Redis({ port, host: "127.0.0.1", retryStrategy: () => 20 }), {
-      prefix: scene.prefix,
+      prefix: fixture.prefix,
       warn: () => undefined,
     });
     const locks = createLocks(driver, { ttl, handoffs: 1 });
@@ -43,19 +43,22 @@ withRedis((server) => {
   };
 
   /** One section after another: no two overlap, tokens rise. */
-  const watch = (): { readonly sections: CriticalSection[]; enter(who: number, of: Locks): Promise<void> } => {
+  const watch = (): {
+    readonly sections: CriticalSection[];
+    enter(caller: number, clientLocks: Locks): Promise<void>;
+  } => {
     const sections: CriticalSection[] = [];
-    let inside = 0;
+    let insideCount = 0;
     return {
       sections,
-      async enter(who, of) {
-        const lock = await of.acquire("key");
-        inside++;
-        expect(inside).toBe(1);
+      async enter(caller, clientLocks) {
+        const lock = await clientLocks.acquire("key");
+        insideCount++;
+        expect(insideCount).toBe(1);
         expect(lock.token).toBeGreaterThan(sections.at(-1)?.token ?? 0n);
-        sections.push({ who, token: lock.token });
+        sections.push({ caller, token: lock.token });
         await Promise.resolve();
-        inside--;
+        insideCount--;
         await lock.release();
       },
     };
@@ -64,28 +67,31 @@ withRedis((server) => {
   test(`${WAITER_COUNT} waiters on one key are served in order, at one command a hand-off`, {
     timeout: long ? 300_000 : 40_000,
   }, async () => {
-    const [one, other] = [client(server().port), client(server().port)];
+    const [firstClient, other] = [client(server().port), client(server().port)];
     const { sections, enter } = watch();
-    const first = await one.acquire("key");
-    const all = Array.from({ length: WAITER_COUNT }, (_, at) => enter(at, at % 2 === 0 ? one : other));
+    const first = await firstClient.acquire("key");
+    const entries = Array.from({ length: WAITER_COUNT }, (_, index) =>
+      enter(index, index % 2 === 0 ? firstClient : other),
+    );
     await until(
       async () =>
-        (await scene.admin.zcard((await scene.admin.keys(`${scene.prefix}:1:*:w:key`))[0] ?? "")) === WAITER_COUNT,
+        (await fixture.admin.zcard((await fixture.admin.keys(`${fixture.prefix}:1:*:w:key`))[0] ?? "")) ===
+        WAITER_COUNT,
       {
         within: 30_000,
         what: "the line",
       },
     );
-    await scene.admin.config("RESETSTAT");
+    await fixture.admin.config("RESETSTAT");
     await first.release();
-    await Promise.all(all);
-    const stats = await scene.admin.info("commandstats");
+    await Promise.all(entries);
+    const stats = await fixture.admin.info("commandstats");
     const calls = Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1]);
     // each is granted by its predecessor's release; the rest are renewals, many in one call
     expect(calls).toBeLessThan(WAITER_COUNT * 1.1 + 50);
     for (const parity of [0, 1]) {
-      const own = sections.map(({ who }) => who).filter((who) => who % 2 === parity);
-      expect(own).toEqual([...own].sort((a, b) => a - b));
+      const ownTurns = sections.map(({ caller }) => caller).filter((who) => who % 2 === parity);
+      expect(ownTurns).toEqual([...ownTurns].sort((a, b) => a - b));
     }
     expect(sections.length).toBe(WAITER_COUNT);
   });
@@ -93,45 +99,47 @@ withRedis((server) => {
   test("inboxes cut repeatedly under load lose no waiter, and cost each at most one turn or recheck", {
     timeout: 40_000,
   }, async () => {
-    const all = [client(server().port, 4_000), client(server().port, 4_000), client(server().port, 4_000)];
+    const contenders = [client(server().port, 4_000), client(server().port, 4_000), client(server().port, 4_000)];
     const { sections, enter } = watch();
     let isOver = false;
     const longest: number[] = [];
-    const work = all.map(async (of, who) => {
+    const loops = contenders.map(async (clientLocks, caller) => {
       while (!isOver) {
-        const began = performance.now();
-        await enter(who, of);
-        longest[who] = Math.max(longest[who] ?? 0, performance.now() - began);
+        const startedAt = performance.now();
+        await enter(caller, clientLocks);
+        longest[caller] = Math.max(longest[caller] ?? 0, performance.now() - startedAt);
       }
     });
-    for (let cut = 0; cut < 15; cut++) {
+    for (let round = 0; round < 15; round++) {
       const size = sections.length;
-      await scene.admin.call("CLIENT", "KILL", "TYPE", "pubsub");
+      await fixture.admin.call("CLIENT", "KILL", "TYPE", "pubsub");
       await until(() => sections.length >= size + 12, { within: 10_000, what: "work after the cut" });
     }
     isOver = true;
-    await Promise.all(work);
-    for (const who of [0, 1, 2])
-      expect(sections.filter((criticalSection) => criticalSection.who === who).length).toBeGreaterThan(15);
+    await Promise.all(loops);
+    for (const caller of [0, 1, 2])
+      expect(sections.filter((criticalSection) => criticalSection.caller === caller).length).toBeGreaterThan(15);
     // an unreachable waiter loses a turn; a lost push costs at most a lease, until the recheck
     expect(Math.max(...longest)).toBeLessThan(4_000);
   });
 
   test("a full server refuses new locks and still serves the holder and the queue", { timeout: 20_000 }, async () => {
-    const [one, other] = [client(server().port), client(server().port)];
-    const lock = await one.acquire("key");
+    const [firstClient, other] = [client(server().port), client(server().port)];
+    const lock = await firstClient.acquire("key");
     const next = other.acquire("key");
-    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
-    await scene.admin.config("SET", "maxmemory", "1");
+    await until(async () => (await firstClient.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    await fixture.admin.config("SET", "maxmemory", "1");
     try {
-      await expect(one.tryAcquire("new")).rejects.toMatchObject({ cause: { message: expect.stringContaining("OOM") } });
-      expect((await scene.keys()).filter((key) => key.includes(":new"))).toEqual([]);
+      await expect(firstClient.tryAcquire("new")).rejects.toMatchObject({
+        cause: { message: expect.stringContaining("OOM") },
+      });
+      expect((await fixture.keys()).filter((key) => key.includes(":new"))).toEqual([]);
       expect(await lock.release()).toBe(true);
       expect(await (await next).release()).toBe(true);
     } finally {
-      await scene.admin.config("SET", "maxmemory", "0");
+      await fixture.admin.config("SET", "maxmemory", "0");
     }
-    await (await one.acquire("new")).release();
+    await (await firstClient.acquire("new")).release();
   });
 });
 
@@ -149,45 +157,45 @@ withRedis((server) => {
       });
       // a client that is informed of the new master, as one with Sentinels is
       let port = server().port;
-      const made: Redis[] = [];
+      const redisClients: Redis[] = [];
       const driver = (): ReturnType<typeof redis> => {
         const client = new Redis({ port, host: "127.0.0.1", retryStrategy: () => 20 });
         const connect = client.connect.bind(client);
-        client.connect = (...words) => {
+        client.connect = (...args) => {
           client.options.port = port;
-          return connect(...words);
+          return connect(...args);
         };
         const duplicate = client.duplicate.bind(client);
-        client.duplicate = (more) => {
-          const ears = duplicate({ ...more, port });
-          const dial = ears.connect.bind(ears);
-          ears.connect = (...words) => {
-            ears.options.port = port;
-            return dial(...words);
+        client.duplicate = (options) => {
+          const subscriber = duplicate({ ...options, port });
+          const dial = subscriber.connect.bind(subscriber);
+          subscriber.connect = (...args) => {
+            subscriber.options.port = port;
+            return dial(...args);
           };
-          made.push(ears);
-          return ears;
+          redisClients.push(subscriber);
+          return subscriber;
         };
-        made.push(client);
+        redisClients.push(client);
         return redis(() => client, { prefix: "switch", warn: () => undefined, commandTimeoutMs: 1_000 });
       };
-      for (let at = 0; at < 3; at++) clients.push(createLocks(driver(), { ttl: 3_000, handoffs: 1 }));
-      let [inside, isOver, last] = [0, false, 0n];
+      for (let index = 0; index < 3; index++) clients.push(createLocks(driver(), { ttl: 3_000, handoffs: 1 }));
+      let [insideCount, isOver, last] = [0, false, 0n];
       const turns = [0, 0, 0];
-      const work = clients.map(async (of, who) => {
+      const loops = clients.map(async (client, caller) => {
         while (!isOver) {
-          const lock = await of.acquire("key");
-          inside++;
-          if (!lock.signal.aborted) expect(inside).toBe(1);
+          const lock = await client.acquire("key");
+          insideCount++;
+          if (!lock.signal.aborted) expect(insideCount).toBe(1);
           expect(lock.token).toBeGreaterThan(last);
           last = lock.token;
-          turns[who] = (turns[who] as number) + 1;
-          inside--;
+          turns[caller] = (turns[caller] as number) + 1;
+          insideCount--;
           await lock.release();
         }
       });
-      for (const one of work) one.catch(() => undefined); // failures are reported at the end
-      const total = (): number => turns.reduce((sum, one) => sum + one, 0);
+      for (const loop of loops) loop.catch(() => undefined); // failures are reported at the end
+      const total = (): number => turns.reduce((sum, count) => sum + count, 0);
       await until(() => total() > 50, { within: 10_000, what: "work" });
       await until(async () => /slave0:.*state=online/.test(await first.info("replication")), {
         within: 10_000,
@@ -200,14 +208,14 @@ withRedis((server) => {
         what: "the switch",
       });
       port = replica.port;
-      for (const redis of made) redis.disconnect(true);
+      for (const redis of redisClients) redis.disconnect(true);
       const before = [...turns];
-      await until(() => turns.every((count, who) => count > (before[who] as number) + 10), {
+      await until(() => turns.every((count, caller) => count > (before[caller] as number) + 10), {
         within: 30_000,
         what: "turns of everybody on the new master",
       });
       isOver = true;
-      await Promise.all(work);
+      await Promise.all(loops);
     } finally {
       for (const locks of clients) await locks.close();
       first.disconnect();

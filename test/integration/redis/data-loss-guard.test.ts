@@ -35,23 +35,23 @@ const GENEROUS_MS = 30_000;
 const RUN_RECORD = "1:{00}:b";
 
 withRedis((server) => {
-  let scene: RedisFixture;
+  let fixture: RedisFixture;
   let clients: Locks[];
   let warnings: string[];
   beforeEach(async () => {
-    scene = createRedisFixture(server().port);
-    await scene.admin.flushall();
+    fixture = createRedisFixture(server().port);
+    await fixture.admin.flushall();
     clients = [];
     warnings = [];
   });
   afterEach(async () => {
     for (const locks of clients) await locks.close();
-    await scene.close();
+    await fixture.close();
   });
 
   const driver = (options: RedisOptions = {}): Driver =>
     redis(() => new Redis(server().port, "127.0.0.1"), {
-      prefix: scene.prefix,
+      prefix: fixture.prefix,
       warn: (text) => warnings.push(text),
       guardDataLoss: { maxTtlMs: TTL_MS },
       ...options,
@@ -62,39 +62,39 @@ withRedis((server) => {
     clients.push(locks);
     return locks;
   };
-  const open = (options: RedisOptions = {}): ReturnType<RedisFixture["open"]> => scene.open(driver(options));
+  const open = (options: RedisOptions = {}): ReturnType<RedisFixture["open"]> => fixture.open(driver(options));
   /** An opened driver whose store has been in use for long. */
-  const opened = async (maxTtlMs = TTL_MS): Promise<Awaited<ReturnType<typeof open>>> => {
-    const one = await open({ guardDataLoss: { maxTtlMs } });
-    await markLongInUse(scene.admin, scene.prefix);
-    return one;
+  const openGuarded = async (maxTtlMs = TTL_MS): Promise<Awaited<ReturnType<typeof open>>> => {
+    const lockClient = await open({ guardDataLoss: { maxTtlMs } });
+    await markLongInUse(fixture.admin, fixture.prefix);
+    return lockClient;
   };
 
-  for (const [what, lose] of [
+  for (const [what, loseData] of [
     ["killed and starts empty", () => server().restart()],
-    ["flushed", () => scene.admin.flushall()],
+    ["flushed", () => fixture.admin.flushall()],
   ] as const) {
     describe(`a server that is ${what}`, () => {
       test("grants no lock over a live holder, which keeps its lock and its token", { timeout: 40_000 }, async () => {
-        const [one, other, late] = [client(), client(), client()];
-        await opened();
-        const lock = await one.acquire("key");
+        const [firstClient, other, late] = [client(), client(), client()];
+        await openGuarded();
+        const lock = await firstClient.acquire("key");
         const order: string[] = [];
         // waiters return in any order: a store that lost its data cannot know theirs
-        const inTurn = async (of: Locks, key: string): Promise<bigint> => {
-          const next = await of.acquire(key);
+        const inTurn = async (clientLocks: Locks, key: string): Promise<bigint> => {
+          const next = await clientLocks.acquire(key);
           order.push(key);
           await next.release();
           return next.token;
         };
         const second = inTurn(other, "key");
-        await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
-        const began = performance.now();
-        await lose();
+        await until(async () => (await firstClient.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+        const startedAt = performance.now();
+        await loseData();
         const third = inTurn(late, "key");
         await inTurn(late, "free");
         // a new lock was granted, but only after every lease from before the loss was over
-        expect(performance.now() - began).toBeGreaterThanOrEqual(LONG_TTL_MS * 0.99);
+        expect(performance.now() - startedAt).toBeGreaterThanOrEqual(LONG_TTL_MS * 0.99);
         expect(order).toEqual(["free"]);
         expect(lock.signal.aborted).toBe(false);
         lock.throwIfLost();
@@ -109,7 +109,7 @@ withRedis((server) => {
         const locks = client({ guardDataLoss: false });
         const lock = await locks.acquire("key");
         await locks.acquire("another");
-        await lose();
+        await loseData();
         await until(() => lock.signal.aborted, { within: 10_000, what: "the signal of the holder" });
         expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "unknown" });
         await until(() => warnings.some((text) => /the server has lost/.test(text)), {
@@ -124,189 +124,189 @@ withRedis((server) => {
 
   describe("during the grace period of a store that lost its data", () => {
     test("a claim that does not wait is refused, and a waiting one asks again when the period is over", async () => {
-      const one = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });
-      expect(await one.claim(makeClaim("key", { wait: false, ttlMs: GENEROUS_MS }))).toEqual({
+      const lockClient = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });
+      expect(await lockClient.claim(makeClaim("key", { wait: false, ttlMs: GENEROUS_MS }))).toEqual({
         state: "none",
         paused: { reason: "gracePeriod", remainingMs: expect.any(Number) },
       });
       const [waiter, answer] = await withinTime(TTL_MS, async (name) => {
-        await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + TTL_MS });
+        await writeRunRecord(fixture.admin, fixture.prefix, { graceEndsAt: Date.now() + TTL_MS });
         const waiter = makeClaim(name, { ttlMs: GENEROUS_MS });
-        return [waiter, await one.claim(waiter)] as const;
+        return [waiter, await lockClient.claim(waiter)] as const;
       });
       expect(answer.state === "waiting" && answer.recheckMs <= TTL_MS).toBe(true);
-      await one.waitForGrant(waiter);
-      await one.driver.release(toReleases(waiter));
+      await lockClient.waitForGrant(waiter);
+      await lockClient.driver.release(toReleases(waiter));
     });
 
     test("releases and expired leases grant no lock", async () => {
-      const one = await opened();
-      const record = `${scene.prefix}:${RUN_RECORD}`;
-      const whole = String(await scene.admin.get(record));
+      const lockClient = await openGuarded();
+      const record = `${fixture.prefix}:${RUN_RECORD}`;
+      const fullRecord = String(await fixture.admin.get(record));
       const [waiting, answer, granted] = await withinTime(TTL_MS, async (name) => {
         const [held, waiting] = [makeClaim(name, { ttlMs: TTL_MS }), makeClaim(name, { ttlMs: TTL_MS })];
-        await scene.admin.set(record, whole);
-        await one.claimHeld(held);
-        await one.claim(waiting);
-        await scene.admin.del(record);
-        await one.driver.release(toReleases(held));
-        const answer = await one.renewOnce(waiting);
-        return [waiting, answer, one.pushes.filter(({ id }) => id === waiting.id)] as const;
+        await fixture.admin.set(record, fullRecord);
+        await lockClient.claimHeld(held);
+        await lockClient.claim(waiting);
+        await fixture.admin.del(record);
+        await lockClient.driver.release(toReleases(held));
+        const answer = await lockClient.renewOnce(waiting);
+        return [waiting, answer, lockClient.pushes.filter(({ id }) => id === waiting.id)] as const;
       });
       expect(answer.state).toBe("waiting");
       expect(granted.filter(({ answer }) => answer?.state === "held")).toEqual([]);
-      await one.waitForGrant(waiting);
-      await one.driver.release(toReleases(waiting));
+      await lockClient.waitForGrant(waiting);
+      await lockClient.driver.release(toReleases(waiting));
     });
 
     test("the release of a forgotten lock is reported as done, and no late call places it again", async () => {
-      const one = await opened(GENEROUS_MS);
+      const lockClient = await openGuarded(GENEROUS_MS);
       const held = makeClaim("key", { ttlMs: GENEROUS_MS });
-      await one.claimHeld(held);
-      await scene.admin.flushall();
-      expect(await one.driver.release(toReleases(held))).toEqual([true]);
-      expect(await one.renewOnce(held)).toEqual({ state: "none", reason: "released" });
-      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
+      await lockClient.claimHeld(held);
+      await fixture.admin.flushall();
+      expect(await lockClient.driver.release(toReleases(held))).toEqual([true]);
+      expect(await lockClient.renewOnce(held)).toEqual({ state: "none", reason: "released" });
+      expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("all holders of a semaphore return, with their tokens, in any order", async () => {
-      const one = await opened(GENEROUS_MS);
+      const lockClient = await openGuarded(GENEROUS_MS);
       const hold = { key: "key", permits: 1, limit: 3 };
       const claims = [0, 1, 2].map(() => makeClaim([hold], { ttlMs: GENEROUS_MS, tokenCount: 4 }));
       const tokens = [];
-      for (const claim of claims) tokens.push((await one.claimHeld(claim)).token);
-      await scene.admin.flushall();
-      const answers = await one.driver.renew([...claims].reverse());
+      for (const claim of claims) tokens.push((await lockClient.claimHeld(claim)).token);
+      await fixture.admin.flushall();
+      const answers = await lockClient.driver.renew([...claims].reverse());
       expect(answers.map((answer) => answer?.state === "held" && answer.token)).toEqual([...tokens].reverse());
-      const counter = await scene.admin.get(`${scene.prefix}:1:{${toBucket("key")}}:n`);
+      const counter = await fixture.admin.get(`${fixture.prefix}:1:{${toBucket("key")}}:n`);
       expect(BigInt(String(counter))).toBe((tokens[2] as bigint) + 3n);
-      await one.driver.release(toReleases(...claims));
+      await lockClient.driver.release(toReleases(...claims));
     });
 
     test("a waiter passed over in its first queue while it waited for another key returns, and so does the one that passed it", async () => {
-      const one = await opened(GENEROUS_MS);
+      const lockClient = await openGuarded(GENEROUS_MS);
       const pair = (key: string): { key: string; permits: number; limit: number } => ({ key, permits: 2, limit: 2 });
-      const [first, both] = [
+      const [first, multiKeyClaim] = [
         makeClaim("c", { ttlMs: GENEROUS_MS }),
         makeClaim([pair("b"), pair("c")], { ttlMs: GENEROUS_MS }),
       ];
       const reader = makeClaim([{ key: "b", permits: 1, limit: ALL_PERMITS }], { ttlMs: GENEROUS_MS });
-      await one.claimHeld(first);
-      expect((await one.claim(both)).state).toBe("waiting");
-      const { token } = await one.claimHeld(reader);
-      await one.driver.release(toReleases(first));
-      const later = await one.waitForGrant(both);
-      expect(later.token).toBeGreaterThan(token);
-      await scene.admin.flushall();
-      const answers = await one.driver.renew([reader, both]);
+      await lockClient.claimHeld(first);
+      expect((await lockClient.claim(multiKeyClaim)).state).toBe("waiting");
+      const { token } = await lockClient.claimHeld(reader);
+      await lockClient.driver.release(toReleases(first));
+      const laterAnswer = await lockClient.waitForGrant(multiKeyClaim);
+      expect(laterAnswer.token).toBeGreaterThan(token);
+      await fixture.admin.flushall();
+      const answers = await lockClient.driver.renew([reader, multiKeyClaim]);
       expect(answers).toMatchObject([
         { state: "held", token },
-        { state: "held", token: later.token },
+        { state: "held", token: laterAnswer.token },
       ]);
-      await one.driver.release(toReleases(reader, both));
+      await lockClient.driver.release(toReleases(reader, multiKeyClaim));
     });
 
     test("a holder returns although memory is full, and a new claim leaves no trace", async () => {
-      const one = await opened(GENEROUS_MS);
+      const lockClient = await openGuarded(GENEROUS_MS);
       const held = makeClaim("key", { ttlMs: GENEROUS_MS });
-      const { token } = await one.claimHeld(held);
-      await scene.admin.flushall();
-      await scene.admin.config("SET", "maxmemory", "1");
+      const { token } = await lockClient.claimHeld(held);
+      await fixture.admin.flushall();
+      await fixture.admin.config("SET", "maxmemory", "1");
       try {
-        expect(await one.renewOnce(held)).toMatchObject({ state: "held", token });
-        await expect(one.claim(makeClaim("other", { ttlMs: GENEROUS_MS }))).rejects.toThrow("OOM");
-        expect(await one.driver.release(toReleases(held))).toEqual([true]);
-        expect((await scene.keys()).filter((key) => /:[aw]:/.test(key))).toEqual([]);
+        expect(await lockClient.renewOnce(held)).toMatchObject({ state: "held", token });
+        await expect(lockClient.claim(makeClaim("other", { ttlMs: GENEROUS_MS }))).rejects.toThrow("OOM");
+        expect(await lockClient.driver.release(toReleases(held))).toEqual([true]);
+        expect((await fixture.keys()).filter((key) => /:[aw]:/.test(key))).toEqual([]);
       } finally {
-        await scene.admin.config("SET", "maxmemory", "0");
+        await fixture.admin.config("SET", "maxmemory", "0");
       }
     });
 
     test("a claim over several keys returns in all of them", async () => {
-      const one = await opened(GENEROUS_MS);
+      const lockClient = await openGuarded(GENEROUS_MS);
       const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
-      const both = makeClaim(holds, { ttlMs: GENEROUS_MS });
-      const { token } = await one.claimHeld(both);
-      await scene.admin.flushall();
-      expect(await one.renewOnce(both)).toMatchObject({ state: "held", token });
-      const views = (await one.driver.list({ prefix: "" }, { max: 10 })).items;
+      const multiKeyClaim = makeClaim(holds, { ttlMs: GENEROUS_MS });
+      const { token } = await lockClient.claimHeld(multiKeyClaim);
+      await fixture.admin.flushall();
+      expect(await lockClient.renewOnce(multiKeyClaim)).toMatchObject({ state: "held", token });
+      const views = (await lockClient.driver.list({ prefix: "" }, { max: 10 })).items;
       expect(views.map((view) => view.locks.map(({ key }) => key))).toEqual([["a", "b"]]);
       for (const key of ["a", "b"]) {
         const claim = makeClaim([{ key, permits: 1, limit: 1 }], { ttlMs: GENEROUS_MS });
-        expect((await one.claim(claim)).state).toBe("waiting");
-        await one.driver.release(toReleases(claim));
+        expect((await lockClient.claim(claim)).state).toBe("waiting");
+        await lockClient.driver.release(toReleases(claim));
       }
-      await one.driver.release(toReleases(both));
-      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
+      await lockClient.driver.release(toReleases(multiKeyClaim));
+      expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("of two conflicting holds, as on a replica that missed the last writes, the higher token stays", async () => {
       const guardDataLoss = { maxTtlMs: GENEROUS_MS };
-      const [one, other] = [await opened(GENEROUS_MS), await open({ guardDataLoss })];
-      const [old, young] = [makeClaim("key", { ttlMs: GENEROUS_MS }), makeClaim("key", { ttlMs: GENEROUS_MS })];
-      await one.claimHeld(old);
+      const [lockClient, other] = [await openGuarded(GENEROUS_MS), await open({ guardDataLoss })];
+      const [old, youngClaim] = [makeClaim("key", { ttlMs: GENEROUS_MS }), makeClaim("key", { ttlMs: GENEROUS_MS })];
+      await lockClient.claimHeld(old);
       const written = await Promise.all(
-        (await scene.keys()).map(async (key) => ({ key, value: await scene.admin.dumpBuffer(key) })),
+        (await fixture.keys()).map(async (key) => ({ key, value: await fixture.admin.dumpBuffer(key) })),
       );
-      await one.driver.release(toReleases(old));
-      const { token } = await other.claimHeld(young);
-      await scene.admin.del(await scene.keys());
+      await lockClient.driver.release(toReleases(old));
+      const { token } = await other.claimHeld(youngClaim);
+      await fixture.admin.del(await fixture.keys());
       for (const { key, value } of written) {
-        if (value !== null && !key.endsWith(":b")) await scene.admin.restore(key, GENEROUS_MS * 4, value);
+        if (value !== null && !key.endsWith(":b")) await fixture.admin.restore(key, GENEROUS_MS * 4, value);
       }
-      expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
-      expect(await other.renewOnce(young)).toMatchObject({ state: "held", token });
-      const [view, ...more] = (await one.driver.list({ prefix: "key" }, { max: 10 })).items;
-      expect(more).toEqual([]);
+      expect((await lockClient.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
+      expect(await other.renewOnce(youngClaim)).toMatchObject({ state: "held", token });
+      const [view, ...otherViews] = (await lockClient.driver.list({ prefix: "key" }, { max: 10 })).items;
+      expect(otherViews).toEqual([]);
       expect(view?.answer).toMatchObject({ state: "held", token });
-      expect(await one.renewOnce(old)).toEqual({ state: "none" });
-      await other.driver.release(toReleases(young));
+      expect(await lockClient.renewOnce(old)).toEqual({ state: "none" });
+      await other.driver.release(toReleases(youngClaim));
     });
   });
 
   test("after its end, a claim that was not placed again stays lost", async () => {
-    const one = await opened();
+    const lockClient = await openGuarded();
     const held = makeClaim("key", { ttlMs: TTL_MS });
-    await one.claimHeld(held);
-    await scene.admin.flushall();
+    await lockClient.claimHeld(held);
+    await fixture.admin.flushall();
     await open();
     await delay(TTL_MS + 50);
-    expect(await one.renewOnce(held)).toEqual({ state: "none" });
+    expect(await lockClient.renewOnce(held)).toEqual({ state: "none" });
     expect(warnings.filter((text) => /has lost a lock that this client held/.test(text)).length).toBe(1);
   });
 
   test("a claim that is late, known, or has a token from the future is not placed again", async () => {
-    const one = await opened(GENEROUS_MS);
-    const record = `${scene.prefix}:${RUN_RECORD}`;
-    const root = `${scene.prefix}:1:`;
+    const lockClient = await openGuarded(GENEROUS_MS);
+    const record = `${fixture.prefix}:${RUN_RECORD}`;
+    const root = `${fixture.prefix}:1:`;
     const replace = async (claim: Claim, token: bigint): Promise<unknown> => {
-      const words = [...encodeClaim(claim), ...encodeClaimDetails({ ...claim, floor: token }), String(token)];
+      const args = [...encodeClaim(claim), ...encodeClaimDetails({ ...claim, floor: token }), String(token)];
       const head = [root, `${root}inbox:x`, record, String(GENEROUS_MS), "1"];
-      const [answer] = (await scene.admin.eval(
+      const [answer] = (await fixture.admin.eval(
         RESTORE.text,
         1,
         toRoutingKey(root, "00"),
         ...head,
-        ...words,
+        ...args,
       )) as unknown[];
       return String(answer).split(" ").slice(0, 2).join(" ");
     };
     const now = BigInt(Date.now()) * 1_000n;
-    const [late, known, ahead, well] = ["late", "known", "ahead", "well"].map((key) =>
+    const [lateClaim, knownClaim, aheadClaim, goodClaim] = ["late", "known", "ahead", "well"].map((key) =>
       makeClaim(key, { ttlMs: GENEROUS_MS }),
     );
-    expect(await replace(late as Claim, now)).toBe("n");
-    const { token } = await one.claimHeld(known as Claim);
-    await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + GENEROUS_MS });
-    expect(await replace(known as Claim, token + 5n)).toBe(`h ${token}`);
-    expect(await replace(ahead as Claim, now + 2n * 86_400_000_000n)).toBe("n");
-    expect(await replace(well as Claim, now)).toBe(`h ${now}`);
-    await one.driver.release(toReleases(...([known, well] as Claim[])));
-    expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
+    expect(await replace(lateClaim as Claim, now)).toBe("n");
+    const { token } = await lockClient.claimHeld(knownClaim as Claim);
+    await writeRunRecord(fixture.admin, fixture.prefix, { graceEndsAt: Date.now() + GENEROUS_MS });
+    expect(await replace(knownClaim as Claim, token + 5n)).toBe(`h ${token}`);
+    expect(await replace(aheadClaim as Claim, now + 2n * 86_400_000_000n)).toBe("n");
+    expect(await replace(goodClaim as Claim, now)).toBe(`h ${now}`);
+    await lockClient.driver.release(toReleases(...([knownClaim, goodClaim] as Claim[])));
+    expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
   test("another client, and the next start of a client, find the store unchanged, without a pause", async () => {
-    await opened();
+    await openGuarded();
     const next = await open();
     const claim = makeClaim("key", { ttlMs: TTL_MS });
     await next.claimHeld(claim);
@@ -318,31 +318,33 @@ withRedis((server) => {
   });
 
   test("a clock that steps back delays no claim beyond the longest ttl", async () => {
-    const one = await opened();
-    await writeRunRecord(scene.admin, scene.prefix, { graceEndsAt: Date.now() + 3_600_000 });
+    const lockClient = await openGuarded();
+    await writeRunRecord(fixture.admin, fixture.prefix, { graceEndsAt: Date.now() + 3_600_000 });
     const claim = makeClaim("key", { ttlMs: TTL_MS });
-    expect((await one.claim(claim)).state).toBe("waiting");
-    await one.waitForGrant(claim); // within seconds, and not within an hour
-    await one.driver.release(toReleases(claim));
+    expect((await lockClient.claim(claim)).state).toBe("waiting");
+    await lockClient.waitForGrant(claim); // within seconds, and not within an hour
+    await lockClient.driver.release(toReleases(claim));
   });
 
   test("a run record of another run, as after a restart from a file, counts as a loss", async () => {
-    const one = await opened(GENEROUS_MS);
-    await writeRunRecord(scene.admin, scene.prefix, { replicationId: "a".repeat(40) });
-    expect((await one.claim(makeClaim("key", { ttlMs: GENEROUS_MS }))).state).toBe("waiting");
+    const lockClient = await openGuarded(GENEROUS_MS);
+    await writeRunRecord(fixture.admin, fixture.prefix, { replicationId: "a".repeat(40) });
+    expect((await lockClient.claim(makeClaim("key", { ttlMs: GENEROUS_MS }))).state).toBe("waiting");
     const { driver: next } = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });
     expect(warnings.length).toBe(2);
-    expect((await readRunRecord(scene.admin, scene.prefix)).replicationId).toBe(await replicationIdOf(scene.admin));
+    expect((await readRunRecord(fixture.admin, fixture.prefix)).replicationId).toBe(
+      await replicationIdOf(fixture.admin),
+    );
     await next.close();
   });
 
   test("a longer ttl is refused before anything is sent", async () => {
-    const one = await open();
-    await expect(one.claim(makeClaim("key", { ttlMs: TTL_MS + 1 }))).rejects.toMatchObject({
+    const lockClient = await open();
+    await expect(lockClient.claim(makeClaim("key", { ttlMs: TTL_MS + 1 }))).rejects.toMatchObject({
       code: "DRIVER_FATAL",
       message: "redis: the ttl of 1501 ms exceeds guardDataLoss.maxTtlMs (1500 ms)",
     });
-    expect((await scene.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
+    expect((await fixture.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
   });
 
   test("a meaningless option is a TypeError that names it", () => {
@@ -355,10 +357,10 @@ withRedis((server) => {
 
   test("a user without the right to INFO is refused, with that reason", async () => {
     const rules = ["reset", "on", ">secret", "~*", "&*", "+@all", "-info"];
-    await scene.admin.call("ACL", "SETUSER", "uninformed", ...rules);
+    await fixture.admin.call("ACL", "SETUSER", "uninformed", ...rules);
     const guarded = redis(
       () => new Redis({ port: server().port, host: "127.0.0.1", username: "uninformed", password: "secret" }),
-      { prefix: scene.prefix, guardDataLoss: true },
+      { prefix: fixture.prefix, guardDataLoss: true },
     );
     await expect(guarded.open(NO_EVENTS)).rejects.toMatchObject({
       code: "DRIVER_FATAL",

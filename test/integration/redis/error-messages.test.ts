@@ -27,7 +27,7 @@ const PASSWORD_DIGEST = /[0-9a-f]{40}/;
 const folder = mkdtempSync(join(tmpdir(), "holdfast-troubles-"));
 const cleanups: (() => unknown)[] = [];
 afterAll(async () => {
-  for (const work of cleanups) await work();
+  for (const cleanup of cleanups) await cleanup();
   rmSync(folder, { recursive: true, force: true });
 });
 
@@ -36,29 +36,29 @@ const startServer = async (...settings: string[]): Promise<RedisServer> => {
   cleanups.push(() => server.stop());
   return server;
 };
-const withAdmin = async <T>(port: number, work: (admin: Redis) => Promise<T>): Promise<T> => {
+const withAdmin = async <T>(port: number, operation: (admin: Redis) => Promise<T>): Promise<T> => {
   const admin = new Redis(port, "127.0.0.1");
   try {
-    return await work(admin);
+    return await operation(admin);
   } finally {
     admin.disconnect();
   }
 };
 
 /** "CODE: message" of the first error when a lock is taken; "" if it is granted. */
-async function connectionError(make: () => Locks | Promise<Locks>): Promise<string> {
+async function connectionError(createRedis: () => Locks | Promise<Locks>): Promise<string> {
   let locks: Locks | undefined;
   try {
-    locks = await make();
+    locks = await createRedis();
     const lock = await locks.tryAcquire("key");
     await lock?.release();
     return "";
   } catch (error) {
     const { code, message } = error as Error & { code: string };
-    const all = [error, (error as Error).cause].map((one) =>
+    const errors = [error, (error as Error).cause].map((one) =>
       JSON.stringify(one, Object.getOwnPropertyNames(one ?? {})),
     );
-    expect(all.join()).not.toContain(PASSWORD);
+    expect(errors.join()).not.toContain(PASSWORD);
     expect(message).not.toMatch(PASSWORD_DIGEST);
     expect(message).not.toContain("\n");
     return `${code}: ${message}`;
@@ -72,13 +72,13 @@ const errorByNodeRedis = (url: string, connectTimeoutMs = 5_000): Promise<string
   connectionError(() => createLocks(redis(() => createClient({ url }), { ...NO_WARNINGS, connectTimeoutMs })));
 /** By url, and by a client of node-redis: the same. */
 async function errorsByBothClients(url: string): Promise<string> {
-  const said = await errorByUrl(url);
-  expect(await errorByNodeRedis(url)).toBe(said);
-  return said;
+  const message = await errorByUrl(url);
+  expect(await errorByNodeRedis(url)).toBe(message);
+  return message;
 }
 
 withRedis((server) => {
-  const fatal = (port: number, says: string): string => `DRIVER_FATAL: redis 127.0.0.1:${port}: ${says}`;
+  const fatal = (port: number, text: string): string => `DRIVER_FATAL: redis 127.0.0.1:${port}: ${text}`;
 
   describe("a refused login is explained", () => {
     const refusedLogin = (code: string): string =>
@@ -100,19 +100,19 @@ withRedis((server) => {
       ["zadd", "this user has no right to ZADD (NOPERM): grant +zadd"],
       ["~holdfast:*", "this user may not access Holdfast's keys (NOPERM): grant ~PREFIX:*, by default ~holdfast:*"],
       ["&holdfast:*", "this user may not access Holdfast's channels (NOPERM): grant &PREFIX:*, by default &holdfast:*"],
-    ])("a user without %s", async (lacking, says) => {
+    ])("a user without %s", async (missingPermission, message) => {
       const { port } = server();
-      const all = ["~holdfast:*", "&holdfast:*", ...LEAST_PERMISSIONS];
-      const rules = all.filter((right) => right !== lacking && right !== `+${lacking}`);
-      expect(rules.length).toBe(all.length - 1);
+      const allRules = ["~holdfast:*", "&holdfast:*", ...LEAST_PERMISSIONS];
+      const rules = allRules.filter((rule) => rule !== missingPermission && rule !== `+${missingPermission}`);
+      expect(rules.length).toBe(allRules.length - 1);
       await withAdmin(port, (admin) => admin.call("ACL", "SETUSER", "app", "reset", "on", `>${PASSWORD}`, ...rules));
-      expect(await errorsByBothClients(`redis://app:${PASSWORD}@127.0.0.1:${port}`)).toBe(fatal(port, says));
+      expect(await errorsByBothClients(`redis://app:${PASSWORD}@127.0.0.1:${port}`)).toBe(fatal(port, message));
     });
 
     test("protected mode", async () => {
       const address = Object.values(networkInterfaces())
         .flat()
-        .find((one) => one?.family === "IPv4" && !one.internal)?.address;
+        .find((networkAddress) => networkAddress?.family === "IPv4" && !networkAddress.internal)?.address;
       if (address === undefined) return;
       const { port } = await startServer("--bind", "127.0.0.1", address, "--protected-mode", "yes");
       expect(await errorByNodeRedis(`redis://${address}:${port}`, 1_000)).toMatch(
@@ -139,11 +139,11 @@ withRedis((server) => {
 
     test("a replica's for the master's", async () => {
       const replica = await startServer("--replicaof", "127.0.0.1", String(server().port));
-      const says = (word: string): string =>
+      const explain = (word: string): string =>
         `this is a replica (${word}): connect to the master, or through Sentinels with a URL redis+sentinel://host,host/master`;
-      expect(await errorsByBothClients(replica.url)).toBe(fatal(replica.port, says("READONLY")));
-      const alone = await startServer("--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no");
-      expect(await errorsByBothClients(alone.url)).toBe(fatal(alone.port, says("MASTERDOWN")));
+      expect(await errorsByBothClients(replica.url)).toBe(fatal(replica.port, explain("READONLY")));
+      const orphanReplica = await startServer("--replicaof", "127.0.0.1", "1", "--replica-serve-stale-data", "no");
+      expect(await errorsByBothClients(orphanReplica.url)).toBe(fatal(orphanReplica.port, explain("MASTERDOWN")));
     });
 
     test("a port of a program other than Redis", async () => {
@@ -177,10 +177,11 @@ withRedis((server) => {
       "the connection was closed before an answer: does Redis listen on this port without TLS (else use rediss://), with protected mode off?";
 
     test("missing at a TLS port, and the other way round", async () => {
-      const silent = "not reached within 500 ms, no answer: does Redis use TLS on this port (else use redis://)?";
-      const said = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
-      expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
-      expect(await errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(said + silent);
+      const silentMessage =
+        "not reached within 500 ms, no answer: does Redis use TLS on this port (else use redis://)?";
+      const message = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
+      expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(message + silentMessage);
+      expect(await errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(message + silentMessage);
       expect(await errorByUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000)).toMatch(
         /does Redis use TLS on this port/,
       );
@@ -216,28 +217,28 @@ withRedis((server) => {
   });
 
   describe("a server that refuses new locks", () => {
-    const passing = (says: string): string => `DRIVER_FAILED: could not acquire "key": redis: ${says}`;
-    const opening = (port: number, says: string): string =>
-      `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${says}`;
+    const transientMessage = (text: string): string => `DRIVER_FAILED: could not acquire "key": redis: ${text}`;
+    const openMessage = (port: number, text: string): string =>
+      `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${text}`;
     const refusedWrite = (port: number, code: string): RegExp =>
-      new RegExp(`^${opening(port, "the server refused a required command")}: \\w+: ${code} [^\\n]+$`);
+      new RegExp(`^${openMessage(port, "the server refused a required command")}: \\w+: ${code} [^\\n]+$`);
 
     test("because its memory is full", async () => {
       const { port, url } = await startServer();
       await withAdmin(port, (admin) => admin.config("SET", "maxmemory", "1"));
       expect(await errorsByBothClients(url)).toBe(
-        passing(
+        transientMessage(
           "the server's memory is full (OOM): new locks are refused, held locks continue; raise maxmemory, or use a separate server for locks",
         ),
       );
     });
 
     test("because its disk is full", async () => {
-      const own = mkdtempSync(join(folder, "disk-"));
-      const { port, url } = await startServer("--dir", own, "--save", "3600 1");
+      const ownFolder = mkdtempSync(join(folder, "disk-"));
+      const { port, url } = await startServer("--dir", ownFolder, "--save", "3600 1");
       await withAdmin(port, async (admin) => {
         await admin.set("key", "value");
-        mkdirSync(join(own, "dump.rdb"));
+        mkdirSync(join(ownFolder, "dump.rdb"));
         await admin.bgsave();
         await until(async () => /rdb_last_bgsave_status:err/.test(await admin.info("persistence")), {
           within: 10_000,
@@ -253,22 +254,22 @@ withRedis((server) => {
     });
 
     test("while it loads its data", { timeout: 30_000 }, async () => {
-      const own = mkdtempSync(join(folder, "load-"));
-      const first = await startRedis(["--dir", own]);
+      const ownFolder = mkdtempSync(join(folder, "load-"));
+      const first = await startRedis(["--dir", ownFolder]);
       await withAdmin(first.port, async (admin) => {
-        for (let at = 0; at < 1_500; at++) await admin.set(`key ${at}`, "value".repeat(500));
+        for (let index = 0; index < 1_500; index++) await admin.set(`key ${index}`, "value".repeat(500));
         await admin.save();
       });
       await first.stop();
       // 20 ms a key: half a minute, in which it answers every command
-      const slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
-      const { url, port } = await startServer("--dir", own, ...slow);
+      const slowLoading = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
+      const { url, port } = await startServer("--dir", ownFolder, ...slowLoading);
       expect(await errorByNodeRedis(url)).toBe(
-        opening(port, "the server is still loading its data (LOADING): try again later"),
+        openMessage(port, "the server is still loading its data (LOADING): try again later"),
       );
       // ioredis waits for it without an error
       expect(await errorByUrl(url, 500)).toBe(
-        opening(
+        openMessage(
           port,
           "not reached within 500 ms, no answer: is the server loading its data, or blocked by a firewall?",
         ),

@@ -30,37 +30,37 @@ const HOUR_MS = 3_600_000;
 /** A server of a pair, and a fixture for it. */
 interface ServerSite<S extends RedisServer = RedisServer> {
   readonly server: S;
-  readonly scene: RedisFixture;
+  readonly fixture: RedisFixture;
 }
 
-let a: ServerSite;
-let b: ServerSite;
+let siteA: ServerSite;
+let siteB: ServerSite;
 const cleanups: (() => Promise<unknown> | undefined)[] = [];
 afterEach(async () => {
-  for (const work of cleanups.splice(0).reverse()) await work();
+  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
 });
 
 const openSite = <S extends RedisServer>(server: S, prefix?: string): ServerSite<S> => {
-  const scene = createRedisFixture(server.port, prefix === undefined ? {} : { prefix });
+  const fixture = createRedisFixture(server.port, prefix === undefined ? {} : { prefix });
   cleanups.push(
     () => server.stop(),
-    () => scene.close(),
+    () => fixture.close(),
   );
-  return { server, scene };
+  return { server, fixture };
 };
 
-const openDriver = ({ server, scene }: ServerSite, options: RedisOptions = {}): Driver =>
-  redis(() => new Redis(server.port, "127.0.0.1"), { prefix: scene.prefix, warn: () => undefined, ...options });
+const openDriver = ({ server, fixture }: ServerSite, options: RedisOptions = {}): Driver =>
+  redis(() => new Redis(server.port, "127.0.0.1"), { prefix: fixture.prefix, warn: () => undefined, ...options });
 
-const openClient = (at: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks => {
-  const locks = createLocks(openDriver(at, options), { ttl, handoffs: 1 });
+const openClient = (site: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks => {
+  const locks = createLocks(openDriver(site, options), { ttl, handoffs: 1 });
   cleanups.push(() => locks.close());
   return locks;
 };
 
 /** Tokens of the holders of a key, as the store has them. */
-const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
-  const views = await at.scene.open(openDriver(at));
+const listHolders = async (site: ServerSite, key: string): Promise<bigint[]> => {
+  const views = await site.fixture.open(openDriver(site));
   const claimViews = (await views.driver.list({ prefix: "" }, { max: 100 })).items;
   return claimViews.flatMap(({ locks, answer }) =>
     answer.state === "held" && locks.some((lockSpec) => lockSpec.key === key) ? [answer.token] : [],
@@ -68,9 +68,9 @@ const listHolders = async (at: ServerSite, key: string): Promise<bigint[]> => {
 };
 
 /** The number of entries in the store's queue of a key. */
-const countEntries = async ({ scene }: ServerSite, key: string): Promise<{ held: number; waiting: number }> => {
-  const name = (kind: string): string => `${scene.prefix}:1:{${toBucket(key)}}:${kind}:${key}`;
-  return { held: await scene.admin.zcard(name("a")), waiting: await scene.admin.zcard(name("w")) };
+const countEntries = async ({ fixture }: ServerSite, key: string): Promise<{ held: number; waiting: number }> => {
+  const name = (kind: string): string => `${fixture.prefix}:1:{${toBucket(key)}}:${kind}:${key}`;
+  return { held: await fixture.admin.zcard(name("a")), waiting: await fixture.admin.zcard(name("w")) };
 };
 
 const guardDataLoss = { maxTtlMs: TTL_MS };
@@ -80,25 +80,25 @@ describe.skipIf(redisUnavailableReason() !== null)(
   () => {
     beforeEach(async () => {
       const [master, replica] = await startRedisPair();
-      a = openSite(master);
-      b = openSite(replica, a.scene.prefix);
-      await markLongInUse(a.scene.admin, a.scene.prefix);
+      siteA = openSite(master);
+      siteB = openSite(replica, siteA.fixture.prefix);
+      await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
     }, 60_000);
 
     /** What the other server granted while it was the master is unknown to it: it took over before, and was asked nothing. */
-    const overAndBack = async (): Promise<void> => {
-      await demoteMaster(a.scene.admin, b.server);
-      await promoteReplica(a.scene.admin);
+    const failOverAndBack = async (): Promise<void> => {
+      await demoteMaster(siteA.fixture.admin, siteB.server);
+      await promoteReplica(siteA.fixture.admin);
     };
 
     test("is noticed: no lock is granted over a live holder, which keeps its lock and its token", async () => {
-      const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
+      const [one, two] = [openClient(siteA, { guardDataLoss }), openClient(siteA, { guardDataLoss })];
       await one.using("other", () => undefined);
       await two.using("other", () => undefined);
-      await waitForReplicas(a.scene.admin, 1);
-      await promoteReplica(b.scene.admin);
+      await waitForReplicas(siteA.fixture.admin, 1);
+      await promoteReplica(siteB.fixture.admin);
       const lock = await one.acquire("key");
-      await overAndBack();
+      await failOverAndBack();
       const next = two.acquire("key", { wait: "30s" });
       let isGranted = false;
       next.then(
@@ -107,12 +107,12 @@ describe.skipIf(redisUnavailableReason() !== null)(
         },
         () => undefined,
       );
-      const began = performance.now();
-      await until(async () => (await listHolders(a, "key")).length > 0, { within: 5_000, what: "the holder" });
-      expect(await listHolders(a, "key")).toEqual([lock.token]);
-      expect(await findRedisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
+      const startedAt = performance.now();
+      await until(async () => (await listHolders(siteA, "key")).length > 0, { within: 5_000, what: "the holder" });
+      expect(await listHolders(siteA, "key")).toEqual([lock.token]);
+      expect(await findRedisViolations(siteA.fixture.admin, siteA.fixture.prefix)).toEqual([]);
       const otherLock = await two.acquire("free", { wait: "30s" });
-      expect(performance.now() - began, "nothing is granted for the longest ttl").toBeGreaterThan(TTL_MS * 0.8);
+      expect(performance.now() - startedAt, "nothing is granted for the longest ttl").toBeGreaterThan(TTL_MS * 0.8);
       await otherLock.release();
       expect(isGranted).toBe(false);
       lock.throwIfLost();
@@ -121,80 +121,83 @@ describe.skipIf(redisUnavailableReason() !== null)(
     }, 60_000);
 
     test("a writable replica grants nothing, though it has the id and the record of its master", async () => {
-      const guard = { guardDataLoss: { maxTtlMs: 60_000 } };
-      const one = await a.scene.open(openDriver(a, guard));
-      await waitForReplicas(a.scene.admin, 1);
-      await b.scene.admin.config("SET", "replica-read-only", "no");
-      const two = await b.scene.open(openDriver(b, guard));
+      const guardOptions = { guardDataLoss: { maxTtlMs: 60_000 } };
+      const lockClient = await siteA.fixture.open(openDriver(siteA, guardOptions));
+      await waitForReplicas(siteA.fixture.admin, 1);
+      await siteB.fixture.admin.config("SET", "replica-read-only", "no");
+      const two = await siteB.fixture.open(openDriver(siteB, guardOptions));
       const [there, here] = [makeClaim("key"), makeClaim("key")];
       expect((await two.claim(there)).state).toBe("waiting");
-      expect((await one.claim(here)).state).toBe("held");
+      expect((await lockClient.claim(here)).state).toBe("held");
       await two.driver.release(toReleases(there));
-      await one.driver.release(toReleases(here));
+      await lockClient.driver.release(toReleases(here));
     }, 60_000);
 
     test("without data loss no claim is delayed: a replica that leaves and returns, a save, a rewritten file", async () => {
-      const { admin } = a.scene;
-      const one = await a.scene.open(openDriver(a, { guardDataLoss: { maxTtlMs: 60_000 } }));
-      const { replicationId } = await readRunRecord(admin, a.scene.prefix);
-      await b.server.restart();
+      const { admin } = siteA.fixture;
+      const lockClient = await siteA.fixture.open(openDriver(siteA, { guardDataLoss: { maxTtlMs: 60_000 } }));
+      const { replicationId } = await readRunRecord(admin, siteA.fixture.prefix);
+      await siteB.server.restart();
       await waitForReplicas(admin, 1);
       await admin.bgsave();
       await admin.bgrewriteaof().catch(() => undefined); // one after the other, if the save is still under way
       await admin.config("REWRITE").catch(() => undefined); // it has no file
       await admin.call("CLIENT", "KILL", "TYPE", "replica");
-      await b.scene.admin.call("REPLICAOF", "NO", "ONE");
-      await demoteMaster(b.scene.admin, a.server);
+      await siteB.fixture.admin.call("REPLICAOF", "NO", "ONE");
+      await demoteMaster(siteB.fixture.admin, siteA.server);
       await waitForReplicas(admin, 1);
       const claim = makeClaim("key");
-      expect(await one.claim(claim)).toMatchObject({ state: "held" });
-      expect((await readRunRecord(admin, a.scene.prefix)).replicationId).toBe(replicationId);
-      await one.driver.release(toReleases(claim));
+      expect(await lockClient.claim(claim)).toMatchObject({ state: "held" });
+      expect((await readRunRecord(admin, siteA.fixture.prefix)).replicationId).toBe(replicationId);
+      await lockClient.driver.release(toReleases(claim));
     }, 60_000);
 
     test("a holder granted meanwhile that still waits there is placed again, in front of the earlier one", async () => {
-      const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
-      const gone = await one.acquire("key");
+      const [one, two] = [openClient(siteA, { guardDataLoss }), openClient(siteA, { guardDataLoss })];
+      const lostLock = await one.acquire("key");
       const next = two.acquire("key");
       await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
-      await waitForReplicas(a.scene.admin, 1);
-      await promoteReplica(b.scene.admin);
-      await gone.release();
+      await waitForReplicas(siteA.fixture.admin, 1);
+      await promoteReplica(siteB.fixture.admin);
+      await lostLock.release();
       const lock = await next;
-      await overAndBack();
-      await until(async () => (await listHolders(a, "key"))[0] === lock.token, { within: 5_000, what: "the holder" });
-      expect(await listHolders(a, "key")).toEqual([lock.token]);
-      expect(await countEntries(a, "key")).toEqual({ held: 1, waiting: 0 });
-      expect(await findRedisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
+      await failOverAndBack();
+      await until(async () => (await listHolders(siteA, "key"))[0] === lock.token, {
+        within: 5_000,
+        what: "the holder",
+      });
+      expect(await listHolders(siteA, "key")).toEqual([lock.token]);
+      expect(await countEntries(siteA, "key")).toEqual({ held: 1, waiting: 0 });
+      expect(await findRedisViolations(siteA.fixture.admin, siteA.fixture.prefix)).toEqual([]);
       lock.throwIfLost();
       expect(await lock.release()).toBe(true);
     }, 60_000);
 
     test("a claim over several keys that still waits for one of them there is placed again in all of them", async () => {
-      const [one, two] = [openClient(a, { guardDataLoss }), openClient(a, { guardDataLoss })];
-      const gone = await one.acquire("b");
+      const [one, two] = [openClient(siteA, { guardDataLoss }), openClient(siteA, { guardDataLoss })];
+      const lostLock = await one.acquire("b");
       const next = two.all("a", "b").acquire();
       await until(async () => (await one.list("b")).length === 2, { within: 5_000, what: "the waiter" });
-      await waitForReplicas(a.scene.admin, 1);
-      await promoteReplica(b.scene.admin);
-      await gone.release();
-      const both = await next;
-      await overAndBack();
+      await waitForReplicas(siteA.fixture.admin, 1);
+      await promoteReplica(siteB.fixture.admin);
+      await lostLock.release();
+      const bothLocks = await next;
+      await failOverAndBack();
       for (const key of ["a", "b"]) {
-        await until(async () => (await listHolders(a, key))[0] === both.token, {
+        await until(async () => (await listHolders(siteA, key))[0] === bothLocks.token, {
           within: 5_000,
           what: `the holder of ${key}`,
         });
-        expect(await listHolders(a, key)).toEqual([both.token]);
-        expect(await countEntries(a, key)).toEqual({ held: 1, waiting: 0 });
-        expect(await findRedisViolations(a.scene.admin, a.scene.prefix)).toEqual([]);
+        expect(await listHolders(siteA, key)).toEqual([bothLocks.token]);
+        expect(await countEntries(siteA, key)).toEqual({ held: 1, waiting: 0 });
+        expect(await findRedisViolations(siteA.fixture.admin, siteA.fixture.prefix)).toEqual([]);
         await expect(one.acquire(key, { wait: "100ms" })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
       }
-      both.throwIfLost();
-      expect(await both.release()).toBe(true);
-      const free = await one.all("a", "b").acquire({ wait: "30s" });
-      expect(free.token).toBeGreaterThan(both.token);
-      expect(await free.release()).toBe(true);
+      bothLocks.throwIfLost();
+      expect(await bothLocks.release()).toBe(true);
+      const freeLock = await one.all("a", "b").acquire({ wait: "30s" });
+      expect(freeLock.token).toBeGreaterThan(bothLocks.token);
+      expect(await freeLock.release()).toBe(true);
     }, 60_000);
   },
 );
@@ -210,8 +213,8 @@ describe.skipIf(unavailableReason !== null)(
         startShiftedClockRedis,
         startShiftedClockRedis,
       );
-      a = openSite(master);
-      b = openSite(replica, a.scene.prefix);
+      siteA = openSite(master);
+      siteB = openSite(replica, siteA.fixture.prefix);
       replica.shift(byMs);
       return () => master.freeze(Date.now() * 1_000);
     };
@@ -224,22 +227,22 @@ describe.skipIf(unavailableReason !== null)(
       async (_, byMs) => {
         const stopClock = await shifted(-byMs);
         stopClock(); // else the ceiling could be behind the last grant, where this machine is slow
-        await markLongInUse(a.scene.admin, a.scene.prefix);
-        const short = { guardDataLoss: { maxTtlMs: 500 } };
-        const one = await a.scene.open(openDriver(a, short));
+        await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
+        const shortGuard = { guardDataLoss: { maxTtlMs: 500 } };
+        const lockClient = await siteA.fixture.open(openDriver(siteA, shortGuard));
         const first = makeClaim("other", { ttlMs: 500 });
-        await one.claimHeld(first);
-        await one.driver.release(toReleases(first));
-        await waitForReplicas(a.scene.admin, 1);
-        await promoteReplica(b.scene.admin);
+        await lockClient.claimHeld(first);
+        await lockClient.driver.release(toReleases(first));
+        await waitForReplicas(siteA.fixture.admin, 1);
+        await promoteReplica(siteB.fixture.admin);
         // an unreplicated grant, to a client that does not return to report it
-        const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
-        const two = await b.scene.open(openDriver(b, short));
+        const { token } = await lockClient.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
+        const two = await siteB.fixture.open(openDriver(siteB, shortGuard));
         const next = makeClaim("key", { ttlMs: 500 });
         expect((await two.claim(next)).state).toBe("waiting");
         const granted = await two.waitForGrant(next);
         expect(granted.token).toBeGreaterThan(token + 15n);
-        const { floor, highestToken } = await readRunRecord(b.scene.admin, b.scene.prefix);
+        const { floor, highestToken } = await readRunRecord(siteB.fixture.admin, siteB.fixture.prefix);
         expect(floor).toBeGreaterThan(token + 15n);
         expect(highestToken).toBeGreaterThanOrEqual(granted.token + 2_000_000n);
         await two.driver.release(toReleases(next));
@@ -253,11 +256,11 @@ describe.skipIf(unavailableReason !== null)(
     test("by an hour: with replicas they never fall, without any pause", async () => {
       await shifted(-HOUR_MS);
       const replicas = { minAcks: 1, timeoutMs: 4_000 };
-      const one = await a.scene.open(openDriver(a, { replicas }));
-      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
-      await a.server.stop();
-      await promoteReplica(b.scene.admin);
-      const two = await b.scene.open(openDriver(b));
+      const lockClient = await siteA.fixture.open(openDriver(siteA, { replicas }));
+      const { token } = await lockClient.claimHeld(makeClaim("key", { ttlMs: 500, tokenCount: 16 }));
+      await siteA.server.stop();
+      await promoteReplica(siteB.fixture.admin);
+      const two = await siteB.fixture.open(openDriver(siteB));
       const next = makeClaim("key", { ttlMs: 500 });
       await two.claim(next);
       expect((await two.waitForGrant(next)).token).toBeGreaterThan(token + 15n);
@@ -270,30 +273,30 @@ describe.skipIf(unavailableReason !== null)(
       "a clock that is ahead by %s ends no lease of a holder: holders place their claims again",
       async (_, byMs) => {
         await shifted(byMs);
-        await markLongInUse(a.scene.admin, a.scene.prefix);
-        const client = new Redis(a.server.port, "127.0.0.1");
+        await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
+        const client = new Redis(siteA.server.port, "127.0.0.1");
         const locks = createLocks(
-          redis(() => client, { prefix: a.scene.prefix, guardDataLoss, warn: () => undefined }),
+          redis(() => client, { prefix: siteA.fixture.prefix, guardDataLoss, warn: () => undefined }),
           {
             ttl: TTL_MS,
           },
         );
         cleanups.push(() => locks.close());
         const lock = await locks.acquire("key");
-        await waitForReplicas(a.scene.admin, 1);
-        await promoteReplica(b.scene.admin);
+        await waitForReplicas(siteA.fixture.admin, 1);
+        await promoteReplica(siteB.fixture.admin);
         // as by Sentinels that name another master
-        client.options.port = b.server.port;
+        client.options.port = siteB.server.port;
         client.disconnect(true);
-        const three = openClient(b, { guardDataLoss });
+        const three = openClient(siteB, { guardDataLoss });
         const next = three.acquire("key", { wait: "30s" });
         next.catch(() => undefined);
         await until(async () => (await three.list("key")).length === 2, {
           within: 5_000,
           what: "the waiter and the holder",
         });
-        expect(await listHolders(b, "key")).toEqual([lock.token]);
-        expect(await findRedisViolations(b.scene.admin, b.scene.prefix)).toEqual([]);
+        expect(await listHolders(siteB, "key")).toEqual([lock.token]);
+        expect(await findRedisViolations(siteB.fixture.admin, siteB.fixture.prefix)).toEqual([]);
         await three.using("free", () => undefined);
         lock.throwIfLost();
         expect(await lock.release()).toBe(true);
@@ -304,49 +307,51 @@ describe.skipIf(unavailableReason !== null)(
 
     test("a token floor far ahead raises the ceiling with its grant", async () => {
       await shifted(0);
-      await markLongInUse(a.scene.admin, a.scene.prefix);
-      const short = { guardDataLoss: { maxTtlMs: 500 } };
-      const one = await a.scene.open(openDriver(a, short));
+      await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
+      const shortGuard = { guardDataLoss: { maxTtlMs: 500 } };
+      const lockClient = await siteA.fixture.open(openDriver(siteA, shortGuard));
       const floor = BigInt(Date.now()) * 1_000n + 3_600_000_000n;
-      const { token } = await one.claimHeld(makeClaim("key", { ttlMs: 500, floor, tokenCount: 16 }));
+      const { token } = await lockClient.claimHeld(makeClaim("key", { ttlMs: 500, floor, tokenCount: 16 }));
       expect(token).toBeGreaterThanOrEqual(floor);
-      await waitForReplicas(a.scene.admin, 1);
-      await promoteReplica(b.scene.admin);
-      const { token: lost } = await one.claimHeld(makeClaim("other", { ttlMs: 500, floor: token + 20n }));
-      const two = await b.scene.open(openDriver(b, short));
+      await waitForReplicas(siteA.fixture.admin, 1);
+      await promoteReplica(siteB.fixture.admin);
+      const { token: lostToken } = await lockClient.claimHeld(makeClaim("other", { ttlMs: 500, floor: token + 20n }));
+      const two = await siteB.fixture.open(openDriver(siteB, shortGuard));
       const next = makeClaim("other", { ttlMs: 500 });
       await two.claim(next);
-      expect((await two.waitForGrant(next)).token).toBeGreaterThan(lost);
+      expect((await two.waitForGrant(next)).token).toBeGreaterThan(lostToken);
     }, 60_000);
   },
 );
 
 describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept", () => {
   beforeEach(async () => {
-    a = openSite(await startRedis(["--appendonly", "yes", "--appendfsync", "always"]));
-    await markLongInUse(a.scene.admin, a.scene.prefix);
+    siteA = openSite(await startRedis(["--appendonly", "yes", "--appendfsync", "always"]));
+    await markLongInUse(siteA.fixture.admin, siteA.fixture.prefix);
   }, 60_000);
 
   test("is over for tokens at the next grant: they rise also after a flush that follows", async () => {
-    const short = { guardDataLoss: { maxTtlMs: 500 } };
-    const one = await a.scene.open(openDriver(a, short));
+    const shortGuard = { guardDataLoss: { maxTtlMs: 500 } };
+    const lockClient = await siteA.fixture.open(openDriver(siteA, shortGuard));
     const first = makeClaim("key", { ttlMs: 500 });
-    const { token } = await one.claimHeld(first);
-    await one.driver.release(toReleases(first));
-    const { highestToken } = await readRunRecord(a.scene.admin, a.scene.prefix);
-    await a.server.restart();
-    const two = await a.scene.open(openDriver(a, short));
-    expect((await readRunRecord(a.scene.admin, a.scene.prefix)).floor, "the data was kept").toBe(highestToken);
+    const { token } = await lockClient.claimHeld(first);
+    await lockClient.driver.release(toReleases(first));
+    const { highestToken } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
+    await siteA.server.restart();
+    const two = await siteA.fixture.open(openDriver(siteA, shortGuard));
+    expect((await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix)).floor, "the data was kept").toBe(
+      highestToken,
+    );
     const second = makeClaim("key", { ttlMs: 500 });
     expect((await two.claim(second)).state).toBe("waiting");
     const kept = await two.waitForGrant(second);
     expect(kept.token).toBeGreaterThan(token);
-    const [seconds = 0, micros = 0] = await a.scene.admin.time();
+    const [seconds = 0, micros = 0] = await siteA.fixture.admin.time();
     expect(kept.token, "no token is ahead of the clock").toBeLessThanOrEqual(
       BigInt(seconds) * 1_000_000n + BigInt(micros),
     );
     await two.driver.release(toReleases(second));
-    await a.scene.admin.flushall();
+    await siteA.fixture.admin.flushall();
     const third = makeClaim("key", { ttlMs: 500 });
     expect((await two.claim(third)).state).toBe("waiting");
     expect((await two.waitForGrant(third)).token).toBeGreaterThan(kept.token);
@@ -355,28 +360,32 @@ describe.skipIf(redisUnavailableReason() !== null)("a restart with the data kept
 
   test("again and again within the grace period leaves the floor unchanged, and a holder its token", async () => {
     const long = { guardDataLoss: { maxTtlMs: 60_000 } };
-    const one = await a.scene.open(openDriver(a, long));
+    const lockClient = await siteA.fixture.open(openDriver(siteA, long));
     const held = makeClaim("key");
-    const { token } = await one.claimHeld(held);
-    const { highestToken } = await readRunRecord(a.scene.admin, a.scene.prefix);
+    const { token } = await lockClient.claimHeld(held);
+    const { highestToken } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
     expect(highestToken).toBeGreaterThanOrEqual(token + 30_000_000n);
     for (let restart = 0; restart < 3; restart++) {
-      await a.server.restart();
-      const next = await a.scene.open(openDriver(a, long));
+      await siteA.server.restart();
+      const next = await siteA.fixture.open(openDriver(siteA, long));
       expect(await next.renewOnce(held)).toMatchObject({ state: "held", token });
       expect((await next.claim(makeClaim(`key ${restart}`, { wait: false }))).state).toBe("none");
-      const { floor, highestToken: after, graceEndsAt } = await readRunRecord(a.scene.admin, a.scene.prefix);
+      const {
+        floor,
+        highestToken: after,
+        graceEndsAt,
+      } = await readRunRecord(siteA.fixture.admin, siteA.fixture.prefix);
       expect([floor, after]).toEqual([highestToken, highestToken]);
       expect(graceEndsAt).toBeLessThanOrEqual(Date.now() + 60_000);
       await next.driver.close();
     }
     // its client reconnects by itself, after a pause of its own
     const isConnected = (): Promise<boolean> =>
-      one.driver.list({ key: "key" }, { max: 1 }).then(
+      lockClient.driver.list({ key: "key" }, { max: 1 }).then(
         () => true,
         () => false,
       );
     await until(isConnected, { within: 5_000, what: "the first client to reconnect" });
-    expect(await one.driver.release(toReleases(held))).toEqual([true]);
+    expect(await lockClient.driver.release(toReleases(held))).toEqual([true]);
   }, 60_000);
 });

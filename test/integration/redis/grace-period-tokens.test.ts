@@ -35,12 +35,12 @@ interface Rules {
   /** How far the clocks of servers are off the true time, in microseconds. */
   readonly clock: (random: SeededRandom) => number;
   /** What is left after a loss; null: nothing. `soonest`: as written by the run of the last grant, at most MIN_LEAD before it. */
-  readonly left: (random: SeededRandom, all: readonly Data[], soonest: readonly Data[]) => Data | null;
+  readonly pickSurvivor: (random: SeededRandom, all: readonly Data[], soonest: readonly Data[]) => Data | null;
 }
 
-const why = shiftedClockUnavailableReason();
+const reason = shiftedClockUnavailableReason();
 
-describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, () => {
+describe.skipIf(reason !== null)(`tokens across losses of data (${reason ?? "run"})`, () => {
   let server: ShiftedClockRedis;
   beforeAll(async () => {
     server = await startShiftedClockRedis();
@@ -79,8 +79,8 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
     }
 
     async step(random: SeededRandom, rules: Rules): Promise<void> {
-      const most = random.pick([10, 10_000, 1_000_000, this.#aheadMicros / 2, this.#aheadMicros]);
-      this.#tick(random.int(most));
+      const maxMicros = random.pick([10, 10_000, 1_000_000, this.#aheadMicros / 2, this.#aheadMicros]);
+      this.#tick(random.int(maxMicros));
       if (random.chance(0.02)) this.stepBack(random, rules);
       if (random.chance(0.15)) await this.lose(random, rules);
       else await this.call(random.pick([1, 1, 64]));
@@ -88,16 +88,17 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
 
     /** The store loses data, and starts another run. */
     async lose(random: SeededRandom, rules: Rules): Promise<void> {
-      const soonest = this.#written.filter(
+      const earliest = this.#written.filter(
         ({ at, losses }) => at >= this.#lastAt - this.#aheadMicros / 2 && losses >= this.#lastLosses,
       );
-      const left = rules.left(random, this.#written, soonest);
+      const survivor = rules.pickSurvivor(random, this.#written, earliest);
       await this.#scene.admin.flushall();
-      if (left?.record) {
-        await this.#scene.admin.set(this.#names.record, left.record.replace(/^\w+/, OTHER_REIGN));
-        if (left.counter !== null) await this.#scene.admin.set(this.#names.counter, left.counter, "EX", 172_800);
+      if (survivor?.record) {
+        await this.#scene.admin.set(this.#names.record, survivor.record.replace(/^\w+/, OTHER_REIGN));
+        if (survivor.counter !== null)
+          await this.#scene.admin.set(this.#names.counter, survivor.counter, "EX", 172_800);
       }
-      this.#written = left === null ? [] : this.#written.filter(({ at }) => at <= left.at);
+      this.#written = survivor === null ? [] : this.#written.filter(({ at }) => at <= survivor.at);
       this.#losses++;
       this.#offset = rules.clock(random);
       this.#tick(0);
@@ -112,8 +113,8 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
     /** Requests the lock. A granted token is above all earlier ones. */
     async call(tokenCount: number): Promise<void> {
       const { driver, claim } = await this.#driver;
-      const asked = makeClaim(KEY, { ttlMs: this.#maxTtlMs, tokenCount, wait: false });
-      const answer = await claim(asked);
+      const newClaim = makeClaim(KEY, { ttlMs: this.#maxTtlMs, tokenCount, wait: false });
+      const answer = await claim(newClaim);
       if (answer.state === "held") {
         expect(answer.token).toBeGreaterThan(this.#last);
         this.#last = answer.token + BigInt(answer.tokenCount) - 1n;
@@ -121,7 +122,7 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
         this.#lastLosses = this.#losses;
         this.#spent += answer.tokenCount;
         this.grants++;
-        await driver.release(toReleases(asked));
+        await driver.release(toReleases(newClaim));
       }
       const { admin } = this.#scene;
       const [record = null, counter = null] = await admin.mget(this.#names.record, this.#names.counter);
@@ -151,15 +152,21 @@ describe.skipIf(why !== null)(`tokens across losses of data (${why ?? "run"})`, 
       "rise whatever is lost, if no clock is behind another by more than the longest ttl",
       (longestMicros) => ({
         clock: (random) => -random.pick([0, longestMicros, random.int(longestMicros)]),
-        left: (random, all, soonest) =>
-          random.pick([null, all.at(-1) ?? null, random.pick([...all, null]), random.pick([...soonest, null])]),
+        pickSurvivor: (random, written, earliest) =>
+          random.pick([
+            null,
+            written.at(-1) ?? null,
+            random.pick([...written, null]),
+            random.pick([...earliest, null]),
+          ]),
       }),
     ],
     [
       "rise whatever the clocks say, if only the last writes are lost",
       () => ({
         clock: (random) => random.pick([0, 5_000_000, HOUR_MICROS, random.int(HOUR_MICROS)]) * random.pick([-1, 1]),
-        left: (random, all, soonest) => random.pick([...soonest.slice(0, 1), ...soonest, ...all.slice(-1)]),
+        pickSurvivor: (random, written, earliest) =>
+          random.pick([...earliest.slice(0, 1), ...earliest, ...written.slice(-1)]),
       }),
     ],
   ];

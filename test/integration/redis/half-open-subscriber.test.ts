@@ -16,20 +16,20 @@ import { until } from "../../support/until.ts";
 
 /** Clients whose first inbox goes by way of this port, under this name. */
 const CLIENTS: Readonly<Record<string, (port: number, by: number, name: string) => RedisClient>> = {
-  ioredis(port, by, name) {
+  ioredis(port, proxyPort, name) {
     let times = 0;
-    const duplicate = (more: object): Redis =>
+    const duplicate = (options: object): Redis =>
       times++ === 0
-        ? new Redis({ port: by, host: "127.0.0.1", ...more, connectionName: name })
-        : new Redis({ port, host: "127.0.0.1", ...more });
+        ? new Redis({ port: proxyPort, host: "127.0.0.1", ...options, connectionName: name })
+        : new Redis({ port, host: "127.0.0.1", ...options });
     return Object.assign(new Redis(port, "127.0.0.1"), { duplicate });
   },
-  "node-redis"(port, by, name) {
+  "node-redis"(port, proxyPort, name) {
     let times = 0;
-    const duplicate = (more: { socket?: object }): unknown =>
+    const duplicate = (options: { socket?: object }): unknown =>
       times++ === 0
-        ? createClient({ name, socket: { ...more.socket, host: "127.0.0.1", port: by } })
-        : createClient({ socket: { ...more.socket, host: "127.0.0.1", port } });
+        ? createClient({ name, socket: { ...options.socket, host: "127.0.0.1", port: proxyPort } })
+        : createClient({ socket: { ...options.socket, host: "127.0.0.1", port } });
     const client = createClient({ socket: { host: "127.0.0.1", port } });
     return Object.assign(client, { duplicate }) as unknown as RedisClient;
   },
@@ -38,8 +38,8 @@ const CLIENTS: Readonly<Record<string, (port: number, by: number, name: string) 
 const CONNECTION_ENDS: Readonly<Record<string, (admin: Redis, name: string) => Promise<unknown>>> = {
   "and the server does not know": async () => undefined,
   async "and the server has ended it"(admin, name) {
-    const known = String(await admin.call("CLIENT", "LIST", "TYPE", "pubsub"));
-    const [, id = ""] = new RegExp(`^id=(\\d+) .*\\bname=${name} `, "m").exec(known) ?? [];
+    const connectionList = String(await admin.call("CLIENT", "LIST", "TYPE", "pubsub"));
+    const [, id = ""] = new RegExp(`^id=(\\d+) .*\\bname=${name} `, "m").exec(connectionList) ?? [];
     expect(await admin.call("CLIENT", "KILL", "ID", id)).toBe(1);
   },
 };
@@ -55,33 +55,37 @@ withRedis((server) => {
         timeout: 40_000,
       },
       async (library, end) => {
-        const scene: RedisFixture = createRedisFixture(server().port);
+        const fixture: RedisFixture = createRedisFixture(server().port);
         await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
-        const { port: by } = proxy.address as { port: number };
+        const { port: proxyPort } = proxy.address as { port: number };
         const name = randomUUID();
-        const make = (): RedisClient => (CLIENTS[library] as (typeof CLIENTS)[string])(server().port, by, name);
+        const createRedis = (): RedisClient =>
+          (CLIENTS[library] as (typeof CLIENTS)[string])(server().port, proxyPort, name);
         try {
-          const [one, other] = [await scene.open(redis(make, { prefix: scene.prefix })), await scene.open()];
+          const [lockClient, other] = [
+            await fixture.open(redis(createRedis, { prefix: fixture.prefix })),
+            await fixture.open(),
+          ];
           const [first, second] = [makeClaim("key"), makeClaim("key")];
           await other.claimHeld(first);
-          await one.claim(second);
+          await lockClient.claim(second);
           proxy.toTarget.pause();
           proxy.toClient.pause();
-          await (CONNECTION_ENDS[end] as (typeof CONNECTION_ENDS)[string])(scene.admin, name);
+          await (CONNECTION_ENDS[end] as (typeof CONNECTION_ENDS)[string])(fixture.admin, name);
           // only the regular renewals of the waiter
           const isTold = async (): Promise<boolean> => {
-            expect((await one.renewOnce(second)).state).toBe("waiting");
-            return one.pushes.some(({ id }) => id === null);
+            expect((await lockClient.renewOnce(second)).state).toBe("waiting");
+            return lockClient.pushes.some(({ id }) => id === null);
           };
           await until(isTold, { within: 20_000, what: "word that something may have been missed" });
           await other.driver.release(toReleases(first));
-          const push = await until(() => one.pushes.find(({ id }) => id === second.id), {
+          const push = await until(() => lockClient.pushes.find(({ id }) => id === second.id), {
             within: 5_000,
             what: "the push",
           });
           expect(push.answer).toMatchObject({ state: "held" });
         } finally {
-          await scene.close();
+          await fixture.close();
         }
       },
     );

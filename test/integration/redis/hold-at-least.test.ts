@@ -20,10 +20,10 @@ withRedis((server) => {
       .trim()
       .split("\n")
       .map((line) => JSON.parse(line) as { keys: string[]; remainingMs: number });
-    const leftOf = (key: string): number => views.find(({ keys }) => keys.includes(key))?.remainingMs ?? 0;
-    expect(leftOf("l")).toBeGreaterThan(60_000);
-    expect(leftOf("l")).toBeLessThanOrEqual(120_000);
-    expect(leftOf("s2")).toBeLessThanOrEqual(4_000);
+    const remainingMsOf = (key: string): number => views.find(({ keys }) => keys.includes(key))?.remainingMs ?? 0;
+    expect(remainingMsOf("l")).toBeGreaterThan(60_000);
+    expect(remainingMsOf("l")).toBeLessThanOrEqual(120_000);
+    expect(remainingMsOf("s2")).toBeLessThanOrEqual(4_000);
     expect((await sandbox.run(["run", "l", "-n", "--", "true"], { env })).code).toBe(124);
     const next = await sandbox.run(["run", "s2", "-w", "60", "--", "true"], { env });
     expect(next.code).toBe(0);

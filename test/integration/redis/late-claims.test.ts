@@ -11,60 +11,60 @@ import { until } from "../../support/until.ts";
 
 withRedis((server) => {
   test("a claim abandoned while the connection is broken is released when the library resends it", async () => {
-    const scene = createRedisFixture(server().port);
+    const fixture = createRedisFixture(server().port);
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
     const { port } = proxy.address as { port: number };
     const client = new Redis({ port, host: "127.0.0.1", retryStrategy: () => 10, maxRetriesPerRequest: null });
     client.on("error", () => undefined);
     try {
-      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 2_500 }));
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix, commandTimeoutMs: 2_500 }));
       const claim = makeClaim("key");
       proxy.toTarget.pause();
-      const claimed = one.claim(claim);
-      const failure = expect(claimed).rejects.toThrow("no answer within 2500 ms");
+      const pendingClaim = lockClient.claim(claim);
+      const failure = expect(pendingClaim).rejects.toThrow("no answer within 2500 ms");
       proxy.refuseConnections(true);
       proxy.reset();
       proxy.toTarget.resume();
       await until(() => client.status !== "ready", { within: 2_000, what: "the break" });
       // the caller has given up, and cannot be notified
-      await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("not connected");
+      await expect(lockClient.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("not connected");
       await failure;
-      await scene.admin.config("RESETSTAT");
+      await fixture.admin.config("RESETSTAT");
       proxy.refuseConnections(false);
       const calls = async (): Promise<number> =>
-        Number(/cmdstat_evalsha:calls=(\d+)/.exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+        Number(/cmdstat_evalsha:calls=(\d+)/.exec(await fixture.admin.info("commandstats"))?.[1] ?? 0);
       await until(async () => (await calls()) >= 1, { within: 5_000, what: "the call that comes late" });
-      const isFree = async (): Promise<boolean> => (await scene.keys()).every((key) => !key.includes(":a:"));
+      const isFree = async (): Promise<boolean> => (await fixture.keys()).every((key) => !key.includes(":a:"));
       await until(isFree, { within: 5_000, what: "the key free again" });
-      expect((await one.claim(claim)).state).toBe("none");
+      expect((await lockClient.claim(claim)).state).toBe("none");
     } finally {
-      await scene.close();
+      await fixture.close();
       client.disconnect();
     }
   });
 
   test("a claim released and made again before its first call is answered keeps the entry of the second", async () => {
-    const scene = createRedisFixture(server().port);
+    const fixture = createRedisFixture(server().port);
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
     const { port } = proxy.address as { port: number };
     const client = new Redis({ port, host: "127.0.0.1" });
     client.on("error", () => undefined);
     try {
-      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 3_000 }));
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix, commandTimeoutMs: 3_000 }));
       const claim = makeClaim("key");
       proxy.toClient.pause();
-      await expect(one.claim(claim)).rejects.toThrow("no answer within 3000 ms");
+      await expect(lockClient.claim(claim)).rejects.toThrow("no answer within 3000 ms");
       // as a majority does when it releases a vote
-      const released = one.driver.release(toReleases(claim));
-      const claimed = one.claim(claim);
+      const pendingRelease = lockClient.driver.release(toReleases(claim));
+      const pendingClaim = lockClient.claim(claim);
       proxy.toClient.resume();
-      expect(await released).toEqual([true]);
-      expect(await claimed).toMatchObject({ state: "held" });
+      expect(await pendingRelease).toEqual([true]);
+      expect(await pendingClaim).toMatchObject({ state: "held" });
       // all effects of the first answer were sent before this
-      expect(await one.renewOnce(claim)).toMatchObject({ state: "held" });
-      await one.driver.release(toReleases(claim));
+      expect(await lockClient.renewOnce(claim)).toMatchObject({ state: "held" });
+      await lockClient.driver.release(toReleases(claim));
     } finally {
-      await scene.close();
+      await fixture.close();
       client.disconnect();
     }
   });

@@ -55,13 +55,13 @@ withRedis((server) => {
     const child = spawn(process.execPath, ["--no-warnings", "--input-type=module", "-e", text], {
       stdio: ["ignore", "pipe", "inherit"],
     });
-    const bound = setTimeout(() => child.kill("SIGKILL"), 15_000);
+    const timeout = setTimeout(() => child.kill("SIGKILL"), 15_000);
     let out = "";
     child.stdout.setEncoding("utf8").on("data", (chunk: string) => {
       out += chunk;
     });
     const ended = await once(child, "close");
-    clearTimeout(bound);
+    clearTimeout(timeout);
     assert.deepEqual([...ended, out], [0, null, "done\n"]);
   });
 
@@ -70,12 +70,12 @@ withRedis((server) => {
   }, async () => {
     await using holder = await connect(`${server().url}?prefix=attempts`);
     await using locks = await connect(`${server().url}?prefix=attempts`);
-    const keys = Array.from({ length: CONCURRENT_ATTEMPTS }, (_, at) => `key ${at}`);
+    const keys = Array.from({ length: CONCURRENT_ATTEMPTS }, (_, index) => `key ${index}`);
     const held = await Promise.all(keys.map((key) => holder.acquire(key)));
     const attempts = async (count: number): Promise<void> => {
-      for (let sent = 0; sent < count; sent += CONCURRENT_ATTEMPTS) {
-        const found = await Promise.all(keys.map((key) => locks.tryAcquire(key)));
-        expect(found.every((lock) => lock === null)).toBe(true);
+      for (let sentCount = 0; sentCount < count; sentCount += CONCURRENT_ATTEMPTS) {
+        const results = await Promise.all(keys.map((key) => locks.tryAcquire(key)));
+        expect(results.every((lock) => lock === null)).toBe(true);
       }
     };
     await attempts(ATTEMPTS / 2);

@@ -17,7 +17,7 @@ import { until } from "../../support/until.ts";
 
 const TTL_MS = 1_500;
 /** With fewer arguments a script does nothing. */
-const COMMANDS = LEAST_PERMISSIONS.map((right) => right.slice(1)).filter(
+const COMMANDS = LEAST_PERMISSIONS.map((permission) => permission.slice(1)).filter(
   (name) => !/^eval|script|subscribe|select/.test(name),
 );
 
@@ -28,9 +28,9 @@ interface RedisClientProcess {
 }
 
 withRedis((server, admin) => {
-  const opened = async (prefix: string, username: string): Promise<RedisClientProcess> => {
-    const place = { port: server().port, host: "127.0.0.1", username, password: "pw" };
-    const driver = redis(() => new Redis(place), { prefix, warn: () => undefined });
+  const openProcess = async (prefix: string, username: string): Promise<RedisClientProcess> => {
+    const address = { port: server().port, host: "127.0.0.1", username, password: "pw" };
+    const driver = redis(() => new Redis(address), { prefix, warn: () => undefined });
     const notifications = new Set<string>();
     await driver.open(
       toDriverEvents((id, answer) => {
@@ -39,9 +39,9 @@ withRedis((server, admin) => {
     );
     return { driver, notifications };
   };
-  const tried = async <T>(call: Promise<T>): Promise<T | null> => call.catch(() => null);
+  const tryCall = async <T>(call: Promise<T>): Promise<T | null> => call.catch(() => null);
   const claims = async ({ driver, notifications }: RedisClientProcess, claim: Claim): Promise<Answer | null> => {
-    const answer = await tried(driver.claim(claim));
+    const answer = await tryCall(driver.claim(claim));
     if (answer?.state === "held") notifications.add(claim.id);
     return answer;
   };
@@ -57,67 +57,78 @@ withRedis((server, admin) => {
     for (const id of processes.flatMap(({ notifications }) => [...notifications])) {
       if (!left.some((claim) => claim.id === id)) expect(held, "who was told to hold is counted").toContain(id);
     }
-    const beyond = (await findRedisViolations(admin(), prefix)).filter((one) => one.includes("beyond its limit"));
-    expect(beyond).toEqual([]);
+    const violations = (await findRedisViolations(admin(), prefix)).filter((violation) =>
+      violation.includes("beyond its limit"),
+    );
+    expect(violations).toEqual([]);
   }
 
   /** Without the right to one command: hand-offs, releases and takes. */
-  async function without(name: string): Promise<void> {
+  async function runWithout(name: string): Promise<void> {
     const [prefix, user] = [`without-${name}`, `user-${name}`];
     const rules = [`~${prefix}:*`, `&${prefix}:*`, ...LEAST_PERMISSIONS];
     await admin().call("ACL", "SETUSER", user, "reset", "on", ">pw", ...rules);
-    const [one, other, third] = [await opened(prefix, user), await opened(prefix, user), await opened(prefix, user)];
-    const all = [one, other, third];
-    const terms = { ttlMs: TTL_MS };
-    const hold = (key: string) => ({ key, permits: 1, limit: 1 });
-    const [handed, given, both] = [makeClaim("handed", terms), makeClaim("given", terms), makeClaim("both", terms)];
-    for (const claim of [handed, given, both]) await claims(one, claim);
-    const waiters = [
-      makeClaim("handed", terms),
-      makeClaim("handed", terms),
-      makeClaim([hold("both"), hold("then")], terms),
+    const [lockClient, other, third] = [
+      await openProcess(prefix, user),
+      await openProcess(prefix, user),
+      await openProcess(prefix, user),
     ];
-    for (const [at, claim] of waiters.entries()) await claims(at === 1 ? third : other, claim);
-    const late = ["handed", "given", "both", "then", "taken"].map((key) => makeClaim(key, terms));
+    const processes = [lockClient, other, third];
+    const options = { ttlMs: TTL_MS };
+    const hold = (key: string) => ({ key, permits: 1, limit: 1 });
+    const [handed, given, both] = [
+      makeClaim("handed", options),
+      makeClaim("given", options),
+      makeClaim("both", options),
+    ];
+    for (const claim of [handed, given, both]) await claims(lockClient, claim);
+    const waiters = [
+      makeClaim("handed", options),
+      makeClaim("handed", options),
+      makeClaim([hold("both"), hold("then")], options),
+    ];
+    for (const [index, claim] of waiters.entries()) await claims(index === 1 ? third : other, claim);
+    const lateClaims = ["handed", "given", "both", "then", "taken"].map((key) => makeClaim(key, options));
 
     await admin().call("ACL", "SETUSER", user, `-${name}`);
-    for (const claim of [handed, given, both]) await tried(one.driver.release(toReleases(claim)));
-    const [left, taken] = [[handed, given, both], makeClaim("taken", terms)];
+    for (const claim of [handed, given, both]) await tryCall(lockClient.driver.release(toReleases(claim)));
+    const [left, taken] = [[handed, given, both], makeClaim("taken", options)];
     await claims(other, taken);
-    for (const claim of late) await claims(third, claim);
-    await counted(prefix, all, left);
-    for (const process of all) {
-      const own = process === third ? [waiters[1] as Claim, ...late] : process === other ? [...waiters, taken] : [];
-      for (const claim of own) {
-        const [answer] = (await tried(process.driver.renew([claim]))) ?? [];
+    for (const claim of lateClaims) await claims(third, claim);
+    await counted(prefix, processes, left);
+    for (const process of processes) {
+      const ownClaims =
+        process === third ? [waiters[1] as Claim, ...lateClaims] : process === other ? [...waiters, taken] : [];
+      for (const claim of ownClaims) {
+        const [answer] = (await tryCall(process.driver.renew([claim]))) ?? [];
         if (answer?.state === "held") process.notifications.add(claim.id);
         // which is how a client learns of the loss
         if (answer?.state === "none") process.notifications.delete(claim.id);
       }
     }
-    await counted(prefix, all, left);
+    await counted(prefix, processes, left);
 
     await admin().call("ACL", "SETUSER", user, `+${name}`);
-    await one.driver.release(toReleases(...left));
+    await lockClient.driver.release(toReleases(...left));
     await other.driver.release([...waiters, taken].map((claim) => ({ claim, hasUnansweredClaim: claim !== taken })));
-    await third.driver.release(toReleases(waiters[1] as Claim, ...late));
+    await third.driver.release(toReleases(waiters[1] as Claim, ...lateClaims));
     for (const key of ["handed", "given", "both", "then", "taken"]) {
-      const claim = makeClaim(key, { ...terms, wait: false });
-      const isFree = async (): Promise<boolean> => (await one.driver.claim(claim)).state === "held";
+      const claim = makeClaim(key, { ...options, wait: false });
+      const isFree = async (): Promise<boolean> => (await lockClient.driver.claim(claim)).state === "held";
       await until(isFree, { within: 3 * TTL_MS, what: `"${key}"` });
-      await one.driver.release(toReleases(claim));
+      await lockClient.driver.release(toReleases(claim));
     }
-    for (const { driver } of all) await driver.close();
+    for (const { driver } of processes) await driver.close();
     await admin().call("ACL", "DELUSER", user);
   }
 
   test("whichever it is, no claim is reported as granted that is not", { timeout: 30_000 }, async () => {
     expect(COMMANDS.length).toBeGreaterThanOrEqual(15);
     const failed: string[] = [];
-    const all = COMMANDS.map((name) =>
-      without(name).catch((error: unknown) => void failed.push(`-${name}: ${String(error)}`)),
+    const attempts = COMMANDS.map((name) =>
+      runWithout(name).catch((error: unknown) => void failed.push(`-${name}: ${String(error)}`)),
     );
-    await Promise.all(all);
+    await Promise.all(attempts);
     expect(failed).toEqual([]);
   });
 });

@@ -16,7 +16,7 @@ const [SINGLE_SERVER_ACL = "", OPTIONS_ACL = "", CLUSTER_ACL = ""] = ACL_LINES;
 
 test("the documented rights are those of all tests with restricted users", () => {
   expect(ACL_LINES).toHaveLength(3);
-  const rights = (line: string): string[] => line.split(" ").filter((word) => word.startsWith("+"));
+  const rights = (line: string): string[] => line.split(" ").filter((rule) => rule.startsWith("+"));
   expect(rights(SINGLE_SERVER_ACL)).toEqual(LEAST_PERMISSIONS);
   expect(rights(CLUSTER_ACL)).toEqual(CLUSTER_PERMISSIONS);
 });
@@ -33,16 +33,16 @@ withRedis((server) => {
     };
     await apply(SINGLE_SERVER_ACL);
     const url = `redis://locks:change-me@127.0.0.1:${port}`;
-    const one = await connect(`${url}?silenceWarnings=appendonly`);
+    const client = await connect(`${url}?silenceWarnings=appendonly`);
     const two = await connect(`${url}?silenceWarnings=appendonly`);
-    const held = await one.acquire("key");
+    const held = await client.acquire("key");
     const next = two.acquire("key");
-    await until(async () => (await one.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+    await until(async () => (await client.list("key")).length === 2, { within: 5_000, what: "the waiter" });
     await held.release();
     await (await next).release();
-    const both = await one.all("key", one.semaphore("seats", 2)).acquire();
-    expect(await both.release()).toBe(true);
-    expect(await one.tryAcquire("key").then((lock) => lock?.release())).toBe(true);
+    const lock = await client.all("key", client.semaphore("seats", 2)).acquire();
+    expect(await lock.release()).toBe(true);
+    expect(await client.tryAcquire("key").then((lock) => lock?.release())).toBe(true);
     const guarded = await connect(`${url}?silenceWarnings=appendonly,guardDataLoss&guardDataLoss=1s`, { ttl: "1s" });
     await guarded.using("guarded", () => undefined);
     await expect(connect(`${url}/3`)).rejects.toThrow(/grant \+select/);
@@ -56,7 +56,7 @@ withRedis((server) => {
     const otherLocks = createLocks(driver);
     await otherLocks.using("key", () => undefined);
     expect((await driver.diagnose?.())?.find(({ name }) => name === "keys")).toMatchObject({ status: "ok" });
-    for (const locks of [one, two, guarded, third, otherLocks]) await locks.close();
+    for (const locks of [client, two, guarded, third, otherLocks]) await locks.close();
     admin.disconnect();
     await replica.stop();
   });

@@ -25,14 +25,14 @@ withRedis((server) => {
     const held = await holder.waitForReport("it", "held");
     next.acquire("next", "k");
     await next.waitForReport("next", "asked");
-    const killed = { at: String(process.hrtime.bigint()) };
+    const killTime = { at: String(process.hrtime.bigint()) };
     holder.kill();
-    const asked = await holder.waitForReport("it", "asked");
+    const requestReport = await holder.waitForReport("it", "asked");
     const granted = await next.waitForReport("next", "held");
-    expect(msBetween(asked, granted)).toBeGreaterThanOrEqual(LEASE_MS);
-    expect(msBetween(killed, granted)).toBeLessThan(LEASE_MS + IMMEDIATE_MS);
+    expect(msBetween(requestReport, granted)).toBeGreaterThanOrEqual(LEASE_MS);
+    expect(msBetween(killTime, granted)).toBeLessThan(LEASE_MS + IMMEDIATE_MS);
     expect(BigInt(granted.token!)).toBeGreaterThan(BigInt(held.token!));
-    console.log(`figure: holder killed on Redis (lease 2 s), next after ${msBetween(killed, granted).toFixed(0)} ms`);
+    console.log(`figure: holder killed on Redis (lease 2 s), next after ${msBetween(killTime, granted).toFixed(0)} ms`);
   });
 
   test.concurrent("a holder stopped past its lease is notified before it can write, and its token is refused", async ({
@@ -50,16 +50,16 @@ withRedis((server) => {
       await startWorker(harness, url),
       await startWorker(harness, url),
     ] as const;
-    const [holder, waiter, behind] = workers;
+    const [holder, waiter, laterWaiter] = workers;
     const names = ["holder", "waiter", "behind"] as const;
-    for (const [at, name] of names.entries()) {
-      workers[at]?.acquire(name, "k");
-      await workers[at]?.waitForReport(name, at === 0 ? "held" : "asked");
+    for (const [index, name] of names.entries()) {
+      workers[index]?.acquire(name, "k");
+      await workers[index]?.waitForReport(name, index === 0 ? "held" : "asked");
       const waiting = async (): Promise<number> => {
         const [line] = await admin.keys("waiter:1:*:w:k");
         return line === undefined ? 0 : admin.zcard(line);
       };
-      await until(async () => (await waiting()) === at, { within: 5_000, what: "the place in line" });
+      await until(async () => (await waiting()) === index, { within: 5_000, what: "the place in line" });
     }
     waiter.kill();
     await waiter.ended;
@@ -69,8 +69,8 @@ withRedis((server) => {
       what: "the end of its inbox",
     });
     holder.send({ do: "release", of: "holder" });
-    const released = await holder.waitForReport("holder", "released");
-    expect(msBetween(released, await behind.waitForReport("behind", "held"))).toBeLessThan(IMMEDIATE_MS);
+    const report = await holder.waitForReport("holder", "released");
+    expect(msBetween(report, await laterWaiter.waitForReport("behind", "held"))).toBeLessThan(IMMEDIATE_MS);
   });
 
   test.concurrent("scripts flushed repeatedly: three processes continue, no two holders overlap, tokens rise", async ({
@@ -81,18 +81,18 @@ withRedis((server) => {
     const admin = new Redis(server().port, "127.0.0.1");
     harness.onTeardown(() => admin.disconnect());
     const workers = [0, 1, 2].map(() => startWorker(harness, url, register.path));
-    for (const one of await Promise.all(workers)) {
-      one.send({ do: "load", of: "it", keys: ["a", "b"], ttl: "10s", holdMs: 2 });
+    for (const worker of await Promise.all(workers)) {
+      worker.send({ do: "load", of: "it", keys: ["a", "b"], ttl: "10s", holdMs: 2 });
     }
     for (let flush = 1; flush <= 20; flush++) {
       const size = register.log.length;
       await admin.script("FLUSH");
       await until(() => register.log.length >= size + 12, { within: 10_000, what: "work after the flush" });
     }
-    for (const one of await Promise.all(workers)) {
-      one.send({ do: "finish", of: "it" });
-      expect((await one.waitForReport("it", "done")).turns).toBeGreaterThan(10);
-      expect(one.reports().filter(({ event }) => event === "lost" || event === "failed")).toEqual([]);
+    for (const worker of await Promise.all(workers)) {
+      worker.send({ do: "finish", of: "it" });
+      expect((await worker.waitForReport("it", "done")).turns).toBeGreaterThan(10);
+      expect(worker.reports().filter(({ event }) => event === "lost" || event === "failed")).toEqual([]);
     }
     expect(register.faults()).toEqual([]);
   });

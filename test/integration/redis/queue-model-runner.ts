@@ -32,9 +32,9 @@ const STEPS_MS = [0, 1, 20, 300, 300, 999, 1_000, 1_001, 1_001, 1_001, 2_500, 9_
 const TTLS_MS = [2_000, 8_000, 60_000, 60_000, 60_000] as const;
 
 function pickKeys(): readonly string[] {
-  const names = Array.from({ length: 2_000 }, (_, at) => `k${at}`);
-  const twin = names.find((name) => name !== "k0" && toBucket(name) === toBucket("k0")) as string;
-  return ["k0", twin, "other", "zebra"].sort();
+  const names = Array.from({ length: 2_000 }, (_, index) => `k${index}`);
+  const sameBucketKey = names.find((name) => name !== "k0" && toBucket(name) === toBucket("k0")) as string;
+  return ["k0", sameBucketKey, "other", "zebra"].sort();
 }
 
 /** Cases seen in runs: a run in which a case never happens proves nothing about it. */
@@ -66,9 +66,10 @@ export class QueueModelRunner {
     this.server = server;
     this.redis = new Redis(server.port, "127.0.0.1");
     this.subscriber = new Redis(server.port, "127.0.0.1");
-    const heard = (channel: string, message: string): void => void this.receivedMessages.push(`${channel} ${message}`);
-    this.subscriber.on("message", heard);
-    this.subscriber.on("smessage", heard);
+    const onMessage = (channel: string, message: string): void =>
+      void this.receivedMessages.push(`${channel} ${message}`);
+    this.subscriber.on("message", onMessage);
+    this.subscriber.on("smessage", onMessage);
   }
 
   /** @throws Error naming the seed, the last commands and what differed */
@@ -154,19 +155,19 @@ class ModelRun {
     this.#runs.statistics.steps++;
     const random = this.#random;
     this.#claims = this.#claims.filter(({ request }) => this.model.isAlive(this.model.entries.get(request.id)));
-    const roll = random.next();
+    const draw = random.next();
     const { maxClaims, renewChance } = this.#profile;
     const isCrowded = this.#claims.length >= maxClaims;
     const before = new Map(
       [...this.model.entries].map(([id, { token, stage, unreachableSince: missed }]) => [id, { token, stage, missed }]),
     );
-    if (this.#claims.length === 0 || (roll < 0.33 && !isCrowded)) await this.#claim(this.#newClaim());
-    else if (roll < 0.76 - renewChance) await this.#release();
-    else if (roll < 0.76) await this.#renew();
-    else if (roll < 0.84) await this.#toggle();
-    else if (roll < 0.94) this.#advanceClock(random.pick(STEPS_MS));
-    else if (roll < 0.96) await this.#revoke();
-    else if (roll < 0.99) await this.#claim(random.pick([...this.#claims, ...this.#liveTombstones()]));
+    if (this.#claims.length === 0 || (draw < 0.33 && !isCrowded)) await this.#claim(this.#newClaim());
+    else if (draw < 0.76 - renewChance) await this.#release();
+    else if (draw < 0.76) await this.#renew();
+    else if (draw < 0.84) await this.#toggle();
+    else if (draw < 0.94) this.#advanceClock(random.pick(STEPS_MS));
+    else if (draw < 0.96) await this.#revoke();
+    else if (draw < 0.99) await this.#claim(random.pick([...this.#claims, ...this.#liveTombstones()]));
     else this.#forget();
     this.#note(before);
     await this.#expectSameState();
@@ -182,23 +183,23 @@ class ModelRun {
   ): void {
     const { statistics } = this.#runs;
     for (const [id, { token, stage, unreachableSince, expiresAt, request }] of this.model.entries) {
-      const was = before.get(id) ?? { token: 0, stage: 1, missed: 0 };
-      if (token > 0 && was.token === 0) statistics.grants++;
-      if (token > 0 && was.token === 0 && expiresAt - this.model.now <= 1_000 && request.ttlMs > 1_000)
+      const previous = before.get(id) ?? { token: 0, stage: 1, missed: 0 };
+      if (token > 0 && previous.token === 0) statistics.grants++;
+      if (token > 0 && previous.token === 0 && expiresAt - this.model.now <= 1_000 && request.ttlMs > 1_000)
         statistics.grantedUnreachable++;
-      if (unreachableSince > was.missed) statistics.skipped++;
-      if (stage > was.stage) statistics.movedOn++;
+      if (unreachableSince > previous.missed) statistics.skipped++;
+      if (stage > previous.stage) statistics.movedOn++;
     }
   }
 
   #newClaim(): KnownClaim {
     const random = this.#random;
-    const several = random.chance(0.35) ? this.#profile.keys.filter(() => random.chance(0.55)) : [];
-    const keys = several.length > 0 ? several : [random.pick(this.#profile.keys)];
+    const chosenKeys = random.chance(0.35) ? this.#profile.keys.filter(() => random.chance(0.55)) : [];
+    const keys = chosenKeys.length > 0 ? chosenKeys : [random.pick(this.#profile.keys)];
     const holds = keys.map((key) => {
-      const roll = random.next();
-      if (roll < this.#profile.exclusiveChance) return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
-      if (roll < this.#profile.exclusiveChance + 0.2) return { key, permits: 1, limit: ALL_PERMITS };
+      const draw = random.next();
+      if (draw < this.#profile.exclusiveChance) return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+      if (draw < this.#profile.exclusiveChance + 0.2) return { key, permits: 1, limit: ALL_PERMITS };
       const limit = 1 + random.int(4);
       return { key, permits: 1 + random.int(limit), limit };
     });
@@ -224,30 +225,33 @@ class ModelRun {
     return { claim, request, process: random.int(PROCESSES) };
   }
 
-  async #claim(known: KnownClaim): Promise<void> {
-    const { claim, request, process } = known;
+  async #claim(knownClaim: KnownClaim): Promise<void> {
+    const { claim, request, process } = knownClaim;
     const { id, holds, ttlMs, wait } = request;
-    const all = holds
+    const lockText = holds
       .map(({ key, permits, limit }) => `${key}:${formatPermits(permits)}/${formatPermits(limit)}`)
       .join("+");
-    const how = `${wait ? "" : " at once"} for ${ttlMs}`;
+    const waitText = `${wait ? "" : " at once"} for ${ttlMs}`;
     const expected = this.model.claim(process, request);
     const answer = await this.#call(CLAIM, process, [...encodeClaim(claim), ...encodeClaimDetails(claim)]);
-    this.#log(`p${process} claims ${id} ${all}${how}: ${expected.answer}`);
+    this.#log(`p${process} claims ${id} ${lockText}${waitText}: ${expected.answer}`);
     assert.equal(String(answer), expected.answer);
-    if (this.model.entries.has(id) && !this.#claims.some((claim) => claim.request.id === id)) this.#claims.push(known);
+    if (this.model.entries.has(id) && !this.#claims.some((claim) => claim.request.id === id))
+      this.#claims.push(knownClaim);
     await this.#expectSamePushes(expected.pushes);
   }
 
   async #renew(): Promise<void> {
     const process = this.#random.int(PROCESSES);
-    const some = this.#claims.filter((known) => known.process === process && this.#random.chance(0.6));
-    if (some.length === 0) return;
-    const entries = some.map(({ request }) => this.model.entries.get(request.id) as Entry);
+    const selection = this.#claims.filter((knownClaim) => knownClaim.process === process && this.#random.chance(0.6));
+    if (selection.length === 0) return;
+    const entries = selection.map(({ request }) => this.model.entries.get(request.id) as Entry);
     const expected = this.model.renew(process, entries);
-    const words = [String(some.length), ...some.flatMap(({ claim }) => encodeClaim(claim))];
-    const answers = await this.#call(RENEW, process, words);
-    this.#log(`p${process} renews ${some.map(({ request }) => request.id).join(" ")}: ${expected.answers.join(", ")}`);
+    const args = [String(selection.length), ...selection.flatMap(({ claim }) => encodeClaim(claim))];
+    const answers = await this.#call(RENEW, process, args);
+    this.#log(
+      `p${process} renews ${selection.map(({ request }) => request.id).join(" ")}: ${expected.answers.join(", ")}`,
+    );
     assert.deepEqual(answers, expected.answers);
     await this.#expectSamePushes(expected.pushes);
   }
@@ -256,10 +260,12 @@ class ModelRun {
     const isHeld = ({ request }: KnownClaim): boolean => (this.model.entries.get(request.id)?.token ?? 0) > 0;
     const held = this.#claims.filter(isHeld);
     const { process } = this.#random.pick(held.length > 0 && this.#random.chance(0.8) ? held : this.#claims);
-    const own = this.#claims.filter((known) => known.process === process);
-    const some = own.filter((known) => this.#random.chance(isHeld(known) ? 0.6 : 0.05)).slice(0, 3);
-    const items = (some.length === 0 ? [this.#random.pick(own)] : some).map((known) => ({
-      ...known,
+    const ownClaims = this.#claims.filter((knownClaim) => knownClaim.process === process);
+    const selection = ownClaims
+      .filter((knownClaim) => this.#random.chance(isHeld(knownClaim) ? 0.6 : 0.05))
+      .slice(0, 3);
+    const items = (selection.length === 0 ? [this.#random.pick(ownClaims)] : selection).map((knownClaim) => ({
+      ...knownClaim,
       unanswered: this.#random.chance(0.15),
     }));
     const expected = this.model.release(process, items);
@@ -269,8 +275,8 @@ class ModelRun {
     this.#log(`p${process} releases ${names.join(" ")}: ${expected.flags}`);
     const own_ = expected.pushes.filter(({ inbox }) => inbox === process).map(({ text }) => text);
     assert.deepEqual(answer.split("\n"), [expected.flags, ...own_]);
-    const gone = new Set(items.map(({ request }) => request.id));
-    this.#claims = this.#claims.filter(({ request }) => !gone.has(request.id));
+    const releasedIds = new Set(items.map(({ request }) => request.id));
+    this.#claims = this.#claims.filter(({ request }) => !releasedIds.has(request.id));
     this.#tombstones.push(...items.filter(({ request }) => this.model.ended.has(request.id)));
     if (this.#tombstones.length > 5) this.#tombstones.shift();
     await this.#expectSamePushes(expected.pushes.filter(({ inbox }) => inbox !== process));
@@ -285,8 +291,8 @@ class ModelRun {
     const isAtOnce = this.#random.chance(0.5);
     const key = hold?.key as string;
     const expected = this.model.revoke(key, token, isAtOnce);
-    const words = ["1", toBucket(key), key, String(token), isAtOnce ? "1" : "0"];
-    const answer = await this.#call(REVOKE, 0, words);
+    const args = ["1", toBucket(key), key, String(token), isAtOnce ? "1" : "0"];
+    const answer = await this.#call(REVOKE, 0, args);
     this.#log(`revokes ${request.id} on ${key}${isAtOnce ? " at once" : ""}`);
     assert.equal(answer, expected.flag);
     await this.#expectSamePushes(expected.pushes);
@@ -316,34 +322,34 @@ class ModelRun {
   /** A process dies, or forgets: it never mentions some of its claims again. */
   #forget(): void {
     const process = this.#random.int(PROCESSES);
-    this.#claims = this.#claims.filter((known) => known.process !== process || this.#random.chance(0.3));
+    this.#claims = this.#claims.filter((knownClaim) => knownClaim.process !== process || this.#random.chance(0.3));
     this.#log(`p${process} forgets`);
   }
 
-  #call(script: Script, process: number, words: readonly string[]): Promise<unknown> {
+  #call(script: Script, process: number, args: readonly string[]): Promise<unknown> {
     const head = ["1", toRoutingKey(ROOT, "00"), ROOT, this.#channelOf(process), "", "0"];
-    return this.#runs.redis.evalsha(script.sha, ...(head as [string]), ...words).catch((error: Error) => {
+    return this.#runs.redis.evalsha(script.sha, ...(head as [string]), ...args).catch((error: Error) => {
       if (!error.message.startsWith("NOSCRIPT")) throw error;
-      return this.#runs.redis.call("EVAL", script.text, ...head, ...words);
+      return this.#runs.redis.call("EVAL", script.text, ...head, ...args);
     });
   }
 
   async #expectSamePushes(expected: readonly Push[]): Promise<void> {
     // after what was published, on the same connection
     if (this.model.listening.size > 0) await this.#runs.subscriber.ping();
-    const heard = this.#runs.receivedMessages.splice(0);
+    const messages = this.#runs.receivedMessages.splice(0);
     assert.deepEqual(
-      heard,
+      messages,
       expected.map(({ inbox, text }) => `${this.#channelOf(inbox)} ${text}`),
       "what is published",
     );
   }
 
   async #expectSameState(): Promise<void> {
-    const seen = await takeSnapshot(this.#runs.redis, ["0"], PREFIX);
-    assert.equal(seen.now, this.model.now, "the clock");
-    assert.deepEqual(findViolations(toStoreView(seen)), [], "the state of Redis");
-    assert.deepEqual(describeState(seen, this.model), this.#expected());
+    const snapshot = await takeSnapshot(this.#runs.redis, ["0"], PREFIX);
+    assert.equal(snapshot.now, this.model.now, "the clock");
+    assert.deepEqual(findViolations(toStoreView(snapshot)), [], "the state of Redis");
+    assert.deepEqual(describeState(snapshot, this.model), this.#expected());
   }
 
   #expected(): Record<string, unknown> {
@@ -366,8 +372,8 @@ class ModelRun {
     return `${ROOT}${this.#profile.isSharded ? "{00}:" : ""}inbox:p${process}`;
   }
 
-  #log(what: string): void {
-    this.commandLog.push(what.replaceAll(/\b[a-z2-7]{26}\b/g, (id) => this.#claimNames.get(id) ?? id));
+  #log(text: string): void {
+    this.commandLog.push(text.replaceAll(/\b[a-z2-7]{26}\b/g, (id) => this.#claimNames.get(id) ?? id));
   }
 }
 
@@ -399,8 +405,8 @@ function describeEntry({
   ...one
 }: Pick<Entry, "expiresAt" | "token" | "stage" | "unreachableSince"> &
   ({ request: ClaimRequest } | { ttlMs: number })): string {
-  const heardAt = expiresAt - ("request" in one ? one.request.ttlMs : one.ttlMs);
-  return `until ${expiresAt}, token ${token}, stage ${stage}, missed ${unreachableSince > heardAt ? unreachableSince : 0}`;
+  const lastCallAt = expiresAt - ("request" in one ? one.request.ttlMs : one.ttlMs);
+  return `until ${expiresAt}, token ${token}, stage ${stage}, missed ${unreachableSince > lastCallAt ? unreachableSince : 0}`;
 }
 
 function formatPermits(permits: number): string {

@@ -102,17 +102,18 @@ export class QueueModel {
   }
 
   queue(key: string): ModelQueue {
-    const known = this.queues.get(key) ?? { admitted: new Map(), waiting: [] };
-    this.queues.set(key, known);
-    return known;
+    const queue = this.queues.get(key) ?? { admitted: new Map(), waiting: [] };
+    this.queues.set(key, queue);
+    return queue;
   }
 
-  claim(inbox: number, wanted: ClaimRequest): { readonly answer: string; readonly pushes: readonly Push[] } {
-    const call = createCall(new Set([wanted.id]), null);
-    const ended = this.ended.get(wanted.id);
-    if (ended !== undefined && ended.until >= this.now) return { answer: `n ${ended.how}`, pushes: call.pushes };
-    const known = this.entries.get(wanted.id);
-    const answers = known === undefined ? this.#enqueue(call, inbox, wanted) : [this.#renew(call, inbox, known)];
+  claim(inbox: number, request: ClaimRequest): { readonly answer: string; readonly pushes: readonly Push[] } {
+    const call = createCall(new Set([request.id]), null);
+    const tombstone = this.ended.get(request.id);
+    if (tombstone !== undefined && tombstone.until >= this.now)
+      return { answer: `n ${tombstone.how}`, pushes: call.pushes };
+    const entry = this.entries.get(request.id);
+    const answers = entry === undefined ? this.#enqueue(call, inbox, request) : [this.#renew(call, inbox, entry)];
     return { answer: this.#settledAnswers(call, answers)[0]?.text as string, pushes: call.pushes };
   }
 
@@ -144,17 +145,17 @@ export class QueueModel {
   revoke(key: string, token: number, isAtOnce: boolean): { readonly flag: string; readonly pushes: readonly Push[] } {
     const call = createCall(new Set(), null);
     const held = [...this.queue(key).admitted.values()].map(({ entry }) => entry);
-    const found = held.find((entry) => {
+    const blocker = held.find((entry) => {
       const { tokens } = entry.request;
       const isMeant = entry.token > 0 && token >= entry.token && token < entry.token + tokens;
       return this.isAlive(entry) && isMeant && (isAtOnce || !entry.isRevoked);
     });
-    if (found === undefined) return { flag: "0", pushes: [] };
+    if (blocker === undefined) return { flag: "0", pushes: [] };
     if (isAtOnce) {
-      this.#remove(call, found);
-      this.#addTombstone(found.request, "revoked");
-    } else found.isRevoked = true;
-    this.#notify(call, found, found.request.id);
+      this.#remove(call, blocker);
+      this.#addTombstone(blocker.request, "revoked");
+    } else blocker.isRevoked = true;
+    this.#notify(call, blocker, blocker.request.id);
     this.#settleAll(call);
     return { flag: "1", pushes: call.pushes };
   }
@@ -188,8 +189,8 @@ export class QueueModel {
   #renew(call: ScriptCall, inbox: number, entry: Entry): ModelAnswer {
     const { request } = entry;
     if (entry.isRevoked) return { text: "n revoked" };
-    const heardAt = entry.expiresAt - request.ttlMs;
-    if (this.now - heardAt >= 0.25 * request.ttlMs || entry.unreachableSince > heardAt) {
+    const lastCallAt = entry.expiresAt - request.ttlMs;
+    if (this.now - lastCallAt >= 0.25 * request.ttlMs || entry.unreachableSince > lastCallAt) {
       entry.expiresAt = this.now + request.ttlMs;
       entry.inbox = inbox;
       this.#updateExpiry(entry);
@@ -201,16 +202,16 @@ export class QueueModel {
   /** Its admitted entries end with its lease. */
   #updateExpiry(entry: Entry): void {
     for (const { key } of entry.request.holds) {
-      const place = this.queue(key).admitted.get(entry.request.id);
-      if (place !== undefined) place.expires = entry.expiresAt;
+      const queueEntry = this.queue(key).admitted.get(entry.request.id);
+      if (queueEntry !== undefined) queueEntry.expires = entry.expiresAt;
     }
   }
 
   #answer(call: ScriptCall, entry: Entry): ModelAnswer {
-    const left = entry.expiresAt - this.now;
+    const remainingMs = entry.expiresAt - this.now;
     const { tokens } = entry.request;
-    if (entry.token > 0) return { text: `h ${entry.token} ${tokens} ${left} ${this.now}`, entry };
-    return { text: `w ${left} ${this.#recheck(call, entry)} ${this.now}`, entry };
+    if (entry.token > 0) return { text: `h ${entry.token} ${tokens} ${remainingMs} ${this.now}`, entry };
+    return { text: `w ${remainingMs} ${this.#recheck(call, entry)} ${this.now}`, entry };
   }
 
   /** The recheck time: when the first lease before it may end. */
@@ -218,19 +219,19 @@ export class QueueModel {
     const key = currentKey(entry);
     this.#inspectKey(key);
     const { waiting, admitted } = this.queue(key);
-    let ends = Number.POSITIVE_INFINITY;
+    let endsAt = Number.POSITIVE_INFINITY;
     if (waiting[0] !== undefined && waiting[0].entry !== entry) {
-      let asked = call.checkedFronts.get(key);
-      if (asked === undefined || asked.front !== waiting[0]) {
-        const ahead = this.#firstAlive(call, key);
-        asked = { front: waiting[0], ends: ahead?.expiresAt ?? this.now };
-        call.checkedFronts.set(key, asked);
+      let checkedFront = call.checkedFronts.get(key);
+      if (checkedFront === undefined || checkedFront.front !== waiting[0]) {
+        const firstAlive = this.#firstAlive(call, key);
+        checkedFront = { front: waiting[0], ends: firstAlive?.expiresAt ?? this.now };
+        call.checkedFronts.set(key, checkedFront);
       }
-      ends = asked.ends;
+      endsAt = checkedFront.ends;
     }
     this.#inspectKey(key);
-    const soonest = Math.min(...[...admitted.values()].map(({ expires }) => expires));
-    return Math.max(Math.min(this.now + entry.request.ttlMs, soonest, ends) - this.now, 1);
+    const earliest = Math.min(...[...admitted.values()].map(({ expires }) => expires));
+    return Math.max(Math.min(this.now + entry.request.ttlMs, earliest, endsAt) - this.now, 1);
   }
 
   /** Settles the rest; a claim granted after its answer is answered again. */
@@ -277,22 +278,22 @@ export class QueueModel {
 
   #settle(call: ScriptCall, key: string): void {
     const { waiting } = this.queue(key);
-    const passed: ModelEntry[] = [];
+    const passedEntries: ModelEntry[] = [];
     let isLetThrough = false;
     for (;;) {
-      if (this.#used(key) >= ALL_PERMITS || passed.length === MAX_SKIPPED) break;
-      if (isLetThrough && passed.some((modelEntry) => !this.#fits(key, modelEntry))) break;
-      const place = waiting[passed.length];
-      if (place === undefined || !this.#fits(key, place)) break;
-      const { entry } = place;
-      if (!this.isAlive(entry)) waiting.splice(passed.length, 1);
+      if (this.#used(key) >= ALL_PERMITS || passedEntries.length === MAX_SKIPPED) break;
+      if (isLetThrough && passedEntries.some((modelEntry) => !this.#fits(key, modelEntry))) break;
+      const nextEntry = waiting[passedEntries.length];
+      if (nextEntry === undefined || !this.#fits(key, nextEntry)) break;
+      const { entry } = nextEntry;
+      if (!this.isAlive(entry)) waiting.splice(passedEntries.length, 1);
       else if (entry.stage < entry.request.holds.length) {
-        this.#advance(call, key, place);
+        this.#advance(call, key, nextEntry);
         isLetThrough = true;
-      } else if (this.#tryGrant(call, key, place)) isLetThrough = true;
-      else if (this.#keepsEntry(call, entry)) passed.push(place);
+      } else if (this.#tryGrant(call, key, nextEntry)) isLetThrough = true;
+      else if (this.#keepsEntry(call, entry)) passedEntries.push(nextEntry);
     }
-    const [first] = passed;
+    const [first] = passedEntries;
     if (first !== undefined && !isLetThrough) this.#grantUnreachable(key, first);
     call.removed.delete(key);
   }
@@ -314,9 +315,9 @@ export class QueueModel {
     if (!isAsking && this.#isUnreachable(call, entry)) return false;
     this.#issueToken(entry);
     const { id, tokens } = entry.request;
-    const words = `${id} ${entry.token} ${tokens} ${entry.expiresAt - this.now}`;
+    const text = `${id} ${entry.token} ${tokens} ${entry.expiresAt - this.now}`;
     if (isAsking) call.granted.add(entry);
-    else if (!this.#notify(call, entry, words)) {
+    else if (!this.#notify(call, entry, text)) {
       entry.token = 0;
       return false;
     }
@@ -351,13 +352,13 @@ export class QueueModel {
 
   /** Does an unreachable waiter keep its entry? */
   #keepsEntry(call: ScriptCall, entry: Entry): boolean {
-    const heardAt = entry.expiresAt - entry.request.ttlMs;
-    if (entry.unreachableSince > heardAt && this.now - entry.unreachableSince >= SECOND_MS) {
+    const lastCallAt = entry.expiresAt - entry.request.ttlMs;
+    if (entry.unreachableSince > lastCallAt && this.now - entry.unreachableSince >= SECOND_MS) {
       this.#remove(call, entry);
       this.dropped++;
       return false;
     }
-    if (entry.unreachableSince <= heardAt) entry.unreachableSince = this.now;
+    if (entry.unreachableSince <= lastCallAt) entry.unreachableSince = this.now;
     return true;
   }
 
@@ -381,21 +382,21 @@ export class QueueModel {
     for (const { key } of entry.request.holds.slice(0, entry.stage)) {
       const { waiting, admitted } = this.queue(key);
       admitted.delete(entry.request.id);
-      const at = waiting.findIndex((modelEntry) => modelEntry.entry === entry);
-      if (at >= 0) waiting.splice(at, 1);
+      const index = waiting.findIndex((modelEntry) => modelEntry.entry === entry);
+      if (index >= 0) waiting.splice(index, 1);
       if (!call.removed.has(key)) call.unsettled.push(key);
       call.removed.add(key);
     }
     this.entries.delete(entry.request.id);
   }
 
-  #addTombstone({ id, ttlMs }: ClaimRequest, how: string): void {
-    this.ended.set(id, { how, until: this.now + ttlMs });
+  #addTombstone({ id, ttlMs }: ClaimRequest, reason: string): void {
+    this.ended.set(id, { how: reason, until: this.now + ttlMs });
   }
 
   #settleAll(call: ScriptCall): void {
-    for (let at = 0; at < call.unsettled.length; at++) {
-      const key = call.unsettled[at] as string;
+    for (let index = 0; index < call.unsettled.length; index++) {
+      const key = call.unsettled[index] as string;
       if (call.removed.has(key)) this.#settle(call, key);
     }
   }

@@ -8,87 +8,88 @@ import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixtur
 import { findRedisViolations } from "../../support/stores/redis-inspector.ts";
 
 withRedis((server) => {
-  let scene: RedisFixture;
+  let fixture: RedisFixture;
   beforeEach(() => {
-    scene = createRedisFixture(server().port);
+    fixture = createRedisFixture(server().port);
   });
   afterEach(async () => {
-    const keys = await scene.keys();
-    if (keys.length > 0) await scene.admin.del(...keys);
-    await scene.close();
+    const keys = await fixture.keys();
+    if (keys.length > 0) await fixture.admin.del(...keys);
+    await fixture.close();
   });
 
-  const named = async (end: string): Promise<string> => (await scene.keys()).find((key) => key.endsWith(end)) as string;
-  const found = (): Promise<string[]> => findRedisViolations(scene.admin, scene.prefix);
-  const share = (key: string, permits: number, limit: number) => makeClaim([{ key, permits, limit }]);
+  const named = async (end: string): Promise<string> =>
+    (await fixture.keys()).find((key) => key.endsWith(end)) as string;
+  const readViolations = (): Promise<string[]> => findRedisViolations(fixture.admin, fixture.prefix);
+  const makeSharedClaim = (key: string, permits: number, limit: number) => makeClaim([{ key, permits, limit }]);
 
   /** Copies the entry of a holder of one key into the queue of another. */
   async function copied(from: string, to: string, kind: "a" | "w" = "a"): Promise<void> {
-    const [place, score] = await scene.admin.zrange(await named(`:a:${from}`), "0", "0", "WITHSCORES");
+    const [place, score] = await fixture.admin.zrange(await named(`:a:${from}`), "0", "0", "WITHSCORES");
     const line = (await named(`:a:${to}`)).replace(`:a:${to}`, `:${kind}:${to}`);
-    await scene.admin.zadd(line, String(score), String(place));
-    await scene.admin.pexpire(line, 60_000);
+    await fixture.admin.zadd(line, String(score), String(place));
+    await fixture.admin.pexpire(line, 60_000);
   }
 
   async function held(...claims: Claim[]): Promise<void> {
-    const one = await scene.open();
-    for (const claim of claims) await one.claimHeld(claim);
-    expect(await found()).toEqual([]);
+    const lockClient = await fixture.open();
+    for (const claim of claims) await lockClient.claimHeld(claim);
+    expect(await readViolations()).toEqual([]);
   }
 
   test("two holders", async () => {
     await held(makeClaim("a"), makeClaim("b"));
     await copied("b", "a");
-    expect((await found()).join()).toMatch(/"a" is held beyond its limit/);
+    expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit/);
   });
 
   test("an overfull semaphore", async () => {
-    await held(share("a", 2, 3), share("b", 2, 3));
+    await held(makeSharedClaim("a", 2, 3), makeSharedClaim("b", 2, 3));
     await copied("b", "a");
-    expect((await found()).join()).toMatch(/"a" is held beyond its limit: .*\(2 of 3\), .*\(2 of 3\)/);
+    expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit: .*\(2 of 3\), .*\(2 of 3\)/);
   });
 
   test("a holder in a queue", async () => {
     await held(makeClaim("a"));
     await copied("a", "a", "w");
-    expect((await found()).join()).toMatch(/holds "a" and stands in its queue/);
+    expect((await readViolations()).join()).toMatch(/holds "a" and stands in its queue/);
   });
 
   test.each([":a:a", ":i", ":n"])("a key without an end (%s)", async (end) => {
     await held(makeClaim("a"));
     const key = await named(end);
-    await scene.admin.persist(key);
-    expect(await found()).toEqual([`${key} has no end`]);
+    await fixture.admin.persist(key);
+    expect(await readViolations()).toEqual([`${key} has no end`]);
   });
 
   test("an orphan: an entry without a claim, and a claim without an entry", async () => {
     const claim = makeClaim("a");
     await held(claim, makeClaim("b"));
-    await scene.admin.del(await named(`:c:${claim.id}`), await named(":a:b"));
-    const wrong = await found();
-    expect(wrong.length).toBe(2);
-    expect(wrong.join()).toMatch(/the place of .* \(held\) on "a" belongs to no claim/);
-    expect(wrong.join()).toMatch(/without its places, belongs to no claim/);
+    await fixture.admin.del(await named(`:c:${claim.id}`), await named(":a:b"));
+    const violations = await readViolations();
+    expect(violations.length).toBe(2);
+    expect(violations.join()).toMatch(/the place of .* \(held\) on "a" belongs to no claim/);
+    expect(violations.join()).toMatch(/without its places, belongs to no claim/);
   });
 
   test("an entry of an ended claim", async () => {
     const claim = makeClaim("a");
     await held(claim);
-    await scene.admin.set(await named(`:c:${claim.id}`), "x released", "PX", 1_000);
-    expect((await found()).join()).toMatch(/the place of .*, which has ended, belongs to no claim/);
+    await fixture.admin.set(await named(`:c:${claim.id}`), "x released", "PX", 1_000);
+    expect((await readViolations()).join()).toMatch(/the place of .*, which has ended, belongs to no claim/);
   });
 
   test("a token above its counter, and a queue missing from the indexes", async () => {
     await held(makeClaim("a"));
-    await scene.admin.del(await named(":n"), await named(":i"));
-    expect((await found()).join()).toMatch(/no index names.*above its counter/);
+    await fixture.admin.del(await named(":n"), await named(":i"));
+    expect((await readViolations()).join()).toMatch(/no index names.*above its counter/);
   });
 
   test("and none of these in another prefix, nor in foreign keys", async () => {
     await held(makeClaim("a"));
-    await scene.admin.set(`${scene.prefix}:mine`, "for ever");
-    expect(await found()).toEqual([]);
-    await scene.admin.persist(await named(":a:a"));
-    expect(await findRedisViolations(scene.admin, `${scene.prefix}:another`)).toEqual([]);
+    await fixture.admin.set(`${fixture.prefix}:mine`, "for ever");
+    expect(await readViolations()).toEqual([]);
+    await fixture.admin.persist(await named(":a:a"));
+    expect(await findRedisViolations(fixture.admin, `${fixture.prefix}:another`)).toEqual([]);
   });
 });

@@ -24,7 +24,7 @@ const PATIENT_ACKS = { minAcks: 1, timeoutMs: 4_000 };
 
 let master: RedisServer;
 let replica: RedisServer;
-let scene: RedisFixture;
+let fixture: RedisFixture;
 let clients: Locks[];
 const cleanups: (() => Promise<void>)[] = [];
 beforeAll(async () => {
@@ -35,18 +35,18 @@ afterAll(async () => {
   await master.stop();
 });
 beforeEach(() => {
-  scene = createRedisFixture(master.port);
+  fixture = createRedisFixture(master.port);
   clients = [];
 });
 afterEach(async () => {
   replica.signal("SIGCONT");
   for (const locks of clients) await locks.close();
-  await scene.close();
-  for (const work of cleanups.splice(0)) await work();
+  await fixture.close();
+  for (const cleanup of cleanups.splice(0)) await cleanup();
 });
 
-const openClient = (make: () => RedisClient = ioredisClient, options: RedisOptions = {}): Locks => {
-  const driver = redis(make, { prefix: scene.prefix, replicas: REPLICA_ACKS, ...options });
+const openClient = (createRedis: () => RedisClient = ioredisClient, options: RedisOptions = {}): Locks => {
+  const driver = redis(createRedis, { prefix: fixture.prefix, replicas: REPLICA_ACKS, ...options });
   const locks = createLocks(driver, { ttl: "10s", handoffs: 1 });
   clients.push(locks);
   return locks;
@@ -55,16 +55,16 @@ const ioredisClient = (): RedisClient => new Redis(master.port, "127.0.0.1");
 const nodeRedisClient = (): RedisClient => createClient({ url: master.url });
 
 const commandCount = async (command: string): Promise<number> =>
-  Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+  Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(await fixture.admin.info("commandstats"))?.[1] ?? 0);
 
 describe.each([
   ["ioredis", ioredisClient],
   ["ioredis with a prefix of its own", () => new Redis(master.port, "127.0.0.1", { keyPrefix: "app:" })],
   ["node-redis", nodeRedisClient],
-] as const)("a lock by %s", (_, make) => {
+] as const)("a lock by %s", (_, createRedis) => {
   test("is granted when a replica has it; while the replica is stopped no grant is reported, and a call that does not wait fails with the reason", async () => {
-    const [one, other] = [openClient(make), openClient(make)];
-    await one.using("key", () => undefined);
+    const [client, other] = [openClient(createRedis), openClient(createRedis)];
+    await client.using("key", () => undefined);
     replica.signal("SIGSTOP");
     const error: unknown = await other.tryAcquire("key").catch((failure: unknown) => failure);
     expect(error).toBeInstanceOf(DriverError);
@@ -72,7 +72,7 @@ describe.each([
     // the claim with the unknown outcome was released
     await until(async () => (await other.list("key")).length === 0, { within: 5_000, what: "the end of the claim" });
     let isHeld = false;
-    const waiting = one.acquire("key", { wait: "30s" }).then((lock) => {
+    const waiting = client.acquire("key", { wait: "30s" }).then((lock) => {
       isHeld = true;
       return lock;
     });
@@ -84,7 +84,7 @@ describe.each([
   });
 
   test("that is handed off waits for the replica as well, and keeps its turn until the replica is back", async () => {
-    const [holder, next, last] = [openClient(make), openClient(make), openClient(make)];
+    const [holder, next, last] = [openClient(createRedis), openClient(createRedis), openClient(createRedis)];
     const held = await holder.acquire("key");
     const order: string[] = [];
     const inTurn = async (locks: Locks, name: string): Promise<void> => {
@@ -92,12 +92,12 @@ describe.each([
       order.push(name);
       await lock.release();
     };
-    const lined = (count: number): Promise<unknown> =>
+    const waitForWaiters = (count: number): Promise<unknown> =>
       until(async () => (await holder.list("key")).length === count, { within: 5_000, what: "the line" });
     const second = inTurn(next, "next");
-    await lined(2);
+    await waitForWaiters(2);
     const third = inTurn(last, "last");
-    await lined(3);
+    await waitForWaiters(3);
     const before = await commandCount("wait");
     replica.signal("SIGSTOP");
     await held.release();
@@ -123,44 +123,46 @@ test("a holder whose renewals no replica has is notified of the loss when its le
 });
 
 test("a claim that waits for replicas delays no other call on the connection", async () => {
-  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  const lockClient = await fixture.open(redis(ioredisClient, { prefix: fixture.prefix, replicas: PATIENT_ACKS }));
   replica.signal("SIGSTOP");
   const before = await commandCount("wait");
   let isTold = false;
-  const held = one.claim(makeClaim("key", { wait: false })).finally(() => {
+  const held = lockClient.claim(makeClaim("key", { wait: false })).finally(() => {
     isTold = true;
   });
   held.catch(() => undefined);
   await until(async () => (await commandCount("wait")) > before, { within: 2_000, what: "the question to replicas" });
-  expect((await one.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
-  expect((await one.claim(makeClaim("key", { wait: false }))).state, "what is not held needs no replica").toBe("none");
+  expect((await lockClient.driver.list({ prefix: "key" }, { max: 10 })).items.length).toBe(1);
+  expect((await lockClient.claim(makeClaim("key", { wait: false }))).state, "what is not held needs no replica").toBe(
+    "none",
+  );
   expect(isTold, "all this while the question is under way").toBe(false);
   replica.signal("SIGCONT");
   expect((await held).state).toBe("held");
 });
 
 test("many claims made at once ask the replicas together", async () => {
-  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
-  const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`, { wait: false }));
+  const lockClient = await fixture.open(redis(ioredisClient, { prefix: fixture.prefix, replicas: PATIENT_ACKS }));
+  const claims = Array.from({ length: 500 }, (_, index) => makeClaim(`key ${index}`, { wait: false }));
   const before = await commandCount("wait");
-  const answers = await Promise.all(claims.map((claim) => one.claim(claim)));
+  const answers = await Promise.all(claims.map((claim) => lockClient.claim(claim)));
   expect(answers.every((answer) => answer?.state === "held")).toBe(true);
   expect((await commandCount("wait")) - before).toBeLessThanOrEqual(10);
-  expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
-  expect(await one.driver.detach?.(claims.slice(0, 2))).toEqual([true, true]);
-  await one.driver.release(toReleases(...claims));
-  await until(async () => (await scene.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
+  expect((await lockClient.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
+  expect(await lockClient.driver.detach?.(claims.slice(0, 2))).toEqual([true, true]);
+  await lockClient.driver.release(toReleases(...claims));
+  await until(async () => (await fixture.keys()).every((key) => !/:m:/.test(key)), { within: 5_000, what: "no marks" });
 });
 
 test("a full store renews held claims", async () => {
-  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  const lockClient = await fixture.open(redis(ioredisClient, { prefix: fixture.prefix, replicas: PATIENT_ACKS }));
   const held = makeClaim("key");
-  await one.claimHeld(held);
-  await scene.admin.config("SET", "maxmemory", "1");
+  await lockClient.claimHeld(held);
+  await fixture.admin.config("SET", "maxmemory", "1");
   try {
-    expect((await one.renewOnce(held)).state).toBe("held");
+    expect((await lockClient.renewOnce(held)).state).toBe("held");
   } finally {
-    await scene.admin.config("SET", "maxmemory", "0");
+    await fixture.admin.config("SET", "maxmemory", "0");
   }
 });
 
@@ -170,83 +172,83 @@ test("the replicas of a server other than the one that granted do not count", as
     () => its.stop(),
     () => other.stop(),
   );
-  const made = new Redis(master.port, "127.0.0.1");
+  const redisClient = new Redis(master.port, "127.0.0.1");
   let times = 0;
   // the first is the inbox; the second, for replicas, is misdirected, as by Sentinels that have named another master
-  const duplicate = (more: object): Redis =>
-    new Redis({ ...more, host: "127.0.0.1", port: ++times === 2 ? other.port : master.port });
-  const one = await scene.open(
-    redis(() => Object.assign(made, { duplicate }), { prefix: scene.prefix, replicas: PATIENT_ACKS }),
+  const duplicate = (options: object): Redis =>
+    new Redis({ ...options, host: "127.0.0.1", port: ++times === 2 ? other.port : master.port });
+  const lockClient = await fixture.open(
+    redis(() => Object.assign(redisClient, { duplicate }), { prefix: fixture.prefix, replicas: PATIENT_ACKS }),
   );
   const claim = makeClaim("key");
-  await expect(one.claim(claim)).rejects.toThrow("the commands and WAIT reached different servers");
-  expect((await one.renewOnce(claim)).state, "by a new connection, to the right server").toBe("held");
-  await one.driver.release(toReleases(claim));
-  made.disconnect();
+  await expect(lockClient.claim(claim)).rejects.toThrow("the commands and WAIT reached different servers");
+  expect((await lockClient.renewOnce(claim)).state, "by a new connection, to the right server").toBe("held");
+  await lockClient.driver.release(toReleases(claim));
+  redisClient.disconnect();
 });
 
 test("an acknowledgement does not count after the connection broke: another server may have taken over", async () => {
-  const one = await scene.open(redis(ioredisClient, { prefix: scene.prefix, replicas: PATIENT_ACKS }));
+  const lockClient = await fixture.open(redis(ioredisClient, { prefix: fixture.prefix, replicas: PATIENT_ACKS }));
   replica.signal("SIGSTOP");
   const claim = makeClaim("key");
   const before = await commandCount("wait");
-  const granted = one.claim(claim).catch((error: unknown) => error);
+  const granted = lockClient.claim(claim).catch((error: unknown) => error);
   await until(async () => (await commandCount("wait")) > before, { within: 5_000, what: "the question to replicas" });
-  const list = String(await scene.admin.call("CLIENT", "LIST"));
+  const clientList = String(await fixture.admin.call("CLIENT", "LIST"));
   // the connection for commands: the mark was its last
-  const [, id] = /^id=(\d+) .* cmd=eval /m.exec(list) ?? [];
-  await scene.admin.call("CLIENT", "KILL", "ID", String(id));
-  await until(() => one.pushes.some((push) => push.id === null), { within: 5_000, what: "the connection" });
+  const [, id] = /^id=(\d+) .* cmd=eval /m.exec(clientList) ?? [];
+  await fixture.admin.call("CLIENT", "KILL", "ID", String(id));
+  await until(() => lockClient.pushes.some((push) => push.id === null), { within: 5_000, what: "the connection" });
   replica.signal("SIGCONT");
   expect(String(await granted)).toContain("the connection changed");
-  expect((await one.renewOnce(claim)).state).toBe("held");
-  await one.driver.release(toReleases(claim));
+  expect((await lockClient.renewOnce(claim)).state).toBe("held");
+  await lockClient.driver.release(toReleases(claim));
 });
 
 test("a broken connection for replicas is replaced, under load", { timeout: 30_000 }, async () => {
-  await using work = startContention([openClient(), openClient(nodeRedisClient)], "key", 3);
-  await work.waitForProgress();
+  await using load = startContention([openClient(), openClient(nodeRedisClient)], "key", 3);
+  await load.waitForProgress();
   for (let round = 0; round < 3; round++) {
-    const list = String(await scene.admin.call("CLIENT", "LIST"));
-    const ids = [...list.matchAll(/^id=(\d+) .* cmd=(?:wait|del) /gm)].map((found) => found[1] as string);
-    for (const id of ids) await scene.admin.call("CLIENT", "KILL", "ID", id);
-    await work.waitForProgress();
+    const clientList = String(await fixture.admin.call("CLIENT", "LIST"));
+    const ids = [...clientList.matchAll(/^id=(\d+) .* cmd=(?:wait|del) /gm)].map((match) => match[1] as string);
+    for (const id of ids) await fixture.admin.call("CLIENT", "KILL", "ID", id);
+    await load.waitForProgress();
   }
-  await work.waitUntilAllServed();
-  expect(work.overlaps).toBe(0);
-  expect(work.lostLocks).toBe(0);
+  await load.waitUntilAllServed();
+  expect(load.overlaps).toBe(0);
+  expect(load.lostLocks).toBe(0);
 });
 
 test("doctor reports the number of replicas waited for; a user without the right is refused", async () => {
   const warnings: string[] = [];
   const awaiting = (minAcks: number): RedisOptions => ({
-    prefix: scene.prefix,
+    prefix: fixture.prefix,
     replicas: { minAcks },
     warn: (text) => warnings.push(text),
   });
-  const one = await scene.open(redis(ioredisClient, awaiting(1)));
-  const found = await one.driver.diagnose?.();
-  expect(found).toContainEqual({ status: "ok", name: "role", message: "master, with 1 replica" });
-  expect(found).toContainEqual({
+  const lockClient = await fixture.open(redis(ioredisClient, awaiting(1)));
+  const diagnosis = await lockClient.driver.diagnose?.();
+  expect(diagnosis).toContainEqual({ status: "ok", name: "role", message: "master, with 1 replica" });
+  expect(diagnosis).toContainEqual({
     status: "ok",
     name: "failover",
     message: "grants and renewals wait for 1 of 1 replicas",
   });
-  await scene.open(redis(ioredisClient, awaiting(2)));
+  await fixture.open(redis(ioredisClient, awaiting(2)));
   expect(warnings).toContainEqual(expect.stringMatching(/master, with 1 replica; no lock is granted until 2/));
-  await scene.admin.call("ACL", "SETUSER", "impatient", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait");
-  const impatient = (): Redis =>
+  await fixture.admin.call("ACL", "SETUSER", "impatient", "reset", "on", ">secret", "~*", "&*", "+@all", "-wait");
+  const createImpatientRedis = (): Redis =>
     new Redis({ port: master.port, host: "127.0.0.1", username: "impatient", password: "secret" });
-  const refused = redis(impatient, awaiting(1));
-  await expect(refused.open(NO_EVENTS)).rejects.toMatchObject({
+  const rejectedDriver = redis(createImpatientRedis, awaiting(1));
+  await expect(rejectedDriver.open(NO_EVENTS)).rejects.toMatchObject({
     code: "DRIVER_FATAL",
     message: expect.stringMatching(/NOPERM.*grant \+wait$/),
   });
-  await refused.close();
+  await rejectedDriver.close();
 });
 
 test("the option is accepted in a url; a meaningless one is a TypeError that names it", async () => {
-  const locks = await connect(`${master.url}?prefix=${scene.prefix}&replicas=2`);
+  const locks = await connect(`${master.url}?prefix=${fixture.prefix}&replicas=2`);
   await expect(locks.tryAcquire("key")).rejects.toMatchObject({
     code: "DRIVER_FAILED",
     cause: { message: "redis: 1 of 2 replicas acknowledged within 1000 ms" },

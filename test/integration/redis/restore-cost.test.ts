@@ -13,13 +13,13 @@ const TTL_MS = 30_000;
 const READERS = 300;
 
 withRedis((server) => {
-  const scenes: ReturnType<typeof createRedisFixture>[] = [];
-  const opened = async () => {
-    const scene = createRedisFixture(server().port);
-    scenes.push(scene);
-    await markLongInUse(scene.admin, scene.prefix);
-    const options = { prefix: scene.prefix, guardDataLoss: { maxTtlMs: TTL_MS } };
-    return { scene, one: await scene.open(redis(() => new Redis(server().port, "127.0.0.1"), options)) };
+  const fixtures: ReturnType<typeof createRedisFixture>[] = [];
+  const openFixture = async () => {
+    const fixture = createRedisFixture(server().port);
+    fixtures.push(fixture);
+    await markLongInUse(fixture.admin, fixture.prefix);
+    const options = { prefix: fixture.prefix, guardDataLoss: { maxTtlMs: TTL_MS } };
+    return { fixture, lockClient: await fixture.open(redis(() => new Redis(server().port, "127.0.0.1"), options)) };
   };
   const readers = (count: number): Claim[] =>
     Array.from({ length: count }, () =>
@@ -29,39 +29,39 @@ withRedis((server) => {
     Number(/cmdstat_get:calls=(\d+)/.exec(await admin.info("commandstats"))?.[1] ?? 0);
 
   test("many readers are restored in one call, which examines each a constant number of times", async () => {
-    const { scene, one } = await opened();
+    const { fixture, lockClient } = await openFixture();
     const claims = readers(READERS);
-    await Promise.all(claims.map((claim) => one.claimHeld(claim)));
-    await scene.admin.flushall();
-    await scene.admin.config("RESETSTAT");
-    const answers = await one.driver.renew(claims);
+    await Promise.all(claims.map((claim) => lockClient.claimHeld(claim)));
+    await fixture.admin.flushall();
+    await fixture.admin.config("RESETSTAT");
+    const answers = await lockClient.driver.renew(claims);
     expect(answers.filter((answer) => answer?.state === "held")).toHaveLength(READERS);
-    expect(await reads(scene.admin)).toBeLessThan(10 * READERS);
-    await one.driver.release(toReleases(...claims));
-    await scene.close();
+    expect(await reads(fixture.admin)).toBeLessThan(10 * READERS);
+    await lockClient.driver.release(toReleases(...claims));
+    await fixture.close();
   });
 
   test("a writer that displaces many readers ends them all, at that cost", async () => {
-    const { scene, one } = await opened();
+    const { fixture, lockClient } = await openFixture();
     const claims = readers(READERS);
-    await Promise.all(claims.map((claim) => one.claimHeld(claim)));
+    await Promise.all(claims.map((claim) => lockClient.claimHeld(claim)));
     const writer = makeClaim("key", { ttlMs: TTL_MS });
     const written = await Promise.all(
-      (await scene.keys()).map(async (key) => ({ key, value: await scene.admin.dumpBuffer(key) })),
+      (await fixture.keys()).map(async (key) => ({ key, value: await fixture.admin.dumpBuffer(key) })),
     );
-    await one.driver.release(toReleases(...claims));
-    const { token } = await one.claimHeld(writer);
+    await lockClient.driver.release(toReleases(...claims));
+    const { token } = await lockClient.claimHeld(writer);
     // as on a replica that missed the last writes
-    await scene.admin.del(await scene.keys());
+    await fixture.admin.del(await fixture.keys());
     for (const { key, value } of written) {
-      if (!key.endsWith(":b") && value !== null) await scene.admin.restore(key, 4 * TTL_MS, value);
+      if (!key.endsWith(":b") && value !== null) await fixture.admin.restore(key, 4 * TTL_MS, value);
     }
-    await scene.admin.config("RESETSTAT");
-    expect(await one.renewOnce(writer)).toMatchObject({ state: "held", token });
-    expect(await reads(scene.admin)).toBeLessThan(10 * READERS);
-    const [view, ...more] = (await one.driver.list({ prefix: "key" }, { max: 10 })).items;
-    expect([view?.answer, more]).toMatchObject([{ state: "held", token }, []]);
-    await one.driver.release(toReleases(writer));
-    await scene.close();
+    await fixture.admin.config("RESETSTAT");
+    expect(await lockClient.renewOnce(writer)).toMatchObject({ state: "held", token });
+    expect(await reads(fixture.admin)).toBeLessThan(10 * READERS);
+    const [view, ...otherViews] = (await lockClient.driver.list({ prefix: "key" }, { max: 10 })).items;
+    expect([view?.answer, otherViews]).toMatchObject([{ state: "held", token }, []]);
+    await lockClient.driver.release(toReleases(writer));
+    await fixture.close();
   });
 });

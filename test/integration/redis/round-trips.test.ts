@@ -12,37 +12,37 @@ import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 withRedis((server) => {
-  let scene: RedisFixture;
-  let later: (() => unknown)[] = [];
+  let fixture: RedisFixture;
+  let cleanups: (() => unknown)[] = [];
   beforeEach(() => {
-    scene = createRedisFixture(server().port);
+    fixture = createRedisFixture(server().port);
   });
   afterEach(async () => {
-    await scene.close();
-    for (const work of later) await work();
-    later = [];
+    await fixture.close();
+    for (const cleanup of cleanups) await cleanup();
+    cleanups = [];
   });
 
   const ioredis = (options: object = {}): Redis => {
     const client = new Redis({ port: server().port, host: "127.0.0.1", ...options });
-    later.push(() => client.disconnect());
+    cleanups.push(() => client.disconnect());
     return client;
   };
-  const driverOf = (client: RedisClient): Driver => redis(client, { prefix: scene.prefix });
+  const driverOf = (client: RedisClient): Driver => redis(client, { prefix: fixture.prefix });
   const commands = async (name: string): Promise<number> => {
-    const stats = await scene.admin.info("commandstats");
+    const stats = await fixture.admin.info("commandstats");
     return Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
   };
 
   describe("round trips", () => {
     test("an uncontended lock costs two commands, from the first on", async () => {
-      await scene.admin.script("FLUSH");
-      const one = await scene.open();
-      await scene.admin.config("RESETSTAT");
+      await fixture.admin.script("FLUSH");
+      const lockClient = await fixture.open();
+      await fixture.admin.config("RESETSTAT");
       for (let round = 0; round < 10; round++) {
         const claim = makeClaim("key");
-        await one.claimHeld(claim);
-        await one.driver.release(toReleases(claim));
+        await lockClient.claimHeld(claim);
+        await lockClient.driver.release(toReleases(claim));
       }
       expect(await commands("evalsha")).toBe(20);
       expect(await commands("eval")).toBe(0);
@@ -51,12 +51,12 @@ withRedis((server) => {
     });
 
     test("a hand-off is pushed: the next holder sends nothing", async () => {
-      const [one, other] = [await scene.open(), await scene.open()];
+      const [lockClient, other] = [await fixture.open(), await fixture.open()];
       const [first, second] = [makeClaim("key"), makeClaim("key", { tokenCount: 5 })];
-      await one.claimHeld(first);
+      await lockClient.claimHeld(first);
       await other.claim(second);
-      await scene.admin.config("RESETSTAT");
-      await one.driver.release(toReleases(first));
+      await fixture.admin.config("RESETSTAT");
+      await lockClient.driver.release(toReleases(first));
       await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
       expect(await commands("evalsha")).toBe(1);
       const [push] = other.pushes;
@@ -68,53 +68,53 @@ withRedis((server) => {
         ...asked
       } = (await other.renewOnce(second)) as unknown as Record<string, unknown>;
       expect(push?.answer).toMatchObject(asked);
-      expect(one.pushes).toEqual([]);
+      expect(lockClient.pushes).toEqual([]);
       await other.driver.release(toReleases(second));
     });
 
     test("a batch is one command, whatever its size", async () => {
-      const one = await scene.open();
-      const claims = Array.from({ length: 500 }, (_, at) => makeClaim(`key ${at}`));
-      for (const claim of claims) await one.claimHeld(claim);
-      await scene.admin.config("RESETSTAT");
-      expect((await one.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
-      expect((await one.driver.release(toReleases(...claims))).every(Boolean)).toBe(true);
+      const lockClient = await fixture.open();
+      const claims = Array.from({ length: 500 }, (_, index) => makeClaim(`key ${index}`));
+      for (const claim of claims) await lockClient.claimHeld(claim);
+      await fixture.admin.config("RESETSTAT");
+      expect((await lockClient.driver.renew(claims)).every((answer) => answer?.state === "held")).toBe(true);
+      expect((await lockClient.driver.release(toReleases(...claims))).every(Boolean)).toBe(true);
       expect(await commands("evalsha")).toBe(2);
     });
 
     test("scripts that Redis has lost are loaded again", async () => {
-      const one = await scene.open();
+      const lockClient = await fixture.open();
       const claim = makeClaim("key");
-      await scene.admin.script("FLUSH");
-      await one.claimHeld(claim);
-      await scene.admin.script("FLUSH");
-      expect((await one.renewOnce(claim)).state).toBe("held");
-      await scene.admin.script("FLUSH");
-      expect(await one.driver.release(toReleases(claim))).toEqual([true]);
+      await fixture.admin.script("FLUSH");
+      await lockClient.claimHeld(claim);
+      await fixture.admin.script("FLUSH");
+      expect((await lockClient.renewOnce(claim)).state).toBe("held");
+      await fixture.admin.script("FLUSH");
+      expect(await lockClient.driver.release(toReleases(claim))).toEqual([true]);
     });
   });
 
   describe("clients", () => {
     test("a client that the caller passes stays open and unchanged", async () => {
-      for (const make of [
+      for (const createRedis of [
         async () => ioredis(),
         async () => {
           const client = await createClient({ url: server().url })
             .on("error", () => undefined)
             .connect();
-          later.push(() => client.destroy());
+          cleanups.push(() => client.destroy());
           return client;
         },
       ]) {
-        const client = await make();
+        const client = await createRedis();
         const listeners = (): number[] =>
           ["ready", "close", "end", "error", "reconnecting"].map((name) => client.listenerCount(name));
         const before = listeners();
-        const one = await scene.open(driverOf(client));
+        const lockClient = await fixture.open(driverOf(client));
         const claim = makeClaim("key");
-        await one.claimHeld(claim);
-        await one.driver.release(toReleases(claim));
-        await one.driver.close();
+        await lockClient.claimHeld(claim);
+        await lockClient.driver.release(toReleases(claim));
+        await lockClient.driver.close();
         expect(listeners()).toEqual(before);
         expect(await (client as Redis).ping()).toBe("PONG");
       }
@@ -122,10 +122,10 @@ withRedis((server) => {
 
     test("a client that the driver creates is closed, and so is its inbox", async () => {
       const client = ioredis();
-      const one = await scene.open(redis(() => client, { prefix: scene.prefix }));
-      const inboxes = (): Promise<unknown> => scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`);
+      const lockClient = await fixture.open(redis(() => client, { prefix: fixture.prefix }));
+      const inboxes = (): Promise<unknown> => fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:1:inbox:*`);
       expect(await inboxes()).toHaveLength(1);
-      await one.driver.close();
+      await lockClient.driver.close();
       await until(() => client.status === "end", { within: 5_000, what: "the end of the client" });
       await until(async () => ((await inboxes()) as []).length === 0, { within: 5_000, what: "the end of the inbox" });
     });
@@ -141,22 +141,25 @@ withRedis((server) => {
           .on("error", () => undefined)
           .connect(),
       ];
-      later.push(() => (clients.at(-1) as { destroy(): void }).destroy());
-      const opened = [];
-      for (const client of clients) opened.push(await scene.open(driverOf(client as RedisClient)));
-      const claims = opened.map(() => makeClaim("key"));
-      for (const [at, one] of opened.entries()) await one.claim(claims[at] as never);
-      for (const [at, one] of opened.entries()) {
-        const claim = claims[at] as ReturnType<typeof makeClaim>;
-        if (at > 0)
-          await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
-        expect(await one.driver.release(toReleases(claim))).toEqual([true]);
+      cleanups.push(() => (clients.at(-1) as { destroy(): void }).destroy());
+      const lockClients = [];
+      for (const client of clients) lockClients.push(await fixture.open(driverOf(client as RedisClient)));
+      const claims = lockClients.map(() => makeClaim("key"));
+      for (const [index, lockClient] of lockClients.entries()) await lockClient.claim(claims[index] as never);
+      for (const [index, lockClient] of lockClients.entries()) {
+        const claim = claims[index] as ReturnType<typeof makeClaim>;
+        if (index > 0)
+          await until(() => lockClient.pushes.some(({ id }) => id === claim.id), {
+            within: 5_000,
+            what: `push ${index}`,
+          });
+        expect(await lockClient.driver.release(toReleases(claim))).toEqual([true]);
       }
-      expect(await scene.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
+      expect(await fixture.admin.keys("app:*"), "a prefix of the client's own does not count").toEqual([]);
     });
 
     test("an object that is not a Redis client is refused at once, naming the argument", () => {
-      for (const wrong of [
+      for (const invalidClient of [
         undefined,
         null,
         5,
@@ -166,7 +169,7 @@ withRedis((server) => {
         { sendCommand() {} },
         { customCommand() {} },
       ]) {
-        expect(() => redis(wrong as never), String(wrong)).toThrow(/^client must be/);
+        expect(() => redis(invalidClient as never), String(invalidClient)).toThrow(/^client must be/);
       }
       for (const prefix of ["", "a b", "a{b}", "x".repeat(65), 5]) {
         expect(() => redis(ioredis(), { prefix: prefix as string })).toThrow(/^prefix must be/);
@@ -177,13 +180,13 @@ withRedis((server) => {
   describe("a broken connection", () => {
     test("is noticed: the core is notified to ask about everything", async () => {
       const client = ioredis();
-      const one = await scene.open(driverOf(client));
+      const lockClient = await fixture.open(driverOf(client));
       const claim = makeClaim("key");
-      await one.claimHeld(claim);
-      await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
-      expect((await one.renewOnce(claim)).state).toBe("held");
-      await one.driver.release(toReleases(claim));
+      await lockClient.claimHeld(claim);
+      await fixture.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await until(() => lockClient.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+      expect((await lockClient.renewOnce(claim)).state).toBe("held");
+      await lockClient.driver.release(toReleases(claim));
     });
 
     test.each([
@@ -192,26 +195,26 @@ withRedis((server) => {
         "node-redis",
         (port: number) => {
           const client = createClient({ url: `redis://127.0.0.1:${port}`, socket: { reconnectStrategy: 10 } });
-          later.push(() => client.destroy());
+          cleanups.push(() => client.destroy());
           return client;
         },
       ],
-    ])("queues no command for later, by %s", async (_, make) => {
+    ])("queues no command for later, by %s", async (_, createRedis) => {
       await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
       const { port } = proxy.address as { port: number };
-      const client = make(port);
+      const client = createRedis(port);
       client.on("error", () => undefined);
       const isReady = (): boolean => ("isReady" in client ? client.isReady : (client as Redis).status === "ready");
-      const one = await scene.open(driverOf(client));
+      const lockClient = await fixture.open(driverOf(client));
       proxy.refuseConnections(true);
       proxy.disconnect();
       await until(() => !isReady(), { within: 5_000, what: "the break" });
       const claim = makeClaim("key");
-      await expect(one.claim(claim)).rejects.toThrow("not connected");
+      await expect(lockClient.claim(claim)).rejects.toThrow("not connected");
       proxy.refuseConnections(false);
       await until(isReady, { within: 5_000, what: "the connection" });
-      expect(await one.renewOnce(claim)).toEqual({ state: "none" });
-      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
+      expect(await lockClient.renewOnce(claim)).toEqual({ state: "none" });
+      expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("a claim resent by the client library, abandoned and released meanwhile, is released again", async () => {
@@ -219,25 +222,25 @@ withRedis((server) => {
       const { port } = proxy.address as { port: number };
       const client = ioredis({ port, retryStrategy: () => 10 });
       client.on("error", () => undefined);
-      const options = { prefix: scene.prefix, commandTimeoutMs: 1_000 };
-      const one = await scene.open(redis(client, options));
+      const options = { prefix: fixture.prefix, commandTimeoutMs: 1_000 };
+      const lockClient = await fixture.open(redis(client, options));
       const claim = makeClaim("key");
       proxy.toTarget.pause();
-      await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+      await expect(lockClient.claim(claim)).rejects.toThrow("no answer within 1000 ms");
       proxy.refuseConnections(true);
       proxy.reset();
       proxy.toTarget.resume();
       await until(() => client.status !== "ready", { within: 5_000, what: "the break" });
-      await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("not connected");
-      await scene.admin.config("RESETSTAT");
+      await expect(lockClient.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("not connected");
+      await fixture.admin.config("RESETSTAT");
       proxy.refuseConnections(false);
       // ioredis sends the claim again, it is granted, and released
       await until(async () => (await commands("evalsha")) >= 2, { within: 5_000, what: "both calls" });
-      await until(async () => (await one.driver.list({ prefix: "" }, { max: 10 })).items.length === 0, {
+      await until(async () => (await lockClient.driver.list({ prefix: "" }, { max: 10 })).items.length === 0, {
         within: 5_000,
         what: "an empty list",
       });
-      expect((await one.claim(claim)).state).toBe("none");
+      expect((await lockClient.claim(claim)).state).toBe("none");
     });
 
     test("a release that was resent and finds nothing has an unknown outcome", async () => {
@@ -245,55 +248,57 @@ withRedis((server) => {
       const { port } = proxy.address as { port: number };
       const client = ioredis({ port, retryStrategy: () => 10 });
       client.on("error", () => undefined);
-      const one = await scene.open(driverOf(client));
+      const lockClient = await fixture.open(driverOf(client));
       const claim = makeClaim("key");
-      await one.claimHeld(claim);
+      await lockClient.claimHeld(claim);
       proxy.toClient.pause();
-      const released = one.driver.release(toReleases(claim));
-      released.catch(() => undefined);
-      await until(async () => (await scene.keys()).every((key) => !key.includes(claim.id)), {
+      const pendingRelease = lockClient.driver.release(toReleases(claim));
+      pendingRelease.catch(() => undefined);
+      await until(async () => (await fixture.keys()).every((key) => !key.includes(claim.id)), {
         within: 5_000,
         what: "the release at the store",
       });
       proxy.reset();
       proxy.toClient.resume();
-      await expect(released).rejects.toThrow("the connection broke while a release was under way");
+      await expect(pendingRelease).rejects.toThrow("the connection broke while a release was under way");
     });
 
     test("a server that hangs is given up on, and its late answers do no harm", async () => {
-      const one = await scene.open(redis(() => ioredis(), { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
+      const lockClient = await fixture.open(
+        redis(() => ioredis(), { prefix: fixture.prefix, commandTimeoutMs: 1_000 }),
+      );
       const claim = makeClaim("key");
       server().signal("SIGSTOP");
       try {
-        await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
-        await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow(
+        await expect(lockClient.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+        await expect(lockClient.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow(
           "no answer within 1000 ms",
         );
       } finally {
         server().signal("SIGCONT");
       }
-      await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "none", {
+      await until(async () => (await lockClient.renewOnce(claim).catch(() => null))?.state === "none", {
         within: 5_000,
         what: "an answer",
       });
-      expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
-      expect((await one.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
+      expect((await lockClient.claim(claim)).state, "it was released, however late").toBe("none");
+      expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
     });
 
     test("no error shows an id or a password", async () => {
-      const one = await scene.open();
+      const lockClient = await fixture.open();
       const claim = makeClaim("key");
-      await scene.admin.set(`${scene.prefix}:1:{00}:x`, 1);
-      await one.claimHeld(claim);
-      const names = (await scene.keys()).filter((key) => key.includes(":a:"));
-      await scene.admin.del(names);
-      for (const name of names) await scene.admin.set(name, "of another type");
-      const error: unknown = await one.renewOnce(claim).catch((failure: unknown) => failure);
+      await fixture.admin.set(`${fixture.prefix}:1:{00}:x`, 1);
+      await lockClient.claimHeld(claim);
+      const names = (await fixture.keys()).filter((key) => key.includes(":a:"));
+      await fixture.admin.del(names);
+      for (const name of names) await fixture.admin.set(name, "of another type");
+      const error: unknown = await lockClient.renewOnce(claim).catch((failure: unknown) => failure);
       expect(String(error)).toContain("WRONGTYPE");
       expect(String(error), "nor the digest of a script").not.toMatch(/[0-9a-f]{40}/);
       expect(JSON.stringify(Object.getOwnPropertyDescriptors(error))).not.toContain(claim.id);
       // including tasks without an owner
-      await scene.admin.del(await scene.keys());
+      await fixture.admin.del(await fixture.keys());
     });
   });
 });

@@ -24,8 +24,8 @@ const reconnectOnError = ({ message }: Error): boolean => message.startsWith("RE
 
 /** One by url, one by an instance of ioredis. */
 async function openClients(): Promise<readonly [Locks, Locks]> {
-  const places = servers.sentinels.map(({ host, port }) => `${host}:${port}`).join(",");
-  const byUrl = await connect(`redis+sentinel://${places}/${servers.name}?prefix=${prefix}`, {
+  const addresses = servers.sentinels.map(({ host, port }) => `${host}:${port}`).join(",");
+  const byUrl = await connect(`redis+sentinel://${addresses}/${servers.name}?prefix=${prefix}`, {
     handoffs: 1,
     ttl: "10s",
   });
@@ -57,13 +57,13 @@ test("a planned switch of master and replica under load loses no waiter, and the
   // while roles change the master keeps the Sentinels' messages too, for as long as a replica takes to answer (1 s)
   servers = await startRedisSentinels(5_000);
   const clientsThere = await openClients();
-  await using work = startContention(clientsThere, "key", 4);
-  await work.waitForProgress();
+  await using load = startContention(clientsThere, "key", 4);
+  await load.waitForProgress();
   await until(async () => (await subscriberCount(0)) === 2, { within: 10_000, what: "the inboxes at the master" });
   await servers.admin[0].call("FAILOVER");
-  await work.waitForProgress(30_000);
-  await work.waitUntilAllServed();
-  expect(work.overlaps).toBe(0);
+  await load.waitForProgress(30_000);
+  await load.waitUntilAllServed();
+  expect(load.overlaps).toBe(0);
   await until(async () => (await subscriberCount(1)) === 2, { within: 10_000, what: "the inboxes at the new master" });
 });
 
@@ -71,23 +71,23 @@ test("a master killed under load costs time and no waiter, and unreplicated hold
   timeout: 180_000,
 }, async () => {
   servers = await startRedisSentinels(1_000);
-  const [one, other] = await openClients();
+  const [client, other] = await openClients();
   // longer than a fail-over takes on a busy machine
-  const kept = await one.acquire("kept", { ttl: "30s" });
-  await using work = startContention([one, other], "key", 4);
-  await work.waitForProgress();
+  const keptLock = await client.acquire("kept", { ttl: "30s" });
+  await using load = startContention([client, other], "key", 4);
+  await load.waitForProgress();
   // no renewal of it may reach the replica again
-  const forgotten = await one.acquire("forgotten", { ttl: "120s" });
+  const forgottenLock = await client.acquire("forgotten", { ttl: "120s" });
   // a replica that has this connection's writes has all writes before them
   await servers.admin[0].set("mark", 1);
   expect(await servers.admin[0].wait(1, 2_000)).toBe(1);
   await servers.admin[1].config("SET", "replica-read-only", "no");
   expect(await servers.admin[1].del(await servers.admin[1].keys(`${prefix}:*:forgotten`))).toBeGreaterThan(0);
   await servers.kill(0);
-  await work.waitForProgress(40_000);
-  await work.waitUntilAllServed(30_000);
-  await until(() => forgotten.signal.aborted, { within: 5_000, what: "word of the loss" });
-  expect(kept.signal.aborted).toBe(false);
-  expect(await kept.release()).toBe(true);
+  await load.waitForProgress(40_000);
+  await load.waitUntilAllServed(30_000);
+  await until(() => forgottenLock.signal.aborted, { within: 5_000, what: "word of the loss" });
+  expect(keptLock.signal.aborted).toBe(false);
+  expect(await keptLock.release()).toBe(true);
   await until(async () => (await subscriberCount(1)) === 2, { within: 10_000, what: "the inboxes at the new master" });
 });

@@ -18,16 +18,16 @@ import { LEAST_PERMISSIONS } from "../../support/stores/redis-permissions.ts";
 import { until } from "../../support/until.ts";
 
 withRedis((server) => {
-  let scene: RedisFixture;
+  let fixture: RedisFixture;
   beforeEach(() => {
-    scene = createRedisFixture(server().port);
+    fixture = createRedisFixture(server().port);
   });
-  afterEach(() => scene.close());
+  afterEach(() => fixture.close());
 
-  const refused = async (options: object, more: object = {}): Promise<string> => {
+  const readRefusal = async (options: object, otherOptions: object = {}): Promise<string> => {
     const driver = redis(() => new Redis({ port: server().port, host: "127.0.0.1", ...options }), {
-      prefix: scene.prefix,
-      ...more,
+      prefix: fixture.prefix,
+      ...otherOptions,
     });
     const error = await driver.open(NO_EVENTS).then(
       () => null,
@@ -39,84 +39,84 @@ withRedis((server) => {
 
   describe("the user's rights", () => {
     const user = async (name: string, ...rules: string[]): Promise<object> => {
-      await scene.admin.call("ACL", "SETUSER", name, "reset", "on", ">secret", ...rules);
+      await fixture.admin.call("ACL", "SETUSER", name, "reset", "on", ">secret", ...rules);
       return { username: name, password: "secret", lazyConnect: true };
     };
 
     test("the least rights are enough, for every client", async () => {
-      const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...LEAST_PERMISSIONS];
+      const rules = [`~${fixture.prefix}:*`, `&${fixture.prefix}:*`, ...LEAST_PERMISSIONS];
       const credentials = await user("least", ...rules);
       const { port } = server();
-      const [place, url] = [{ port, host: "127.0.0.1", ...credentials }, `redis://least:secret@127.0.0.1:${port}`];
+      const [address, url] = [{ port, host: "127.0.0.1", ...credentials }, `redis://least:secret@127.0.0.1:${port}`];
       const clients: (() => RedisClient)[] = [
-        () => new Redis(place),
-        () => new Redis5(place),
-        () => new Iovalkey(place),
+        () => new Redis(address),
+        () => new Redis5(address),
+        () => new Iovalkey(address),
         () => createClient({ url }),
         () => createClient({ url, RESP: 2 }),
         () => createClient5({ url }),
       ];
-      for (const make of clients) {
-        const driver = redis(make, { prefix: scene.prefix });
-        const [one, other] = [await scene.open(driver), await scene.open()];
+      for (const createRedis of clients) {
+        const driver = redis(createRedis, { prefix: fixture.prefix });
+        const [lockClient, other] = [await fixture.open(driver), await fixture.open()];
         const holds = ["a", "b"].map((key) => ({ key, permits: 1, limit: 1 }));
         const [first, second] = [makeClaim(holds), makeClaim(holds)];
         await other.claimHeld(first);
-        expect((await one.claim(second)).state).toBe("waiting");
+        expect((await lockClient.claim(second)).state).toBe("waiting");
         await other.driver.release(toReleases(first));
-        await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
-        const held = await one.waitForGrant(second);
-        expect((await one.driver.list({ prefix: "" }, { max: 10 })).items.length).toBe(1);
-        expect((await one.driver.diagnose?.())?.map(({ status }) => status)).not.toContain("fail");
-        expect(await one.driver.detach?.([second])).toEqual([true]);
-        expect(await one.driver.revoke?.([{ key: "a", token: held.token, now: false }])).toEqual([true]);
-        await one.driver.release([{ claim: second, hasUnansweredClaim: true }]);
+        await until(() => lockClient.pushes.length > 0, { within: 5_000, what: "the push" });
+        const held = await lockClient.waitForGrant(second);
+        expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items.length).toBe(1);
+        expect((await lockClient.driver.diagnose?.())?.map(({ status }) => status)).not.toContain("fail");
+        expect(await lockClient.driver.detach?.([second])).toEqual([true]);
+        expect(await lockClient.driver.revoke?.([{ key: "a", token: held.token, now: false }])).toEqual([true]);
+        await lockClient.driver.release([{ claim: second, hasUnansweredClaim: true }]);
       }
     });
 
     test("a user without any one of them is refused before any claim is placed, and the missing right is named", async () => {
-      const keys = [`~${scene.prefix}:*`, `&${scene.prefix}:*`];
-      for (const lacking of ["zadd", "zscore", "zrangebylex", "publish", "del", "pttl"]) {
-        const without = LEAST_PERMISSIONS.filter((command) => command !== `+${lacking}`);
-        const said = await refused(await user("lacking", ...keys, ...without));
-        expect(said).toMatch(new RegExp(`^DRIVER_FATAL: .*grant \\+${lacking}$`));
+      const keys = [`~${fixture.prefix}:*`, `&${fixture.prefix}:*`];
+      for (const missingCommand of ["zadd", "zscore", "zrangebylex", "publish", "del", "pttl"]) {
+        const permissions = LEAST_PERMISSIONS.filter((command) => command !== `+${missingCommand}`);
+        const message = await readRefusal(await user("lacking", ...keys, ...permissions));
+        expect(message).toMatch(new RegExp(`^DRIVER_FATAL: .*grant \\+${missingCommand}$`));
       }
-      expect(await refused(await user("lacking", `~${scene.prefix}:*`, ...LEAST_PERMISSIONS))).toMatch(
+      expect(await readRefusal(await user("lacking", `~${fixture.prefix}:*`, ...LEAST_PERMISSIONS))).toMatch(
         /^DRIVER_FATAL.*Holdfast's channels/,
       );
-      expect(await refused(await user("lacking", "~other:*", `&${scene.prefix}:*`, ...LEAST_PERMISSIONS))).toMatch(
-        /^DRIVER_FATAL.*Holdfast's keys/,
-      );
-      expect(await refused({ username: "lacking", password: "wrong", lazyConnect: true })).toMatch(
+      expect(
+        await readRefusal(await user("lacking", "~other:*", `&${fixture.prefix}:*`, ...LEAST_PERMISSIONS)),
+      ).toMatch(/^DRIVER_FATAL.*Holdfast's keys/);
+      expect(await readRefusal({ username: "lacking", password: "wrong", lazyConnect: true })).toMatch(
         /^DRIVER_FATAL: redis \S+: .*WRONGPASS/,
       );
-      const left = (await scene.keys()).filter((key) => !key.endsWith(":layout"));
-      expect(left).toEqual([]);
+      const leftKeys = (await fixture.keys()).filter((key) => !key.endsWith(":layout"));
+      expect(leftKeys).toEqual([]);
     });
   });
 
   describe("an unsuitable store", () => {
-    afterEach(() => scene.admin.config("SET", "maxmemory-policy", "noeviction"));
+    afterEach(() => fixture.admin.config("SET", "maxmemory-policy", "noeviction"));
 
     test("that evicts keys is refused, unless that is allowed", async () => {
       for (const policy of ["allkeys-lru", "volatile-lru", "volatile-ttl"]) {
-        await scene.admin.config("SET", "maxmemory-policy", policy);
-        expect(await refused({})).toMatch(new RegExp(`^DRIVER_FATAL: redis \\S+: maxmemory-policy is ${policy}`));
-        expect(await refused({}, { allowEviction: true })).toBe("undefined: undefined");
+        await fixture.admin.config("SET", "maxmemory-policy", policy);
+        expect(await readRefusal({})).toMatch(new RegExp(`^DRIVER_FATAL: redis \\S+: maxmemory-policy is ${policy}`));
+        expect(await readRefusal({}, { allowEviction: true })).toBe("undefined: undefined");
       }
     });
 
     test("with another layout is refused", async () => {
-      await scene.open();
-      expect(await scene.admin.get(`${scene.prefix}:{00}:layout`)).toBe("1");
-      await scene.admin.set(`${scene.prefix}:{00}:layout`, "2");
-      expect(await refused({})).toMatch(/^DRIVER_FATAL: .*uses layout 2, but this version supports layout 1/);
+      await fixture.open();
+      expect(await fixture.admin.get(`${fixture.prefix}:{00}:layout`)).toBe("1");
+      await fixture.admin.set(`${fixture.prefix}:{00}:layout`, "2");
+      expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 2, but this version supports layout 1/);
     });
 
     test("that is a replica is refused", { timeout: 20_000 }, async () => {
       const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
       try {
-        expect(await refused({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
+        expect(await readRefusal({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
       } finally {
         await replica.stop();
       }
@@ -124,42 +124,42 @@ withRedis((server) => {
 
     test("that is missing is an error within the time to connect", async () => {
       const start = performance.now();
-      const said = await refused({ port: 1, retryStrategy: () => 20 }, { connectTimeoutMs: 200 });
-      expect(said).toMatch(/not reached within 200 ms/);
+      const message = await readRefusal({ port: 1, retryStrategy: () => 20 }, { connectTimeoutMs: 200 });
+      expect(message).toMatch(/not reached within 200 ms/);
       expect(performance.now() - start).toBeLessThan(2_000);
     });
   });
 
   describe("a full store", () => {
     test("refuses new claims without a trace, and renews, hands off and releases old ones", async () => {
-      const [one, other] = [await scene.open(), await scene.open()];
+      const [lockClient, other] = [await fixture.open(), await fixture.open()];
       const [holder, waiter, last] = [makeClaim("key"), makeClaim("key"), makeClaim("key")];
-      await one.claimHeld(holder);
+      await lockClient.claimHeld(holder);
       await other.claim(waiter);
       await other.claim(last);
-      const before = (await scene.keys()).sort();
-      await scene.admin.config("SET", "maxmemory", "1");
+      const before = (await fixture.keys()).sort();
+      await fixture.admin.config("SET", "maxmemory", "1");
       try {
         for (const wait of [true, false]) {
-          await expect(one.claim(makeClaim("other", { wait }))).rejects.toThrow("OOM");
-          await expect(one.claim(makeClaim("key"))).rejects.toThrow("OOM");
+          await expect(lockClient.claim(makeClaim("other", { wait }))).rejects.toThrow("OOM");
+          await expect(lockClient.claim(makeClaim("key"))).rejects.toThrow("OOM");
         }
-        const both = makeClaim(["p", "q"].map((key) => ({ key, permits: 1, limit: 1 })));
-        await expect(one.claim(both)).rejects.toThrow("OOM");
-        expect((await scene.keys()).sort()).toEqual(before);
-        expect((await one.renewOnce(holder)).state).toBe("held");
-        expect(await one.driver.detach?.([holder])).toEqual([true]);
-        expect(await one.driver.release([{ claim: holder, hasUnansweredClaim: true }])).toEqual([true]);
+        const multiKeyClaim = makeClaim(["p", "q"].map((key) => ({ key, permits: 1, limit: 1 })));
+        await expect(lockClient.claim(multiKeyClaim)).rejects.toThrow("OOM");
+        expect((await fixture.keys()).sort()).toEqual(before);
+        expect((await lockClient.renewOnce(holder)).state).toBe("held");
+        expect(await lockClient.driver.detach?.([holder])).toEqual([true]);
+        expect(await lockClient.driver.release([{ claim: holder, hasUnansweredClaim: true }])).toEqual([true]);
         await until(() => other.pushes.length > 0, { within: 5_000, what: "the push" });
         expect((await other.renewOnce(waiter)).state).toBe("held");
         expect(await other.driver.release(toReleases(waiter))).toEqual([true]);
-        const second = await scene.open();
+        const second = await fixture.open();
         expect((await second.renewOnce(last)).state, "who comes to a full store can still take up a claim").toBe(
           "held",
         );
         expect(await second.driver.release(toReleases(last))).toEqual([true]);
       } finally {
-        await scene.admin.config("SET", "maxmemory", "0");
+        await fixture.admin.config("SET", "maxmemory", "0");
       }
     });
   });
@@ -168,21 +168,21 @@ withRedis((server) => {
 describe("a server that is killed and starts empty", () => {
   withRedis((server) => {
     test("reports the loss to its holders, and tokens still rise", { timeout: 20_000 }, async () => {
-      const scene = createRedisFixture(server().port);
-      const one = await scene.open();
+      const fixture = createRedisFixture(server().port);
+      const lockClient = await fixture.open();
       const [holder, waiter, next] = [makeClaim("key", { tokenCount: 64 }), makeClaim("key"), makeClaim("key")];
-      const { token } = await one.claimHeld(holder);
-      await one.claim(waiter);
+      const { token } = await lockClient.claimHeld(holder);
+      await lockClient.claim(waiter);
       await server().restart();
-      await until(() => one.pushes.some(({ id }) => id === null), { within: 10_000, what: "the connection" });
-      const answers = await until(() => one.driver.renew([holder, waiter]).catch(() => null), {
+      await until(() => lockClient.pushes.some(({ id }) => id === null), { within: 10_000, what: "the connection" });
+      const answers = await until(() => lockClient.driver.renew([holder, waiter]).catch(() => null), {
         within: 5_000,
         what: "an answer",
       });
       expect(answers).toEqual([{ state: "none" }, { state: "none" }]);
-      expect((await one.claimHeld(next)).token).toBeGreaterThan(token + 63n);
-      await one.driver.release(toReleases(next));
-      await scene.close();
+      expect((await lockClient.claimHeld(next)).token).toBeGreaterThan(token + 63n);
+      await lockClient.driver.release(toReleases(next));
+      await fixture.close();
     });
   });
 });
@@ -193,7 +193,7 @@ describe("by url", () => {
     server = await startRedis(["--user", "default", "off", "--user", "app", "on", ">p/w:d", "~*", "&*", "+@all"]);
   }, 120_000);
   afterAll(() => server.stop());
-  const url = (user: string, rest = ""): string => `redis://${user}127.0.0.1:${server.port}${rest}`;
+  const url = (user: string, suffix = ""): string => `redis://${user}127.0.0.1:${server.port}${suffix}`;
 
   test("a lock is taken, with a user, a database and a prefix", async () => {
     const locks = await connect(url("app:p%2Fw%3Ad@", "/3?prefix=mine"), { label: "ana@web-1" });
@@ -210,10 +210,12 @@ describe("by url", () => {
   test("a wrong password is an error at once, which does not show it", async () => {
     const error: unknown = await connect(url("app:hushhush@")).catch((failure: unknown) => failure);
     expect(error).toMatchObject({ code: "DRIVER_FATAL" });
-    const shown = (of: unknown): string =>
-      of instanceof Error ? `${of.stack}${JSON.stringify(Object.getOwnPropertyDescriptors(of))}${shown(of.cause)}` : "";
-    expect(shown(error)).toContain("WRONGPASS");
-    expect(shown(error)).not.toContain("hushhush");
+    const formatValue = (value: unknown): string =>
+      value instanceof Error
+        ? `${value.stack}${JSON.stringify(Object.getOwnPropertyDescriptors(value))}${formatValue(value.cause)}`
+        : "";
+    expect(formatValue(error)).toContain("WRONGPASS");
+    expect(formatValue(error)).not.toContain("hushhush");
   });
 
   test("a missing server is an error within the time to connect", async () => {
@@ -225,9 +227,9 @@ describe("by url", () => {
   });
 
   test("a malformed url is a TypeError that shows no password", async () => {
-    for (const wrong of ["/x", "/0/1", "?tsl=true", "/0#x", "?prefix=a%20b"]) {
-      const error: unknown = await connect(url("app:hushhush@", wrong)).catch((failure: unknown) => failure);
-      expect(error, wrong).toBeInstanceOf(TypeError);
+    for (const urlSuffix of ["/x", "/0/1", "?tsl=true", "/0#x", "?prefix=a%20b"]) {
+      const error: unknown = await connect(url("app:hushhush@", urlSuffix)).catch((failure: unknown) => failure);
+      expect(error, urlSuffix).toBeInstanceOf(TypeError);
       expect(String(error)).not.toContain("hushhush");
     }
   });

@@ -66,38 +66,38 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
   test("grants and renews nothing where replicas are waited for: no lock has two holders", {
     timeout: 60_000,
   }, async () => {
-    const [holder, left, moved] = [
+    const [holder, oldClient, newClient] = [
       openClient(oldMaster, { replicas }),
       openClient(oldMaster, { replicas }),
       openClient(newMaster, { replicas }),
     ];
     const lock = await holder.acquire("held");
-    await left.using("other", () => undefined);
+    await oldClient.using("other", () => undefined);
     await splitBrain();
-    const rival = moved.acquire("held", { wait: "30s" });
-    const waiting = left.acquire("free", { wait: "2s" }).catch((error: unknown) => error);
-    await expect(left.tryAcquire("tried")).rejects.toBeInstanceOf(DriverError);
-    const free = await moved.acquire("free");
-    const tried = await moved.tryAcquire("tried");
-    expect(tried).not.toBeNull();
-    const taken = await rival;
+    const waitingLock = newClient.acquire("held", { wait: "30s" });
+    const waiting = oldClient.acquire("free", { wait: "2s" }).catch((error: unknown) => error);
+    await expect(oldClient.tryAcquire("tried")).rejects.toBeInstanceOf(DriverError);
+    const freeLock = await newClient.acquire("free");
+    const triedLock = await newClient.tryAcquire("tried");
+    expect(triedLock).not.toBeNull();
+    const takenLock = await waitingLock;
     expect(lock.remainingMs, "the old holder's own clock ended it before").toBe(0);
     expect(() => lock.throwIfLost()).toThrow();
     expect(await waiting).toBeInstanceOf(Error);
-    for (const lock of [taken, free, tried]) expect(await lock?.release()).toBe(true);
+    for (const lock of [takenLock, freeLock, triedLock]) expect(await lock?.release()).toBe(true);
   });
 
   test("refuses writes where min-replicas-to-write is set, and this is reported", { timeout: 60_000 }, async () => {
     await admin.old.config("SET", "min-replicas-to-write", "1");
     try {
-      const [left, moved] = [openClient(oldMaster, {}), openClient(newMaster, {})];
-      await left.using("other", () => undefined);
+      const [oldClient, newClient] = [openClient(oldMaster, {}), openClient(newMaster, {})];
+      await oldClient.using("other", () => undefined);
       await splitBrain();
-      await expect(left.tryAcquire("key")).rejects.toMatchObject({
+      await expect(oldClient.tryAcquire("key")).rejects.toMatchObject({
         code: "DRIVER_FAILED",
         message: expect.stringMatching(/NOREPLICAS/),
       });
-      await moved.using("key", () => undefined);
+      await newClient.using("key", () => undefined);
     } finally {
       await admin.old.config("SET", "min-replicas-to-write", "0");
     }
@@ -106,12 +106,15 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
   test("grants the new master's locks without either, even with guardDataLoss, as the guide says", {
     timeout: 60_000,
   }, async () => {
-    const guard = { guardDataLoss: { maxTtlMs: TTL_MS } };
-    const [left, moved] = [openClient(oldMaster, guard), openClient(newMaster, guard)];
-    await left.using("other", () => undefined); // after the grace period that a new prefix begins with
+    const guardOptions = { guardDataLoss: { maxTtlMs: TTL_MS } };
+    const [oldClient, newClient] = [openClient(oldMaster, guardOptions), openClient(newMaster, guardOptions)];
+    await oldClient.using("other", () => undefined); // after the grace period that a new prefix begins with
     await splitBrain();
-    const [one, two] = await Promise.all([left.acquire("key", { wait: "30s" }), moved.acquire("key", { wait: "30s" })]);
-    expect([one.signal.aborted, two.signal.aborted]).toEqual([false, false]);
-    await Promise.all([one.release(), two.release()]);
+    const [oldLock, newLock] = await Promise.all([
+      oldClient.acquire("key", { wait: "30s" }),
+      newClient.acquire("key", { wait: "30s" }),
+    ]);
+    expect([oldLock.signal.aborted, newLock.signal.aborted]).toEqual([false, false]);
+    await Promise.all([oldLock.release(), newLock.release()]);
   });
 });

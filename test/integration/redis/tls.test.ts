@@ -45,12 +45,12 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
       ...options,
     });
   const byNodeRedis = (): Locks => {
-    const make = (): ReturnType<typeof createCluster> =>
+    const createRedis = (): ReturnType<typeof createCluster> =>
       createCluster({
         rootNodes: cluster.tlsPorts.map((port) => ({ url: `rediss://127.0.0.1:${port}` })),
         defaults: { username: "app", password: "pw", socket: { tls: true, ca: readFileSync(tls.ca) } },
       });
-    return createLocks(redis(make), { handoffs: 1 });
+    return createLocks(redis(createRedis), { handoffs: 1 });
   };
 
   test("locks are taken, awaited, handed off, listed and transferred, even while a slot moves", {
@@ -68,12 +68,12 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
     const key = "moving";
     const slot = toHashSlot(`holdfast:1:{${toBucket(key)}}:n`);
     {
-      await using work = startContention(clients, key, 3);
-      await work.waitForProgress();
+      await using load = startContention(clients, key, 3);
+      await load.waitForProgress();
       await cluster.move(slot, ((await cluster.masterOf(slot)) + 1) % 3);
-      await work.waitForProgress();
-      await work.waitUntilAllServed();
-      expect(work.overlaps).toBe(0);
+      await load.waitForProgress();
+      await load.waitUntilAllServed();
+      expect(load.overlaps).toBe(0);
     }
     for (const locks of clients) await locks.close();
   });
@@ -97,16 +97,16 @@ describe("Sentinels over TLS, with a user with the least rights", () => {
   test("a lock is taken and handed off, also with a replica to wait for, and both work again after the roles change", {
     timeout: 60_000,
   }, async () => {
-    const places = servers.sentinels.map(({ host, tlsPort }) => `${host}:${tlsPort}`).join(",");
-    const url = `rediss+sentinel://app:pw@${places}/${servers.name}?ca=${tls.ca}`;
+    const addresses = servers.sentinels.map(({ host, tlsPort }) => `${host}:${tlsPort}`).join(",");
+    const url = `rediss+sentinel://app:pw@${addresses}/${servers.name}?ca=${tls.ca}`;
     const clients = [await connect(url, { handoffs: 1 }), await connect(`${url}&replicas=1`, { handoffs: 1 })];
     {
-      await using work = startContention(clients, "key", 2);
-      await work.waitForProgress();
+      await using load = startContention(clients, "key", 2);
+      await load.waitForProgress();
       if (process.env.HOLDFAST_LONG === "1") await servers.admin[0].call("FAILOVER");
-      await work.waitForProgress(30_000);
-      await work.waitUntilAllServed();
-      expect(work.overlaps).toBe(0);
+      await load.waitForProgress(30_000);
+      await load.waitUntilAllServed();
+      expect(load.overlaps).toBe(0);
     }
     for (const locks of clients) await locks.close();
   });
@@ -129,12 +129,12 @@ describe("a single server over TLS, as a user with rights of its own", () => {
     `rediss://${login}127.0.0.1:${port}${query}`;
 
   test("a lock is taken, awaited and handed off", async () => {
-    const [one, other] = [await connect(url("app:pw@")), await connect(url("app:pw@"))];
-    const lock = await one.acquire("key");
+    const [client, other] = [await connect(url("app:pw@")), await connect(url("app:pw@"))];
+    const lock = await client.acquire("key");
     const next = other.acquire("key", { wait: "5s" });
     expect(await lock.release()).toBe(true);
     expect(await (await next).release()).toBe(true);
-    await one.close();
+    await client.close();
     await other.close();
   });
 

@@ -41,57 +41,59 @@ async function runUnderLoad(
     ),
   );
   for (const locks of clients) locks.on("storeDown", () => undefined);
-  const wrong: string[] = [];
-  const inside = new Map<string, Set<Lock>>(KEYS.map((key) => [key, new Set()]));
+  const violations: string[] = [];
+  const holders = new Map<string, Set<Lock>>(KEYS.map((key) => [key, new Set()]));
   const register = new Map<string, bigint>();
-  const ending = new AbortController();
+  const controller = new AbortController();
   let grants = 0;
   const enter = (lock: Lock, keys: readonly string[]): void => {
     for (const key of keys) {
-      for (const otherLock of inside.get(key) as Set<Lock>) {
+      for (const otherLock of holders.get(key) as Set<Lock>) {
         if (isBelievedHeld(otherLock) && isBelievedHeld(lock))
-          wrong.push(`"${key}" is held with ${otherLock.token} and ${lock.token}`);
+          violations.push(`"${key}" is held with ${otherLock.token} and ${lock.token}`);
       }
-      inside.get(key)?.add(lock);
+      holders.get(key)?.add(lock);
       if (!isBelievedHeld(lock)) continue;
       if (lock.token <= (register.get(key) ?? 0n))
-        wrong.push(`"${key}": token ${lock.token} after ${register.get(key)}`);
+        violations.push(`"${key}": token ${lock.token} after ${register.get(key)}`);
       register.set(key, lock.token);
     }
   };
-  const work = async (locks: Locks, seed: number): Promise<void> => {
+  const runCaller = async (locks: Locks, seed: number): Promise<void> => {
     const random = seededRandom(seed);
-    while (!ending.signal.aborted) {
-      const several = KEYS.filter(() => random.chance(0.6));
-      const keys = several.length > 1 && random.chance(0.5) ? several : [random.pick(KEYS)];
+    while (!controller.signal.aborted) {
+      const chosenKeys = KEYS.filter(() => random.chance(0.6));
+      const keys = chosenKeys.length > 1 && random.chance(0.5) ? chosenKeys : [random.pick(KEYS)];
       const target = keys.length > 1 ? locks.all(...keys) : locks.mutex(keys[0] as string);
-      const lock = await target.acquire({ wait: "10s", signal: ending.signal }).catch(() => null);
+      const lock = await target.acquire({ wait: "10s", signal: controller.signal }).catch(() => null);
       if (lock === null) continue;
       grants++;
       enter(lock, keys);
       await delay(random.int(4));
-      for (const key of keys) inside.get(key)?.delete(lock);
+      for (const key of keys) holders.get(key)?.delete(lock);
       await lock.release().catch(() => undefined);
     }
   };
-  const all = clients.flatMap((locks, at) =>
-    Array.from({ length: CALLERS_PER_CLIENT }, (_, of) => work(locks, at * CALLERS_PER_CLIENT + of + 1)),
+  const callers = clients.flatMap((locks, index) =>
+    Array.from({ length: CALLERS_PER_CLIENT }, (_, callerIndex) =>
+      runCaller(locks, index * CALLERS_PER_CLIENT + callerIndex + 1),
+    ),
   );
   const end = performance.now() + LOAD_MS;
   while (performance.now() < end) {
     await fault(admin);
     const pauseEnd = performance.now() + everyMs;
     while (performance.now() < pauseEnd) {
-      wrong.push(...(await findRedisViolations(admin, prefix)));
+      violations.push(...(await findRedisViolations(admin, prefix)));
       await delay(5);
     }
   }
-  ending.abort();
-  await Promise.all(all);
+  controller.abort();
+  await Promise.all(callers);
   for (const locks of clients) await locks.close();
-  wrong.push(...(await findRedisViolations(admin, prefix)));
+  violations.push(...(await findRedisViolations(admin, prefix)));
   admin.disconnect();
-  return { faults: [...new Set(wrong)], grants };
+  return { faults: [...new Set(violations)], grants };
 }
 
 function isBelievedHeld(lock: Lock): boolean {

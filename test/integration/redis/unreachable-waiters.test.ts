@@ -17,178 +17,187 @@ const exclusiveSpec = (key: string): LockSpec => ({ key, permits: ALL_PERMITS, l
 const permitSpec = (permits: number, limit: number, key = "a"): LockSpec => ({ key, permits, limit });
 
 withRedis((server) => {
-  let scene: RedisFixture;
+  let fixture: RedisFixture;
   beforeEach(() => {
-    scene = createRedisFixture(server().port);
+    fixture = createRedisFixture(server().port);
   });
-  afterEach(() => scene.close());
+  afterEach(() => fixture.close());
 
   /** The admitted entries of a key, in Redis. */
   const holders = async (key: string, ...claims: readonly Claim[]): Promise<number[]> => {
-    const { entries } = await readStoreView(scene.admin, scene.prefix);
-    const held = entries.filter((place) => place.key === key && place.state === "held");
+    const { entries } = await readStoreView(fixture.admin, fixture.prefix);
+    const held = entries.filter((entry) => entry.key === key && entry.state === "held");
     return held.map(({ claim }) => claims.findIndex(({ id }) => claim.endsWith(id))).sort();
   };
-  const wrong = (): Promise<string[]> => findRedisViolations(scene.admin, scene.prefix);
+  const readViolations = (): Promise<string[]> => findRedisViolations(fixture.admin, fixture.prefix);
 
   type Opened = Awaited<ReturnType<RedisFixture["open"]>>;
   /** Two reachable clients and an unreachable one. */
-  const three = async (place: (lost: Opened, well: Opened) => Promise<unknown>): Promise<readonly [Opened, Opened]> => {
-    const [lost, well] = [await scene.openWithFragileSubscriber(), await scene.open()];
-    await place(lost, well);
-    await scene.breakSubscribers();
-    await until(() => well.pushes.some(({ id }) => id === null), { within: 5_000, what: "the inbox to be back" });
-    return [lost, well];
+  const openUnreachable = async (
+    placeClaims: (lost: Opened, reachable: Opened) => Promise<unknown>,
+  ): Promise<readonly [Opened, Opened]> => {
+    const [lostClient, reachableClient] = [await fixture.openWithFragileSubscriber(), await fixture.open()];
+    await placeClaims(lostClient, reachableClient);
+    await fixture.breakSubscribers();
+    await until(() => reachableClient.pushes.some(({ id }) => id === null), {
+      within: 5_000,
+      what: "the inbox to be back",
+    });
+    return [lostClient, reachableClient];
   };
 
   describe("a claim over several keys that passes an unreachable waiter", () => {
     test("holds its key alone", async () => {
-      const [h, d, w] = [makeClaim("a"), makeClaim("a"), makeClaim([exclusiveSpec("a"), exclusiveSpec("b")])];
-      const [lost, well] = await three(async (away, here) => {
-        await here.claimHeld(h);
-        await away.claim(d);
-        await here.claim(w);
+      const [holder, lostWaiter, waiter] = [
+        makeClaim("a"),
+        makeClaim("a"),
+        makeClaim([exclusiveSpec("a"), exclusiveSpec("b")]),
+      ];
+      const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+        await reachable.claimHeld(holder);
+        await lost.claim(lostWaiter);
+        await reachable.claim(waiter);
       });
-      expect(await well.driver.release(toReleases(h))).toEqual([true]);
-      expect(await wrong()).toEqual([]);
-      expect(await holders("a", h, d, w)).toEqual([2]);
-      expect((await well.renewOnce(w)).state).toBe("held");
-      expect((await lost.renewOnce(d)).state).toBe("waiting");
+      expect(await reachableClient.driver.release(toReleases(holder))).toEqual([true]);
+      expect(await readViolations()).toEqual([]);
+      expect(await holders("a", holder, lostWaiter, waiter)).toEqual([2]);
+      expect((await reachableClient.renewOnce(waiter)).state).toBe("held");
+      expect((await lostClient.renewOnce(lostWaiter)).state).toBe("waiting");
       // no claim made or released finds the key free meanwhile
-      const late = makeClaim("a");
-      expect((await well.claim(late)).state).toBe("waiting");
-      await well.driver.release(toReleases(late));
-      expect(await holders("a", h, d, w)).toEqual([2]);
-      await well.driver.release(toReleases(w));
-      expect((await lost.waitForGrant(d)).state).toBe("held");
-      expect(await wrong()).toEqual([]);
-      await lost.driver.release(toReleases(d));
+      const lateClaim = makeClaim("a");
+      expect((await reachableClient.claim(lateClaim)).state).toBe("waiting");
+      await reachableClient.driver.release(toReleases(lateClaim));
+      expect(await holders("a", holder, lostWaiter, waiter)).toEqual([2]);
+      await reachableClient.driver.release(toReleases(waiter));
+      expect((await lostClient.waitForGrant(lostWaiter)).state).toBe("held");
+      expect(await readViolations()).toEqual([]);
+      await lostClient.driver.release(toReleases(lostWaiter));
     });
 
     test("waits for its next key, and holds this one alone meanwhile", async () => {
-      const [h, d, b] = [makeClaim("a"), makeClaim("a"), makeClaim("b")];
-      const w = makeClaim([exclusiveSpec("a"), exclusiveSpec("b")]);
-      const [lost, well] = await three(async (away, here) => {
-        await here.claimHeld(h);
-        await here.claimHeld(b);
-        await away.claim(d);
-        await here.claim(w);
+      const [holder, lostWaiter, holderB] = [makeClaim("a"), makeClaim("a"), makeClaim("b")];
+      const waiter = makeClaim([exclusiveSpec("a"), exclusiveSpec("b")]);
+      const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+        await reachable.claimHeld(holder);
+        await reachable.claimHeld(holderB);
+        await lost.claim(lostWaiter);
+        await reachable.claim(waiter);
       });
-      await well.driver.release(toReleases(h));
-      expect(await wrong()).toEqual([]);
-      expect(await holders("a", h, d, w)).toEqual([2]);
-      expect((await lost.renewOnce(d)).state).toBe("waiting");
-      await well.driver.release(toReleases(b));
-      expect((await well.waitForGrant(w)).state).toBe("held");
-      await well.driver.release(toReleases(w));
-      await lost.waitForGrant(d);
-      await lost.driver.release(toReleases(d));
+      await reachableClient.driver.release(toReleases(holder));
+      expect(await readViolations()).toEqual([]);
+      expect(await holders("a", holder, lostWaiter, waiter)).toEqual([2]);
+      expect((await lostClient.renewOnce(lostWaiter)).state).toBe("waiting");
+      await reachableClient.driver.release(toReleases(holderB));
+      expect((await reachableClient.waitForGrant(waiter)).state).toBe("held");
+      await reachableClient.driver.release(toReleases(waiter));
+      await lostClient.waitForGrant(lostWaiter);
+      await lostClient.driver.release(toReleases(lostWaiter));
     });
 
     test("leaves a semaphore within its limit", async () => {
-      const h = makeClaim([permitSpec(3, 3)]);
-      const [d, w] = [makeClaim([permitSpec(2, 3)]), makeClaim([permitSpec(2, 3), exclusiveSpec("b")])];
-      const [lost, well] = await three(async (away, here) => {
-        await here.claimHeld(h);
-        await away.claim(d);
-        await here.claim(w);
+      const holder = makeClaim([permitSpec(3, 3)]);
+      const [lostWaiter, waiter] = [makeClaim([permitSpec(2, 3)]), makeClaim([permitSpec(2, 3), exclusiveSpec("b")])];
+      const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+        await reachable.claimHeld(holder);
+        await lost.claim(lostWaiter);
+        await reachable.claim(waiter);
       });
-      await well.driver.release(toReleases(h));
-      expect(await wrong()).toEqual([]);
-      expect(await holders("a", h, d, w)).toEqual([2]);
-      await well.driver.release(toReleases(w));
-      await lost.waitForGrant(d);
-      await lost.driver.release(toReleases(d));
+      await reachableClient.driver.release(toReleases(holder));
+      expect(await readViolations()).toEqual([]);
+      expect(await holders("a", holder, lostWaiter, waiter)).toEqual([2]);
+      await reachableClient.driver.release(toReleases(waiter));
+      await lostClient.waitForGrant(lostWaiter);
+      await lostClient.driver.release(toReleases(lostWaiter));
     });
 
     test("leaves readers and writers apart", async () => {
-      const h = makeClaim("a");
-      const [d, w] = [makeClaim("a"), makeClaim([permitSpec(1, ALL_PERMITS), exclusiveSpec("b")])];
-      const [lost, well] = await three(async (away, here) => {
-        await here.claimHeld(h);
-        await away.claim(d);
-        await here.claim(w);
+      const holder = makeClaim("a");
+      const [lostWaiter, waiter] = [makeClaim("a"), makeClaim([permitSpec(1, ALL_PERMITS), exclusiveSpec("b")])];
+      const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+        await reachable.claimHeld(holder);
+        await lost.claim(lostWaiter);
+        await reachable.claim(waiter);
       });
-      await well.driver.release(toReleases(h));
-      expect(await wrong()).toEqual([]);
-      expect(await holders("a", h, d, w)).toEqual([2]);
-      await well.driver.release(toReleases(w));
-      await lost.waitForGrant(d);
-      await lost.driver.release(toReleases(d));
+      await reachableClient.driver.release(toReleases(holder));
+      expect(await readViolations()).toEqual([]);
+      expect(await holders("a", holder, lostWaiter, waiter)).toEqual([2]);
+      await reachableClient.driver.release(toReleases(waiter));
+      await lostClient.waitForGrant(lostWaiter);
+      await lostClient.driver.release(toReleases(lostWaiter));
     });
   });
 
   test("the entry that a removed waiter leaves in an earlier queue is free for others in the same call", async () => {
-    const [h, f] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(1, 3)])];
-    const b = makeClaim("b");
-    const [d, w] = [
+    const [holder, otherHolder] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(1, 3)])];
+    const holderB = makeClaim("b");
+    const [lostWaiter, waiter] = [
       makeClaim([permitSpec(1, 3), exclusiveSpec("b")]),
       makeClaim([permitSpec(1, 3), exclusiveSpec("b")]),
     ];
-    const x = makeClaim([permitSpec(1, 3)]);
-    const [lost, well] = await three(async (away, here) => {
-      for (const claim of [h, f, b]) await here.claimHeld(claim);
-      await away.claim(d);
-      for (const claim of [w, x]) await here.claim(claim);
+    const otherClaim = makeClaim([permitSpec(1, 3)]);
+    const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+      for (const claim of [holder, otherHolder, holderB]) await reachable.claimHeld(claim);
+      await lost.claim(lostWaiter);
+      for (const claim of [waiter, otherClaim]) await reachable.claim(claim);
     });
-    await missedBefore(d, 2);
-    await scene.admin.del((await scene.keys()).find((name) => name.endsWith(":a:b")) as string);
-    await well.driver.release(toReleases(h));
-    expect(await holders("a", h, f, d, w, x)).toEqual([1, 3, 4]);
-    expect((await well.renewOnce(w)).state).toBe("held");
-    expect(await lost.renewOnce(d)).toEqual({ state: "none" });
-    await well.driver.release(toReleases(b, f, w, x));
+    await missedBefore(lostWaiter, 2);
+    await fixture.admin.del((await fixture.keys()).find((name) => name.endsWith(":a:b")) as string);
+    await reachableClient.driver.release(toReleases(holder));
+    expect(await holders("a", holder, otherHolder, lostWaiter, waiter, otherClaim)).toEqual([1, 3, 4]);
+    expect((await reachableClient.renewOnce(waiter)).state).toBe("held");
+    expect(await lostClient.renewOnce(lostWaiter)).toEqual({ state: "none" });
+    await reachableClient.driver.release(toReleases(holderB, otherHolder, waiter, otherClaim));
   });
 
   test("only as many claims pass an unreachable waiter as leave it room", async () => {
-    const h = makeClaim([permitSpec(3, 3)]);
-    const [d, ...others] = [
+    const holder = makeClaim([permitSpec(3, 3)]);
+    const [lostWaiter, ...others] = [
       makeClaim([permitSpec(2, 3)]),
       ...["b", "c", "d"].map((key) => makeClaim([permitSpec(1, 3), exclusiveSpec(key)])),
     ] as const;
-    const [lost, well] = await three(async (away, here) => {
-      await here.claimHeld(h);
-      await away.claim(d);
-      for (const claim of others) await here.claim(claim);
+    const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+      await reachable.claimHeld(holder);
+      await lost.claim(lostWaiter);
+      for (const claim of others) await reachable.claim(claim);
     });
-    await well.driver.release(toReleases(h));
-    expect(await wrong()).toEqual([]);
+    await reachableClient.driver.release(toReleases(holder));
+    expect(await readViolations()).toEqual([]);
     // with the first of them there is room for it, with two no more
-    expect(await holders("a", h, d, ...others)).toEqual([2, 3]);
-    await well.driver.release(toReleases(...others));
-    await lost.waitForGrant(d);
-    await lost.driver.release(toReleases(d));
+    expect(await holders("a", holder, lostWaiter, ...others)).toEqual([2, 3]);
+    await reachableClient.driver.release(toReleases(...others));
+    await lostClient.waitForGrant(lostWaiter);
+    await lostClient.driver.release(toReleases(lostWaiter));
   });
 
   test("a claim granted by its own call, after its turn in that call, is answered as granted", async () => {
-    const one = await scene.open();
-    const [h, w] = [makeClaim("a"), makeClaim("a")];
-    await one.claimHeld(h);
-    await one.claim(w);
-    await scene.admin.del((await scene.keys()).find((name) => name.endsWith(`:c:${h.id}`)) as string);
-    expect((await one.driver.renew([w, h])).map((answer) => answer?.state)).toEqual(["held", "none"]);
-    await one.driver.release(toReleases(w));
+    const lockClient = await fixture.open();
+    const [holder, waiter] = [makeClaim("a"), makeClaim("a")];
+    await lockClient.claimHeld(holder);
+    await lockClient.claim(waiter);
+    await fixture.admin.del((await fixture.keys()).find((name) => name.endsWith(`:c:${holder.id}`)) as string);
+    expect((await lockClient.driver.renew([waiter, holder])).map((answer) => answer?.state)).toEqual(["held", "none"]);
+    await lockClient.driver.release(toReleases(waiter));
   });
 
   test("a claim over several keys granted without a reachable client, and not renewed, is removed from all of them after a second", async () => {
-    const [lost, other] = [await scene.openWithFragileSubscriber(), await scene.open()];
-    const [h, d] = [makeClaim("b"), makeClaim([exclusiveSpec("a"), exclusiveSpec("b")])];
-    await other.claimHeld(h);
-    await lost.claim(d);
-    await scene.breakSubscribers();
-    await other.driver.release(toReleases(h));
-    expect(await wrong()).toEqual([]);
-    const late = [makeClaim("a"), makeClaim("b")];
-    for (const claim of late) expect((await other.claim(claim)).state).toBe("waiting");
-    for (const claim of late) await other.waitForGrant(claim);
-    await other.driver.release(toReleases(...late));
+    const [lostClient, other] = [await fixture.openWithFragileSubscriber(), await fixture.open()];
+    const [holder, lostWaiter] = [makeClaim("b"), makeClaim([exclusiveSpec("a"), exclusiveSpec("b")])];
+    await other.claimHeld(holder);
+    await lostClient.claim(lostWaiter);
+    await fixture.breakSubscribers();
+    await other.driver.release(toReleases(holder));
+    expect(await readViolations()).toEqual([]);
+    const lateClaims = [makeClaim("a"), makeClaim("b")];
+    for (const claim of lateClaims) expect((await other.claim(claim)).state).toBe("waiting");
+    for (const claim of lateClaims) await other.waitForGrant(claim);
+    await other.driver.release(toReleases(...lateClaims));
   });
 
   describe("the permits stored in Redis count, not the expected ones", () => {
     /** Copies the entry of a holder of one key into the queue of another, as a fault would. */
-    async function planted(from: string, to: string, kind: "a" | "w"): Promise<string> {
-      const keys = await scene.keys();
-      const [place, score] = await scene.admin.zrange(
+    async function plantEntry(from: string, to: string, kind: "a" | "w"): Promise<string> {
+      const keys = await fixture.keys();
+      const [entry, score] = await fixture.admin.zrange(
         keys.find((key) => key.endsWith(`:a:${from}`)) as string,
         "0",
         "0",
@@ -198,8 +207,8 @@ withRedis((server) => {
         /:[aw]:/,
         `:${kind}:`,
       );
-      await scene.admin.zadd(line, kind === "w" ? 1 : String(score), String(place));
-      await scene.admin.pexpire(line, 60_000);
+      await fixture.admin.zadd(line, kind === "w" ? 1 : String(score), String(entry));
+      await fixture.admin.pexpire(line, 60_000);
       return line;
     }
 
@@ -209,76 +218,81 @@ withRedis((server) => {
     ] as const)(
       "a released claim with all permits of %s may have shared it: the queue is checked",
       async (_, holds) => {
-        const one = await scene.open();
-        const [h, other, w] = [makeClaim(holds), makeClaim("z"), makeClaim("a")];
-        await one.claimHeld(h);
-        await one.claimHeld(other);
-        const line = await planted("z", "a", "a");
-        await one.claim(w);
-        expect(await one.driver.release(toReleases(h))).toEqual([true]);
-        expect((await one.renewOnce(w)).state).toBe("waiting");
-        await scene.admin.del(line);
-        expect((await one.renewOnce(w)).state).toBe("held");
-        await one.driver.release(toReleases(w, other));
+        const lockClient = await fixture.open();
+        const [holder, other, waiter] = [makeClaim(holds), makeClaim("z"), makeClaim("a")];
+        await lockClient.claimHeld(holder);
+        await lockClient.claimHeld(other);
+        const line = await plantEntry("z", "a", "a");
+        await lockClient.claim(waiter);
+        expect(await lockClient.driver.release(toReleases(holder))).toEqual([true]);
+        expect((await lockClient.renewOnce(waiter)).state).toBe("waiting");
+        await fixture.admin.del(line);
+        expect((await lockClient.renewOnce(waiter)).state).toBe("held");
+        await lockClient.driver.release(toReleases(waiter, other));
       },
     );
 
     test("an entry left in the queue by a holder is not a request to hold again", async () => {
-      const one = await scene.open();
-      const [h, w] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(2, 3)])];
-      const { token } = await one.claimHeld(h);
-      const line = await planted("a", "a", "w");
-      expect((await one.claim(w)).state).toBe("held");
-      expect(await scene.admin.exists(line)).toBe(0);
-      expect(await one.renewOnce(h)).toMatchObject({ state: "held", token });
-      expect(await wrong()).toEqual([]);
-      await one.driver.release(toReleases(h, w));
+      const lockClient = await fixture.open();
+      const [holder, waiter] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(2, 3)])];
+      const { token } = await lockClient.claimHeld(holder);
+      const line = await plantEntry("a", "a", "w");
+      expect((await lockClient.claim(waiter)).state).toBe("held");
+      expect(await fixture.admin.exists(line)).toBe(0);
+      expect(await lockClient.renewOnce(holder)).toMatchObject({ state: "held", token });
+      expect(await readViolations()).toEqual([]);
+      await lockClient.driver.release(toReleases(holder, waiter));
     });
   });
 
   test("no script aborts when a waiter is found unreachable for the second time behind a grant", async () => {
-    const lane = [permitSpec(1, 3)];
-    const h = makeClaim([permitSpec(3, 3)]);
-    const [away, next, gone, last] = [makeClaim(lane), makeClaim(lane), makeClaim(lane), makeClaim(lane)];
-    const [lost, well] = await three(async (deaf, here) => {
-      await here.claimHeld(h);
+    const specs = [permitSpec(1, 3)];
+    const holder = makeClaim([permitSpec(3, 3)]);
+    const [lostClaim, next, endedClaim, last] = [
+      makeClaim(specs),
+      makeClaim(specs),
+      makeClaim(specs),
+      makeClaim(specs),
+    ];
+    const [lostClient, reachableClient] = await openUnreachable(async (lost, reachable) => {
+      await reachable.claimHeld(holder);
       // first found unreachable a second ago: the record says so
-      await deaf.claim(gone);
+      await lost.claim(endedClaim);
     });
-    await missedBefore(gone);
-    await lost.claim(away);
+    await missedBefore(endedClaim);
+    await lostClient.claim(lostClaim);
     // in order of the queue: unreachable for the first time, reachable, unreachable for the second time, reachable
-    await reorder([away, gone]);
-    await well.claim(next);
-    await well.claim(last);
-    await reorder([away, next, gone, last]);
-    expect(await well.driver.release(toReleases(h))).toEqual([true]);
-    expect(await wrong()).toEqual([]);
-    expect(await holders("a", h, away, next, gone, last)).toEqual([2, 4]);
-    for (const waiter of [next, last]) expect(well.pushes.some(({ id }) => id === waiter.id)).toBe(true);
-    expect(await lost.renewOnce(gone)).toEqual({ state: "none" });
-    expect((await lost.renewOnce(away)).state).toBe("held");
-    await well.driver.release(toReleases(next, last));
-    await lost.driver.release(toReleases(away));
+    await reorder([lostClaim, endedClaim]);
+    await reachableClient.claim(next);
+    await reachableClient.claim(last);
+    await reorder([lostClaim, next, endedClaim, last]);
+    expect(await reachableClient.driver.release(toReleases(holder))).toEqual([true]);
+    expect(await readViolations()).toEqual([]);
+    expect(await holders("a", holder, lostClaim, next, endedClaim, last)).toEqual([2, 4]);
+    for (const waiter of [next, last]) expect(reachableClient.pushes.some(({ id }) => id === waiter.id)).toBe(true);
+    expect(await lostClient.renewOnce(endedClaim)).toEqual({ state: "none" });
+    expect((await lostClient.renewOnce(lostClaim)).state).toBe("held");
+    await reachableClient.driver.release(toReleases(next, last));
+    await lostClient.driver.release(toReleases(lostClaim));
   });
 
   /** The claim is recorded as unreachable for two seconds. */
   async function missedBefore({ id }: Claim, stage = 1): Promise<void> {
-    const key = (await scene.keys()).find((name) => name.endsWith(`:c:${id}`));
+    const key = (await fixture.keys()).find((name) => name.endsWith(`:c:${id}`));
     const script = `
       local record, time = redis.call('GET', KEYS[1]), redis.call('TIME')
       local now = time[1] * 1000
       local claim = struct.pack('>dddd', now + 50000, 0, ${stage}, now - 2000)
       return redis.call('SET', KEYS[1], claim .. string.sub(record, 33), 'KEEPTTL')`;
-    await scene.admin.eval(script, 1, String(key));
+    await fixture.admin.eval(script, 1, String(key));
   }
 
   /** The queue of "a" has this order. */
   async function reorder(claims: readonly Claim[]): Promise<void> {
-    const key = (await scene.keys()).find((name) => name.endsWith(":w:a")) as string;
-    for (const [at, { id }] of claims.entries()) {
-      const member = (await scene.admin.zrange(key, "0", "-1")).find((place) => place.includes(id)) as string;
-      await scene.admin.zadd(key, 1_000 + at, member);
+    const key = (await fixture.keys()).find((name) => name.endsWith(":w:a")) as string;
+    for (const [index, { id }] of claims.entries()) {
+      const member = (await fixture.admin.zrange(key, "0", "-1")).find((entry) => entry.includes(id)) as string;
+      await fixture.admin.zadd(key, 1_000 + index, member);
     }
   }
 });

@@ -28,11 +28,11 @@ interface Clients {
 }
 
 withRedis((server) => {
-  let scene: RedisFixture;
+  let fixture: RedisFixture;
   beforeEach(() => {
-    scene = createRedisFixture(server().port);
+    fixture = createRedisFixture(server().port);
   });
-  afterEach(() => scene.close());
+  afterEach(() => fixture.close());
 
   const glide = async (settings: Partial<GlideClientConfiguration> = {}, port = server().port): Promise<Clients> => {
     const base: GlideClientConfiguration = {
@@ -54,167 +54,170 @@ withRedis((server) => {
     return { proxy, client: await glide({}, (proxy.address as { port: number }).port) };
   };
   const calls = async (): Promise<number> =>
-    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await scene.admin.info("commandstats"))?.[1] ?? 0);
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await fixture.admin.info("commandstats"))?.[1] ?? 0);
   const waitForInboxes = (count: number): Promise<unknown> =>
-    until(async () => (await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)).length === count, {
+    until(async () => (await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:1:inbox:*`)).length === count, {
       within: 10_000,
       what: `${count} clients that receive pushes`,
     });
-  const isThere = async (id: string): Promise<boolean> => (await scene.keys()).some((key) => key.includes(id));
+  const isThere = async (id: string): Promise<boolean> => (await fixture.keys()).some((key) => key.includes(id));
 
   describe("a connection loss", () => {
     test("in the middle of releases: each was executed once, and fails", async () => {
       const { proxy, client } = await proxied();
-      const one = await scene.open(redis(client, { prefix: scene.prefix }));
-      const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
-      for (const claim of claims) await one.claimHeld(claim);
-      await scene.admin.config("RESETSTAT");
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix }));
+      const claims = Array.from({ length: 20 }, (_, index) => makeClaim(`key ${index}`));
+      for (const claim of claims) await lockClient.claimHeld(claim);
+      await fixture.admin.config("RESETSTAT");
       proxy.toClient.pause();
-      const released = Promise.allSettled(claims.map((claim) => one.driver.release(toReleases(claim))));
+      const releases = Promise.allSettled(claims.map((claim) => lockClient.driver.release(toReleases(claim))));
       await until(async () => (await calls()) === claims.length, { within: 5_000, what: "all releases at the store" });
       proxy.reset();
       proxy.toClient.resume();
-      for (const one of await released)
-        expect(String((one as PromiseRejectedResult).reason)).toMatch(BROKEN_CONNECTION);
+      for (const result of await releases)
+        expect(String((result as PromiseRejectedResult).reason)).toMatch(BROKEN_CONNECTION);
       // an answer over the new connection arrives after everything else sent there
-      expect(await one.renewOnce(makeClaim("other"))).toEqual({ state: "none" });
+      expect(await lockClient.renewOnce(makeClaim("other"))).toEqual({ state: "none" });
       expect(await calls(), "and what was asked last").toBe(claims.length + 1);
     });
 
     test("in the middle of a command: a command reported as failed was not executed, and all others were", async () => {
       const { proxy, client } = await proxied();
-      const one = await scene.open(redis(client, { prefix: scene.prefix }));
-      const claims = Array.from({ length: 20 }, (_, at) => makeClaim(`key ${at}`));
-      for (const claim of claims) await one.claimHeld(claim);
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix }));
+      const claims = Array.from({ length: 20 }, (_, index) => makeClaim(`key ${index}`));
+      for (const claim of claims) await lockClient.claimHeld(claim);
       proxy.toTarget.cutAfter(1);
-      const settled = await Promise.allSettled(claims.map((claim) => one.driver.release(toReleases(claim))));
+      const results = await Promise.allSettled(claims.map((claim) => lockClient.driver.release(toReleases(claim))));
       // commands after the first may be written to the next connection: they are answered, and the driver reports them in doubt
-      const failed = settled.map((one) => one.status === "rejected" && !UNCONFIRMED.test(String(one.reason)));
+      const failed = results.map((result) => result.status === "rejected" && !UNCONFIRMED.test(String(result.reason)));
       expect(failed, "the first of them at least").toContain(true);
-      const states = (await one.driver.renew(claims)).map((answer) => answer?.state);
+      const states = (await lockClient.driver.renew(claims)).map((answer) => answer?.state);
       expect(states).toEqual(failed.map((isFailed) => (isFailed ? "held" : "none")));
     });
 
     test("in the middle of a claim: it was executed once, and is found by asking again", async () => {
       const { proxy, client } = await proxied();
-      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix }));
       const claim = makeClaim("key");
-      await scene.admin.config("RESETSTAT");
+      await fixture.admin.config("RESETSTAT");
       proxy.toClient.pause();
-      const claimed = one.claim(claim).catch(String);
+      const pendingClaim = lockClient.claim(claim).catch(String);
       await until(() => isThere(claim.id), { within: 5_000, what: "the claim at the store" });
       proxy.reset();
       proxy.toClient.resume();
-      expect(await claimed).toMatch(BROKEN_CONNECTION);
-      expect((await one.claim(claim)).state).toBe("held");
+      expect(await pendingClaim).toMatch(BROKEN_CONNECTION);
+      expect((await lockClient.claim(claim)).state).toBe("held");
       expect(await calls()).toBe(2);
-      expect(await one.driver.release(toReleases(claim))).toEqual([true]);
+      expect(await lockClient.driver.release(toReleases(claim))).toEqual([true]);
     });
 
     test("of the connection for commands alone: all claims are asked about when it is back", async () => {
-      const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
-      await scene.admin.call("CLIENT", "PAUSE", "5000", "WRITE");
-      const claimed = one.claim(makeClaim("key")).catch(String);
+      const lockClient = await fixture.open(redis(await glide(), { prefix: fixture.prefix }));
+      await fixture.admin.call("CLIENT", "PAUSE", "5000", "WRITE");
+      const pendingClaim = lockClient.claim(makeClaim("key")).catch(String);
       // b: it is kept waiting, unlike any remaining client of an earlier test
-      await until(async () => / flags=b .* cmd=evalsha /.test(String(await scene.admin.client("LIST"))), {
+      await until(async () => / flags=b .* cmd=evalsha /.test(String(await fixture.admin.client("LIST"))), {
         within: 3_000,
         what: "the claim at the store",
       });
-      await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-      await scene.admin.call("CLIENT", "UNPAUSE");
-      expect(await claimed).toMatch(BROKEN_CONNECTION);
-      expect(one.pushes).toEqual([]);
-      await one.renewOnce(makeClaim("other"));
-      await until(() => one.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
+      await fixture.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+      await fixture.admin.call("CLIENT", "UNPAUSE");
+      expect(await pendingClaim).toMatch(BROKEN_CONNECTION);
+      expect(lockClient.pushes).toEqual([]);
+      await lockClient.renewOnce(makeClaim("other"));
+      await until(() => lockClient.pushes.some(({ id }) => id === null), { within: 5_000, what: "word of it" });
     });
 
     test("in the middle of a release does not report a loss of the lock", async () => {
       const { proxy, client } = await proxied();
-      await using locks = createLocks(redis(client, { prefix: scene.prefix }));
+      await using locks = createLocks(redis(client, { prefix: fixture.prefix }));
       const lock = await locks.acquire("key");
-      await scene.admin.config("RESETSTAT");
+      await fixture.admin.config("RESETSTAT");
       proxy.toClient.pause();
-      const released = lock.release();
+      const pendingRelease = lock.release();
       await until(async () => (await calls()) === 1, { within: 5_000, what: "the release at the store" });
       proxy.reset();
       proxy.toClient.resume();
-      expect(await released).toBe(true);
+      expect(await pendingRelease).toBe(true);
     });
 
     test("during a claim: one that waits for the connection past its time is released", async () => {
       const { proxy, client } = await proxied();
-      const one = await scene.open(redis(client, { prefix: scene.prefix, commandTimeoutMs: 1_000 }));
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix, commandTimeoutMs: 1_000 }));
       const claim = makeClaim("key");
       proxy.refuseConnections(true);
       proxy.reset();
-      await expect(one.claim(makeClaim("other"))).rejects.toThrow(); // in flight at the break, or waiting
-      await expect(one.claim(claim)).rejects.toThrow("no answer within 1000 ms");
-      await expect(one.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow(
+      await expect(lockClient.claim(makeClaim("other"))).rejects.toThrow(); // in flight at the break, or waiting
+      await expect(lockClient.claim(claim)).rejects.toThrow("no answer within 1000 ms");
+      await expect(lockClient.driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow(
         "no answer within 1000 ms",
       );
       proxy.refuseConnections(false);
-      await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "none", {
+      await until(async () => (await lockClient.renewOnce(claim).catch(() => null))?.state === "none", {
         within: 10_000,
         what: "word of it",
       });
-      expect((await one.claim(claim)).state, "it was released, however late").toBe("none");
+      expect((await lockClient.claim(claim)).state, "it was released, however late").toBe("none");
     });
   });
 
   describe("the inbox", () => {
     test("a push is a recheck: the client asks for the grant", async () => {
-      const [one, other] = [await scene.open(redis(await glide(), { prefix: scene.prefix })), await scene.open()];
+      const [lockClient, other] = [
+        await fixture.open(redis(await glide(), { prefix: fixture.prefix })),
+        await fixture.open(),
+      ];
       const [first, second] = [makeClaim("key"), makeClaim("key")];
       await other.claimHeld(first);
-      await one.claim(second);
+      await lockClient.claim(second);
       await other.driver.release(toReleases(first));
-      await until(() => one.pushes.length > 0, { within: 5_000, what: "the push" });
-      expect(one.pushes[0]).toEqual({ id: second.id, answer: undefined });
-      expect((await one.renewOnce(second)).state).toBe("held");
-      await one.driver.release(toReleases(second));
+      await until(() => lockClient.pushes.length > 0, { within: 5_000, what: "the push" });
+      expect(lockClient.pushes[0]).toEqual({ id: second.id, answer: undefined });
+      expect((await lockClient.renewOnce(second)).state).toBe("held");
+      await lockClient.driver.release(toReleases(second));
     });
 
     test("lost unnoticed: the next recheck finds the grant, and later pushes arrive", async () => {
       const { proxy, client } = await proxied();
-      const [one, other] = [await scene.open(redis(client, { prefix: scene.prefix })), await scene.open()];
+      const [lockClient, other] = [await fixture.open(redis(client, { prefix: fixture.prefix })), await fixture.open()];
       const [first, second] = [makeClaim("key"), makeClaim("key")];
       const [third, fourth] = [makeClaim("key 2"), makeClaim("key 2")];
       await other.claimHeld(first);
       await other.claimHeld(third);
-      await one.claim(second);
+      await lockClient.claim(second);
       proxy.refuseConnections(true);
       proxy.disconnect();
       await until(() => proxy.connections() === 0, { within: 5_000, what: "the end of both connections" });
       await other.driver.release(toReleases(first));
-      expect(one.pushes).toEqual([]);
+      expect(lockClient.pushes).toEqual([]);
       proxy.refuseConnections(false);
-      await one.waitForGrant(second);
+      await lockClient.waitForGrant(second);
       await waitForInboxes(2);
-      await one.claim(fourth);
+      await lockClient.claim(fourth);
       await other.driver.release(toReleases(third));
-      await until(() => one.pushes.some(({ id }) => id === fourth.id), { within: 5_000, what: "the push" });
-      await one.driver.release(toReleases(second, fourth));
+      await until(() => lockClient.pushes.some(({ id }) => id === fourth.id), { within: 5_000, what: "the push" });
+      await lockClient.driver.release(toReleases(second, fourth));
     });
 
     test("a subscriber that was closed: claims still wait, and rechecks find their grants", async () => {
       const client = await glide();
-      const [one, other] = [await scene.open(redis(client, { prefix: scene.prefix })), await scene.open()];
+      const [lockClient, other] = [await fixture.open(redis(client, { prefix: fixture.prefix })), await fixture.open()];
       const [first, second] = [makeClaim("key"), makeClaim("key")];
       await other.claimHeld(first);
-      await one.claim(second);
+      await lockClient.claim(second);
       client.subscriber.close();
       await other.driver.release(toReleases(first));
-      expect(await one.waitForGrant(second)).toMatchObject({ state: "held" });
-      await one.driver.release(toReleases(second));
+      expect(await lockClient.waitForGrant(second)).toMatchObject({ state: "held" });
+      await lockClient.driver.release(toReleases(second));
     });
 
     test("is closed with the driver, and the client that was passed stays open", async () => {
       const client = await glide();
-      const one = await scene.open(redis(client, { prefix: scene.prefix }));
+      const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix }));
       const inboxes = async (): Promise<number> =>
-        ((await scene.admin.pubsub("CHANNELS", `${scene.prefix}:1:inbox:*`)) as string[]).length;
+        ((await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:1:inbox:*`)) as string[]).length;
       expect(await inboxes()).toBe(1);
-      await one.driver.close();
+      await lockClient.driver.close();
       // glide itself takes three seconds for it
       await until(async () => (await inboxes()) === 0, { within: 12_000, what: "the end of the inbox" });
       expect([await client.client.ping(), await client.subscriber.ping()]).toEqual(["PONG", "PONG"]);
@@ -222,73 +225,76 @@ withRedis((server) => {
   });
 
   test("clients of any settings see the same locks", async () => {
-    const every = [{}, { protocol: ProtocolVersion.RESP2 }, { lazyConnect: true }, { defaultDecoder: 0 }];
-    const opened = [];
-    for (const settings of every) {
-      opened.push(await scene.open(redis(await glide(settings), { prefix: scene.prefix })));
+    const optionSets = [{}, { protocol: ProtocolVersion.RESP2 }, { lazyConnect: true }, { defaultDecoder: 0 }];
+    const lockClients = [];
+    for (const settings of optionSets) {
+      lockClients.push(await fixture.open(redis(await glide(settings), { prefix: fixture.prefix })));
     }
-    const claims = opened.map(() => makeClaim("key"));
-    for (const [at, one] of opened.entries()) await one.claim(claims[at] as never);
-    for (const [at, one] of opened.entries()) {
-      const claim = claims[at] as ReturnType<typeof makeClaim>;
-      if (at > 0)
-        await until(() => one.pushes.some(({ id }) => id === claim.id), { within: 5_000, what: `push ${at}` });
-      expect(await one.driver.release(toReleases(claim))).toEqual([true]);
+    const claims = lockClients.map(() => makeClaim("key"));
+    for (const [index, lockClient] of lockClients.entries()) await lockClient.claim(claims[index] as never);
+    for (const [index, lockClient] of lockClients.entries()) {
+      const claim = claims[index] as ReturnType<typeof makeClaim>;
+      if (index > 0)
+        await until(() => lockClient.pushes.some(({ id }) => id === claim.id), {
+          within: 5_000,
+          what: `push ${index}`,
+        });
+      expect(await lockClient.driver.release(toReleases(claim))).toEqual([true]);
     }
   });
 
   test("the database is the one in the client's settings, also after a connection loss", async () => {
-    const one = await scene.open(redis(await glide({ databaseId: 3 }), { prefix: scene.prefix }));
+    const lockClient = await fixture.open(redis(await glide({ databaseId: 3 }), { prefix: fixture.prefix }));
     const claim = makeClaim("key");
-    await one.claimHeld(claim);
-    expect(await scene.keys()).toEqual([]);
-    await scene.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-    await until(async () => (await one.renewOnce(claim).catch(() => null))?.state === "held", {
+    await lockClient.claimHeld(claim);
+    expect(await fixture.keys()).toEqual([]);
+    await fixture.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await until(async () => (await lockClient.renewOnce(claim).catch(() => null))?.state === "held", {
       within: 5_000,
       what: "word",
     });
-    expect(await one.driver.release(toReleases(claim))).toEqual([true]);
-    expect(await scene.keys()).toEqual([]);
+    expect(await lockClient.driver.release(toReleases(claim))).toEqual([true]);
+    expect(await fixture.keys()).toEqual([]);
   });
 
   test("the documented rights are enough for the client", async () => {
-    const rules = [`~${scene.prefix}:*`, `&${scene.prefix}:*`, ...LEAST_PERMISSIONS];
-    await scene.admin.call("ACL", "SETUSER", "least", "reset", "on", ">secret", ...rules);
-    await scene.admin.call("ACL", "LOG", "RESET");
+    const rules = [`~${fixture.prefix}:*`, `&${fixture.prefix}:*`, ...LEAST_PERMISSIONS];
+    await fixture.admin.call("ACL", "SETUSER", "least", "reset", "on", ">secret", ...rules);
+    await fixture.admin.call("ACL", "LOG", "RESET");
     const client = await glide({ credentials: { username: "least", password: "secret" } });
-    const one = await scene.open(redis(client, { prefix: scene.prefix }));
+    const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix }));
     const claim = makeClaim("key");
-    await one.claimHeld(claim);
-    await scene.breakSubscribers();
+    await lockClient.claimHeld(claim);
+    await fixture.breakSubscribers();
     await waitForInboxes(1);
-    expect(await one.driver.release(toReleases(claim))).toEqual([true]);
-    expect(await scene.admin.call("ACL", "LOG")).toEqual([]);
+    expect(await lockClient.driver.release(toReleases(claim))).toEqual([true]);
+    expect(await fixture.admin.call("ACL", "LOG")).toEqual([]);
   });
 
   test("a refusal by the server is explained", { timeout: 90_000 }, async () => {
-    const one = await scene.open(redis(await glide(), { prefix: scene.prefix }));
-    await scene.admin.replicaof("127.0.0.1", "1");
+    const lockClient = await fixture.open(redis(await glide(), { prefix: fixture.prefix }));
+    await fixture.admin.replicaof("127.0.0.1", "1");
     try {
-      await expect(one.claim(makeClaim("key"))).rejects.toThrow("this is a replica (READONLY)");
+      await expect(lockClient.claim(makeClaim("key"))).rejects.toThrow("this is a replica (READONLY)");
     } finally {
-      await scene.admin.replicaof("NO", "ONE");
+      await fixture.admin.replicaof("NO", "ONE");
     }
     const cluster = await startRedisCluster(3);
     onTestFinished(() => cluster.stop());
-    const wrong = redis(await glide({}, cluster.ports[0]), { prefix: scene.prefix });
-    await expect(wrong.open(NO_EVENTS)).rejects.toThrow("the server is of another kind (MOVED)");
+    const clusterDriver = redis(await glide({}, cluster.ports[0]), { prefix: fixture.prefix });
+    await expect(clusterDriver.open(NO_EVENTS)).rejects.toThrow("the server is of another kind (MOVED)");
   });
 
   test("an unsupported option is refused", async () => {
-    const driver = redis(await glide(), { prefix: scene.prefix, replicas: { minAcks: 1 } });
+    const driver = redis(await glide(), { prefix: fixture.prefix, replicas: { minAcks: 1 } });
     await expect(driver.open(NO_EVENTS)).rejects.toThrow("option replicas needs ioredis");
     const cluster = Object.create(GlideClusterClient.prototype) as never;
     expect(() => redis(cluster)).toThrow(/^client must be .*GlideClusterClient is not supported/);
     expect(() => redis({ client: cluster, subscriber: cluster } as never)).toThrow(
       "GlideClusterClient is not supported",
     );
-    const alone = Object.create(GlideClient.prototype) as never;
-    expect(() => redis(alone)).toThrow("client must be { client, subscriber } for valkey-glide");
-    expect(() => redis({ client: alone, subscriber: {} } as never)).toThrow("two clients of valkey-glide");
+    const bareClient = Object.create(GlideClient.prototype) as never;
+    expect(() => redis(bareClient)).toThrow("client must be { client, subscriber } for valkey-glide");
+    expect(() => redis({ client: bareClient, subscriber: {} } as never)).toThrow("two clients of valkey-glide");
   });
 });

@@ -88,7 +88,7 @@ test("serve() reads an accounts file, and reload() reads it again", async () => 
 });
 
 test("all errors are reported at once, each with its position", () => {
-  const wrong = {
+  const invalidAccounts = {
     version: 2,
     acounts: [],
     accounts: [
@@ -103,7 +103,7 @@ test("all errors are reported at once, each with its position", () => {
       7,
     ],
   };
-  const places = [
+  const locations = [
     "version",
     "the file has an unknown field",
     "accounts[0].name",
@@ -128,19 +128,19 @@ test("all errors are reported at once, each with its position", () => {
     "accounts[3].rules[0].maxHold",
     "accounts[4] must be an object",
   ];
-  let said = "";
+  let message = "";
   try {
-    parseAccounts(JSON.stringify(wrong), "/etc/x.json");
+    parseAccounts(JSON.stringify(invalidAccounts), "/etc/x.json");
   } catch (error) {
-    said = (error as Error).message;
+    message = (error as Error).message;
   }
-  const lines = said.split("\n");
-  for (const place of places)
+  const lines = message.split("\n");
+  for (const location of locations)
     expect(
-      lines.some((line) => line.startsWith(`/etc/x.json: ${place}`)),
-      place,
+      lines.some((line) => line.startsWith(`/etc/x.json: ${location}`)),
+      location,
     ).toBe(true);
-  expect(said).not.toContain(credential);
+  expect(message).not.toContain(credential);
 });
 
 test("a duplicate member is refused with its position instead of the last value being used; no credential is repeated", () => {
@@ -194,7 +194,7 @@ test("names and hashes of object prototypes match no account", () => {
     "x: __proto__ must not be",
   );
   const access = createAccessControl([]);
-  for (const odd of ["__proto__", "constructor", "toString"]) {
-    expect(() => access.authenticate(odd, "")).toThrow("no valid credential");
+  for (const property of ["__proto__", "constructor", "toString"]) {
+    expect(() => access.authenticate(property, "")).toThrow("no valid credential");
   }
 });

@@ -28,8 +28,8 @@ cleanUpAfterEach();
 /** The operator tools of the server at an address. */
 async function openAdmin(address: string, credential?: string): Promise<AdminConnection> {
   const [, host = "", port = ""] = /^tcp:\/\/(.*):(\d+)$/.exec(address) ?? [];
-  const where = address.startsWith("unix:") ? { path: address.slice(5) } : { host, port: Number(port) };
-  const driver = server({ ...where, ...(credential !== undefined && { credential }) });
+  const endpoint = address.startsWith("unix:") ? { path: address.slice(5) } : { host, port: Number(port) };
+  const driver = server({ ...endpoint, ...(credential !== undefined && { credential }) });
   onCleanup(() => driver.close());
   const link = (await openAdminConnection(driver)) as AdminConnection;
   onCleanup(() => link.close());
@@ -40,12 +40,12 @@ async function openAdmin(address: string, credential?: string): Promise<AdminCon
 function startWatch(
   link: AdminConnection,
   prefix: string,
-): { readonly events: ServerEvent[]; readonly told: string[] } {
+): { readonly events: ServerEvent[]; readonly notices: string[] } {
   const events: ServerEvent[] = [];
   const states: string[] = [];
   const serverEventListener: ServerEventListener = {
-    onEvents(some, gap) {
-      events.push(...some);
+    onEvents(batch, gap) {
+      events.push(...batch);
       if (gap) states.push("gap");
     },
     onConnected: (_, restarted) => states.push(restarted ? "restarted" : "up"),
@@ -53,11 +53,11 @@ function startWatch(
     onRefused: ({ message }) => states.push(message),
   };
   link.watch(prefix, serverEventListener);
-  return { events, told: states };
+  return { events, notices: states };
 }
 
-async function openRawClient(address: string, more: Readonly<Record<string, unknown>> = {}): Promise<RawClient> {
-  const rawClient = await RawClient.open(parseRawAddress(address), more);
+async function openRawClient(address: string, helloFields: Readonly<Record<string, unknown>> = {}): Promise<RawClient> {
+  const rawClient = await RawClient.open(parseRawAddress(address), helloFields);
   onCleanup(() => rawClient.end());
   return rawClient;
 }
@@ -66,11 +66,11 @@ test("history returns the last events of a key, oldest first, without ids", asyn
   const it = await startServer();
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address);
-  const [a, b] = [makeClaim("k", { label: "ana" }), makeClaim("k", { label: "bob" })];
-  const { token } = expectHeld(await driver.claim(a));
-  await driver.claim(b);
+  const [claimA, claimB] = [makeClaim("k", { label: "ana" }), makeClaim("k", { label: "bob" })];
+  const { token } = expectHeld(await driver.claim(claimA));
+  await driver.claim(claimB);
   await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
-  await driver.release(toReleases(a, b));
+  await driver.release(toReleases(claimA, claimB));
   const link = await openAdmin(address);
   const events = await link.history("k", 10);
   expect(events.map(({ kind, label }) => `${kind} ${label}`)).toEqual([
@@ -84,18 +84,18 @@ test("history returns the last events of a key, oldest first, without ids", asyn
   expect(events[2]).toMatchObject({ token, operator: "", reason: "stuck", keys: ["k"], account: "" });
   expect(await link.history("k", 2)).toEqual(events.slice(4));
   expect(await link.history("other", 10)).toEqual([]);
-  for (const { id } of [a, b]) expect(JSON.stringify(events, (_, value) => String(value))).not.toContain(id);
+  for (const { id } of [claimA, claimB]) expect(JSON.stringify(events, (_, value) => String(value))).not.toContain(id);
 });
 
 test("a watch reports the events below its prefix, and continues after a restart of the server", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
   const { driver, pushes } = await openClient(address);
-  const { events, told: states } = startWatch(await openAdmin(address), "a/");
+  const { events, notices: states } = startWatch(await openAdmin(address), "a/");
   await until(() => states.length > 0, { within: 2_000, what: "the watch" });
-  const [mine, other] = [makeClaim("a/1"), makeClaim("b/1")];
+  const [ownClaim, other] = [makeClaim("a/1"), makeClaim("b/1")];
   await driver.claim(other);
-  await driver.claim(mine);
+  await driver.claim(ownClaim);
   await until(() => events.length > 0, { within: 2_000, what: "the first event" });
   expect(events).toMatchObject([{ kind: "granted", keys: ["a/1"] }]);
   await it.close();
@@ -104,7 +104,7 @@ test("a watch reports the events below its prefix, and continues after a restart
   await until(() => states.includes("restarted"), { within: 5_000, what: "the server's return" });
   // the client has its own connection and backoff
   await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
-  await driver.release(toReleases(mine, other));
+  await driver.release(toReleases(ownClaim, other));
   await until(() => events.some(({ kind }) => kind === "released"), { within: 2_000, what: "the release" });
   expect(events.map(({ keys }) => keys)).not.toContainEqual(["b/1"]);
   expect(states).toEqual(["up", "down", "restarted"]);
@@ -116,11 +116,11 @@ test("no frame shows a credential what it may not inspect", async () => {
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address, { credential: ben.credential });
   const first = await openAdmin(address, ana.credential);
-  const { events, told } = startWatch(first, "");
-  await until(() => told.length > 0, { within: 2_000, what: "the watch" });
+  const { events, notices } = startWatch(first, "");
+  await until(() => notices.length > 0, { within: 2_000, what: "the watch" });
   await driver.claim(makeClaim("b/1"));
-  const mine = await openClient(address, { credential: ana.credential });
-  await mine.driver.claim(makeClaim("a/1"));
+  const ownClient = await openClient(address, { credential: ana.credential });
+  await ownClient.driver.claim(makeClaim("a/1"));
   await until(() => events.length > 0, { within: 2_000, what: "the event of its own" });
   expect(events).toMatchObject([{ keys: ["a/1"], account: "ana" }]);
   await expect(first.history("b/1", 10)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
@@ -160,12 +160,12 @@ test("a server in front of another store reports the events that pass through it
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address);
   const link = await openAdmin(address);
-  const [a, b] = [makeClaim("k"), makeClaim("k")];
-  const { token } = expectHeld(await driver.claim(a));
-  await driver.claim(b);
+  const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
+  const { token } = expectHeld(await driver.claim(claimA));
+  await driver.claim(claimB);
   await driver.revoke?.([{ key: "k", token, now: false, reason: "stuck" }]);
   expect(await link.info("")).toMatchObject({ store: "memory", load: { held: 1, waiting: 1 } });
-  await driver.release(toReleases(a));
+  await driver.release(toReleases(claimA));
   await until(async () => (await link.history("k", 9)).length === 5, { within: 2_000, what: "the grant" });
   const events = await link.history("k", 9);
   expect(events.map(({ kind }) => kind)).toEqual(["granted", "waiting", "revoked", "released", "granted"]);
@@ -179,43 +179,53 @@ test("a driver for a store other than a Holdfast server offers no tools", async 
 test("malformed tool frames end the connection; too many watches only fail their call", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
-  const bad = ['["history",1,7,1]', '["history",1,"k",-1]', '["watch",1]', '["watch",1,"",-1]', '["info",1,7]'];
-  for (const frame of [...bad, '["unwatch",1,"x"]']) {
+  const malformedFrames = [
+    '["history",1,7,1]',
+    '["history",1,"k",-1]',
+    '["watch",1]',
+    '["watch",1,"",-1]',
+    '["info",1,7]',
+  ];
+  for (const frame of [...malformedFrames, '["unwatch",1,"x"]']) {
     const rawClient = await openRawClient(address);
     rawClient.send(frame);
     await rawClient.waitUntilClosed();
     expect(rawClient.refusal).toBe("PROTOCOL");
   }
-  const one = await openRawClient(address);
-  for (let watch = 0; watch < 16; watch++) await one.call("watch", "");
-  await expect(one.call("watch", "")).rejects.toThrow("LIMIT: at most 16 watches on a connection");
-  expect([await one.call("unwatch", 3), await one.call("unwatch", 3), await one.call("watch", "")]).toEqual([1, 0, 0]);
+  const rawClient = await openRawClient(address);
+  for (let watch = 0; watch < 16; watch++) await rawClient.call("watch", "");
+  await expect(rawClient.call("watch", "")).rejects.toThrow("LIMIT: at most 16 watches on a connection");
+  expect([
+    await rawClient.call("unwatch", 3),
+    await rawClient.call("unwatch", 3),
+    await rawClient.call("watch", ""),
+  ]).toEqual([1, 0, 0]);
 });
 
 test("subscribersPerAccount: one account, on any port and over any number of connections, leaves room for others", async () => {
-  const [a, b] = [testAccount("a", "a/"), testAccount("b", "b/")];
+  const [accountA, accountB] = [testAccount("a", "a/"), testAccount("b", "b/")];
   const limits = { subscribersPerAccount: 3 };
-  const it = await startServer({ access: createTestAccess(a, b), limits, http: "127.0.0.1:0" });
+  const it = await startServer({ access: createTestAccess(accountA, accountB), limits, http: "127.0.0.1:0" });
   const address = it.addresses[0] as string;
-  const as = ({ credential }: typeof a) => openRawClient(address, { credential });
-  const stream = ({ credential }: typeof a, signal: AbortSignal) =>
+  const openAs = ({ credential }: typeof accountA) => openRawClient(address, { credential });
+  const stream = ({ credential }: typeof accountA, signal: AbortSignal) =>
     fetch(`${it.httpAddress}/events`, { headers: { authorization: `Bearer ${credential}` }, signal });
   const reading = new AbortController();
   onCleanup(() => reading.abort());
-  expect((await stream(a, reading.signal)).status).toBe(200);
-  const first = await as(a);
+  expect((await stream(accountA, reading.signal)).status).toBe(200);
+  const first = await openAs(accountA);
   await first.call("watch", "");
   await first.call("watch", "");
   const message = "at most 3 event subscribers of one account";
-  await expect((await as(a)).call("watch", "")).rejects.toThrow(`LIMIT: ${message}`);
-  const refused = await stream(a, reading.signal);
-  expect(refused.status).toBe(429);
-  expect(await refused.json()).toMatchObject({ code: "LIMIT", reason: "full", detail: message });
-  const otherRawClient = await as(b);
+  await expect((await openAs(accountA)).call("watch", "")).rejects.toThrow(`LIMIT: ${message}`);
+  const refusal = await stream(accountA, reading.signal);
+  expect(refusal.status).toBe(429);
+  expect(await refusal.json()).toMatchObject({ code: "LIMIT", reason: "full", detail: message });
+  const otherRawClient = await openAs(accountB);
   for (let watch = 0; watch < 3; watch++) await otherRawClient.call("watch", "");
   // when one subscriber leaves there is room again
   await first.call("unwatch", 1);
-  expect((await stream(a, reading.signal)).status).toBe(200);
+  expect((await stream(accountA, reading.signal)).status).toBe(200);
 });
 
 test("subscribersPerAccount: a server without accounts applies no limit by account", async () => {
@@ -241,21 +251,21 @@ test("the server stops following events for a watcher that has disconnected", as
 test("a request for the histories of thousands of keys is answered in part, and other clients are served meanwhile", async () => {
   const it = await startServer();
   const address = it.addresses[0] as string;
-  const [busy, other] = [await openRawClient(address), await openRawClient(address)];
+  const [busyClient, other] = [await openRawClient(address), await openRawClient(address)];
   // each request searches all remembered events
-  for (let n = 0; n < 1_000; n++) busy.send(`["claim",${n},"${randomId()}",["k${n}"],30000]`);
-  const many = 5_000;
-  busy.send(...Array.from({ length: many }, (_, n) => `["history",${n + 10_000},"none",10]`));
+  for (let n = 0; n < 1_000; n++) busyClient.send(`["claim",${n},"${randomId()}",["k${n}"],30000]`);
+  const frameCount = 5_000;
+  busyClient.send(...Array.from({ length: frameCount }, (_, n) => `["history",${n + 10_000},"none",10]`));
   const [, token] = await other.call("claim", randomId(), ["mine"], 30_000);
   expect(token).toBeDefined();
   expect(await other.call("history", "mine", 10)).toHaveLength(1);
-  const answers = () => busy.unexpectedLines.filter(([, n]) => (n as number) >= 10_000);
-  await until(() => answers().length === many, { within: 20_000, what: "all answers" });
-  const refused = answers().filter(([kind, , code]) => kind === "error" && code === "LIMIT").length;
-  expect(refused).toBeGreaterThan(many / 2);
+  const answers = () => busyClient.unexpectedLines.filter(([, n]) => (n as number) >= 10_000);
+  await until(() => answers().length === frameCount, { within: 20_000, what: "all answers" });
+  const refusedCount = answers().filter(([kind, , code]) => kind === "error" && code === "LIMIT").length;
+  expect(refusedCount).toBeGreaterThan(frameCount / 2);
   // the delayed calls are answered, and the connection continues
-  const answered = answers().filter(([kind]) => kind === "ok").length;
-  expect(answered).toBe(many - refused);
-  expect(answered).toBeGreaterThanOrEqual(16);
-  expect(await busy.call("history", "k1", 10)).toHaveLength(1);
+  const answeredCount = answers().filter(([kind]) => kind === "ok").length;
+  expect(answeredCount).toBe(frameCount - refusedCount);
+  expect(answeredCount).toBeGreaterThanOrEqual(16);
+  expect(await busyClient.call("history", "k1", 10)).toHaveLength(1);
 });

@@ -51,9 +51,9 @@ test("every bad credential gets the same answer", async () => {
   const it = await startServer({ access: createTestAccess(ana) });
   const responses = new Set<string>();
   for (const hello of [{}, { credential: ben.credential }, { credential: "x" }, { credential: null }]) {
-    const stranger = await openRawClient(it.addresses[0] as string, hello);
-    await stranger.waitUntilClosed();
-    responses.add(stranger.lines.join());
+    const unknownClient = await openRawClient(it.addresses[0] as string, hello);
+    await unknownClient.waitUntilClosed();
+    responses.add(unknownClient.lines.join());
   }
   expect([...responses]).toEqual(['{"error":{"code":"AUTH","message":"no valid credential was given"}}']);
   expect(it.logged.filter((line) => line.includes("a client was refused"))).toHaveLength(4);
@@ -65,9 +65,9 @@ test("too many wrong credentials in a minute are logged once a minute; the right
   const it = await startServer({ access, listen: TCP_ADDRESS });
   const address = it.addresses[0] as string;
   const codeOf = async (): Promise<string | null> => {
-    const stranger = await openRawClient(address, { credential: "x" });
-    await stranger.waitUntilClosed();
-    return stranger.refusal;
+    const unknownClient = await openRawClient(address, { credential: "x" });
+    await unknownClient.waitUntilClosed();
+    return unknownClient.refusal;
   };
   expect([await codeOf(), await codeOf(), await codeOf(), await codeOf(), await codeOf()]).toEqual([
     ...["AUTH", "AUTH", "AUTH"],
@@ -89,9 +89,9 @@ test("a session accepts only the account that began it", async () => {
   const first = await openRawClient(address);
   await first.sendHello({ credential: ana.credential });
   await first.claim("a".repeat(26), "k");
-  const thief = await openRawClient(address, { session: first.session, credential: ben.credential });
-  await thief.waitUntilClosed();
-  expect(thief.refusal).toBe("AUTH");
+  const impostor = await openRawClient(address, { session: first.session, credential: ben.credential });
+  await impostor.waitUntilClosed();
+  expect(impostor.refusal).toBe("AUTH");
   expect(first.isClosed).toBe(false);
 });
 
@@ -129,33 +129,35 @@ test("a disconnected client returns with its current credential, and loses none 
   const { token } = expectHeld(await driver.claim(claim));
   credential = next.credential;
   access.replace([{ ...ana.account, hashes: [next.hash] }]);
-  const again = await until(() => driver.renew([claim]).catch(() => null), {
+  const answers = await until(() => driver.renew([claim]).catch(() => null), {
     within: 5_000,
     what: "the client to be back",
   });
-  expect(again).toMatchObject([{ state: "held", token }]);
+  expect(answers).toMatchObject([{ state: "held", token }]);
 });
 
 test("on a Unix socket a disconnection by the server does not end the session: claims of a removed credential stay until their leases end", async () => {
   const access = createTestAccess(ana, ben);
   const it = await startServer({ access });
   const address = it.addresses[0] as string;
-  const gone = await openClient(address, { credential: ana.credential });
+  const anaClient = await openClient(address, { credential: ana.credential });
   const next = await openClient(address, { credential: ben.credential });
-  const [a, b] = [makeClaim("k", { ttlMs: 2_000 }), makeClaim("k", { ttlMs: 30_000 })];
-  const began = performance.now();
-  const { token } = expectHeld(await gone.driver.claim(a));
-  expect(await next.driver.claim(b)).toMatchObject({ state: "waiting" });
+  const [claimA, claimB] = [makeClaim("k", { ttlMs: 2_000 }), makeClaim("k", { ttlMs: 30_000 })];
+  const startedAt = performance.now();
+  const { token } = expectHeld(await anaClient.driver.claim(claimA));
+  expect(await next.driver.claim(claimB)).toMatchObject({ state: "waiting" });
   access.replace([ben.account]);
-  const granted = await next.pushes.waitForGrant(b);
-  expect(performance.now() - began).toBeGreaterThan(1_990);
+  const granted = await next.pushes.waitForGrant(claimB);
+  expect(performance.now() - startedAt).toBeGreaterThan(1_990);
   expect(granted.token).toBeGreaterThan(token);
 });
 
 test("the hash of a credential does not reveal its account, and two credentials never share a hash", () => {
-  const all = Array.from({ length: 1_000 }, createCredential);
-  expect(new Set(all.map(({ credential }) => credential)).size).toBe(1_000);
+  const credentials = Array.from({ length: 1_000 }, createCredential);
+  expect(new Set(credentials.map(({ credential }) => credential)).size).toBe(1_000);
   expect(
-    all.every(({ credential, hash }) => /^hf1_[a-z2-7]{52}$/.test(credential) && hashCredential(credential) === hash),
+    credentials.every(
+      ({ credential, hash }) => /^hf1_[a-z2-7]{52}$/.test(credential) && hashCredential(credential) === hash,
+    ),
   ).toBe(true);
 });

@@ -29,15 +29,15 @@ const ben = testAccount("ben", "b/");
 const root = testAccount("root");
 
 /** A server for these accounts, and a client of each. */
-async function startHarness(...all: readonly TestAccount[]): Promise<{
+async function startHarness(...accounts: readonly TestAccount[]): Promise<{
   readonly clients: readonly OpenDriver[];
   readonly it: Awaited<ReturnType<typeof startServer>>;
   readonly address: string;
 }> {
-  const it = await startServer({ access: createTestAccess(...all), listen: "tcp://127.0.0.1:0" });
+  const it = await startServer({ access: createTestAccess(...accounts), listen: "tcp://127.0.0.1:0" });
   const address = it.addresses[0] as string;
   const clients: OpenDriver[] = [];
-  for (const { credential } of all) clients.push(await openClient(address, { credential }));
+  for (const { credential } of accounts) clients.push(await openClient(address, { credential }));
   return { clients, it, address };
 }
 
@@ -58,9 +58,9 @@ test("a claim is refused unless acquire is allowed on every one of its keys", as
 });
 
 test("a prefix matches character by character: team-a/ matches neither team-ab/ nor team-a, and a rule for one key matches that key only", async () => {
-  const team = testAccount("team", "team-a/");
+  const teamAccount = testAccount("team", "team-a/");
   const account = testAccount("one", "deploy", ["acquire"], { isExactKey: true });
-  const { clients } = await startHarness(team, account);
+  const { clients } = await startHarness(teamAccount, account);
   const [first, second] = clients as readonly [OpenDriver, OpenDriver];
   expectHeld(await first.driver.claim(makeClaim("team-a/x")));
   for (const key of ["team-ab", "team-ab/x", "team-a", "team-", "xteam-a/x"]) {
@@ -74,8 +74,8 @@ test("a prefix matches character by character: team-a/ matches neither team-ab/ 
 
 test("an action that no rule allows is refused: no right implies another", async () => {
   const permissions: readonly Permission[] = ["acquire", "inspect", "force", "admin"];
-  const all = permissions.map((permission) => testAccount(permission, "k/", [permission]));
-  const { clients, it } = await startHarness(...all, root);
+  const accounts = permissions.map((permission) => testAccount(permission, "k/", [permission]));
+  const { clients, it } = await startHarness(...accounts, root);
   const holder = clients.at(-1) as OpenDriver;
   const { token } = expectHeld(await holder.driver.claim(makeClaim("k/1", { label: "root's" })));
   const [acquire, inspect, force, admin] = clients as readonly [OpenDriver, OpenDriver, OpenDriver, OpenDriver];
@@ -102,16 +102,16 @@ test("an action that no rule allows is refused: no right implies another", async
 test("to another account a claim does not exist, even if that account knows its id", async () => {
   const otherAccount = testAccount("other");
   const { clients, address } = await startHarness(root, otherAccount);
-  const [owner, thief] = clients as readonly [OpenDriver, OpenDriver];
+  const [owner, impostor] = clients as readonly [OpenDriver, OpenDriver];
   const claim = makeClaim("k");
   const waiting = makeClaim("k");
   const { token } = expectHeld(await owner.driver.claim(claim));
   await owner.driver.claim(waiting);
   const id = claim.id;
-  expect(await thief.driver.renew([claim])).toEqual([{ state: "none" }]);
-  expect(await thief.driver.release(toReleases(claim, waiting))).toEqual([false, false]);
-  expect(await thief.driver.detach?.([claim])).toEqual([false]);
-  expect(await thief.driver.claim(claim)).toEqual({ state: "none" });
+  expect(await impostor.driver.renew([claim])).toEqual([{ state: "none" }]);
+  expect(await impostor.driver.release(toReleases(claim, waiting))).toEqual([false, false]);
+  expect(await impostor.driver.detach?.([claim])).toEqual([false]);
+  expect(await impostor.driver.claim(claim)).toEqual({ state: "none" });
   const line = await openRawClient(address, otherAccount);
   const was = [
     [
@@ -121,10 +121,10 @@ test("to another account a claim does not exist, even if that account knows its 
   ];
   expect(await line.call("reclaim", was, true)).toEqual([["none"]]);
   // answers keep their positions when the account's own claim is among them
-  const own = randomId();
-  await line.claim(own, "mine");
-  expect(await line.call("renew", [id, own, id])).toEqual([["none"], expect.arrayContaining(["held"]), ["none"]]);
-  expect(await line.call("release", [id, own])).toEqual([0, 1]);
+  const ownId = randomId();
+  await line.claim(ownId, "mine");
+  expect(await line.call("renew", [id, ownId, id])).toEqual([["none"], expect.arrayContaining(["held"]), ["none"]]);
+  expect(await line.call("release", [id, ownId])).toEqual([0, 1]);
   expect(await owner.driver.renew([claim, waiting])).toMatchObject([{ state: "held", token }, { state: "waiting" }]);
 });
 
@@ -146,12 +146,12 @@ test("during recovery a claim held by another account is answered like an unrepo
   const line = await openRawClient(address, other);
   await line.call("reclaim", [], true);
   const answers = (call: (of: string) => Promise<unknown>): Promise<unknown[]> =>
-    Promise.all([id, unknown].map((of) => call(of).catch((error: Error) => error.message)));
+    Promise.all([id, unknown].map((claimId) => call(claimId).catch((error: Error) => error.message)));
   for (const verb of ["renew", "release", "detach"]) {
-    const [known_, unknown_] = await answers((of) => line.call(verb, [of]));
+    const [known_, unknown_] = await answers((claimId) => line.call(verb, [claimId]));
     expect(known_, verb).toEqual(unknown_);
   }
-  expect((await answers((of) => line.call("renew", [of])))[0]).toEqual([null]);
+  expect((await answers((claimId) => line.call("renew", [claimId])))[0]).toEqual([null]);
   // its holder still has it
   expect(await holder.call("renew", [id])).toEqual([expect.arrayContaining(["held", "1000"])]);
 });
@@ -173,34 +173,34 @@ test("an account that may no longer acquire a key cannot renew its claim there, 
   const access = createTestAccess(root);
   const it = await startServer({ access });
   const { driver } = await openClient(it.addresses[0] as string, { credential: root.credential });
-  const [kept, lost] = [makeClaim("a/1"), makeClaim("b/1")];
-  expectHeld(await driver.claim(kept));
-  expectHeld(await driver.claim(lost));
+  const [keptClaim, lostClaim] = [makeClaim("a/1"), makeClaim("b/1")];
+  expectHeld(await driver.claim(keptClaim));
+  expectHeld(await driver.claim(lostClaim));
   access.replace([{ ...root.account, rules: ana.account.rules }]);
-  expect(await driver.renew([lost, kept])).toMatchObject([{ state: "none" }, { state: "held" }]);
+  expect(await driver.renew([lostClaim, keptClaim])).toMatchObject([{ state: "none" }, { state: "held" }]);
   // nor can it by sending other keys with its id
-  expect(await driver.claim({ ...lost, locks: makeClaim("a/2").locks })).toEqual({ state: "none" });
+  expect(await driver.claim({ ...lostClaim, locks: makeClaim("a/2").locks })).toEqual({ state: "none" });
   expect(it.stats().claims).toBe(2);
-  expect(await driver.release(toReleases(lost, kept))).toEqual([true, true]);
+  expect(await driver.release(toReleases(lostClaim, keptClaim))).toEqual([true, true]);
 });
 
 test("a list contains only what the account may inspect, and is filtered before the page is cut", async () => {
   const { clients, address } = await startHarness(ana, root);
-  const [mine, all] = clients as readonly [OpenDriver, OpenDriver];
+  const [ownClient, all] = clients as readonly [OpenDriver, OpenDriver];
   const line = await openRawClient(address, root);
   const frames = Array.from({ length: 3_000 }, (_, n) => `["claim",${n + 9_000},"${randomId()}",["0/${n}"],30000]`);
   line.send(...frames);
   await line.call("ping");
-  const both = makeClaim(["a/1", "z/secret"], { label: "both" });
-  await all.driver.claim(both);
+  const multiKeyClaim = makeClaim(["a/1", "z/secret"], { label: "both" });
+  await all.driver.claim(multiKeyClaim);
   await all.driver.claim(makeClaim("a/2"));
   expect((await all.driver.list({ prefix: "" }, { max: 5_000 })).items.length).toBe(3_002);
-  const seenClaimViews = (await mine.driver.list({ prefix: "" }, { max: 2 })).items;
+  const seenClaimViews = (await ownClient.driver.list({ prefix: "" }, { max: 2 })).items;
   // for a claim of several keys, only the keys that the account may inspect
   expect(seenClaimViews.map(({ locks }) => locks.map(({ key }) => key))).toEqual([["a/1"], ["a/2"]]);
-  expect(seenClaimViews[0]?.tag).toBe(publicTag(both.id));
-  expect((await mine.driver.list({ prefix: "z/" }, { max: 10 })).items).toEqual([]);
-  expect((await mine.driver.list({ prefix: "" }, { max: 1, after: seenClaimViews[0]?.tag })).items).toMatchObject([
+  expect(seenClaimViews[0]?.tag).toBe(publicTag(multiKeyClaim.id));
+  expect((await ownClient.driver.list({ prefix: "z/" }, { max: 10 })).items).toEqual([]);
+  expect((await ownClient.driver.list({ prefix: "" }, { max: 1, after: seenClaimViews[0]?.tag })).items).toMatchObject([
     { tag: seenClaimViews[1]?.tag },
   ]);
 });
@@ -224,21 +224,21 @@ test("a revocation needs a token of the holder, any in its range, and reports it
 test("accounts that are configured later can still use claims that were placed without accounts", async () => {
   const first = await startServer();
   const before = makeClaim("a/1");
-  const early = await openClient(first.addresses[0] as string);
-  const { token } = expectHeld(await early.driver.claim(before));
-  expect(await early.driver.detach?.([before])).toEqual([true]);
+  const earlyClient = await openClient(first.addresses[0] as string);
+  const { token } = expectHeld(await earlyClient.driver.claim(before));
+  expect(await earlyClient.driver.detach?.([before])).toEqual([true]);
   await first.close();
   const it = await startServer({ in: first.dir, access: createAccessControl([ana.account, ben.account]) });
-  const [mine, other] = [
+  const [ownClient, other] = [
     await openClient(it.addresses[0] as string, { credential: ana.credential }),
     await openClient(it.addresses[0] as string, { credential: ben.credential }),
   ];
   // ben knows the id, but may not acquire the key
   expect(await other.driver.renew([before])).toEqual([{ state: "none" }]);
-  expect(await mine.driver.renew([before])).toMatchObject([{ state: "held", token }]);
+  expect(await ownClient.driver.renew([before])).toMatchObject([{ state: "held", token }]);
 });
 
-test.each(["is stopped", "dies"])("the owner of a claim is known after a server %s", async (how) => {
+test.each(["is stopped", "dies"])("the owner of a claim is known after a server %s", async (ending) => {
   const otherAccount = testAccount("other");
   const harness = new ServerHarness({ access: createTestAccess(root, otherAccount) });
   await harness.start();
@@ -247,12 +247,12 @@ test.each(["is stopped", "dies"])("the owner of a claim is known after a server 
   expectHeld(await owner.driver.claim(detached));
   expectHeld(await owner.driver.claim(session));
   expect(await owner.driver.detach?.([detached])).toEqual([true]);
-  if (how === "dies") harness.crash();
+  if (ending === "dies") harness.crash();
   else await harness.stop();
   await harness.start();
   await harness.clock.advance(5_000);
-  const thief = await harness.connectClient(true, otherAccount.credential);
-  expect(await thief.driver.renew([detached, session])).toEqual([{ state: "none" }, { state: "none" }]);
-  expect(await thief.driver.release(toReleases(detached, session))).toEqual([false, false]);
+  const impostor = await harness.connectClient(true, otherAccount.credential);
+  expect(await impostor.driver.renew([detached, session])).toEqual([{ state: "none" }, { state: "none" }]);
+  expect(await impostor.driver.release(toReleases(detached, session))).toEqual([false, false]);
   expect(await owner.driver.renew([detached, session])).toMatchObject([{ state: "held" }, { state: "held" }]);
 });

@@ -24,31 +24,31 @@ async function startHarness(limits: Partial<ServerLimits>, clients: number): Pro
 /** Full: new claims are refused, all other calls work; a release makes room. */
 async function expectLimitReached(
   { driver }: OpenDriver,
-  mine: ReturnType<typeof makeClaim>[],
-  what: string,
+  ownClaims: ReturnType<typeof makeClaim>[],
+  description: string,
 ): Promise<void> {
-  const more = makeClaim("new");
-  await expect(driver.claim(more)).rejects.toThrow(what);
-  await expect(driver.claim(more)).rejects.toBeInstanceOf(FatalDriverError);
+  const newClaim = makeClaim("new");
+  await expect(driver.claim(newClaim)).rejects.toThrow(description);
+  await expect(driver.claim(newClaim)).rejects.toBeInstanceOf(FatalDriverError);
   // a repeated claim call is not a new claim
-  expect(await driver.claim(mine[0] as never)).toMatchObject({ state: "held" });
-  expect((await driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
-  expect(await driver.release(toReleases(...mine.slice(0, 1)))).toEqual([true]);
-  expectHeld(await driver.claim(more));
-  expect(await driver.release(toReleases(more, ...mine.slice(1)))).toEqual(mine.map(() => true));
+  expect(await driver.claim(ownClaims[0] as never)).toMatchObject({ state: "held" });
+  expect((await driver.renew(ownClaims)).every((answer) => answer?.state === "held")).toBe(true);
+  expect(await driver.release(toReleases(...ownClaims.slice(0, 1)))).toEqual([true]);
+  expectHeld(await driver.claim(newClaim));
+  expect(await driver.release(toReleases(newClaim, ...ownClaims.slice(1)))).toEqual(ownClaims.map(() => true));
 }
 
 async function placeClaims({ driver }: OpenDriver, count: number, from = 0): Promise<ReturnType<typeof makeClaim>[]> {
-  const all = Array.from({ length: count }, (_, n) => makeClaim(`k${from + n}`));
-  for (const claim of all) expectHeld(await driver.claim(claim));
-  return all;
+  const claims = Array.from({ length: count }, (_, n) => makeClaim(`k${from + n}`));
+  for (const claim of claims) expectHeld(await driver.claim(claim));
+  return claims;
 }
 
 test("claims: the limit counts the claims of all clients", async () => {
   const [first, second] = (await startHarness({ claims: 5 }, 2)) as [OpenDriver, OpenDriver];
-  const mine = await placeClaims(first, 3);
+  const ownClaims = await placeClaims(first, 3);
   await placeClaims(second, 2, 10);
-  await expectLimitReached(first, mine, "at most 5 claims on this server");
+  await expectLimitReached(first, ownClaims, "at most 5 claims on this server");
 });
 
 test("claims and claimsPerAccount: a claim of several keys counts once for each key, also when it is reclaimed", async () => {
@@ -80,19 +80,19 @@ test("claims: the limit also bounds the tombstones that releases of unknown ids 
   await harness.start();
   const { driver } = await harness.connectClient();
   for (let turn = 0; turn < 3; turn++) {
-    const never = Array.from({ length: 90 }, (_, n) => makeClaim(`never${n}`, { ttlMs: DAY_MS }));
-    await driver.release(never.map((claim) => ({ claim, hasUnansweredClaim: true })));
+    const rejectedClaims = Array.from({ length: 90 }, (_, n) => makeClaim(`never${n}`, { ttlMs: DAY_MS }));
+    await driver.release(rejectedClaims.map((claim) => ({ claim, hasUnansweredClaim: true })));
     // a late claim call still takes no entry
-    expect(await driver.claim(never.at(-1) as never)).toMatchObject({ state: "none" });
+    expect(await driver.claim(rejectedClaims.at(-1) as never)).toMatchObject({ state: "none" });
   }
   expect(harness.inspect().table.tombstones.size).toBe(100);
 });
 
 test("claimsPerSession: the limit counts the claims of one client; other clients have their own", async () => {
   const [first, second] = (await startHarness({ claimsPerSession: 3 }, 2)) as [OpenDriver, OpenDriver];
-  const mine = await placeClaims(first, 3);
+  const ownClaims = await placeClaims(first, 3);
   await placeClaims(second, 3, 10);
-  await expectLimitReached(first, mine, "at most 3 claims of one client");
+  await expectLimitReached(first, ownClaims, "at most 3 claims of one client");
 });
 
 test("claimsPerAccount: the limit counts the claims of all clients of an account, detached ones too; other accounts have their own", async () => {
@@ -104,11 +104,11 @@ test("claimsPerAccount: the limit counts the claims of all clients of an account
     await openClient(address, { credential: ana.credential }),
   ];
   const other = await openClient(address, { credential: ben.credential });
-  const mine = await placeClaims(first, 2);
+  const ownClaims = await placeClaims(first, 2);
   const [detached, plain] = await placeClaims(second, 2, 10);
   expect(await second.driver.detach?.([detached as never])).toEqual([true]);
   await placeClaims(other, 4, 20);
-  await expectLimitReached(first, mine, "at most 4 claims of one account");
+  await expectLimitReached(first, ownClaims, "at most 4 claims of one account");
   // an ended claim is no longer counted, however it ended
   await second.driver.release(toReleases(detached as never, plain as never));
   await placeClaims(first, 4, 30);
@@ -129,9 +129,9 @@ test("waitersPerKey: the limit counts the entries of one queue; other queues hav
 
 test("waitersPerKey: the limit includes the holders, also those granted without waiting", async () => {
   const [first, second] = (await startHarness({ waitersPerKey: 3 }, 2)) as [OpenDriver, OpenDriver];
-  const once = () => makeClaim([lockSpec("k")], { wait: false });
-  for (let index = 0; index < 3; index++) expectHeld(await first.driver.claim(once()));
-  await expect(second.driver.claim(once())).rejects.toThrow("at most 3 entries in the queue of a key");
+  const makeTryClaim = () => makeClaim([lockSpec("k")], { wait: false });
+  for (let index = 0; index < 3; index++) expectHeld(await first.driver.claim(makeTryClaim()));
+  await expect(second.driver.claim(makeTryClaim())).rejects.toThrow("at most 3 entries in the queue of a key");
   // a busy key is refused as busy, not as full, even when its queue is full
   expect(await second.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
 });
@@ -194,9 +194,9 @@ test("a claim of too many keys ends the connection that sent it", async () => {
 
 test("a token floor more than a day ahead of the clock is refused", async () => {
   const [{ driver }] = (await startHarness({}, 1)) as [OpenDriver];
-  const ahead = (ms: number): bigint => BigInt(Date.now() + ms) * 1_000n;
-  expectHeld(await driver.claim(makeClaim("k", { floor: ahead(DAY_MS - 60_000) })));
-  await expect(driver.claim(makeClaim("j", { floor: ahead(DAY_MS + 60_000) }))).rejects.toThrow(
+  const futureToken = (ms: number): bigint => BigInt(Date.now() + ms) * 1_000n;
+  expectHeld(await driver.claim(makeClaim("k", { floor: futureToken(DAY_MS - 60_000) })));
+  await expect(driver.claim(makeClaim("j", { floor: futureToken(DAY_MS + 60_000) }))).rejects.toThrow(
     "more than a day ahead",
   );
 });

@@ -48,8 +48,8 @@ test("the saved table is used once: a crash right after a clean restart leads to
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k");
-  await client.driver.claim(a);
+  const claimA = makeClaim("k");
+  await client.driver.claim(claimA);
   client.isUnreachable = true;
   await harness.stop();
   await harness.start();
@@ -69,12 +69,12 @@ test("a lease continues after a clean restart with its remaining time", async ()
   await harness.stop();
   await harness.start();
   const otherClient = await harness.connectClient();
-  const b = makeClaim("k");
-  await otherClient.driver.claim(b);
+  const claimB = makeClaim("k");
+  await otherClient.driver.claim(claimB);
   await harness.clock.advance(4_900);
   expect(otherClient.pushes.filter(({ answer }) => answer !== undefined)).toEqual([]);
   await harness.clock.advance(200);
-  expect(otherClient.pushes).toContainEqual({ id: b.id, answer: expect.objectContaining({ state: "held" }) });
+  expect(otherClient.pushes).toContainEqual({ id: claimB.id, answer: expect.objectContaining({ state: "held" }) });
 });
 
 test("after a clean restart the claims of a process that ended meanwhile end at once", async () => {
@@ -112,8 +112,8 @@ test("a server that is stopped during recovery leaves the next one in recovery",
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k");
-  const before = expectHeld(await client.driver.claim(a));
+  const claimA = makeClaim("k");
+  const before = expectHeld(await client.driver.claim(claimA));
   client.isUnreachable = true;
   harness.crash();
   await harness.start();
@@ -122,7 +122,7 @@ test("a server that is stopped during recovery leaves the next one in recovery",
   expect(harness.inspect().isRecovering).toBe(true);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held", token: before.token });
 });
 
 test("a claim with a lease of a day is on disk before it is answered, and is restored from there", async () => {
@@ -130,18 +130,18 @@ test("a claim with a lease of a day is on disk before it is answered, and is res
   await harness.start();
   const disk = requireStorage(harness);
   const client = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: DAY_MS });
+  const claimA = makeClaim("k", { ttlMs: DAY_MS });
   let open = (): void => undefined;
   disk.writeGate = new Promise((resolve) => {
     open = resolve;
   });
-  let answered = false;
-  const claim = client.driver.claim(a).then((answer) => {
-    answered = true;
+  let isAnswered = false;
+  const claim = client.driver.claim(claimA).then((answer) => {
+    isAnswered = true;
     return answer;
   });
   await flushEventLoop(40);
-  expect(answered).toBe(false);
+  expect(isAnswered).toBe(false);
   open();
   const before = expectHeld(await claim);
   client.isUnreachable = true;
@@ -150,7 +150,7 @@ test("a claim with a lease of a day is on disk before it is answered, and is res
   await harness.clock.advance(61_000);
   const otherClient = await harness.connectClient();
   expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
-  expect(await claimState(otherClient, a)).toMatchObject({ state: "held", token: before.token });
+  expect(await claimState(otherClient, claimA)).toMatchObject({ state: "held", token: before.token });
 });
 
 test("a waiting claim with a lease of a day is on disk before its client learns of the grant", async () => {
@@ -159,30 +159,30 @@ test("a waiting claim with a lease of a day is on disk before its client learns 
   const disk = requireStorage(harness);
   const client = await harness.connectClient();
   const otherClient = await harness.connectClient();
-  const a = makeClaim("k");
-  const b = makeClaim("k", { ttlMs: DAY_MS });
-  await client.driver.claim(a);
-  await otherClient.driver.claim(b);
+  const claimA = makeClaim("k");
+  const claimB = makeClaim("k", { ttlMs: DAY_MS });
+  await client.driver.claim(claimA);
+  await otherClient.driver.claim(claimB);
   let open = (): void => undefined;
   disk.writeGate = new Promise((resolve) => {
     open = resolve;
   });
-  await client.driver.release(toReleases(a));
-  const asked = otherClient.driver.renew([b]);
+  await client.driver.release(toReleases(claimA));
+  const pendingRenewal = otherClient.driver.renew([claimB]);
   await flushEventLoop(40);
   expect(otherClient.pushes).toEqual([]);
   open();
-  expect(await asked).toMatchObject([{ state: "held" }]);
-  expect(otherClient.pushes).toContainEqual({ id: b.id, answer: undefined });
+  expect(await pendingRenewal).toMatchObject([{ state: "held" }]);
+  expect(otherClient.pushes).toContainEqual({ id: claimB.id, answer: undefined });
 });
 
 test("a detached claim is restored after a crash, even if its client has gone", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: 20_000 });
-  const before = expectHeld(await client.driver.claim(a));
-  expect(await client.driver.detach?.([a])).toEqual([true]);
+  const claimA = makeClaim("k", { ttlMs: 20_000 });
+  const before = expectHeld(await client.driver.claim(claimA));
+  expect(await client.driver.detach?.([claimA])).toEqual([true]);
   client.processState = "gone";
   client.isUnreachable = true;
   harness.crash();
@@ -190,19 +190,19 @@ test("a detached claim is restored after a crash, even if its client has gone", 
   await harness.clock.advance(10);
   const otherClient = await harness.connectClient();
   expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
-  expect(await claimState(otherClient, a)).toMatchObject({ state: "held", token: before.token });
-  expect(await otherClient.driver.release(toReleases(a))).toEqual([true]);
+  expect(await claimState(otherClient, claimA)).toMatchObject({ state: "held", token: before.token });
+  expect(await otherClient.driver.release(toReleases(claimA))).toEqual([true]);
 });
 
 test("a long claim that was released or has ended is not restored", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const released = makeClaim("a", { ttlMs: DAY_MS });
-  const ended = makeClaim("b", { ttlMs: 61_000 });
-  await client.driver.claim(released);
-  await client.driver.claim(ended);
-  expect(await client.driver.release(toReleases(released))).toEqual([true]);
+  const releasedClaim = makeClaim("a", { ttlMs: DAY_MS });
+  const endedClaim = makeClaim("b", { ttlMs: 61_000 });
+  await client.driver.claim(releasedClaim);
+  await client.driver.claim(endedClaim);
+  expect(await client.driver.release(toReleases(releasedClaim))).toEqual([true]);
   await harness.clock.advance(62_000);
   await flushEventLoop(40);
   client.isUnreachable = true;
@@ -217,20 +217,20 @@ test("the release of a long claim is on disk before it is answered", async () =>
   await harness.start();
   const disk = requireStorage(harness);
   const { driver } = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: DAY_MS });
-  await driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: DAY_MS });
+  await driver.claim(claimA);
   let open = (): void => undefined;
   disk.writeGate = new Promise((resolve) => {
     open = resolve;
   });
-  let answered = false;
-  const released = driver.release(toReleases(a)).finally(() => {
-    answered = true;
+  let isAnswered = false;
+  const pendingRelease = driver.release(toReleases(claimA)).finally(() => {
+    isAnswered = true;
   });
   await flushEventLoop(40);
-  expect(answered).toBe(false);
+  expect(isAnswered).toBe(false);
   open();
-  expect(await released).toEqual([true]);
+  expect(await pendingRelease).toEqual([true]);
 });
 
 test("a queue whose clients reconnected in another order keeps its order over a clean restart", async () => {
@@ -263,8 +263,8 @@ test("the journal does not grow without bound", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const { driver } = await harness.connectClient();
-  const kept = makeClaim("kept", { ttlMs: DAY_MS });
-  await driver.claim(kept);
+  const keptClaim = makeClaim("kept", { ttlMs: DAY_MS });
+  await driver.claim(keptClaim);
   for (let turn = 0; turn < 60; turn++) {
     const claims = Array.from({ length: 50 }, (_, index) => makeClaim(`k${index}`, { ttlMs: DAY_MS }));
     await Promise.all(claims.map((claim) => driver.claim(claim)));
@@ -274,7 +274,7 @@ test("the journal does not grow without bound", async () => {
   expect(requireStorage(harness).writes).toContain("rewrite");
   harness.crash();
   await harness.start();
-  expect(harness.inspect().records.has(kept.id)).toBe(true);
+  expect(harness.inspect().records.has(keptClaim.id)).toBe(true);
 });
 
 test("many long claims share one write", async () => {
@@ -294,17 +294,17 @@ test("on a full disk calls that need no write succeed, others are refused with t
   const disk = requireStorage(harness);
   const { driver } = await harness.connectClient();
   disk.isFull = true;
-  const plain = makeClaim("plain");
-  expectHeld(await driver.claim(plain));
+  const plainClaim = makeClaim("plain");
+  expectHeld(await driver.claim(plainClaim));
   await expect(driver.claim(makeClaim("day", { ttlMs: DAY_MS }))).rejects.toThrow(/ENOSPC/);
   await expect(driver.claim(makeClaim("minute", { ttlMs: 60_000 }))).rejects.toThrow(/ENOSPC/);
-  await expect(driver.detach?.([plain])).rejects.toThrow(/ENOSPC/);
+  await expect(driver.detach?.([plainClaim])).rejects.toThrow(/ENOSPC/);
   await harness.clock.advance(29_000);
-  await driver.renew([plain]);
+  await driver.renew([plainClaim]);
   await harness.clock.advance(10_000);
   await expect(driver.claim(makeClaim("late", { wait: false }))).rejects.toThrow(/ENOSPC/);
   const waits = makeClaim("plain");
-  await driver.release(toReleases(plain));
+  await driver.release(toReleases(plainClaim));
   disk.isFull = false;
   await harness.clock.advance(1_500);
   expectHeld(await driver.claim(waits));

@@ -43,10 +43,10 @@ async function refusalFrom(address: string, from?: string): Promise<string | nul
 
 test("connections: one too many is refused with LIMIT, the others continue, and there is room again when one ends", async () => {
   const { address } = await startLimitedServer({ connections: 3 });
-  const all = [await openFrom(address), await openFrom(address), await openFrom(address)];
+  const clients = [await openFrom(address), await openFrom(address), await openFrom(address)];
   expect(await refusalFrom(address)).toBe("LIMIT");
-  for (const rawClient of all) expect(await rawClient.call("ping")).toEqual([]);
-  all[0]?.end();
+  for (const rawClient of clients) expect(await rawClient.call("ping")).toEqual([]);
+  clients[0]?.end();
   await until(async () => (await refusalFrom(address)) === null, { within: 2_000, what: "room" });
 });
 
@@ -75,15 +75,15 @@ test("addresses of one IPv6 network count as one address, and IPv4 inside IPv6 c
 
 test("helloMs: a client without a complete hello in this time is refused, whether it is silent or sends a byte at a time", async () => {
   const { address } = await startLimitedServer({ helloMs: 200 });
-  const [silent, slow] = [await dialFrom(address), await dialFrom(address)];
-  const began = performance.now();
-  const trickle = setInterval(() => slow.write(" "), 20);
+  const [silentClient, slowClient] = [await dialFrom(address), await dialFrom(address)];
+  const startedAt = performance.now();
+  const trickle = setInterval(() => slowClient.write(" "), 20);
   onCleanup(() => clearInterval(trickle));
-  await silent.waitUntilClosed();
-  await slow.waitUntilClosed();
+  await silentClient.waitUntilClosed();
+  await slowClient.waitUntilClosed();
   // the default is five seconds
-  expect(performance.now() - began).toBeLessThan(4_900);
-  expect([silent.refusal, slow.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
+  expect(performance.now() - startedAt).toBeLessThan(4_900);
+  expect([silentClient.refusal, slowClient.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
 });
 
 test.each([
@@ -94,10 +94,10 @@ test.each([
     (rawClient: RawClient) => rawClient.write(`${"x".repeat(1_025)}\n`),
   ],
   ["depth", { depth: 8 }, (rawClient: RawClient) => rawClient.write(`{"hello":${"[".repeat(8)}\n`)],
-] as const)("%s: a first line beyond the limit ends the connection", async (_, limits, say) => {
+] as const)("%s: a first line beyond the limit ends the connection", async (_, limits, message) => {
   const { address } = await startLimitedServer(limits);
   const rawClient = await dialFrom(address);
-  say(rawClient);
+  message(rawClient);
   await rawClient.waitUntilClosed();
   expect(rawClient.refusal).toBe("PROTOCOL");
 });
@@ -105,11 +105,11 @@ test.each([
 test("lineBytes: a longer line ends the connection before the line ends; a line of exactly this length does not", async () => {
   const { address } = await startLimitedServer({});
   const rawClient = await openFrom(address);
-  const fits = `["${rawClient.runId}",["ping",1,"`;
+  const fittingLine = `["${rawClient.runId}",["ping",1,"`;
   const end = '"]]\n';
-  rawClient.write(`${fits}${"x".repeat(DEFAULT_LIMITS.lineBytes - fits.length - end.length - 1)}${end}`);
+  rawClient.write(`${fittingLine}${"x".repeat(DEFAULT_LIMITS.lineBytes - fittingLine.length - end.length - 1)}${end}`);
   expect(await rawClient.call("ping")).toEqual([]);
-  rawClient.write(`${fits}${"x".repeat(DEFAULT_LIMITS.lineBytes - fits.length)}`);
+  rawClient.write(`${fittingLine}${"x".repeat(DEFAULT_LIMITS.lineBytes - fittingLine.length)}`);
   await rawClient.waitUntilClosed();
   expect(rawClient.refusal).toBe("PROTOCOL");
 });
@@ -192,25 +192,25 @@ test("page: no answer to list is longer", async () => {
 test("listMs: other clients are served between the lists of one client, however many it asks for", async () => {
   const it = await startServer({ limits: { concurrentLists: 8 } });
   const address = it.addresses[0] as string;
-  const [busy, other] = [await openFrom(address), await openFrom(address)];
+  const [busyClient, other] = [await openFrom(address), await openFrom(address)];
   for (let part = 0; part < 5; part++) {
-    busy.send(
+    busyClient.send(
       ...Array.from({ length: 2_000 }, (_, n) => `["claim",${n + 9_000},"${randomId()}",["k${part}/${n}"],30000]`),
     );
-    await busy.call("ping");
+    await busyClient.call("ping");
   }
   expect(it.stats().claims).toBe(10_000);
-  busy.unexpectedLines.length = 0;
+  busyClient.unexpectedLines.length = 0;
   // a prefix without matches and an invalid cursor: the server searches everything for a small answer
   for (let line = 0; line < 50; line++) {
-    busy.send(
+    busyClient.send(
       ...Array.from({ length: 8 }, (_, n) => `["list",${line * 8 + n + 100_000},{"prefix":"none"},10,"aaaaaaaaaa"]`),
     );
   }
   // no time is measured, since a busy machine would stretch it: if a list were made in one go, the first ping, which came after
   // the lists, would find one answered
   let meanwhile = 0;
-  while (!busy.unexpectedLines.some(([kind]) => kind === "ok")) {
+  while (!busyClient.unexpectedLines.some(([kind]) => kind === "ok")) {
     await other.call("ping");
     meanwhile++;
   }
@@ -221,7 +221,7 @@ test("listMs: other clients are served between the lists of one client, however 
 test("unreadBytes: a client that does not read is disconnected when this much waits for it; others are not disturbed", async () => {
   const it = await startServer({ limits: { slowConsumerBytes: 65_536 } });
   const address = it.addresses[0] as string;
-  const [deaf, other] = [await openFrom(address), await openFrom(address)];
+  const [nonReader, other] = [await openFrom(address), await openFrom(address)];
   const label = "x".repeat(256);
   other.send(
     ...Array.from(
@@ -231,17 +231,17 @@ test("unreadBytes: a client that does not read is disconnected when this much wa
   );
   await other.call("ping");
   // each answer has 250 KB; the socket buffers fill up first
-  deaf.socket.pause();
-  for (let index = 0; index < 40; index++) deaf.send(`["list",${index},{"prefix":""},1000]`);
+  nonReader.socket.pause();
+  for (let index = 0; index < 40; index++) nonReader.send(`["list",${index},{"prefix":""},1000]`);
   const pings: number[] = [];
   for (let index = 0; index < 20; index++) {
-    const began = performance.now();
+    const startedAt = performance.now();
     await other.call("ping");
-    pings.push(performance.now() - began);
+    pings.push(performance.now() - startedAt);
   }
   expect(Math.max(...pings)).toBeLessThan(5_000);
-  deaf.socket.resume();
-  await deaf.waitUntilClosed();
+  nonReader.socket.resume();
+  await nonReader.waitUntilClosed();
 });
 
 test("unreadMs: a client that asks and never reads is disconnected when it took nothing for this long; one that reads again is not", {
@@ -253,7 +253,7 @@ test("unreadMs: a client that asks and never reads is disconnected when it took 
     listen: TCP_ADDRESS,
   });
   const address = it.addresses[0] as string;
-  const [deaf, slow, other] = [await openFrom(address), await openFrom(address), await openFrom(address)];
+  const [nonReader, slowClient, other] = [await openFrom(address), await openFrom(address), await openFrom(address)];
   const label = "x".repeat(256);
   other.send(
     ...Array.from(
@@ -268,18 +268,18 @@ test("unreadMs: a client that asks and never reads is disconnected when it took 
   };
   expect(await connections()).toBe(3);
   // each answer has 250 KB; the socket buffers of both sides fill up first
-  const began = performance.now();
-  for (const client of [deaf, slow]) {
+  const startedAt = performance.now();
+  for (const client of [nonReader, slowClient]) {
     client.socket.pause();
     for (let index = 0; index < 56; index++) client.send(`["list",${index + 5_000},{"prefix":""},1000]`);
   }
   await other.call("ping");
   // it reads what has arrived, then keeps reading
-  slow.socket.resume();
-  expect(await slow.call("ping")).toEqual([]);
+  slowClient.socket.resume();
+  expect(await slowClient.call("ping")).toEqual([]);
   await until(async () => (await connections()) === 2, { within: 20_000, what: "the end of the deaf one" });
-  expect(performance.now() - began).toBeGreaterThan(4_990);
-  expect(await slow.call("ping")).toEqual([]);
+  expect(performance.now() - startedAt).toBeGreaterThan(4_990);
+  expect(await slowClient.call("ping")).toEqual([]);
 });
 
 test("unreadMs: on a Unix socket a client that does not read is not disconnected, since its process may be stopped", async () => {
@@ -325,9 +325,9 @@ test("every limit has a default, and a wrong value is reported together with all
   // on a small heap the default for claims follows the heap, unless the limit is set
   expect(resolveLimits({}, 64 * 1_048_576)).toEqual({ ...DEFAULT_LIMITS, claims: 10_922 });
   expect(resolveLimits({ claims: 20_000 }, 64 * 1_048_576).claims).toBe(20_000);
-  const wrong = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;
-  expect(() => resolveLimits(wrong)).toThrow(TypeError);
+  const invalidLimits = { connections: 0, ttlMs: 1.5, tokens: 5, claim: 3, waiters: "many" } as never;
+  expect(() => resolveLimits(invalidLimits)).toThrow(TypeError);
   for (const name of ["connections", "ttlMs", "tokens", "claim", "waiters"]) {
-    expect(() => resolveLimits(wrong)).toThrow(`limits.${name} `);
+    expect(() => resolveLimits(invalidLimits)).toThrow(`limits.${name} `);
   }
 });

@@ -29,12 +29,12 @@ test("after a crash clients reclaim their locks, and nothing new is granted befo
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const silent = await harness.connectClient();
-  const a = makeClaim("a");
-  const b = makeClaim("b");
-  const before = expectHeld(await client.driver.claim(a));
-  await silent.driver.claim(b);
-  silent.isUnreachable = true;
+  const silentClient = await harness.connectClient();
+  const claimA = makeClaim("a");
+  const claimB = makeClaim("b");
+  const before = expectHeld(await client.driver.claim(claimA));
+  await silentClient.driver.claim(claimB);
+  silentClient.isUnreachable = true;
   await harness.clock.advance(1_000);
   harness.crash();
   await harness.start();
@@ -44,12 +44,12 @@ test("after a crash clients reclaim their locks, and nothing new is granted befo
   const wantsB = makeClaim("b");
   expect(await otherClient.driver.claim(wantsB)).toMatchObject({ state: "waiting" });
   expect(client.pushes).toContainEqual({ id: null, answer: undefined });
-  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held", token: before.token });
   await harness.clock.advance(26_000);
   expect(countGrants(otherClient, wantsB.id)).toBe(0);
   await harness.clock.advance(2_500);
   expect(countGrants(otherClient, wantsB.id)).toBe(1);
-  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held", token: before.token });
 });
 
 test("a report that was lost with its connection is sent again over the next one", async () => {
@@ -57,23 +57,23 @@ test("a report that was lost with its connection is sent again over the next one
   await harness.start();
   const client = await harness.connectClient(false);
   const waiter = await harness.connectClient(false);
-  const [a, waits] = [makeClaim("a"), makeClaim("a")];
-  const before = expectHeld(await client.driver.claim(a));
+  const [claimA, waits] = [makeClaim("a"), makeClaim("a")];
+  const before = expectHeld(await client.driver.claim(claimA));
   expect(await waiter.driver.claim(waits)).toMatchObject({ state: "waiting" });
   harness.crash();
   await harness.start();
   const { linesSent, dials } = client;
-  const passed = harness.clock.advance(5_000);
+  const advance = harness.clock.advance(5_000);
   // its hello, and its reports after the welcome
   while (client.linesSent < linesSent + 2) await flushEventLoop(1);
   client.disconnect();
-  await passed;
+  await advance;
   expect(client.dials - dials).toBeGreaterThan(1);
-  expect(await claimState(client, a)).toMatchObject({ state: "held", token: before.token });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held", token: before.token });
   // far sooner than after the longest recovery
   expect(harness.inspect().isRecovering).toBe(false);
   expectHeld(await waiter.driver.claim(makeClaim("b", { wait: false })));
-  await client.driver.release(toReleases(a));
+  await client.driver.release(toReleases(claimA));
   await flushEventLoop();
   expect(countGrants(waiter, waits.id)).toBe(1);
   // a report that was answered is not sent again
@@ -90,23 +90,23 @@ test.for([
   ["crash", "is gone"],
 ] as const)(
   "on a Unix socket, after a %s, a connection ends before its client reported anything, its process %s: that alone does not end the session",
-  async ([how, then]) => {
+  async ([ending, then]) => {
     const harness = new ServerHarness();
     await harness.start();
     const client = await harness.connectClient();
-    const a = makeClaim("a", { ttlMs: "session" });
-    const { token } = expectHeld(await client.driver.claim(a));
-    if (how === "stop") await harness.stop();
+    const claimA = makeClaim("a", { ttlMs: "session" });
+    const { token } = expectHeld(await client.driver.claim(claimA));
+    if (ending === "stop") await harness.stop();
     else harness.crash();
     await harness.start();
     const { linesSent } = client;
     const { sessionId: session } = client;
-    const passed = harness.clock.advance(2_000);
+    const advance = harness.clock.advance(2_000);
     while (!harness.inspect().sessions.get(session)?.sink) await flushEventLoop(1);
     client.isUnreachable = true;
     if (then === "is gone") client.processState = "gone";
     client.disconnect();
-    await passed;
+    await advance;
     // its hello, and nothing else
     expect(client.linesSent).toBe(linesSent + 1);
     const otherClient = await harness.connectClient();
@@ -115,7 +115,7 @@ test.for([
     expect(answer.state).toBe("none");
     client.isUnreachable = false;
     await harness.clock.advance(10_000);
-    expect(await claimState(client, a)).toMatchObject({ state: "held", token });
+    expect(await claimState(client, claimA)).toMatchObject({ state: "held", token });
     expect(harness.inspect().isRecovering).toBe(false);
     // from now on the end of its connection ends the session again
     client.isUnreachable = true;
@@ -132,8 +132,8 @@ test("on a Unix socket a connection that ends after the disk refused its client'
   const client = await harness.connectClient();
   const { sessionId } = client;
   const { state: olderState } = storage;
-  const a = makeClaim("a", { ttlMs: 50_000 });
-  const { token } = expectHeld(await client.driver.claim(a));
+  const claimA = makeClaim("a", { ttlMs: 50_000 });
+  const { token } = expectHeld(await client.driver.claim(claimA));
   harness.crash();
   // an older copy, which knows only shorter leases: the reclaim needs a write
   storage.state = olderState;
@@ -149,25 +149,25 @@ test("on a Unix socket a connection that ends after the disk refused its client'
   await harness.clock.advance(3_000);
   client.isUnreachable = false;
   await harness.clock.advance(5_000);
-  expect(await claimState(client, a)).toMatchObject({ state: "held", token });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held", token });
 });
 
 test("on a Unix socket recovery ends as soon as every client has reconnected or its process is gone", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const dead = await harness.connectClient();
-  const a = makeClaim("a");
-  const b = makeClaim("b");
-  await client.driver.claim(a);
-  await dead.driver.claim(b);
-  dead.isUnreachable = true;
-  dead.processState = "gone";
+  const lostClient = await harness.connectClient();
+  const claimA = makeClaim("a");
+  const claimB = makeClaim("b");
+  await client.driver.claim(claimA);
+  await lostClient.driver.claim(claimB);
+  lostClient.isUnreachable = true;
+  lostClient.processState = "gone";
   harness.crash();
   await harness.start();
   await harness.clock.advance(1_500);
   expect(harness.inspect().isRecovering).toBe(false);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
   expectHeld(await client.driver.claim(makeClaim("b", { wait: false })));
 });
 
@@ -176,15 +176,15 @@ test("a client without claims reconnects too, so that recovery does not wait for
   await harness.start();
   const client = await harness.connectClient();
   const idle = await harness.connectClient();
-  const [a, b] = [makeClaim("a"), makeClaim("b")];
-  await client.driver.claim(a);
-  await idle.driver.claim(b);
-  await idle.driver.release(toReleases(b));
+  const [claimA, claimB] = [makeClaim("a"), makeClaim("b")];
+  await client.driver.claim(claimA);
+  await idle.driver.claim(claimB);
+  await idle.driver.release(toReleases(claimB));
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
   expect(harness.inspect().isRecovering).toBe(false);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
 });
 
 test("an idle client stops reconnecting soon after a crash, and at once after a clean shutdown", async () => {
@@ -236,9 +236,9 @@ test("tokens rise over a crash, although the wall clock was set back", async () 
   const harness = new ServerHarness();
   await harness.start();
   const { driver } = await harness.connectClient();
-  const a = makeClaim("a");
-  const before = expectHeld(await driver.claim(a));
-  await driver.release(toReleases(a));
+  const claimA = makeClaim("a");
+  const before = expectHeld(await driver.claim(claimA));
+  await driver.release(toReleases(claimA));
   harness.crash();
   harness.clock.wallOffsetMs -= 3_600_000;
   await harness.start();
@@ -283,14 +283,14 @@ test("of two conflicting reclaims the higher token wins, in either order", async
     await harness.start();
     const lower = await harness.connectClient();
     const higher = await harness.connectClient();
-    const a = makeClaim("k");
-    const b = makeClaim("k");
-    await lower.driver.claim(a);
+    const claimA = makeClaim("k");
+    const claimB = makeClaim("k");
+    await lower.driver.claim(claimA);
     // the client with the lower token is cut off and its claim revoked; it does not know
     lower.isUnreachable = true;
     lower.disconnect();
     await flushEventLoop();
-    expectHeld(await higher.driver.claim(b));
+    expectHeld(await higher.driver.claim(claimB));
     higher.isUnreachable = true;
     harness.crash();
     await harness.start();
@@ -299,64 +299,67 @@ test("of two conflicting reclaims the higher token wins, in either order", async
     await harness.clock.advance(2_500);
     second.isUnreachable = false;
     await harness.clock.advance(2_500);
-    expect(await claimState(higher, b)).toMatchObject({ state: "held" });
-    expect(await claimState(lower, a)).toMatchObject({ state: "none" });
+    expect(await claimState(higher, claimB)).toMatchObject({ state: "held" });
+    expect(await claimState(lower, claimA)).toMatchObject({ state: "none" });
   }
 });
 
 test("a client that lost to a higher token learns so during recovery, and renews its other claims by the same call", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
-  const [lower, higher, silent] = [
+  const [lower, higher, silentClient] = [
     await harness.connectClient(false),
     await harness.connectClient(false),
     await harness.connectClient(false),
   ];
-  const [a, other, b] = [makeClaim("k"), makeClaim("other"), makeClaim("k")];
-  await silent.driver.claim(makeClaim("s"));
+  const [claimA, other, claimB] = [makeClaim("k"), makeClaim("other"), makeClaim("k")];
+  await silentClient.driver.claim(makeClaim("s"));
   await lower.driver.claim(other);
-  await lower.driver.claim(a);
+  await lower.driver.claim(claimA);
   // its claim is revoked; it does not know, and will reclaim it beside the later one
   lower.isUnreachable = true;
   lower.disconnect();
-  harness.inspect().table.expireNow(a.id, 0, harness.clock.now(), 0);
-  expectHeld(await higher.driver.claim(b));
-  for (const client of [higher, silent]) client.isUnreachable = true;
+  harness.inspect().table.expireNow(claimA.id, 0, harness.clock.now(), 0);
+  expectHeld(await higher.driver.claim(claimB));
+  for (const client of [higher, silentClient]) client.isUnreachable = true;
   harness.crash();
   await harness.start();
   lower.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(lower, a)).toMatchObject({ state: "held" });
+  expect(await claimState(lower, claimA)).toMatchObject({ state: "held" });
   higher.isUnreachable = false;
   await harness.clock.advance(2_500);
   expect(harness.inspect().isRecovering).toBe(true);
-  expect(await lower.driver.renew([a, other])).toMatchObject([{ state: "none", reason: "expired" }, { state: "held" }]);
+  expect(await lower.driver.renew([claimA, other])).toMatchObject([
+    { state: "none", reason: "expired" },
+    { state: "held" },
+  ]);
 });
 
 test("during recovery an unknown claim does not harm the others renewed by the same call", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
-  const [one, silent] = [await harness.connectClient(false), await harness.connectClient(false)];
-  const [mine, unknown] = [makeClaim("mine"), makeClaim("unknown")];
-  await one.driver.claim(mine);
-  await silent.driver.claim(unknown);
-  silent.isUnreachable = true;
+  const [client, silentClient] = [await harness.connectClient(false), await harness.connectClient(false)];
+  const [ownClaim, unknown] = [makeClaim("mine"), makeClaim("unknown")];
+  await client.driver.claim(ownClaim);
+  await silentClient.driver.claim(unknown);
+  silentClient.isUnreachable = true;
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
   expect(harness.inspect().isRecovering).toBe(true);
-  const before = harness.inspect().records.get(mine.id)?.expiresAt as number;
-  const answers = await one.driver.renew([unknown, mine]);
+  const before = harness.inspect().records.get(ownClaim.id)?.expiresAt as number;
+  const answers = await client.driver.renew([unknown, ownClaim]);
   expect([answers[0], answers[1]?.state]).toEqual([undefined, "held"]);
-  expect(harness.inspect().records.get(mine.id)?.expiresAt).toBeGreaterThan(before);
+  expect(harness.inspect().records.get(ownClaim.id)?.expiresAt).toBeGreaterThan(before);
 });
 
 test("a claim whose own lease has expired is not reclaimed", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: 20_000 });
-  await client.driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: 20_000 });
+  await client.driver.claim(claimA);
   client.isUnreachable = true;
   harness.crash();
   await harness.start();
@@ -365,15 +368,15 @@ test("a claim whose own lease has expired is not reclaimed", async () => {
   client.isUnreachable = false;
   await harness.clock.advance(1_500);
   expect(harness.inspect().isRecovering).toBe(false);
-  expect(await claimState(client, a)).toMatchObject({ state: "none" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "none" });
 });
 
 test("a session claim on a Unix socket is reclaimed after its process was stopped for a minute, if recovery lasts as long", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: "session" });
-  await client.driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(claimA);
   client.isUnreachable = true;
   client.processState = "stopped";
   harness.crash();
@@ -381,45 +384,45 @@ test("a session claim on a Unix socket is reclaimed after its process was stoppe
   await harness.clock.advance(28_000);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
 });
 
 test("during recovery a renewal omits unreported claims and answers the others; the release of an unreported claim is remembered", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const keeper = await harness.connectClient();
-  const a = makeClaim("a");
-  await client.driver.claim(a);
-  await keeper.driver.claim(makeClaim("b"));
+  const sessionClient = await harness.connectClient();
+  const claimA = makeClaim("a");
+  await client.driver.claim(claimA);
+  await sessionClient.driver.claim(makeClaim("b"));
   client.isUnreachable = true;
-  keeper.isUnreachable = true;
+  sessionClient.isUnreachable = true;
   harness.crash();
   await harness.start();
   const otherClient = await harness.connectClient();
-  const reported = makeClaim("known");
-  expect(await otherClient.driver.claim(reported)).toMatchObject({ state: "waiting" });
-  expect(await otherClient.driver.renew([a, reported])).toMatchObject([undefined, { state: "waiting" }]);
-  expect(await otherClient.driver.release(toReleases(reported))).toEqual([true]);
-  expect(await otherClient.driver.release(toReleases(a))).toEqual([true]);
+  const reportedClaim = makeClaim("known");
+  expect(await otherClient.driver.claim(reportedClaim)).toMatchObject({ state: "waiting" });
+  expect(await otherClient.driver.renew([claimA, reportedClaim])).toMatchObject([undefined, { state: "waiting" }]);
+  expect(await otherClient.driver.release(toReleases(reportedClaim))).toEqual([true]);
+  expect(await otherClient.driver.release(toReleases(claimA))).toEqual([true]);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(client, a)).toMatchObject({ state: "none" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "none" });
 });
 
 test("a reclaim after recovery is answered none", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("a", { ttlMs: "session" });
-  await client.driver.claim(a);
+  const claimA = makeClaim("a", { ttlMs: "session" });
+  await client.driver.claim(claimA);
   client.isUnreachable = true;
   harness.crash();
   await harness.start();
   await harness.clock.advance(31_000);
   client.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(client, a)).toMatchObject({ state: "none" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "none" });
 });
 
 test("a new longest lease is written before it is granted, and a restart waits for it", async () => {
@@ -448,13 +451,13 @@ test("a grant beyond the token ceiling waits for the write", async () => {
   storage.writeGate = new Promise((resolve) => {
     open = resolve;
   });
-  let answered = false;
+  let isAnswered = false;
   const claim = driver.claim(makeClaim("k")).then((answer) => {
-    answered = true;
+    isAnswered = true;
     return answer;
   });
   await flushEventLoop(40);
-  expect(answered).toBe(false);
+  expect(isAnswered).toBe(false);
   open();
   const { token } = expectHeld(await claim);
   expect(token).toBeLessThan(BigInt(JSON.parse((storage.state as string).slice(17)).bound));
@@ -464,52 +467,52 @@ test("a waiting claim whose token would pass the ceiling is granted once the new
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k");
-  const b = makeClaim("k", { ttlMs: 50_000 });
-  await client.driver.claim(a);
-  await client.driver.claim(b);
+  const claimA = makeClaim("k");
+  const claimB = makeClaim("k", { ttlMs: 50_000 });
+  await client.driver.claim(claimA);
+  await client.driver.claim(claimB);
   await harness.clock.advance(29_000);
-  await client.driver.renew([a, b]);
+  await client.driver.renew([claimA, claimB]);
   await harness.clock.advance(29_000);
   const floor = BigInt(Math.floor(harness.clock.wall() * 1_000) + 3_600_000_000);
-  const c = makeClaim("k", { floor });
-  await client.driver.claim(c);
-  await client.driver.release(toReleases(a));
-  await client.driver.release(toReleases(b));
+  const claimC = makeClaim("k", { floor });
+  await client.driver.claim(claimC);
+  await client.driver.release(toReleases(claimA));
+  await client.driver.release(toReleases(claimB));
   await flushEventLoop(40);
-  expect(countGrants(client, b.id)).toBe(1);
-  expect(countGrants(client, c.id)).toBe(1);
+  expect(countGrants(client, claimB.id)).toBe(1);
+  expect(countGrants(client, claimC.id)).toBe(1);
 });
 
 test("without a state directory every start waits a minute, and no longer lease is granted", async () => {
   const harness = new ServerHarness({ state: "none" });
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k");
-  expect(await client.driver.claim(a)).toMatchObject({ state: "waiting" });
+  const claimA = makeClaim("k");
+  expect(await client.driver.claim(claimA)).toMatchObject({ state: "waiting" });
   await expect(client.driver.claim(makeClaim("other", { ttlMs: 61_000 }))).rejects.toThrow(/without a state/);
-  for (let passed = 0; passed < 60; passed += 10) {
-    await client.driver.renew([a]);
-    expect(countGrants(client, a.id)).toBe(0);
+  for (let elapsedMs = 0; elapsedMs < 60; elapsedMs += 10) {
+    await client.driver.renew([claimA]);
+    expect(countGrants(client, claimA.id)).toBe(0);
     await harness.clock.advance(10_100);
   }
-  expect(countGrants(client, a.id)).toBe(1);
+  expect(countGrants(client, claimA.id)).toBe(1);
 });
 
 /** Speaks for a client that sends arbitrary frames. */
 function openConnection(harness: ServerHarness, session: string): (frames: string) => unknown[][] {
   const { service } = harness;
   if (service === null) throw new Error("the world has started");
-  const got: string[] = [];
+  const lines: string[] = [];
   const connection = service.accept(
-    { write: (text) => got.push(text), close: () => undefined },
+    { write: (text) => lines.push(text), close: () => undefined },
     { isLocal: true, address: "" },
   );
   connection.receive([JSON.stringify({ hello: { protocol: 1, session } })]);
   return (frames) => {
-    got.length = 0;
+    lines.length = 0;
     connection.receive([`["${service.runId}",${frames}]`]);
-    return got.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
+    return lines.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
   };
 }
 
@@ -517,17 +520,17 @@ test("a token that no server can have issued is not restored, and reveals nothin
   const harness = new ServerHarness();
   await harness.start();
   (await harness.connectClient()).isUnreachable = true;
-  const bound = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
+  const ceiling = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
   harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });
   harness.crash();
   await harness.start();
-  const say = openConnection(harness, randomId());
+  const send = openConnection(harness, randomId());
   const was = (token: bigint): string =>
     `["reclaim",1,[[["${randomId()}",["k"],30000],["held","${token}",1,20000]]],false]`;
-  const aDay = 86_400_000_000n;
-  expect(say(was(bound + 2n * aDay))).toEqual([["ok", 1, [["none"]]]]);
+  const dayMicros = 86_400_000_000n;
+  expect(send(was(ceiling + 2n * dayMicros))).toEqual([["ok", 1, [["none"]]]]);
   expect(harness.inspect().recoveryReason).toBe("crash");
-  expect(say(was(bound - 1n))).toEqual([["ok", 1, [["held", `${bound - 1n}`, 1, 20_000]]]]);
+  expect(send(was(ceiling - 1n))).toEqual([["ok", 1, [["held", `${ceiling - 1n}`, 1, 20_000]]]]);
 });
 
 test("a reclaimed lease longer than any on disk is written before it is restored", async () => {
@@ -536,8 +539,8 @@ test("a reclaimed lease longer than any on disk is written before it is restored
   harness.storage?.addSession({ id: "x", local: false, label: "", pid: null, pidStart: null });
   harness.crash();
   await harness.start();
-  const say = openConnection(harness, randomId());
-  expect(say(`["reclaim",1,[[["${randomId()}",["k"],55000],["held","17",1,50000]]],false]`)).toEqual([]);
+  const send = openConnection(harness, randomId());
+  expect(send(`["reclaim",1,[[["${randomId()}",["k"],55000],["held","17",1,50000]]],false]`)).toEqual([]);
   await flushEventLoop();
   harness.crash();
   await harness.start();

@@ -27,12 +27,12 @@ interface CrashedServer {
   readonly claim: Claim;
   readonly holder: OpenDriver;
   /** Another client, which reconnects by itself. */
-  readonly others: Claim;
+  readonly otherClaim: Claim;
   readonly other: OpenDriver;
   readonly options: Partial<ServeOptions> & { readonly in: string };
   readonly address: string;
   /** The holder may connect again. */
-  back(): void;
+  restore(): void;
 }
 
 /** A server was killed: its files are unchanged, and its client cannot reconnect yet. */
@@ -40,24 +40,24 @@ async function crashServer(transport: "unix" | "tcp", ttlMs: number): Promise<Cr
   const dir = createTemporaryDirectory();
   const first = await startServer({ in: dir, ...(transport === "tcp" && { listen: "tcp://127.0.0.1:0" }) });
   const address = first.addresses[0] as string;
-  let back = (): void => undefined;
+  let restore = (): void => undefined;
   let gate = Promise.resolve();
   const holder = await openClient(address, { beforeConnect: () => gate });
   // so that there are lines before and after the holder's
   const other = await openClient(address);
   const claim = makeClaim("k", { ttlMs });
-  const others = makeClaim("other");
-  await other.driver.claim(others);
+  const otherClaim = makeClaim("other");
+  await other.driver.claim(otherClaim);
   expectHeld(await holder.driver.claim(claim));
   // a killed process leaves what it has written
   cpSync(join(dir, "state"), join(dir, "killed"), { recursive: true });
   gate = new Promise((resolve) => {
-    back = resolve;
+    restore = resolve;
   });
   await first.close();
   rmSync(join(dir, "state"), { recursive: true });
   cpSync(join(dir, "killed"), join(dir, "state"), { recursive: true });
-  return { dir, claim, holder, others, other, address, back, options: { in: dir, listen: address } };
+  return { dir, claim, holder, otherClaim, other, address, restore, options: { in: dir, listen: address } };
 }
 
 /** Long enough for a server that trusts its files to look for its clients' processes, and to grant. */
@@ -135,13 +135,13 @@ for (const transport of ["unix", "tcp"] as const) {
       damage(path, readFileSync(path, "utf8"));
       const server = await startServer(crashedServer.options);
       expect(server.recoveryRemainingMs).toBeGreaterThan(28_000);
-      const newcomer = await openClient(crashedServer.address);
+      const newClient = await openClient(crashedServer.address);
       // all other clients have reconnected
-      await holdsAgain(crashedServer.other, crashedServer.others);
-      expect(await wasEverGranted(newcomer.driver)).toBe(false);
-      crashedServer.back();
+      await holdsAgain(crashedServer.other, crashedServer.otherClaim);
+      expect(await wasEverGranted(newClient.driver)).toBe(false);
+      crashedServer.restore();
       await holdsAgain(crashedServer.holder, crashedServer.claim);
-      expect(await isGranted(newcomer.driver)).toBe(false);
+      expect(await isGranted(newClient.driver)).toBe(false);
     },
   );
 }
@@ -149,7 +149,7 @@ for (const transport of ["unix", "tcp"] as const) {
 test("an undamaged sessions file: the server grants again as soon as all clients have reconnected", async () => {
   const crashedServer = await crashServer("unix", 30_000);
   const server = await startServer(crashedServer.options);
-  crashedServer.back();
+  crashedServer.restore();
   await until(() => server.recoveryRemainingMs === 0, { within: 10_000, what: "the end of the recovery" });
   expect(await isGranted((await openClient(crashedServer.address)).driver)).toBe(false);
 });
@@ -182,9 +182,9 @@ test.each(journalFiles)(
     rmSync(join(crashedServer.dir, "state", "state"));
     const server = await startServer(crashedServer.options);
     expect(server.recoveryRemainingMs).toBeGreaterThan(58_000);
-    const newcomer = await openClient(crashedServer.address);
-    expect(await isGranted(newcomer.driver)).toBe(false);
-    crashedServer.back();
+    const newClient = await openClient(crashedServer.address);
+    expect(await isGranted(newClient.driver)).toBe(false);
+    crashedServer.restore();
     await holdsAgain(crashedServer.holder, crashedServer.claim);
   },
 );
@@ -210,7 +210,7 @@ test("a journal that was replaced under a running server takes no claim that a r
   await until(() => server.ready().ok, { within: 5_000, what: "the journal" });
   expectHeld(await driver.claim(makeClaim("c", long)));
   const keys = [...readFileSync(join(server.dir, "state", "journal"), "utf8").matchAll(/"key":"(.)"/g)].map(
-    (found) => found[1],
+    (match) => match[1],
   );
   expect(keys).toEqual(["a", "c"]);
 });

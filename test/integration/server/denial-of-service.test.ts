@@ -41,49 +41,49 @@ interface Fixture {
   /** The same from another network address. */
   from(index: number): RawAddress;
   /** How other clients were served meanwhile: turns, and the longest one in milliseconds. Ends them. */
-  others(): Promise<{ readonly turns: number; readonly longest: number }>;
+  measureOthers(): Promise<{ readonly turns: number; readonly longest: number }>;
   /** The longest time in milliseconds for which this process blocked everything, so far. */
-  stall(): number;
+  readStallMs(): number;
 }
 
 /** A server on TCP with a well-behaved client. */
-async function createFixture(limits: Partial<ServerLimits> = {}, more: readonly string[] = []): Promise<Fixture> {
-  const server = await startServer({ listen: ["tcp://127.0.0.1:0", ...more], limits });
+async function createFixture(limits: Partial<ServerLimits> = {}, addresses: readonly string[] = []): Promise<Fixture> {
+  const server = await startServer({ listen: ["tcp://127.0.0.1:0", ...addresses], limits });
   const address = parseRawAddress(server.addresses[0] as string);
   const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
   const locks = await connect(url);
   onCleanup(() => locks.close());
-  const kept = await locks.acquire("kept", { ttl: SETTLE_MS });
+  const keptLock = await locks.acquire("kept", { ttl: SETTLE_MS });
   const delays = monitorEventLoopDelay({ resolution: 1 });
   delays.enable();
   onCleanup(() => void delays.disable());
-  let over = false;
-  const working = workUntil(locks, () => over);
+  let isOver = false;
+  const working = workUntil(locks, () => isOver);
   onCleanup(async () => {
-    over = true;
+    isOver = true;
     await working;
   });
   return {
     server,
     address,
-    stall: () => delays.max / 1e6,
+    readStallMs: () => delays.max / 1e6,
     from: (index) => ({ ...address, localAddress: `127.0.0.${2 + (index % 200)}` }),
-    async others() {
-      over = true;
-      const fared = await working;
+    async measureOthers() {
+      isOver = true;
+      const progress = await working;
       // a lease of 3 s is renewed every second; it can end only if the machine stood still
       const wasServed = delays.max / 1e6 < SETTLE_MS / 3;
-      if (wasServed) kept.throwIfLost();
-      const isOurs = await kept.release();
+      if (wasServed) keptLock.throwIfLost();
+      const isOurs = await keptLock.release();
       if (wasServed) expect(isOurs).toBe(true);
       // the server still reads: a new client is admitted, too
-      const fresh = await connect(url);
-      await (await fresh.acquire("fresh", { wait: "5s" })).release();
-      await fresh.close();
+      const newLocks = await connect(url);
+      await (await newLocks.acquire("fresh", { wait: "5s" })).release();
+      await newLocks.close();
       await locks.close();
       await until(() => server.stats().claims === 0, { within: 10_000, what: "the table to be empty" });
       expect(server.logged.join("\n")).not.toContain(CANARY);
-      return fared;
+      return progress;
     },
   };
 }
@@ -91,10 +91,10 @@ async function createFixture(limits: Partial<ServerLimits> = {}, more: readonly 
 async function workUntil(locks: Locks, isOver: () => boolean): Promise<{ turns: number; longest: number }> {
   let [turns, longest] = [0, 0];
   while (!isOver()) {
-    const began = performance.now();
+    const startedAt = performance.now();
     const lock = await locks.acquire(`work:${turns % 7}`, { wait: "10s" });
     expect(await lock.release()).toBe(true);
-    longest = Math.max(longest, performance.now() - began);
+    longest = Math.max(longest, performance.now() - startedAt);
     turns++;
     await delay(1);
   }
@@ -110,10 +110,10 @@ const ROUNDS = 10;
  * A bound on the number of turns would mean nothing: the flood and the machine decide how many there is time for. The
  * server only has to serve each client in every round of the loop.
  */
-async function expectUndisturbed({ others, stall }: Fixture): Promise<void> {
-  const { turns, longest } = await others();
+async function expectUndisturbed({ measureOthers, readStallMs }: Fixture): Promise<void> {
+  const { turns, longest } = await measureOthers();
   expect(turns).toBeGreaterThan(0);
-  expect(longest).toBeLessThan(Math.min(MAX_STALL_MS, ROUNDS * stall() + 100));
+  expect(longest).toBeLessThan(Math.min(MAX_STALL_MS, ROUNDS * readStallMs() + 100));
 }
 
 function heapInUse(): number {
@@ -125,71 +125,73 @@ function heapInUse(): number {
 }
 
 test("a hello sent one byte at a time is ended at its time limit, and so is a silent connection", async () => {
-  const here = await createFixture({ helloMs: 400 });
-  const slow = await RawClient.connect(here.address);
-  const mute = await RawClient.connect(here.address);
-  const began = performance.now();
+  const fixture = await createFixture({ helloMs: 400 });
+  const slowClient = await RawClient.connect(fixture.address);
+  const silentClient = await RawClient.connect(fixture.address);
+  const startedAt = performance.now();
   const hello = `{"hello":{"protocol":1,"session":"${CANARY}"}}\n`;
-  for (let index = 0; index < hello.length - 1 && !slow.isClosed; index++) {
-    slow.write(hello[index] as string);
+  for (let index = 0; index < hello.length - 1 && !slowClient.isClosed; index++) {
+    slowClient.write(hello[index] as string);
     await delay(20);
   }
-  await slow.waitUntilClosed();
-  await mute.waitUntilClosed();
-  expect(performance.now() - began).toBeLessThan(MAX_STALL_MS);
-  expect([slow.refusal, mute.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
-  await expectUndisturbed(here);
+  await slowClient.waitUntilClosed();
+  await silentClient.waitUntilClosed();
+  expect(performance.now() - startedAt).toBeLessThan(MAX_STALL_MS);
+  expect([slowClient.refusal, silentClient.refusal]).toEqual(["PROTOCOL", "PROTOCOL"]);
+  await expectUndisturbed(fixture);
 });
 
 test("a line sent one byte at a time, after the hello, delays no other client", async () => {
-  const here = await createFixture();
-  const slow = await RawClient.open(here.address, { label: CANARY });
-  const frame = `["${slow.runId}",["ping",1]]\n`;
+  const fixture = await createFixture();
+  const slowClient = await RawClient.open(fixture.address, { label: CANARY });
+  const frame = `["${slowClient.runId}",["ping",1]]\n`;
   for (const byte of frame) {
-    slow.write(byte);
+    slowClient.write(byte);
     await delay(10);
   }
-  await until(() => slow.unexpectedLines.length === 1, { within: 5_000, what: "the reply" });
-  slow.end();
-  await expectUndisturbed(here);
+  await until(() => slowClient.unexpectedLines.length === 1, { within: 5_000, what: "the reply" });
+  slowClient.end();
+  await expectUndisturbed(fixture);
 });
 
 test("a half-open connection: a client that ends its side is gone; its lock stays until the lease ends", async () => {
-  const here = await createFixture();
-  const half = await RawClient.open(here.address);
-  await half.claim(randomId(), "half", 300);
-  half.socket.end();
-  await half.waitUntilClosed();
-  const next = await RawClient.open(here.address);
+  const fixture = await createFixture();
+  const partialClient = await RawClient.open(fixture.address);
+  await partialClient.claim(randomId(), "half", 300);
+  partialClient.socket.end();
+  await partialClient.waitUntilClosed();
+  const next = await RawClient.open(fixture.address);
   const id = randomId();
   await next.claim(id, "half");
   await until(() => next.pushed.has(id), { within: 5_000, what: "the end of the lease" });
   await next.release(id);
   next.end();
-  await expectUndisturbed(here);
+  await expectUndisturbed(fixture);
 });
 
 test(`${CONNECT_COUNT} connections that open and close at once leave nothing`, async () => {
-  const here = await createFixture();
+  const fixture = await createFixture();
   const before = heapInUse();
   for (let index = 0; index < CONNECT_COUNT; index += 50) {
-    const sockets = await Promise.all(Array.from({ length: 50 }, (_, n) => openConnection(here.from(index + n))));
+    const sockets = await Promise.all(Array.from({ length: 50 }, (_, n) => openConnection(fixture.from(index + n))));
     for (const [n, socket] of sockets.entries()) {
       if (n % 2 === 0) socket.resetAndDestroy();
       else socket.destroy();
     }
   }
-  await until(() => here.server.stats().sessions === 1, { within: 10_000, what: "nobody else to be there" });
+  await until(() => fixture.server.stats().sessions === 1, { within: 10_000, what: "nobody else to be there" });
   expect(heapInUse() - before).toBeLessThan(REST_BYTES);
-  await expectUndisturbed(here);
+  await expectUndisturbed(fixture);
 });
 
 test(`${IDLE_CONNECTIONS} connections that never send a hello are all ended in time; existing clients work on, later ones are admitted`, async () => {
-  const here = await createFixture({ helloMs: 1_000 });
+  const fixture = await createFixture({ helloMs: 1_000 });
   const before = heapInUse();
   const sockets: Socket[] = [];
   for (let index = 0; index < IDLE_CONNECTIONS; index += 100) {
-    sockets.push(...(await Promise.all(Array.from({ length: 100 }, (_, n) => openConnection(here.from(index + n))))));
+    sockets.push(
+      ...(await Promise.all(Array.from({ length: 100 }, (_, n) => openConnection(fixture.from(index + n))))),
+    );
   }
   await until(() => sockets.every(({ closed }) => closed), {
     within: 15_000,
@@ -197,70 +199,71 @@ test(`${IDLE_CONNECTIONS} connections that never send a hello are all ended in t
   });
   sockets.length = 0;
   expect(heapInUse() - before).toBeLessThan(REST_BYTES);
-  await expectUndisturbed(here);
+  await expectUndisturbed(fixture);
 });
 
 test("a line of 100 MB ends the connection when it exceeds the limit; it is not kept in memory", async () => {
-  const here = await createFixture();
+  const fixture = await createFixture();
   const before = heapInUse();
-  const big = await RawClient.open(here.address);
+  const bigClient = await RawClient.open(fixture.address);
   const part = Buffer.alloc(MIB, CANARY);
-  let sent = 0;
-  while (!big.isClosed && sent < 100) {
-    sent++;
-    if (!big.socket.write(part)) await Promise.race([once(big.socket, "drain").catch(() => undefined), delay(100)]);
+  let sentCount = 0;
+  while (!bigClient.isClosed && sentCount < 100) {
+    sentCount++;
+    if (!bigClient.socket.write(part))
+      await Promise.race([once(bigClient.socket, "drain").catch(() => undefined), delay(100)]);
   }
-  await big.waitUntilClosed();
+  await bigClient.waitUntilClosed();
   expect(heapInUse() - before).toBeLessThan(REST_BYTES);
-  await expectUndisturbed(here);
+  await expectUndisturbed(fixture);
 });
 
 /** Asks for some MiB of lists at a time, and reads none of it. */
 async function connectWithoutReading(address: RawAddress): Promise<RawClient> {
-  const deaf = await RawClient.open(address);
+  const nonReader = await RawClient.open(address);
   const keys = Array.from({ length: 300 }, (_, index) => `${index}:`.padEnd(400, "x"));
-  await Promise.all(keys.map((key) => deaf.claim(randomId(), key, 2_000)));
-  deaf.socket.pause();
+  await Promise.all(keys.map((key) => nonReader.claim(randomId(), key, 2_000)));
+  nonReader.socket.pause();
   const lists = Array.from({ length: 16 }, (_, index) => `["list",${1_000 + index},{"prefix":""},1000]`);
   for (let index = 0; index < 20; index++) {
-    deaf.send(...lists);
+    nonReader.send(...lists);
     await delay(20);
   }
-  return deaf;
+  return nonReader;
 }
 
 test("the server stops reading from a client that never reads, and needs bounded memory for it", async () => {
-  const here = await createFixture();
+  const fixture = await createFixture();
   const before = heapInUse();
-  const deaf = await connectWithoutReading(here.address);
+  const nonReader = await connectWithoutReading(fixture.address);
   expect(heapInUse() - before).toBeLessThan(REST_BYTES);
-  deaf.end();
-  await expectUndisturbed(here);
+  nonReader.end();
+  await expectUndisturbed(fixture);
 });
 
 test("a client that does not read is disconnected when too much waits for it, and gets the reason", async () => {
   // the kernel buffers less for a connection on a Unix socket
   const path = join(createTemporaryDirectory(), "deaf");
-  const here = await createFixture({ slowConsumerBytes: 65_536 }, [`unix:${path}`]);
-  const deaf = await connectWithoutReading({ path });
+  const fixture = await createFixture({ slowConsumerBytes: 65_536 }, [`unix:${path}`]);
+  const nonReader = await connectWithoutReading({ path });
   await delay(200);
-  deaf.socket.resume();
-  await deaf.waitUntilClosed(5_000);
-  expect(deaf.refusal).toBe("SLOW");
-  await expectUndisturbed(here);
+  nonReader.socket.resume();
+  await nonReader.waitUntilClosed(5_000);
+  expect(nonReader.refusal).toBe("SLOW");
+  await expectUndisturbed(fixture);
 });
 
 test("after RST right behind a claim, the lock ends with its lease, the queue entry at once or after the reconnect grace", {
   timeout: 60_000,
 }, async () => {
-  const here = await createFixture();
+  const fixture = await createFixture();
   for (let round = 0; round < 50; round++) {
-    const gone = await RawClient.open(here.address);
-    gone.send(`["claim",1,"${randomId()}",["reset"],200]`);
+    const closedClient = await RawClient.open(fixture.address);
+    closedClient.send(`["claim",1,"${randomId()}",["reset"],200]`);
     if (round % 2 === 0) await delay(2);
-    gone.reset();
+    closedClient.reset();
   }
-  const next = await RawClient.open(here.address);
+  const next = await RawClient.open(fixture.address);
   const id = randomId();
   // at once, where the kernel dropped the last claims with their connections
   const [state] = await next.claim(id, "reset", 30_000);
@@ -268,39 +271,39 @@ test("after RST right behind a claim, the lock ends with its lease, the queue en
   await until(() => state === "held" || next.pushed.has(id), { within: 25_000, what: "the lock" });
   await next.release(id);
   next.end();
-  await expectUndisturbed(here);
+  await expectUndisturbed(fixture);
 });
 
 test(`${WAITER_COUNT} waiters on one key whose client disconnects: the next waiter is granted, and nothing remains`, {
   timeout: 120_000,
 }, async () => {
-  const here = await createFixture({ waitersPerKey: 200_000, waiters: 200_000, claimsPerSession: 200_000 });
-  const holder = await RawClient.open(here.address);
+  const fixture = await createFixture({ waitersPerKey: 200_000, waiters: 200_000, claimsPerSession: 200_000 });
+  const holder = await RawClient.open(fixture.address);
   const held = randomId();
   await holder.claim(held, "crowd", 60_000);
   const before = heapInUse();
-  const crowd = await RawClient.open(here.address);
+  const crowdClient = await RawClient.open(fixture.address);
   for (let index = 0; index < WAITER_COUNT; index += 500) {
     const frames = Array.from(
       { length: 500 },
       (_, n) => `["claim",${1e6 + index + n},"${randomId()}",["crowd"],60000]`,
     );
-    crowd.send(...frames);
-    await crowd.call("ping");
+    crowdClient.send(...frames);
+    await crowdClient.call("ping");
   }
-  await until(() => here.server.stats().claims >= WAITER_COUNT, { within: 10_000, what: "the crowd" });
-  const last = await RawClient.open(here.address);
+  await until(() => fixture.server.stats().claims >= WAITER_COUNT, { within: 10_000, what: "the crowd" });
+  const last = await RawClient.open(fixture.address);
   const id = randomId();
   await last.claim(id, "crowd", 60_000);
-  crowd.reset();
-  await until(() => here.server.stats().claims < 10, { within: 15_000, what: "the end of the crowd's places" });
-  crowd.unexpectedLines.length = 0;
+  crowdClient.reset();
+  await until(() => fixture.server.stats().claims < 10, { within: 15_000, what: "the end of the crowd's places" });
+  crowdClient.unexpectedLines.length = 0;
   await holder.release(held);
   await until(() => last.pushed.has(id), { within: 5_000, what: "the grant to who is left" });
   await last.release(id);
   for (const rawClient of [holder, last]) rawClient.end();
   expect(heapInUse() - before).toBeLessThan(REST_BYTES);
-  await expectUndisturbed(here);
+  await expectUndisturbed(fixture);
 });
 
 async function openConnection(address: RawAddress): Promise<Socket> {

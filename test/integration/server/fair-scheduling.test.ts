@@ -44,8 +44,8 @@ class RawTalker {
       close: () => {
         this.isClosed = true;
       },
-      setPaused: (on: boolean) => {
-        this.isHeld = on;
+      setPaused: (isPaused: boolean) => {
+        this.isHeld = isPaused;
       },
     };
     this.link = harness.service?.accept(stream, { isLocal: true, address: "" }) as Connection;
@@ -58,9 +58,9 @@ class RawTalker {
 
   /** Sends these lines at once; returns how long it was before it could send more. */
   send(...lines: readonly string[]): number {
-    const began = this.#world.clock.now();
+    const startedAt = this.#world.clock.now();
     this.link.receive(lines);
-    return this.#world.clock.now() - began;
+    return this.#world.clock.now() - startedAt;
   }
 
   #read(text: string): void {
@@ -93,7 +93,7 @@ const EXPENSIVE_FRAMES: readonly (readonly [name: string, frames: () => readonly
       Array.from({ length: 229 }, (_, n) => [
         "revoke",
         n,
-        Array.from({ length: 64 }, (_, at) => ["k", String(at), true]),
+        Array.from({ length: 64 }, (_, index) => ["k", String(index), true]),
       ]),
   ],
   ["claims", () => makeIds(229).map((id, n) => ["claim", n, id, [sharedSpec("k")], 30_000])],
@@ -119,53 +119,56 @@ const EXPENSIVE_FRAMES: readonly (readonly [name: string, frames: () => readonly
 
 test.each(EXPENSIVE_FRAMES)("a line of %s is answered in slices, and other clients in between", async (_, frames) => {
   const harness = await createBusyHarness({ state: "none" });
-  const [heavy, other] = [new RawTalker(harness), new RawTalker(harness)];
-  const all = frames();
-  expect(heavy.send(heavy.line(...all), heavy.line(["ping", 5_000]))).toBeLessThan(SLICE_MS);
-  expect(heavy.answers.length).toBeLessThan(all.length);
-  expect(heavy.isHeld).toBe(true);
+  const [heavyTalker, other] = [new RawTalker(harness), new RawTalker(harness)];
+  const allFrames = frames();
+  expect(heavyTalker.send(heavyTalker.line(...allFrames), heavyTalker.line(["ping", 5_000]))).toBeLessThan(SLICE_MS);
+  expect(heavyTalker.answers.length).toBeLessThan(allFrames.length);
+  expect(heavyTalker.isHeld).toBe(true);
   // its later lines wait for their turn
-  heavy.send(heavy.line(["ping", 5_001]));
+  heavyTalker.send(heavyTalker.line(["ping", 5_001]));
   let rounds = 0;
-  for (; !heavy.answers.includes(5_001); rounds++) {
+  for (; !heavyTalker.answers.includes(5_001); rounds++) {
     expect(other.send(other.line(["ping", rounds]))).toBeLessThan(SLICE_MS);
     expect(other.answers).toContain(rounds);
-    const began = harness.clock.now();
+    const startedAt = harness.clock.now();
     await harness.clock.advance(0.01);
-    expect(harness.clock.now() - began).toBeLessThan(2 * SLICE_MS);
+    expect(harness.clock.now() - startedAt).toBeLessThan(2 * SLICE_MS);
   }
   expect(rounds).toBeGreaterThan(3);
-  expect(heavy.answers).toEqual([...all.map((_, n) => n), 5_000, 5_001]);
-  expect(heavy.failed).toEqual([]);
-  expect(heavy.isHeld).toBe(false);
+  expect(heavyTalker.answers).toEqual([...allFrames.map((_, n) => n), 5_000, 5_001]);
+  expect(heavyTalker.failed).toEqual([]);
+  expect(heavyTalker.isHeld).toBe(false);
   // and again, from the initial state
-  heavy.send(heavy.line(["ping", 5_002]));
-  expect(heavy.answers.at(-1)).toBe(5_002);
+  heavyTalker.send(heavyTalker.line(["ping", 5_002]));
+  expect(heavyTalker.answers.at(-1)).toBe(5_002);
 });
 
 test("a large frame is carried out completely, with its answers in order", async () => {
   const harness = await createBusyHarness();
-  const heavy = new RawTalker(harness);
-  const mine = makeIds(1_000);
-  heavy.send(heavy.line(...mine.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  const heavyTalker = new RawTalker(harness);
+  const ownIds = makeIds(1_000);
+  heavyTalker.send(heavyTalker.line(...ownIds.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
   await harness.clock.advance(1_000);
-  expect(heavy.answers).toHaveLength(1_000);
+  expect(heavyTalker.answers).toHaveLength(1_000);
   const { records } = lockTable(harness);
   expect(records.size).toBe(1_000);
-  heavy.send(
-    heavy.line(["release", 2_000, [...mine.slice(0, 700), ...makeIds(300)]], ["renew", 2_001, mine.slice(700)]),
+  heavyTalker.send(
+    heavyTalker.line(
+      ["release", 2_000, [...ownIds.slice(0, 700), ...makeIds(300)]],
+      ["renew", 2_001, ownIds.slice(700)],
+    ),
   );
-  expect(heavy.answers).not.toContain(2_000);
+  expect(heavyTalker.answers).not.toContain(2_000);
   await harness.clock.advance(1_000);
-  expect(heavy.answers.slice(-2)).toEqual([2_000, 2_001]);
-  expect(mine.map((id) => records.has(id))).toEqual(mine.map((_, n) => n >= 700));
+  expect(heavyTalker.answers.slice(-2)).toEqual([2_000, 2_001]);
+  expect(ownIds.map((id) => records.has(id))).toEqual(ownIds.map((_, n) => n >= 700));
 });
 
 test("when a connection ends, its unprocessed calls are dropped, like lost ones", async () => {
   const harness = await createBusyHarness();
-  const [heavy, other] = [new RawTalker(harness), new RawTalker(harness)];
-  heavy.send(heavy.line(...makeIds(500).map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
-  heavy.link.transportClosed();
+  const [heavyTalker, other] = [new RawTalker(harness), new RawTalker(harness)];
+  heavyTalker.send(heavyTalker.line(...makeIds(500).map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  heavyTalker.link.transportClosed();
   const { records } = lockTable(harness);
   await harness.clock.advance(2_000);
   expect(records.size).toBe(0);
@@ -175,30 +178,30 @@ test("when a connection ends, its unprocessed calls are dropped, like lost ones"
 
 test("a malformed frame far behind ends the connection when it is reached", async () => {
   const harness = await createBusyHarness();
-  const heavy = new RawTalker(harness);
-  heavy.send(
-    heavy.line(...makeIds(200).map((_, n) => ["ping", n]), "no frame", ["ping", 300]),
-    heavy.line(["ping", 301]),
+  const heavyTalker = new RawTalker(harness);
+  heavyTalker.send(
+    heavyTalker.line(...makeIds(200).map((_, n) => ["ping", n]), "no frame", ["ping", 300]),
+    heavyTalker.line(["ping", 301]),
   );
-  expect(heavy.isClosed).toBe(false);
+  expect(heavyTalker.isClosed).toBe(false);
   await harness.clock.advance(2_000);
-  expect(heavy.isClosed).toBe(true);
-  expect(heavy.answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
+  expect(heavyTalker.isClosed).toBe(true);
+  expect(heavyTalker.answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
 });
 
 test("each of many clients with large input gets its turn, and a new client is served at once", async () => {
   const harness = await createBusyHarness();
-  const all = Array.from({ length: 20 }, () => new RawTalker(harness));
-  for (const rawTalker of all) rawTalker.send(rawTalker.line(...makeIds(200).map((_, n) => ["ping", n])));
+  const talkers = Array.from({ length: 20 }, () => new RawTalker(harness));
+  for (const rawTalker of talkers) rawTalker.send(rawTalker.line(...makeIds(200).map((_, n) => ["ping", n])));
   // so that a new client does not wait for a slice of each of thousands
-  expect(all.at(-1)?.answers.length).toBeLessThan((all[0]?.answers.length ?? 0) / 2);
-  while (Math.max(...all.map(({ answers }) => answers.length)) < 100) await harness.clock.advance(1);
-  expect(Math.min(...all.map(({ answers }) => answers.length))).toBeGreaterThan(60);
-  const late = new RawTalker(harness);
-  expect(late.send(late.line(["ping", 1]))).toBeLessThan(SLICE_MS);
-  expect(late.answers).toEqual([1]);
-  while (all.some(({ answers }) => answers.length < 200)) await harness.clock.advance(100);
-  for (const { answers } of all) expect(answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
+  expect(talkers.at(-1)?.answers.length).toBeLessThan((talkers[0]?.answers.length ?? 0) / 2);
+  while (Math.max(...talkers.map(({ answers }) => answers.length)) < 100) await harness.clock.advance(1);
+  expect(Math.min(...talkers.map(({ answers }) => answers.length))).toBeGreaterThan(60);
+  const lateTalker = new RawTalker(harness);
+  expect(lateTalker.send(lateTalker.line(["ping", 1]))).toBeLessThan(SLICE_MS);
+  expect(lateTalker.answers).toEqual([1]);
+  while (talkers.some(({ answers }) => answers.length < 200)) await harness.clock.advance(100);
+  for (const { answers } of talkers) expect(answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
 });
 
 test("reclaim in slices: a session counts as completely reported only when its last claim is restored", async () => {
@@ -211,15 +214,15 @@ test("reclaim in slices: a session counts as completely reported only when its l
   harness.crash();
   await harness.start();
   expect(harness.inspect().isRecovering).toBe(true);
-  const back = new RawTalker(harness, ownRawTalker.session);
+  const resumedTalker = new RawTalker(harness, ownRawTalker.session);
   const items = held.map((id, n) => [
     [id, [`k${n}`], 30_000],
     ["held", String(tokens[n]), 1, 20_000],
   ]);
-  back.send(back.line(["reclaim", 1, items, true]));
+  resumedTalker.send(resumedTalker.line(["reclaim", 1, items, true]));
   expect(harness.inspect().isRecovering).toBe(true);
   await harness.clock.advance(2_000);
-  expect(back.answers).toEqual([1]);
+  expect(resumedTalker.answers).toEqual([1]);
   expect(lockTable(harness).records.size).toBe(300);
   expect(harness.inspect().isRecovering).toBe(false);
   await flushEventLoop();
@@ -228,7 +231,7 @@ test("reclaim in slices: a session counts as completely reported only when its l
 test("a client that had no turn when the slice ended is served in the next one", () => {
   const clock = new SteppingClock();
   const order: number[] = [];
-  const all = new RoundRobinScheduler(clock);
+  const scheduler = new RoundRobinScheduler(clock);
   const worker = (name: number, times: number) => ({
     runUntil: () => {
       order.push(name);
@@ -236,6 +239,6 @@ test("a client that had no turn when the slice ended is served in the next one",
       return --times === 0;
     },
   });
-  for (const name of [1, 2, 3]) all.add(worker(name, 2));
+  for (const name of [1, 2, 3]) scheduler.add(worker(name, 2));
   return clock.advance(100).then(() => expect(order).toEqual([1, 2, 3, 1, 2, 3]));
 });

@@ -51,15 +51,15 @@ function openConnection(harness: ServerHarness): {
 test("the answers of a long line are flushed in parts while its client alone is active, and at once while others are", async () => {
   const harness = new ServerHarness();
   await harness.start();
-  const one = openConnection(harness);
-  expect(one.ping()).toBeGreaterThan(1);
+  const connection = openConnection(harness);
+  expect(connection.ping()).toBeGreaterThan(1);
   const other = openConnection(harness);
-  expect(one.ping()).toBe(1);
+  expect(connection.ping()).toBe(1);
   expect(other.ping()).toBe(1);
-  expect(one.ping()).toBe(1);
+  expect(connection.ping()).toBe(1);
   other.link.transportClosed();
-  expect(one.ping()).toBeGreaterThan(1);
-  expect(one.ping()).toBeGreaterThan(1);
+  expect(connection.ping()).toBeGreaterThan(1);
+  expect(connection.ping()).toBeGreaterThan(1);
 });
 
 test("nothing is kept of the last active connection when it has ended", async () => {
@@ -76,11 +76,11 @@ test("a grant is written to the new holder before the release is answered to the
   await harness.start();
   const [holder, waiter] = [openConnection(harness), openConnection(harness)];
   const [held, waiting] = [randomId(), randomId()];
-  const say = (who: typeof holder, ...frame: unknown[]): void =>
-    who.link.receive([JSON.stringify([harness.service?.runId, frame])]);
-  say(holder, "claim", 1, held, ["key"], 30_000);
-  say(waiter, "claim", 1, waiting, ["key"], 30_000);
+  const send = (sender: typeof holder, ...frame: unknown[]): void =>
+    sender.link.receive([JSON.stringify([harness.service?.runId, frame])]);
+  send(holder, "claim", 1, held, ["key"], 30_000);
+  send(waiter, "claim", 1, waiting, ["key"], 30_000);
   const order = received.length;
-  say(holder, "release", 2, [held]);
+  send(holder, "release", 2, [held]);
   expect(received.slice(order).map((connection) => connection === waiter.link)).toEqual([true, false]);
 });

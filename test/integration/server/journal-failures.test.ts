@@ -28,8 +28,8 @@ test("a long claim whose detaching could not be written stays on disk when other
   harness.crash();
   await harness.start();
   await harness.clock.advance(61_000);
-  const rival = await harness.connectClient();
-  expect(await rival.driver.claim(makeClaim("day", { wait: false }))).toEqual({ state: "none" });
+  const contender = await harness.connectClient();
+  expect(await contender.driver.claim(makeClaim("day", { wait: false }))).toEqual({ state: "none" });
   client.isUnreachable = false;
   await harness.clock.advance(5_000);
   expect(await client.driver.renew([day])).toMatchObject([{ state: "held", token }]);
@@ -40,9 +40,9 @@ test("a revoked lock of the journal is still revoked after a crash, and an ended
   await harness.start();
   const client = await harness.connectClient();
   const operator = await harness.connectClient();
-  const [revoked, removed] = [makeClaim("revoked", { ttlMs: DAY_MS }), makeClaim("removed", { ttlMs: DAY_MS })];
+  const [revokedClaim, removed] = [makeClaim("revoked", { ttlMs: DAY_MS }), makeClaim("removed", { ttlMs: DAY_MS })];
   const tokens = [
-    expectHeld(await client.driver.claim(revoked)).token,
+    expectHeld(await client.driver.claim(revokedClaim)).token,
     expectHeld(await client.driver.claim(removed)).token,
   ] as const;
   const targets = [
@@ -55,7 +55,7 @@ test("a revoked lock of the journal is still revoked after a crash, and an ended
   await harness.start();
   client.isUnreachable = false;
   await harness.clock.advance(61_000);
-  expect(await client.driver.renew([revoked])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await client.driver.renew([revokedClaim])).toEqual([{ state: "none", reason: "revoked" }]);
   expect(await operator.driver.claim(makeClaim("revoked", { wait: false }))).toEqual({ state: "none" });
   expectHeld(await operator.driver.claim(makeClaim("removed", { wait: false })));
 });
@@ -65,11 +65,11 @@ test("a long claim that was released while the disk was full is not restored, on
   await harness.start();
   const disk = harness.storage as MemoryStorage;
   const { driver } = await harness.connectClient();
-  const [released, ended] = [makeClaim("a", { ttlMs: DAY_MS }), makeClaim("b", { ttlMs: DAY_MS })];
-  expectHeld(await driver.claim(released));
-  const { token } = expectHeld(await driver.claim(ended));
+  const [releasedClaim, endedClaim] = [makeClaim("a", { ttlMs: DAY_MS }), makeClaim("b", { ttlMs: DAY_MS })];
+  expectHeld(await driver.claim(releasedClaim));
+  const { token } = expectHeld(await driver.claim(endedClaim));
   disk.isFull = true;
-  expect(await driver.release(toReleases(released))).toEqual([true]);
+  expect(await driver.release(toReleases(releasedClaim))).toEqual([true]);
   expect(await driver.revoke?.([{ key: "b", token, now: true }])).toEqual([true]);
   await harness.clock.advance(5_000);
   disk.isFull = false;
@@ -84,14 +84,14 @@ test("a detached lock stays detached when it is detached again and the disk fail
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
-  const [one, rival] = [await harness.connectClient(), await harness.connectClient()];
+  const [client, otherClient] = [await harness.connectClient(), await harness.connectClient()];
   const claim = makeClaim("k");
-  expectHeld(await one.driver.claim(claim));
-  expect(await one.driver.detach?.([claim])).toEqual([true]);
+  expectHeld(await client.driver.claim(claim));
+  expect(await client.driver.detach?.([claim])).toEqual([true]);
   disk.isFull = true;
   // as a client does that has not received the answer
-  expect(await one.driver.detach?.([claim])).toEqual([true]);
-  one.isUnreachable = true;
-  one.disconnect();
-  expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await client.driver.detach?.([claim])).toEqual([true]);
+  client.isUnreachable = true;
+  client.disconnect();
+  expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
 });

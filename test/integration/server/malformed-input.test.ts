@@ -56,9 +56,9 @@ afterEach(async () => {
 });
 
 /** "held", the code of the error, or "closed". */
-async function actualOutcome(client: RawClient, hold: string, rest: string, id = randomId()): Promise<string> {
+async function actualOutcome(client: RawClient, hold: string, otherTerms: string, id = randomId()): Promise<string> {
   const before = client.lines.length;
-  client.send(`["claim",999,"${id}",[${hold}],${rest}]`);
+  client.send(`["claim",999,"${id}",[${hold}],${otherTerms}]`);
   const pinged = client.call("ping").then(
     () => "alive",
     () => "closed",
@@ -83,8 +83,8 @@ describe("keys", () => {
     const client = await RawClient.open(address);
     const ids = keys.map(() => randomId());
     for (const [index, key] of keys.entries()) {
-      const became = await actualOutcome(client, JSON.stringify(key), "1000", ids[index]);
-      expect(became).toBe(outcome === "apart" ? "held" : outcome);
+      const actual = await actualOutcome(client, JSON.stringify(key), "1000", ids[index]);
+      expect(actual).toBe(outcome === "apart" ? "held" : outcome);
     }
     if (outcome !== "closed") await client.call("release", ids);
     client.end();
@@ -115,18 +115,18 @@ describe("bytes that are not a line of the protocol", () => {
 test("a hello and a claim, cut off at every byte: only a complete line places anything", async () => {
   const session = randomId();
   const hello = Buffer.from(`{"hello":{"protocol":1,"session":"${session}"}}\n`);
-  for (let cut = 0; cut <= hello.length; cut++) {
+  for (let cutAt = 0; cutAt <= hello.length; cutAt++) {
     const client = await RawClient.connect(address);
-    client.write(hello.subarray(0, cut));
+    client.write(hello.subarray(0, cutAt));
     client.socket.end();
     await client.waitUntilClosed();
-    expect(client.runId !== "").toBe(cut === hello.length);
+    expect(client.runId !== "").toBe(cutAt === hello.length);
   }
   const frame = (start: string): Buffer => Buffer.from(`["${start}",["claim",1,"${randomId()}",["cut"],1000]]\n`);
   const { length } = frame("12345678");
-  for (let cut = 0; cut < length; cut++) {
+  for (let cutAt = 0; cutAt < length; cutAt++) {
     const client = await RawClient.open(address);
-    client.write(frame(client.runId).subarray(0, cut));
+    client.write(frame(client.runId).subarray(0, cutAt));
     client.socket.end();
     await client.waitUntilClosed();
     expect(server.stats().claims).toBe(1);
@@ -181,7 +181,7 @@ test("HTTP on the lock port gets one answer that names no lock, and places nothi
 
 test("every malformed input is in a table, or the list names the test that covers it", () => {
   const rows = [...MALFORMED_KEYS, ...MALFORMED_TERMS, ...MALFORMED_BYTES].map(({ row }) => row);
-  const all = new Set([...rows, ...Object.keys(COVERED_ELSEWHERE).map(Number)]);
-  expect(Array.from({ length: 72 }, (_, index) => index + 1).filter((row) => !all.has(row))).toEqual([]);
+  const coveredRows = new Set([...rows, ...Object.keys(COVERED_ELSEWHERE).map(Number)]);
+  expect(Array.from({ length: 72 }, (_, index) => index + 1).filter((row) => !coveredRows.has(row))).toEqual([]);
   expect(rows.filter((row) => COVERED_ELSEWHERE[row] !== undefined)).toEqual([]);
 });

@@ -31,30 +31,30 @@ test("a claim held for longer than allowed answers none with the reason, its hol
     await harness.connectClient(true, ana.credential),
     await harness.connectClient(true, ben.credential),
   ];
-  const [a, b] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
-  expectHeld(await holder.driver.claim(a));
-  await next.driver.claim(b);
-  const renewed = async (): Promise<void> => {
+  const [claimA, claimB] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
+  expectHeld(await holder.driver.claim(claimA));
+  await next.driver.claim(claimB);
+  const renewClaim = async (): Promise<void> => {
     await harness.clock.advance(20_000);
-    await holder.driver.renew([a]);
-    await next.driver.renew([b]);
+    await holder.driver.renew([claimA]);
+    await next.driver.renew([claimB]);
   };
-  await renewed();
-  await renewed();
+  await renewClaim();
+  await renewClaim();
   await harness.clock.advance(19_999);
-  expect(await holder.driver.renew([a])).toMatchObject([{ state: "held" }]);
+  expect(await holder.driver.renew([claimA])).toMatchObject([{ state: "held" }]);
   expect(holder.pushes).toEqual([]);
   await harness.clock.advance(1);
   const maxHoldAnswer = { state: "none", reason: "maxHold" };
-  expect(holder.pushes).toEqual([{ id: a.id, answer: maxHoldAnswer }]);
-  expect(await holder.driver.renew([a])).toEqual([maxHoldAnswer]);
-  expect(await holder.driver.claim(a)).toEqual([maxHoldAnswer][0]);
+  expect(holder.pushes).toEqual([{ id: claimA.id, answer: maxHoldAnswer }]);
+  expect(await holder.driver.renew([claimA])).toEqual([maxHoldAnswer]);
+  expect(await holder.driver.claim(claimA)).toEqual([maxHoldAnswer][0]);
   // its holder may still be working: no other client is granted the lock
   await harness.clock.advance(20_000);
-  expect(await next.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
-  await holder.driver.release(toReleases(a));
+  expect(await next.driver.renew([claimB])).toMatchObject([{ state: "waiting" }]);
+  await holder.driver.release(toReleases(claimA));
   await flushEventLoop();
-  expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
+  expect(next.pushes).toMatchObject([{ id: claimB.id, answer: { state: "held" } }]);
 });
 
 test("a holder that never releases keeps its lock until its lease ends, and no longer", async () => {
@@ -63,19 +63,19 @@ test("a holder that never releases keeps its lock until its lease ends, and no l
     await harness.connectClient(true, ana.credential),
     await harness.connectClient(true, ben.credential),
   ];
-  const [a, b] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
-  expectHeld(await holder.driver.claim(a));
-  await next.driver.claim(b);
+  const [claimA, claimB] = [makeClaim("a/1"), makeClaim("a/1", { ttlMs: MINUTE_MS })];
+  expectHeld(await holder.driver.claim(claimA));
+  await next.driver.claim(claimB);
   for (let index = 0; index < 3; index++) {
     await harness.clock.advance(19_000);
-    await holder.driver.renew([a]);
-    await next.driver.renew([b]);
+    await holder.driver.renew([claimA]);
+    await next.driver.renew([claimB]);
   }
   // its last renewal was at 57 s, so its lease ends at 87 s
   await harness.clock.advance(29_990);
   expect(next.pushes).toEqual([]);
   await harness.clock.advance(20);
-  expect(next.pushes).toMatchObject([{ id: b.id, answer: { state: "held" } }]);
+  expect(next.pushes).toMatchObject([{ id: claimB.id, answer: { state: "held" } }]);
 });
 
 test("the time counts from the grant, not from the arrival, and only where a rule sets a limit", async () => {
@@ -84,17 +84,20 @@ test("the time counts from the grant, not from the arrival, and only where a rul
     await harness.connectClient(true, ana.credential),
     await harness.connectClient(true, ben.credential),
   ];
-  const [first, waited] = [makeClaim("a/1", { ttlMs: 10 * MINUTE_MS }), makeClaim("a/1", { ttlMs: 10 * MINUTE_MS })];
+  const [first, waitingClaim] = [
+    makeClaim("a/1", { ttlMs: 10 * MINUTE_MS }),
+    makeClaim("a/1", { ttlMs: 10 * MINUTE_MS }),
+  ];
   expectHeld(await other.driver.claim(first));
-  await mine.driver.claim(waited);
+  await mine.driver.claim(waitingClaim);
   await harness.clock.advance(2 * MINUTE_MS);
   // ben's rules set no limit
   expect(await other.driver.renew([first])).toMatchObject([{ state: "held" }]);
   await other.driver.release(toReleases(first));
   await harness.clock.advance(MINUTE_MS - 1);
-  expect(await mine.driver.renew([waited])).toMatchObject([{ state: "held" }]);
+  expect(await mine.driver.renew([waitingClaim])).toMatchObject([{ state: "held" }]);
   await harness.clock.advance(1);
-  expect(await mine.driver.renew([waited])).toEqual([{ state: "none", reason: "maxHold" }]);
+  expect(await mine.driver.renew([waitingClaim])).toEqual([{ state: "none", reason: "maxHold" }]);
 });
 
 test("detaching does not reset the time, and a restart continues with the remaining time", async () => {
@@ -106,11 +109,11 @@ test("detaching does not reset the time, and a restart continues with the remain
   expect(await ownClient.driver.detach?.([claim])).toEqual([true]);
   await harness.stop();
   await harness.start();
-  const again = await harness.connectClient(true, ana.credential);
+  const secondClient = await harness.connectClient(true, ana.credential);
   await harness.clock.advance(MINUTE_MS / 2 - 1_000);
-  expect(await again.driver.renew([claim])).toMatchObject([{ state: "held" }]);
+  expect(await secondClient.driver.renew([claim])).toMatchObject([{ state: "held" }]);
   await harness.clock.advance(1_000);
-  expect(await again.driver.renew([claim])).toEqual([{ state: "none", reason: "maxHold" }]);
+  expect(await secondClient.driver.renew([claim])).toEqual([{ state: "none", reason: "maxHold" }]);
 });
 
 test("after a crash the time counts from the reclaim", async () => {
@@ -133,9 +136,9 @@ test("after a crash the time counts from the reclaim", async () => {
 });
 
 test("the holder's signal is aborted with the reason maxHold, long before its next renewal", async () => {
-  const short = testAccount("short", "", ["acquire"], { maxHoldMs: 200 });
-  const it = await startServer({ access: createTestAccess(short) });
-  const locks = createLocks(serverDriver({ path: it.path, credential: short.credential }));
+  const shortAccount = testAccount("short", "", ["acquire"], { maxHoldMs: 200 });
+  const it = await startServer({ access: createTestAccess(shortAccount) });
+  const locks = createLocks(serverDriver({ path: it.path, credential: shortAccount.credential }));
   onCleanup(() => locks.close());
   const lock = await locks.acquire("k", { ttl: "30s" });
   await until(() => lock.signal.aborted, { within: 5_000, what: "the signal" });

@@ -22,9 +22,9 @@ function parseMetrics(text: string): Map<string, MetricFamily> {
   let current: { name: string; family: MetricFamily } | null = null;
   let help: readonly string[] | null = null;
   for (const line of text.slice(0, -1).split("\n")) {
-    const helped = /^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) ([^\\]*)$/.exec(line);
-    if (helped !== null) {
-      help = [helped[1] as string, helped[2] as string];
+    const helpMatch = /^# HELP ([a-zA-Z_:][a-zA-Z0-9_:]*) ([^\\]*)$/.exec(line);
+    if (helpMatch !== null) {
+      help = [helpMatch[1] as string, helpMatch[2] as string];
       continue;
     }
     const typed = /^# TYPE ([a-zA-Z_:][a-zA-Z0-9_:]*) (counter|gauge|histogram)$/.exec(line);
@@ -90,23 +90,23 @@ test("the metrics are in Prometheus' format, each with its help", () => {
 
 test("the metrics agree with stats(): sessions and claims, held and waiting", async () => {
   const it = await startServer({ http: "127.0.0.1:0" });
-  const [one, other] = [await openClient(it.addresses[0] as string), await openClient(it.addresses[0] as string)];
-  expectHeld(await one.driver.claim(makeClaim("a")));
-  expectHeld(await one.driver.claim(makeClaim(["b", "c"])));
+  const [client, other] = [await openClient(it.addresses[0] as string), await openClient(it.addresses[0] as string)];
+  expectHeld(await client.driver.claim(makeClaim("a")));
+  expectHeld(await client.driver.claim(makeClaim(["b", "c"])));
   await other.driver.claim(makeClaim("a"));
   const figures = async (): Promise<Map<string, number>> => {
     const families = parseMetrics(await (await fetch(`${it.httpAddress}/metrics`)).text());
-    const all = [...families].flatMap(([name, { samples }]) =>
-      [...samples].map(([of, n]) => [`${name}${of}`, n] as const),
+    const allSamples = [...families].flatMap(([name, { samples }]) =>
+      [...samples].map(([labels, n]) => [`${name}${labels}`, n] as const),
     );
-    return new Map(all);
+    return new Map(allSamples);
   };
   const now = await figures();
   const sum = (now.get('holdfast_claims{state="held"}') ?? 0) + (now.get('holdfast_claims{state="waiting"}') ?? 0);
   expect([sum, now.get("holdfast_sessions")]).toEqual([it.stats().claims, it.stats().sessions]);
   expect([now.get('holdfast_claims{state="held"}'), it.stats().sessions]).toEqual([2, 2]);
   expect(now.get("holdfast_connections")).toBe(2);
-  await one.driver.close();
+  await client.driver.close();
   await until(() => it.stats().sessions === 1, { within: 2_000, what: "the end of a session" });
   const later_ = await figures();
   // its claims ended with it, and the waiter now holds
@@ -116,7 +116,7 @@ test("the metrics agree with stats(): sessions and claims, held and waiting", as
 
 test("claims are counted by outcome, with how long they waited and were held", () => {
   const { render, record } = createMetrics(5);
-  const story: readonly (readonly [EventKind, ClaimLifecycle, number])[] = [
+  const steps: readonly (readonly [EventKind, ClaimLifecycle, number])[] = [
     ["granted", claimLifecycle(1), 0],
     ["granted", claimLifecycle(2), 40],
     ["waiting", claimLifecycle(0), 40],
@@ -124,7 +124,7 @@ test("claims are counted by outcome, with how long they waited and were held", (
     ["released", claimLifecycle(1, 10), 12],
     ["withdrawn", claimLifecycle(0), 100],
   ];
-  for (const [what, lived, now] of story) record.onEvent(what, lived, now);
+  for (const [kind, lived, now] of steps) record.onEvent(kind, lived, now);
   const families = parseMetrics(render());
   const value = (name: string, sample: string): number | undefined => families.get(name)?.samples.get(sample);
   expect(value("holdfast_claims", '{state="held"}')).toBe(2);

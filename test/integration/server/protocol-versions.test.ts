@@ -28,21 +28,21 @@ type RecordedStep =
 const RECORDED_AT = 1_795_264_600_000;
 
 class ConversationReplay {
-  readonly world = new ServerHarness();
+  readonly harness = new ServerHarness();
   readonly #links = new Map<string, { link: Connection; got: string[] }>();
 
   async start(): Promise<void> {
-    this.world.clock.wallOffsetMs = RECORDED_AT;
-    await this.world.start();
+    this.harness.clock.wallOffsetMs = RECORDED_AT;
+    await this.harness.start();
   }
 
   async run(step: RecordedStep): Promise<void> {
     // a millisecond for each, so that tokens and arrivals differ
-    await this.world.clock.advance(1);
+    await this.harness.clock.advance(1);
     if ("step" in step) {
       this.#links.clear();
-      await this.world.stop();
-      return this.world.start();
+      await this.harness.stop();
+      return this.harness.start();
     }
     if ("client" in step) return this.#send(step.on, step.client);
     await flushEventLoop(40);
@@ -50,34 +50,39 @@ class ConversationReplay {
     if (step.server.startsWith('{"hello"'))
       return expectCompatible(JSON.parse(step.server), JSON.parse(takeLines(connection?.got)));
     for (const frame of (JSON.parse(step.server) as unknown[]).slice(1)) {
-      const found = this.#frame(connection?.got ?? [], frame as readonly unknown[]);
-      expectCompatible(frame, found);
+      const reply = this.#frame(connection?.got ?? [], frame as readonly unknown[]);
+      expectCompatible(frame, reply);
     }
   }
 
   #send(on: string, line: string): void {
     if (line.startsWith('{"hello"')) {
-      const got: string[] = [];
-      const stream = { write: (text: string) => void got.push(...text.trimEnd().split("\n")), close: () => undefined };
-      const connection = this.world.service?.accept(stream, { isLocal: true, address: "" }) as Connection;
-      this.#links.set(on, { link: connection, got });
+      const lines: string[] = [];
+      const stream = {
+        write: (text: string) => void lines.push(...text.trimEnd().split("\n")),
+        close: () => undefined,
+      };
+      const connection = this.harness.service?.accept(stream, { isLocal: true, address: "" }) as Connection;
+      this.#links.set(on, { link: connection, got: lines });
       return connection.receive([line]);
     }
-    const start = this.world.service?.runId as string;
-    const today = line
+    const start = this.harness.service?.runId as string;
+    const currentLine = line
       .replace(/^\["[a-z0-9]+"/, `["${start}"`)
       .replace(/"(\d{10,})"/g, (_, token: string) => `"${tokenPattern.get(token) ?? token}"`);
-    this.#links.get(on)?.link.receive([today]);
+    this.#links.get(on)?.link.receive([currentLine]);
   }
 
   /** The frame that the recorded client would take for this one: the reply to that call, or that push. It ignores other frames. */
   #frame(got: string[], frame: readonly unknown[]): unknown {
-    const all = got
+    const frames = got
       .filter((line) => line.startsWith("["))
       .flatMap((line) => (JSON.parse(line) as unknown[][]).slice(1));
-    const found = all.find((it) => (it[0] === "ok" || it[0] === "error" || it[0] === frame[0]) && it[1] === frame[1]);
-    expect(found, `something for ${JSON.stringify(frame)} in ${got.join("\n")}`).toBeDefined();
-    return found;
+    const reply = frames.find(
+      (it) => (it[0] === "ok" || it[0] === "error" || it[0] === frame[0]) && it[1] === frame[1],
+    );
+    expect(reply, `something for ${JSON.stringify(frame)} in ${got.join("\n")}`).toBeDefined();
+    return reply;
   }
 }
 
@@ -91,29 +96,29 @@ function takeLines(got: string[] | undefined): string {
 const tokenPattern = new Map<string, string>();
 
 /** Does `now` match what a reader of `then` expects? Further elements and fields are ignored, times and tokens differ. */
-function expectCompatible(then: unknown, now: unknown, path = ""): void {
-  const where = `at ${path || "the top"}`;
-  if (Array.isArray(then)) {
-    expect(Array.isArray(now) && now.length >= then.length, where).toBe(true);
-    const loose = typeof then[0] === "string" && /^[a-z2-7]{10}$/.test(then[0]) && then.length >= 6;
-    for (const [index, part] of then.entries()) {
+function expectCompatible(recorded: unknown, now: unknown, path = ""): void {
+  const location = `at ${path || "the top"}`;
+  if (Array.isArray(recorded)) {
+    expect(Array.isArray(now) && now.length >= recorded.length, location).toBe(true);
+    const loose = typeof recorded[0] === "string" && /^[a-z2-7]{10}$/.test(recorded[0]) && recorded.length >= 6;
+    for (const [index, part] of recorded.entries()) {
       // the last element of a listed claim is its age
-      if (loose && index === 5) expect(typeof (now as unknown[])[index], where).toBe("number");
+      if (loose && index === 5) expect(typeof (now as unknown[])[index], location).toBe("number");
       else expectCompatible(part, (now as unknown[])[index], `${path}/${index}`);
     }
-  } else if (typeof then === "object" && then !== null) {
-    for (const [name, part] of Object.entries(then)) {
+  } else if (typeof recorded === "object" && recorded !== null) {
+    for (const [name, part] of Object.entries(recorded)) {
       expectCompatible(part, (now as Record<string, unknown>)[name], `${path}/${name}`);
     }
-  } else if (path.endsWith("/runId") || path.endsWith("/version")) expect(typeof now, where).toBe("string");
-  else if (typeof then === "string" && /^\d{10,}$/.test(then)) {
-    expect(now, where).toMatch(/^\d{10,}$/);
-    expect(tokenPattern.get(then) ?? now, where).toBe(now);
-    tokenPattern.set(then, now as string);
-  } else if (typeof then === "number" && then >= 1_000 && !path.includes("/limits"))
-    expect(typeof now, where).toBe("number");
-  else if (path.includes("/limits")) expect(now as number, where).toBeGreaterThanOrEqual(then as number);
-  else expect(now, where).toEqual(then);
+  } else if (path.endsWith("/runId") || path.endsWith("/version")) expect(typeof now, location).toBe("string");
+  else if (typeof recorded === "string" && /^\d{10,}$/.test(recorded)) {
+    expect(now, location).toMatch(/^\d{10,}$/);
+    expect(tokenPattern.get(recorded) ?? now, location).toBe(now);
+    tokenPattern.set(recorded, now as string);
+  } else if (typeof recorded === "number" && recorded >= 1_000 && !path.includes("/limits"))
+    expect(typeof now, location).toBe("number");
+  else if (path.includes("/limits")) expect(now as number, location).toBeGreaterThanOrEqual(recorded as number);
+  else expect(now, location).toEqual(recorded);
 }
 
 const recordingFiles = readdirSync(RECORDINGS_DIRECTORY).filter((name) => name.endsWith(".jsonl"));
@@ -123,7 +128,7 @@ test.each(recordingFiles)("today's server answers a recorded client (%s) as the 
   const replay = new ConversationReplay();
   await replay.start();
   for (const step of steps) await replay.run(JSON.parse(step) as RecordedStep);
-  expect(replay.world.inspect().records.size).toBe(0);
+  expect(replay.harness.inspect().records.size).toBe(0);
 });
 
 test("every version of the protocol up to the current one has a recording", () => {
@@ -161,10 +166,10 @@ test("a client of a later version that also speaks this one is served; its unkno
   });
   expect(rawClient.serverHello.protocol).toBe(1);
   const id = "a".repeat(26);
-  const claimed = await rawClient.call("claim", id, ["k"], 30_000, { priority: 7, tokens: 2 }, "something new", {
+  const reply = await rawClient.call("claim", id, ["k"], 30_000, { priority: 7, tokens: 2 }, "something new", {
     else: [],
   });
-  expect(claimed).toMatchObject({ 0: "held", 2: 2 });
+  expect(reply).toMatchObject({ 0: "held", 2: 2 });
   expect(await rawClient.call("release", [id], { why: "done" })).toEqual([1]);
   expect(await rawClient.call("ping", { sentAt: 5 })).toEqual([]);
 });
@@ -186,17 +191,17 @@ test.each([
 /** A server of another version, as the client sees it: it sends this hello and grants every claim with unknown extra fields. */
 function replayHello(hello: object): Connector {
   const connect: Connector["connect"] = (events) => {
-    const say = (text: string): void => void setImmediate(() => events.onData(Buffer.from(`${text}\n`)));
+    const sendText = (text: string): void => void setImmediate(() => events.onData(Buffer.from(`${text}\n`)));
     return {
       write(text) {
         for (const line of String(text).trimEnd().split("\n")) {
-          if (line.startsWith('{"hello"')) say(JSON.stringify({ hello, motd: "more" }));
+          if (line.startsWith('{"hello"')) sendText(JSON.stringify({ hello, motd: "more" }));
           else {
-            const [start, ...all] = JSON.parse(line) as [string, ...[string, number, ...unknown[]][]];
-            for (const [verb, n] of all) {
+            const [start, ...frames] = JSON.parse(line) as [string, ...[string, number, ...unknown[]][]];
+            for (const [verb, n] of frames) {
               const result =
                 verb === "claim" ? ["held", "1700000000000000", 1, 30_000, { shard: 3 }] : [1, { more: true }];
-              say(
+              sendText(
                 JSON.stringify([start, ["announce", { a: 1 }], ["ok", n, verb === "release" ? [1] : result, "extra"]]),
               );
             }

@@ -26,14 +26,14 @@ test("the limits on claims also apply with a store behind the server: in all, by
   ] as const) {
     const it = await startServer({ driver: memory(), limits, access });
     const { driver } = await openClient(it.addresses[0] as string, { credential: ana.credential });
-    const [a, b, more] = [makeClaim("a"), makeClaim("b"), makeClaim("more")];
-    expectHeld(await driver.claim(a));
-    expectHeld(await driver.claim(b));
+    const [claimA, claimB, more] = [makeClaim("a"), makeClaim("b"), makeClaim("more")];
+    expectHeld(await driver.claim(claimA));
+    expectHeld(await driver.claim(claimB));
     await expect(driver.claim(more)).rejects.toThrow(what);
     // existing claims continue
-    expectHeld(await driver.claim(a));
-    expect(await driver.renew([a, b])).toMatchObject([{ state: "held" }, { state: "held" }]);
-    expect(await driver.release(toReleases(a))).toEqual([true]);
+    expectHeld(await driver.claim(claimA));
+    expect(await driver.renew([claimA, claimB])).toMatchObject([{ state: "held" }, { state: "held" }]);
+    expect(await driver.release(toReleases(claimA))).toEqual([true]);
     expectHeld(await driver.claim(more));
     await it.close();
   }
@@ -51,11 +51,11 @@ test("claims that the store has dropped by itself do not take up room for ever",
   });
   const ownSession = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, false, clock.now());
   const { backend } = relay;
-  const ended = [makeClaim("a", { ttlMs: 1_000 }), makeClaim("b", { ttlMs: 1_000 })];
-  for (const claim of ended) await backend.claim(ownSession, claim);
+  const endedClaims = [makeClaim("a", { ttlMs: 1_000 }), makeClaim("b", { ttlMs: 1_000 })];
+  for (const claim of endedClaims) await backend.claim(ownSession, claim);
   await backend.detach(
     ownSession,
-    ended.map(({ id }) => id),
+    endedClaims.map(({ id }) => id),
   );
   await expect(backend.claim(ownSession, makeClaim("c"))).rejects.toThrow("at most 2 claims on this server");
   await clock.advance(5_000);
@@ -69,8 +69,8 @@ test("renewals that the store did not answer leave no trace of claims that it ne
     driver: { ...inner, renew: () => Promise.reject(new Error("connection refused")) },
   });
   const { driver } = await openClient(it.addresses[0] as string);
-  const never = Array.from({ length: 50 }, (_, n) => makeClaim(`k${n}`));
-  await expect(driver.renew(never)).rejects.toThrow("call to its store failed");
+  const rejectedClaims = Array.from({ length: 50 }, (_, n) => makeClaim(`k${n}`));
+  await expect(driver.renew(rejectedClaims)).rejects.toThrow("call to its store failed");
   expect(it.stats().claims).toBe(0);
 });
 
@@ -78,10 +78,13 @@ test("a forced release is logged with its reason, whichever client placed the lo
   const store = memoryStore();
   const it = await startServer({ driver: memory({ store }) });
   const { driver } = await openClient(it.addresses[0] as string);
-  const elsewhere = memory({ store });
-  await elsewhere.open(NO_EVENTS);
-  const [here, there] = [makeClaim("here"), makeClaim("there")];
-  const tokens = [expectHeld(await driver.claim(here)).token, expectHeld(await elsewhere.claim(there)).token] as const;
+  const otherDriver = memory({ store });
+  await otherDriver.open(NO_EVENTS);
+  const [localClaim, remoteClaim] = [makeClaim("here"), makeClaim("there")];
+  const tokens = [
+    expectHeld(await driver.claim(localClaim)).token,
+    expectHeld(await otherDriver.claim(remoteClaim)).token,
+  ] as const;
   const targets = [
     { key: "here", token: tokens[0], now: false, reason: "its host is gone" },
     { key: "there", token: tokens[1], now: true, reason: "so is this one" },
@@ -93,5 +96,5 @@ test("a forced release is logged with its reason, whichever client placed the lo
     expect.stringMatching(/^a lock was revoked .*"here".*its host is gone/),
     expect.stringMatching(/^a lock was removed at once .*"there".*so is this one/),
   ]);
-  await elsewhere.close();
+  await otherDriver.close();
 });

@@ -19,9 +19,9 @@ class CallGate {
   isClosed = false;
 
   async wait<T>(answer: T | Promise<T>): Promise<T> {
-    const late = await answer;
+    const lateAnswer = await answer;
     if (this.isClosed) await new Promise<void>((resolve) => this.#held.push(resolve));
-    return late;
+    return lateAnswer;
   }
 
   open(): void {
@@ -81,14 +81,14 @@ test("a lock that is being attached by its reference does not end with a client 
   const claim = makeClaim("k");
   expectHeld(await inner.claim(claim));
   await inner.detach?.([claim]);
-  const borrower = session();
+  const otherSession = session();
   brake.isClosed = true;
-  const renewed = backend.renew(borrower, [{ id: claim.id, claim }]);
+  const pendingRenewal = backend.renew(otherSession, [{ id: claim.id, claim }]);
   await flushEventLoop();
-  borrower.end();
-  backend.endClaims(borrower, "all");
+  otherSession.end();
+  backend.endClaims(otherSession, "all");
   brake.open();
-  await renewed;
+  await pendingRenewal;
   await flushEventLoop();
   expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(1);
 });

@@ -11,30 +11,30 @@ import { cleanUpAfterEach, expectHeld, makeClaim, openClient, startServer } from
 import { until } from "../../support/until.ts";
 
 /** A store whose claims take as long as the test wants: before they are carried out, or on the way back. */
-function createSlowStore(where: "there" | "back"): {
+function createSlowStore(side: "there" | "back"): {
   driver: Driver;
   other: Driver;
-  asked: () => number;
-  go: () => void;
+  callCount: () => number;
+  resume: () => void;
 } {
   const store = memoryStore();
   const inner = memory({ store });
-  let go: () => void = () => undefined;
+  let resume: () => void = () => undefined;
   const gate = new Promise<void>((resolve) => {
-    go = resolve;
+    resume = resolve;
   });
-  let asked = 0;
+  let callCount = 0;
   const driver: Driver = {
     ...inner,
     async claim(claim) {
-      asked++;
-      if (where === "there") await gate;
+      callCount++;
+      if (side === "there") await gate;
       const answer = await inner.claim(claim);
-      if (where === "back") await gate;
+      if (side === "back") await gate;
       return answer;
     },
   };
-  return { driver, other: memory({ store }), asked: () => asked, go };
+  return { driver, other: memory({ store }), callCount: () => callCount, resume };
 }
 
 checkLeaksAfterEach();
@@ -43,18 +43,18 @@ cleanUpAfterEach();
 test("a driver behind a server: claims, pushes, lists and releases go through", async () => {
   const store = memoryStore();
   const it = await startServer({ driver: memory({ store }) });
-  const one = await openClient(it.addresses[0] as string);
+  const client = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const [a, b] = [makeClaim("k", { label: "first" }), makeClaim("k")];
-  const before = expectHeld(await one.driver.claim(a));
-  expect(await other.driver.claim(b)).toMatchObject({ state: "waiting" });
-  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
-  expect((await one.driver.list({ prefix: "" }, { max: 1 })).items).toMatchObject([{ label: "first" }]);
-  expect(await one.driver.release(toReleases(a))).toEqual([true]);
-  const next = await other.pushes.waitForGrant(b);
+  const [claimA, claimB] = [makeClaim("k", { label: "first" }), makeClaim("k")];
+  const before = expectHeld(await client.driver.claim(claimA));
+  expect(await other.driver.claim(claimB)).toMatchObject({ state: "waiting" });
+  expect(await client.driver.renew([claimA])).toMatchObject([{ state: "held", token: before.token }]);
+  expect((await client.driver.list({ prefix: "" }, { max: 1 })).items).toMatchObject([{ label: "first" }]);
+  expect(await client.driver.release(toReleases(claimA))).toEqual([true]);
+  const next = await other.pushes.waitForGrant(claimB);
   expect(next.token).toBeGreaterThan(before.token);
   expect(await other.driver.revoke?.([{ key: "k", token: next.token, now: false }])).toEqual([true]);
-  expect(await other.driver.renew([b])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await other.driver.renew([claimB])).toEqual([{ state: "none", reason: "revoked" }]);
 });
 
 test("an id that the driver omits from a renewal is omitted in the client's answer; the others are answered", async () => {
@@ -63,17 +63,17 @@ test("an id that the driver omits from a renewal is omitted in the client's answ
     ...inner,
     async renew(claims) {
       const answers = await inner.renew(claims);
-      return answers.map((answer, at) => (claims[at]?.locks[0].key === "quiet" ? undefined : answer));
+      return answers.map((answer, index) => (claims[index]?.locks[0].key === "quiet" ? undefined : answer));
     },
   };
   const it = await startServer({ driver });
-  const { driver: through } = await openClient(it.addresses[0] as string);
-  const [quiet, told] = [makeClaim("quiet"), makeClaim("told")];
-  const before = [expectHeld(await through.claim(quiet)), expectHeld(await through.claim(told))];
-  const answers = await through.renew([quiet, told]);
+  const { driver: proxyDriver } = await openClient(it.addresses[0] as string);
+  const [silentClaim, answeredClaim] = [makeClaim("quiet"), makeClaim("told")];
+  const before = [expectHeld(await proxyDriver.claim(silentClaim)), expectHeld(await proxyDriver.claim(answeredClaim))];
+  const answers = await proxyDriver.renew([silentClaim, answeredClaim]);
   expect(answers).toMatchObject([undefined, { state: "held", token: before[1]?.token }]);
   // the proxy still knows the claim
-  expect(await through.release(toReleases(quiet, told))).toEqual([true, true]);
+  expect(await proxyDriver.release(toReleases(silentClaim, answeredClaim))).toEqual([true, true]);
 });
 
 test("the client has the driver's traits, except those of the driver's sessions", async () => {
@@ -85,46 +85,46 @@ test("the client has the driver's traits, except those of the driver's sessions"
 
 test("on a Unix socket a client's locks end with its connection; a detached claim stays", async () => {
   const it = await startServer({ driver: memory() });
-  const one = await openClient(it.addresses[0] as string);
+  const client = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const [a, b, kept] = [makeClaim("a"), makeClaim("a"), makeClaim("kept")];
-  await one.driver.claim(a);
-  const before = expectHeld(await one.driver.claim(kept));
-  expect(await one.driver.detach?.([kept])).toEqual([true]);
-  await other.driver.claim(b);
-  await one.driver.close();
-  await other.pushes.waitForGrant(b);
-  expect(await other.driver.renew([kept])).toMatchObject([{ state: "held", token: before.token }]);
+  const [claimA, claimB, keptClaim] = [makeClaim("a"), makeClaim("a"), makeClaim("kept")];
+  await client.driver.claim(claimA);
+  const before = expectHeld(await client.driver.claim(keptClaim));
+  expect(await client.driver.detach?.([keptClaim])).toEqual([true]);
+  await other.driver.claim(claimB);
+  await client.driver.close();
+  await other.pushes.waitForGrant(claimB);
+  expect(await other.driver.renew([keptClaim])).toMatchObject([{ state: "held", token: before.token }]);
 });
 
 test("an id that another client uses is refused", async () => {
   const it = await startServer({ driver: memory() });
-  const one = await openClient(it.addresses[0] as string);
+  const client = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const a = makeClaim("a");
-  await one.driver.claim(a);
-  await expect(other.driver.claim(a)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  expect(await one.driver.release(toReleases(a))).toEqual([true]);
+  const claimA = makeClaim("a");
+  await client.driver.claim(claimA);
+  await expect(other.driver.claim(claimA)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await client.driver.release(toReleases(claimA))).toEqual([true]);
 });
 
 test("after a restart of the proxy its clients' claims are known again, since the store kept them", async () => {
   const store = memoryStore();
   const first = await startServer({ driver: memory({ store }) });
-  const one = await openClient(first.addresses[0] as string);
-  const a = makeClaim("a");
-  const before = expectHeld(await one.driver.claim(a));
+  const client = await openClient(first.addresses[0] as string);
+  const claimA = makeClaim("a");
+  const before = expectHeld(await client.driver.claim(claimA));
   await first.close();
   await startServer({ driver: memory({ store }), in: first.dir });
-  await until(() => one.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the reconnect" });
-  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
-  expect(await one.driver.release(toReleases(a))).toEqual([true]);
+  await until(() => client.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the reconnect" });
+  expect(await client.driver.renew([claimA])).toMatchObject([{ state: "held", token: before.token }]);
+  expect(await client.driver.release(toReleases(claimA))).toEqual([true]);
 });
 
 test("an error of the store fails the call; its message is logged and not sent to the client", async () => {
   const driver: Driver = { ...memory(), claim: () => Promise.reject(new Error("password=hunter2")) };
   const it = await startServer({ driver });
-  const { driver: through } = await openClient(it.addresses[0] as string);
-  await expect(through.claim(makeClaim("k"))).rejects.toThrow("the server's call to its store failed (memory)");
+  const { driver: proxyDriver } = await openClient(it.addresses[0] as string);
+  await expect(proxyDriver.claim(makeClaim("k"))).rejects.toThrow("the server's call to its store failed (memory)");
   expect(it.logged.join()).toContain("hunter2");
 });
 
@@ -172,7 +172,7 @@ test("claims that the store has dropped are dropped by the proxy, too", async ()
   const { driver } = await openClient(it.addresses[0] as string);
   for (let turn = 0; turn < 3; turn++) {
     await Promise.all(
-      Array.from({ length: 600 }, (_, at) => driver.claim(makeClaim(`k${turn}-${at}`, { ttlMs: 1_000 }))),
+      Array.from({ length: 600 }, (_, index) => driver.claim(makeClaim(`k${turn}-${index}`, { ttlMs: 1_000 }))),
     );
     await clock.advance(10_000);
   }
@@ -181,16 +181,16 @@ test("claims that the store has dropped are dropped by the proxy, too", async ()
 
 test.each(["there", "back"] as const)(
   "a client that disconnects during its claim (%s) leaves no queue entry",
-  async (where) => {
-    const { driver, other, asked, go } = createSlowStore(where);
+  async (side) => {
+    const { driver, other, callCount, resume } = createSlowStore(side);
     const it = await startServer({ driver });
-    const one = await openClient(it.addresses[0] as string);
-    const call = one.driver.claim(makeClaim("k", { ttlMs: 60_000 }));
+    const client = await openClient(it.addresses[0] as string);
+    const call = client.driver.claim(makeClaim("k", { ttlMs: 60_000 }));
     call.catch(() => undefined);
-    await until(() => asked() > 0, { within: 2_000, what: "the call at the store" });
-    await one.driver.close();
+    await until(() => callCount() > 0, { within: 2_000, what: "the call at the store" });
+    await client.driver.close();
     await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
-    go();
+    resume();
     await other.open(NO_EVENTS);
     const next = makeClaim("k", { wait: false });
     await expect.poll(async () => (await other.claim(next)).state, { timeout: 2_000 }).toBe("held");
@@ -199,18 +199,18 @@ test.each(["there", "back"] as const)(
 );
 
 test("a store that did not remember the release of an unanswered claim is asked again when the late answer arrives", async () => {
-  const { driver, other, asked, go } = createSlowStore("there");
-  const forgetful: Driver = {
+  const { driver, other, callCount, resume } = createSlowStore("there");
+  const driverWithoutDetach: Driver = {
     ...driver,
     release: (releases) => driver.release(toReleases(...releases.map(({ claim }) => claim))),
   };
-  const it = await startServer({ driver: forgetful });
-  const one = await openClient(it.addresses[0] as string);
-  one.driver.claim(makeClaim("k", { ttlMs: 60_000 })).catch(() => undefined);
-  await until(() => asked() > 0, { within: 2_000, what: "the call at the store" });
-  await one.driver.close();
+  const it = await startServer({ driver: driverWithoutDetach });
+  const client = await openClient(it.addresses[0] as string);
+  client.driver.claim(makeClaim("k", { ttlMs: 60_000 })).catch(() => undefined);
+  await until(() => callCount() > 0, { within: 2_000, what: "the call at the store" });
+  await client.driver.close();
   await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
-  go();
+  resume();
   await other.open(NO_EVENTS);
   const next = makeClaim("k", { wait: false });
   await expect.poll(async () => (await other.claim(next)).state, { timeout: 2_000 }).toBe("held");
@@ -220,57 +220,57 @@ test("a failed release for a disconnected client is repeated, unless the client 
   const store = memoryStore();
   const inner = memory({ store });
   let isAway = false;
-  let refused = 0;
+  let refusalCount = 0;
   const driver: Driver = {
     ...inner,
     async release(releases) {
-      if (isAway) refused++;
+      if (isAway) refusalCount++;
       if (isAway) throw new Error("away");
       return inner.release(releases);
     },
   };
   const it = await startServer({ driver });
-  const one = await openClient(it.addresses[0] as string);
-  const [a, b] = [makeClaim("a", { ttlMs: 3_600_000 }), makeClaim("b", { ttlMs: 3_600_000 })];
-  await one.driver.claim(a);
-  const before = expectHeld(await one.driver.claim(b));
+  const client = await openClient(it.addresses[0] as string);
+  const [claimA, claimB] = [makeClaim("a", { ttlMs: 3_600_000 }), makeClaim("b", { ttlMs: 3_600_000 })];
+  await client.driver.claim(claimA);
+  const before = expectHeld(await client.driver.claim(claimB));
   isAway = true;
-  await one.driver.close();
-  await until(() => refused > 0, { within: 2_000, what: "the release that fails" });
+  await client.driver.close();
+  await until(() => refusalCount > 0, { within: 2_000, what: "the release that fails" });
   const other = await openClient(it.addresses[0] as string);
-  const stands = [{ state: "held", token: before.token }];
-  expect(await other.driver.renew([b])).toMatchObject(stands);
+  const expectedAnswers = [{ state: "held", token: before.token }];
+  expect(await other.driver.renew([claimB])).toMatchObject(expectedAnswers);
   isAway = false;
   await until(async () => (await other.driver.claim(makeClaim("a", { wait: false }))).state === "held", {
     within: 2_000,
     what: "the key that nobody wants",
   });
-  expect(await other.driver.renew([b])).toMatchObject(stands);
+  expect(await other.driver.renew([claimB])).toMatchObject(expectedAnswers);
 });
 
 test("a claim that the store cannot carry out is refused, not carried out in part: of several keys it would take one", async () => {
-  const asked: Claim[] = [];
+  const receivedClaims: Claim[] = [];
   const inner = memory();
   const driver: Driver = {
     ...inner,
     ...withTraits(inner, { lease: { claim: false, sessionMs: 5_000 }, manyKeys: false, permits: "shared" }),
     async claim(claim) {
-      asked.push(claim);
+      receivedClaims.push(claim);
       return inner.claim(claim);
     },
   };
   const it = await startServer({ driver });
-  const { driver: through } = await openClient(it.addresses[0] as string);
+  const { driver: proxyDriver } = await openClient(it.addresses[0] as string);
   const ttlMs = "session" as const;
   const unsupported = { code: "DRIVER_FATAL" };
-  await expect(through.claim(makeClaim(["a", "b"], { ttlMs }))).rejects.toMatchObject(unsupported);
-  await expect(through.renew([makeClaim(["a", "b"], { ttlMs })])).rejects.toMatchObject(unsupported);
-  await expect(through.claim(makeClaim([{ key: "a", permits: 1, limit: 2 }], { ttlMs }))).rejects.toMatchObject(
+  await expect(proxyDriver.claim(makeClaim(["a", "b"], { ttlMs }))).rejects.toMatchObject(unsupported);
+  await expect(proxyDriver.renew([makeClaim(["a", "b"], { ttlMs })])).rejects.toMatchObject(unsupported);
+  await expect(proxyDriver.claim(makeClaim([{ key: "a", permits: 1, limit: 2 }], { ttlMs }))).rejects.toMatchObject(
     unsupported,
   );
-  await expect(through.claim(makeClaim("a", { ttlMs: 5_000 }))).rejects.toMatchObject(unsupported);
-  expect(asked).toEqual([]);
-  expectHeld(await through.claim(makeClaim("a", { ttlMs })));
+  await expect(proxyDriver.claim(makeClaim("a", { ttlMs: 5_000 }))).rejects.toMatchObject(unsupported);
+  expect(receivedClaims).toEqual([]);
+  expectHeld(await proxyDriver.claim(makeClaim("a", { ttlMs })));
 });
 
 test("a server on a Unix socket is refused as the store of a proxy: all locks would end with the proxy's connection", async () => {
@@ -282,14 +282,14 @@ test("a server on a Unix socket is refused as the store of a proxy: all locks wo
 
 test("a revoked claim keeps its entry in the store until its client releases it through the proxy", async () => {
   const it = await startServer({ driver: memory() });
-  const one = await openClient(it.addresses[0] as string);
+  const client = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const [a, b] = [makeClaim("k"), makeClaim("k")];
-  const { token } = expectHeld(await one.driver.claim(a));
-  await other.driver.claim(b);
+  const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
+  const { token } = expectHeld(await client.driver.claim(claimA));
+  await other.driver.claim(claimB);
   expect(await other.driver.revoke?.([{ key: "k", token, now: false }])).toEqual([true]);
-  expect(await one.driver.renew([a])).toEqual([{ state: "none", reason: "revoked" }]);
-  expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
-  await one.driver.release(toReleases(a));
-  await other.pushes.waitForGrant(b);
+  expect(await client.driver.renew([claimA])).toEqual([{ state: "none", reason: "revoked" }]);
+  expect(await other.driver.renew([claimB])).toMatchObject([{ state: "waiting" }]);
+  await client.driver.release(toReleases(claimA));
+  await other.pushes.waitForGrant(claimB);
 });

@@ -28,8 +28,8 @@ test("a server is ready unless it is recovering, stopping, or unable to write", 
   expect(it.ready()).toEqual({ ok: true });
   await it.close();
   expect(it.ready()).toEqual({ ok: false, reason: "the server is stopping" });
-  const fresh = await startServer({ state: "none" });
-  expect(fresh.ready()).toMatchObject({
+  const newServer = await startServer({ state: "none" });
+  expect(newServer.ready()).toMatchObject({
     ok: false,
     reason: expect.stringMatching(/^recovering after a restart; .* in at most \d+ s$/),
   });
@@ -45,7 +45,7 @@ test("a server is not ready after a failed write of its state, until a write suc
   rmSync(journal, { force: true });
   mkdirSync(journal);
   mkdirSync(blocked);
-  for (let again = 0; again < 3; again++) {
+  for (let attempt = 0; attempt < 3; attempt++) {
     await expect(driver.claim(makeClaim("k", { ttlMs: 120_000 }))).rejects.toThrow();
   }
   expect(it.ready()).toMatchObject({ ok: false, reason: expect.stringMatching(/state directory is not writable/) });
@@ -106,34 +106,34 @@ test.runIf(process.platform === "linux")("a server whose disk hangs is not ready
 
 test("a proxy is not ready while its store is slow or fails, and is ready again when it answers; a bad call does not count as a failure", async () => {
   const store = memory();
-  let mood: "well" | "broken" | "silent" = "well";
+  let storeMode: "well" | "broken" | "silent" = "well";
   const renew: Driver["renew"] = (claims) => {
-    if (mood === "silent") return new Promise(() => undefined);
-    return mood === "well" ? store.renew(claims) : Promise.reject(new Error("connection refused"));
+    if (storeMode === "silent") return new Promise(() => undefined);
+    return storeMode === "well" ? store.renew(claims) : Promise.reject(new Error("connection refused"));
   };
   const clock = new FakeClock(0);
   const it = await startServer({ driver: { ...store, name: "redis", renew }, clock });
-  const why = async (): Promise<string> => {
+  const readReason = async (): Promise<string> => {
     it.ready();
     // by then an answer of the store, if any, has arrived
     await new Promise((resolve) => setImmediate(resolve));
     const now = it.ready();
     return now.ok ? "" : now.reason;
   };
-  expect(await why()).toBe("");
-  mood = "broken";
+  expect(await readReason()).toBe("");
+  storeMode = "broken";
   // the last result is still fresh
-  expect(await why()).toBe("");
+  expect(await readReason()).toBe("");
   await clock.advance(2_000);
-  expect(await why()).toBe("the store (redis) cannot be reached");
-  mood = "well";
+  expect(await readReason()).toBe("the store (redis) cannot be reached");
+  storeMode = "well";
   await clock.advance(2_000);
-  expect(await why()).toBe("");
-  mood = "silent";
+  expect(await readReason()).toBe("");
+  storeMode = "silent";
   await clock.advance(2_000);
-  expect(await why()).toBe("");
+  expect(await readReason()).toBe("");
   await clock.advance(3_000);
-  expect(await why()).toBe("the store (redis) cannot be reached");
+  expect(await readReason()).toBe("the store (redis) cannot be reached");
 });
 
 test("all errors in the options are thrown at once, each as a problem of its own", async () => {
@@ -173,9 +173,9 @@ test.each<[string, string, unknown]>([
 });
 
 test("options of a wrong type are refused with Holdfast's own TypeError", async () => {
-  const none = null as unknown as ServeOptions;
-  for (const take of [serve, checkOptions])
-    await expect(take(none)).rejects.toThrow(new TypeError("options must be an object, not null"));
+  const noOptions = null as unknown as ServeOptions;
+  for (const validate of [serve, checkOptions])
+    await expect(validate(noOptions)).rejects.toThrow(new TypeError("options must be an object, not null"));
 });
 
 test("checkOptions() opens and creates nothing", async () => {
@@ -202,19 +202,27 @@ test("checkOptions() reports a socket that cannot be created at its path, as a s
     `cannot create a socket in ${file} (ENOTDIR)`,
   ]);
   expect(problems).toMatchObject(Array(3).fill({ option: "listen", isEnvironmental: true }));
-  for (const one of listen) {
-    const started = serve({ listen: one, state: "none", log: () => undefined });
+  for (const address of listen) {
+    const started = serve({ listen: address, state: "none", log: () => undefined });
     await expect(started).rejects.toThrow(/move it away|the directory of .* does not exist/);
   }
 });
 
 test("a name that no Host header can have is an error: every request with it would be refused", async () => {
   const options: ServeOptions = { listen: "tcp://127.0.0.1:0", state: "none", http: "127.0.0.1:0" };
-  const good = ["locks.example", "LOCKS", "under_score.", "10.0.0.1", "fd00::1"];
-  expect((await checkOptions({ ...options, httpNames: good })).problems).toEqual([]);
-  const bad = ["https://locks.example", "locks.example:443", "*.example", "[fd00::1]", "", "a b", "locks.example/x"];
-  const { problems } = await checkOptions({ ...options, httpNames: bad });
+  const validNames = ["locks.example", "LOCKS", "under_score.", "10.0.0.1", "fd00::1"];
+  expect((await checkOptions({ ...options, httpNames: validNames })).problems).toEqual([]);
+  const invalidNames = [
+    "https://locks.example",
+    "locks.example:443",
+    "*.example",
+    "[fd00::1]",
+    "",
+    "a b",
+    "locks.example/x",
+  ];
+  const { problems } = await checkOptions({ ...options, httpNames: invalidNames });
   expect(problems.map(({ option, message }) => [option, message.split(" is not ")[0]])).toEqual(
-    bad.map((name) => ["httpNames", JSON.stringify(name)]),
+    invalidNames.map((name) => ["httpNames", JSON.stringify(name)]),
   );
 });

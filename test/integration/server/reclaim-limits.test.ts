@@ -26,8 +26,8 @@ const reportedWaiting = (terms: ReclaimTerms, arrival = 1): unknown => [terms, [
 const reclaimTerms = (key: unknown): ReclaimTerms => [randomId(), [key], 30_000];
 
 /** A server that has lost its memory and is recovering from its clients' reports. */
-async function restartWithoutState(limits: Partial<ServerLimits>, more: Parameters<typeof startServer>[0] = {}) {
-  const it = await startServer({ state: "none", limits, ...more });
+async function restartWithoutState(limits: Partial<ServerLimits>, options: Parameters<typeof startServer>[0] = {}) {
+  const it = await startServer({ state: "none", limits, ...options });
   expect(it.recoveryRemainingMs).toBeGreaterThan(0);
   const open = async (hello: Readonly<Record<string, string>> = {}): Promise<RawClient> => {
     const rawClient = await RawClient.open(parseRawAddress(it.addresses[0] as string), hello);
@@ -43,39 +43,39 @@ async function reclaim(client: RawClient, items: readonly unknown[]): Promise<st
 }
 
 function countStates(states: readonly string[]): Record<string, number> {
-  const all: Record<string, number> = {};
-  for (const state of states) all[state] = (all[state] ?? 0) + 1;
-  return all;
+  const counts: Record<string, number> = {};
+  for (const state of states) counts[state] = (counts[state] ?? 0) + 1;
+  return counts;
 }
 
 test("claimsPerSession: however many frames a session reports in, it gets no more than its limit; other sessions have their own", async () => {
   const { server, open } = await restartWithoutState({ claimsPerSession: 100 });
-  const [greedy, other] = [await open(), await open()];
-  const many = Array.from({ length: 300 }, (_, n) => reportedHeld(reclaimTerms(`k${n}`)));
-  expect(countStates(await reclaim(greedy, many))).toEqual({ held: 100, none: 200 });
-  expect(countStates(await reclaim(greedy, [reportedWaiting(reclaimTerms("w"))]))).toEqual({ none: 1 });
+  const [greedyClient, other] = [await open(), await open()];
+  const items = Array.from({ length: 300 }, (_, n) => reportedHeld(reclaimTerms(`k${n}`)));
+  expect(countStates(await reclaim(greedyClient, items))).toEqual({ held: 100, none: 200 });
+  expect(countStates(await reclaim(greedyClient, [reportedWaiting(reclaimTerms("w"))]))).toEqual({ none: 1 });
   expect(server.stats().claims).toBe(100);
-  expect(countStates(await reclaim(other, many.slice(200)))).toEqual({ held: 100 });
+  expect(countStates(await reclaim(other, items.slice(200)))).toEqual({ held: 100 });
   // a claim that it has reported before is not a new one
-  expect(countStates(await reclaim(greedy, many.slice(0, 100)))).toEqual({ held: 100 });
+  expect(countStates(await reclaim(greedyClient, items.slice(0, 100)))).toEqual({ held: 100 });
 });
 
 test("claims: the limit holds in all, however many sessions report", async () => {
   const { server, open } = await restartWithoutState({ claimsPerSession: 100, claims: 250 });
   for (let session = 0; session < 5; session++) {
-    const many = Array.from({ length: 150 }, (_, n) => reportedHeld(reclaimTerms(`${session}/${n}`)));
-    await reclaim(await open(), many);
+    const items = Array.from({ length: 150 }, (_, n) => reportedHeld(reclaimTerms(`${session}/${n}`)));
+    await reclaim(await open(), items);
   }
   expect(server.stats().claims).toBe(250);
 });
 
 test("waiters and waitersPerKey: waiting claims do not keep a key's holders from reclaiming", async () => {
   const { server, open } = await restartWithoutState({ waitersPerKey: 50, waiters: 80 });
-  const crowd = await open();
+  const crowdClient = await open();
   expect(
     countStates(
       await reclaim(
-        crowd,
+        crowdClient,
         Array.from({ length: 90 }, (_, n) => reportedWaiting(reclaimTerms("k"), n + 1)),
       ),
     ),
@@ -91,7 +91,7 @@ test("waiters and waitersPerKey: waiting claims do not keep a key's holders from
   expect(
     countStates(
       await reclaim(
-        crowd,
+        crowdClient,
         Array.from({ length: 50 }, (_, n) => reportedWaiting(reclaimTerms(`other${n}`))),
       ),
     ),
@@ -106,17 +106,17 @@ test("claimsPerAccount and rights: over all sessions of an account, only what it
   const [ana, ben] = [testAccount("ana", "team-a/"), testAccount("ben", "")];
   const { server, open } = await restartWithoutState({ claimsPerAccount: 100 }, { access: createTestAccess(ana, ben) });
   const [one, two] = [await open({ credential: ana.credential }), await open({ credential: ana.credential })];
-  const many = (client: string): unknown[] =>
+  const makeItems = (client: string): unknown[] =>
     Array.from({ length: 80 }, (_, n) => reportedHeld(reclaimTerms(`team-a/${client}/${n}`)));
-  expect(countStates(await reclaim(one, many("one")))).toEqual({ held: 80 });
-  expect(countStates(await reclaim(two, many("two")))).toEqual({ held: 20, none: 60 });
+  expect(countStates(await reclaim(one, makeItems("one")))).toEqual({ held: 80 });
+  expect(countStates(await reclaim(two, makeItems("two")))).toEqual({ held: 20, none: 60 });
   expect(await reclaim(two, [reportedHeld(reclaimTerms("team-b/x"))])).toEqual(["none"]);
   expect(server.stats().claims).toBe(100);
   const otherRawClient = await open({ credential: ben.credential });
   expect(await reclaim(otherRawClient, [reportedHeld(reclaimTerms("team-b/x"))])).toEqual(["held"]);
   // ben has the higher token: ana loses her claim, and has room for another
   expect(await reclaim(otherRawClient, [reportedHeld(reclaimTerms("team-a/one/0"), 9_000)])).toEqual(["held"]);
-  expect(countStates(await reclaim(two, many("three")))).toEqual({ held: 1, none: 79 });
+  expect(countStates(await reclaim(two, makeItems("three")))).toEqual({ held: 1, none: 79 });
 });
 
 test("reclaimed claims count after recovery: new claims find the remaining room", async () => {
@@ -152,8 +152,8 @@ test("limits and recovery: clients that had reached every limit reclaim everythi
   const harness = new ServerHarness({ limits: { claimsPerSession: 20, claims: 40, waitersPerKey: 3, waiters: 5 } });
   await harness.start();
   const [one, two] = [await harness.connectClient(), await harness.connectClient()];
-  const mine = await connectHolding(one, 18, "a");
-  const theirs = await connectHolding(two, 18, "b");
+  const firstHolding = await connectHolding(one, 18, "a");
+  const otherHolding = await connectHolding(two, 18, "b");
   const [first, second, third, fourth] = [makeClaim("a0"), makeClaim("a0"), makeClaim("b0"), makeClaim("b0")];
   for (const claim of [first, second]) expect(await two.driver.claim(claim)).toMatchObject({ state: "waiting" });
   for (const claim of [third, fourth]) expect(await one.driver.claim(claim)).toMatchObject({ state: "waiting" });
@@ -162,15 +162,15 @@ test("limits and recovery: clients that had reached every limit reclaim everythi
   await harness.clock.advance(3_000);
   expect(harness.inspect().isRecovering).toBe(false);
   expect(harness.inspect().records.size).toBe(40);
-  expect((await one.driver.renew([...mine, third, fourth])).map((answer) => answer?.state)).toEqual([
-    ...mine.map(() => "held"),
+  expect((await one.driver.renew([...firstHolding, third, fourth])).map((answer) => answer?.state)).toEqual([
+    ...firstHolding.map(() => "held"),
     "waiting",
     "waiting",
   ]);
-  expect((await two.driver.renew(theirs)).every((answer) => answer?.state === "held")).toBe(true);
+  expect((await two.driver.renew(otherHolding)).every((answer) => answer?.state === "held")).toBe(true);
   // full as before, and a release makes room as before
   await expect(two.driver.claim(makeClaim("more"))).rejects.toThrow("at most 40 claims on this server");
-  await one.driver.release(toReleases(...mine.slice(1, 2)));
+  await one.driver.release(toReleases(...firstHolding.slice(1, 2)));
   expectHeld(await one.driver.claim(makeClaim("more")));
   await flushEventLoop();
 });
@@ -179,7 +179,7 @@ test("limits and recovery: claims placed under higher limits survive two crashes
   const harness = new ServerHarness({ limits: { claimsPerSession: 20 } });
   await harness.start();
   const client = await harness.connectClient();
-  const mine = await connectHolding(client, 18, "a");
+  const firstHolding = await connectHolding(client, 18, "a");
   for (const limits of [
     { claimsPerSession: 5, claims: 9 },
     { claimsPerSession: 4, claims: 8 },
@@ -189,10 +189,10 @@ test("limits and recovery: claims placed under higher limits survive two crashes
     await harness.start();
     await harness.clock.advance(3_000);
     expect(harness.inspect().records.size).toBe(18);
-    expect((await client.driver.renew(mine)).every((answer) => answer?.state === "held")).toBe(true);
+    expect((await client.driver.renew(firstHolding)).every((answer) => answer?.state === "held")).toBe(true);
     await expect(client.driver.claim(makeClaim("more"))).rejects.toThrow("at most");
   }
-  await client.driver.release(toReleases(...mine.slice(3)));
+  await client.driver.release(toReleases(...firstHolding.slice(3)));
   await harness.stop();
   await harness.start();
   await harness.clock.advance(3_000);

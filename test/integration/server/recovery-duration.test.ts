@@ -113,30 +113,32 @@ test("firstStart skips the minute of a server without a state directory, and is 
 test("a stop during recovery keeps the remaining time: after three starts in a row recovery ends", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
-  const silent = await harness.connectClient(false);
-  const lively = await harness.connectClient(false);
+  const silentClient = await harness.connectClient(false);
+  const activeClient = await harness.connectClient(false);
   const ownClaim = makeClaim("mine", { ttlMs: 20_000 });
-  await silent.driver.claim(makeClaim("k", { ttlMs: 60_000 }));
-  const { token } = expectHeld(await lively.driver.claim(ownClaim));
-  silent.isUnreachable = true;
+  await silentClient.driver.claim(makeClaim("k", { ttlMs: 60_000 }));
+  const { token } = expectHeld(await activeClient.driver.claim(ownClaim));
+  silentClient.isUnreachable = true;
   harness.crash();
-  const wanted = makeClaim("k");
-  let newcomer = null as Awaited<ReturnType<ServerHarness["connectClient"]>> | null;
+  const waitingClaim = makeClaim("k");
+  let newClient = null as Awaited<ReturnType<ServerHarness["connectClient"]>> | null;
   for (const leftMs of [60_000, 40_000, 20_000]) {
     await harness.start();
     expect(harness.inspect().recoveryRemainingMs).toBe(leftMs);
     expect(harness.inspect().recoveryReason).toBe("crash");
-    newcomer ??= await harness.connectClient(false);
-    for (let passed = 0; passed < 20_000; passed += 5_000) {
+    newClient ??= await harness.connectClient(false);
+    for (let elapsedMs = 0; elapsedMs < 20_000; elapsedMs += 5_000) {
       await harness.clock.advance(5_000);
-      await lively.driver.renew([ownClaim]);
-      if (passed === 0) await newcomer.driver.claim(wanted);
+      await activeClient.driver.renew([ownClaim]);
+      if (elapsedMs === 0) await newClient.driver.claim(waitingClaim);
     }
     if (leftMs > 20_000) await harness.stop();
   }
   expect(harness.inspect().isRecovering).toBe(false);
-  expect(newcomer?.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id)).toEqual([wanted.id]);
-  expect((await lively.driver.renew([ownClaim]))[0]).toMatchObject({ state: "held", token });
+  expect(newClient?.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id)).toEqual([
+    waitingClaim.id,
+  ]);
+  expect((await activeClient.driver.renew([ownClaim]))[0]).toMatchObject({ state: "held", token });
   // no remaining time is left for the next start
   await harness.stop();
   await harness.start();
@@ -146,28 +148,28 @@ test("a stop during recovery keeps the remaining time: after three starts in a r
 test("on a Unix socket, after a stop during recovery, the next start waits for the clients that had not reconnected", async () => {
   const harness = new ServerHarness();
   await harness.start();
-  const away = await harness.connectClient();
-  const a = makeClaim("k");
-  const { token } = expectHeld(await away.driver.claim(a));
-  away.isUnreachable = true;
+  const lostClient = await harness.connectClient();
+  const claimA = makeClaim("k");
+  const { token } = expectHeld(await lostClient.driver.claim(claimA));
+  lostClient.isUnreachable = true;
   harness.crash();
   await harness.start();
   await harness.clock.advance(1_000);
   await harness.stop();
   await harness.start();
   expect(harness.inspect().isRecovering).toBe(true);
-  away.isUnreachable = false;
+  lostClient.isUnreachable = false;
   await harness.clock.advance(2_500);
   expect(harness.inspect().isRecovering).toBe(false);
-  expect((await away.driver.renew([a]))[0]).toMatchObject({ state: "held", token });
+  expect((await lostClient.driver.renew([claimA]))[0]).toMatchObject({ state: "held", token });
 });
 
 test("a crash after a stop during recovery begins it again: the remaining time is known only after a stop", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
-  const silent = await harness.connectClient(false);
-  await silent.driver.claim(makeClaim("k"));
-  silent.isUnreachable = true;
+  const silentClient = await harness.connectClient(false);
+  await silentClient.driver.claim(makeClaim("k"));
+  silentClient.isUnreachable = true;
   harness.crash();
   await harness.start();
   await harness.clock.advance(20_000);
@@ -213,14 +215,14 @@ test("a longer lease is on disk before it is granted, also after a shorter one w
   await harness.clock.advance(1_500);
   expect(longest()).toBe(3_000);
   const open = disk.blockWrites();
-  let told = false;
-  const usual = driver.claim(makeClaim("b")).finally(() => {
-    told = true;
+  let isAnswered = false;
+  const pendingClaim = driver.claim(makeClaim("b")).finally(() => {
+    isAnswered = true;
   });
   await flushEventLoop(40);
-  expect(told).toBe(false);
+  expect(isAnswered).toBe(false);
   open();
-  expectHeld(await usual);
+  expectHeld(await pendingClaim);
   expect(longest()).toBe(30_000);
   // a silent session lasts as long
   harness.crash();
@@ -252,12 +254,12 @@ test.each([
     },
   ],
   ["moved away with its directory", (path: string) => renameSync(join(path, ".."), join(path, "..", "..", "moved"))],
-])("a server whose state lock was %s grants nothing more and ends", async (_, spoil) => {
+])("a server whose state lock was %s grants nothing more and ends", async (_, damage) => {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });
   const { driver } = await openClient(it.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
-  spoil(join(dir, "state", "lock"));
+  damage(join(dir, "state", "lock"));
   // a write could reach a state that another server uses now
   await expect(driver.claim(makeClaim("long", { ttlMs: 600_000, wait: false }))).rejects.toThrow();
   expect(await it.ownershipLost).toMatch(/lock was removed or replaced/);
@@ -322,9 +324,9 @@ const rejectedOptions: readonly (readonly [string, (dir: string) => string, RegE
 
 test.runIf(process.platform === "linux").each(rejectedOptions)(
   "a state directory %s is refused at once, and --check reports the same",
-  async (_, make, message) => {
+  async (_, prepare, message) => {
     const dir = createTemporaryDirectory();
-    const state = make(dir);
+    const state = prepare(dir);
     const options = { listen: `unix:${join(dir, "socket")}`, state };
     const { problems } = await checkOptions(options);
     expect(problems).toMatchObject([
@@ -343,12 +345,12 @@ test("checkOptions() warns of a start that would grant nothing for a while, unle
   expectHeld(await driver.claim(makeClaim("k")));
   expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
   // as after a kill
-  const killed = readFileSync(join(dir, "state", "state"));
-  const list = readFileSync(join(dir, "state", "sessions"));
+  const stateAfterKill = readFileSync(join(dir, "state", "state"));
+  const sessions = readFileSync(join(dir, "state", "sessions"));
   await it.close();
   expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
-  writeFileSync(join(dir, "state", "state"), killed);
-  writeFileSync(join(dir, "state", "sessions"), list);
+  writeFileSync(join(dir, "state", "state"), stateAfterKill);
+  writeFileSync(join(dir, "state", "sessions"), sessions);
   expect((await checkOptions(options)).warnings).toEqual([
     "the previous run of the server did not stop cleanly: granting nothing new for up to 30 s",
   ]);
@@ -356,8 +358,10 @@ test("checkOptions() warns of a start that would grant nothing for a while, unle
   expect((await checkOptions(options)).warnings).toEqual([
     "the state file is missing from a directory that has been in use: granting nothing new for up to 60 s",
   ]);
-  const none = { ...options, state: "none" };
-  expect((await checkOptions(none)).warnings).toEqual([expect.stringMatching(/no state is kept.* for up to 60 s/)]);
-  expect((await checkOptions({ ...none, firstStart: true })).warnings).toEqual([]);
+  const stateless = { ...options, state: "none" };
+  expect((await checkOptions(stateless)).warnings).toEqual([
+    expect.stringMatching(/no state is kept.* for up to 60 s/),
+  ]);
+  expect((await checkOptions({ ...stateless, firstStart: true })).warnings).toEqual([]);
   expect((await checkOptions({ ...options, firstStart: true })).problems).toMatchObject([{ option: "state" }]);
 });

@@ -113,13 +113,20 @@ async function readRun({
   return run;
 }
 
-const expectLife = (run: CommandRun, life: RunStatus): Promise<unknown> =>
-  until(() => run.probe().status === life, { within: 5_000, what: `a run that is ${life}, not ${run.probe().status}` });
+const expectLife = (run: CommandRun, status: RunStatus): Promise<unknown> =>
+  until(() => run.probe().status === status, {
+    within: 5_000,
+    what: `a run that is ${status}, not ${run.probe().status}`,
+  });
 
 test("a run is over when all of its processes are gone, and is only kept while just its wrapper lives", async () => {
   const [wrapper, watchdog, command] = [startProcess(), startProcess(), startProcess()];
-  const all = [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog), processEntry("command", command)];
-  const run = await readRun(writeRecord({ processes: all }));
+  const processes = [
+    processEntry("wrapper", wrapper),
+    processEntry("watchdog", watchdog),
+    processEntry("command", command),
+  ];
+  const run = await readRun(writeRecord({ processes }));
   expect(run.probe().status).toBe("works");
   await waitForExit(watchdog);
   expect(run.probe().status).toBe("works");
@@ -131,8 +138,12 @@ test("a run is over when all of its processes are gone, and is only kept while j
 
 test("a run that its watchdog has ended holds nothing, whichever of its processes live, and is over when its wrapper is gone", async () => {
   const [wrapper, watchdog, command] = [startProcess(), startProcess(), startProcess()];
-  const all = [processEntry("wrapper", wrapper), processEntry("watchdog", watchdog), processEntry("command", command)];
-  const it = writeRecord({ head: { locked: true }, processes: all });
+  const processes = [
+    processEntry("wrapper", wrapper),
+    processEntry("watchdog", watchdog),
+    processEntry("command", command),
+  ];
+  const it = writeRecord({ head: { locked: true }, processes });
   const lock = await lockFile(it.path);
   appendFileSync(it.path, END_LINE);
   const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
@@ -147,9 +158,9 @@ test("a run that its watchdog has ended holds nothing, whichever of its processe
 });
 
 test("after a start a hold-at-least time is reported for its remainder, both of a run that is over and of one that was ended", async () => {
-  const [wrapper, dead] = [startProcess(), { pid: -1 }];
+  const [wrapper, endedProcess] = [startProcess(), { pid: -1 }];
   for (const [one, life] of [
-    [dead, "over"],
+    [endedProcess, "over"],
     [wrapper, "over"],
   ] as const) {
     const head = { holdUntil: Date.now() + 60_000 };
@@ -158,8 +169,8 @@ test("after a start a hold-at-least time is reported for its remainder, both of 
       processes: [{ role: "wrapper", pid: one.pid as number, start: readStartTime(one.pid as number) ?? "0" }],
     });
     if (one === wrapper) appendFileSync(it.path, END_LINE);
-    const [run, ...others] = (await (await openCommandRuns(it.runsIn, ignoreWarnings)).findLiving()).runs;
-    expect(others).toEqual([]);
+    const [run, ...otherRuns] = (await (await openCommandRuns(it.runsIn, ignoreWarnings)).findLiving()).runs;
+    expect(otherRuns).toEqual([]);
     expect(run).toMatchObject({ session: it.session, claims: [{ claim: { id: it.claim.id } }] });
     expect(run?.probe().status).toBe(life);
     expect(run?.remainingHoldMs()).toBeGreaterThan(50_000);
@@ -207,25 +218,25 @@ test("process ids of another namespace say nothing: without a lock the run is un
   expect((await readRun(writeRecord({ head, processes }))).probe().status).toBe("unknown");
   const it = writeRecord({ head: { ...head, locked: true }, processes });
   const lock = await lockFile(it.path);
-  const heir = startProcess(["ignore", "ignore", "ignore", lock]);
+  const inheritor = startProcess(["ignore", "ignore", "ignore", lock]);
   closeSync(lock);
   const run = await readRun(it);
   await expectLife(run, "works");
-  await waitForExit(heir);
+  await waitForExit(inheritor);
   await expectLife(run, "unknown");
 });
 
 test("when all named processes are gone and a child of theirs has the lock, the run is active until that child ends", async () => {
-  const dead = startProcess();
-  const processes = [processEntry("command", dead)];
+  const endedProcess = startProcess();
+  const processes = [processEntry("command", endedProcess)];
   const it = writeRecord({ head: { locked: true }, processes });
   const lock = await lockFile(it.path);
-  const heir = startProcess(["ignore", "ignore", "ignore", lock]);
+  const inheritor = startProcess(["ignore", "ignore", "ignore", lock]);
   closeSync(lock);
-  await waitForExit(dead);
+  await waitForExit(endedProcess);
   const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
   expect((await runs.findLiving()).runs).toHaveLength(1);
-  await waitForExit(heir);
+  await waitForExit(inheritor);
   await expectLife(runs.find(it.session) as CommandRun, "over");
   expect(await runs.findLiving()).toEqual({ runs: [], hasUnreadable: false });
   expect(existsSync(it.path)).toBe(false);
@@ -302,21 +313,21 @@ function decodeClaimReference({ claim }: ReturnType<typeof writeRecord>): string
 
 test("an unfinished file is not a run yet; when its creator has died it is removed after a minute", async () => {
   const it = writeRecord({ processes: [processEntry("command", process)] });
-  const making = temporaryRunFilePath(it.runsIn, it.session);
-  renameSync(it.path, making);
+  const temporaryFile = temporaryRunFilePath(it.runsIn, it.session);
+  renameSync(it.path, temporaryFile);
   const runs = await openCommandRuns(it.runsIn, ignoreWarnings);
   expect((await runs.findLiving()).runs).toEqual([]);
-  expect(existsSync(making)).toBe(true);
-  utimesSync(making, 1, 1);
+  expect(existsSync(temporaryFile)).toBe(true);
+  utimesSync(temporaryFile, 1, 1);
   await runs.findLiving();
-  expect(existsSync(making)).toBe(false);
+  expect(existsSync(temporaryFile)).toBe(false);
 });
 
 test("a file that cannot be removed stops neither the server nor its start, and is logged", async () => {
   const it = writeRecord({ processes: [{ role: "wrapper", pid: 1, start: "0" }] });
-  const abandoned = temporaryRunFilePath(it.runsIn, randomId());
-  mkdirSync(abandoned);
-  utimesSync(abandoned, 1, 1);
+  const abandonedFile = temporaryRunFilePath(it.runsIn, randomId());
+  mkdirSync(abandonedFile);
+  utimesSync(abandonedFile, 1, 1);
   const logLines: string[] = [];
   const runs = await openCommandRuns(it.runsIn, (message, error) => void logLines.push(`${message}: ${error}`));
   const run = runs.find(it.session);
@@ -362,14 +373,14 @@ test.each(["state", "none"])(
   "a server (--state: %s) starts with the claims of an active run, and grants normally when it is over",
   async (kind) => {
     const dir = createTemporaryDirectory();
-    const more = kind === "none" ? { state: "none" } : {};
+    const options = kind === "none" ? { state: "none" } : {};
     const command = startProcess();
     const it = writeRecord({ processes: [processEntry("command", command)] });
-    const first = await startServer({ in: dir, ...more });
+    const first = await startServer({ in: dir, ...options });
     const runsIn = kind === "none" ? `${first.path}.runs` : `${dir}/state/runs`;
     await first.close();
     renameSync(it.path, runFilePath(runsIn, it.session));
-    const second = await startServer({ in: dir, ...more });
+    const second = await startServer({ in: dir, ...options });
     const { driver, pushes } = await openClient(second.addresses[0] as string);
     const next = makeClaim("k");
     expect(await driver.claim(next)).toMatchObject({ state: "waiting" });

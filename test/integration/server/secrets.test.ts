@@ -24,22 +24,22 @@ test("no log line, error, list, event or answer to another client contains a cli
   const [ana, ops] = [testAccount("ana"), testAccount("ops")];
   const it = await startServer({ access: createTestAccess(ana, ops) });
   const address = it.addresses[0] as string;
-  const seen: string[] = [];
-  const look = (what: unknown): void =>
-    void seen.push(JSON.stringify(what, (_, part) => (typeof part === "bigint" ? String(part) : part)));
-  const failed = async (work: Promise<unknown>): Promise<void> => {
-    const error = await work.then(
+  const texts: string[] = [];
+  const look = (value: unknown): void =>
+    void texts.push(JSON.stringify(value, (_, part) => (typeof part === "bigint" ? String(part) : part)));
+  const failed = async (call: Promise<unknown>): Promise<void> => {
+    const error = await call.then(
       () => null,
       (reason: Error) => reason,
     );
     expect(error).not.toBe(null);
     for (let cause: unknown = error; cause instanceof Error; cause = cause.cause)
-      seen.push(`${cause.stack} ${JSON.stringify(cause)}`);
+      texts.push(`${cause.stack} ${JSON.stringify(cause)}`);
   };
 
   const watcher = await RawClient.open(parseRawAddress(address), { credential: ops.credential });
   onCleanup(() => watcher.end());
-  watcher.socket.on("data", (text: unknown) => seen.push(String(text)));
+  watcher.socket.on("data", (text: unknown) => texts.push(String(text)));
   await watcher.call("watch", "");
 
   const session = randomId();
@@ -57,16 +57,16 @@ test("no log line, error, list, event or answer to another client contains a cli
   const reference = await (await locks.acquire("r")).detach();
 
   // refusals of every kind
-  const wrong = `hf1_${randomId()}${randomId()}`;
-  await failed(openClient(address, { credential: wrong }));
+  const wrongCredential = `hf1_${randomId()}${randomId()}`;
+  await failed(openClient(address, { credential: wrongCredential }));
   await failed(RawClient.open(parseRawAddress(address), { credential: ops.credential, session }));
   await failed(driver.claim(makeClaim("f", { floor: 1n << 62n })));
   await failed(locks.attach(reference.replace(/.$/, "!")));
-  const bad = await RawClient.open(parseRawAddress(address), { credential: ana.credential });
-  onCleanup(() => bad.end());
-  bad.send(`["claim",1,"${claim.id}","${ana.credential}"]`);
-  await bad.waitUntilClosed();
-  look(bad.lines);
+  const rawClient = await RawClient.open(parseRawAddress(address), { credential: ana.credential });
+  onCleanup(() => rawClient.end());
+  rawClient.send(`["claim",1,"${claim.id}","${ana.credential}"]`);
+  await rawClient.waitUntilClosed();
+  look(rawClient.lines);
 
   // an operator's views
   look(await watcher.call("list", { prefix: "" }, 100));
@@ -75,23 +75,23 @@ test("no log line, error, list, event or answer to another client contains a cli
   await watcher.call("revoke", [["k", String(token), true, `why ${"\u001b[2J"}`]]);
   look(await driver.renew([claim]));
   look(it.stats());
-  await until(() => seen.some((text) => text.includes('"removed"')), { within: 2_000, what: "the events" });
+  await until(() => texts.some((text) => text.includes('"removed"')), { within: 2_000, what: "the events" });
   for (const line of it.logged) look(line);
 
-  const text = seen.join("\n");
+  const text = texts.join("\n");
   // the searched text is not empty
   expect(text).toContain(publicTag(claim.id));
-  for (const word of [
+  for (const name of [
     '"events"',
     "no valid credential was given",
     "a lock was removed at once",
     "why",
     "more than a day",
   ]) {
-    expect(text, word).toContain(word);
+    expect(text, name).toContain(name);
   }
   const secrets = [ana, ops].flatMap(({ credential, account }) => [credential, ...account.hashes]);
-  secrets.push(wrong, session, watcher.session, claim.id, waiting.id, detached.id, reference);
+  secrets.push(wrongCredential, session, watcher.session, claim.id, waiting.id, detached.id, reference);
   for (const secret of secrets) expect(text.includes(secret), `a secret of ${secret.length} characters`).toBe(false);
   expect(text).not.toContain("\u001b");
 });

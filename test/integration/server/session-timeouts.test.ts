@@ -26,93 +26,93 @@ test("over TCP a lock outlives its connection until its lease ends", async () =>
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
   const otherClient = await harness.connectClient(false);
-  const [a, b] = [makeClaim("k"), makeClaim("k")];
-  await client.driver.claim(a);
-  await otherClient.driver.claim(b);
+  const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
+  await client.driver.claim(claimA);
+  await otherClient.driver.claim(claimB);
   client.isUnreachable = true;
   client.disconnect();
   await harness.clock.advance(28_000);
-  await otherClient.driver.renew([b]);
-  expect(isGranted(otherClient, b)).toBe(false);
+  await otherClient.driver.renew([claimB]);
+  expect(isGranted(otherClient, claimB)).toBe(false);
   await harness.clock.advance(2_500);
-  expect(isGranted(otherClient, b)).toBe(true);
+  expect(isGranted(otherClient, claimB)).toBe(true);
 });
 
 test("over TCP grants pass by a disconnected waiter; if it reconnects in time it has its old place", async () => {
   const harness = await createNetworkHarness();
-  const [holder, cut, behind] = [
+  const [holder, cutClient, laterClient] = [
     await harness.connectClient(false),
     await harness.connectClient(false),
     await harness.connectClient(false),
   ];
-  const [a, b, c, d] = [makeClaim("k"), makeClaim("k"), makeClaim("k"), makeClaim("k")];
-  await holder.driver.claim(a);
-  await cut.driver.claim(b);
-  await behind.driver.claim(c);
-  await behind.driver.claim(d);
-  cut.isUnreachable = true;
-  cut.disconnect();
+  const [claimA, claimB, claimC, claimD] = [makeClaim("k"), makeClaim("k"), makeClaim("k"), makeClaim("k")];
+  await holder.driver.claim(claimA);
+  await cutClient.driver.claim(claimB);
+  await laterClient.driver.claim(claimC);
+  await laterClient.driver.claim(claimD);
+  cutClient.isUnreachable = true;
+  cutClient.disconnect();
   await flushEventLoop();
-  await holder.driver.release(toReleases(a));
+  await holder.driver.release(toReleases(claimA));
   await flushEventLoop();
-  expect(isGranted(behind, c)).toBe(true);
+  expect(isGranted(laterClient, claimC)).toBe(true);
   await harness.clock.advance(1_000);
-  cut.isUnreachable = false;
+  cutClient.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(cut, b)).toMatchObject({ state: "waiting" });
-  await behind.driver.release(toReleases(c));
+  expect(await claimState(cutClient, claimB)).toMatchObject({ state: "waiting" });
+  await laterClient.driver.release(toReleases(claimC));
   await flushEventLoop();
-  expect(isGranted(cut, b)).toBe(true);
-  expect(isGranted(behind, d)).toBe(false);
+  expect(isGranted(cutClient, claimB)).toBe(true);
+  expect(isGranted(laterClient, claimD)).toBe(false);
 });
 
 test("over TCP a waiter that does not reconnect loses its place after the reconnect grace", async () => {
   const harness = await createNetworkHarness();
-  const [holder, cut] = [await harness.connectClient(false), await harness.connectClient(false)];
-  const [a, b] = [makeClaim("k"), makeClaim("k")];
-  await holder.driver.claim(a);
-  await cut.driver.claim(b);
-  cut.isUnreachable = true;
-  cut.disconnect();
+  const [holder, cutClient] = [await harness.connectClient(false), await harness.connectClient(false)];
+  const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
+  await holder.driver.claim(claimA);
+  await cutClient.driver.claim(claimB);
+  cutClient.isUnreachable = true;
+  cutClient.disconnect();
   await harness.clock.advance(4_900);
-  expect(harness.inspect().records.has(b.id)).toBe(true);
+  expect(harness.inspect().records.has(claimB.id)).toBe(true);
   await harness.clock.advance(300);
-  expect(harness.inspect().records.has(b.id)).toBe(false);
+  expect(harness.inspect().records.has(claimB.id)).toBe(false);
 });
 
 test("over TCP a session claim lasts while its client sends, and ends after 30 s of silence", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
-  const a = makeClaim("k", { ttlMs: "session" });
-  await client.driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(claimA);
   await harness.clock.advance(300_000);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
   client.isUnreachable = true;
   client.disconnect();
   await harness.clock.advance(29_000);
-  expect(harness.inspect().records.has(a.id)).toBe(true);
+  expect(harness.inspect().records.has(claimA.id)).toBe(true);
   await harness.clock.advance(11_500);
-  expect(harness.inspect().records.has(a.id)).toBe(false);
+  expect(harness.inspect().records.has(claimA.id)).toBe(false);
 });
 
 test("on a Unix socket silence never ends a session claim", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: "session" });
-  await client.driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(claimA);
   await harness.clock.advance(7 * 86_400_000);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
 });
 
 test("a newer connection of a session replaces the older", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
-  const a = makeClaim("k");
-  await client.driver.claim(a);
+  const claimA = makeClaim("k");
+  await client.driver.claim(claimA);
   client.disconnect();
   await harness.clock.advance(100);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
   expect(client.pushes).toContainEqual({ id: null, answer: undefined });
 });
 
@@ -122,15 +122,15 @@ test("calls made just after a disconnection wait for the new connection; later o
   await client.driver.claim(makeClaim("kept"));
   client.disconnect();
   await flushEventLoop();
-  const soon = client.driver.claim(makeClaim("a"));
+  const pendingClaim = client.driver.claim(makeClaim("a"));
   await harness.clock.advance(500);
-  expectHeld(await soon);
+  expectHeld(await pendingClaim);
   client.isUnreachable = true;
   client.disconnect();
   await flushEventLoop();
-  const hopeless = expect(client.driver.claim(makeClaim("b"))).rejects.toThrow(/cannot be reached/);
+  const rejection = expect(client.driver.claim(makeClaim("b"))).rejects.toThrow(/cannot be reached/);
   await harness.clock.advance(1_500);
-  await hopeless;
+  await rejection;
   await expect(client.driver.claim(makeClaim("c"))).rejects.toThrow(/cannot be reached/);
 });
 
@@ -138,9 +138,9 @@ test("an ended session leaves nothing behind", async () => {
   const harness = await createNetworkHarness();
   for (let turn = 0; turn < 50; turn++) {
     const client = await harness.connectClient(turn % 2 === 0);
-    const [a, b] = [makeClaim("k"), makeClaim("k")];
-    await client.driver.claim(a);
-    await client.driver.claim(b);
+    const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
+    await client.driver.claim(claimA);
+    await client.driver.claim(claimB);
     await client.driver.close();
     await flushEventLoop();
   }
@@ -154,15 +154,15 @@ test("an ended session leaves nothing behind", async () => {
 test("over TCP a client detects that its connection is a black hole, and reconnects", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
-  const a = makeClaim("k", { ttlMs: 90_000 });
-  await client.driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: 90_000 });
+  await client.driver.claim(claimA);
   client.dropsTraffic = true;
-  const lost = expect(client.driver.renew([a])).rejects.toThrow(/was lost/);
+  const rejection = expect(client.driver.renew([claimA])).rejects.toThrow(/was lost/);
   await harness.clock.advance(20_500);
-  await lost;
+  await rejection;
   client.dropsTraffic = false;
   await harness.clock.advance(5_500);
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
   expect(client.pushes).toContainEqual({ id: null, answer: undefined });
 });
 
@@ -170,32 +170,32 @@ test("on a Unix socket a client never gives up a connection because the server i
   const harness = new ServerHarness();
   await harness.start();
   const client = await harness.connectClient();
-  const a = makeClaim("k", { ttlMs: "session" });
-  await client.driver.claim(a);
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(claimA);
   client.dropsTraffic = true;
-  let settled = false;
-  const asked = client.driver.renew([a]).finally(() => {
-    settled = true;
+  let isSettled = false;
+  const pendingRenewal = client.driver.renew([claimA]).finally(() => {
+    isSettled = true;
   });
   await harness.clock.advance(600_000);
-  expect(settled).toBe(false);
+  expect(isSettled).toBe(false);
   client.dropsTraffic = false;
-  expect(await claimState(client, a)).toMatchObject({ state: "held" });
+  expect(await claimState(client, claimA)).toMatchObject({ state: "held" });
   await client.driver.close();
-  await expect(asked).rejects.toThrow(/closed/);
+  await expect(pendingRenewal).rejects.toThrow(/closed/);
 });
 
 test("a client that only waits for pushes pings no more than it must, and an idle one not at all", async () => {
   const harness = await createNetworkHarness();
   const client = await harness.connectClient(false);
-  const sent = client.linesSent;
+  const sentCount = client.linesSent;
   await harness.clock.advance(300_000);
-  expect(client.linesSent).toBe(sent);
-  const a = makeClaim("k", { ttlMs: "session" });
-  await client.driver.claim(a);
+  expect(client.linesSent).toBe(sentCount);
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  await client.driver.claim(claimA);
   await harness.clock.advance(100_000);
-  expect(client.linesSent - sent).toBeGreaterThanOrEqual(10);
-  expect(client.linesSent - sent).toBeLessThanOrEqual(12);
+  expect(client.linesSent - sentCount).toBeGreaterThanOrEqual(10);
+  expect(client.linesSent - sentCount).toBeLessThanOrEqual(12);
 });
 
 test("while TCP clients have not reconnected after a restart, the server's timer sleeps until something is due", async () => {

@@ -33,16 +33,16 @@ test("a waiting claim is notified of its grant, in order of arrival", async () =
   const it = await startServer();
   const first = await openClient(it.addresses[0] as string);
   const second = await openClient(it.addresses[0] as string);
-  const a = makeClaim("k");
-  const b = makeClaim("k");
-  const c = makeClaim("k");
-  const before = expectHeld(await first.driver.claim(a));
-  expect(await second.driver.claim(b)).toMatchObject({ state: "waiting" });
-  expect(await first.driver.claim(c)).toMatchObject({ state: "waiting" });
-  await first.driver.release(toReleases(a));
-  const next = await second.pushes.waitForGrant(b);
+  const claimA = makeClaim("k");
+  const claimB = makeClaim("k");
+  const claimC = makeClaim("k");
+  const before = expectHeld(await first.driver.claim(claimA));
+  expect(await second.driver.claim(claimB)).toMatchObject({ state: "waiting" });
+  expect(await first.driver.claim(claimC)).toMatchObject({ state: "waiting" });
+  await first.driver.release(toReleases(claimA));
+  const next = await second.pushes.waitForGrant(claimB);
   expect(next.token).toBeGreaterThan(before.token);
-  expect(await first.driver.renew([c])).toMatchObject([{ state: "waiting" }]);
+  expect(await first.driver.renew([claimC])).toMatchObject([{ state: "waiting" }]);
 });
 
 test("wait: false leaves no trace when busy", async () => {
@@ -56,52 +56,55 @@ test("wait: false leaves no trace when busy", async () => {
 
 test("on a Unix socket a client's locks end with its connection, and the next waiter is granted at once", async () => {
   const it = await startServer();
-  const dying = await openClient(it.addresses[0] as string);
+  const closingClient = await openClient(it.addresses[0] as string);
   const next = await openClient(it.addresses[0] as string);
-  const a = makeClaim("k", { ttlMs: "session" });
-  const b = makeClaim("k");
-  await dying.driver.claim(a);
-  await next.driver.claim(b);
-  await dying.driver.close();
-  expect(await next.pushes.waitForGrant(b, 1_000)).toMatchObject({ state: "held" });
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  const claimB = makeClaim("k");
+  await closingClient.driver.claim(claimA);
+  await next.driver.claim(claimB);
+  await closingClient.driver.close();
+  expect(await next.pushes.waitForGrant(claimB, 1_000)).toMatchObject({ state: "held" });
 });
 
 test("on a Unix socket a keep-session connection keeps the session's claims until it ends, too", async () => {
   const it = await startServer();
-  const dying = await openClient(it.addresses[0] as string);
+  const closingClient = await openClient(it.addresses[0] as string);
   const next = await openClient(it.addresses[0] as string);
-  const a = makeClaim("k", { ttlMs: "session" });
-  const b = makeClaim("k");
-  await dying.driver.claim(a);
-  await next.driver.claim(b);
-  const keepSessionSocket = await openKeepSessionSocket(dying.driver);
+  const claimA = makeClaim("k", { ttlMs: "session" });
+  const claimB = makeClaim("k");
+  await closingClient.driver.claim(claimA);
+  await next.driver.claim(claimB);
+  const keepSessionSocket = await openKeepSessionSocket(closingClient.driver);
   keepSessionSocket?.socket.write("whatever the child says\nis dropped\n");
-  await dying.driver.close();
-  await until(async () => (await next.driver.renew([b]))[0]?.state === "waiting", { within: 1_000, what: "an answer" });
+  await closingClient.driver.close();
+  await until(async () => (await next.driver.renew([claimB]))[0]?.state === "waiting", {
+    within: 1_000,
+    what: "an answer",
+  });
   expect(next.pushes.all).toEqual([]);
   keepSessionSocket?.socket.destroy();
-  await next.pushes.waitForGrant(b, 1_000);
+  await next.pushes.waitForGrant(claimB, 1_000);
 });
 
 test("a detached claim stays when its session ends", async () => {
   const it = await startServer();
-  const dying = await openClient(it.addresses[0] as string);
+  const closingClient = await openClient(it.addresses[0] as string);
   const next = await openClient(it.addresses[0] as string);
-  const a = makeClaim("k");
-  const { token } = expectHeld(await dying.driver.claim(a));
-  expect(await dying.driver.detach?.([a])).toEqual([true]);
-  await dying.driver.close();
+  const claimA = makeClaim("k");
+  const { token } = expectHeld(await closingClient.driver.claim(claimA));
+  expect(await closingClient.driver.detach?.([claimA])).toEqual([true]);
+  await closingClient.driver.close();
   await until(() => it.stats().sessions === 1, { within: 1_000, what: "the end of the session" });
-  expect(await next.driver.renew([a])).toMatchObject([{ state: "held", token }]);
-  expect(await next.driver.release(toReleases(a))).toEqual([true]);
+  expect(await next.driver.renew([claimA])).toMatchObject([{ state: "held", token }]);
+  expect(await next.driver.release(toReleases(claimA))).toEqual([true]);
 });
 
 test("over TCP a disconnection keeps held claims, and grants pass by waiting ones until the client has reconnected", async () => {
   const it = await startServer({ listen: TCP_ADDRESS });
   const holder = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const a = makeClaim("k");
-  await holder.driver.claim(a);
+  const claimA = makeClaim("k");
+  await holder.driver.claim(claimA);
   await holder.driver.close();
   expect(await other.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
 });
@@ -112,10 +115,10 @@ test("a process with an idle driver is not kept alive, one with a claim is", asy
   const { driver } = await openClient(it.addresses[0] as string);
   const live = (): number => process.getActiveResourcesInfo().filter((kind) => kind.includes("Pipe")).length;
   const idle = live();
-  const a: Claim = makeClaim("k");
-  await driver.claim(a);
+  const claimA: Claim = makeClaim("k");
+  await driver.claim(claimA);
   expect(live()).toBe(idle + 1);
-  await driver.release(toReleases(a));
+  await driver.release(toReleases(claimA));
   await until(() => live() === idle, { within: 500, what: "the socket to be let go" });
   expect(before).toBeGreaterThan(0);
 });
@@ -124,27 +127,27 @@ test("a line that looks like HTTP gets one HTTP 400", async () => {
   const it = await startServer({ listen: TCP_ADDRESS });
   const port = Number((it.addresses[0] as string).split(":").at(-1));
   const socket = connect({ host: "127.0.0.1", port });
-  let got = "";
+  let receivedText = "";
   socket.setEncoding("utf8").on("data", (text: string) => {
-    got += text;
+    receivedText += text;
   });
   socket.write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   await until(() => socket.destroyed, { within: 1_000, what: "the end of the connection" });
-  expect(got).toMatch(/^HTTP\/1\.1 400 /);
+  expect(receivedText).toMatch(/^HTTP\/1\.1 400 /);
 });
 
 test("a claim belongs to the session that claimed it last", async () => {
   const it = await startServer();
-  const one = await openClient(it.addresses[0] as string);
+  const client = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const [a, b] = [makeClaim("a"), makeClaim("b")];
-  await one.driver.claim(a);
-  await one.driver.claim(b);
-  const { token } = expectHeld(await other.driver.claim(a));
-  await other.driver.renew([b]);
-  await one.driver.close();
+  const [claimA, claimB] = [makeClaim("a"), makeClaim("b")];
+  await client.driver.claim(claimA);
+  await client.driver.claim(claimB);
+  const { token } = expectHeld(await other.driver.claim(claimA));
+  await other.driver.renew([claimB]);
+  await client.driver.close();
   await until(() => it.stats().sessions === 1, { within: 1_000, what: "the end of the first session" });
-  expect(await other.driver.renew([a, b])).toMatchObject([{ state: "held", token }, { state: "held" }]);
+  expect(await other.driver.renew([claimA, claimB])).toMatchObject([{ state: "held", token }, { state: "held" }]);
   await other.driver.close();
   await until(() => it.stats().claims === 0, { within: 1_000, what: "the end of the claims" });
 });
@@ -155,13 +158,13 @@ test("a newer connection of a session replaces the older one, and takes over its
   const session = randomId();
   const open = async (): Promise<{ got: () => string; socket: Socket }> => {
     const socket = connect({ host: "127.0.0.1", port });
-    let got = "";
+    let receivedText = "";
     socket.setEncoding("utf8").on("data", (text: string) => {
-      got += text;
+      receivedText += text;
     });
     socket.write(`${JSON.stringify({ hello: { protocol: 1, session } })}\n`);
-    await until(() => got.includes("\n"), { within: 1_000, what: "the hello" });
-    return { got: () => got, socket };
+    await until(() => receivedText.includes("\n"), { within: 1_000, what: "the hello" });
+    return { got: () => receivedText, socket };
   };
   const older = await open();
   const id = randomId();

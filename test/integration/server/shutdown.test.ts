@@ -11,38 +11,41 @@ cleanUpAfterEach();
 
 test("close() notifies the clients, saves the table and closes everything; the next start restores the table", async () => {
   const it = await startServer();
-  const one = await openClient(it.addresses[0] as string);
+  const client = await openClient(it.addresses[0] as string);
   const other = await openClient(it.addresses[0] as string);
-  const [a, b] = [makeClaim("k"), makeClaim("k")];
-  const before = expectHeld(await one.driver.claim(a));
-  await other.driver.claim(b);
+  const [claimA, claimB] = [makeClaim("k"), makeClaim("k")];
+  const before = expectHeld(await client.driver.claim(claimA));
+  await other.driver.claim(claimB);
   await it.close();
   await it.close();
   const next = await startServer({ in: it.dir });
   expect(next.recoveryRemainingMs).toBe(0);
-  await until(() => one.pushes.all.some(({ id }) => id === null), { within: 3_000, what: "the first client's return" });
+  await until(() => client.pushes.all.some(({ id }) => id === null), {
+    within: 3_000,
+    what: "the first client's return",
+  });
   await until(() => other.pushes.all.some(({ id }) => id === null), {
     within: 3_000,
     what: "the second client's return",
   });
-  expect(await one.driver.renew([a])).toMatchObject([{ state: "held", token: before.token }]);
-  expect(await other.driver.renew([b])).toMatchObject([{ state: "waiting" }]);
-  await one.driver.release(toReleases(a));
-  await other.pushes.waitForGrant(b);
+  expect(await client.driver.renew([claimA])).toMatchObject([{ state: "held", token: before.token }]);
+  expect(await other.driver.renew([claimB])).toMatchObject([{ state: "waiting" }]);
+  await client.driver.release(toReleases(claimA));
+  await other.pushes.waitForGrant(claimB);
 });
 
 test("a client learns of the shutdown before its connection ends", async () => {
   const it = await startServer();
   const socket = connect({ path: it.path });
-  let got = "";
+  let receivedText = "";
   socket.setEncoding("utf8").on("data", (text: string) => {
-    got += text;
+    receivedText += text;
   });
   socket.write(`{"hello":{"protocol":1,"session":"${randomId()}"}}\n`);
-  await until(() => got.includes("\n"), { within: 1_000, what: "the hello" });
+  await until(() => receivedText.includes("\n"), { within: 1_000, what: "the hello" });
   await it.close();
   await until(() => socket.destroyed, { within: 2_000, what: "the end" });
-  expect(got).toContain(`["${it.runId}",["drain"]]`);
+  expect(receivedText).toContain(`["${it.runId}",["drain"]]`);
 });
 
 test("close() takes a bounded time, whatever a client does", async () => {
@@ -69,14 +72,16 @@ test("under load no lock is granted twice over a clean restart, and all clients 
   let turns = 0;
   let last = 0n;
   let stop = false;
-  const work = clients.map(async ({ driver, pushes }) => {
+  const loops = clients.map(async ({ driver, pushes }) => {
     while (!stop) {
       const claim = makeClaim("k", { ttlMs: 5_000 });
       // the outcome of a failed call is unknown: the same claim is sent again
       let answer = await driver.claim(claim).catch(() => undefined);
       while (answer?.state !== "held" && !stop) {
         await new Promise((resolve) => setTimeout(resolve, 5));
-        const pushed = pushes.all.find(({ id, answer: told }) => id === claim.id && told?.state === "held");
+        const pushed = pushes.all.find(
+          ({ id, answer: pushedAnswer }) => id === claim.id && pushedAnswer?.state === "held",
+        );
         answer = pushed?.answer ?? (await driver.claim(claim).catch(() => undefined));
         if (answer?.state === "none") break;
       }
@@ -89,8 +94,8 @@ test("under load no lock is granted twice over a clean restart, and all clients 
         holders--;
       }
       while (!stop) {
-        const done = await driver.release(toReleases(claim)).catch(() => undefined);
-        if (done !== undefined) break;
+        const isReleased = await driver.release(toReleases(claim)).catch(() => undefined);
+        if (isReleased !== undefined) break;
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
     }
@@ -105,6 +110,6 @@ test("under load no lock is granted twice over a clean restart, and all clients 
   const before = turns;
   await until(() => turns > before + 20, { within: 8_000, what: "the last twenty turns" });
   stop = true;
-  await Promise.all(work);
+  await Promise.all(loops);
   expect(most).toBe(1);
 }, 60_000);

@@ -46,11 +46,11 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
     wire = events;
     dialed++;
   });
-  const pushed: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[] = [];
+  const pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[] = [];
   const driver = server({ connector, random: () => 0 });
-  await driver.open(toDriverEvents((id, answer) => pushed.push({ id, answer })));
+  await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
   const claim = makeClaim("a");
-  const asked = driver.claim(claim);
+  const pendingClaim = driver.claim(claim);
   const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
   const push = (start: string): void =>
     (wire as unknown as TransportEvents).onData(
@@ -58,8 +58,8 @@ test("a frame of an earlier server run is not accepted, and ends the connection"
     );
 
   push("first");
-  await expect(asked).rejects.toThrow(/connection/);
-  expect(pushed).toEqual([]);
+  await expect(pendingClaim).rejects.toThrow(/connection/);
+  expect(pushes).toEqual([]);
   await until(() => dialed === 2, { within: 2_000, what: "another connection" });
   await driver.close();
 });
@@ -69,16 +69,16 @@ test("a frame of the current server run is accepted", async () => {
   const connector = createConnector((events) => {
     wire = events;
   });
-  const pushed: (ClaimId | null)[] = [];
+  const pushes: (ClaimId | null)[] = [];
   const driver = server({ connector });
-  await driver.open(toDriverEvents((id) => pushed.push(id)));
+  await driver.open(toDriverEvents((id) => pushes.push(id)));
   const claim = makeClaim("a");
-  const asked = driver.claim(claim);
+  const pendingClaim = driver.claim(claim);
   const held: Answer = { state: "held", token: 7n, tokenCount: 1, remainingMs: 30_000 };
   (wire as unknown as TransportEvents).onData(
     Buffer.from(`["second",${encodePush(claim.id, encodeAnswer(held, 0))}]\n`),
   );
-  expect(pushed).toEqual([claim.id]);
+  expect(pushes).toEqual([claim.id]);
   await driver.close();
-  await expect(asked).rejects.toThrow(/closed/);
+  await expect(pendingClaim).rejects.toThrow(/closed/);
 });

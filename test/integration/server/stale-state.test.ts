@@ -25,16 +25,16 @@ cleanUpAfterEach();
 /** A client that sends arbitrary frames. */
 function openConnection({ service }: ServerHarness, session: string): (frame: string) => unknown[][] {
   if (service === null) throw new Error("the world has started");
-  const got: string[] = [];
+  const lines: string[] = [];
   const connection = service.accept(
-    { write: (text) => got.push(text), close: () => undefined },
+    { write: (text) => lines.push(text), close: () => undefined },
     { isLocal: true, address: "" },
   );
   connection.receive([JSON.stringify({ hello: { protocol: 1, session } })]);
   return (frame) => {
-    got.length = 0;
+    lines.length = 0;
     connection.receive([`["${service.runId}",${frame}]`]);
-    return got.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
+    return lines.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
   };
 }
 
@@ -47,56 +47,56 @@ function copyStorage(disk: MemoryStorage): () => void {
 }
 
 for (const local of [true, false]) {
-  const over = local ? "a Unix socket" : "TCP";
+  const transport = local ? "a Unix socket" : "TCP";
 
-  test(`over ${over}: with an older copy of a clean state nothing is granted over a holder that reconnects`, async () => {
+  test(`over ${transport}: with an older copy of a clean state nothing is granted over a holder that reconnects`, async () => {
     const harness = new ServerHarness({ remote: !local });
     await harness.start();
     await harness.stop();
-    const putBack = copyStorage(harness.storage as MemoryStorage);
+    const savedCopy = copyStorage(harness.storage as MemoryStorage);
     await harness.start();
     const holder = await harness.connectClient(local);
     const idle = await harness.connectClient(local);
-    const [a, b] = [makeClaim("k"), makeClaim("other")];
-    const { token } = expectHeld(await holder.driver.claim(a));
-    await idle.driver.claim(b);
-    await idle.driver.release(toReleases(b));
+    const [claimA, claimB] = [makeClaim("k"), makeClaim("other")];
+    const { token } = expectHeld(await holder.driver.claim(claimA));
+    await idle.driver.claim(claimB);
+    await idle.driver.release(toReleases(claimB));
     holder.isUnreachable = true;
     harness.crash();
-    putBack();
+    savedCopy();
     await harness.start();
     expect(harness.inspect().isRecovering).toBe(false);
     // a client without locks has seen a later start
     await harness.clock.advance(2_500);
     expect(harness.inspect().recoveryReason).toBe("outdated");
     expect(harness.logLines.join()).toMatch(/a client has seen a later state than this one.*for up to \d+ s/);
-    const newcomer = await harness.connectClient(local);
-    const wants = makeClaim("k");
-    expect(await newcomer.driver.claim(wants)).toMatchObject({ state: "waiting" });
+    const newClient = await harness.connectClient(local);
+    const waitingClaim = makeClaim("k");
+    expect(await newClient.driver.claim(waitingClaim)).toMatchObject({ state: "waiting" });
     holder.isUnreachable = false;
     await harness.clock.advance(2_500);
-    expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
-    expect(await claimState(newcomer, wants)).toMatchObject({ state: "waiting" });
+    expect(await claimState(holder, claimA)).toMatchObject({ state: "held", token });
+    expect(await claimState(newClient, waitingClaim)).toMatchObject({ state: "waiting" });
     // it lasts as long as leases from before the start can
     for (const ms of [20_000, 20_000, 10_000]) {
       await harness.clock.advance(ms);
-      await holder.driver.renew([a]);
+      await holder.driver.renew([claimA]);
     }
     expect(harness.inspect().isRecovering).toBe(true);
     await harness.clock.advance(6_000);
     expect(harness.inspect().isRecovering).toBe(false);
-    expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+    expect(await claimState(holder, claimA)).toMatchObject({ state: "held", token });
   });
 
-  test(`over ${over}: in an emptied directory a reclaim from before ends the conflicting claims, and their holders are notified at once`, async () => {
+  test(`over ${transport}: in an emptied directory a reclaim from before ends the conflicting claims, and their holders are notified at once`, async () => {
     const harness = new ServerHarness({ remote: !local });
     // the next server's clock is behind, so that its tokens are lower
     harness.serverClockOffsetMs = 100_000;
     await harness.start();
     const holder = await harness.connectClient(local);
     const long = makeClaim("long", { ttlMs: 600_000 });
-    const a = makeClaim("k");
-    const { token } = expectHeld(await holder.driver.claim(a));
+    const claimA = makeClaim("k");
+    const { token } = expectHeld(await holder.driver.claim(claimA));
     expectHeld(await holder.driver.claim(long));
     holder.isUnreachable = true;
     harness.crash();
@@ -104,12 +104,12 @@ for (const local of [true, false]) {
     Object.assign(harness.storage as MemoryStorage, { state: null, journal: "", sessions: null, fresh: true });
     await harness.start();
     const newer = await harness.connectClient(local);
-    const b = makeClaim("k");
-    expectHeld(await newer.driver.claim(b));
+    const claimB = makeClaim("k");
+    expectHeld(await newer.driver.claim(claimB));
     holder.isUnreachable = false;
     await harness.clock.advance(2_500);
-    expect(newer.pushes).toContainEqual({ id: b.id, answer: { state: "none", reason: "expired" } });
-    expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+    expect(newer.pushes).toContainEqual({ id: claimB.id, answer: { state: "none", reason: "expired" } });
+    expect(await claimState(holder, claimA)).toMatchObject({ state: "held", token });
     expect(await claimState(holder, long)).toMatchObject({ state: "held" });
     expect(harness.inspect().recoveryReason).toBe("outdated");
     expect(await newer.driver.claim(makeClaim("free", { wait: false }))).toMatchObject({ state: "none" });
@@ -127,15 +127,15 @@ test("a crash in a recovery that a client has begun forgets none of the clients 
   const harness = new ServerHarness();
   await harness.start();
   await harness.stop();
-  const putBack = copyStorage(harness.storage as MemoryStorage);
+  const savedCopy = copyStorage(harness.storage as MemoryStorage);
   await harness.start();
   const [holder, other] = [await harness.connectClient(), await harness.connectClient()];
-  const [a, b] = [makeClaim("k"), makeClaim("other")];
-  const { token } = expectHeld(await holder.driver.claim(a));
-  await other.driver.claim(b);
+  const [claimA, claimB] = [makeClaim("k"), makeClaim("other")];
+  const { token } = expectHeld(await holder.driver.claim(claimA));
+  await other.driver.claim(claimB);
   holder.isUnreachable = true;
   harness.crash();
-  putBack();
+  savedCopy();
   await harness.start();
   await harness.clock.advance(2_500);
   expect(harness.inspect().recoveryReason).toBe("outdated");
@@ -143,23 +143,23 @@ test("a crash in a recovery that a client has begun forgets none of the clients 
   harness.crash();
   await harness.start();
   await harness.clock.advance(2_500);
-  expect(await claimState(other, b)).toMatchObject({ state: "held" });
+  expect(await claimState(other, claimB)).toMatchObject({ state: "held" });
   expect(harness.inspect().isRecovering).toBe(true);
   holder.isUnreachable = false;
   await harness.clock.advance(2_500);
-  expect(await claimState(holder, a)).toMatchObject({ state: "held", token });
+  expect(await claimState(holder, claimA)).toMatchObject({ state: "held", token });
 });
 
 test("a client that does not report the last start that it saw reveals it by its token", async () => {
   const harness = new ServerHarness();
   await harness.start();
-  const bound = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
+  const ceiling = BigInt(JSON.parse((harness.storage?.state ?? "").slice(17)).bound);
   await harness.stop();
   await harness.start();
-  const say = openConnection(harness, randomId());
-  const token = bound + 1n;
+  const send = openConnection(harness, randomId());
+  const token = ceiling + 1n;
   const reclaim = `["reclaim",1,[[["${randomId()}",["k"],30000],["held","${token}",1,20000]]],true]`;
-  expect(say(reclaim)).toEqual([["ok", 1, [["held", `${token}`, 1, 20_000]]]]);
+  expect(send(reclaim)).toEqual([["ok", 1, [["held", `${token}`, 1, 20_000]]]]);
   expect(harness.inspect().recoveryReason).toBe("outdated");
   await harness.clock.advance(21_000);
   const { driver } = await harness.connectClient();
@@ -184,18 +184,18 @@ test("a state counts as current for a client that has seen the start before it, 
 test("a minute after the start no short lease from before can be held: a client that reconnects then starts no recovery", async () => {
   const harness = new ServerHarness({ remote: true });
   await harness.start();
-  const late = await harness.connectClient(false);
-  const a = makeClaim("k", { ttlMs: 600_000 });
-  await late.driver.claim(a);
-  late.isUnreachable = true;
+  const lateClient = await harness.connectClient(false);
+  const claimA = makeClaim("k", { ttlMs: 600_000 });
+  await lateClient.driver.claim(claimA);
+  lateClient.isUnreachable = true;
   harness.crash();
   Object.assign(harness.storage as MemoryStorage, { state: null, journal: "", sessions: null, fresh: true });
   await harness.start();
   await harness.clock.advance(60_000);
-  late.isUnreachable = false;
+  lateClient.isUnreachable = false;
   await harness.clock.advance(5_000);
   expect(harness.inspect().isRecovering).toBe(false);
-  expect(await claimState(late, a)).toMatchObject({ state: "none" });
+  expect(await claimState(lateClient, claimA)).toMatchObject({ state: "none" });
 });
 
 test("a directory that was copied back while clients were running: the files themselves", async () => {
@@ -205,8 +205,8 @@ test("a directory that was copied back while clients were running: the files the
   cpSync(join(dir, "state"), join(dir, "copy"), { recursive: true });
   const second = await startServer({ in: dir });
   const holder = await openClient(second.addresses[0] as string);
-  const a = makeClaim("k");
-  const { token } = expectHeld(await holder.driver.claim(a));
+  const claimA = makeClaim("k");
+  const { token } = expectHeld(await holder.driver.claim(claimA));
   await second.close();
   rmSync(join(dir, "state"), { recursive: true });
   cpSync(join(dir, "copy"), join(dir, "state"), { recursive: true });
@@ -214,5 +214,5 @@ test("a directory that was copied back while clients were running: the files the
   await until(() => third.recoveryRemainingMs > 0, { within: 5_000, what: "the recovery" });
   const other = await openClient(third.addresses[0] as string);
   expect(await other.driver.claim(makeClaim("k", { wait: false }))).toMatchObject({ state: "none" });
-  expect((await holder.driver.renew([a]))[0]).toMatchObject({ state: "held", token });
+  expect((await holder.driver.renew([claimA]))[0]).toMatchObject({ state: "held", token });
 });

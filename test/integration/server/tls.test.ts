@@ -26,15 +26,15 @@ type TlsServer = {
 /** A TLS server with a certificate for these names. */
 async function startTlsServer(
   names: readonly string[] = ["127.0.0.1"],
-  more: Partial<ServeOptions> = {},
+  options: Partial<ServeOptions> = {},
 ): Promise<TlsServer> {
   const dir = createTemporaryDirectory();
   const issuer = createAuthority();
   const files = writeCertificate(dir, issuer.issue(names), issuer);
   const { cert, key } = files;
-  const server = await startServer({ in: dir, listen: "tls://127.0.0.1:0", tls: { cert, key }, ...more });
+  const server = await startServer({ in: dir, listen: "tls://127.0.0.1:0", tls: { cert, key }, ...options });
   const port = Number(server.addresses[0]?.split(":").at(-1));
-  return { server, port, issuer, files, url: (rest = `?ca=${files.ca}`) => `holdfasts://127.0.0.1:${port}${rest}` };
+  return { server, port, issuer, files, url: (query = `?ca=${files.ca}`) => `holdfasts://127.0.0.1:${port}${query}` };
 }
 
 test("a client of holdfasts:// locks over TLS, checks the issuer and the name, and speaks TLS 1.3", async () => {
@@ -50,11 +50,13 @@ test("a client of holdfasts:// locks over TLS, checks the issuer and the name, a
 
 test("a certificate that cannot be trusted is named, with the reason and the address", async () => {
   const { url, port } = await startTlsServer(["lock.example"]);
-  const at = `holdfasts://127.0.0.1:${port}`;
-  await expect(connect(at)).rejects.toThrow(
-    `the certificate of ${at} is signed by an unknown issuer: name the issuer's certificate with ?ca=`,
+  const plainUrl = `holdfasts://127.0.0.1:${port}`;
+  await expect(connect(plainUrl)).rejects.toThrow(
+    `the certificate of ${plainUrl} is signed by an unknown issuer: name the issuer's certificate with ?ca=`,
   );
-  await expect(connect(url())).rejects.toThrow(`the certificate of ${at} is for DNS:lock.example, not for 127.0.0.1`);
+  await expect(connect(url())).rejects.toThrow(
+    `the certificate of ${plainUrl} is for DNS:lock.example, not for 127.0.0.1`,
+  );
   await expect(connect(`${url()}&servername=other.example`)).rejects.toThrow("not for other.example");
   const locks = await connect(`${url()}&servername=lock.example`);
   await locks.close();
@@ -76,21 +78,21 @@ test("a client writes nothing until the server has shown its identity", async ()
   const issuer = createAuthority();
   const { cert, key } = issuer.issue(["127.0.0.1"]);
   let got = 0;
-  const stranger = createTlsServer({ cert, key }, (socket) => {
+  const foreignServer = createTlsServer({ cert, key }, (socket) => {
     socket
       .on("error", () => undefined)
       .on("data", (chunk) => {
         got += chunk.length;
       });
   });
-  await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
-  onCleanup(() => new Promise<void>((resolve) => void stranger.close(() => resolve())));
-  const { port } = stranger.address() as { port: number };
+  await new Promise<void>((resolve) => foreignServer.listen(0, "127.0.0.1", resolve));
+  onCleanup(() => new Promise<void>((resolve) => void foreignServer.close(() => resolve())));
+  const { port } = foreignServer.address() as { port: number };
   await expect(connect(`holdfasts://127.0.0.1:${port}`, { credential: "hf1_secret" })).rejects.toThrow(
     /unknown issuer/,
   );
   const connections = (): Promise<number> =>
-    new Promise((resolve) => stranger.getConnections((_, count) => resolve(count)));
+    new Promise((resolve) => foreignServer.getConnections((_, count) => resolve(count)));
   await until(async () => (await connections()) === 0, { within: 2_000, what: "the end of the connection" });
   expect(got).toBe(0);
 });
@@ -106,25 +108,25 @@ test("NODE_TLS_REJECT_UNAUTHORIZED changes nothing", async () => {
 
 test("no credential crosses a network unencrypted: nothing is sent at all", async () => {
   let connections = 0;
-  const plain = createServer((socket) => {
+  const plainServer = createServer((socket) => {
     connections++;
     socket.destroy();
   });
-  await new Promise<void>((resolve) => plain.listen(0, "0.0.0.0", resolve));
-  onCleanup(() => new Promise<void>((resolve) => void plain.close(() => resolve())));
-  const { port } = plain.address() as { port: number };
+  await new Promise<void>((resolve) => plainServer.listen(0, "0.0.0.0", resolve));
+  onCleanup(() => new Promise<void>((resolve) => void plainServer.close(() => resolve())));
+  const { port } = plainServer.address() as { port: number };
   // 0.0.0.0 leads here, and is not a loopback address
-  const tried = connect(`holdfast://0.0.0.0:${port}`, { credential: "hf1_secret" });
-  await expect(tried).rejects.toThrow(/refusing to send the credential to .* without TLS: use holdfasts:\/\//);
-  await expect(tried).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  const attempt = connect(`holdfast://0.0.0.0:${port}`, { credential: "hf1_secret" });
+  await expect(attempt).rejects.toThrow(/refusing to send the credential to .* without TLS: use holdfasts:\/\//);
+  await expect(attempt).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   expect(connections).toBe(0);
 });
 
 test("a TLS hello to the plain port and plain bytes to the TLS port end at once, with a reason", async () => {
   const { server, url, port } = await startTlsServer();
   const open = await startServer();
-  const plain = await startServer({ listen: "tcp://127.0.0.1:0" });
-  const plainPort = plain.addresses[0]?.split(":").at(-1);
+  const plainServer = await startServer({ listen: "tcp://127.0.0.1:0" });
+  const plainPort = plainServer.addresses[0]?.split(":").at(-1);
   await expect(connect(`holdfasts://127.0.0.1:${plainPort}`)).rejects.toThrow(
     `holdfasts://127.0.0.1:${plainPort} does not use TLS: connect with holdfast://`,
   );
@@ -141,14 +143,14 @@ test("a TLS hello to the plain port and plain bytes to the TLS port end at once,
 
 test("an unfinished TLS handshake is ended after the time of a hello", async () => {
   const { port } = await startTlsServer(["127.0.0.1"], { limits: { helloMs: 300 } });
-  const began = performance.now();
+  const startedAt = performance.now();
   const [silent, half] = await Promise.all([
     responseTo(port, ""),
     responseTo(port, Buffer.from([0x16, 0x03, 0x01, 0x02, 0x00, 0x01])),
   ]);
   expect([silent, half]).toEqual(["", ""]);
   // the default is five seconds
-  expect(performance.now() - began).toBeLessThan(4_900);
+  expect(performance.now() - startedAt).toBeLessThan(4_900);
 });
 
 test("a client that speaks nothing newer than TLS 1.1 is refused", async () => {
@@ -160,20 +162,26 @@ test("a client that speaks nothing newer than TLS 1.1 is refused", async () => {
 test("with a client CA a client must show a certificate of its issuer, and gets the reason otherwise", async () => {
   const clients = createAuthority("clients");
   const dir = createTemporaryDirectory();
-  const own = writeCertificate(dir, clients.issue(["worker"]), clients);
+  const ownCertificate = writeCertificate(dir, clients.issue(["worker"]), clients);
   const otherAuthority = createAuthority("others");
-  const alien = writeCertificate(createTemporaryDirectory(), otherAuthority.issue(["worker"]), otherAuthority);
+  const foreignCertificate = writeCertificate(
+    createTemporaryDirectory(),
+    otherAuthority.issue(["worker"]),
+    otherAuthority,
+  );
   const issuer = createAuthority();
   const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
   const server = await startServer({
     listen: "tls://127.0.0.1:0",
-    tls: { cert: files.cert, key: files.key, clientCa: own.ca },
+    tls: { cert: files.cert, key: files.key, clientCa: ownCertificate.ca },
   });
   const url = `holdfasts://127.0.0.1:${server.addresses[0]?.split(":").at(-1)}?ca=${files.ca}`;
   await expect(connect(url)).rejects.toThrow(/requires a client certificate signed by a CA that it trusts/);
   await expect(connect(url)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  await expect(connect(`${url}&cert=${alien.cert}&key=${alien.key}`)).rejects.toThrow(/requires a client certificate/);
-  const locks = await connect(`${url}&cert=${own.cert}&key=${own.key}`);
+  await expect(connect(`${url}&cert=${foreignCertificate.cert}&key=${foreignCertificate.key}`)).rejects.toThrow(
+    /requires a client certificate/,
+  );
+  const locks = await connect(`${url}&cert=${ownCertificate.cert}&key=${ownCertificate.key}`);
   onCleanup(() => locks.close());
   await locks.using("k", async () => undefined);
 });
@@ -221,12 +229,12 @@ function performHandshake(port: number, options: ConnectionOptions): Promise<TLS
 /** Everything the server sends until it ends the connection. */
 function responseTo(port: number, bytes: string | Buffer): Promise<string> {
   return new Promise((resolve) => {
-    let got = "";
+    let receivedText = "";
     const socket = connectPlain(port, "127.0.0.1", () => socket.write(bytes));
     socket.setEncoding("latin1").on("data", (text: string) => {
-      got += text;
+      receivedText += text;
     });
-    socket.on("error", () => undefined).on("close", () => resolve(got));
+    socket.on("error", () => undefined).on("close", () => resolve(receivedText));
   });
 }
 

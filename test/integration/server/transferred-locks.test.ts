@@ -21,38 +21,42 @@ test.each(kinds)(
   async (_, optionsOf) => {
     const it = await startServer(optionsOf());
     const address = it.addresses[0] as string;
-    const [maker, other, rival] = [await openClient(address), await openClient(address), await openClient(address)];
+    const [firstClient, other, otherClient] = [
+      await openClient(address),
+      await openClient(address),
+      await openClient(address),
+    ];
     const claim = makeClaim("k");
-    const { token } = expectHeld(await maker.driver.claim(claim));
+    const { token } = expectHeld(await firstClient.driver.claim(claim));
     expect(await other.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
     await other.driver.close();
     await until(() => it.stats().sessions === 2, { within: 2_000, what: "the end of the other" });
-    expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
-    expect(await maker.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+    expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+    expect(await firstClient.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
     // and it ends with its maker
     const next = makeClaim("k");
-    await rival.driver.claim(next);
-    await maker.driver.close();
-    await rival.pushes.waitForGrant(next);
+    await otherClient.driver.claim(next);
+    await firstClient.driver.close();
+    await otherClient.pushes.waitForGrant(next);
   },
 );
 
 test("a proxy that does not know a detached lock does not end it with a client that attached it and died", async () => {
   const store = memoryStore();
   const first = await startServer({ driver: memory({ store }) });
-  const maker = await openClient(first.addresses[0] as string);
+  const firstClient = await openClient(first.addresses[0] as string);
   const claim = makeClaim("k");
-  const { token } = expectHeld(await maker.driver.claim(claim));
-  expect(await maker.driver.detach?.([claim])).toEqual([true]);
-  await maker.driver.close();
+  const { token } = expectHeld(await firstClient.driver.claim(claim));
+  expect(await firstClient.driver.detach?.([claim])).toEqual([true]);
+  await firstClient.driver.close();
   await first.close();
-  const again = await startServer({ driver: memory({ store }) });
-  const other = await openClient(again.addresses[0] as string);
+  const secondServer = await startServer({ driver: memory({ store }) });
+  const other = await openClient(secondServer.addresses[0] as string);
   expect(await other.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
   await other.driver.close();
-  await until(() => again.stats().sessions === 0, { within: 2_000, what: "the end of the other" });
-  const rival = await openClient(again.addresses[0] as string);
-  expect(await rival.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
-  expect(await rival.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
-  expect(await rival.driver.release(toReleases(claim))).toEqual([true]);
+  await until(() => secondServer.stats().sessions === 0, { within: 2_000, what: "the end of the other" });
+  const otherClient = await openClient(secondServer.addresses[0] as string);
+  expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+  expect(await otherClient.driver.renew([claim])).toMatchObject([{ state: "held", token }]);
+  expect(await otherClient.driver.release(toReleases(claim))).toEqual([true]);
 });

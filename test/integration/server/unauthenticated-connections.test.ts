@@ -36,8 +36,8 @@ class RawCaller {
     this.link = service.accept(stream, { isLocal: address === "", address });
   }
 
-  hello(more: object = {}): this {
-    this.link.receive([JSON.stringify({ hello: { protocol: 1, session: randomId(), ...more } })]);
+  hello(fields: object = {}): this {
+    this.link.receive([JSON.stringify({ hello: { protocol: 1, session: randomId(), ...fields } })]);
     return this;
   }
 
@@ -63,26 +63,26 @@ test("a new connection replaces the oldest of its own address, and is admitted w
 
 test("an address with few connections keeps them, however many come from another one", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 6 } });
-  const few = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "")];
+  const fewCallers = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "")];
   for (let index = 0; index < 100; index++) new RawCaller(harness, "10.0.0.1");
   // 2^64 addresses of one network count as one
   for (let index = 0; index < 100; index++) new RawCaller(harness, `2001:db8::${index.toString(16)}`);
-  expect(few.map(({ isClosed }) => isClosed)).toEqual([false, false]);
-  expect(few.map((rawCaller) => rawCaller.hello().isAuthenticated)).toEqual([true, true]);
+  expect(fewCallers.map(({ isClosed }) => isClosed)).toEqual([false, false]);
+  expect(fewCallers.map((rawCaller) => rawCaller.hello().isAuthenticated)).toEqual([true, true]);
 });
 
 test("of many addresses with one connection each, the oldest connection is ended", async () => {
   const harness = await createHarness({ limits: { unauthenticatedConnections: 5 } });
-  const all = Array.from({ length: 8 }, (_, index) => new RawCaller(harness, `10.0.0.${index + 1}`));
-  expect(all.map(({ isClosed }) => isClosed)).toEqual([true, true, true, false, false, false, false, false]);
+  const callers = Array.from({ length: 8 }, (_, index) => new RawCaller(harness, `10.0.0.${index + 1}`));
+  expect(callers.map(({ isClosed }) => isClosed)).toEqual([true, true, true, false, false, false, false, false]);
 });
 
 test("a connection with a wrong credential is ended at once and not counted any more; an admitted one is not unauthenticated", async () => {
   const ana = testAccount("ana");
   const harness = await createHarness({ limits: { unauthenticatedConnections: 3 }, access: createTestAccess(ana) });
-  const inside = new RawCaller(harness, "10.0.0.1").hello({ credential: ana.credential });
+  const authenticatedCaller = new RawCaller(harness, "10.0.0.1").hello({ credential: ana.credential });
   const wrong = new RawCaller(harness, "10.0.0.1").hello({ credential: "wrong" });
-  expect([inside.isClosed, wrong.isClosed]).toEqual([false, true]);
+  expect([authenticatedCaller.isClosed, wrong.isClosed]).toEqual([false, true]);
   expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 0, open: 1 });
 });
 
@@ -94,8 +94,8 @@ test("unauthenticated connections also make room when connections reach their li
   const idle = new RawCaller(harness, "10.0.0.1");
   expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
   expect(idle.isClosed).toBe(true);
-  const refused = new RawCaller(harness, "10.0.0.1");
-  expect(refused.received).toContain("at most 3 connections from one address");
+  const refusedCaller = new RawCaller(harness, "10.0.0.1");
+  expect(refusedCaller.received).toContain("at most 3 connections from one address");
   const otherRawCallers = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "10.0.0.3")];
   expect(new RawCaller(harness, "10.0.0.4").hello().isAuthenticated).toBe(true);
   expect(otherRawCallers.map(({ isClosed }) => isClosed)).toEqual([true, false]);
@@ -109,7 +109,7 @@ function openConnections(address: string, from: string, count: number): { readon
   const { host, port } = parseRawAddress(address) as { host: string; port: number };
   const sockets = new Set<Socket>();
   let [dials, over] = [0, false];
-  const again = (): void => {
+  const dialAgain = (): void => {
     if (over) return;
     dials++;
     const socket = dial({ host, port, localAddress: from });
@@ -117,11 +117,11 @@ function openConnections(address: string, from: string, count: number): { readon
     socket.on("error", () => undefined);
     socket.on("close", () => {
       sockets.delete(socket);
-      setImmediate(again);
+      setImmediate(dialAgain);
     });
     socket.resume();
   };
-  for (let index = 0; index < count; index++) again();
+  for (let index = 0; index < count; index++) dialAgain();
   const end = (): void => {
     over = true;
     for (const socket of sockets) socket.destroy();
@@ -144,9 +144,9 @@ test.each(["127.0.0.1", "127.0.0.9"])(
     onCleanup(() => proxy.close());
     const holder = await connect(`holdfast://127.0.0.1:${(proxy.address as { port: number }).port}`);
     onCleanup(() => holder.close());
-    const kept = await holder.acquire("kept", { ttl: 6_000 });
-    const siege = openConnections(address, from, 50);
-    await until(() => siege.dials > 200, { within: 20_000, what: "the siege" });
+    const keptLock = await holder.acquire("kept", { ttl: 6_000 });
+    const sockets = openConnections(address, from, 50);
+    await until(() => sockets.dials > 200, { within: 20_000, what: "the siege" });
     proxy.disconnect();
     for (let index = 0; index < 20; index++) {
       const client = await RawClient.open(parseRawAddress(address));
@@ -155,10 +155,10 @@ test.each(["127.0.0.1", "127.0.0.9"])(
     }
     // over a new connection: the old one is gone
     await (await holder.acquire("another", { wait: 5_000 })).release();
-    kept.throwIfLost();
-    expect(await kept.release()).toBe(true);
-    const before = siege.dials;
-    await until(() => siege.dials > before, { within: 20_000, what: "the siege to go on" });
-    siege.end();
+    keptLock.throwIfLost();
+    expect(await keptLock.release()).toBe(true);
+    const before = sockets.dials;
+    await until(() => sockets.dials > before, { within: 20_000, what: "the siege to go on" });
+    sockets.end();
   },
 );

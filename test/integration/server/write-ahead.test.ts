@@ -29,13 +29,13 @@ test.each([
   const first = detaches ? client.driver.detach?.([claim]) : client.driver.claim(claim);
   await flushEventLoop();
   expect(disk.writes.at(-1)).toBe("append");
-  let answered = false;
+  let isAnswered = false;
   const renewal = client.driver.renew([claim]).then((answers) => {
-    answered = true;
+    isAnswered = true;
     return answers;
   });
   await flushEventLoop();
-  expect({ answered, journal: disk.journal }).toEqual({ answered: false, journal: "" });
+  expect({ answered: isAnswered, journal: disk.journal }).toEqual({ answered: false, journal: "" });
   open();
   expect((await renewal)[0]).toMatchObject({ state: "held" });
   expect(disk.journal).toContain(claim.id);
@@ -46,13 +46,13 @@ test("calls that follow a claim which waits for the disk do not treat it as gone
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
-  const [one, other] = [await harness.connectClient(), await harness.connectClient()];
+  const [client, other] = [await harness.connectClient(), await harness.connectClient()];
   const claim = makeClaim("k", { ttlMs: 50_000 });
   let open = (): void => undefined;
   disk.writeGate = new Promise((resolve) => {
     open = resolve;
   });
-  const first = one.driver.claim(claim);
+  const first = client.driver.claim(claim);
   await flushEventLoop();
   expect(await other.driver.renew([claim])).toEqual([undefined]);
   await other.driver.release(toReleases(claim));

@@ -33,11 +33,11 @@ beforeAll(async () => {
   const certificate = issuer.issue(["localhost", "127.0.0.1"]);
   server = await startZooKeeper({ secure: { certificate, users: {}, clientIssuer: issuer.cert } });
   admin = new ZooKeeper({ servers: [server.address] });
-  const known = [ana, ben].map((certificate) => ({
+  const users = [ana, ben].map((certificate) => ({
     servers: [server.secureAddress],
     tls: { ca: issuer.cert, ...certificate },
   }));
-  [anaFiles, benFiles] = known.map((options) => new ZooKeeper(options)) as [ZooKeeper, ZooKeeper];
+  [anaFiles, benFiles] = users.map((options) => new ZooKeeper(options)) as [ZooKeeper, ZooKeeper];
   await Promise.all([admin, anaFiles, benFiles].map((zk) => zk.open()));
 }, 60_000);
 
@@ -48,7 +48,7 @@ afterAll(async () => {
 });
 
 afterEach(async () => {
-  await Promise.all(openResources.splice(0).map((one) => one.close()));
+  await Promise.all(openResources.splice(0).map((resource) => resource.close()));
 });
 
 function openLocks(tls: TlsOptions, options: Partial<ZooKeeperDriverOptions> = {}): Locks {
@@ -59,9 +59,9 @@ function openLocks(tls: TlsOptions, options: Partial<ZooKeeperDriverOptions> = {
 }
 
 /** The owners of the node, as far as this client may read them; null: no right to read. */
-async function nodeOwners(path: string, asked: ZooKeeper): Promise<readonly string[] | null> {
+async function nodeOwners(path: string, client: ZooKeeper): Promise<readonly string[] | null> {
   try {
-    return (await asked.getAcl(path)).map(({ scheme, id, perms }) => `${scheme}:${id}:${perms}`);
+    return (await client.getAcl(path)).map(({ scheme, id, perms }) => `${scheme}:${id}:${perms}`);
   } catch (error) {
     if ((error as { code?: unknown }).code !== "NO_AUTH") throw error;
     return null;
@@ -88,21 +88,21 @@ test("the files of a url are read for each connection; a half-finished renewal d
   await using proxy = await tcpProxy(server.secureAddress);
   const { port } = proxy.address as { port: number };
   const files = { ca: join(folder, "ca.pem"), cert: join(folder, "cert.pem"), key: join(folder, "key.pem") };
-  const write = (certified: Partial<Record<keyof typeof files, string>>): void => {
-    for (const [name, text] of Object.entries(certified)) writeFileSync(files[name as keyof typeof files], text);
+  const write = (certificates: Partial<Record<keyof typeof files, string>>): void => {
+    for (const [name, text] of Object.entries(certificates)) writeFileSync(files[name as keyof typeof files], text);
   };
   write({ ca: issuer.cert, ...ana });
   await admin.create("/renewed", { acl: OPEN_TO_ALL });
   const query = new URLSearchParams({ ...files, root: "/renewed", sessionMs: `${SESSION_MS}` });
   const locks = await connect(`zookeepers://127.0.0.1:${port}?${query}`, { ttl: "session" });
   openResources.push(locks);
-  const told: string[] = [];
-  for (const event of ["jeopardy", "restored", "lost"] as const) locks.on(event, () => told.push(event));
+  const events: string[] = [];
+  for (const event of ["jeopardy", "restored", "lost"] as const) locks.on(event, () => events.push(event));
   const held = await locks.acquire("held");
-  const again = async (times: number): Promise<void> => {
+  const reconnect = async (times: number): Promise<void> => {
     proxy.reset();
-    const restored = (): boolean => told.filter((event) => event === "restored").length === times;
-    await until(restored, { within: TIMEOUT_MS, what: "another connection" });
+    const isRestored = (): boolean => events.filter((event) => event === "restored").length === times;
+    await until(isRestored, { within: TIMEOUT_MS, what: "another connection" });
   };
   /** The owner of nodes made now. */
   const owner = (key: string): Promise<readonly boolean[]> =>
@@ -116,17 +116,17 @@ test("the files of a url are read for each connection; a half-finished renewal d
   expect(await owner("first")).toEqual(ANAS);
 
   write({ cert: ben.cert });
-  await again(1);
+  await reconnect(1);
   expect(await owner("half"), "a certificate without its key").toEqual(ANAS);
 
   write({ key: ben.key });
-  await again(2);
+  await reconnect(2);
   expect(await owner("whole")).toEqual(BENS);
 
   rmSync(files.ca);
-  await again(3);
+  await reconnect(3);
   expect(await owner("missing")).toEqual(BENS);
-  expect(told).not.toContain("lost");
+  expect(events).not.toContain("lost");
   held.throwIfLost();
   await setAcl(anaFiles, "/renewed/held", OPEN_TO_ALL);
   await held.release();
@@ -139,23 +139,23 @@ test("a custom function is called for each connection; its error fails that conn
     servers: [proxy.address as { host: string; port: number }],
     sessionMs: SESSION_MS,
     tls() {
-      asked++;
-      if (asked === 2) throw new Error("no certificate now");
-      return { ca: issuer.cert, ...(asked > 1 ? ben : ana) };
+      requestCount++;
+      if (requestCount === 2) throw new Error("no certificate now");
+      return { ca: issuer.cert, ...(requestCount > 1 ? ben : ana) };
     },
   });
-  let asked = 0;
+  let requestCount = 0;
   openResources.push(zk);
-  const told: string[] = [];
+  const sessions: string[] = [];
   await zk.open({
-    onConnected: (renewed) => told.push(renewed ? "new" : "same"),
-    onSuspended: () => told.push("lost"),
+    onConnected: (isRenewed) => sessions.push(isRenewed ? "new" : "same"),
+    onSuspended: () => sessions.push("lost"),
   });
   expect(await zk.whoAmI()).toContainEqual({ scheme: "x509", user: "CN=ana" });
   proxy.reset();
-  await until(() => told.length === 3, { within: TIMEOUT_MS, what: "another connection" });
-  expect(told, "of one session").toEqual(["new", "lost", "same"]);
-  expect(asked).toBe(3);
+  await until(() => sessions.length === 3, { within: TIMEOUT_MS, what: "another connection" });
+  expect(sessions, "of one session").toEqual(["new", "lost", "same"]);
+  expect(requestCount).toBe(3);
   expect(await zk.whoAmI()).toContainEqual({ scheme: "x509", user: "CN=ben" });
 });
 

@@ -49,7 +49,7 @@ async function openBehindProxy(options: Partial<ZooKeeperOptions> = {}): Promise
   clients.push(zk);
   const events: string[] = [];
   await zk.open({
-    onConnected: (renewed) => events.push(renewed ? "new session" : "same session"),
+    onConnected: (isRenewed) => events.push(isRenewed ? "new session" : "same session"),
     onSuspended: () => events.push("suspended"),
     onExpired: () => events.push("expired"),
   });
@@ -70,15 +70,15 @@ async function openDirect(): Promise<ZooKeeper> {
 test("a stream of events delays no ping to the server", async () => {
   const { zk, events } = await openBehindProxy();
   const otherZooKeeper = await openDirect();
-  let seen = 0;
+  let pingCount = 0;
   // set beforehand: a request would count as a sign of life and delay the ping
   const paths = Array.from({ length: (1.5 * SESSION_MS) / 100 }, (_, n) => `/busy-${n}`);
-  await Promise.all(paths.map((path) => zk.exists(path, () => seen++)));
+  await Promise.all(paths.map((path) => zk.exists(path, () => pingCount++)));
   for (const path of paths) {
     await otherZooKeeper.create(path);
     await delay(100);
   }
-  await until(() => seen === paths.length, { within: TIMEOUT_MS, what: "each event" });
+  await until(() => pingCount === paths.length, { within: TIMEOUT_MS, what: "each event" });
   expect(events).toEqual(["new session"]);
   expect(zk.leftMs()).toBeGreaterThan(SESSION_MS / 2);
 });
@@ -87,19 +87,19 @@ test("a silent server is noticed, and the session ends by the client's clock bef
   const { zk, events } = await openBehindProxy();
   const otherZooKeeper = await openDirect();
   await zk.create("/held", { mode: "ephemeral" });
-  let goneAt = 0;
+  let removedAt = 0;
   await otherZooKeeper.exists("/held", () => {
-    goneAt = performance.now();
+    removedAt = performance.now();
   });
   proxy.toTarget.pause();
   proxy.toClient.pause();
   const endsAt = performance.now() + zk.leftMs();
-  const lost = zk.exists("/held").catch((error: unknown) => error);
-  expect(await lost).toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
+  const rejection = zk.exists("/held").catch((error: unknown) => error);
+  expect(await rejection).toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
   await until(() => events.includes("expired"), { within: TIMEOUT_MS, what: "the end of the session" });
   expect(zk.leftMs()).toBe(0);
-  await until(() => goneAt > 0, { within: TIMEOUT_MS, what: "its end at the server" });
-  expect(goneAt, "the server had it for longer").toBeGreaterThan(endsAt);
+  await until(() => removedAt > 0, { within: TIMEOUT_MS, what: "its end at the server" });
+  expect(removedAt, "the server had it for longer").toBeGreaterThan(endsAt);
   expect(events).toEqual(["new session", "suspended", "expired"]);
 });
 
@@ -140,8 +140,8 @@ test("a request has a time limit, connected or not; its late reply is matched to
   proxy.toClient.pause();
   await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
   proxy.toClient.resume();
-  const there = await Promise.all([zk.exists("/zookeeper".slice(0, 1)), zk.exists("/nowhere")]);
-  expect(there.map((stat) => stat !== null)).toEqual([true, false]);
+  const stats = await Promise.all([zk.exists("/zookeeper".slice(0, 1)), zk.exists("/nowhere")]);
+  expect(stats.map((stat) => stat !== null)).toEqual([true, false]);
 });
 
 test("after a reconnect no request is sent before authentication", async () => {
@@ -157,10 +157,10 @@ test("after a reconnect no request is sent before authentication", async () => {
 
 test("a server that accepts connections and stays silent has a time limit, then another is tried", async () => {
   const held: Socket[] = [];
-  const mute = createServer((socket) => held.push(socket));
-  await new Promise<void>((resolve) => mute.listen(0, "127.0.0.1", resolve));
+  const silentServer = createServer((socket) => held.push(socket));
+  await new Promise<void>((resolve) => silentServer.listen(0, "127.0.0.1", resolve));
   proxy = await tcpProxy(server.address);
-  const { port } = mute.address() as AddressInfo;
+  const { port } = silentServer.address() as AddressInfo;
   const zk = new ZooKeeper({
     // the last server is tried first
     servers: [server.address, { host: "127.0.0.1", port }],
@@ -172,7 +172,7 @@ test("a server that accepts connections and stays silent has a time limit, then 
   await zk.open();
   expect(held).toHaveLength(1);
   for (const socket of held) socket.destroy();
-  mute.close();
+  silentServer.close();
 });
 
 test("the host name is resolved again for each connection: servers that have moved are found", async () => {
@@ -216,10 +216,10 @@ test("closing works at any moment: at once, while connecting, with a dead peer",
   expect(performance.now() - from).toBeLessThan(10_000);
   await expect(zk.exists("/")).rejects.toMatchObject({ code: "CONNECTION_LOSS", isSent: false });
 
-  const early = new ZooKeeper({ servers: [server.address] });
-  const opening = early.open().catch((error: unknown) => error);
-  await early.close();
-  expect(await opening).toMatchObject({ code: "CONNECTION_LOSS" });
+  const zkClient = new ZooKeeper({ servers: [server.address] });
+  const pendingOpen = zkClient.open().catch((error: unknown) => error);
+  await zkClient.close();
+  expect(await pendingOpen).toMatchObject({ code: "CONNECTION_LOSS" });
 });
 
 test("a session expired by the server is reported on reconnect, and another is made", async () => {
@@ -254,34 +254,34 @@ test.each([
   ["a greeting cut short", "\0\0\0\u0008\0\0\0\0\0\0\u0027\u0010"],
   ["a frame without end", "\u007f\u007f\u007f\u007f"],
 ])("a server that speaks another protocol (%s) is left for another, and named where there is none", async (_, text) => {
-  let met = 0;
-  const stranger = createServer((socket) => {
-    met++;
+  let connectionCount = 0;
+  const foreignServer = createServer((socket) => {
+    connectionCount++;
     socket.on("error", () => socket.destroy());
     socket.write(text);
   });
-  await new Promise<void>((resolve) => stranger.listen(0, "127.0.0.1", resolve));
-  const { port } = stranger.address() as AddressInfo;
+  await new Promise<void>((resolve) => foreignServer.listen(0, "127.0.0.1", resolve));
+  const { port } = foreignServer.address() as AddressInfo;
   proxy = await tcpProxy(server.address);
   try {
-    const wrong = { host: "127.0.0.1", port };
+    const foreignAddress = { host: "127.0.0.1", port };
     // the last server is tried first
-    const zk = new ZooKeeper({ servers: [server.address, wrong], sessionMs: 20_000, random: () => 0.9 });
+    const zk = new ZooKeeper({ servers: [server.address, foreignAddress], sessionMs: 20_000, random: () => 0.9 });
     clients.push(zk);
     await zk.open();
     expect(await zk.exists("/")).not.toBeNull();
-    expect(met).toBe(1);
-    const alone = new ZooKeeper({ servers: [wrong], sessionMs: 20_000 });
-    const opening = expect(alone.open()).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
+    expect(connectionCount).toBe(1);
+    const zkClient = new ZooKeeper({ servers: [foreignAddress], sessionMs: 20_000 });
+    const pendingOpen = expect(zkClient.open()).rejects.toMatchObject({ code: "CONNECTION_LOSS" });
     const isNamed = (): Promise<boolean> =>
-      alone.waitConnected().then(
+      zkClient.waitConnected().then(
         () => false,
         ({ message }: Error) => /no server is connected: ./.test(message),
       );
     await until(isNamed, { within: TIMEOUT_MS, what: "what is wrong with it" });
-    await alone.close();
-    await opening;
+    await zkClient.close();
+    await pendingOpen;
   } finally {
-    stranger.close();
+    foreignServer.close();
   }
 });

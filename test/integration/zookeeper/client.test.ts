@@ -109,20 +109,20 @@ test("a create and the list that follows it are sent in one write, and the list 
 test("a thousand requests at once are answered, each with its own reply", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
-  const made = await Promise.all(
+  const nodes = await Promise.all(
     Array.from({ length: 1_000 }, (_, n) => zk.create(`${root}/${n}`, { data: Buffer.from(`${n}`) })),
   );
-  const read = await Promise.all(made.map(({ path }) => zk.get(path)));
-  expect(read.map(({ data }) => Number(data))).toEqual(Array.from({ length: 1_000 }, (_, n) => n));
+  const results = await Promise.all(nodes.map(({ path }) => zk.get(path)));
+  expect(results.map(({ data }) => Number(data))).toEqual(Array.from({ length: 1_000 }, (_, n) => n));
 });
 
 test("a client with a chroot sees nothing above it", async () => {
   const zk = await openClient();
   const root = await createNode(zk);
-  const inside = await openClient({ chroot: root });
+  const chrootClient = await openClient({ chroot: root });
   const seenWatchedEvents: (WatchedEvent | null)[] = [];
-  expect(await inside.exists("/a", (event) => seenWatchedEvents.push(event))).toBeNull();
-  expect((await inside.create("/a")).path).toBe("/a");
+  expect(await chrootClient.exists("/a", (event) => seenWatchedEvents.push(event))).toBeNull();
+  expect((await chrootClient.create("/a")).path).toBe("/a");
   expect((await zk.children(root)).names).toEqual(["a"]);
   await until(() => seenWatchedEvents.length === 1, { within: TIMEOUT_MS, what: "the watch" });
   expect(seenWatchedEvents).toEqual([{ kind: "created", path: "/a" }]);
@@ -131,19 +131,19 @@ test("a client with a chroot sees nothing above it", async () => {
 test("watches fire once with the event", async () => {
   const [zk, other] = [await openClient(), await openClient()];
   const root = await createNode(zk);
-  const seen: string[] = [];
-  const into = (name: string) => (event: WatchedEvent | null) =>
-    seen.push(`${name} ${event?.kind ?? "over"} ${event?.path ?? ""}`);
-  await zk.exists(`${root}/a`, into("exists"));
-  await zk.children(root, into("children"));
+  const events: string[] = [];
+  const record = (name: string) => (event: WatchedEvent | null) =>
+    events.push(`${name} ${event?.kind ?? "over"} ${event?.path ?? ""}`);
+  await zk.exists(`${root}/a`, record("exists"));
+  await zk.children(root, record("children"));
   await other.create(`${root}/a`);
-  await until(() => seen.length === 2, { within: TIMEOUT_MS, what: "both events" });
-  await zk.get(`${root}/a`, into("data"));
+  await until(() => events.length === 2, { within: TIMEOUT_MS, what: "both events" });
+  await zk.get(`${root}/a`, record("data"));
   await setData(other, `${root}/a`, Buffer.from("x"));
   await other.delete(`${root}/a`);
   await zk.sync(root);
   expect(await zk.exists(`${root}/a`)).toBeNull();
-  expect(seen).toEqual([`exists created ${root}/a`, `children children ${root}`, `data changed ${root}/a`]);
+  expect(events).toEqual([`exists created ${root}/a`, `children children ${root}`, `data changed ${root}/a`]);
 });
 
 test("watches outlive a connection, however many there are, and report the changes made meanwhile", async () => {
@@ -151,10 +151,10 @@ test("watches outlive a connection, however many there are, and report the chang
   const zk = await openClient({ servers: [proxy.address as { host: string; port: number }] });
   const otherZooKeeper = await openClient();
   const root = await createNode(zk);
-  const seen: string[] = [];
+  const events: string[] = [];
   // more than one SetWatches2 frame: 2,000 paths of 100 bytes
   const names = Array.from({ length: 2_000 }, (_, n) => `${root}/${"x".repeat(90)}-${n}`);
-  await Promise.all(names.map((path) => zk.exists(path, (event) => seen.push(event?.path ?? "over"))));
+  await Promise.all(names.map((path) => zk.exists(path, (event) => events.push(event?.path ?? "over"))));
   const { sessionId } = zk;
   proxy.refuseConnections(true);
   proxy.reset();
@@ -164,8 +164,8 @@ test("watches outlive a connection, however many there are, and report the chang
   await until(() => zk.isConnected, { within: TIMEOUT_MS, what: "the next connection" });
   expect(zk.sessionId).toBe(sessionId);
   await otherZooKeeper.create(names[1_999] as string);
-  await until(() => seen.length === 2, { within: TIMEOUT_MS, what: "both events" });
-  expect(new Set(seen)).toEqual(new Set([names[7], names[1_999]]));
+  await until(() => events.length === 2, { within: TIMEOUT_MS, what: "both events" });
+  expect(new Set(events)).toEqual(new Set([names[7], names[1_999]]));
 });
 
 test("digest credentials open nodes that only their owner may read", async () => {
@@ -186,8 +186,8 @@ test.each([
   ["/a\u0000", "must not have control characters"],
   ["/\ud800", "must not have control characters, surrogates"],
   ["/zookeeper/quota", "must not be the server's own"],
-])("the path %j is refused before anything is sent", async (path, why) => {
+])("the path %j is refused before anything is sent", async (path, reason) => {
   const zk = await openClient();
-  await expect((async () => zk.exists(path))()).rejects.toThrow(why);
+  await expect((async () => zk.exists(path))()).rejects.toThrow(reason);
   expect(await zk.exists("/\u{1f512}")).toBeNull();
 });

@@ -15,8 +15,8 @@ const TIMEOUT_MS = 40_000;
 const SESSION_MS = 8_000;
 const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
 
-const zookeeperUrl = (rest = ""): string =>
-  `zookeeper://${fixture.server.address.host}:${fixture.server.address.port}${rest}`;
+const zookeeperUrl = (suffix = ""): string =>
+  `zookeeper://${fixture.server.address.host}:${fixture.server.address.port}${suffix}`;
 
 /** A node as other programs create it. */
 async function createForeignNode(folder: string, kind: string, text: string): Promise<void> {
@@ -32,22 +32,22 @@ test("ls and show list foreign entries, and a run waits for them or is refused, 
   await createForeignNode("/shown-rw", "__WRIT__", "\u001b[2Jforged");
   await createForeignNode("/shown-latch", "latch-", "x");
   const env = { HOLDFAST_URL: zookeeperUrl() };
-  const listed = await sandbox.run(["ls", "/shown"], { env });
-  expect(listed.out).toMatch(/^\/shown-mutex +held .* \(not Holdfast\) 10\.0\.0\.7$/m);
-  expect(listed.out).toMatch(/^\/shown-rw +held .* \(not Holdfast, family readWrite\)$/m);
-  const shown = await sandbox.run(["show", "/shown-mutex"], { env });
-  expect(shown.out).toContain("held by (not Holdfast) 10.0.0.7 for");
-  const busy = await sandbox.run(["run", "/shown-mutex", "--no-wait", "--", "true"], { env });
-  expect([busy.code, busy.err]).toEqual([
+  const listResult = await sandbox.run(["ls", "/shown"], { env });
+  expect(listResult.out).toMatch(/^\/shown-mutex +held .* \(not Holdfast\) 10\.0\.0\.7$/m);
+  expect(listResult.out).toMatch(/^\/shown-rw +held .* \(not Holdfast, family readWrite\)$/m);
+  const showResult = await sandbox.run(["show", "/shown-mutex"], { env });
+  expect(showResult.out).toContain("held by (not Holdfast) 10.0.0.7 for");
+  const busyRun = await sandbox.run(["run", "/shown-mutex", "--no-wait", "--", "true"], { env });
+  expect([busyRun.code, busyRun.err]).toEqual([
     124,
     expect.stringContaining('"/shown-mutex" is busy: held by (not Holdfast) 10.0.0.7'),
   ]);
-  const refused = await sandbox.run(["run", "/shown-latch", "--", "true"], { env });
-  expect([refused.code, refused.err]).toEqual([
+  const refusedRun = await sandbox.run(["run", "/shown-latch", "--", "true"], { env });
+  expect([refusedRun.code, refusedRun.err]).toEqual([
     77,
     expect.stringContaining("latch-0000000000, which is not a mutex node"),
   ]);
-  for (const { out, err } of [listed, shown, busy, refused]) {
+  for (const { out, err } of [listResult, showResult, busyRun, refusedRun]) {
     expect(out + err).not.toContain("9f0c2a55");
     expect(out + err).not.toContain("\u001b");
   }
@@ -67,22 +67,22 @@ test("a chroot in the url prefixes every key, and Ctrl-C leaves nothing", async 
 /** A command that ignores signals and writes the time as long as it lives. */
 function ignoreTermCommand(name: string): {
   readonly command: readonly string[];
-  works(): Promise<unknown>;
+  waitForStart(): Promise<unknown>;
   lastAlive(): number;
 } {
   const file = join(sandbox.folder, name);
   return {
     command: ["sh", "-c", `trap "" TERM INT; while :; do date +%s%N >> ${file}; sleep 0.02; done`],
-    works: () => until(() => existsSync(file), { within: TIMEOUT_MS, what: "the command to work" }),
+    waitForStart: () => until(() => existsSync(file), { within: TIMEOUT_MS, what: "the command to work" }),
     lastAlive: () => Number(readFileSync(file, "utf8").trim().split("\n").at(-1)) / 1e6,
   };
 }
 
 test("when the wrapper is killed a command that ignores signals is gone before the next holder is granted", async () => {
-  const { command, works, lastAlive } = ignoreTermCommand("orphan");
+  const { command, waitForStart, lastAlive } = ignoreTermCommand("orphan");
   const url = zookeeperUrl(`?sessionMs=${SESSION_MS}`);
   const first = sandbox.start(["run", "orphan", "--url", url, "--", ...command]);
-  await works();
+  await waitForStart();
   process.kill(first.pid, "SIGKILL");
   const next = await sandbox.run(["run", "orphan", "--url", url, "--", "date", "+%s%N"]);
   expect(next.code).toBe(0);
@@ -90,9 +90,9 @@ test("when the wrapper is killed a command that ignores signals is gone before t
 });
 
 test("when the server falls silent the command is ended before its session can end, and the run reports the loss", async () => {
-  const { command, works, lastAlive } = ignoreTermCommand("silent");
+  const { command, waitForStart, lastAlive } = ignoreTermCommand("silent");
   const run = sandbox.start(["run", "silent", "--url", zookeeperUrl(`?sessionMs=${SESSION_MS}`), "--", ...command]);
-  await works();
+  await waitForStart();
   process.kill(fixture.server.pid, "SIGSTOP");
   const from = Date.now();
   try {

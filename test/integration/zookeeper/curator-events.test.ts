@@ -15,31 +15,31 @@ test("a lost connection puts held locks in jeopardy, a new one in time restores 
   const { port } = proxy.address as { port: number };
   const driver = zookeeper({ servers: [{ host: "127.0.0.1", port }], sessionMs: 6_000 });
   await using locks = createLocks(driver, { ttl: "session" });
-  const told: string[] = [];
-  locks.on("storeDown", () => told.push("storeDown"));
-  locks.on("storeUp", () => told.push("storeUp"));
-  locks.on("jeopardy", ({ keys }) => told.push(`jeopardy ${keys}`));
-  locks.on("restored", ({ keys }) => told.push(`restored ${keys}`));
-  locks.on("lost", ({ keys, reason }) => told.push(`lost ${keys} ${reason}`));
-  const hears = (what: string): Promise<unknown> =>
-    until(() => told.includes(what), { within: TIMEOUT_MS, what: `"${what}" after ${told}` });
+  const events: string[] = [];
+  locks.on("storeDown", () => events.push("storeDown"));
+  locks.on("storeUp", () => events.push("storeUp"));
+  locks.on("jeopardy", ({ keys }) => events.push(`jeopardy ${keys}`));
+  locks.on("restored", ({ keys }) => events.push(`restored ${keys}`));
+  locks.on("lost", ({ keys, reason }) => events.push(`lost ${keys} ${reason}`));
+  const waitForEvent = (text: string): Promise<unknown> =>
+    until(() => events.includes(text), { within: TIMEOUT_MS, what: `"${text}" after ${events}` });
   const lock = await locks.acquire("/held");
 
   proxy.refuseConnections(true);
   proxy.reset();
-  await hears("jeopardy /held");
+  await waitForEvent("jeopardy /held");
   expect(lock.remainingMs, "it still stands").toBeGreaterThan(0);
   proxy.refuseConnections(false);
-  await hears("restored /held");
+  await waitForEvent("restored /held");
   expect(lock.signal.aborted).toBe(false);
 
   proxy.refuseConnections(true);
   proxy.reset();
-  await hears("lost /held expired");
+  await waitForEvent("lost /held expired");
   expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "expired" });
   expect(await lock.release()).toBe(false);
-  await hears("storeDown");
+  await waitForEvent("storeDown");
   proxy.refuseConnections(false);
   await (await locks.acquire("/held")).release();
-  await hears("storeUp");
+  await waitForEvent("storeUp");
 }, 60_000);

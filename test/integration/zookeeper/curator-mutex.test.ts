@@ -41,7 +41,9 @@ test(
     ]);
     expect(register.faults).toEqual([]);
     expect(register.entries).toHaveLength(8 * LAPS);
-    const turns = register.entries.filter((name, at) => at > 0 && name[0] !== register.entries[at - 1]?.[0]).length;
+    const turns = register.entries.filter(
+      (name, index) => index > 0 && name[0] !== register.entries[index - 1]?.[0],
+    ).length;
     expect(turns, "ours and theirs had met").toBeGreaterThan(LAPS);
     console.log(`figure: ${register.entries.length} grants, ${turns} of them from one kind to the other`);
   },
@@ -55,25 +57,27 @@ test("Holdfast's and Curator's claims are granted in the order of their arrival"
     { crew: holdfast, name: HOLDFAST_NAMES[n] as string },
     { crew: curator, name: CURATOR_NAMES[n] as string },
   ]);
-  for (const [at, { crew, name }] of order.entries()) {
+  for (const [index, { crew, name }] of order.entries()) {
     crew.send(`open ${name} mutex ${path}`);
     crew.send(`acquire ${name}`);
-    await fixture.waitForNodes(path, at + 1);
+    await fixture.waitForNodes(path, index + 1);
   }
-  for (const [at, { crew, name }] of order.entries()) {
+  for (const [index, { crew, name }] of order.entries()) {
     await crew.waitForReport(`${name} held`);
-    const others = order.slice(at + 1).filter((one) => one.crew.hasReported(`${one.name} held`));
-    expect(others, `while ${name} holds`).toEqual([]);
+    const earlyHolders = order
+      .slice(index + 1)
+      .filter((contender) => contender.crew.hasReported(`${contender.name} held`));
+    expect(earlyHolders, `while ${name} holds`).toEqual([]);
     crew.send(`release ${name}`);
   }
 }, 60_000);
 
 test.each(["ours", "theirs"] as const)(
   "when %s are killed, holding and waiting, the others continue, and no two holders overlap",
-  async (killed) => {
-    const path = `/killed-${killed}`;
+  async (victim) => {
+    const path = `/killed-${victim}`;
     const { register, holdfast, curator } = await fixture.startContest();
-    const [dying, living] = killed === "ours" ? [holdfast, curator] : [curator, holdfast];
+    const [dying, living] = victim === "ours" ? [holdfast, curator] : [curator, holdfast];
     for (const name of ["dying-1", "dying-2"]) dying.send(`open ${name} mutex ${path}`);
     for (const name of ["living-1", "living-2"]) living.send(`open ${name} mutex ${path}`);
     for (const name of ["dying-1", "dying-2"]) dying.send(`laps ${name} 1000 5`);

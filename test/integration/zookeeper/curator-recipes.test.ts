@@ -17,11 +17,11 @@ async function contend(
   laps: number,
   groups: readonly { readonly crew: ContenderProcess; readonly recipe: string; readonly names: readonly string[] }[],
 ): Promise<void> {
-  const all = groups.flatMap(({ crew, recipe, names }) => names.map((name) => ({ crew, recipe, name })));
-  for (const { crew, recipe, name } of all) crew.send(`open ${name} ${recipe} ${path}`);
-  await Promise.all(all.map(({ crew, name }) => crew.waitForReport(`${name} open`)));
-  for (const { crew, name } of all) crew.send(`laps ${name} ${laps} 1`);
-  await Promise.all(all.map(({ crew, name }) => crew.waitForReport(`${name} done`, 1, LOAD_MS)));
+  const contenders = groups.flatMap(({ crew, recipe, names }) => names.map((name) => ({ crew, recipe, name })));
+  for (const { crew, recipe, name } of contenders) crew.send(`open ${name} ${recipe} ${path}`);
+  await Promise.all(contenders.map(({ crew, name }) => crew.waitForReport(`${name} open`)));
+  for (const { crew, name } of contenders) crew.send(`laps ${name} ${laps} 1`);
+  await Promise.all(contenders.map(({ crew, name }) => crew.waitForReport(`${name} done`, 1, LOAD_MS)));
 }
 
 test(
@@ -64,7 +64,7 @@ test(
 test("a Holdfast reader and a Curator one hold together; writers of both wait for them, and each other, in order", async () => {
   const path = "/order-of-both";
   const { holdfast, curator } = await fixture.startContest();
-  const all = [
+  const contenders = [
     { crew: holdfast, name: "our-reader", recipe: "read" },
     { crew: curator, name: "their-reader", recipe: "read" },
     { crew: curator, name: "their-writer", recipe: "write" },
@@ -72,16 +72,18 @@ test("a Holdfast reader and a Curator one hold together; writers of both wait fo
     { crew: curator, name: "late-reader", recipe: "read" },
     { crew: holdfast, name: "last-reader", recipe: "read" },
   ] as const;
-  for (const [at, { crew, name, recipe }] of all.entries()) {
+  for (const [index, { crew, name, recipe }] of contenders.entries()) {
     crew.send(`open ${name} ${recipe} ${path}`);
     crew.send(`acquire ${name}`);
-    await fixture.waitForNodes(path, at + 1);
+    await fixture.waitForNodes(path, index + 1);
   }
   const inTurn = async (holders: readonly number[]): Promise<void> => {
-    for (const at of holders) await all[at]?.crew.waitForReport(`${all[at].name} held`);
-    const later = all.slice((holders.at(-1) ?? 0) + 1).filter(({ crew, name }) => crew.hasReported(`${name} held`));
-    expect(later).toEqual([]);
-    for (const at of holders) all[at]?.crew.send(`release ${all[at].name}`);
+    for (const index of holders) await contenders[index]?.crew.waitForReport(`${contenders[index].name} held`);
+    const earlyHolders = contenders
+      .slice((holders.at(-1) ?? 0) + 1)
+      .filter(({ crew, name }) => crew.hasReported(`${name} held`));
+    expect(earlyHolders).toEqual([]);
+    for (const index of holders) contenders[index]?.crew.send(`release ${contenders[index].name}`);
   };
   await inTurn([0, 1]);
   await inTurn([2]);
@@ -117,12 +119,12 @@ test("Curator's LeaderSelector and InterProcessMultiLock share one queue with Ho
 
 test("a path used by another Curator recipe is refused to a Holdfast mutex, which names it and leaves no node", async () => {
   const { holdfast, curator } = await fixture.startContest();
-  const others = [
+  const otherRecipes = [
     ["read", /a node of Curator's read-write lock/],
     ["latch", /latch-/],
     ["semaphoreMutex", /contains (leases|locks)/],
   ] as const;
-  for (const [recipe, why] of others) {
+  for (const [recipe, reason] of otherRecipes) {
     const path = `/one-recipe-${recipe}`;
     fixture.excludePath(path);
     curator.send(`open ${recipe} ${recipe} ${path}`);
@@ -131,7 +133,7 @@ test("a path used by another Curator recipe is refused to a Holdfast mutex, whic
     const before = (await fixture.listQueue(path)).length;
     holdfast.send(`open beside-${recipe} mutex ${path}`);
     holdfast.send(`acquire beside-${recipe}`);
-    await expect(holdfast.waitForReport(`beside-${recipe} held`)).rejects.toThrow(why);
+    await expect(holdfast.waitForReport(`beside-${recipe} held`)).rejects.toThrow(reason);
     await fixture.waitForNodes(path, before);
   }
 }, 60_000);

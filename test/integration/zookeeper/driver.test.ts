@@ -20,11 +20,11 @@ const SESSION_MS = 20_000;
 const SHORT_MS = 4_000;
 const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 const fixture = zookeeperFixture({}, { root: "/driver", sessionMs: SESSION_MS });
-const { openDriver: opened, createDriver: made } = fixture;
+const { openDriver, createDriver } = fixture;
 let count = 0;
 
 function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
-  const locks = createLocks(made(options), { ttl: "session" });
+  const locks = createLocks(createDriver(options), { ttl: "session" });
   fixture.clients.push(locks);
   return locks;
 }
@@ -45,7 +45,7 @@ async function createCuratorNode(folder: string, kind = "lock-"): Promise<string
 }
 
 test("nodes are named as Curator names its mutex; other permits precede the number", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const [name, folder] = nextKey();
   const [mutex, reader] = [makeSessionClaim(name), makeSessionClaim(name, readSpecs(name))];
   await driver.claim(mutex);
@@ -70,22 +70,22 @@ test("a client has one session for all its locks, held and waited for", async ()
       );
     }),
   );
-  expect(owners.map((one) => one.length)).toEqual([1, 1, 2]);
+  expect(owners.map((owner) => owner.length)).toEqual([1, 1, 2]);
   expect(new Set(owners.flat()).size, "theirs and the other's").toBe(2);
   await Promise.all(held.map((lock) => lock.release()));
   await (await waits).release();
 });
 
 test("a Curator mutex and a Holdfast one exclude each other, each in its turn", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const [name, folder] = nextKey();
   const [first, second] = [makeSessionClaim(name), makeSessionClaim(name)];
   expect((await driver.claim(first)).state).toBe("held");
-  const theirs = await createCuratorNode(folder);
+  const foreignNode = await createCuratorNode(folder);
   expect((await driver.claim(second)).state).toBe("waiting");
   await driver.release(toReleases(first));
   expect((await driver.renew([second]))[0]?.state, "theirs came before").toBe("waiting");
-  await fixture.observer.delete(theirs);
+  await fixture.observer.delete(foreignNode);
   await until(async () => (await driver.renew([second]))[0]?.state === "held", {
     within: TIMEOUT_MS,
     what: "our turn",
@@ -94,7 +94,7 @@ test("a Curator mutex and a Holdfast one exclude each other, each in its turn", 
 });
 
 test("a key that begins with a slash is the node's path itself", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const claim = makeSessionClaim("/mylock");
   await driver.claim(claim);
   expect((await fixture.observer.children("/mylock")).names).toEqual([`_c_${claim.id}-lock-0000000001`]);
@@ -112,23 +112,23 @@ test("a key that begins with a slash is the node's path itself", async () => {
 test.each(["__WRIT__", "__READ__", "lease-", "something"])(
   "a path with a child named %s is refused, and no entry is left",
   async (kind) => {
-    const driver = await opened();
+    const driver = await openDriver();
     const [name, folder] = nextKey();
     const before = makeSessionClaim(name);
     await driver.claim(before);
     await driver.release(toReleases(before));
-    const stranger = await createCuratorNode(folder, kind);
+    const foreignNode = await createCuratorNode(folder, kind);
     const claim = makeSessionClaim(name);
     await expect(driver.claim(claim)).rejects.toMatchObject({
       code: "DRIVER_FATAL",
       message: expect.stringContaining(kind),
     });
-    expect((await fixture.observer.children(folder)).names).toEqual([stranger.slice(folder.length + 1)]);
+    expect((await fixture.observer.children(folder)).names).toEqual([foreignNode.slice(folder.length + 1)]);
   },
 );
 
 test("foreign entries are listed, marked so, and never their secrets", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const [name, folder] = nextKey();
   const claim = makeSessionClaim(name);
   await driver.claim(claim);
@@ -144,7 +144,7 @@ test("foreign entries are listed, marked so, and never their secrets", async () 
 });
 
 test("a Holdfast entry with overwritten data is not taken for another program's", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const [name, folder] = nextKey();
   const claim = makeSessionClaim(name);
   await driver.claim(claim);
@@ -158,7 +158,7 @@ test("a Holdfast entry with overwritten data is not taken for another program's"
 
 test("the queue of one key costs two requests, however many claims are in it", async () => {
   await using proxy = await createEventBlockingProxy(fixture.server.address);
-  const [driver, looker] = [await opened(), await opened({ servers: [proxy.address] })];
+  const [driver, looker] = [await openDriver(), await openDriver({ servers: [proxy.address] })];
   const [name] = nextKey();
   const claims = Array.from({ length: 200 }, () => makeSessionClaim(name));
   await Promise.all(claims.map((claim) => driver.claim(claim)));
@@ -169,11 +169,11 @@ test("the queue of one key costs two requests, however many claims are in it", a
 });
 
 test("entries of the other family, for which a path is refused, are listed as well and explain the refusal", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const [name, folder] = nextKey();
-  const ours = await opened({ family: "readWrite" });
+  const readWriteDriver = await openDriver({ family: "readWrite" });
   const claim = makeSessionClaim(name);
-  await ours.claim(claim);
+  await readWriteDriver.claim(claim);
   await createCuratorNode(folder, "__READ__");
   await fixture.observer.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
   await expect(driver.claim(makeSessionClaim(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
@@ -182,13 +182,13 @@ test("entries of the other family, for which a path is refused, are listed as we
     ["(family readWrite) test", "held", ALL_PERMITS],
     ["(not Holdfast, family readWrite) 127.0.0.1", "waiting", 1],
   ]);
-  await ours.release(toReleases(claim));
+  await readWriteDriver.release(toReleases(claim));
 });
 
 test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "a.b", "__proto__", "\u{1f512}"])(
   "the key %j has its own queue, and is listed by its name",
   async (name) => {
-    const driver = await opened({ root: "/escaped" });
+    const driver = await openDriver({ root: "/escaped" });
     const claim = makeSessionClaim(name);
     expect((await driver.claim(claim)).state).toBe("held");
     expect((await driver.list({ prefix: "" }, { max: 10 })).items.map(({ locks }) => locks[0].key)).toEqual([name]);
@@ -199,7 +199,7 @@ test.each(["a b", "a/b", "ä", "%41", ".", "..", "*", "{x}", "zookeeper", "-", "
 test("a create whose reply is lost at any byte makes one node, which is found", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const { port } = proxy.address as { port: number };
-  const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
+  const driver = await openDriver({ servers: [{ host: "127.0.0.1", port }] });
   const [name, folder] = nextKey();
   const warm = makeSessionClaim(name);
   await driver.claim(warm);
@@ -218,14 +218,14 @@ test("a create whose reply is lost at any byte makes one node, which is found", 
 test("a claim released while its create has no answer leaves no node", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const { port } = proxy.address as { port: number };
-  const driver = await opened({ servers: [{ host: "127.0.0.1", port }] });
+  const driver = await openDriver({ servers: [{ host: "127.0.0.1", port }] });
   const [name, folder] = nextKey();
   for (let bytes = 1; bytes < 180; bytes += IS_LONG_RUN ? 1 : 7) {
     const claim = makeSessionClaim(name);
     proxy.toClient.cutAfter(bytes);
-    const asked = driver.claim(claim).catch(() => null);
+    const pendingClaim = driver.claim(claim).catch(() => null);
     await until(() => driver.release(toReleases(claim)).catch(() => null), { within: TIMEOUT_MS, what: "the release" });
-    await asked;
+    await pendingClaim;
     expect((await driver.claim(claim)).state).toBe("none");
     expect((await fixture.observer.children(folder).catch(() => ({ names: [] }))).names).toEqual([]);
   }
@@ -235,11 +235,11 @@ test("the end of a session ends its held claims, and waiting claims wait on in t
   await using proxy = await tcpProxy(fixture.server.address);
   const { port } = proxy.address as { port: number };
   const [name] = nextKey();
-  const [cut, other] = [openLocks({ servers: [{ host: "127.0.0.1", port }], sessionMs: SHORT_MS }), openLocks()];
-  const lock = await cut.acquire(name);
+  const [cutClient, other] = [openLocks({ servers: [{ host: "127.0.0.1", port }], sessionMs: SHORT_MS }), openLocks()];
+  const lock = await cutClient.acquire(name);
   const [blocking] = nextKey();
   const blocker = await other.acquire(blocking);
-  const waits = cut.acquire(blocking);
+  const waits = cutClient.acquire(blocking);
   await until(async () => (await other.list(blocking)).length === 2, { within: TIMEOUT_MS, what: "the place" });
   proxy.toTarget.pause();
   proxy.toClient.pause();
@@ -274,48 +274,48 @@ test("a Curator request to release is obeyed", async () => {
   await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the holder to be told" });
   expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "revoked" });
   expect(await lock.release()).toBe(false);
-  const left = async (): Promise<boolean> => (await fixture.observer.children(folder)).names.length === 0;
-  await until(left, { within: TIMEOUT_MS, what: "its place to be given up" });
+  const isEmpty = async (): Promise<boolean> => (await fixture.observer.children(folder)).names.length === 0;
+  await until(isEmpty, { within: TIMEOUT_MS, what: "its place to be given up" });
 });
 
 test("a floor that the store's tokens cannot reach is refused, unless tokenBase raises them", async () => {
   const [name, folder] = nextKey();
   const floor = 1_795_247_483_680_000n;
-  const plain = await opened();
-  const refused = makeSessionClaim(name, { floor });
-  await expect(plain.claim(refused)).rejects.toMatchObject({
+  const plainDriver = await openDriver();
+  const refusedClaim = makeSessionClaim(name, { floor });
+  await expect(plainDriver.claim(refusedClaim)).rejects.toMatchObject({
     code: "DRIVER_FATAL",
     message: expect.stringContaining("tokenBase"),
   });
   expect((await fixture.observer.children(folder)).names).toEqual([]);
-  const lifted = await opened({ tokenBase: floor });
+  const raisedDriver = await openDriver({ tokenBase: floor });
   const claim = makeSessionClaim(name, { floor });
-  expect(await lifted.claim(claim)).toMatchObject({ state: "held" });
-  await lifted.release(toReleases(claim));
+  expect(await raisedDriver.claim(claim)).toMatchObject({ state: "held" });
+  await raisedDriver.release(toReleases(claim));
 });
 
 test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
   ["SASL where the servers have no users", { sasl: { user: "bob", password: "canary" } }, "does not request SASL"],
   ["an ACL for whom we are, where we are nobody", { acl: [{ perms: 31, scheme: "auth", id: "" }] }, "INVALID_ACL"],
   ["an ACL of a scheme that the servers do not have", { acl: [{ perms: 31, scheme: "x", id: "y" }] }, "INVALID_ACL"],
-])("%s is refused permanently, at once", async (_, options, why) => {
-  const error = await made(options)
+])("%s is refused permanently, at once", async (_, options, reason) => {
+  const error = await createDriver(options)
     .open(NO_EVENTS)
     .catch((thrown: unknown) => thrown as Error);
-  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(why) });
+  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(reason) });
   expect((error as Error).message).not.toContain("canary");
 });
 
 test("a waiter watches one node: no other waiter wakes when the holder is released", async () => {
-  const woken: (ClaimId | null)[] = [];
-  const driver = await opened({}, (id) => woken.push(id));
+  const pushedIds: (ClaimId | null)[] = [];
+  const driver = await openDriver({}, (id) => pushedIds.push(id));
   const [name] = nextKey();
   const claims = Array.from({ length: 20 }, () => makeSessionClaim(name));
   for (const claim of claims) await driver.claim(claim);
-  woken.length = 0;
+  pushedIds.length = 0;
   await driver.release(toReleases(claims[0] as Claim));
-  await until(() => woken.length > 0, { within: TIMEOUT_MS, what: "the next one" });
+  await until(() => pushedIds.length > 0, { within: TIMEOUT_MS, what: "the next one" });
   await fixture.observer.sync("/driver");
-  expect(woken).toEqual([claims[1]?.id]);
+  expect(pushedIds).toEqual([claims[1]?.id]);
   await driver.release(toReleases(...claims));
 });

@@ -62,21 +62,21 @@ function openLocks(sessionMs = SESSION_MS): Locks {
 type EnsembleLoad = {
   readonly grants: number;
   /** Waits for this number of further grants. */
-  waitForGrants(count: number, what: string): Promise<unknown>;
+  waitForGrants(count: number, description: string): Promise<unknown>;
   /** Ends the work; returns the largest number of simultaneous holders, and whether tokens rose. */
-  stop(): Promise<{ readonly most: number; readonly rose: boolean }>;
+  stop(): Promise<{ readonly maxInside: number; readonly tokensRose: boolean }>;
 };
 
 /** Four clients that acquire one key, one after another, until they are stopped. Failures are tried again. */
 function startLoad(key: string): EnsembleLoad {
-  let [inside, most, grants, last, rose, stopped] = [0, 0, 0, 0n, true, false];
-  const work = async (locks: Locks): Promise<void> => {
+  let [insideCount, maxInside, grants, last, tokensRose, stopped] = [0, 0, 0, 0n, true, false];
+  const runCaller = async (locks: Locks): Promise<void> => {
     const body = async ({ token }: { readonly token: bigint }): Promise<void> => {
-      most = Math.max(most, ++inside);
-      rose &&= token > last;
+      maxInside = Math.max(maxInside, ++insideCount);
+      tokensRose &&= token > last;
       last = token;
       await turn();
-      inside--;
+      insideCount--;
       grants++;
     };
     while (!stopped) {
@@ -86,19 +86,19 @@ function startLoad(key: string): EnsembleLoad {
       });
     }
   };
-  const working = Promise.all(Array.from({ length: 4 }, () => work(openLocks())));
+  const working = Promise.all(Array.from({ length: 4 }, () => runCaller(openLocks())));
   return {
     get grants() {
       return grants;
     },
-    waitForGrants(count, what) {
+    waitForGrants(count, description) {
       const from = grants;
-      return until(() => grants >= from + count, { within: TIMEOUT_MS, what });
+      return until(() => grants >= from + count, { within: TIMEOUT_MS, what: description });
     },
     async stop() {
       stopped = true;
       await working;
-      return { most, rose };
+      return { maxInside, tokensRose };
     },
   };
 }
@@ -116,21 +116,21 @@ const FAULTS: readonly (readonly [string, () => Promise<readonly ZooKeeperServer
 
 test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
   "%s killed and started again under load: grants continue, held locks stay held",
-  async (what, killed) => {
-    const key = `killed-${what.replaceAll(" ", "-")}`;
+  async (description, victim) => {
+    const key = `killed-${description.replaceAll(" ", "-")}`;
     // longer than an election on a busy machine
     const held = await openLocks(40_000).acquire(`${key}-held`);
-    const work = startLoad(key);
+    const load = startLoad(key);
     for (let round = 0; round < rounds; round++) {
-      await work.waitForGrants(20, "the load");
-      const servers = await killed();
+      await load.waitForGrants(20, "the load");
+      const servers = await victim();
       await Promise.all(servers.map((server) => server.stop("SIGKILL")));
-      if (servers.length === 1) await work.waitForGrants(20, "grants by the other two");
+      if (servers.length === 1) await load.waitForGrants(20, "grants by the other two");
       await Promise.all(servers.map((server) => server.start()));
       await ensemble.leader();
-      await work.waitForGrants(20, "grants by all three");
+      await load.waitForGrants(20, "grants by all three");
     }
-    expect(await work.stop()).toEqual({ most: 1, rose: true });
+    expect(await load.stop()).toEqual({ maxInside: 1, tokensRose: true });
     held.throwIfLost();
     expect(await held.release()).toBe(true);
   },
@@ -138,10 +138,10 @@ test.each(isLongRun ? FAULTS : FAULTS.slice(0, 1))(
 );
 
 test("a server that falls silent under load is left for another, and sessions move with their holds", async () => {
-  const [first, ...others] = proxies as [TcpProxy, ...TcpProxy[]];
-  for (const proxy of others) proxy.refuseConnections(true);
-  const work = startLoad("silent");
-  await work.waitForGrants(20, "the load");
+  const [first, ...otherProxies] = proxies as [TcpProxy, ...TcpProxy[]];
+  for (const proxy of otherProxies) proxy.refuseConnections(true);
+  const load = startLoad("silent");
+  await load.waitForGrants(20, "the load");
   const held = await Promise.all(
     Array.from({ length: 6 }, async (_, n) => {
       const zk = new ZooKeeper({ servers: proxyAddresses(), sessionMs: 30_000 });
@@ -151,17 +151,17 @@ test("a server that falls silent under load is left for another, and sessions mo
     }),
   );
   // all of them are connected to the server that falls silent
-  for (const proxy of others) proxy.refuseConnections(false);
+  for (const proxy of otherProxies) proxy.refuseConnections(false);
   for (const proxy of isLongRun ? proxies : [first]) {
     proxy.toTarget.pause();
     proxy.toClient.pause();
-    await work.waitForGrants(20, "grants without the silent one");
+    await load.waitForGrants(20, "grants without the silent one");
     proxy.toTarget.resume();
     proxy.toClient.resume();
     proxy.reset();
-    await work.waitForGrants(20, "grants with all three");
+    await load.waitForGrants(20, "grants with all three");
   }
-  expect(await work.stop()).toEqual({ most: 1, rose: true });
+  expect(await load.stop()).toEqual({ maxInside: 1, tokensRose: true });
   for (const [n, { zk, id }] of held.entries()) {
     await until(() => zk.isConnected, { within: TIMEOUT_MS, what: "a connection" });
     await zk.sync("/");
@@ -174,14 +174,14 @@ test("a session moves from server to server, with its lock, its watches and its 
   const [holder, waiter] = [openLocks(30_000), openLocks(30_000)];
   const lock = await holder.acquire("moved");
   const waits = waiter.acquire("moved");
-  const both = async (): Promise<boolean> => (await holder.list("moved").catch(() => [])).length === 2;
-  await until(both, { within: TIMEOUT_MS, what: "the place" });
+  const areBothListed = async (): Promise<boolean> => (await holder.list("moved").catch(() => [])).length === 2;
+  await until(areBothListed, { within: TIMEOUT_MS, what: "the place" });
   for (let round = 0; round < 6; round++) {
     const [away, ...others] = proxies.map((_, n) => proxies[(n + round) % 3] as TcpProxy);
     away?.refuseConnections(true);
     for (const proxy of proxies) proxy.reset();
     for (const proxy of others) proxy.refuseConnections(false);
-    await until(both, { within: TIMEOUT_MS, what: "both places" });
+    await until(areBothListed, { within: TIMEOUT_MS, what: "both places" });
     expect(lock.signal.aborted).toBe(false);
     away?.refuseConnections(false);
   }
@@ -199,27 +199,27 @@ test("a server that has lost its leader renews nothing: it answers reads and pin
   await zk.open();
   try {
     process.kill(leader.pid, "SIGSTOP");
-    let settled = "not settled";
+    let outcome = "not settled";
     driver.renew([claim]).then(
       ([answer]) => {
-        settled = answer?.state ?? "undefined";
+        outcome = answer?.state ?? "undefined";
       },
       (error: unknown) => {
-        settled = String(error);
+        outcome = String(error);
       },
     );
-    let answered = 0;
+    let answeredCount = 0;
     for (let reads = 0; reads < 20; reads++) {
       // on a machine that stands still for seconds the server may notice what it has lost
-      if ((await zk.exists("/ensemble").catch(() => null)) !== null) answered++;
+      if ((await zk.exists("/ensemble").catch(() => null)) !== null) answeredCount++;
     }
-    expect(answered).toBeGreaterThan(0);
-    expect(settled).not.toBe("held");
+    expect(answeredCount).toBeGreaterThan(0);
+    expect(outcome).not.toBe("held");
   } finally {
     process.kill(leader.pid, "SIGCONT");
   }
-  const again = async (): Promise<boolean> => (await driver.renew([claim]).catch(() => []))[0]?.state === "held";
-  await until(again, { within: TIMEOUT_MS, what: "the leader's word" });
+  const isHeldAgain = async (): Promise<boolean> => (await driver.renew([claim]).catch(() => []))[0]?.state === "held";
+  await until(isHeldAgain, { within: TIMEOUT_MS, what: "the leader's word" });
   expect(await driver.release(toReleases(claim))).toEqual([true]);
   await Promise.all([driver.close(), zk.close()]);
 }, 120_000);

@@ -18,11 +18,11 @@ const SESSION_MS = 10_000;
 const CURATOR = "_c_9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11-";
 // empty parents are removed as early as possible, so that every test here meets a removal
 const fixture = zookeeperFixture({ reapMs: 50 }, { root: "/recipe", sessionMs: SESSION_MS });
-const { openDriver: opened, createDriver: made } = fixture;
+const { openDriver, createDriver } = fixture;
 let count = 0;
 
 function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
-  const locks = createLocks(made(options), { ttl: "session", handoffs: 1 });
+  const locks = createLocks(createDriver(options), { ttl: "session", handoffs: 1 });
   fixture.clients.push(locks);
   return locks;
 }
@@ -38,7 +38,7 @@ function queueNodes(folder: string): Promise<readonly string[]> {
 }
 
 test("in the family of Curator's read-write lock nodes have its names, and its nodes are obeyed", async () => {
-  const driver = await opened({ family: "readWrite" });
+  const driver = await openDriver({ family: "readWrite" });
   const [name, folder] = nextKey();
   const [reader, writer, last] = [
     makeSessionClaim(name, readSpecs(name)),
@@ -46,34 +46,35 @@ test("in the family of Curator's read-write lock nodes have its names, and its n
     makeSessionClaim(name, readSpecs(name)),
   ];
   expect((await driver.claim(reader)).state).toBe("held");
-  const theirs = (await fixture.observer.create(`${folder}/${CURATOR}__READ__`, { mode: "ephemeralSequential" })).path;
+  const foreignNode = (await fixture.observer.create(`${folder}/${CURATOR}__READ__`, { mode: "ephemeralSequential" }))
+    .path;
   expect((await driver.claim(writer)).state).toBe("waiting");
   expect((await driver.claim(last)).state).toBe("waiting");
   expect([...(await queueNodes(folder))].sort()).toEqual(
     [
       `_c_${reader.id}-__READ__0000000001`,
-      theirs.slice(folder.length + 1),
+      foreignNode.slice(folder.length + 1),
       `_c_${writer.id}-__WRIT__0000000003`,
       `_c_${last.id}-__READ__0000000004`,
     ].sort(),
   );
   await driver.release(toReleases(reader));
   expect((await driver.renew([writer]))[0]?.state, "their reader is in").toBe("waiting");
-  await fixture.observer.delete(theirs);
+  await fixture.observer.delete(foreignNode);
   expect((await driver.renew([writer, last])).map((answer) => answer?.state)).toEqual(["held", "waiting"]);
   await driver.release(toReleases(writer, last));
 });
 
 test("the second of two families on one path is refused, without an id in the message", async () => {
-  const [mutex, rw] = [await opened(), await opened({ family: "readWrite" })];
+  const [mutex, rw] = [await openDriver(), await openDriver({ family: "readWrite" })];
   for (const [first, second, advice] of [
     [mutex, rw, 'family: "mutex"'],
     [rw, mutex, 'family: "readWrite"'],
   ] as const) {
     const [name, folder] = nextKey();
-    const [held, refused] = [makeSessionClaim(name), makeSessionClaim(name)];
+    const [held, refusedClaim] = [makeSessionClaim(name), makeSessionClaim(name)];
     await first.claim(held);
-    const error = await second.claim(refused).catch((thrown: unknown) => thrown as Error);
+    const error = await second.claim(refusedClaim).catch((thrown: unknown) => thrown as Error);
     expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(advice) });
     expect((error as Error).message).not.toContain(held.id);
     expect(await queueNodes(folder)).toHaveLength(1);
@@ -82,7 +83,7 @@ test("the second of two families on one path is refused, without an id in the me
 });
 
 test("a foreign node on one path affects that path alone", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const [[bad, folder], [good]] = [nextKey(), nextKey()];
   const [holder, waiter, other, next] = [
     makeSessionClaim(bad),
@@ -91,20 +92,20 @@ test("a foreign node on one path affects that path alone", async () => {
     makeSessionClaim(good),
   ];
   for (const claim of [holder, waiter, other, next]) await driver.claim(claim);
-  const stranger = (await fixture.observer.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" }))
+  const foreignNode = (await fixture.observer.create(`${folder}/${CURATOR}__WRIT__`, { mode: "ephemeralSequential" }))
     .path;
   const states = (await driver.renew([holder, waiter, other, next])).map((answer) => answer?.state);
   expect(states).toEqual(["held", "none", "held", "waiting"]);
   await expect(driver.claim(makeSessionClaim(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   await driver.release(toReleases(holder, other, next));
-  expect(await queueNodes(folder)).toEqual([stranger.slice(folder.length + 1)]);
-  await fixture.observer.delete(stranger);
+  expect(await queueNodes(folder)).toEqual([foreignNode.slice(folder.length + 1)]);
+  await fixture.observer.delete(foreignNode);
 });
 
 test("a wait that times out leaves no node, and the next claim does not wait for it", async () => {
-  const [one, other] = [openLocks(), openLocks()];
+  const [client, other] = [openLocks(), openLocks()];
   const [name, folder] = nextKey();
-  const lock = await one.acquire(name);
+  const lock = await client.acquire(name);
   await expect(other.acquire(name, { wait: 200 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
   await until(async () => (await queueNodes(folder)).length === 1, { within: TIMEOUT_MS, what: "its place to go" });
   await lock.release();
@@ -114,42 +115,50 @@ test("a wait that times out leaves no node, and the next claim does not wait for
 
 test("a node of an earlier request of the same session is not taken for a later one's", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
+  const driver = await openDriver({ servers: [proxy.address as { host: string; port: number }] });
   const [name, folder] = nextKey();
   const earlier = makeSessionClaim(name);
   expect((await driver.claim(earlier)).state).toBe("held");
   // the later request's create is lost on its way, so that the client looks for its node
-  const later = makeSessionClaim(name);
+  const laterClaim = makeSessionClaim(name);
   proxy.toTarget.cutAfter(20);
-  await driver.claim(later).catch(() => undefined);
-  const answer = await until(() => driver.claim(later).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
+  await driver.claim(laterClaim).catch(() => undefined);
+  const answer = await until(() => driver.claim(laterClaim).catch(() => null), {
+    within: TIMEOUT_MS,
+    what: "an answer",
+  });
   expect(answer.state).toBe("waiting");
   expect(await queueNodes(folder)).toHaveLength(2);
-  await driver.release(toReleases(earlier, later));
+  await driver.release(toReleases(earlier, laterClaim));
 });
 
 test("a node of another session is not taken for the client's own, whatever its name", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const dying = await opened();
-  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] });
+  const endingDriver = await openDriver();
+  const driver = await openDriver({ servers: [proxy.address as { host: string; port: number }] });
   const [name, folder] = nextKey();
   const claim = makeSessionClaim(name);
-  expect((await dying.claim(claim)).state).toBe("held");
-  const same = { ...claim };
+  expect((await endingDriver.claim(claim)).state).toBe("held");
+  const repeatedClaim = { ...claim };
   proxy.toTarget.cutAfter(20);
-  await driver.claim(same).catch(() => undefined);
-  const answer = await until(() => driver.claim(same).catch(() => null), { within: TIMEOUT_MS, what: "an answer" });
+  await driver.claim(repeatedClaim).catch(() => undefined);
+  const answer = await until(() => driver.claim(repeatedClaim).catch(() => null), {
+    within: TIMEOUT_MS,
+    what: "an answer",
+  });
   expect(answer.state).toBe("waiting");
   expect(await queueNodes(folder)).toHaveLength(2);
-  await driver.release(toReleases(same));
+  await driver.release(toReleases(repeatedClaim));
   expect(await queueNodes(folder)).toHaveLength(1);
-  await dying.release(toReleases(claim));
+  await endingDriver.release(toReleases(claim));
 });
 
 test("a release between the list and the watch is noticed", async () => {
-  const told: (ClaimId | null)[] = [];
+  const pushedIds: (ClaimId | null)[] = [];
   await using proxy = await tcpProxy(fixture.server.address);
-  const driver = await opened({ servers: [proxy.address as { host: string; port: number }] }, (id) => told.push(id));
+  const driver = await openDriver({ servers: [proxy.address as { host: string; port: number }] }, (id) =>
+    pushedIds.push(id),
+  );
   const [name, folder] = nextKey();
   const blocker = await (async () => {
     const warm = makeSessionClaim(name);
@@ -161,74 +170,74 @@ test("a release between the list and the watch is noticed", async () => {
   const claim = makeSessionClaim(name);
   // its list arrives late: when it sets its watch, the predecessor is gone
   proxy.toClient.delay(300);
-  const asked = driver.claim(claim);
+  const pendingClaim = driver.claim(claim);
   await until(async () => (await queueNodes(folder)).length === 2, { within: TIMEOUT_MS, what: "its place" });
   await fixture.observer.delete(blocker);
-  expect((await asked).state).toBe("waiting");
-  await until(() => told.includes(claim.id), { within: TIMEOUT_MS, what: "to be told" });
+  expect((await pendingClaim).state).toBe("waiting");
+  await until(() => pushedIds.includes(claim.id), { within: TIMEOUT_MS, what: "to be told" });
   expect((await driver.renew([claim]))[0]?.state).toBe("held");
   await driver.release(toReleases(claim));
 });
 
 test("each release among a thousand waiters wakes one, the next", async () => {
-  const told: ClaimId[] = [];
-  const driver = await opened({}, (id) => void (id !== null && told.push(id)));
+  const pushedIds: ClaimId[] = [];
+  const driver = await openDriver({}, (id) => void (id !== null && pushedIds.push(id)));
   const [name, folder] = nextKey();
   const claims = Array.from({ length: 1_001 }, () => makeSessionClaim(name));
   // in this order: creates of one connection are executed as they were sent
   await Promise.all(claims.map((claim) => driver.claim(claim)));
-  expect(told).toEqual([]);
-  const watched = Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1]);
-  expect(watched, "one watch a waiter, and the holder's own").toBeLessThanOrEqual(1_001);
+  expect(pushedIds).toEqual([]);
+  const watchCount = Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1]);
+  expect(watchCount, "one watch a waiter, and the holder's own").toBeLessThanOrEqual(1_001);
   for (let turn = 0; turn < 100; turn++) {
     await driver.release(toReleases(claims[turn] as Claim));
-    await until(() => told.length > turn, { within: TIMEOUT_MS, what: "the next one" });
+    await until(() => pushedIds.length > turn, { within: TIMEOUT_MS, what: "the next one" });
     expect((await driver.renew([claims[turn + 1] as Claim]))[0]?.state).toBe("held");
   }
-  expect(told).toEqual(claims.slice(1, 101).map(({ id }) => id));
+  expect(pushedIds).toEqual(claims.slice(1, 101).map(({ id }) => id));
   await driver.release(toReleases(...claims));
   expect(await queueNodes(folder)).toEqual([]);
 }, 60_000);
 
 test("a release that cannot be sent is sent when the servers are back, and its node goes although the session lives", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const [cut, other] = [openLocks({ servers: [proxy.address as { host: string; port: number }] }), openLocks()];
+  const [cutClient, other] = [openLocks({ servers: [proxy.address as { host: string; port: number }] }), openLocks()];
   const [name, folder] = nextKey();
-  const lock = await cut.acquire(name);
-  const kept = await cut.acquire(`${name}-kept`);
+  const lock = await cutClient.acquire(name);
+  const keptLock = await cutClient.acquire(`${name}-kept`);
   proxy.refuseConnections(true);
   proxy.reset();
-  const released = lock.release();
+  const pendingRelease = lock.release();
   const next = other.acquire(name);
   expect(await queueNodes(folder)).not.toEqual([]);
   proxy.refuseConnections(false);
   await (await next).release();
-  await released;
-  kept.throwIfLost();
-  await kept.release();
+  await pendingRelease;
+  keptLock.throwIfLost();
+  await keptLock.release();
 });
 
 test("a session that is ended from outside loses its holds, its waiters wait on, and the next session is used", async () => {
-  await using thief = await createSessionTerminator(fixture.server.address);
-  const [robbed, other] = [openLocks({ servers: [thief.address] }), openLocks()];
-  const [[held], [busy]] = [nextKey(), nextKey()];
-  const lock = await robbed.acquire(held);
-  const blocker = await other.acquire(busy);
-  const waits = robbed.acquire(busy);
-  await until(async () => (await other.list(busy)).length === 2, { within: TIMEOUT_MS, what: "the place" });
-  await thief.terminateSession();
+  await using sessionTerminator = await createSessionTerminator(fixture.server.address);
+  const [affectedClient, other] = [openLocks({ servers: [sessionTerminator.address] }), openLocks()];
+  const [[held], [busyKey]] = [nextKey(), nextKey()];
+  const lock = await affectedClient.acquire(held);
+  const blocker = await other.acquire(busyKey);
+  const waits = affectedClient.acquire(busyKey);
+  await until(async () => (await other.list(busyKey)).length === 2, { within: TIMEOUT_MS, what: "the place" });
+  await sessionTerminator.terminateSession();
   await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the holder to be told" });
   expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "expired" });
   await (await other.acquire(held)).release();
-  await until(async () => (await other.list(busy)).length === 2, { within: TIMEOUT_MS, what: "the next place" });
+  await until(async () => (await other.list(busyKey)).length === 2, { within: TIMEOUT_MS, what: "the next place" });
   await blocker.release();
   await (await waits).release();
-  await robbed.close();
+  await affectedClient.close();
 }, 60_000);
 
 test("repeated reconnects make no more nodes than there are claims", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const driver = await opened({ servers: [proxy.address as { host: string; port: number }], retry: () => 5 });
+  const driver = await openDriver({ servers: [proxy.address as { host: string; port: number }], retry: () => 5 });
   const [name, folder] = nextKey();
   const claims = Array.from({ length: 20 }, () => makeSessionClaim(name));
   let [done, most] = [0, 0];
@@ -247,8 +256,8 @@ test("repeated reconnects make no more nodes than there are claims", async () =>
   await working;
   most = Math.max(most, (await queueNodes(folder)).length);
   expect([done, most]).toEqual([20, 20]);
-  const made = new Set((await queueNodes(folder)).map((node) => node.split("-")[0]));
-  expect(made.size).toBe(20);
+  const prefixes = new Set((await queueNodes(folder)).map((node) => node.split("-")[0]));
+  expect(prefixes.size).toBe(20);
   await until(() => driver.release(toReleases(...claims)).catch(() => null), {
     within: TIMEOUT_MS,
     what: "the release",
@@ -275,13 +284,13 @@ test("empty parents are removed, of keys and of paths, and a claim of the key at
 });
 
 test("a claim released while the parent of its node is being created leaves no node", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   for (let turn = 0; turn < 10; turn++) {
     const [name, folder] = nextKey();
     const claim = makeSessionClaim(name);
-    const asked = driver.claim(claim);
+    const pendingClaim = driver.claim(claim);
     await driver.release(toReleases(claim));
-    expect((await asked).state).toBe("none");
+    expect((await pendingClaim).state).toBe("none");
     expect(await queueNodes(folder)).toEqual([]);
   }
 });

@@ -16,39 +16,42 @@ const SESSION_MS = 40_000;
 const PROMPT_MS = 8_000;
 const fixture = zookeeperFixture();
 
-function openLocks({ host, port }: { host: string; port: number }, more: Partial<ZooKeeperDriverOptions> = {}): Locks {
-  const driver = zookeeper({ servers: [{ host, port }], root: "/outage", sessionMs: SESSION_MS, ...more });
+function openLocks(
+  { host, port }: { host: string; port: number },
+  options: Partial<ZooKeeperDriverOptions> = {},
+): Locks {
+  const driver = zookeeper({ servers: [{ host, port }], root: "/outage", sessionMs: SESSION_MS, ...options });
   const locks = createLocks(driver, { ttl: "session" });
   fixture.clients.push(locks);
   return locks;
 }
 
 function recordEvents(locks: Locks): string[] {
-  const told: string[] = [];
+  const events: string[] = [];
   for (const event of ["storeDown", "storeUp", "jeopardy", "restored", "lost"] as const) {
-    locks.on(event, () => told.push(event));
+    locks.on(event, () => events.push(event));
   }
-  return told;
+  return events;
 }
 
 test("an idle client learns soon that no server is reachable, and waits on; a try fails with that reason", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const locks = openLocks(proxy.address as { host: string; port: number });
-  const told = recordEvents(locks);
+  const events = recordEvents(locks);
   await (await locks.acquire("warm")).release();
   proxy.refuseConnections(true);
   proxy.reset();
   const waits = locks.acquire("key");
-  await until(() => told.length > 0, { within: PROMPT_MS, what: "storeDown" });
+  await until(() => events.length > 0, { within: PROMPT_MS, what: "storeDown" });
   await expect(locks.tryAcquire("other")).rejects.toMatchObject({
     code: "DRIVER_FAILED",
     message: expect.stringContaining("no server is connected"),
   });
   await expect(locks.list()).rejects.toThrow("no server is connected");
-  expect(told).toEqual(["storeDown"]);
+  expect(events).toEqual(["storeDown"]);
   proxy.refuseConnections(false);
   const lock = await waits;
-  expect(told).toEqual(["storeDown", "storeUp"]);
+  expect(events).toEqual(["storeDown", "storeUp"]);
   await lock.release();
   await locks.close();
 });
@@ -59,15 +62,15 @@ test("a waiter is notified of an outage at once, and keeps its entry", async () 
     openLocks(fixture.server.address),
     openLocks(proxy.address as { host: string; port: number }),
   ];
-  const told = recordEvents(locks);
+  const events = recordEvents(locks);
   const lock = await holder.acquire("line");
   const waits = locks.acquire("line");
   await until(async () => (await holder.list("line")).length === 2, { within: PROMPT_MS, what: "its place" });
   const last = holder.acquire("line");
   proxy.refuseConnections(true);
   proxy.reset();
-  await until(() => told.length > 0, { within: PROMPT_MS, what: "storeDown" });
-  expect(told).toEqual(["storeDown"]);
+  await until(() => events.length > 0, { within: PROMPT_MS, what: "storeDown" });
+  expect(events).toEqual(["storeDown"]);
   proxy.refuseConnections(false);
   await lock.release();
   await (await waits).release();
@@ -78,16 +81,16 @@ test("a waiter is notified of an outage at once, and keeps its entry", async () 
 test("a holder is notified of an outage at once, long before a renewal is due, and of its end", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   const locks = openLocks(proxy.address as { host: string; port: number });
-  const told = recordEvents(locks);
+  const events = recordEvents(locks);
   const lock = await locks.acquire("mine");
   proxy.refuseConnections(true);
   proxy.reset();
-  await until(() => told.length === 2, { within: PROMPT_MS, what: "storeDown and jeopardy" });
-  expect(told.sort()).toEqual(["jeopardy", "storeDown"]);
+  await until(() => events.length === 2, { within: PROMPT_MS, what: "storeDown and jeopardy" });
+  expect(events.sort()).toEqual(["jeopardy", "storeDown"]);
   expect(lock.remainingMs).toBeGreaterThan(SESSION_MS / 2);
   proxy.refuseConnections(false);
-  await until(() => told.length === 4, { within: PROMPT_MS, what: "storeUp and restored" });
-  expect(told.sort()).toEqual(["jeopardy", "restored", "storeDown", "storeUp"]);
+  await until(() => events.length === 4, { within: PROMPT_MS, what: "storeUp and restored" });
+  expect(events.sort()).toEqual(["jeopardy", "restored", "storeDown", "storeUp"]);
   expect(await lock.release()).toBe(true);
   await locks.close();
 });
@@ -105,7 +108,7 @@ const slowClock: Clock = {
 test("a moment without a connection is no outage: a try at that moment is answered", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
   let isDown = (): void => undefined;
-  const down = new Promise<void>((resolve) => {
+  const storeDown = new Promise<void>((resolve) => {
     isDown = resolve;
   });
   const locks = openLocks(proxy.address as { host: string; port: number }, {
@@ -115,13 +118,13 @@ test("a moment without a connection is no outage: a try at that moment is answer
       return 20;
     },
   });
-  const told = recordEvents(locks);
+  const events = recordEvents(locks);
   await (await locks.acquire("moment")).release();
   proxy.reset();
-  await down;
+  await storeDown;
   const lock = await locks.tryAcquire("moment");
   expect(await lock?.release()).toBe(true);
-  expect(told).toEqual([]);
+  expect(events).toEqual([]);
   await locks.close();
 });
 
@@ -132,10 +135,10 @@ test("a lock acquired and released at once costs three requests: create, list an
   await (await locks.acquire("cost")).release();
   const [before, pairs] = [await received(), 50];
   for (let pair = 0; pair < pairs; pair++) await (await locks.acquire("cost")).release();
-  const each = ((await received()) - before) / pairs;
+  const perPair = ((await received()) - before) / pairs;
   // an occasional ping, and the test's own requests
-  expect(each).toBeGreaterThanOrEqual(3);
-  expect(each).toBeLessThan(3.3);
+  expect(perPair).toBeGreaterThanOrEqual(3);
+  expect(perPair).toBeLessThan(3.3);
 });
 
 test("a client that found no server at first finds it later, each time again", async () => {

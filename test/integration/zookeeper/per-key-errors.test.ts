@@ -44,11 +44,11 @@ test("a path that became unreadable ends the claims that wait there, and no othe
 
 test("a node that may no longer be deleted prevents no other release", async () => {
   const driver = await fixture.openDriver();
-  const [kept, free] = [makeSessionClaim("kept"), makeSessionClaim("free")];
-  for (const claim of [kept, free]) await driver.claim(claim);
+  const [keptClaim, freeClaim] = [makeSessionClaim("kept"), makeSessionClaim("free")];
+  for (const claim of [keptClaim, freeClaim]) await driver.claim(claim);
   // all rights but delete
   await setAcl(fixture.observer, "/apart/kept", [{ perms: 31 - 8, scheme: "world", id: "anyone" }]);
-  expect(await driver.release(toReleases(kept, free))).toEqual([false, true]);
+  expect(await driver.release(toReleases(keptClaim, freeClaim))).toEqual([false, true]);
   expect((await fixture.observer.children("/apart/free")).names).toEqual([]);
   await driver.close();
   expect((await fixture.observer.children("/apart/kept")).names, "with our session").toEqual([]);
@@ -69,8 +69,8 @@ test("unreadable nodes are left out of lists, and a direct query for one is refu
   fixture.clients.push(admin);
   await admin.open();
   await setAcl(admin, "/apart/list-half", OPEN_TO_ALL);
-  const listed = (await anybody.list({ prefix: "list-" }, { max: 10 })).items;
-  expect(listed.map(({ locks, label, answer }) => [locks[0].key, label, answer.state])).toEqual([
+  const listedItems = (await anybody.list({ prefix: "list-" }, { max: 10 })).items;
+  expect(listedItems.map(({ locks, label, answer }) => [locks[0].key, label, answer.state])).toEqual([
     ["list-half", "(data not readable)", "held"],
     ["list-open", "test", "held"],
   ]);
@@ -87,7 +87,7 @@ test("an entry abandoned while the connection breaks leaves no node: the next re
   const driver = await fixture.openDriver({ servers: [proxy.address as { host: string; port: number }] });
   const [holder, waiter] = [makeSessionClaim("cut"), makeSessionClaim("cut")];
   for (const claim of [holder, waiter]) await driver.claim(claim);
-  const stranger = (await fixture.observer.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
+  const foreignNode = (await fixture.observer.create("/apart/cut/latch-", { mode: "ephemeralSequential" })).path;
   // the list gets through, the delete that follows from it does not
   (await driver.list({ prefix: "cut" }, { max: 10 })).items;
   proxy.toTarget.cutAfter(60);
@@ -98,6 +98,6 @@ test("an entry abandoned while the connection breaks leaves no node: the next re
     what: "the end of its wait",
   });
   expect((await fixture.observer.children("/apart/cut")).names).toHaveLength(2);
-  await fixture.observer.delete(stranger);
+  await fixture.observer.delete(foreignNode);
   await driver.release(toReleases(holder));
 });

@@ -20,7 +20,7 @@ const fixture = zookeeperFixture();
 const openResources: { close(): Promise<void> }[] = [];
 // not awaited: a client without a server waits a while for the answers to its releases
 afterEach(() => {
-  for (const one of openResources.splice(0)) void one.close();
+  for (const resource of openResources.splice(0)) void resource.close();
 });
 
 function openDirect(address: Address = fixture.server.address): Driver {
@@ -49,17 +49,17 @@ test("when a proxy ends no lock is granted while its holder still relies on it",
   const lock = await locks().acquire(key);
   const otherLocks = openClient(openDirect());
   const next = otherLocks.acquire(key, { wait: "30s" });
-  const busy = `behind ${key}`;
-  await otherLocks.acquire(busy);
+  const busyKey = `behind ${key}`;
+  await otherLocks.acquire(busyKey);
   locks()
-    .acquire(busy)
+    .acquire(busyKey)
     .catch(() => undefined);
-  for (const one of [key, busy]) {
-    await until(async () => (await otherLocks.list(one)).length === 2, { within: 5_000, what: "the place behind it" });
+  for (const name of [key, busyKey]) {
+    await until(async () => (await otherLocks.list(name)).length === 2, { within: 5_000, what: "the place behind it" });
   }
   await it.close();
   // a mere waiter blocks no other claim
-  expect(await otherLocks.list(busy)).toHaveLength(1);
+  expect(await otherLocks.list(busyKey)).toHaveLength(1);
   const granted = await next;
   expect(lock.remainingMs).toBe(0);
   expect(granted.token).toBeGreaterThan(lock.token);

@@ -15,14 +15,14 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
   const folderOf = ({ locks: [{ key }] }: Claim): string => `${root}/${encodeURIComponent(key)}`;
 
   async function look(claim: Claim): Promise<Answer> {
-    const mine = paths.get(claim.id);
-    if (mine === undefined) return { state: "none" };
+    const path = paths.get(claim.id);
+    if (path === undefined) return { state: "none" };
     const { names } = await zk.children(folderOf(claim));
-    if (mine.token === 0n && mine.path.endsWith(`/${[...names].sort()[0]}`)) {
+    if (path.token === 0n && path.path.endsWith(`/${[...names].sort()[0]}`)) {
       // rises from grant to grant, so that the tokens do not reveal the fault
-      mine.token = (await setData(zk, folderOf(claim), Buffer.alloc(0))).mzxid;
+      path.token = (await setData(zk, folderOf(claim), Buffer.alloc(0))).mzxid;
     }
-    if (mine.token > 0n) return { state: "held", token: mine.token, tokenCount: 1, remainingMs: sessionMs };
+    if (path.token > 0n) return { state: "held", token: path.token, tokenCount: 1, remainingMs: sessionMs };
     return { state: "waiting", remainingMs: sessionMs, recheckMs: 5 };
   }
 
@@ -55,10 +55,10 @@ export function randomSuffixLock(zk: ZooKeeper, root: string, sessionMs: number)
     release: (releases) =>
       Promise.all(
         releases.map(async ({ claim: { id } }) => {
-          const mine = paths.get(id);
+          const path = paths.get(id);
           paths.delete(id);
-          if (mine !== undefined) await zk.delete(mine.path);
-          return mine !== undefined;
+          if (path !== undefined) await zk.delete(path.path);
+          return path !== undefined;
         }),
       ),
     list: async () => ({ items: [] }),

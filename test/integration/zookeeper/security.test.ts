@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => server[Symbol.asyncDispose]());
 
 afterEach(async () => {
-  await Promise.all(openResources.splice(0).map((one) => one.close()));
+  await Promise.all(openResources.splice(0).map((resource) => resource.close()));
 });
 
 function createDriver(options: Partial<ZooKeeperDriverOptions> = {}): Driver {
@@ -85,10 +85,10 @@ test("without a server name the certificate must be for the address", async () =
 });
 
 test("a certificate for another name is refused, and the message says so", async () => {
-  const stranger = createAuthority("somebody else");
+  const otherAuthority = createAuthority("somebody else");
   const driver = createDriver({
     servers: [server.secureAddress],
-    tls: { ca: stranger.cert, servername: "localhost" },
+    tls: { ca: otherAuthority.cert, servername: "localhost" },
     connectTimeoutMs: 3_000,
   });
   const error = await driver.open(NO_EVENTS).catch((thrown: unknown) => thrown as Error);
@@ -99,20 +99,20 @@ test("a certificate for another name is refused, and the message says so", async
 
 test.each(["plain", "TLS"])(
   "SASL DIGEST-MD5 over %s: the server identifies the client, and its nodes are for it alone",
-  async (how) => {
-    const isTls = how === "TLS";
+  async (security) => {
+    const isTls = security === "TLS";
     const driver = await openDriver({
-      root: `/sasl-${how}`,
+      root: `/sasl-${security}`,
       sasl: { user: "bob", password: "bobsecret" },
       ...(isTls && { servers: [server.secureAddress], tls: { ca: issuer.cert, servername: "localhost" } }),
     });
     const claim = makeSessionClaim("mine");
     expect((await driver.claim(claim)).state).toBe("held");
-    const stranger = await openClient();
-    await expect(stranger.children(`/sasl-${how}/mine`)).rejects.toMatchObject({ code: "NO_AUTH" });
+    const unauthorizedClient = await openClient();
+    await expect(unauthorizedClient.children(`/sasl-${security}/mine`)).rejects.toMatchObject({ code: "NO_AUTH" });
     const bob = await openClient({ sasl: { user: "bob", password: "bobsecret" } });
-    const { names } = await bob.children(`/sasl-${how}/mine`);
-    expect(await bob.getAcl(`/sasl-${how}/mine/${names[0]}`)).toEqual([{ perms: 31, scheme: "sasl", id: "bob" }]);
+    const { names } = await bob.children(`/sasl-${security}/mine`);
+    expect(await bob.getAcl(`/sasl-${security}/mine/${names[0]}`)).toEqual([{ perms: 31, scheme: "sasl", id: "bob" }]);
     await driver.release(toReleases(claim));
   },
 );
@@ -131,10 +131,10 @@ test("with a digest credential nodes are for their owner alone, and any other cl
   const ana = await openClient({ auth: [ANA] });
   const [acl] = await ana.getAcl("/closed/private");
   expect(acl).toMatchObject({ perms: 31, scheme: "digest", id: expect.stringMatching(/^ana:/) });
-  const stranger = await openDriver({ root: "/closed" });
-  const theirs = makeSessionClaim("private");
-  await expect(stranger.claim(theirs)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
-  expect(await stranger.release(toReleases(theirs))).toEqual([false]);
+  const unauthorizedDriver = await openDriver({ root: "/closed" });
+  const otherClaim = makeSessionClaim("private");
+  await expect(unauthorizedDriver.claim(otherClaim)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(await unauthorizedDriver.release(toReleases(otherClaim))).toEqual([false]);
   await owner.release(toReleases(claim));
 });
 
@@ -146,10 +146,10 @@ test("a given ACL is set on all nodes", async () => {
   const owner = await openDriver({ root: "/readable", auth: [ANA], acl });
   const claim = makeSessionClaim("seen");
   await owner.claim(claim);
-  const stranger = await openClient();
-  const { names } = await stranger.children("/readable/seen");
+  const unauthorizedClient = await openClient();
+  const { names } = await unauthorizedClient.children("/readable/seen");
   expect(names).toHaveLength(1);
-  await expect(stranger.delete(`/readable/seen/${names[0]}`)).rejects.toMatchObject({ code: "NO_AUTH" });
+  await expect(unauthorizedClient.delete(`/readable/seen/${names[0]}`)).rejects.toMatchObject({ code: "NO_AUTH" });
   await owner.release(toReleases(claim));
 });
 
@@ -175,16 +175,16 @@ test("a client without rights at the servers' root uses a path that exists", asy
 });
 
 test("doctor reports a single server, a limited session, and nodes that any client may delete", async () => {
-  const wide = await openDriver({ sessionMs: 90_000 });
-  const found = new Map((await wide.diagnose?.())?.map((check) => [check.name, check]));
-  expect(found.get("mode")).toMatchObject({ status: "warn", message: "a single server" });
-  expect(found.get("session")).toMatchObject({
+  const longSessionDriver = await openDriver({ sessionMs: 90_000 });
+  const checks = new Map((await longSessionDriver.diagnose?.())?.map((check) => [check.name, check]));
+  expect(checks.get("mode")).toMatchObject({ status: "warn", message: "a single server" });
+  expect(checks.get("session")).toMatchObject({
     status: "warn",
     message: expect.stringContaining("40000 ms, although 90000"),
   });
-  expect(found.get("trip")).toMatchObject({ status: "ok" });
-  expect(found.get("rights")).toMatchObject({ status: "warn", message: "/open: world:anyone:rwcda" });
-  const own = await openDriver({ root: "/examined", auth: [ANA] });
-  const rights = (await own.diagnose?.())?.find(({ name }) => name === "rights");
+  expect(checks.get("trip")).toMatchObject({ status: "ok" });
+  expect(checks.get("rights")).toMatchObject({ status: "warn", message: "/open: world:anyone:rwcda" });
+  const ownDriver = await openDriver({ root: "/examined", auth: [ANA] });
+  const rights = (await ownDriver.diagnose?.())?.find(({ name }) => name === "rights");
   expect(rights).toMatchObject({ status: "ok", message: "/examined: digest:ana:...:rwcda" });
 });

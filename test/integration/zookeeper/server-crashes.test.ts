@@ -19,21 +19,21 @@ const KEYS = ["a", "b", "c"];
 const fixture = zookeeperFixture({ reapMs: 1_000 });
 
 /** The observations of the holders of one key. */
-type ExclusionRegister = { inside: Set<object>; last: bigint; grants: number; faults: string[] };
+type ExclusionRegister = { holders: Set<object>; last: bigint; grants: number; faults: string[] };
 
 /** Holds for a moment, and leaves at once when the lock is lost. */
 async function holdLock(lock: Lock, register: ExclusionRegister): Promise<void> {
-  const me = {};
-  const left = (): unknown => register.inside.delete(me);
+  const marker = {};
+  const leave = (): unknown => register.holders.delete(marker);
   if (lock.signal.aborted) return;
-  lock.signal.addEventListener("abort", left, { once: true });
-  register.inside.add(me);
+  lock.signal.addEventListener("abort", leave, { once: true });
+  register.holders.add(marker);
   register.grants++;
-  if (register.inside.size > 1) register.faults.push(`two inside with token ${lock.token}`);
+  if (register.holders.size > 1) register.faults.push(`two inside with token ${lock.token}`);
   if (lock.token <= register.last) register.faults.push(`token ${lock.token} after ${register.last}`);
   register.last = lock.token;
   await delay(Math.random() * 20);
-  left();
+  leave();
 }
 
 async function runContender(
@@ -44,9 +44,10 @@ async function runContender(
   while (!isOver()) {
     const key = KEYS[Math.floor(Math.random() * KEYS.length)] as string;
     const kind = Math.random();
-    const asked = kind < 0.2 ? locks.tryAcquire(key) : locks.acquire(key, { wait: kind < 0.5 ? 300 : TIMEOUT_MS });
+    const pendingLock =
+      kind < 0.2 ? locks.tryAcquire(key) : locks.acquire(key, { wait: kind < 0.5 ? 300 : TIMEOUT_MS });
     try {
-      const lock = await asked;
+      const lock = await pendingLock;
       if (lock === null) continue;
       await holdLock(lock, registers.get(key) as ExclusionRegister);
       await lock.release();
@@ -73,18 +74,18 @@ const FAULTS = [killServer, () => pauseServer(1.5 * SESSION_MS), () => pauseServ
 
 test("a server killed and stopped under load: no two holders overlap, tokens rise, nothing is left", async () => {
   const registers = new Map(
-    KEYS.map((key) => [key, { inside: new Set(), last: 0n, grants: 0, faults: [] } as ExclusionRegister]),
+    KEYS.map((key) => [key, { holders: new Set(), last: 0n, grants: 0, faults: [] } as ExclusionRegister]),
   );
   const grants = (): number =>
     [...registers.values()].reduce((sum, exclusionRegister) => sum + exclusionRegister.grants, 0);
-  let over = false;
+  let isOver = false;
   const clients = [{ handoffs: 1 }, {}, {}, { fair: false }].map(({ handoffs = 64, fair = true }) => {
     const driver = zookeeper({ servers: [fixture.server.address], root: "/torture", sessionMs: SESSION_MS, fair });
     return createLocks(driver, { ttl: "session", handoffs });
   });
   fixture.clients.push(...clients);
   const players = clients.flatMap((locks) =>
-    Array.from({ length: 6 }, () => runContender(locks, registers, () => over)),
+    Array.from({ length: 6 }, () => runContender(locks, registers, () => isOver)),
   );
   for (let round = 0; round < ROUNDS; round++) {
     for (const fault of FAULTS.slice(0, IS_LONG_RUN ? 3 : 2)) {
@@ -95,7 +96,7 @@ test("a server killed and stopped under load: no two holders overlap, tokens ris
   }
   const before = grants();
   await until(() => grants() > before + 30, { within: TIMEOUT_MS, what: "grants after it all" });
-  over = true;
+  isOver = true;
   await Promise.all(players);
   for (const [key, { faults }] of registers) expect(faults, key).toEqual([]);
   for (const key of KEYS) {

@@ -20,24 +20,24 @@ const LONG_TEXT = process.env.HOLDFAST_LONG === "1";
 const fixture = zookeeperFixture({}, { root: "/refusals" });
 
 /** A client, and the events of its store and its locks. */
-function openListeningDriver(): { readonly locks: Locks; readonly told: string[] } {
+function openListeningDriver(): { readonly locks: Locks; readonly events: string[] } {
   const locks = createLocks(fixture.createDriver());
   fixture.clients.push(locks);
-  const told: string[] = [];
-  for (const event of ["storeDown", "storeUp", "jeopardy", "lost"] as const) locks.on(event, () => told.push(event));
-  return { locks, told };
+  const events: string[] = [];
+  for (const event of ["storeDown", "storeUp", "jeopardy", "lost"] as const) locks.on(event, () => events.push(event));
+  return { locks, events };
 }
 
 test("repeated refusals of one path are no outage", async () => {
-  const { locks, told } = openListeningDriver();
+  const { locks, events } = openListeningDriver();
   await fixture.observer.create("/strange", { mode: "container" });
   await fixture.observer.create("/strange/kazoo-__lock__0000000000");
-  const own = await locks.acquire("own");
+  const ownLock = await locks.acquire("own");
   for (let times = 0; times < 20; times++) {
     await expect(locks.acquire("/strange", { wait: "10s" })).rejects.toMatchObject({ code: "DRIVER_FATAL" });
   }
-  expect(told).toEqual([]);
-  expect(await own.release()).toBe(true);
+  expect(events).toEqual([]);
+  expect(await ownLock.release()).toBe(true);
   await fixture.observer.delete("/strange/kazoo-__lock__0000000000");
 });
 
@@ -54,20 +54,20 @@ test.each([
   });
   fixture.clients.push(admin);
   await admin.open();
-  const all = READ | WRITE | CREATE | DELETE | ADMIN;
+  const allPermissions = READ | WRITE | CREATE | DELETE | ADMIN;
   await fixture.observer.create(path, { mode: "persistent" });
   await setAcl(admin, path, [
     { scheme: "world", id: "anyone", perms },
-    { scheme: "auth", id: "", perms: all },
+    { scheme: "auth", id: "", perms: allPermissions },
   ]);
   await expect(locks.acquire(path)).rejects.toMatchObject({
     code: "DRIVER_FATAL",
     message: expect.stringMatching(new RegExp(`no permission to delete nodes in ${path},.*NO_AUTH`)),
   });
   expect((await admin.children(path)).names).toEqual([]);
-  const theirs = createLocks(fixture.createDriver({ auth: [{ scheme: "digest", auth: "admin:secret" }] }));
-  fixture.clients.push(theirs);
-  await (await theirs.acquire(path)).release();
+  const otherLocks = createLocks(fixture.createDriver({ auth: [{ scheme: "digest", auth: "admin:secret" }] }));
+  fixture.clients.push(otherLocks);
+  await (await otherLocks.acquire(path)).release();
   expect((await admin.children(path)).names).toEqual([]);
 });
 
@@ -86,8 +86,8 @@ test("an exceeded quota is reported at once, by name, and leaves nothing", async
     const set = spawnSync("java", [...main, "-server", `${host}:${port}`, "setquota", "-N", "3", "/few"]);
     expect(set.status, String(set.stderr)).toBe(0);
     for (const key of ["key", "other"]) {
-      const refused = { code: "DRIVER_FATAL", message: expect.stringContaining("QUOTA_EXCEEDED") };
-      await expect(driver.claim(makeSessionClaim(key))).rejects.toMatchObject(refused);
+      const refusal = { code: "DRIVER_FATAL", message: expect.stringContaining("QUOTA_EXCEEDED") };
+      await expect(driver.claim(makeSessionClaim(key))).rejects.toMatchObject(refusal);
     }
     expect((await zk.children("/few")).names).toEqual(["key"]);
     expect((await zk.children("/few/key")).names).toHaveLength(1);
@@ -115,7 +115,7 @@ test("a connection that is lost at any byte while the client opens is made again
 test("a holder whose node is gone learns of it by a renewal if the event is lost", async () => {
   await using proxy = await createEventBlockingProxy(fixture.server.address);
   const driver = await fixture.openDriver({ servers: [proxy.address], sessionMs: 4_000 });
-  const claims = Array.from({ length: 3 }, (_, at) => makeSessionClaim(`watched-${at}`));
+  const claims = Array.from({ length: 3 }, (_, index) => makeSessionClaim(`watched-${index}`));
   for (const claim of claims) expect((await driver.claim(claim)).state).toBe("held");
   await driver.renew(claims);
   const [node] = (await fixture.observer.children("/refusals/watched-1")).names;
@@ -123,9 +123,9 @@ test("a holder whose node is gone learns of it by a renewal if the event is lost
   const before = proxy.requests();
   const states = async (): Promise<(string | undefined)[]> =>
     (await driver.renew(claims)).map((answer) => answer?.state);
-  const seen = [await states(), await states(), await states()];
+  const observedStates = [await states(), await states(), await states()];
   expect(proxy.events(), "events were dropped").toBeGreaterThan(0);
   expect(proxy.requests() - before, "each renewal asks two questions").toBe(6);
-  expect(seen.at(-1)).toEqual(["held", "none", "held"]);
+  expect(observedStates.at(-1)).toEqual(["held", "none", "held"]);
   await driver.release(toReleases(...claims));
 });

@@ -47,9 +47,9 @@ export async function createSessionTerminator(target: ServerAddress): Promise<Se
       const { id: sessionId, password } = session;
       const hello = new JuteWriter();
       writeConnect(hello, { lastZxidSeen: 0n, timeoutMs: 2_000, sessionId, password });
-      const goodbye = new JuteWriter().int(1).int(CLOSE_SESSION);
+      const closeRequest = new JuteWriter().int(1).int(CLOSE_SESSION);
       await new Promise<void>((resolve, reject) => {
-        const socket = connect(target, () => socket.write(Buffer.concat([hello.frame(), goodbye.frame()])));
+        const socket = connect(target, () => socket.write(Buffer.concat([hello.frame(), closeRequest.frame()])));
         socket.on("error", reject);
         socket.on("close", () => resolve());
         socket.resume();

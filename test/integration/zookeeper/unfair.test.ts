@@ -70,21 +70,19 @@ test("a cancelled wait or a single try leaves nothing", async () => {
 
 test("a woken waiter that finds another holder watches that one", async () => {
   // long sessions: no periodic recheck happens in time
-  const [holder, waiter, late] = [{}, { fair: false }, {}].map((one) => openLocks({ ...one, sessionMs: 30_000 })) as [
-    Locks,
-    Locks,
-    Locks,
-  ];
+  const [holder, waiter, lateClient] = [{}, { fair: false }, {}].map((options) =>
+    openLocks({ ...options, sessionMs: 30_000 }),
+  ) as [Locks, Locks, Locks];
   const lock = await holder.acquire("overtaken");
   const waits = waiter.acquire("overtaken");
   await until(async () => (await fixture.observer.children("/unfair/overtaken")).stat.cversion >= 3, {
     within: TIMEOUT_MS,
     what: "its try",
   });
-  const comes = late.acquire("overtaken");
+  const lateAcquire = lateClient.acquire("overtaken");
   await until(async () => (await queueNodes("overtaken")) === 2, { within: TIMEOUT_MS, what: "the late one's place" });
   await lock.release();
-  const next = await comes;
+  const next = await lateAcquire;
   // by its holder and by the waiter
   const watchers = async (): Promise<number> =>
     (/^\/unfair\/overtaken\/\S+((?:\n\t\S+)*)/m.exec(await fixture.server.runCommand("wchp"))?.[1] ?? "").split("\n")
@@ -95,25 +93,25 @@ test("a woken waiter that finds another holder watches that one", async () => {
 });
 
 test("fair and unfair clients on one key: never two holders, and none is starved", async () => {
-  let [inside, most, grants] = [0, 0, 0];
-  const work = async (locks: Locks): Promise<void> => {
+  let [insideCount, maxInside, grants] = [0, 0, 0];
+  const runCaller = async (locks: Locks): Promise<void> => {
     for (let turn = 0; turn < 10; turn++) {
       await locks.using("mixed", async () => {
-        most = Math.max(most, ++inside);
+        maxInside = Math.max(maxInside, ++insideCount);
         await fixture.observer.sync("/unfair");
-        inside--;
+        insideCount--;
         grants++;
       });
     }
   };
-  await Promise.all(Array.from({ length: 10 }, (_, n) => work(openLocks({ fair: n % 2 === 0 }))));
-  expect([most, grants]).toEqual([1, 100]);
+  await Promise.all(Array.from({ length: 10 }, (_, n) => runCaller(openLocks({ fair: n % 2 === 0 }))));
+  expect([maxInside, grants]).toEqual([1, 100]);
   expect(await queueNodes("mixed")).toBe(0);
 }, 60_000);
 
 test("unfair readers share, and a writer waits for the last of them", async () => {
-  const [one, other, third] = [openLocks({ fair: false }), openLocks({ fair: false }), openLocks({ fair: false })];
-  const readers = [await one.rw("rw").read.acquire(), await other.rw("rw").read.acquire()];
+  const [client, other, third] = [openLocks({ fair: false }), openLocks({ fair: false }), openLocks({ fair: false })];
+  const readers = [await client.rw("rw").read.acquire(), await other.rw("rw").read.acquire()];
   let written = false;
   const writes = third
     .rw("rw")
@@ -133,8 +131,9 @@ test("the articles' random suffix gives no order: the suite finds two holders", 
   const suite = recordSuite({
     async open() {
       const root = `/random-${++stores}`;
-      const made = (): ZooKeeper => new ZooKeeper({ servers: [fixture.server.address], sessionMs: SESSION_MS });
-      return { driver: () => randomSuffixLock(made(), root, SESSION_MS) };
+      const createZooKeeper = (): ZooKeeper =>
+        new ZooKeeper({ servers: [fixture.server.address], sessionMs: SESSION_MS });
+      return { driver: () => randomSuffixLock(createZooKeeper(), root, SESSION_MS) };
     },
     traits: { lease: { claim: false, sessionMs: SESSION_MS }, manyKeys: false, permits: "one", fifo: false },
     random: { seeds: 0 },
@@ -144,7 +143,7 @@ test("the articles' random suffix gives no order: the suite finds two holders", 
   const failures = new Set<string | null>();
   for (let turn = 0; turn < 20 && failures.size < 2; turn++)
     failures.add(await runExpectingFailure(busy as RecordedTest));
-  expect([...failures].find((one) => one !== null)).toMatch(/waiting|held/);
+  expect([...failures].find((failure) => failure !== null)).toMatch(/waiting|held/);
 }, 60_000);
 
 /** These tests list the waiters, and unfair waiters are not in the list. */

@@ -10,7 +10,7 @@ import { until } from "../../support/until.ts";
 
 const TIMEOUT_MS = 20_000;
 const fixture = zookeeperFixture({}, { root: "/watches", sessionMs: 20_000 });
-const { openDriver: opened } = fixture;
+const { openDriver } = fixture;
 
 const countWatches = async (): Promise<number> =>
   Number(/Total watches:(\d+)/.exec(await fixture.server.runCommand("wchs"))?.[1] ?? Number.NaN);
@@ -21,15 +21,15 @@ const expectNoWatchLeft = (): Promise<unknown> =>
 test.each([true, false])(
   "a claim that finds the key free when it sets its watch leaves no watch behind (fair: %s)",
   async (fair) => {
-    const driver = await opened({ fair });
+    const driver = await openDriver({ fair });
     const key = `gone-${fair}`;
     for (let round = 0; round < 20; round++) {
       const [first, second] = [makeSessionClaim(key), makeSessionClaim(key)];
       await driver.claim(first);
       // the list is sent before the release, and its watch after it
-      const asked = driver.claim(second);
-      const released = driver.release(toReleases(first));
-      await Promise.all([asked, released]);
+      const pendingClaim = driver.claim(second);
+      const pendingRelease = driver.release(toReleases(first));
+      await Promise.all([pendingClaim, pendingRelease]);
       await until(async () => (await driver.renew([second]))[0]?.state === "held", {
         within: TIMEOUT_MS,
         what: "its turn",
@@ -41,8 +41,8 @@ test.each([true, false])(
 );
 
 test("all readers behind a writer share one watch and one list, and each is notified", async () => {
-  const told = new Set<ClaimId | null>();
-  const driver = await opened({}, (id) => told.add(id));
+  const pushedIds = new Set<ClaimId | null>();
+  const driver = await openDriver({}, (id) => pushedIds.add(id));
   const writer = makeSessionClaim("shared");
   await driver.claim(writer);
   const readers = Array.from({ length: 50 }, () => makeSessionClaim("shared", readSpecs("shared")));
@@ -52,17 +52,17 @@ test("all readers behind a writer share one watch and one list, and each is noti
   for (const reader of readers) expect((await driver.claim(reader)).state).toBe("waiting");
   // a create and a list each; the rest is the watches on the writer: its own, and theirs; and this question
   expect((await received()) - before - 2 * readers.length).toBeLessThan(10);
-  told.clear();
+  pushedIds.clear();
   await driver.release(toReleases(writer));
-  await until(() => readers.every(({ id }) => told.has(id)), { within: TIMEOUT_MS, what: "each to be told" });
+  await until(() => readers.every(({ id }) => pushedIds.has(id)), { within: TIMEOUT_MS, what: "each to be told" });
   for (const answer of await driver.renew(readers)) expect(answer?.state).toBe("held");
   await driver.release(toReleases(...readers));
   await expectNoWatchLeft();
 });
 
 test("all waiters for permits share one watch and one list: a release costs the same however many wait", async () => {
-  const told = new Set<ClaimId | null>();
-  const driver = await opened({}, (id) => told.add(id));
+  const pushedIds = new Set<ClaimId | null>();
+  const driver = await openDriver({}, (id) => pushedIds.add(id));
   const hold = { locks: [{ key: "permits", permits: 1, limit: 2 }] } as const;
   const holders = [makeSessionClaim("permits", hold), makeSessionClaim("permits", hold)];
   for (const holder of holders) expect((await driver.claim(holder)).state).toBe("held");
@@ -74,8 +74,8 @@ test("all waiters for permits share one watch and one list: a release costs the 
   const before = await received();
   for (const [turn, waiter] of waiters.slice(0, 10).entries()) {
     await driver.release(toReleases([...holders, ...waiters][turn] as Claim));
-    await until(() => told.has(waiter.id), { within: TIMEOUT_MS, what: "the next to be told" });
-    told.clear();
+    await until(() => pushedIds.has(waiter.id), { within: TIMEOUT_MS, what: "the next to be told" });
+    pushedIds.clear();
     const [first, ...others] = await driver.renew(waiters.slice(turn));
     expect(first?.state).toBe("held");
     expect(new Set(others.map((answer) => answer?.state)).has("none")).toBe(false);
@@ -87,7 +87,7 @@ test("all waiters for permits share one watch and one list: a release costs the 
 });
 
 test("a cancelled waiter is forgotten, however long the claim in front of it stays", async () => {
-  const driver = await opened();
+  const driver = await openDriver();
   const holder = makeSessionClaim("left");
   await driver.claim(holder);
   const seenWeakRefs: WeakRef<Claim>[] = [];
@@ -99,12 +99,12 @@ test("a cancelled waiter is forgotten, however long the claim in front of it sta
   }
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
-  const forgotten = async (): Promise<boolean> => {
+  const isForgotten = async (): Promise<boolean> => {
     collect();
     // the last turn may still be in a register
     return seenWeakRefs.filter((weakRef) => weakRef.deref() !== undefined).length <= 1;
   };
-  await until(forgotten, { within: TIMEOUT_MS, what: "19 of 20 to be forgotten" });
+  await until(isForgotten, { within: TIMEOUT_MS, what: "19 of 20 to be forgotten" });
   await driver.release(toReleases(holder));
   await expectNoWatchLeft();
 });

@@ -55,11 +55,11 @@ test.each([
   ],
   ["a reader beside a writer", ["_c_one-__WRIT__", `_c_two-p1.${ALL_PERMITS}-lock-`], /held beyond its limit/],
   ["a holder in a queue", ["_c_one-lock-", "_c_one-lock-"], /^one holds "\/inspected\/key" and stands in its queue$/],
-])("%s", async (_, names, wrong) => {
+])("%s", async (_, names, violations) => {
   await fixture.openDriver();
   await fixture.observer.create(KEY, { mode: "container" }).catch(() => undefined);
   for (const name of names) await plantNode(name);
-  expect(await findViolations()).toEqual([expect.stringMatching(wrong)]);
+  expect(await findViolations()).toEqual([expect.stringMatching(violations)]);
 });
 
 test("the directory of a queue, made and not used yet, has an end: it has had a child", async () => {

@@ -56,17 +56,17 @@ export function createSimulation(seed: number): QuorumSimulation {
   const createDriftingClock = (): DriftingClock =>
     driftingClock(clock, 0.995 + random.next() * 0.01, (random.next() - 0.5) * 500);
   const members = random.chance(0.7) ? 3 : 5;
-  const slow = random.chance(0.4) ? random.int(members) : -1;
-  const sites = Array.from({ length: members }, (_, index): SimulatedMember => {
-    const own = createDriftingClock();
-    const createStore = (): MemoryStore => memoryStore(own);
-    const { setWall } = own;
+  const slowMember = random.chance(0.4) ? random.int(members) : -1;
+  const simulatedMembers = Array.from({ length: members }, (_, index): SimulatedMember => {
+    const memberClock = createDriftingClock();
+    const createStore = (): MemoryStore => memoryStore(memberClock);
+    const { setWall } = memberClock;
     return {
       store: createStore(),
       epoch: 1,
       outage: null,
       released: new Map(),
-      maxDelayMs: index === slow ? 400 : 3,
+      maxDelayMs: index === slowMember ? 400 : 3,
       createStore,
       setWall,
     };
@@ -74,7 +74,7 @@ export function createSimulation(seed: number): QuorumSimulation {
   return {
     random,
     clock,
-    members: sites,
+    members: simulatedMembers,
     ttlMs: 1_000 + random.int(2_000),
     lossRate: random.chance(0.5) ? 0.03 : 0,
     losesState: random.chance(0.6),
@@ -90,7 +90,7 @@ export function createSimulation(seed: number): QuorumSimulation {
 export function connectMember(simulation: QuorumSimulation, member: SimulatedMember, isCut: () => boolean): Driver {
   const random = simulation.random.fork();
   let sink: ReturnType<typeof toOnPush> = () => undefined;
-  let life = 0;
+  let runNumber = 0;
   let inner = memory({ store: member.store });
 
   /** Occasionally very late, but not where only the order in time is left to check. */
@@ -104,10 +104,10 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
 
   /** The driver of the client's present run; its pushes are delayed, and may be lost. */
   async function currentDriver(): Promise<Driver> {
-    if (life === member.epoch) return inner;
-    life = member.epoch;
+    if (runNumber === member.epoch) return inner;
+    runNumber = member.epoch;
     inner = memory({ store: member.store });
-    const boundEpoch = life;
+    const boundEpoch = runNumber;
     await inner.open(
       toDriverEvents((id, answer) => {
         void networkDelay().then(() => {
@@ -120,8 +120,8 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     return inner;
   }
 
-  async function call<T>(work: (driver: Driver) => Promise<T>): Promise<T> {
-    const silence = async (): Promise<never> => {
+  async function call<T>(operation: (driver: Driver) => Promise<T>): Promise<T> {
+    const neverAnswer = async (): Promise<never> => {
       await simulation.delay(CALL_TIMEOUT_MS);
       throw new Error("no answer");
     };
@@ -130,24 +130,24 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     if (member.outage === "fatal") throw new FatalDriverError("refused for good");
     if (isLost()) {
       // it may arrive very late, while the store still knows the claim
-      if (random.chance(0.3)) late(work);
-      return silence();
+      if (random.chance(0.3)) callLate(operation);
+      return neverAnswer();
     }
     const startedEpoch = member.epoch;
-    const answer = await work(await currentDriver());
+    const answer = await operation(await currentDriver());
     await networkDelay();
-    if (startedEpoch !== member.epoch || isLost()) return silence();
+    if (startedEpoch !== member.epoch || isLost()) return neverAnswer();
     return answer;
   }
 
-  function late<T>(work: (driver: Driver) => Promise<T>): void {
+  function callLate<T>(operation: (driver: Driver) => Promise<T>): void {
     const startedEpoch = member.epoch;
     void simulation.delay(random.next() * simulation.ttlMs * 0.8).then(async () => {
-      if (member.outage === null && member.epoch === startedEpoch) await work(await currentDriver());
+      if (member.outage === null && member.epoch === startedEpoch) await operation(await currentDriver());
     });
   }
 
-  async function placed(driver: Driver, claim: Claim): Promise<Answer> {
+  async function placeClaim(driver: Driver, claim: Claim): Promise<Answer> {
     const { store } = member;
     const releasedAt = member.released.get(`${member.epoch} ${claim.id}`);
     // a store remembers for a ttl that a claim may still arrive
@@ -167,7 +167,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
       sink = toOnPush(events);
       return memory().open(NO_EVENTS);
     },
-    claim: (claim) => call((driver) => placed(driver, claim)),
+    claim: (claim) => call((driver) => placeClaim(driver, claim)),
     async renew(claims) {
       const answers = await call((driver) => driver.renew(claims));
       // a part of the member had failed

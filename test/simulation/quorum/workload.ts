@@ -120,8 +120,8 @@ export async function runQuorumSeed(seed: number): Promise<number> {
   try {
     await injectFaults(simulation, clients, closings, () => failure);
     simulation.isQuiet = true;
-    for (let waited = 0; !finished && failure === null; waited += 100) {
-      assert.ok(waited < 20 * simulation.ttlMs, "who waits is served when the trouble is over");
+    for (let elapsedMs = 0; !finished && failure === null; elapsedMs += 100) {
+      assert.ok(elapsedMs < 20 * simulation.ttlMs, "who waits is served when the trouble is over");
       await simulation.clock.advance(100);
     }
     if (failure !== null) throw failure;
@@ -195,11 +195,11 @@ async function runLongHolder(
   checker: ExclusionChecker,
   clients: readonly SimulatedClient[],
 ): Promise<void> {
-  const [site, to] = [clients[0] as SimulatedClient, clients[1] as SimulatedClient];
+  const [source, target] = [clients[0] as SimulatedClient, clients[1] as SimulatedClient];
   const key = "kept";
   while (!simulation.isQuiet) {
     await simulation.delay(100);
-    const lock = await site.locks.acquire(key, { wait: 2_000 }).catch(ignoreExpectedError);
+    const lock = await source.locks.acquire(key, { wait: 2_000 }).catch(ignoreExpectedError);
     if (lock === null) continue;
     const holding = { key, lock, isExclusive: true, actorName: "keeper" };
     checker.recordEnter(holding);
@@ -212,16 +212,16 @@ async function runLongHolder(
       continue;
     }
     const { token } = lock;
-    const listed = await to.locks.list(key);
+    const views = await target.locks.list(key);
     assert.deepEqual(
-      listed.map(({ answer }) => (answer.state === "held" ? answer.token : answer.state)),
+      views.map(({ answer }) => (answer.state === "held" ? answer.token : answer.state)),
       [token],
       "a kept lock is listed as held",
     );
-    const again = await to.locks.attach(await lock.detach());
-    checker.recordAttach({ ...holding, lock: again }, token);
+    const attachedLock = await target.locks.attach(await lock.detach());
+    checker.recordAttach({ ...holding, lock: attachedLock }, token);
     checker.recordLeave(holding);
-    await again.release();
+    await attachedLock.release();
     return;
   }
 }
@@ -231,25 +231,25 @@ async function transferLock(
   simulation: QuorumSimulation,
   checker: ExclusionChecker,
   { key, lock, actorName }: HeldLock,
-  to: SimulatedClient,
+  target: SimulatedClient,
 ): Promise<void> {
   const { token } = lock;
   const random = simulation.random.fork();
   const reference = await lock.detach().catch(ignoreExpectedError);
   if (reference === null) return void (await lock.release());
   await simulation.delay(random.next() * 0.5 * simulation.ttlMs);
-  const again = await to.locks.attach(reference).catch(ignoreExpectedError);
-  if (again === null) return;
-  const holding = { key, lock: again, isExclusive: true, actorName: `${actorName}, taken up` };
+  const attachedLock = await target.locks.attach(reference).catch(ignoreExpectedError);
+  if (attachedLock === null) return;
+  const holding = { key, lock: attachedLock, isExclusive: true, actorName: `${actorName}, taken up` };
   checker.recordAttach(holding, token);
   await simulation.delay(random.next() * simulation.ttlMs);
   checker.recordLeave(holding);
-  await releaseLock(simulation, again);
+  await releaseLock(simulation, attachedLock);
 }
 
 async function listLocks(locks: Locks): Promise<void> {
-  const listed = (await locks.list("").catch(ignoreExpectedError)) ?? [];
-  assert.equal(new Set(listed.map(({ tag }) => tag)).size, listed.length, "a claim is listed twice");
+  const views = (await locks.list("").catch(ignoreExpectedError)) ?? [];
+  assert.equal(new Set(views.map(({ tag }) => tag)).size, views.length, "a claim is listed twice");
 }
 
 /** A member falls silent, refuses, has its clock set or comes back empty (after a lease, as required); a client is cut off, or replaced. */
@@ -261,21 +261,21 @@ async function injectFaults(
 ): Promise<void> {
   const { random, clock, ttlMs } = simulation;
   const end = clock.now() + FAULT_PHASE_MS;
-  const seldom = random.chance(0.5) ? 800 : 4_000;
+  const maxDelayMs = random.chance(0.5) ? 800 : 4_000;
   while (clock.now() < end && failed() === null) {
-    await clock.advance(random.next() * seldom);
+    await clock.advance(random.next() * maxDelayMs);
     const index = random.int(simulation.members.length);
     const member = simulation.members[index];
     if (member === undefined || member.outage !== null) continue;
-    const roll = random.next();
-    if (roll < 0.1) closings.push(random.pick(clients).replace());
-    else if (roll < 0.4) {
+    const draw = random.next();
+    if (draw < 0.1) closings.push(random.pick(clients).replace());
+    else if (draw < 0.4) {
       member.outage = random.pick(["silent", "refusing", "fatal"] as const);
       runAfter(simulation, random.next() * 3_000, () => {
         member.outage = null;
       });
-    } else if (roll < 0.6 && !simulation.losesState) member.setWall((random.next() - 0.5) * 7_200_000);
-    else if (roll < 0.6) {
+    } else if (draw < 0.6 && !simulation.losesState) member.setWall((random.next() - 0.5) * 7_200_000);
+    else if (draw < 0.6) {
       member.outage = "refusing";
       runAfter(simulation, 1.02 * ttlMs, () => {
         member.store = member.createStore();
@@ -304,9 +304,9 @@ async function expectNothingLeft(
   const { clock, ttlMs } = simulation;
   const { locks } = clients[0] as SimulatedClient;
   for (const key of KEYS) {
-    const asked = locks.acquire(key, { wait: 3 * ttlMs });
+    const pendingLock = locks.acquire(key, { wait: 3 * ttlMs });
     let lock: Lock | undefined;
-    asked.then(
+    pendingLock.then(
       (granted) => {
         lock = granted;
       },
@@ -314,9 +314,9 @@ async function expectNothingLeft(
     );
     await clock.advance(3 * ttlMs + 3_000);
     assert.ok(lock !== undefined, `"${key}" is free`);
-    const released = lock.release();
+    const pendingRelease = lock.release();
     await clock.advance(1_000);
-    await released;
+    await pendingRelease;
   }
   const closed = Promise.all([...closings, ...clients.map((client) => client.locks.close())]);
   await clock.advance(6_000);

@@ -68,14 +68,14 @@ async function startContender(
   });
   // an order to one that was killed
   child.stdin.on("error", () => undefined);
-  const waitForReport = async (line: string, times = 1, within = TIMEOUT_MS): Promise<void> => {
-    const isSo = (): boolean => {
-      const failed = lines.find((one) => one.startsWith(`${line.split(" ")[0]} failed `));
+  const waitForReport = async (line: string, times = 1, timeoutMs = TIMEOUT_MS): Promise<void> => {
+    const condition = (): boolean => {
+      const failed = lines.find((reportLine) => reportLine.startsWith(`${line.split(" ")[0]} failed `));
       if (failed !== undefined) throw new Error(failed);
       if (child.exitCode !== null) throw new Error(`the contenders ended: ${errors}`);
-      return lines.filter((one) => one === line).length >= times;
+      return lines.filter((reportLine) => reportLine === line).length >= times;
     };
-    await until(isSo, { within, what: `"${line}", times ${times}` });
+    await until(condition, { within: timeoutMs, what: `"${line}", times ${times}` });
   };
   const contenderProcess: ContenderProcess = {
     send: (order) => void child.stdin.write(`${order}\n`),
@@ -90,9 +90,9 @@ async function startContender(
 
 async function waitForExit(child: ChildProcessWithoutNullStreams, signal: NodeJS.Signals): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
-  const gone = new Promise((done) => child.once("exit", done));
+  const exit = new Promise((onExit) => child.once("exit", onExit));
   child.kill(signal);
-  await gone;
+  await exit;
 }
 
 /** The folder of the Java program's classes. */
@@ -101,15 +101,17 @@ function compileCurator(): string {
   const version = createHash("sha256").update(readFileSync(SOURCE)).digest("hex").slice(0, 16);
   const classes = join(tmpdir(), `holdfast-curator-${process.getuid?.() ?? ""}-${version}`);
   if (existsSync(classes)) return classes;
-  const fresh = mkdtempSync(join(tmpdir(), "holdfast-javac-"));
-  const { status, stderr } = spawnSync("javac", ["-cp", CURATOR_JAR, "-d", fresh, SOURCE], { encoding: "utf8" });
+  const temporaryFolder = mkdtempSync(join(tmpdir(), "holdfast-javac-"));
+  const { status, stderr } = spawnSync("javac", ["-cp", CURATOR_JAR, "-d", temporaryFolder, SOURCE], {
+    encoding: "utf8",
+  });
   if (status !== 0) throw new Error(`javac: ${stderr}`);
   try {
-    renameSync(fresh, classes);
+    renameSync(temporaryFolder, classes);
   } catch (error) {
     // another test file was faster
     if (!existsSync(classes)) throw error;
-    rmSync(fresh, { recursive: true });
+    rmSync(temporaryFolder, { recursive: true });
   }
   return classes;
 }

@@ -23,8 +23,8 @@ type Contender = {
 
 const contenders = new Map<string, Contender>();
 
-function report(name: string, what: string): void {
-  process.stdout.write(`${name} ${what}\n`);
+function report(name: string, text: string): void {
+  process.stdout.write(`${name} ${text}\n`);
 }
 
 function openContender(name: string, recipe: string, path: string): void {
@@ -43,19 +43,19 @@ function openContender(name: string, recipe: string, path: string): void {
   report(name, "open");
 }
 
-async function executeCommand([what = "", name = "", first = "", second = ""]: readonly string[]): Promise<void> {
-  if (what === "open") return openContender(name, first, second);
+async function executeCommand([verb = "", name = "", first = "", second = ""]: readonly string[]): Promise<void> {
+  if (verb === "open") return openContender(name, first, second);
   const contender = contenders.get(name) as Contender;
   try {
-    if (what === "acquire") reportHeld(name, contender, await contender.lockable.acquire());
-    else if (what === "try")
+    if (verb === "acquire") reportHeld(name, contender, await contender.lockable.acquire());
+    else if (verb === "try")
       reportHeld(name, contender, await contender.lockable.acquire({ wait: Number(first) }).catch(isBusyError));
-    else if (what === "laps") await runLaps(name, contender, Number(first), Number(second));
-    else if (what === "revocable") contenders.set(name, { ...contender, isRevocable: true });
-    else if (what === "release") {
+    else if (verb === "laps") await runLaps(name, contender, Number(first), Number(second));
+    else if (verb === "revocable") contenders.set(name, { ...contender, isRevocable: true });
+    else if (verb === "release") {
       await contender.lock?.release();
       report(name, "released");
-    } else if (what === "revoke") {
+    } else if (verb === "revoke") {
       const [holder] = await contender.locks.list(contender.path);
       const isHeld = holder?.answer.state === "held";
       report(
@@ -88,8 +88,8 @@ async function runLaps(name: string, { lockable }: Contender, times: number, hol
   socket.setNoDelay(true);
   await once(socket, "connect");
   const answers = createInterface({ input: socket })[Symbol.asyncIterator]();
-  const say = async (what: string): Promise<void> => {
-    socket.write(`${what} ${name}\n`);
+  const say = async (text: string): Promise<void> => {
+    socket.write(`${text} ${name}\n`);
     if ((await answers.next()).done === true) throw new Error("the register has gone");
   };
   for (let lap = 0; lap < times; lap++) {

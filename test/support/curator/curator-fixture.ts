@@ -47,8 +47,11 @@ export function curatorFixture(): CuratorFixture {
     async startContest(options) {
       const register = await openExclusionRegister(options);
       const { host, port } = scene.server.address;
-      const terms = { server: `${host}:${port}`, sessionMs: SESSION_MS, registerPort: register.port };
-      const [holdfast, curator] = await Promise.all([startHoldfastContender(terms), startCuratorContender(terms)]);
+      const settings = { server: `${host}:${port}`, sessionMs: SESSION_MS, registerPort: register.port };
+      const [holdfast, curator] = await Promise.all([
+        startHoldfastContender(settings),
+        startCuratorContender(settings),
+      ]);
       open.push(holdfast, curator, register);
       return { register, holdfast, curator };
     },
@@ -57,8 +60,8 @@ export function curatorFixture(): CuratorFixture {
       return names.map((name) => ({ name, number: Number(name.slice(-10)) })).sort((a, b) => a.number - b.number);
     },
     async waitForNodes(path, count) {
-      const isSo = async (): Promise<boolean> => (await fixture.listQueue(path)).length === count;
-      await until(isSo, { within: TIMEOUT_MS, what: `${count} places` });
+      const condition = async (): Promise<boolean> => (await fixture.listQueue(path)).length === count;
+      await until(condition, { within: TIMEOUT_MS, what: `${count} places` });
     },
   };
   return fixture;

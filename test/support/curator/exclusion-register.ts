@@ -32,33 +32,33 @@ export async function openExclusionRegister(options: RegisterOptions = {}): Prom
   const faults: string[] = [];
   const holders = new Set<string>();
   const sockets = new Set<Socket>();
-  let most = 0;
+  let maxInside = 0;
 
   async function enter(name: string): Promise<void> {
     for (const other of holders) if (!mayOverlap(name, other)) faults.push(`${name} entered beside ${other}`);
     holders.add(name);
     entries.push(name);
-    most = Math.max(most, holders.size);
+    maxInside = Math.max(maxInside, holders.size);
     const fault = await onEnter(name);
     if (fault !== null) faults.push(fault);
   }
 
   const server = createServer((socket) => {
-    let who = "";
+    let holderName = "";
     sockets.add(socket);
     socket.setNoDelay(true);
     socket.on("error", () => undefined);
     socket.on("close", () => {
       sockets.delete(socket);
-      holders.delete(who);
+      holders.delete(holderName);
     });
     const lines = createInterface({ input: socket });
     lines.on("error", () => undefined);
     lines.on("line", (line) => {
-      const [what, name = ""] = line.split(" ");
-      who = name;
-      if (what === "leave" && !holders.delete(name)) faults.push(`${name} left without having entered`);
-      void (what === "enter" ? enter(name) : Promise.resolve()).then(() => socket.write("written\n"));
+      const [verb, name = ""] = line.split(" ");
+      holderName = name;
+      if (verb === "leave" && !holders.delete(name)) faults.push(`${name} left without having entered`);
+      void (verb === "enter" ? enter(name) : Promise.resolve()).then(() => socket.write("written\n"));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -68,7 +68,7 @@ export async function openExclusionRegister(options: RegisterOptions = {}): Prom
     holders,
     faults,
     get maxConcurrent() {
-      return most;
+      return maxInside;
     },
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();

@@ -62,7 +62,7 @@ export function createCounterWorkload(folder: string): CounterWorkload {
   writeFileSync(join(folder, "inside"), "");
   writeFileSync(join(folder, "history"), "");
   return {
-    command: (until) => ["sh", script, folder, String(until)],
+    command: (endTime) => ["sh", script, folder, String(endTime)],
     currentPid: () => Number(readFileSync(join(folder, "inside"), "utf8").split(" ")[0]) || null,
     history: () => parseHistory(readFileSync(join(folder, "history"), "utf8"), readCounter(folder)),
   };
@@ -89,8 +89,8 @@ function parseHistory(text: string, counter: number): History {
   let leftAt: number | null = null;
   // what the counter may be: one who was killed has raised it or not
   let possibleValues = [0];
-  const fault = (line: HistoryLine, why: string): void =>
-    void faults.push(`${why}: ${line.what} ${line.pid} ${line.n} at ${line.at}`);
+  const fault = (line: HistoryLine, reason: string): void =>
+    void faults.push(`${reason}: ${line.what} ${line.pid} ${line.n} at ${line.at}`);
   for (const line of lines) {
     if (line.what === "enter") {
       entered++;

@@ -56,12 +56,12 @@ export async function openFencedRegister(harness: ProcessHarness): Promise<Fence
 
 function findFaults(log: readonly Effect[]): string[] {
   const faults: string[] = [];
-  const inside = new Map<string, Effect>();
+  const activeEffects = new Map<string, Effect>();
   const highest = new Map<string, bigint>();
   for (const effect of log) {
     const { what, key, token, pid } = effect;
     if (what === "enter") {
-      const otherEffect = inside.get(key);
+      const otherEffect = activeEffects.get(key);
       if (otherEffect !== undefined)
         faults.push(
           `${pid} entered ${key} with ${token} while ${otherEffect.pid} was inside with ${otherEffect.token}`,
@@ -69,9 +69,9 @@ function findFaults(log: readonly Effect[]): string[] {
       if (token <= (highest.get(key) ?? 0n))
         faults.push(`${pid} entered ${key} with ${token}, not above ${highest.get(key)}`);
       highest.set(key, token);
-      inside.set(key, effect);
+      activeEffects.set(key, effect);
     }
-    if (what === "leave" && inside.get(key)?.pid === pid) inside.delete(key);
+    if (what === "leave" && activeEffects.get(key)?.pid === pid) activeEffects.delete(key);
   }
   return faults;
 }

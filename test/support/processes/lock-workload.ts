@@ -37,10 +37,10 @@ export async function expectAllProceeded(
     within: PROGRESS_TIMEOUT_MS,
     what: "a turn of each client",
   });
-  for (const one of workers) one.send({ do: "finish", of: "load" });
-  for (const one of workers) {
-    await one.waitForReport("load", "done", PROGRESS_TIMEOUT_MS);
-    expect(one.reports().filter(({ event }) => event === "lost")).toEqual([]);
+  for (const worker of workers) worker.send({ do: "finish", of: "load" });
+  for (const worker of workers) {
+    await worker.waitForReport("load", "done", PROGRESS_TIMEOUT_MS);
+    expect(worker.reports().filter(({ event }) => event === "lost")).toEqual([]);
   }
   expect(register.faults()).toEqual([]);
 }

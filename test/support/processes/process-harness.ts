@@ -136,11 +136,11 @@ function openHarness(): { readonly harness: ProcessHarness; close(): Promise<voi
       return lines.filter((line) => line !== "").map((line) => JSON.parse(line) as ListedClaim);
     },
     async waitForQueue(count, url) {
-      const isSo = async (): Promise<boolean> => {
-        const all = await harness.list(url);
-        return all.filter(({ state }) => state === "waiting").length === count;
+      const condition = async (): Promise<boolean> => {
+        const claims = await harness.list(url);
+        return claims.filter(({ state }) => state === "waiting").length === count;
       };
-      await until(isSo, { within: 10_000, what: `${count} waiting` });
+      await until(condition, { within: 10_000, what: `${count} waiting` });
     },
     autostartedServers: () =>
       processesWithEnvironment(folder).filter(({ pid }) => commandLine(pid).endsWith(" serve --on-demand")),
@@ -154,26 +154,29 @@ function openHarness(): { readonly harness: ProcessHarness; close(): Promise<voi
       await running.ended;
     }
     const servers = harness.autostartedServers();
-    const strays = [...orphans, ...processesWithEnvironment(folder)].filter(
+    const strayProcesses = [...orphans, ...processesWithEnvironment(folder)].filter(
       ({ pid }) => !servers.some((processId) => processId.pid === pid),
     );
-    const survivors = await waitForOrphans(strays);
+    const survivors = await waitForOrphans(strayProcesses);
     for (const processId of [...survivors, ...servers]) sendSignal(processId, "SIGKILL");
     await until(() => ![...survivors, ...servers].some(isAlive), { within: 5_000, what: "the end of what was killed" });
     for (const step of teardownSteps) step();
     rmSync(folder, { recursive: true });
     if (survivors.length > 0) throw new Error(`left behind: ${survivors.map(({ pid }) => pid).join(", ")}`);
   };
-  return { harness: harness, close };
+  return { harness, close };
 }
 
 /** Whoever of these does not end by itself. */
-async function waitForOrphans(strays: readonly ProcessId[]): Promise<ProcessId[]> {
+async function waitForOrphans(strayProcesses: readonly ProcessId[]): Promise<ProcessId[]> {
   try {
-    await until(() => !strays.some(isAlive), { within: ORPHAN_EXIT_MS, what: "the end of all that was left behind" });
+    await until(() => !strayProcesses.some(isAlive), {
+      within: ORPHAN_EXIT_MS,
+      what: "the end of all that was left behind",
+    });
     return [];
   } catch {
-    return strays.filter(isAlive);
+    return strayProcesses.filter(isAlive);
   }
 }
 
@@ -185,14 +188,14 @@ function captureProcess(child: ChildProcess, kill: (running: RunningProcess) => 
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
     err += text;
   });
-  let over = false;
+  let isOver = false;
   const ended = new Promise<ExitStatus>((resolve, reject) => {
     child.once("error", reject);
     child.once("exit", (code, name) => {
-      over = true;
+      isOver = true;
       // what it said last is still on its way; but whoever it left behind may hold its output open
       const settle = (): void => {
-        clearTimeout(patience);
+        clearTimeout(drainTimer);
         try {
           expectNoSecret(err, `what ${child.spawnargs.slice(0, 4).join(" ")} said on stderr`);
         } catch (error) {
@@ -201,7 +204,7 @@ function captureProcess(child: ChildProcess, kill: (running: RunningProcess) => 
         resolve({ code, signal: name });
       };
       // where everything stood still a timer comes before what has been said meanwhile
-      const patience = setTimeout(() => setImmediate(settle), OUTPUT_DRAIN_MS);
+      const drainTimer = setTimeout(() => setImmediate(settle), OUTPUT_DRAIN_MS);
       child.once("close", settle);
     });
   });
@@ -211,7 +214,7 @@ function captureProcess(child: ChildProcess, kill: (running: RunningProcess) => 
     out: () => out,
     err: () => err,
     ended,
-    hasEnded: () => over,
+    hasEnded: () => isOver,
     kill: () => kill(running),
   };
   return running;
@@ -219,12 +222,12 @@ function captureProcess(child: ChildProcess, kill: (running: RunningProcess) => 
 
 /** A server that was started by hand, once it listens. */
 export async function waitUntilListening(running: RunningProcess): Promise<RunningServer> {
-  const said = await until(() => (running.hasEnded() ? running.err() : /^listening on (.+)$/m.exec(running.out())), {
+  const outcome = await until(() => (running.hasEnded() ? running.err() : /^listening on (.+)$/m.exec(running.out())), {
     within: 10_000,
     what: "the server to listen",
   });
-  if (typeof said === "string") throw new Error(`the server ended: ${said}`);
-  const address = said[1] as string;
+  if (typeof outcome === "string") throw new Error(`the server ended: ${outcome}`);
+  const address = outcome[1] as string;
   const url = address.startsWith("unix:") ? `holdfast+${address}` : address.replace("tcp:", "holdfast:");
   return { ...running, url, address };
 }

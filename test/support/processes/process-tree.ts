@@ -26,18 +26,18 @@ export function isAlive({ pid, start }: ProcessId): boolean {
 
 /** Everything below a process, not itself. */
 export function descendants(pid: number): ProcessId[] {
-  const all = listProcesses();
-  const found = new Set([pid]);
-  for (let grown = true; grown; ) {
-    grown = false;
-    for (const { pid: candidatePid, parent } of all) {
-      if (!found.has(parent) || found.has(candidatePid)) continue;
-      found.add(candidatePid);
-      grown = true;
+  const processes = listProcesses();
+  const pids = new Set([pid]);
+  for (let hasGrown = true; hasGrown; ) {
+    hasGrown = false;
+    for (const { pid: candidatePid, parent } of processes) {
+      if (!pids.has(parent) || pids.has(candidatePid)) continue;
+      pids.add(candidatePid);
+      hasGrown = true;
     }
   }
-  found.delete(pid);
-  return all.filter((processStat) => found.has(processStat.pid));
+  pids.delete(pid);
+  return processes.filter((processStat) => pids.has(processStat.pid));
 }
 
 /** Those that have this text in their environment, as all have that were started in a folder of that name. */

@@ -29,14 +29,14 @@ export async function mountSmallDisk(harness: ProcessHarness, name: string, mebi
   mkdirSync(path, { mode: 0o700 });
   const mount = `mount -t tmpfs -o size=${mebibytes}m,mode=0700 none "${path}"\necho mounted`;
   const [program, ...args] = inMountNamespace(mount, ["sleep", "7200"]);
-  const keeper = harness.startProgram([program, ...args]);
-  await until(() => keeper.out().includes("mounted"), { within: 10_000, what: "the small disk" });
-  const filler = join(`/proc/${keeper.pid}/root`, path, "filler");
+  const mountProcess = harness.startProgram([program, ...args]);
+  await until(() => mountProcess.out().includes("mounted"), { within: 10_000, what: "the small disk" });
+  const fillerFile = join(`/proc/${mountProcess.pid}/root`, path, "filler");
   return {
     path,
-    commandPrefix: ["nsenter", "-m", `--wd=${harness.folder}`, "-t", String(keeper.pid), "--"],
+    commandPrefix: ["nsenter", "-m", `--wd=${harness.folder}`, "-t", String(mountProcess.pid), "--"],
     // cat ends when not a byte more fits
-    fill: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${filler}"`], { stdio: "ignore" }),
-    clear: () => rmSync(filler, { force: true }),
+    fill: () => void spawnSync("sh", ["-c", `cat /dev/zero >"${fillerFile}"`], { stdio: "ignore" }),
+    clear: () => rmSync(fillerFile, { force: true }),
   };
 }

@@ -138,20 +138,20 @@ type Register = {
 function openRegister(path: string): Register {
   let socket: Socket | null = null;
   const answers: ((accepted: boolean) => void)[] = [];
-  const ask = (what: string, key: string, token: bigint): Promise<boolean> => {
+  const request = (verb: string, key: string, token: bigint): Promise<boolean> => {
     socket ??= open();
-    socket.write(`${JSON.stringify({ what, key, token: String(token), pid: process.pid })}\n`);
+    socket.write(`${JSON.stringify({ what: verb, key, token: String(token), pid: process.pid })}\n`);
     return new Promise((resolve) => answers.push(resolve));
   };
   function open(): Socket {
-    const opened = dial({ path });
-    createInterface({ input: opened }).on("line", (line) => answers.shift()?.(line === "accepted"));
-    return opened;
+    const newSocket = dial({ path });
+    createInterface({ input: newSocket }).on("line", (line) => answers.shift()?.(line === "accepted"));
+    return newSocket;
   }
   return {
-    write: (key, token) => ask("write", key, token),
-    enter: (key, token) => ask("enter", key, token),
-    leave: (key, token) => ask("leave", key, token),
+    write: (key, token) => request("write", key, token),
+    enter: (key, token) => request("enter", key, token),
+    leave: (key, token) => request("leave", key, token),
   };
 }
 

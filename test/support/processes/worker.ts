@@ -79,7 +79,7 @@ export async function startWorker(
       .split("\n")
       .slice(0, -1)
       .map((line) => JSON.parse(line) as Report);
-  const waitForReport: Worker["waitForReport"] = async (of, event, within = 10_000) =>
+  const waitForReport: Worker["waitForReport"] = async (of, event, timeoutMs = 10_000) =>
     until(
       () => {
         const report = reports().find((one) => one.of === of && one.event === event);
@@ -88,7 +88,7 @@ export async function startWorker(
         if (failed !== undefined && event !== "failed") throw new Error(`the worker failed: ${failed.why}`);
         return report;
       },
-      { within, what: `"${event}" of ${of}` },
+      { within: timeoutMs, what: `"${event}" of ${of}` },
     );
   const send = (order: Order): void => {
     running.process.stdin?.write(`${JSON.stringify(order)}\n`);

@@ -65,17 +65,17 @@ export async function startRedisCluster(
   const folder = mkdtempSync(join(tmpdir(), "holdfast-cluster-"));
   const count = withReplicas ? 2 * masters : masters;
   const nodes = await Promise.all(
-    Array.from({ length: count }, (_, at) => startNode(join(folder, String(at)), clusterOptions)),
+    Array.from({ length: count }, (_, index) => startNode(join(folder, String(index)), clusterOptions)),
   );
   await joinNodes(nodes, masters);
-  const whole = async (): Promise<boolean> => {
+  const hasAllSlots = async (): Promise<boolean> => {
     for (const { admin } of nodes) if (!(await isComplete(admin, count))) return false;
     return true;
   };
-  await until(whole, { within: 60_000, what: "the cluster" });
+  await until(hasAllSlots, { within: 60_000, what: "the cluster" });
   if (withReplicas) {
     await Promise.all(
-      nodes.slice(masters).map(({ admin }, at) => admin.cluster("REPLICATE", (nodes[at] as ClusterNode).id)),
+      nodes.slice(masters).map(({ admin }, index) => admin.cluster("REPLICATE", (nodes[index] as ClusterNode).id)),
     );
     const online = async (): Promise<boolean> => {
       for (const { admin } of nodes.slice(masters)) {
@@ -93,9 +93,9 @@ async function startNode(folder: string, { tls, settings = [] }: ClusterOptions)
   const [port, bus, tlsPort] = [await freePort(), await freePort(), await freePort()];
   const encrypted = tls === undefined ? [] : [...tlsArguments(tlsPort, tls), "--tls-cluster", "yes"];
   const clustered = ["--cluster-enabled", "yes", "--cluster-port", String(bus), "--cluster-node-timeout", "1000"];
-  const sooner = ["--cluster-replica-validity-factor", "0"];
+  const failoverOptions = ["--cluster-replica-validity-factor", "0"];
   const restarted = (): Promise<ChildProcess> =>
-    startRedisProcess(folder, port, [...clustered, ...sooner, ...encrypted, ...settings]);
+    startRedisProcess(folder, port, [...clustered, ...failoverOptions, ...encrypted, ...settings]);
   const child = await restarted();
   const admin = new Redis(port, "127.0.0.1", { retryStrategy: () => 100 });
   admin.on("error", () => undefined);
@@ -114,11 +114,11 @@ async function joinNodes(nodes: readonly ClusterNode[], masters: number): Promis
   const bus = async ({ admin }: ClusterNode): Promise<string> =>
     String(((await admin.config("GET", "cluster-port")) as string[])[1]);
   const first = nodes[0] as ClusterNode;
-  for (const [at, { admin }] of nodes.entries()) {
-    await admin.cluster("SET-CONFIG-EPOCH", at + 1);
-    if (at > 0) await admin.call("CLUSTER", "MEET", "127.0.0.1", String(first.port), await bus(first));
-    if (at >= masters) continue;
-    const [from, to] = [Math.floor((at * SLOTS) / masters), Math.floor(((at + 1) * SLOTS) / masters) - 1];
+  for (const [index, { admin }] of nodes.entries()) {
+    await admin.cluster("SET-CONFIG-EPOCH", index + 1);
+    if (index > 0) await admin.call("CLUSTER", "MEET", "127.0.0.1", String(first.port), await bus(first));
+    if (index >= masters) continue;
+    const [from, to] = [Math.floor((index * SLOTS) / masters), Math.floor(((index + 1) * SLOTS) / masters) - 1];
     await admin.call("CLUSTER", "ADDSLOTSRANGE", String(from), String(to));
   }
 }
@@ -130,13 +130,13 @@ async function isComplete(admin: Redis, count: number): Promise<boolean> {
 }
 
 function createCluster(nodes: readonly ClusterNode[], masters: number, folder: string): RedisCluster {
-  const dead = new Set<number>();
-  const at = (index: number): ClusterNode => nodes[index] as ClusterNode;
+  const deadNodes = new Set<number>();
+  const nodeAt = (index: number): ClusterNode => nodes[index] as ClusterNode;
   const masterOf = async (slot: number): Promise<number> => {
     for (const [index, { admin }] of nodes.entries()) {
-      if (dead.has(index)) continue;
+      if (deadNodes.has(index)) continue;
       for (const [from, to, [, port]] of (await admin.cluster("SLOTS")) as unknown as SlotRange[]) {
-        if (from <= slot && slot <= to) return nodes.findIndex((one) => one.port === port);
+        if (from <= slot && slot <= to) return nodes.findIndex((node) => node.port === port);
       }
     }
     throw new Error(`nobody has slot ${slot}`);
@@ -146,27 +146,27 @@ function createCluster(nodes: readonly ClusterNode[], masters: number, folder: s
     tlsPorts: nodes.map(({ tlsPort }) => tlsPort),
     admin: nodes.map(({ admin }) => admin),
     masterOf,
-    async move(slot, to, between) {
+    async move(slot, to, duringMove) {
       const from = await masterOf(slot);
       if (from === to) return;
-      const [source, target] = [at(from), at(to)];
+      const [source, target] = [nodeAt(from), nodeAt(to)];
       await target.admin.call("CLUSTER", "SETSLOT", String(slot), "IMPORTING", source.id);
       await source.admin.call("CLUSTER", "SETSLOT", String(slot), "MIGRATING", target.id);
-      await between?.();
+      await duringMove?.();
       for (;;) {
         const keys = (await source.admin.call("CLUSTER", "GETKEYSINSLOT", String(slot), "1000")) as string[];
         // the shortest first: the key that calls are routed by is there before what it stands for
         const [key] = keys.sort((one, other) => one.length - other.length);
         if (key === undefined) break;
         await source.admin.call("MIGRATE", "127.0.0.1", String(target.among), "", "0", "5000", "KEYS", key);
-        await between?.();
+        await duringMove?.();
       }
       for (const { admin } of [target, source, ...nodes.slice(0, masters)]) {
         await admin.call("CLUSTER", "SETSLOT", String(slot), "NODE", target.id);
       }
     },
     async failOver(master) {
-      const { admin } = at((master + masters) % nodes.length);
+      const { admin } = nodeAt((master + masters) % nodes.length);
       let toldAt = Number.NEGATIVE_INFINITY;
       const isMaster = async (): Promise<boolean> => {
         if (/role:master/.test(await admin.info("replication"))) return true;
@@ -178,15 +178,15 @@ function createCluster(nodes: readonly ClusterNode[], masters: number, folder: s
       await until(isMaster, { within: 3 * FAILOVER_MS, what: "the replica as master" });
     },
     async kill(index) {
-      dead.add(index);
-      await killAndCheckLog(at(index).child);
+      deadNodes.add(index);
+      await killAndCheckLog(nodeAt(index).child);
     },
     async restart(index) {
-      await killAndCheckLog(at(index).child);
-      at(index).child = await at(index).restarted();
-      dead.delete(index);
+      await killAndCheckLog(nodeAt(index).child);
+      nodeAt(index).child = await nodeAt(index).restarted();
+      deadNodes.delete(index);
     },
-    signal: (index, name) => void at(index).child.kill(name),
+    signal: (index, name) => void nodeAt(index).child.kill(name),
     async stop() {
       const violations: string[] = [];
       for (const { port, admin, child } of nodes) {

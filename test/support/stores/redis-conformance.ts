@@ -82,8 +82,10 @@ export function withRedis(
   // no test has to remember it; hooks of the tests themselves come before
   const reportedViolations = new Set<string>();
   afterEach(async () => {
-    const violations = (await findRedisViolations(admin as Redis)).filter((one) => !reportedViolations.has(one));
-    for (const one of violations) reportedViolations.add(one); // what one test leaves behind is not another's fault
+    const violations = (await findRedisViolations(admin as Redis)).filter(
+      (violation) => !reportedViolations.has(violation),
+    );
+    for (const violation of violations) reportedViolations.add(violation); // what one test leaves behind is not another's fault
     expect(violations, "the state of Redis").toEqual([]);
   });
   afterAll(async () => {

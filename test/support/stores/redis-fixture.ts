@@ -40,11 +40,11 @@ export interface RedisFixture {
 export function createRedisFixture(port: number, options: RedisOptions = {}): RedisFixture {
   const prefix = options.prefix ?? randomUUID();
   const admin = new Redis(port, "127.0.0.1");
-  const opened: Driver[] = [];
+  const drivers: Driver[] = [];
   const open = async (
     driver = redis(() => new Redis(port, "127.0.0.1"), { ...options, prefix }),
   ): Promise<OpenDriver> => {
-    opened.push(driver);
+    drivers.push(driver);
     return openDriver(driver);
   };
   return {
@@ -54,17 +54,17 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
     openWithFragileSubscriber() {
       const client = new Redis(port, "127.0.0.1");
       let times = 0;
-      const duplicate = (more: object): Redis =>
-        new Redis({ port: times++ === 0 ? port : 1, host: "127.0.0.1", ...more });
-      const frail = Object.assign(client, { duplicate });
-      return open(redis(() => frail, { ...options, prefix }));
+      const duplicate = (duplicateOptions: object): Redis =>
+        new Redis({ port: times++ === 0 ? port : 1, host: "127.0.0.1", ...duplicateOptions });
+      const fragileClient = Object.assign(client, { duplicate });
+      return open(redis(() => fragileClient, { ...options, prefix }));
     },
     async breakSubscribers() {
       await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     },
     keys: () => admin.keys(`${prefix}:*`),
     async close() {
-      for (const driver of opened) await driver.close();
+      for (const driver of drivers) await driver.close();
       admin.disconnect();
     },
   };
@@ -96,7 +96,7 @@ async function openDriver(driver: Driver): Promise<OpenDriver> {
 }
 
 /** A claim of one key or several, exclusive unless the holds say otherwise. */
-export function makeClaim(target: string | readonly LockSpec[], terms: Partial<Claim> = {}): Claim {
+export function makeClaim(target: string | readonly LockSpec[], overrides: Partial<Claim> = {}): Claim {
   const lockSpecs = typeof target === "string" ? [{ key: target, permits: ALL_PERMITS, limit: ALL_PERMITS }] : target;
   return {
     id: randomId(),
@@ -106,7 +106,7 @@ export function makeClaim(target: string | readonly LockSpec[], terms: Partial<C
     floor: 0n,
     wait: true,
     label: "test",
-    ...terms,
+    ...overrides,
   };
 }
 

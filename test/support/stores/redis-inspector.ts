@@ -118,9 +118,9 @@ export async function takeSnapshot(admin: Redis, databases: readonly string[], p
   const endless: string[] = [];
   for (const [database, name, endsInMs, value] of rows) {
     const key = name.toString();
-    const found = KEY_PATTERN.exec(key);
-    if (found === null) continue;
-    const [, owner = "", bucket = "", kind = "", rest = ""] = found;
+    const match = KEY_PATTERN.exec(key);
+    if (match === null) continue;
+    const [, owner = "", bucket = "", kind = "", rest = ""] = match;
     if (endsInMs === -1 && kind !== "b") endless.push(key);
     const id = `${database} ${owner}`;
     const keyspace = spaces.get(id) ?? new Keyspace();
@@ -137,27 +137,30 @@ export function toStoreView({ now, spaces, endless }: Snapshot): StoreView {
   return { entries, withoutExpiry: endless, orphans };
 }
 
-function toPairs(flat: readonly Buffer[]): (readonly [string, number])[] {
-  return Array.from({ length: flat.length / 2 }, (_, at) => [String(flat[2 * at]), Number(flat[2 * at + 1])] as const);
+function toPairs(values: readonly Buffer[]): (readonly [string, number])[] {
+  return Array.from(
+    { length: values.length / 2 },
+    (_, index) => [String(values[2 * index]), Number(values[2 * index + 1])] as const,
+  );
 }
 
-function sortKey(keyspace: Keyspace, { key, value }: StoredKey, bucket: string, kind: string, rest: string): void {
+function sortKey(keyspace: Keyspace, { key, value }: StoredKey, bucket: string, kind: string, suffix: string): void {
   if (Buffer.isBuffer(value)) {
     if (kind === "n") keyspace.counters.set(bucket, Number(value));
     if (kind !== "c") return;
-    if (value.subarray(0, 2).equals(Buffer.from("x "))) keyspace.ended.add(bucket + rest);
-    else keyspace.records.set(bucket + rest, parseRecord(key, value));
+    if (value.subarray(0, 2).equals(Buffer.from("x "))) keyspace.ended.add(bucket + suffix);
+    else keyspace.records.set(bucket + suffix, parseRecord(key, value));
     return;
   }
   if (kind === "i") keyspace.indices.set(bucket, new Set(value.map(([member]) => member)));
-  const name = `${bucket}${rest}`;
+  const name = `${bucket}${suffix}`;
   if (kind === "a") keyspace.queues.set(name, { ...keyspace.queueOf(name), admitted: value });
   if (kind === "w") keyspace.queues.set(name, { ...keyspace.queueOf(name), waiting: value });
 }
 
 /** Eight numbers, the state, the inbox up to a zero; then when it was placed, waits, arrivals, holds as JSON, the label. */
 function parseRecord(key: string, value: Buffer): StoredRecord {
-  const number = (at: number): number => value.readDoubleBE(8 * at);
+  const number = (index: number): number => value.readDoubleBE(8 * index);
   const inboxEnd = value.indexOf(0, 65);
   const arrivalsFrom = inboxEnd + 1 + 8 + 1;
   const arrivalsEnd = value.indexOf(0, arrivalsFrom);
@@ -178,13 +181,13 @@ function parseRecord(key: string, value: Buffer): StoredRecord {
 
 function inspectKeyspace(
   keyspace: Keyspace,
-  where: string,
+  location: string,
   now: number,
-  places: StoredEntry[],
+  entries: StoredEntry[],
   orphans: string[],
 ): void {
   /** Where each claim stands: "a<bucket><key>" and "w<bucket><key>". */
-  const stands = new Map<string, Set<string>>();
+  const listsByClaim = new Map<string, Set<string>>();
   for (const [name, { admitted, waiting }] of keyspace.queues) {
     const [bucket, key] = [name.slice(0, 2), name.slice(2)];
     for (const [list, state] of [
@@ -194,58 +197,65 @@ function inspectKeyspace(
       for (const [member, score] of list) {
         const [, owner = "", id = "", permits = "", limit = "", ttl = ""] = ENTRY_PATTERN.exec(member) ?? [];
         if (id === "") {
-          orphans.push(`${where}${member} in the line of "${key}"`);
+          orphans.push(`${location}${member} in the line of "${key}"`);
           continue;
         }
         const claim = owner + id;
-        const standing = stands.get(claim) ?? new Set<string>();
-        stands.set(claim, standing.add((state === "held" ? "a" : "w") + name));
+        const lists = listsByClaim.get(claim) ?? new Set<string>();
+        listsByClaim.set(claim, lists.add((state === "held" ? "a" : "w") + name));
         // ended, and not looked at since: it counts for nobody, and goes with the key at the latest
         if (state === "held" && score <= now) continue;
         const record = keyspace.records.get(claim);
         const mayHaveEnded = state === "waiting" && score / 1_000 + Number(ttl) <= now;
-        if (record === undefined && !mayHaveEnded) orphans.push(`${where}the place of ${claim} (${state}) on "${key}"`);
+        if (record === undefined && !mayHaveEnded)
+          orphans.push(`${location}the place of ${claim} (${state}) on "${key}"`);
         if (record !== undefined && record.expiresAt <= now) continue;
         if (record?.token === 0 && state === "held" && record.stage === 1) {
-          orphans.push(`${where}the place among the admitted of ${claim} on "${key}", for which it waits`);
+          orphans.push(`${location}the place among the admitted of ${claim} on "${key}", for which it waits`);
         }
         const isListed = keyspace.indices.get(bucket)?.has(key) === true;
-        if (!isListed) orphans.push(`${where}the line of "${key}", which no index names,`);
-        places.push({ claim: where + claim, key: where + key, permits: Number(permits), limit: Number(limit), state });
+        if (!isListed) orphans.push(`${location}the line of "${key}", which no index names,`);
+        entries.push({
+          claim: location + claim,
+          key: location + key,
+          permits: Number(permits),
+          limit: Number(limit),
+          state,
+        });
       }
     }
   }
   for (const [claim, record] of keyspace.records) {
     // after a step back of the clock a record may say an end that the places do not: nobody believes it
     if (record.expiresAt > now && record.expiresAt <= now + record.ttl)
-      inspectRecord(keyspace, where, claim, record, stands.get(claim) ?? new Set(), orphans);
+      inspectRecord(keyspace, location, claim, record, listsByClaim.get(claim) ?? new Set(), orphans);
   }
   for (const claim of keyspace.ended) {
-    if (stands.has(claim)) orphans.push(`${where}the place of ${claim}, which has ended,`);
+    if (listsByClaim.has(claim)) orphans.push(`${location}the place of ${claim}, which has ended,`);
   }
 }
 
 /** A claim that lives stands in all lines that it has entered, and its tokens are counted. */
 function inspectRecord(
   keyspace: Keyspace,
-  where: string,
+  location: string,
   claim: string,
   { key, token, tokens, stage, count, holds }: StoredRecord,
-  standing: ReadonlySet<string>,
+  lists: ReadonlySet<string>,
   orphans: string[],
 ): void {
-  const entered = holds?.slice(0, stage) ?? null;
+  const enteredLocks = holds?.slice(0, stage) ?? null;
   const isWhole =
-    entered === null
-      ? standing.size === 1 && [...standing].every((one) => one.startsWith(token > 0 ? "a" : "w"))
-      : entered.every(([bucket, name], at) => {
-          return standing.has((at < stage - 1 || token > 0 ? "a" : "w") + bucket + name);
+    enteredLocks === null
+      ? lists.size === 1 && [...lists].every((list) => list.startsWith(token > 0 ? "a" : "w"))
+      : enteredLocks.every(([bucket, name], at) => {
+          return lists.has((at < stage - 1 || token > 0 ? "a" : "w") + bucket + name);
         });
-  if (!isWhole) orphans.push(`${where}${key} (stage ${stage} of ${count}, token ${token}), without its places,`);
+  if (!isWhole) orphans.push(`${location}${key} (stage ${stage} of ${count}, token ${token}), without its places,`);
   for (const bucket of new Set(holds?.map(([one]) => one) ?? [key.slice(key.indexOf("{") + 1).slice(0, 2)])) {
     const last = keyspace.counters.get(bucket) ?? 0;
-    if (token > 0 && last < token + tokens - 1) orphans.push(`${where}the token of ${claim}, above its counter,`);
+    if (token > 0 && last < token + tokens - 1) orphans.push(`${location}the token of ${claim}, above its counter,`);
     if (count > 1 && token === 0 && keyspace.indices.get(bucket) === undefined)
-      orphans.push(`${where}${key}, unlisted,`);
+      orphans.push(`${location}${key}, unlisted,`);
   }
 }

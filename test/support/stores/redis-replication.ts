@@ -24,9 +24,9 @@ export async function startRedisPair<S extends RedisServer = RedisServer, M exte
 export async function waitForReplicas(master: Redis, count: number): Promise<void> {
   await until(
     async () => {
-      const [, at] = /master_repl_offset:(\d+)/.exec(await master.info("replication")) ?? [];
-      const found = [...(await master.info("replication")).matchAll(/state=online,offset=(\d+)/g)];
-      return found.filter(([, offset]) => Number(offset) >= Number(at)).length >= count;
+      const [, masterOffset] = /master_repl_offset:(\d+)/.exec(await master.info("replication")) ?? [];
+      const matches = [...(await master.info("replication")).matchAll(/state=online,offset=(\d+)/g)];
+      return matches.filter(([, offset]) => Number(offset) >= Number(masterOffset)).length >= count;
     },
     { within: 30_000, what: "the replicas" },
   );

@@ -70,42 +70,42 @@ export async function startRedisSentinels(
   const [masterTls, replicaTls] = [await freePort(), await freePort()];
   const encrypted = (port: number): readonly string[] =>
     tls === undefined ? settings : [...settings, ...tlsArguments(port, tls), "--tls-replication", "yes"];
-  const watched = tls === undefined ? master : masterTls;
-  const place = (name: string): string => {
+  const monitoredMaster = tls === undefined ? master : masterTls;
+  const addressOf = (name: string): string => {
     mkdirSync(join(folder, name));
     return join(folder, name);
   };
-  const places = sentinelOptions.serverPlaces ?? [
-    { folder: place("0"), commandPrefix: [] },
-    { folder: place("1"), commandPrefix: [] },
+  const serverPlaces = sentinelOptions.serverPlaces ?? [
+    { folder: addressOf("0"), commandPrefix: [] },
+    { folder: addressOf("1"), commandPrefix: [] },
   ];
   // the Sentinels have each server write down whom it follows: so one that is started again is what it was
   const files = [join(folder, "0.conf"), join(folder, "1.conf")] as const;
   writeFileSync(files[0], "");
-  writeFileSync(files[1], `replicaof 127.0.0.1 ${watched}\n`);
-  const begin = (server: 0 | 1): Promise<ChildProcess> => {
+  writeFileSync(files[1], `replicaof 127.0.0.1 ${monitoredMaster}\n`);
+  const startServer = (server: 0 | 1): Promise<ChildProcess> => {
     const [port, tlsPort] = server === 0 ? [master, masterTls] : [replica, replicaTls];
-    const { folder, commandPrefix } = places[server];
+    const { folder, commandPrefix } = serverPlaces[server];
     return startRedisProcess(folder, port, encrypted(tlsPort), {}, { commandPrefix, configFile: files[server] });
   };
-  const servers = [await begin(0), await begin(1)];
+  const servers = [await startServer(0), await startServer(1)];
   const admin = [openConnection(master), openConnection(replica)] as const;
   await until(async () => /master_link_status:up/.test(await admin[1].info("replication")), {
     within: 30_000,
     what: "the replica",
   });
   const sentinels = await Promise.all(
-    Array.from({ length: SENTINEL_COUNT }, (_, at) => {
+    Array.from({ length: SENTINEL_COUNT }, (_, index) => {
       // the last one only votes: if all stood for election at once, each would vote for itself, again and again
-      const patienceMs = at < SENTINEL_COUNT - 1 ? downAfterMs : downAfterMs + 60_000;
-      return startSentinel(place(`s${at}`), watched, patienceMs, tls);
+      const patienceMs = index < SENTINEL_COUNT - 1 ? downAfterMs : downAfterMs + 60_000;
+      return startSentinel(addressOf(`s${index}`), monitoredMaster, patienceMs, tls);
     }),
   );
-  const knows = sentinels.map(({ link }) => async (): Promise<boolean> => {
-    const said = String(await link.call("SENTINEL", "MASTER", "mymaster"));
-    return /num-slaves,1,/.test(said) && /num-other-sentinels,2,/.test(said);
+  const checks = sentinels.map(({ link }) => async (): Promise<boolean> => {
+    const reply = String(await link.call("SENTINEL", "MASTER", "mymaster"));
+    return /num-slaves,1,/.test(reply) && /num-other-sentinels,2,/.test(reply);
   });
-  for (const known of knows) await until(known, { within: 60_000, what: "the Sentinels" });
+  for (const isKnown of checks) await until(isKnown, { within: 60_000, what: "the Sentinels" });
   return {
     name: "mymaster",
     sentinels: sentinels.map(({ port, tlsPort }) => ({ host: "127.0.0.1", port, tlsPort })),
@@ -113,7 +113,7 @@ export async function startRedisSentinels(
     admin,
     kill: (server) => killAndCheckLog(servers[server] as ChildProcess),
     async start(server) {
-      servers[server] = await begin(server as 0 | 1);
+      servers[server] = await startServer(server as 0 | 1);
     },
     hasEnded: (server) => hasEnded(servers[server] as ChildProcess),
     signal: (server, name) => void servers[server]?.kill(name),
@@ -131,11 +131,11 @@ export async function startRedisSentinels(
     },
     async stop() {
       const violations: string[] = [];
-      for (const [at, child] of servers.entries()) {
-        violations.push(...(await inspectRedisServer(at === 0 ? master : replica, child)));
+      for (const [index, child] of servers.entries()) {
+        violations.push(...(await inspectRedisServer(index === 0 ? master : replica, child)));
       }
       for (const redis of [...admin, ...sentinels.map(({ link }) => link)]) redis.disconnect();
-      for (const child of [...sentinels.map((one) => one.child), ...servers]) await killAndCheckLog(child);
+      for (const child of [...sentinels.map((sentinel) => sentinel.child), ...servers]) await killAndCheckLog(child);
       rmSync(folder, { recursive: true, force: true });
       throwOnViolations(violations);
     },

@@ -40,7 +40,7 @@ export async function startRedis(
   const folder = mkdtempSync(join(tmpdir(), "holdfast-redis-"));
   const started = await startOnFreePort((port) => startRedisProcess(folder, port, settings, environment));
   const { port } = started;
-  let child = started.made;
+  let child = started.resource;
   const stop = async (): Promise<void> => {
     const violations = await inspectRedisServer(port, child);
     await killAndCheckLog(child);
@@ -61,12 +61,12 @@ export async function startRedis(
 
 /** Another test may take a port before a server of ours does: then it ends at once, and has another. */
 async function startOnFreePort<T>(
-  make: (port: number) => Promise<T>,
-): Promise<{ readonly port: number; readonly made: T }> {
+  create: (port: number) => Promise<T>,
+): Promise<{ readonly port: number; readonly resource: T }> {
   for (let attempt = 1; ; attempt++) {
     const port = await freePort();
     try {
-      return { port, made: await make(port) };
+      return { port, resource: await create(port) };
     } catch (error) {
       if (attempt === 3) throw error;
     }
@@ -113,10 +113,10 @@ export async function startRedisProcess(
   { commandPrefix = [], configFile }: RunOptions = {},
 ): Promise<ChildProcess> {
   const fixed = ["--port", String(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly", "no"];
-  const atOnce = ["--repl-diskless-sync-delay", "0"]; // else a replica waits five seconds for others
+  const immediateSync = ["--repl-diskless-sync-delay", "0"]; // else a replica waits five seconds for others
   const log = join(folder, `log-${port}`);
   const named = [REDIS_SERVER_PROGRAM, ...(configFile === undefined ? [] : [configFile])];
-  const command = [...named, ...fixed, "--logfile", log, ...atOnce, ...settings];
+  const command = [...named, ...fixed, "--logfile", log, ...immediateSync, ...settings];
   const [program = "", ...args] = [...commandPrefix, ...command];
   const child = spawn(program, args, {
     stdio: "ignore",
@@ -152,9 +152,9 @@ export function userArguments(rules: readonly string[]): readonly string[] {
 /** Ends it as `kill -9` does. @throws Error if its log tells of a fault */
 export async function killAndCheckLog(child: ChildProcess): Promise<void> {
   if (hasEnded(child)) return;
-  const gone = new Promise((resolve) => child.once("exit", resolve));
+  const exit = new Promise((resolve) => child.once("exit", resolve));
   child.kill("SIGKILL");
-  await gone;
+  await exit;
   const log = logFiles.get(child);
   const faults = (log !== undefined && existsSync(log) && readFileSync(log, "utf8").match(LOGGED_FAULT)) || [];
   if (faults.length > 0) throw new Error(`the log of redis-server:\n  ${faults.join("\n  ")}`);
@@ -167,9 +167,9 @@ export function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
 export function isUp(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = dial(port, "127.0.0.1", () => socket.write("PING\r\n"));
-    const settle = (up: boolean) => (): void => {
+    const settle = (shouldBeUp: boolean) => (): void => {
       socket.destroy();
-      resolve(up);
+      resolve(shouldBeUp);
     };
     socket.once("data", settle(true));
     socket.once("error", settle(false));

@@ -22,11 +22,15 @@ export type ServerStore = TestStore & {
 /** A lock server with a folder of its own. isPaused: it keeps nothing, so that its start is a recovery of 60 s. */
 export async function createServerStore(listen: (folder: string) => string, isPaused = false): Promise<ServerStore> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-conformance-"));
-  const reach = (address: string): Driver => {
+  const connectDriver = (address: string): Driver => {
     const port = Number(address.split(":").at(-1));
     return server(address.startsWith("unix:") ? { path: address.slice(5) } : { host: "127.0.0.1", port });
   };
-  return createStoreIn(folder, { listen: listen(folder), ...(isPaused && { state: "none", log: ignoreLog }) }, reach);
+  return createStoreIn(
+    folder,
+    { listen: listen(folder), ...(isPaused && { state: "none", log: ignoreLog }) },
+    connectDriver,
+  );
 }
 
 /** One that lets clients in by TLS, with a credential. */
@@ -38,21 +42,21 @@ export async function createTlsServerStore(): Promise<ServerStore> {
   const access = createAccessControl([
     { name: "tests", hashes: [hash], rules: [{ prefix: "", permissions: PERMISSIONS }] },
   ]);
-  const reach = (address: string): Driver => {
-    const place = { host: "127.0.0.1", port: Number(address.split(":").at(-1)) };
+  const connectDriver = (address: string): Driver => {
+    const endpoint = { host: "127.0.0.1", port: Number(address.split(":").at(-1)) };
     return server({
-      ...place,
+      ...endpoint,
       credential,
-      connector: createTlsConnector(place, { ca }, formatServerUrl(place, "holdfasts")),
+      connector: createTlsConnector(endpoint, { ca }, formatServerUrl(endpoint, "holdfasts")),
     });
   };
-  return createStoreIn(folder, { listen: "tls://127.0.0.1:0", tls: { cert, key }, access }, reach);
+  return createStoreIn(folder, { listen: "tls://127.0.0.1:0", tls: { cert, key }, access }, connectDriver);
 }
 
 async function createStoreIn(
   folder: string,
   options: ServeOptions,
-  reach: (address: string) => Driver,
+  connectDriver: (address: string) => Driver,
 ): Promise<ServerStore> {
   const start = (listen = options.listen): Promise<Server> =>
     // the suite asks for the longest lease there is
@@ -60,7 +64,7 @@ async function createStoreIn(
   let running = await start();
   const [address] = running.addresses as [string];
   return {
-    driver: () => reach(address),
+    driver: () => connectDriver(address),
     inspect: inspectTables,
     async restart() {
       await running.close();

@@ -49,16 +49,16 @@ export function findViolations({ entries, withoutExpiry, orphans }: StoreView): 
     for (const { permits, limit } of held.toSorted((a, b) => a.limit - b.limit)) {
       used += permits;
       if (used <= limit) continue;
-      const who = held.map((place) => `${place.claim} (${place.permits} of ${place.limit})`).join(", ");
-      violations.push(`"${key}" is held beyond its limit: ${who}`);
+      const holderList = held.map((entry) => `${entry.claim} (${entry.permits} of ${entry.limit})`).join(", ");
+      violations.push(`"${key}" is held beyond its limit: ${holderList}`);
       break;
     }
   }
   return violations;
 }
 
-function groupByKey(places: readonly StoredEntry[]): Map<string, StoredEntry[]> {
+function groupByKey(entries: readonly StoredEntry[]): Map<string, StoredEntry[]> {
   const groups = new Map<string, StoredEntry[]>();
-  for (const place of places) groups.set(place.key, [...(groups.get(place.key) ?? []), place]);
+  for (const entry of entries) groups.set(entry.key, [...(groups.get(entry.key) ?? []), entry]);
   return groups;
 }

@@ -10,9 +10,9 @@ import { findViolations } from "./store-inspector.ts";
 
 /** Everything that is wrong with a lock table, in words; empty if nothing is. */
 export function findTableViolations(table: LockTable): string[] {
-  const found = findViolations(toStoreView(table));
-  for (const line of table.queues.values()) found.push(...findBookkeepingFaults(line));
-  return found;
+  const violations = findViolations(toStoreView(table));
+  for (const line of table.queues.values()) violations.push(...findBookkeepingFaults(line));
+  return violations;
 }
 
 function toStoreView(table: LockTable): StoreView {
@@ -42,17 +42,17 @@ function toStoredEntry({ record, queue, permits, limit, isAdmitted }: QueueEntry
 /** The keys where the claim should have a place, and the table has none: all that it has entered, or all if it holds. */
 function missingKeys(table: LockTable, record: ClaimRecord): string[] {
   const { locks } = record.claim;
-  const entered = record.isHeld ? locks.length : Math.max(record.entries.length, 1);
-  const gone: string[] = [];
-  for (const [index, { key }] of locks.slice(0, entered).entries()) {
+  const enteredCount = record.isHeld ? locks.length : Math.max(record.entries.length, 1);
+  const missing: string[] = [];
+  for (const [index, { key }] of locks.slice(0, enteredCount).entries()) {
     const queueEntry = record.entries[index];
     // a parked place is out of its line until its client is back
     if (queueEntry !== undefined && record.isSuspended && queueEntry === record.entries.at(-1)) continue;
     const line = table.queues.get(key);
     if (queueEntry === undefined || line !== queueEntry.queue || ![...line.entries].includes(queueEntry))
-      gone.push(key);
+      missing.push(key);
   }
-  return gone;
+  return missing;
 }
 
 /** A lease that runs out and is scheduled to. One of a session ends with it: see isAbandoned(). */
@@ -67,16 +67,17 @@ function isAbandoned({ owner, ownerList }: ClaimRecord): boolean {
 
 /** The sum and the frontier of a line are what its seats say. */
 function findBookkeepingFaults({ key, entries, lastAdmitted, usedPermits }: KeyQueue): string[] {
-  const all = [...entries];
-  const admitted = all.filter((entry) => entry.isAdmitted);
-  const found: string[] = [];
+  const queueEntries = [...entries];
+  const admitted = queueEntries.filter((entry) => entry.isAdmitted);
+  const violations: string[] = [];
   const sum = admitted.reduce((total, { permits }) => total + permits, 0);
-  if (sum !== usedPermits) found.push(`"${key}" counts ${usedPermits} permits held, and ${sum} are`);
-  if (all.slice(0, admitted.length).some((entry) => !entry.isAdmitted))
-    found.push(`"${key}" has a waiter before a holder`);
-  if (lastAdmitted !== (admitted.at(-1) ?? null)) found.push(`"${key}" has a wrong frontier`);
-  if (all.length !== entries.size) found.push(`"${key}" counts ${entries.size} places, and has ${all.length}`);
-  return found;
+  if (sum !== usedPermits) violations.push(`"${key}" counts ${usedPermits} permits held, and ${sum} are`);
+  if (queueEntries.slice(0, admitted.length).some((entry) => !entry.isAdmitted))
+    violations.push(`"${key}" has a waiter before a holder`);
+  if (lastAdmitted !== (admitted.at(-1) ?? null)) violations.push(`"${key}" has a wrong frontier`);
+  if (queueEntries.length !== entries.size)
+    violations.push(`"${key}" counts ${entries.size} places, and has ${queueEntries.length}`);
+  return violations;
 }
 
 function claimTag({ claim }: ClaimRecord): string {

@@ -37,7 +37,7 @@ export interface ZooKeeperFixture {
 }
 
 /** Called once at the head of a file. */
-export function zookeeperFixture(options?: ServerOptions, terms: DriverOptions = {}): ZooKeeperFixture {
+export function zookeeperFixture(options?: ServerOptions, driverOptions: DriverOptions = {}): ZooKeeperFixture {
   let server: ZooKeeperServer;
   let zk: ZooKeeper;
   const clients: { close(): Promise<void> }[] = [];
@@ -56,15 +56,15 @@ export function zookeeperFixture(options?: ServerOptions, terms: DriverOptions =
     await server[Symbol.asyncDispose]();
   });
   afterEach(async () => {
-    await Promise.all(clients.splice(0).map((one) => one.close()));
+    await Promise.all(clients.splice(0).map((resource) => resource.close()));
     await Promise.all(drivers.splice(0).map((driver) => driver.close()));
     expect(await findZooKeeperViolations(zk, { root: "/", expected, foreignPaths }), "the nodes of the store").toEqual(
       [],
     );
   });
 
-  const createDriver = (more: DriverOptions = {}): Driver => {
-    const driver = { servers: [server.address], connectTimeoutMs: CONNECT_TIMEOUT_MS, ...terms, ...more };
+  const createDriver = (overrides: DriverOptions = {}): Driver => {
+    const driver = { servers: [server.address], connectTimeoutMs: CONNECT_TIMEOUT_MS, ...driverOptions, ...overrides };
     expected.add(`${driver.chroot ?? ""}${driver.root ?? "/holdfast"}`);
     return zookeeper(driver);
   };
@@ -78,8 +78,8 @@ export function zookeeperFixture(options?: ServerOptions, terms: DriverOptions =
       return zk;
     },
     createDriver,
-    async openDriver(more, onPush = () => undefined) {
-      const driver = createDriver(more);
+    async openDriver(overrides, onPush = () => undefined) {
+      const driver = createDriver(overrides);
       drivers.push(driver);
       await driver.open(toDriverEvents(onPush));
       return driver;
@@ -91,9 +91,9 @@ export function zookeeperFixture(options?: ServerOptions, terms: DriverOptions =
 class RecordingClient extends ZooKeeper {
   readonly #createdPaths: Set<string>;
 
-  constructor(options: ZooKeeperOptions, made: Set<string>) {
+  constructor(options: ZooKeeperOptions, createdPaths: Set<string>) {
     super(options);
-    this.#createdPaths = made;
+    this.#createdPaths = createdPaths;
   }
 
   override async create(path: string, options: CreateOptions = {}): Promise<Created> {
@@ -104,7 +104,7 @@ class RecordingClient extends ZooKeeper {
 }
 
 /** A claim of one key for a session, exclusive unless `more` says otherwise. */
-export function makeSessionClaim(key: string, more: Partial<Claim> = {}): Claim {
+export function makeSessionClaim(key: string, overrides: Partial<Claim> = {}): Claim {
   const hold = { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
   return {
     id: randomId(),
@@ -114,7 +114,7 @@ export function makeSessionClaim(key: string, more: Partial<Claim> = {}): Claim 
     floor: 0n,
     wait: true,
     label: "test",
-    ...more,
+    ...overrides,
   };
 }
 

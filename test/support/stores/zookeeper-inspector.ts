@@ -23,12 +23,12 @@ export interface InspectedNodes {
 }
 
 /** Everything that is wrong with the nodes of a ZooKeeper, in words; empty if nothing is. */
-export async function findZooKeeperViolations(zk: ZooKeeper, where: InspectedNodes): Promise<string[]> {
-  const view = await readStoreView(zk, where);
+export async function findZooKeeperViolations(zk: ZooKeeper, nodes: InspectedNodes): Promise<string[]> {
+  const view = await readStoreView(zk, nodes);
   const endless = new Set(view.withoutExpiry);
   // those that are still so after a moment
   for (const end = performance.now() + SETTLE_MS; endless.size > 0 && performance.now() < end; await delay(20)) {
-    const now = new Set((await readStoreView(zk, where)).withoutExpiry);
+    const now = new Set((await readStoreView(zk, nodes)).withoutExpiry);
     for (const path of endless) if (!now.has(path)) endless.delete(path);
   }
   return findViolations({ ...view, withoutExpiry: [...endless] });
@@ -49,7 +49,9 @@ async function readStoreView(
 ): Promise<StoreView> {
   const view = { entries: [] as StoredEntry[], withoutExpiry: [] as string[], orphans: [] as string[] };
   const isExpected = (path: string): boolean =>
-    path === "/" || path === root || [...expected].some((one) => one === path || one.startsWith(`${path}/`));
+    path === "/" ||
+    path === root ||
+    [...expected].some((expectedPath) => expectedPath === path || expectedPath.startsWith(`${path}/`));
 
   async function walk(folder: string): Promise<void> {
     const names = await childNames(zk, folder);
@@ -102,9 +104,9 @@ function toStoredEntries(folder: string, nodes: readonly QueueNode[]): StoredEnt
 }
 
 function parseNodeName(name: string): QueueNode | null {
-  const found = NODE_PATTERN.exec(name);
-  if (found === null) return null;
-  const [, claim, permits, limit, kind, number] = found as unknown as [
+  const match = NODE_PATTERN.exec(name);
+  if (match === null) return null;
+  const [, claim, permits, limit, kind, number] = match as unknown as [
     string,
     string,
     string?,
@@ -112,11 +114,11 @@ function parseNodeName(name: string): QueueNode | null {
     string?,
     string?,
   ];
-  const usual = kind === "__READ__" ? 1 : ALL_PERMITS_VALUE;
+  const defaultPermits = kind === "__READ__" ? 1 : ALL_PERMITS_VALUE;
   return {
     name,
     claim,
-    permits: Number(permits ?? usual),
+    permits: Number(permits ?? defaultPermits),
     limit: Number(limit ?? ALL_PERMITS_VALUE),
     recipe: kind === "lock-" ? "lock" : "readWrite",
     number: Number(number),

@@ -65,10 +65,12 @@ export type Ensemble = {
 export async function startEnsemble(options: ServerOptions = {}): Promise<Ensemble> {
   installIfMissing();
   const ports = await freePorts(9);
-  const at = (index: number): number => ports[index] as number;
-  const members = [1, 2, 3].map((id) => `server.${id}=127.0.0.1:${at(id + 2)}:${at(id + 5)}`);
+  const portAt = (index: number): number => ports[index] as number;
+  const members = [1, 2, 3].map((id) => `server.${id}=127.0.0.1:${portAt(id + 2)}:${portAt(id + 5)}`);
   const config = ["initLimit=20", "syncLimit=10", ...members];
-  const servers = await Promise.all([0, 1, 2].map((index) => startServer(at(index), 0, config, options, index + 1)));
+  const servers = await Promise.all(
+    [0, 1, 2].map((index) => startServer(portAt(index), 0, config, options, index + 1)),
+  );
   const leads = async (server: ZooKeeperServer): Promise<ZooKeeperServer | null> =>
     (await server.runCommand("srvr").catch(() => "")).includes("Mode: leader") ? server : null;
   return {
@@ -131,12 +133,12 @@ async function startServer(
   }
 
   async function stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
-    const ended = child;
+    const stoppedChild = child;
     child = null;
-    if (ended === null || ended.exitCode !== null) return;
-    const gone = new Promise((resolve) => ended.once("exit", resolve));
-    ended.kill(signal);
-    await gone;
+    if (stoppedChild === null || stoppedChild.exitCode !== null) return;
+    const exit = new Promise((resolve) => stoppedChild.once("exit", resolve));
+    stoppedChild.kill(signal);
+    await exit;
   }
 
   await start();
@@ -175,10 +177,10 @@ function secureConfigLines(
   const [both, trusted] = [join(folder, "both.pem"), join(folder, "trusted.pem")];
   writeFileSync(both, certificate.key + certificate.cert, { mode: 0o600 });
   writeFileSync(trusted, clientIssuer ?? certificate.cert);
-  const known = Object.entries(users).map(([user, password]) => `user_${user}="${password}"`);
+  const userLines = Object.entries(users).map(([user, password]) => `user_${user}="${password}"`);
   writeFileSync(
     join(folder, "jaas.conf"),
-    `Server { org.apache.zookeeper.server.auth.DigestLoginModule required ${known.join(" ")}; };\n`,
+    `Server { org.apache.zookeeper.server.auth.DigestLoginModule required ${userLines.join(" ")}; };\n`,
     { mode: 0o600 },
   );
   return [

@@ -26,10 +26,10 @@ export class MachineFixture {
   effects: readonly Effect[] = [];
 
   constructor(
-    terms: Partial<ClaimSettings> = {},
-    start: (terms: ClaimSettings) => Step = (given) => startClaim(given, 0),
+    settings: Partial<ClaimSettings> = {},
+    start: (terms: ClaimSettings) => Step = (claimSettings) => startClaim(claimSettings, 0),
   ) {
-    this.settings = { ...DEFAULT_SETTINGS, ...terms };
+    this.settings = { ...DEFAULT_SETTINGS, ...settings };
     this.now = 0;
     const first = start(this.settings);
     this.state = first.state;
@@ -37,18 +37,18 @@ export class MachineFixture {
   }
 
   /** An attached claim. */
-  static resumed(terms: Partial<ClaimSettings> = {}): MachineFixture {
-    return new MachineFixture(terms, (given) => resumeClaim(given, 0, 100n, 1));
+  static resumed(settings: Partial<ClaimSettings> = {}): MachineFixture {
+    return new MachineFixture(settings, (claimSettings) => resumeClaim(claimSettings, 0, 100n, 1));
   }
 
   /** A waiting claim, its first call answered at once. */
-  static answeredWaiting(terms: Partial<ClaimSettings> = {}, answer: Answer = waitingAnswer()): MachineFixture {
-    return new MachineFixture(terms).answered(answer);
+  static answeredWaiting(settings: Partial<ClaimSettings> = {}, answer: Answer = waitingAnswer()): MachineFixture {
+    return new MachineFixture(settings).answered(answer);
   }
 
   /** A held claim, its first call answered at once. */
-  static answeredHeld(terms: Partial<ClaimSettings> = {}, answer: Answer = heldAnswer()): MachineFixture {
-    return new MachineFixture(terms).answered(answer);
+  static answeredHeld(settings: Partial<ClaimSettings> = {}, answer: Answer = heldAnswer()): MachineFixture {
+    return new MachineFixture(settings).answered(answer);
   }
 
   get call(): number {

@@ -59,12 +59,12 @@ describe("a held claim", () => {
   });
 
   test("answered or pushed none: lost, for the reason that the store gives", () => {
-    const answered = MachineFixture.answeredHeld()
+    const machine = MachineFixture.answeredHeld()
       .at(10_000)
       .due()
       .at(10_100)
       .answered({ state: "none", reason: "revoked" });
-    expect(answered).toMatchObject({
+    expect(machine).toMatchObject({
       effects: ["lose"],
       state: { status: "lost", reason: "revoked", forgottenAt: 40_100 },
     });
@@ -184,10 +184,10 @@ describe("a held claim", () => {
 });
 
 describe("a lost claim", () => {
-  const lost = (): MachineFixture => MachineFixture.answeredHeld().at(10_000).pushed(NONE_ANSWER);
+  const createLost = (): MachineFixture => MachineFixture.answeredHeld().at(10_000).pushed(NONE_ANSWER);
 
   test("is released when the holder's body has ended, and not before", () => {
-    const machine = lost();
+    const machine = createLost();
     expect(machine.at(10_001).answered(heldAnswer(), 1).effects).toEqual([]);
     expect(machine.notified().effects).toEqual([]);
     expect(machine.due().effects).toEqual([]);
@@ -195,7 +195,7 @@ describe("a lost claim", () => {
   });
 
   test("is released as well when the store has forgotten it", () => {
-    const machine = lost();
+    const machine = createLost();
     expect(machine.nextWakeAt).toBe(40_000);
     expect(machine.at(39_999).due().effects).toEqual([]);
     expect(machine.at(40_000).due().effects).toEqual(["release"]);
@@ -218,19 +218,19 @@ describe("a claim of a session that lasts through silence", () => {
   });
 
   test("lost when the store reports it, or cannot be reached for the session's length", () => {
-    const told = MachineFixture.answeredHeld(session).at(27_000).due().at(27_100).answered(NONE_ANSWER);
-    expect(told.effects).toEqual(["lose"]);
-    const silent = MachineFixture.answeredHeld(session).at(27_000).due();
-    while (silent.state.status === "held") silent.at(silent.nextWakeAt).due();
-    expect(silent.now).toBe(57_000);
+    const endedMachine = MachineFixture.answeredHeld(session).at(27_000).due().at(27_100).answered(NONE_ANSWER);
+    expect(endedMachine.effects).toEqual(["lose"]);
+    const unansweredMachine = MachineFixture.answeredHeld(session).at(27_000).due();
+    while (unansweredMachine.state.status === "held") unansweredMachine.at(unansweredMachine.nextWakeAt).due();
+    expect(unansweredMachine.now).toBe(57_000);
   });
 });
 
 describe("a claim without renewal", () => {
-  const quiet = { renews: false };
+  const settings = { renews: false };
 
   test("sets no timer, and ends with its lease", () => {
-    const machine = MachineFixture.answeredHeld(quiet);
+    const machine = MachineFixture.answeredHeld(settings);
     expect(machine.nextWakeAt).toBe(Number.POSITIVE_INFINITY);
     expect(machine.at(26_999).isHeld).toBe(true);
     expect(machine.at(27_000).isHeld).toBe(false);
@@ -238,7 +238,7 @@ describe("a claim without renewal", () => {
   });
 
   test("a requested call is still completed", () => {
-    const machine = MachineFixture.answeredHeld(quiet).at(1_000).notified();
+    const machine = MachineFixture.answeredHeld(settings).at(1_000).notified();
     expect(machine.nextWakeAt).toBe(6_000);
     expect(machine.at(6_000).due().nextWakeAt).toBe(6_020);
   });
@@ -265,8 +265,8 @@ describe("a claim attached from another client", () => {
       reason: "released",
     });
     expect(MachineFixture.resumed().answered(OTHER_ANSWER).effects).toEqual(["lose"]);
-    const silent = MachineFixture.resumed();
-    while (silent.state.status === "held") silent.at(silent.nextWakeAt).due();
-    expect(silent.now).toBe(30_000);
+    const unansweredMachine = MachineFixture.resumed();
+    while (unansweredMachine.state.status === "held") unansweredMachine.at(unansweredMachine.nextWakeAt).due();
+    expect(unansweredMachine.now).toBe(30_000);
   });
 });

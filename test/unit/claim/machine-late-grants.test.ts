@@ -34,11 +34,11 @@ describe("a grant whose lease is over by the client's clock", () => {
   });
 
   test("sent before a sleep: the remaining lease counts from before the sleep", () => {
-    const slept = (leftMs: number): MachineFixture =>
+    const afterSleep = (leftMs: number): MachineFixture =>
       new MachineFixture().at(10).suspend(2_000).at(20).answered(heldAnswer(leftMs));
-    expect(slept(30_000).state).toMatchObject({ status: "held", deadline: 25_000 });
-    expect(slept(10_000).state).toMatchObject({ status: "held", deadline: 7_000 });
-    expect(slept(2_000).effects).toEqual(["release", "expire"]);
+    expect(afterSleep(30_000).state).toMatchObject({ status: "held", deadline: 25_000 });
+    expect(afterSleep(10_000).state).toMatchObject({ status: "held", deadline: 7_000 });
+    expect(afterSleep(2_000).effects).toEqual(["release", "expire"]);
   });
 
   test("an attached claim stays unconfirmed, and asks again", () => {
@@ -49,8 +49,8 @@ describe("a grant whose lease is over by the client's clock", () => {
       state: { status: "held", unconfirmedUntil: 30_000 },
     });
     expect(machine.at(1_510).answered(heldAnswer())).toMatchObject({ effects: ["restored"], isHeld: true });
-    const silent = MachineFixture.resumed().at(1_500).answered(heldAnswer(1_000)).at(30_000).due();
-    expect(silent.state).toMatchObject({ status: "lost", reason: "expired" });
+    const unansweredMachine = MachineFixture.resumed().at(1_500).answered(heldAnswer(1_000)).at(30_000).due();
+    expect(unansweredMachine.state).toMatchObject({ status: "lost", reason: "expired" });
   });
 });
 
@@ -84,14 +84,17 @@ const arbitraryEvent = fc.record({
 });
 type GeneratedEvent = typeof arbitraryEvent extends fc.Arbitrary<infer T> ? T : never;
 
-function toClaimEvent({ type, call, random, byMs, answer: said }: GeneratedEvent, machine: MachineFixture): ClaimEvent {
+function toClaimEvent(
+  { type, call, random, byMs, answer: givenAnswer }: GeneratedEvent,
+  machine: MachineFixture,
+): ClaimEvent {
   const number = Math.max(machine.call - call, 1);
   const sentAt = machine.sentCalls.get(number) ?? 0;
   switch (type) {
     case "answered":
-      return { type, call: number, sentAt, answer: said };
+      return { type, call: number, sentAt, answer: givenAnswer };
     case "pushed":
-      return { type, answer: said };
+      return { type, answer: givenAnswer };
     case "failed":
     case "fatal":
       return { type: "failed", call: number, isFatal: type === "fatal", random };
@@ -113,9 +116,9 @@ const arbitrarySettings = fc.record({
   renews: fc.boolean(),
 });
 const arbitraryStart = fc.constantFrom(
-  (given: ClaimSettings) => startClaim(given, 0),
-  (given: ClaimSettings) => startClaim(given, 0, 50),
-  (given: ClaimSettings) => resumeClaim(given, 0, 100n, 1),
+  (claimSettings: ClaimSettings) => startClaim(claimSettings, 0),
+  (claimSettings: ClaimSettings) => startClaim(claimSettings, 0, 50),
+  (claimSettings: ClaimSettings) => resumeClaim(claimSettings, 0, 100n, 1),
 );
 
 test("after any sequence of inputs a granted or confirmed claim has a lease that is not over by the client's clock", () => {
@@ -124,11 +127,11 @@ test("after any sequence of inputs a granted or confirmed claim has a lease that
       arbitrarySettings,
       arbitraryStart,
       fc.array(arbitraryEvent, { maxLength: 12 }),
-      (given, first, happenings) => {
-        const machine = new MachineFixture(given, first);
-        for (const one of happenings) {
+      (claimSettings, first, events) => {
+        const machine = new MachineFixture(claimSettings, first);
+        for (const event of events) {
           // a call is answered after it was sent
-          machine.at(machine.now + one.after).apply(toClaimEvent(one, machine));
+          machine.at(machine.now + event.after).apply(toClaimEvent(event, machine));
           const { effects } = machine;
           if (effects.includes("grant")) expect(machine).toMatchObject({ state: { status: "held" }, isHeld: true });
           if (effects.includes("restored")) expect(machine.isHeld).toBe(true);

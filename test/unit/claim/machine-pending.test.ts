@@ -5,12 +5,12 @@ import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machin
 describe("an asking claim", () => {
   test("asks at once, or when its delay is over", () => {
     expect(new MachineFixture()).toMatchObject({ effects: ["ask"], state: { status: "asking" } });
-    const later = new MachineFixture({}, (claimSettings) => startClaim(claimSettings, 0, 50));
-    expect(later.effects).toEqual([]);
-    expect(later.nextWakeAt).toBe(50);
-    expect(later.at(49).due().effects).toEqual([]);
-    expect(later.at(50).due().effects).toEqual(["ask"]);
-    expect(later.state).toMatchObject({ status: "asking", deadline: 27_050 });
+    const laterMachine = new MachineFixture({}, (claimSettings) => startClaim(claimSettings, 0, 50));
+    expect(laterMachine.effects).toEqual([]);
+    expect(laterMachine.nextWakeAt).toBe(50);
+    expect(laterMachine.at(49).due().effects).toEqual([]);
+    expect(laterMachine.at(50).due().effects).toEqual(["ask"]);
+    expect(laterMachine.state).toMatchObject({ status: "asking", deadline: 27_050 });
   });
 
   test("answered held: granted, counted from the send", () => {
@@ -140,21 +140,21 @@ describe("an asking claim", () => {
 });
 
 describe("a claim that does not wait", () => {
-  const once = { wait: false };
+  const settings = { wait: false };
 
   test("is refused as busy, and releases what the store may have kept", () => {
-    expect(new MachineFixture(once).answered(NONE_ANSWER).effects).toEqual(["refuse"]);
-    expect(new MachineFixture(once).answered(waitingAnswer()).effects).toEqual(["refuse", "release"]);
-    expect(new MachineFixture(once).pushed(NONE_ANSWER).effects).toEqual(["refuse", "release"]);
+    expect(new MachineFixture(settings).answered(NONE_ANSWER).effects).toEqual(["refuse"]);
+    expect(new MachineFixture(settings).answered(waitingAnswer()).effects).toEqual(["refuse", "release"]);
+    expect(new MachineFixture(settings).pushed(NONE_ANSWER).effects).toEqual(["refuse", "release"]);
   });
 
   test("ends with a failure, or without an answer in time", () => {
-    expect(new MachineFixture(once).failCall().effects).toEqual(["reject", "release"]);
-    expect(new MachineFixture(once).at(5_000).due().effects).toEqual(["reject", "release"]);
+    expect(new MachineFixture(settings).failCall().effects).toEqual(["reject", "release"]);
+    expect(new MachineFixture(settings).at(5_000).due().effects).toEqual(["reject", "release"]);
   });
 
   test("is granted when it is answered held", () => {
-    expect(MachineFixture.answeredHeld(once).effects).toEqual(["grant"]);
+    expect(MachineFixture.answeredHeld(settings).effects).toEqual(["grant"]);
   });
 });
 
@@ -200,10 +200,10 @@ describe("a waiting claim", () => {
   });
 
   test("answered or pushed held: granted", () => {
-    const answered = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).answered(heldAnswer());
-    expect(answered).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 37_000 } });
-    const pushed = MachineFixture.answeredWaiting().at(8_000).pushed(heldAnswer(22_000));
-    expect(pushed).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 27_000 } });
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().at(10_100).answered(heldAnswer());
+    expect(machine).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 37_000 } });
+    const pushedMachine = MachineFixture.answeredWaiting().at(8_000).pushed(heldAnswer(22_000));
+    expect(pushedMachine).toMatchObject({ effects: ["grant"], state: { status: "held", deadline: 27_000 } });
   });
 
   test("pushed held with little of the lease left: granted and renewed at once", () => {
@@ -235,8 +235,8 @@ describe("a waiting claim", () => {
   });
 
   test("answered or pushed none: the entry is lost and released", () => {
-    const answered = MachineFixture.answeredWaiting().at(10_000).due().answered(NONE_ANSWER);
-    expect(answered).toMatchObject({
+    const machine = MachineFixture.answeredWaiting().at(10_000).due().answered(NONE_ANSWER);
+    expect(machine).toMatchObject({
       effects: ["expire", "release"],
       state: { status: "done", hasUnansweredClaim: false },
     });
@@ -267,8 +267,8 @@ describe("a waiting claim", () => {
   test("answered held with a lease that was over on arrival: not granted", () => {
     const machine = MachineFixture.answeredWaiting().at(10_000).due();
     expect(machine.at(26_999).answered(heldAnswer(10)).effects).toEqual(["grant", "renew"]);
-    const late = MachineFixture.answeredWaiting().suspend(1).at(26_998).answered(heldAnswer(), 2);
-    expect(late.state.status).toBe("held");
+    const lateMachine = MachineFixture.answeredWaiting().suspend(1).at(26_998).answered(heldAnswer(), 2);
+    expect(lateMachine.state.status).toBe("held");
     const machineLate = new MachineFixture({ survivesSilence: true }).at(27_000).answered(heldAnswer());
     expect(machineLate.state).toMatchObject({ status: "held", deadline: 57_000 });
   });
@@ -282,8 +282,8 @@ describe("a waiting claim of a session that lasts through silence", () => {
   const session = { survivesSilence: true };
 
   test("past the deadline: asks, unless the store does not answer", () => {
-    const asking = MachineFixture.answeredWaiting(session).at(27_000).due();
-    expect(asking).toMatchObject({ effects: ["renew"], state: { status: "waiting", deadline: 57_000 } });
+    const pendingMachine = MachineFixture.answeredWaiting(session).at(27_000).due();
+    expect(pendingMachine).toMatchObject({ effects: ["renew"], state: { status: "waiting", deadline: 57_000 } });
     const failing = MachineFixture.answeredWaiting(session).at(10_000).due().at(10_100).failCall().at(27_000).due();
     expect(failing.effects).toEqual(["release", "expire"]);
   });
@@ -298,13 +298,13 @@ describe("a waiting claim of a session that lasts through silence", () => {
 
 describe("an ended claim", () => {
   test("is released again on any sign that the store keeps an entry", () => {
-    const over = (): MachineFixture => new MachineFixture().release();
-    expect(over().answered(heldAnswer(), 1).effects).toEqual(["release"]);
-    expect(over().answered(waitingAnswer(), 1).effects).toEqual(["release"]);
-    expect(over().pushed(heldAnswer()).effects).toEqual(["release"]);
-    expect(over().answered(NONE_ANSWER, 1).effects).toEqual([]);
-    expect(over().notified().effects).toEqual([]);
-    expect(over().nextWakeAt).toBe(Number.POSITIVE_INFINITY);
-    expect(over().isHeld).toBe(false);
+    const createEnded = (): MachineFixture => new MachineFixture().release();
+    expect(createEnded().answered(heldAnswer(), 1).effects).toEqual(["release"]);
+    expect(createEnded().answered(waitingAnswer(), 1).effects).toEqual(["release"]);
+    expect(createEnded().pushed(heldAnswer()).effects).toEqual(["release"]);
+    expect(createEnded().answered(NONE_ANSWER, 1).effects).toEqual([]);
+    expect(createEnded().notified().effects).toEqual([]);
+    expect(createEnded().nextWakeAt).toBe(Number.POSITIVE_INFINITY);
+    expect(createEnded().isHeld).toBe(false);
   });
 });

@@ -123,13 +123,13 @@ describe("ls", () => {
         makeView("k".repeat(512), { label: "l".repeat(256) }),
         makeView("漢字".repeat(100)),
         ...views,
-        ...Array.from({ length: 500 }, (_, at) => makeWaitingView(`many/${at}`)),
+        ...Array.from({ length: 500 }, (_, index) => makeWaitingView(`many/${index}`)),
       ];
       const lines = formatClaims(rows, makeTerminal(columns));
       expect(lines).toHaveLength(rows.length + 1);
       // below that the columns that are never cut need more
-      const most = Math.max(columns, 76);
-      for (const line of lines) expect(stringWidth(line)).toBeLessThanOrEqual(most);
+      const maxWidth = Math.max(columns, 76);
+      for (const line of lines) expect(stringWidth(line)).toBeLessThanOrEqual(maxWidth);
     },
   );
 
@@ -207,12 +207,12 @@ describe("show", () => {
       "",
       "events: none recorded",
     ]);
-    const shared = formatReport(
+    const sharedReport = formatReport(
       { key: "k", queue: [makeView("k"), makeView("k")], events: "memory: keeps no events" },
       PIPE,
     );
-    expect(shared[1]).toBe("held by 2 holders, no waiters");
-    expect(shared.at(-1)).toBe("events: memory: keeps no events");
+    expect(sharedReport[1]).toBe("held by 2 holders, no waiters");
+    expect(sharedReport.at(-1)).toBe("events: memory: keeps no events");
     expect(formatReport({ key: "k", queue: [makeWaitingView("k")], events: [] }, PIPE)[1]).toBe("not held, 1 waiter");
   });
 

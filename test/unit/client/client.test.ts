@@ -24,7 +24,7 @@ interface Fixture {
   lateClaims: number;
   leftMs: number;
   /** The next renewals give no answer for this key. */
-  mute: string | null;
+  silentKey: string | null;
   /** Calls of renew so far. */
   renewals: number;
   /** The holder of the key, in the store's own table. */
@@ -38,25 +38,27 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
   const store = memoryStore(clock);
   const { table } = store;
   const inner = memory({ store });
-  const late = async (claim: Claim): Promise<Answer> => {
+  const claimLate = async (claim: Claim): Promise<Answer> => {
     const answer = await inner.claim(claim);
-    if (answer.state !== "held" || made.lateClaims === 0) return answer;
-    made.lateClaims--;
-    await new Promise<void>((done) => clock.timer(done).set(clock.now() + LATE_MS));
-    return { ...answer, remainingMs: made.leftMs };
+    if (answer.state !== "held" || fixture.lateClaims === 0) return answer;
+    fixture.lateClaims--;
+    await new Promise<void>((resolve) => clock.timer(resolve).set(clock.now() + LATE_MS));
+    return { ...answer, remainingMs: fixture.leftMs };
   };
   const renew = async (claims: readonly Claim[]): Promise<(Answer | undefined)[]> => {
-    made.renewals++;
+    fixture.renewals++;
     const answers = await inner.renew(claims);
-    return answers.map((answer, at) => ((claims[at] as Claim).locks[0].key === made.mute ? undefined : answer));
+    return answers.map((answer, index) =>
+      (claims[index] as Claim).locks[0].key === fixture.silentKey ? undefined : answer,
+    );
   };
-  const made = {
+  const fixture = {
     clock,
     lateClaims: 0,
     leftMs: REMAINING_MS,
-    mute: null as string | null,
+    silentKey: null as string | null,
     renewals: 0,
-    locks: createLocks(delegate(inner, { ...withTraits(inner, { manyKeys }), claim: late, renew }), {
+    locks: createLocks(delegate(inner, { ...withTraits(inner, { manyKeys }), claim: claimLate, renew }), {
       ...options,
       clock,
     }),
@@ -68,7 +70,7 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
     },
     size: () => table.records.size,
   };
-  return made;
+  return fixture;
 }
 
 /** The outcome, and its time. */
@@ -83,126 +85,126 @@ async function settledOutcome<T>(
 
 describe("a grant whose lease is over when it is answered", () => {
   test("is released and requested again, and the next grant is held", async () => {
-    const scene = createFixture();
-    scene.lateClaims = 2;
-    const asked = scene.locks.acquire("k");
-    await scene.clock.advance(2 * LATE_MS + 1_000);
-    const lock = await asked;
+    const fixture = createFixture();
+    fixture.lateClaims = 2;
+    const pendingLock = fixture.locks.acquire("k");
+    await fixture.clock.advance(2 * LATE_MS + 1_000);
+    const lock = await pendingLock;
     lock.throwIfLost();
     assert.ok(lock.remainingMs > 25_000);
-    assert.equal(scene.holders("k").length, 1);
-    assert.equal(scene.size(), 1, "nothing is left of the grants that came too late");
+    assert.equal(fixture.holders("k").length, 1);
+    assert.equal(fixture.size(), 1, "nothing is left of the grants that came too late");
     assert.equal(await lock.release(), true);
-    assert.equal(scene.size(), 0);
+    assert.equal(fixture.size(), 0);
   });
 
   test("is refused where the wait ends first, and nothing is left", async () => {
-    const scene = createFixture();
-    scene.lateClaims = Number.POSITIVE_INFINITY;
-    const asked = settledOutcome(scene.locks.acquire("k", { wait: "4s" }));
-    await scene.clock.advance(6_000);
-    const { error } = await asked;
+    const fixture = createFixture();
+    fixture.lateClaims = Number.POSITIVE_INFINITY;
+    const pendingLock = settledOutcome(fixture.locks.acquire("k", { wait: "4s" }));
+    await fixture.clock.advance(6_000);
+    const { error } = await pendingLock;
     assert.equal(error?.code, "DRIVER_FAILED");
     assert.match(error.message, /"k": the store did not answer in time/);
-    assert.equal(scene.size(), 0);
+    assert.equal(fixture.size(), 0);
   });
 
   test("is an error without a wait, not null, which would mean that the lock is held", async () => {
-    for (const ask of ["try", "once"] as const) {
-      const scene = createFixture();
-      scene.lateClaims = 1;
-      const asked = settledOutcome(
-        ask === "try" ? scene.locks.tryAcquire("k") : scene.locks.acquire("k", { wait: 0 }).then(() => null),
+    for (const method of ["try", "once"] as const) {
+      const fixture = createFixture();
+      fixture.lateClaims = 1;
+      const pendingLock = settledOutcome(
+        method === "try" ? fixture.locks.tryAcquire("k") : fixture.locks.acquire("k", { wait: 0 }).then(() => null),
       );
-      await scene.clock.advance(LATE_MS);
-      assert.equal((await asked).error?.code, "DRIVER_FAILED");
-      assert.equal(scene.size(), 0);
+      await fixture.clock.advance(LATE_MS);
+      assert.equal((await pendingLock).error?.code, "DRIVER_FAILED");
+      assert.equal(fixture.size(), 0);
     }
   });
 
   test("is recognized when the machine slept for longer than the lease during the answer", async () => {
-    const scene = createFixture();
-    Object.assign(scene, { lateClaims: 1, leftMs: 30_000 });
-    const asked = scene.locks.acquire("k");
-    await scene.clock.advance(1);
+    const fixture = createFixture();
+    Object.assign(fixture, { lateClaims: 1, leftMs: 30_000 });
+    const pendingLock = fixture.locks.acquire("k");
+    await fixture.clock.advance(1);
     // this client's machine sleeps, not the store's: the store's lease is over, the client's clock has not moved
-    scene.clock.suspend(40_000);
-    await scene.clock.advance(LATE_MS);
-    const lock = await asked;
+    fixture.clock.suspend(40_000);
+    await fixture.clock.advance(LATE_MS);
+    const lock = await pendingLock;
     assert.ok(lock.remainingMs > 25_000);
-    assert.equal(scene.holders("k").length, 1);
+    assert.equal(fixture.holders("k").length, 1);
     await lock.release();
-    assert.equal(scene.size(), 0);
+    assert.equal(fixture.size(), 0);
   });
 
   test("is released so that the next waiter has its turn", async () => {
-    const scene = createFixture();
-    scene.lateClaims = 1;
-    const asked = scene.locks.acquire("k");
-    await scene.clock.advance(1);
-    const behind = scene.other.acquire("k");
-    await scene.clock.advance(LATE_MS);
-    const lock = await behind;
+    const fixture = createFixture();
+    fixture.lateClaims = 1;
+    const pendingLock = fixture.locks.acquire("k");
+    await fixture.clock.advance(1);
+    const laterLock = fixture.other.acquire("k");
+    await fixture.clock.advance(LATE_MS);
+    const lock = await laterLock;
     lock.throwIfLost();
-    assert.equal(scene.holders("k").length, 1);
+    assert.equal(fixture.holders("k").length, 1);
     await lock.release();
-    await scene.clock.advance(10);
-    await (await asked).release();
-    assert.equal(scene.size(), 0);
+    await fixture.clock.advance(10);
+    await (await pendingLock).release();
+    assert.equal(fixture.size(), 0);
   });
 });
 
 describe("several keys that are taken one at a time", () => {
   test("of which one is lost while another is awaited: all are requested again", async () => {
-    const scene = createFixture({ renew: false, ttl: "10s" }, false);
-    const [inTheWay] = [await scene.other.acquire("b")];
-    const asked = scene.locks.all("a", "b").acquire();
-    await scene.clock.advance(12_000);
-    await inTheWay.release();
-    await scene.clock.advance(10);
-    const lock = await asked;
+    const fixture = createFixture({ renew: false, ttl: "10s" }, false);
+    const [blockingLock] = [await fixture.other.acquire("b")];
+    const pendingLock = fixture.locks.all("a", "b").acquire();
+    await fixture.clock.advance(12_000);
+    await blockingLock.release();
+    await fixture.clock.advance(10);
+    const lock = await pendingLock;
     lock.throwIfLost();
-    assert.deepEqual([scene.holders("a").length, scene.holders("b").length], [1, 1]);
+    assert.deepEqual([fixture.holders("a").length, fixture.holders("b").length], [1, 1]);
     assert.equal(await lock.release(), true);
-    assert.equal(scene.size(), 0);
+    assert.equal(fixture.size(), 0);
   });
 
   test("are refused at the end of the wait, and nothing is left", async () => {
-    const scene = createFixture({ renew: false, ttl: "10s" }, false);
-    const inTheWay = await scene.other.acquire("b");
-    const asked = settledOutcome(scene.locks.all("a", "b").acquire({ wait: "13s" }));
-    await scene.clock.advance(12_000);
-    scene.lateClaims = Number.POSITIVE_INFINITY;
-    await inTheWay.release();
-    await scene.clock.advance(30_000);
-    assert.equal((await asked).error?.code, "LOCK_TIMEOUT");
-    assert.equal(scene.size(), 0);
+    const fixture = createFixture({ renew: false, ttl: "10s" }, false);
+    const blockingLock = await fixture.other.acquire("b");
+    const pendingLock = settledOutcome(fixture.locks.all("a", "b").acquire({ wait: "13s" }));
+    await fixture.clock.advance(12_000);
+    fixture.lateClaims = Number.POSITIVE_INFINITY;
+    await blockingLock.release();
+    await fixture.clock.advance(30_000);
+    assert.equal((await pendingLock).error?.code, "LOCK_TIMEOUT");
+    assert.equal(fixture.size(), 0);
   });
 
   test("that join locks held before: when those are lost, the new lock is lost as well", async () => {
-    const scene = createFixture({ renew: false, ttl: "10s" }, false);
-    const inTheWay = await scene.other.acquire("b");
-    const using = settledOutcome(scene.locks.using("a", async () => scene.locks.all("a", "b").acquire()));
-    await scene.clock.advance(12_000);
-    await inTheWay.release();
-    await scene.clock.advance(10);
+    const fixture = createFixture({ renew: false, ttl: "10s" }, false);
+    const blockingLock = await fixture.other.acquire("b");
+    const using = settledOutcome(fixture.locks.using("a", async () => fixture.locks.all("a", "b").acquire()));
+    await fixture.clock.advance(12_000);
+    await blockingLock.release();
+    await fixture.clock.advance(10);
     assert.equal((await using).error?.code, "LOCK_LOST");
-    assert.equal(scene.size(), 0);
+    assert.equal(fixture.size(), 0);
   });
 
   test("that are attached, one of them lost while the other is confirmed: no lock", async () => {
-    const scene = createFixture({ renew: false, ttl: "60s" }, false);
-    const lock = await scene.locks.all("a", "b").acquire();
+    const fixture = createFixture({ renew: false, ttl: "60s" }, false);
+    const lock = await fixture.locks.all("a", "b").acquire();
     const reference = await lock.detach();
-    scene.mute = "b";
-    const attached = settledOutcome(scene.locks.attach(reference));
-    await until(() => scene.renewals > 0, { within: 5_000, what: "the question about both" });
-    await scene.clock.advance(54_100);
-    scene.mute = null;
+    fixture.silentKey = "b";
+    const attachOutcome = settledOutcome(fixture.locks.attach(reference));
+    await until(() => fixture.renewals > 0, { within: 5_000, what: "the question about both" });
+    await fixture.clock.advance(54_100);
+    fixture.silentKey = null;
     // it is asked about again within two seconds, and is unconfirmed until a complete lease has passed
-    await scene.clock.advance(2_500);
-    assert.equal((await attached).error?.code, "LOCK_LOST");
-    assert.equal(scene.holders("b").length, 1, "whoever has the reference may try again");
+    await fixture.clock.advance(2_500);
+    assert.equal((await attachOutcome).error?.code, "LOCK_LOST");
+    assert.equal(fixture.holders("b").length, 1, "whoever has the reference may try again");
   });
 });
 
@@ -232,27 +234,27 @@ function sessionOnlyDriver(): Driver {
 
 test("a ttl causes a warning only where one was given, and once per client", async () => {
   const warnings: string[] = [];
-  const heard = ({ message }: Error): number => warnings.push(message);
-  process.on("warning", heard);
+  const onWarning = ({ message }: Error): number => warnings.push(message);
+  process.on("warning", onWarning);
   // warnings are emitted in a later turn
-  const told = async (): Promise<string[]> => {
+  const readWarnings = async (): Promise<string[]> => {
     await new Promise((resolve) => setImmediate(resolve));
     return warnings;
   };
   try {
-    const plain = createLocks(sessionOnlyDriver());
-    await (await plain.acquire("k")).release();
-    await (await plain.acquire("k", { ttl: "session" })).release();
-    expect(await told()).toEqual([]);
-    const given = createLocks(sessionOnlyDriver(), { ttl: "10s" });
-    await (await given.acquire("k")).release();
-    await (await given.acquire("k", { ttl: "20s" })).release();
-    expect(await told()).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
-    await (await plain.acquire("k", { ttl: "10s" })).release();
-    expect(await told()).toHaveLength(2);
-    await Promise.all([plain.close(), given.close()]);
+    const sessionLocks = createLocks(sessionOnlyDriver());
+    await (await sessionLocks.acquire("k")).release();
+    await (await sessionLocks.acquire("k", { ttl: "session" })).release();
+    expect(await readWarnings()).toEqual([]);
+    const locksWithTtl = createLocks(sessionOnlyDriver(), { ttl: "10s" });
+    await (await locksWithTtl.acquire("k")).release();
+    await (await locksWithTtl.acquire("k", { ttl: "20s" })).release();
+    expect(await readWarnings()).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
+    await (await sessionLocks.acquire("k", { ttl: "10s" })).release();
+    expect(await readWarnings()).toHaveLength(2);
+    await Promise.all([sessionLocks.close(), locksWithTtl.close()]);
   } finally {
-    process.off("warning", heard);
+    process.off("warning", onWarning);
   }
 });
 

@@ -14,7 +14,7 @@ interface Fixture {
   /** Calls of the driver, by verb. */
   readonly calls: Record<"claim" | "renew" | "release", number>;
   /** While true every call of the store fails. */
-  cut: boolean;
+  isCut: boolean;
 }
 
 /** A client and its store on one fake clock. */
@@ -22,48 +22,48 @@ function createFixture(options: LocksOptions = {}): Fixture {
   const clock = new FakeClock();
   const driver = memory({ store: memoryStore(clock) });
   const calls = { claim: 0, renew: 0, release: 0 };
-  const made = { clock, calls, cut: false };
-  const reach = <T>(verb: keyof typeof calls, call: () => Promise<T>): Promise<T> => {
+  const fixture = { clock, calls, isCut: false };
+  const callStore = <T>(verb: keyof typeof calls, call: () => Promise<T>): Promise<T> => {
     calls[verb]++;
-    return made.cut ? Promise.reject(new Error("cut off")) : call();
+    return fixture.isCut ? Promise.reject(new Error("cut off")) : call();
   };
-  const watched: Driver = {
+  const observedDriver: Driver = {
     ...driver,
-    claim: (claim) => reach("claim", () => driver.claim(claim)),
-    renew: (claims) => reach("renew", () => driver.renew(claims)),
-    release: (releases) => reach("release", () => driver.release(releases)),
+    claim: (claim) => callStore("claim", () => driver.claim(claim)),
+    renew: (claims) => callStore("renew", () => driver.renew(claims)),
+    release: (releases) => callStore("release", () => driver.release(releases)),
   };
-  return Object.assign(made, { locks: createLocks(watched, { ...options, clock }) });
+  return Object.assign(fixture, { locks: createLocks(observedDriver, { ...options, clock }) });
 }
 
 describe("the lease by the client's clock", () => {
   test("is renewed at a third of the ttl and ends at nine tenths", async () => {
-    const scene = createFixture({ ttl: "30s" });
-    const lock = await scene.locks.acquire("k");
+    const fixture = createFixture({ ttl: "30s" });
+    const lock = await fixture.locks.acquire("k");
     assert.equal(lock.remainingMs, 27_000);
-    await scene.clock.advance(9_999);
-    assert.equal(scene.calls.renew, 0);
-    await scene.clock.advance(1);
-    assert.equal(scene.calls.renew, 1);
+    await fixture.clock.advance(9_999);
+    assert.equal(fixture.calls.renew, 0);
+    await fixture.clock.advance(1);
+    assert.equal(fixture.calls.renew, 1);
     assert.equal(lock.remainingMs, 27_000);
-    scene.cut = true;
-    await scene.clock.advance(26_999);
+    fixture.isCut = true;
+    await fixture.clock.advance(26_999);
     lock.throwIfLost();
     assert.equal(lock.signal.aborted, false);
-    await scene.clock.advance(1);
+    await fixture.clock.advance(1);
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST", reason: "expired" });
     assert.equal(lock.signal.aborted, true);
     assert.ok(lock.signal.reason instanceof LockLostError);
-    scene.cut = false;
+    fixture.isCut = false;
     assert.equal(await lock.release(), false);
   });
 
   test("throwIfLost() and release() read the clock although no timer has fired", async () => {
-    const scene = createFixture({ ttl: "10s", renew: false });
-    const lock = await scene.locks.acquire("k");
+    const fixture = createFixture({ ttl: "10s", renew: false });
+    const lock = await fixture.locks.acquire("k");
     // no timer is set at all, as if the event loop had stalled
-    assert.equal(scene.clock.pendingTimers, 0);
-    await scene.clock.advance(9_000);
+    assert.equal(fixture.clock.pendingTimers, 0);
+    await fixture.clock.advance(9_000);
     assert.equal(lock.signal.aborted, true, "a signal first read after the lease's end is aborted");
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
     assert.equal(lock.remainingMs, 0);
@@ -71,34 +71,34 @@ describe("the lease by the client's clock", () => {
   });
 
   test("all held claims are renewed in one call, of at most 500 claims", async () => {
-    const scene = createFixture({ ttl: "30s" });
-    const acquired = Array.from({ length: 1_100 }, (_, at) => scene.locks.acquire(`k${at}`));
+    const fixture = createFixture({ ttl: "30s" });
+    const acquired = Array.from({ length: 1_100 }, (_, index) => fixture.locks.acquire(`k${index}`));
     const held = await Promise.all(acquired);
-    await scene.clock.advance(10_000);
-    assert.equal(scene.calls.renew, 3);
+    await fixture.clock.advance(10_000);
+    assert.equal(fixture.calls.renew, 3);
     // a lock acquired a little later joins the next renewal
-    held.push(...(await Promise.all([scene.locks.acquire("late"), scene.locks.acquire("later")])));
-    await scene.clock.advance(9_500);
-    assert.equal(scene.calls.renew, 3);
-    await scene.clock.advance(500);
-    assert.equal(scene.calls.renew, 6);
-    await scene.clock.advance(10_000);
-    assert.equal(scene.calls.renew, 9);
+    held.push(...(await Promise.all([fixture.locks.acquire("late"), fixture.locks.acquire("later")])));
+    await fixture.clock.advance(9_500);
+    assert.equal(fixture.calls.renew, 3);
+    await fixture.clock.advance(500);
+    assert.equal(fixture.calls.renew, 6);
+    await fixture.clock.advance(10_000);
+    assert.equal(fixture.calls.renew, 9);
     for (const lock of held) lock.throwIfLost();
     await Promise.all(held.map((lock) => lock.release()));
-    assert.equal(scene.calls.release, 3);
+    assert.equal(fixture.calls.release, 3);
   });
 
   test("each part of the store is asked in its own calls, and a hanging part delays no other", async () => {
     const clock = new FakeClock();
     const driver = memory({ store: memoryStore(clock) });
-    const renewed: string[] = [];
+    const renewedKeys: string[] = [];
     const shardOf = ({ locks }: Claim): string => locks[0].key.slice(0, 1);
     const sharded: Driver = {
       ...driver,
       shardOf,
       renew: (claims) => {
-        renewed.push(
+        renewedKeys.push(
           claims
             .map(({ locks }) => locks[0].key)
             .sort()
@@ -114,7 +114,7 @@ describe("the lease by the client's clock", () => {
     const locks = createLocks(sharded, { clock, ttl: "9s" });
     const [a1, b1, a2] = [await locks.acquire("a1"), await locks.acquire("b1"), await locks.acquire("a2")];
     await clock.advance(3_000);
-    assert.deepEqual(renewed.toSorted(), ["a1 a2", "b1"]);
+    assert.deepEqual(renewedKeys.toSorted(), ["a1 a2", "b1"]);
     await clock.advance(6_000);
     assert.deepEqual(
       [a1, b1, a2].map(({ signal }) => signal.aborted),
@@ -127,47 +127,47 @@ describe("the lease by the client's clock", () => {
   test("a claim left out of an answer is asked about again; the others have their answers", async () => {
     const clock = new FakeClock();
     const driver = memory({ store: memoryStore(clock) });
-    const sparing: Driver = {
+    const partialDriver: Driver = {
       ...driver,
       renew: async (claims) => {
         const answers = await driver.renew(claims);
-        return answers.map((answer, at) => (claims[at]?.locks[0].key === "quiet" ? undefined : answer));
+        return answers.map((answer, index) => (claims[index]?.locks[0].key === "quiet" ? undefined : answer));
       },
     };
-    const locks = createLocks(sparing, { clock, ttl: "9s" });
-    const heard: string[] = [];
-    locks.on("jeopardy", ({ keys }) => heard.push(`jeopardy ${keys[0]}`));
-    locks.on("lost", ({ keys }) => heard.push(`lost ${keys[0]}`));
-    const told = await locks.acquire("told");
-    const quiet = await locks.acquire("quiet");
+    const locks = createLocks(partialDriver, { clock, ttl: "9s" });
+    const events: string[] = [];
+    locks.on("jeopardy", ({ keys }) => events.push(`jeopardy ${keys[0]}`));
+    locks.on("lost", ({ keys }) => events.push(`lost ${keys[0]}`));
+    const answeredLock = await locks.acquire("told");
+    const silentLock = await locks.acquire("quiet");
     await clock.advance(9_000);
-    assert.deepEqual(heard, ["jeopardy quiet", "lost quiet"]);
-    told.throwIfLost();
-    assert.deepEqual([await told.release(), await quiet.release()], [true, false]);
+    assert.deepEqual(events, ["jeopardy quiet", "lost quiet"]);
+    answeredLock.throwIfLost();
+    assert.deepEqual([await answeredLock.release(), await silentLock.release()], [true, false]);
     await locks.close();
   });
 
   test("renew: false sets no timer while held", async () => {
-    const scene = createFixture({ ttl: "10s", renew: false });
-    const lock = await scene.locks.acquire("k");
-    await scene.clock.advance(5_000);
-    assert.equal(scene.calls.renew, 0);
-    assert.equal(scene.clock.pendingTimers, 0);
+    const fixture = createFixture({ ttl: "10s", renew: false });
+    const lock = await fixture.locks.acquire("k");
+    await fixture.clock.advance(5_000);
+    assert.equal(fixture.calls.renew, 0);
+    assert.equal(fixture.clock.pendingTimers, 0);
     assert.equal(await lock.release(), true);
   });
 });
 
 describe("a machine that slept", () => {
   test("longer than the lease: the lock is unconfirmed until the store answers", async () => {
-    const scene = createFixture({ ttl: "10s" });
+    const fixture = createFixture({ ttl: "10s" });
     const events: number[] = [];
-    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
-    const lock = await scene.locks.acquire("k");
-    scene.clock.suspend(60_000);
+    fixture.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await fixture.locks.acquire("k");
+    fixture.clock.suspend(60_000);
     // before any timer or answer had its turn
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
     assert.equal(lock.signal.aborted, false);
-    await scene.clock.advance(0);
+    await fixture.clock.advance(0);
     // the store's clock slept too here, so the store answers that the claim is held
     lock.throwIfLost();
     assert.equal(lock.signal.aborted, false);
@@ -176,49 +176,49 @@ describe("a machine that slept", () => {
   });
 
   test("longer than the lease, and cannot reach the store: the lock is lost", async () => {
-    const scene = createFixture({ ttl: "10s" });
-    const lock = await scene.locks.acquire("k");
-    scene.cut = true;
-    scene.clock.suspend(60_000);
+    const fixture = createFixture({ ttl: "10s" });
+    const lock = await fixture.locks.acquire("k");
+    fixture.isCut = true;
+    fixture.clock.suspend(60_000);
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
-    await scene.clock.advance(10_000);
+    await fixture.clock.advance(10_000);
     assert.equal(lock.signal.aborted, true);
   });
 
   test("only briefly: the lock stays, and the store is asked", async () => {
-    const scene = createFixture({ ttl: "10s" });
-    const lock = await scene.locks.acquire("k");
-    scene.clock.suspend(1_000);
+    const fixture = createFixture({ ttl: "10s" });
+    const lock = await fixture.locks.acquire("k");
+    fixture.clock.suspend(1_000);
     lock.throwIfLost();
-    await scene.clock.advance(0);
-    assert.equal(scene.calls.renew, 1);
+    await fixture.clock.advance(0);
+    assert.equal(fixture.calls.renew, 1);
   });
 
   test("is noticed by throwIfLost() although the wall clock was set back by as much just before", async () => {
-    const scene = createFixture({ ttl: "10s" });
+    const fixture = createFixture({ ttl: "10s" });
     const events: number[] = [];
-    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
-    const lock = await scene.locks.acquire("k");
-    await scene.clock.advance(100);
-    scene.clock.wallOffsetMs -= 60_000;
-    scene.clock.suspend(60_000);
+    fixture.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await fixture.locks.acquire("k");
+    await fixture.clock.advance(100);
+    fixture.clock.wallOffsetMs -= 60_000;
+    fixture.clock.suspend(60_000);
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
     assert.deepEqual(events, [60_000]);
-    await scene.clock.advance(0);
+    await fixture.clock.advance(0);
     lock.throwIfLost();
     assert.equal(await lock.release(), true);
   });
 
   test("is counted once, although two clocks report the sleep", async () => {
-    const scene = createFixture({ ttl: "10s" });
+    const fixture = createFixture({ ttl: "10s" });
     const events: number[] = [];
-    scene.locks.on("clockStep", ({ byMs }) => events.push(byMs));
-    const lock = await scene.locks.acquire("k");
+    fixture.locks.on("clockStep", ({ byMs }) => events.push(byMs));
+    const lock = await fixture.locks.acquire("k");
     for (const beforeMs of [0, 5, 100]) {
-      await scene.clock.advance(beforeMs);
-      scene.clock.suspend(3_000);
+      await fixture.clock.advance(beforeMs);
+      fixture.clock.suspend(3_000);
       lock.throwIfLost();
-      await scene.clock.advance(100);
+      await fixture.clock.advance(100);
       lock.throwIfLost();
     }
     assert.deepEqual(events, [3_000, 3_000, 3_000]);
@@ -226,13 +226,13 @@ describe("a machine that slept", () => {
   });
 
   test("a wall clock that was set costs one round trip and nothing else", async () => {
-    const scene = createFixture({ ttl: "10s" });
-    const lock = await scene.locks.acquire("k");
-    scene.clock.wallOffsetMs += 3_600_000;
+    const fixture = createFixture({ ttl: "10s" });
+    const lock = await fixture.locks.acquire("k");
+    fixture.clock.wallOffsetMs += 3_600_000;
     assert.throws(() => lock.throwIfLost(), { code: "LOCK_LOST" });
-    await scene.clock.advance(0);
+    await fixture.clock.advance(0);
     lock.throwIfLost();
-    scene.clock.wallOffsetMs -= 7_200_000;
+    fixture.clock.wallOffsetMs -= 7_200_000;
     lock.throwIfLost();
     assert.equal(lock.signal.aborted, false);
     assert.equal(await lock.release(), true);
@@ -258,18 +258,18 @@ describe("a store whose clock steps", () => {
       },
       { clock, ttl: "9s" },
     );
-    const heard: string[] = [];
-    locks.on("jeopardy", ({ keys }) => heard.push(`jeopardy ${keys[0]}`));
-    locks.on("restored", ({ keys }) => heard.push(`restored ${keys[0]}`));
-    locks.on("clockStep", ({ byMs, source }) => heard.push(`${source} ${byMs}`));
+    const events: string[] = [];
+    locks.on("jeopardy", ({ keys }) => events.push(`jeopardy ${keys[0]}`));
+    locks.on("restored", ({ keys }) => events.push(`restored ${keys[0]}`));
+    locks.on("clockStep", ({ byMs, source }) => events.push(`${source} ${byMs}`));
     const held = [await locks.acquire("a"), await locks.acquire("b")];
     await clock.advance(3_000);
-    assert.deepEqual(heard, []);
+    assert.deepEqual(events, []);
     aheadMs = 60_000;
     await clock.advance(3_000);
-    assert.deepEqual(heard, ["store 60000", "jeopardy a", "jeopardy b", "restored a", "restored b"]);
+    assert.deepEqual(events, ["store 60000", "jeopardy a", "jeopardy b", "restored a", "restored b"]);
     await clock.advance(9_000);
-    assert.equal(heard.length, 5);
+    assert.equal(events.length, 5);
     for (const lock of held) assert.equal(await lock.release(), true);
     await locks.close();
   });
@@ -277,41 +277,41 @@ describe("a store whose clock steps", () => {
 
 describe("a wait", () => {
   test("ends exactly when its time has passed, not before", async () => {
-    const scene = createFixture();
-    const lock = await scene.locks.acquire("k");
+    const fixture = createFixture();
+    const lock = await fixture.locks.acquire("k");
     let failed: unknown = null;
-    scene.locks
+    fixture.locks
       .mutex("k")
       .acquire({ wait: "5s" })
       .catch((error: unknown) => {
         failed = error;
       });
-    await scene.clock.advance(4_999);
+    await fixture.clock.advance(4_999);
     assert.equal(failed, null);
-    await scene.clock.advance(1);
+    await fixture.clock.advance(1);
     assert.equal((failed as { code: string } | null)?.code, "LOCK_TIMEOUT");
     assert.equal(await lock.release(), true);
-    assert.deepEqual(await scene.locks.list(), []);
+    assert.deepEqual(await fixture.locks.list(), []);
   });
 
   test("while the store is down ends with DriverError, whose cause is the error of its client", async () => {
-    const scene = createFixture();
-    await (await scene.locks.acquire("warm")).release();
-    const heard: string[] = [];
-    scene.locks.on("storeDown", () => heard.push("down"));
-    scene.locks.on("storeUp", () => heard.push("up"));
-    scene.cut = true;
+    const fixture = createFixture();
+    await (await fixture.locks.acquire("warm")).release();
+    const events: string[] = [];
+    fixture.locks.on("storeDown", () => events.push("down"));
+    fixture.locks.on("storeUp", () => events.push("up"));
+    fixture.isCut = true;
     let failed: Error | null = null;
-    scene.locks.acquire("k", { wait: "5s" }).catch((error: Error) => {
+    fixture.locks.acquire("k", { wait: "5s" }).catch((error: Error) => {
       failed = error;
     });
-    await assert.rejects(scene.locks.tryAcquire("k2"), { code: "DRIVER_FAILED" });
-    await scene.clock.advance(5_000);
+    await assert.rejects(fixture.locks.tryAcquire("k2"), { code: "DRIVER_FAILED" });
+    await fixture.clock.advance(5_000);
     assert.equal((failed as unknown as { code: string }).code, "DRIVER_FAILED");
     assert.match(String(((failed as unknown as Error).cause as Error).message), /cut off/);
-    scene.cut = false;
-    await scene.clock.advance(60_000);
-    assert.equal((await scene.locks.acquire("k3")).keys[0], "k3");
-    assert.deepEqual(heard, ["down", "up"]);
+    fixture.isCut = false;
+    await fixture.clock.advance(60_000);
+    assert.equal((await fixture.locks.acquire("k3")).keys[0], "k3");
+    assert.deepEqual(events, ["down", "up"]);
   });
 });

@@ -6,9 +6,9 @@ import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 
 test("lock events are published on diagnostics channels, without secrets", async () => {
-  const heard: [string, unknown][] = [];
+  const events: [string, unknown][] = [];
   const names = ["acquired", "waiting", "handedOff", "released"].map((name) => `holdfast:${name}`);
-  const listener = (message: unknown, name: string | symbol): void => void heard.push([String(name), message]);
+  const listener = (message: unknown, name: string | symbol): void => void events.push([String(name), message]);
   for (const name of names) subscribe(name, listener);
   const locks = createLocks(memory(), { label: "tester" });
   const lock = await locks.acquire("k");
@@ -21,10 +21,10 @@ test("lock events are published on diagnostics channels, without secrets", async
   await locks.close();
   for (const name of names) unsubscribe(name, listener);
   assert.deepEqual(
-    heard.map(([name]) => name.slice("holdfast:".length)),
+    events.map(([name]) => name.slice("holdfast:".length)),
     ["acquired", "waiting", "waiting", "released", "acquired", "released", "acquired", "handedOff", "released"],
   );
-  const text = JSON.stringify(heard, (_, value) => (typeof value === "bigint" ? String(value) : value));
+  const text = JSON.stringify(events, (_, value) => (typeof value === "bigint" ? String(value) : value));
   assert.match(text, /"label":"tester"/);
   assert.doesNotMatch(text, /"id"|[a-z2-7]{26}/);
 });
@@ -34,12 +34,12 @@ test("a listener that throws breaks no lock, and its error is reported", async (
   const warned = (warning: Error): void => void warnings.push(warning);
   process.on("warning", warned);
   const locks = createLocks(memory());
-  const off = locks.on("acquired", () => {
+  const stopListening = locks.on("acquired", () => {
     throw new Error("my fault");
   });
   const lock = await locks.acquire("k");
   assert.equal(await lock.release(), true);
-  off[Symbol.dispose]();
+  stopListening[Symbol.dispose]();
   await (await locks.acquire("k")).release();
   await new Promise((resolve) => setImmediate(resolve));
   process.off("warning", warned);
@@ -53,17 +53,17 @@ test("a listener that throws breaks no lock, and its error is reported", async (
 
 test("a listener that removes and adds itself again receives each event once", async () => {
   const locks = createLocks(memory());
-  let heard = 0;
-  const hear = (): void => {
-    if (++heard > 10) return;
+  let count = 0;
+  const listener = (): void => {
+    if (++count > 10) return;
     listening[Symbol.dispose]();
-    listening = locks.on("acquired", hear);
+    listening = locks.on("acquired", listener);
   };
   locks.on("acquired", () => undefined);
-  let listening = locks.on("acquired", hear);
+  let listening = locks.on("acquired", listener);
   for (let event = 1; event <= 3; event++) {
     await (await locks.acquire("k")).release();
-    assert.equal(heard, event);
+    assert.equal(count, event);
   }
   await locks.close();
 });
@@ -72,13 +72,13 @@ test("the loss of a lock is reported once, with its reason", async () => {
   const store = memoryStore();
   const driver = memory({ store });
   const locks = createLocks(driver);
-  const lost: string[] = [];
-  locks.on("lost", ({ reason }) => lost.push(reason));
+  const reasons: string[] = [];
+  locks.on("lost", ({ reason }) => reasons.push(reason));
   const lock = await locks.acquire("k", { ttl: 300 });
-  const told = new Promise((resolve) => lock.signal.addEventListener("abort", resolve, { once: true }));
+  const abortEvent = new Promise((resolve) => lock.signal.addEventListener("abort", resolve, { once: true }));
   await driver.revoke?.([{ key: "k", token: lock.token, now: false }]);
-  await told;
+  await abortEvent;
   assert.equal(await lock.release(), false);
-  assert.deepEqual(lost, ["revoked"]);
+  assert.deepEqual(reasons, ["revoked"]);
   await locks.close();
 });

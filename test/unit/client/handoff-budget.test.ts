@@ -16,11 +16,11 @@ test("a claim requests a token for each local waiter, at least one, at most as m
  * Grants the one claim of a local queue and hands it off until the budget ends, a millisecond a turn; returns the number of
  * holders. With `comesBack` each holder waits again at once.
  */
-function countTurns(handoffBudget: HandoffBudget, waiterCount: number, comesBack: boolean): number {
+function countTurns(handoffBudget: HandoffBudget, waiterCount: number, returns: boolean): number {
   handoffBudget.onGranted(100n, handoffBudget.tokensToRequest(waiterCount), 0);
   handoffBudget.firstToken();
   for (let turns = 1; ; turns++) {
-    const waitersLeft = comesBack ? waiterCount : waiterCount - turns;
+    const waitersLeft = returns ? waiterCount : waiterCount - turns;
     if (handoffBudget.nextToken(turns, waitersLeft > 0) === null) return turns;
   }
 }

@@ -75,11 +75,11 @@ describe("a listener that uses the client immediately", () => {
     const holder = await locks.acquire("k");
     const abort = new AbortController();
     const first = locks.acquire("k", { signal: abort.signal });
-    const others = [locks.acquire("k"), locks.acquire("k")];
+    const waits = [locks.acquire("k"), locks.acquire("k")];
     locks.on("acquired", () => abort.abort());
     await holder.release();
     await (await first).release();
-    for (const other of others) await (await other).release();
+    for (const other of waits) await (await other).release();
     assert.deepEqual(await locks.list(), []);
     await locks.close();
   });
@@ -103,41 +103,41 @@ describe("a listener that uses the client immediately", () => {
     const holder = await locks.acquire("k");
     const abort = new AbortController();
     const waits = assert.rejects(locks.acquire("k", { signal: abort.signal }), RangeError);
-    let again: Promise<Lock> | undefined;
+    let nextLock: Promise<Lock> | undefined;
     holder.signal.addEventListener("abort", () => {
       abort.abort(new RangeError("enough"));
-      again = locks.acquire("k");
+      nextLock = locks.acquire("k");
     });
     await locks.releaseAll();
     await waits;
     const next = locks.acquire("k");
-    await (await again)?.release();
+    await (await nextLock)?.release();
     await (await next).release();
     assert.deepEqual(await locks.list(), []);
     await locks.close();
   });
 
-  for (const [how, listens] of [
-    ["the event", (locks, _lock, told) => void locks.on("lost", told)],
-    ["the signal", (_locks, lock, told) => void lock.signal.addEventListener("abort", told)],
+  for (const [description, listens] of [
+    ["the event", (locks, _lock, listener) => void locks.on("lost", listener)],
+    ["the signal", (_locks, lock, listener) => void lock.signal.addEventListener("abort", listener)],
   ] as [string, (locks: ReturnType<typeof createLocks>, lock: Lock, told: () => void) => void][]) {
-    test(`requests the lock it has lost, notified by ${how}: it has one claim, and the key is free afterwards`, async () => {
+    test(`requests the lock it has lost, notified by ${description}: it has one claim, and the key is free afterwards`, async () => {
       const clock = new FakeClock();
       const driver = memory({ store: memoryStore(clock) });
       const locks = createLocks(driver, { clock, ttl: "9s" });
-      const lost = await locks.acquire("k");
-      let again: Promise<Lock> | undefined;
-      listens(locks, lost, () => {
-        again = locks.acquire("k");
+      const lostLock = await locks.acquire("k");
+      let nextLock: Promise<Lock> | undefined;
+      listens(locks, lostLock, () => {
+        nextLock = locks.acquire("k");
       });
       const [view] = await locks.list();
       const token = view?.answer.state === "held" ? view.answer.token : 0n;
       await driver.revoke?.([{ key: "k", token, now: true }]);
       await clock.advance(3_000);
-      assert.equal(lost.signal.aborted, true);
+      assert.equal(lostLock.signal.aborted, true);
       assert.equal((await locks.list()).length, 1, "one claim");
-      await lost.release();
-      await (await again)?.release();
+      await lostLock.release();
+      await (await nextLock)?.release();
       assert.deepEqual(await locks.list(), []);
       await locks.close();
     });
@@ -150,12 +150,12 @@ test("one signal ends many waits without a warning of leaking listeners", async 
   const warned = ({ name }: Error): number => warnings.push(name);
   process.on("warning", warned);
   const holder = await locks.acquire("k");
-  const ending = new AbortController();
-  const waits = Array.from({ length: 100 }, () => locks.acquire("k", { signal: ending.signal }));
-  const settled = Promise.allSettled(waits);
+  const controller = new AbortController();
+  const waits = Array.from({ length: 100 }, () => locks.acquire("k", { signal: controller.signal }));
+  const settlement = Promise.allSettled(waits);
   await new Promise((resolve) => setImmediate(resolve)); // warnings are emitted in a later turn
-  ending.abort(new Error("enough"));
-  for (const { status } of await settled) assert.equal(status, "rejected");
+  controller.abort(new Error("enough"));
+  for (const { status } of await settlement) assert.equal(status, "rejected");
   process.removeListener("warning", warned);
   assert.deepEqual(warnings, []);
   await holder.release();
@@ -186,15 +186,16 @@ test("a call that joins a lock and reads its signal leaves nothing behind; the l
   const outer = await locks.acquire("k");
   await outer.run(async () => {
     const before = heapUsed();
-    for (let joined = 0; joined < 5_000; joined++) await locks.using("k", async ({ signal }) => signal.aborted);
+    for (let count = 0; count < 5_000; count++) await locks.using("k", async ({ signal }) => signal.aborted);
     assert.ok(heapUsed() - before < 1_000_000, "200 bytes each");
-    const [inner, both] = [await locks.acquire("k"), await locks.all("k", "other").acquire()];
+    const [inner, multiKeyLock] = [await locks.acquire("k"), await locks.all("k", "other").acquire()];
     const reasons: unknown[] = [];
-    for (const { signal } of [inner, both]) signal.addEventListener("abort", () => reasons.push(signal.reason.reason));
+    for (const { signal } of [inner, multiKeyLock])
+      signal.addEventListener("abort", () => reasons.push(signal.reason.reason));
     await driver.revoke?.([{ key: "k", token: outer.token, now: false }]);
     await until(() => reasons.length === 2, { within: 5_000, what: "the loss" });
     assert.deepEqual(reasons, ["revoked", "revoked"]);
-    assert.equal(await both.release(), false);
+    assert.equal(await multiKeyLock.release(), false);
     assert.equal(await inner.release(), false);
   });
   assert.equal(await outer.release(), false);

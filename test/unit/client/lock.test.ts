@@ -9,16 +9,16 @@ test("a lock that is printed, copied or logged as JSON shows its keys and no sec
   const ids: string[] = [];
   const claim = driver.claim.bind(driver);
   Object.assign(driver, {
-    claim: (asked: Parameters<typeof claim>[0]) => {
-      ids.push(asked.id);
-      return claim(asked);
+    claim: (request: Parameters<typeof claim>[0]) => {
+      ids.push(request.id);
+      return claim(request);
     },
   });
   const locks = createLocks(driver);
   const lock = await locks.acquire("printed");
   assert.equal(ids.length, 1);
-  for (const shown of [lock, locks, { ...lock }, { lock, locks }])
-    assert.ok(!inspect(shown, { depth: null, showHidden: true }).includes(ids[0] as string));
+  for (const value of [lock, locks, { ...lock }, { lock, locks }])
+    assert.ok(!inspect(value, { depth: null, showHidden: true }).includes(ids[0] as string));
   assert.equal(JSON.stringify(lock), '{"keys":["printed"]}');
   await locks.close();
 });

@@ -20,12 +20,12 @@ function countingDriver(): { driver: Driver; calls: () => number } {
   return { driver: counted, calls: () => calls };
 }
 
-const expectTypeError = async (attempt: () => unknown, naming: RegExp): Promise<void> => {
+const expectTypeError = async (attempt: () => unknown, pattern: RegExp): Promise<void> => {
   await assert.rejects(
     async () => attempt(),
     (error: Error) => {
       assert.ok(error instanceof TypeError, `${error.name}: ${error.message}`);
-      assert.match(error.message, naming);
+      assert.match(error.message, pattern);
       assert.ok(error.message.length < 300, "a message stays short whatever the input");
       return true;
     },
@@ -33,7 +33,7 @@ const expectTypeError = async (attempt: () => unknown, naming: RegExp): Promise<
 };
 
 describe("a wrong key is a TypeError that names it, and nothing is sent", () => {
-  const wrong: readonly [string, unknown][] = [
+  const invalidArguments: readonly [string, unknown][] = [
     ["empty", ""],
     ["513 bytes", "k".repeat(513)],
     ["1 MiB", "k".repeat(2 ** 20)],
@@ -53,7 +53,7 @@ describe("a wrong key is a TypeError that names it, and nothing is sent", () => 
     ["a Buffer", Buffer.from("k")],
     ["a hostile toString", { toString: () => assert.fail("must not be called") }],
   ];
-  test.each(wrong)("%s", async (_, key) => {
+  test.each(invalidArguments)("%s", async (_, key) => {
     const { driver, calls } = countingDriver();
     const locks = createLocks(driver);
     await expectTypeError(() => locks.acquire(key as string), /^key must/);
@@ -68,7 +68,7 @@ describe("a wrong key is a TypeError that names it, and nothing is sent", () => 
 });
 
 describe("unusual keys are valid, and two different ones never share a lock", () => {
-  const odd = [
+  const invalidKeys = [
     " ",
     "k ",
     "k",
@@ -104,15 +104,18 @@ describe("unusual keys are valid, and two different ones never share a lock", ()
   ];
   test("all of them are held at once", async () => {
     const locks = createLocks(memory());
-    const held = await Promise.all(odd.map((key) => locks.acquire(key, { wait: 0 })));
-    assert.equal(new Set((await locks.list()).flatMap(({ locks }) => locks.map(({ key }) => key))).size, odd.length);
+    const held = await Promise.all(invalidKeys.map((key) => locks.acquire(key, { wait: 0 })));
+    assert.equal(
+      new Set((await locks.list()).flatMap(({ locks }) => locks.map(({ key }) => key))).size,
+      invalidKeys.length,
+    );
     for (const lock of held) assert.equal(await lock.release(), true);
     await locks.close();
   });
 });
 
 describe("a wrong number or option is a TypeError that names it, and nothing is sent", () => {
-  const wrong: readonly [string, Record<string, unknown>, RegExp][] = [
+  const invalidOptions: readonly [string, Record<string, unknown>, RegExp][] = [
     ["ttl 0", { ttl: 0 }, /^ttl must/],
     ["ttl -1", { ttl: -1 }, /^ttl must/],
     ["ttl 0.5", { ttl: 0.5 }, /^ttl must/],
@@ -133,11 +136,11 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ["an option that does not exist", { timeout: 5 }, /no option "timeout"/],
     ["__proto__ as an option of its own", JSON.parse('{"__proto__":1}'), /no option "__proto__"/],
   ];
-  test.each(wrong)("%s", async (_, options, naming) => {
+  test.each(invalidOptions)("%s", async (_, options, pattern) => {
     const { driver, calls } = countingDriver();
     const locks = createLocks(driver);
-    await expectTypeError(() => locks.acquire("k", options), naming);
-    await expectTypeError(() => locks.using("k", options, () => undefined), naming);
+    await expectTypeError(() => locks.acquire("k", options), pattern);
+    await expectTypeError(() => locks.using("k", options, () => undefined), pattern);
     assert.equal(calls(), 0);
     await locks.close();
   });
@@ -180,10 +183,10 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ["clock", { clock: Date }, /^clock must be a clock/],
     ["clock null", { clock: null }, /^clock must/],
     ["an unknown one", { tsl: true }, /no option "tsl"/],
-  ])("client option %s", (_, options, naming) => {
+  ])("client option %s", (_, options, pattern) => {
     assert.throws(
       () => createLocks(memory(), options),
-      (error: Error) => error instanceof TypeError && naming.test(error.message),
+      (error: Error) => error instanceof TypeError && pattern.test(error.message),
     );
   });
 
@@ -199,7 +202,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
       { credential: "x" },
       /^credential must not be set: memory: does not use it/,
     ],
-  ])("option of connect(): %s", (_, options, naming) => expectTypeError(() => connect("memory:", options), naming));
+  ])("option of connect(): %s", (_, options, pattern) => expectTypeError(() => connect("memory:", options), pattern));
 
   test.each([undefined, null, "redis://cache:6379", {}, 5])("%s is not a driver", (driver) =>
     expectTypeError(() => createLocks(driver as never), /^driver must be a driver/),
@@ -216,16 +219,16 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     assert.throws(() => locks.all(), TypeError);
     assert.throws(() => locks.all("a", locks.rw("a").read), TypeError);
     assert.throws(() => locks.all({} as string), TypeError);
-    const many = Array.from({ length: 129 }, (_, index) => `k${index}`);
-    assert.throws(() => locks.all(...many), /at most 128 keys/);
+    const tooManyKeys = Array.from({ length: 129 }, (_, index) => `k${index}`);
+    assert.throws(() => locks.all(...tooManyKeys), /at most 128 keys/);
   });
 });
 
 describe("durations beyond what a timer can hold", () => {
   test.each([2 ** 31 - 1, 2 ** 31, "1000h" as const])("ttl and wait of %s work without a warning", async (long) => {
     const warnings: Error[] = [];
-    const heard = (warning: Error): void => void warnings.push(warning);
-    process.on("warning", heard);
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", onWarning);
     const store = memoryStore();
     const first = createLocks(memory({ store }));
     const second = createLocks(memory({ store }));
@@ -235,7 +238,7 @@ describe("durations beyond what a timer can hold", () => {
     assert.equal(await (await waits).release(), true);
     await first.close();
     await second.close();
-    process.off("warning", heard);
+    process.off("warning", onWarning);
     assert.deepEqual(warnings, []);
   });
 });
@@ -257,8 +260,8 @@ describe("urls", () => {
     ["a path of which the parser makes a fragment", "holdfast+unix:/run/a#b", /absolute path/],
     ["a name for a store that nobody shares", "memory:tests", /memory:/],
     ["a password", "holdfast://u:secret-canary@host", /user or password/],
-  ])("%s", async (_, url, naming) => {
-    await expectTypeError(() => connect(url), naming);
+  ])("%s", async (_, url, pattern) => {
+    await expectTypeError(() => connect(url), pattern);
     await connect(url).catch((error: Error) => assert.doesNotMatch(String(error.stack), /secret-canary/));
   });
 });
@@ -270,10 +273,10 @@ describe("detach", () => {
     ["no duration", { ttl: "soon" }, /^ttl must be a whole number of milliseconds/],
     ["nothing left", { ttl: 0 }, /^ttl must be a whole number of milliseconds from 1 /],
     ["more than there is", { ttl: "31s" }, /^ttl must be at most the lock's own of 30 s, not "31s"$/],
-  ])("%s is refused, and the lock is still held here", async (_, options, naming) => {
+  ])("%s is refused, and the lock is still held here", async (_, options, pattern) => {
     const locks = createLocks(memory());
     const lock = await locks.acquire("k");
-    await expectTypeError(() => lock.detach(options as { ttl: 5 }), naming);
+    await expectTypeError(() => lock.detach(options as { ttl: 5 }), pattern);
     lock.throwIfLost();
     assert.equal(await lock.release(), true);
     await locks.close();
@@ -284,9 +287,18 @@ describe("references", () => {
   test("a cut, altered or foreign one is a TypeError; no secret is shown", async () => {
     const locks = createLocks(memory());
     const reference = await (await locks.acquire("k")).detach();
-    const altered = `${reference.slice(0, 12)}${reference[12] === "A" ? "B" : "A"}${reference.slice(13)}`;
-    for (const wrong of [altered, reference.slice(0, -1), "", "hf1", "hf2.x.y", 7, null, `${reference}.x`]) {
-      await expectTypeError(() => locks.attach(wrong as string), /^reference/);
+    const alteredReference = `${reference.slice(0, 12)}${reference[12] === "A" ? "B" : "A"}${reference.slice(13)}`;
+    for (const invalidReference of [
+      alteredReference,
+      reference.slice(0, -1),
+      "",
+      "hf1",
+      "hf2.x.y",
+      7,
+      null,
+      `${reference}.x`,
+    ]) {
+      await expectTypeError(() => locks.attach(invalidReference as string), /^reference/);
     }
     const lock = await locks.attach(`  ${reference}\n`);
     assert.equal(await lock.release(), true);

@@ -22,7 +22,7 @@ function createFixture(
   const clock = new FakeClock(0);
   const driver = memory({ store: memoryStore(clock) });
   const sentAt: number[] = [];
-  const disturbed: Driver = {
+  const faultyDriver: Driver = {
     ...driver,
     ...withTraits(driver, { lease: { claim: true, sessionMs: 9_000 } }),
     release: (releases) => {
@@ -30,18 +30,18 @@ function createFixture(
       return release(driver, releases);
     },
   };
-  return { clock, sentAt, locks: createLocks(disturbed, { clock, ttl: "9s" }) };
+  return { clock, sentAt, locks: createLocks(faultyDriver, { clock, ttl: "9s" }) };
 }
 
 const refusedError = (): Promise<never> => Promise.reject(new Error("cut off"));
 
 /** The outcome, if it has settled. */
 function trackSettlement<T>(promise: Promise<T>): { value: T | undefined } {
-  const seen: { value: T | undefined } = { value: undefined };
+  const settlement: { value: T | undefined } = { value: undefined };
   void promise.then((value) => {
-    seen.value = value;
+    settlement.value = value;
   });
-  return seen;
+  return settlement;
 }
 
 describe("a release without an answer from the store", () => {
@@ -53,33 +53,33 @@ describe("a release without an answer from the store", () => {
       const { clock, locks, sentAt } = createFixture(answer);
       const lock = await locks.acquire("k");
       await clock.advance(100);
-      const released = trackSettlement(lock.release());
+      const release = trackSettlement(lock.release());
       await clock.advance(8_899);
-      assert.equal(released.value, undefined);
+      assert.equal(release.value, undefined);
       await clock.advance(1);
-      assert.equal(released.value, true);
-      const sent = sentAt.length;
-      assert.ok(sent >= 4, `${sent} attempts`);
+      assert.equal(release.value, true);
+      const sentCount = sentAt.length;
+      assert.ok(sentCount >= 4, `${sentCount} attempts`);
       await clock.advance(60_000);
-      assert.equal(sentAt.length, sent);
+      assert.equal(sentAt.length, sentCount);
     });
   }
 
   test("of a session claim is reported as unknown after that time, and still sent", async () => {
     const { clock, locks, sentAt } = createFixture(refusedError);
     const lock = await locks.acquire("k", { ttl: "session" });
-    const released = trackSettlement(lock.release());
+    const release = trackSettlement(lock.release());
     await clock.advance(9_100);
-    assert.equal(released.value, true);
-    const sent = sentAt.length;
+    assert.equal(release.value, true);
+    const sentCount = sentAt.length;
     await clock.advance(9_000);
-    assert.ok(sentAt.length > sent, "its session lives, and so does the claim");
+    assert.ok(sentAt.length > sentCount, "its session lives, and so does the claim");
     const closed = trackSettlement(locks.close().then(() => true));
     await clock.advance(10_000);
     assert.equal(closed.value, true);
-    const atEnd = sentAt.length;
+    const finalCount = sentAt.length;
     await clock.advance(60_000);
-    assert.equal(sentAt.length, atEnd, "a closed client sends nothing");
+    assert.equal(sentAt.length, finalCount, "a closed client sends nothing");
     assert.equal(clock.pendingTimers, 0, "and keeps no timer");
   });
 

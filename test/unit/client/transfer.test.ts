@@ -14,28 +14,28 @@ import { withTraits } from "../../support/driver-events.ts";
 function failingDetachDriver(
   times: number,
   store = memoryStore(),
-): { driver: Driver; store: typeof store; asked: number[] } {
+): { driver: Driver; store: typeof store; callTimes: number[] } {
   const inner = memory({ store });
-  const asked: number[] = [];
+  const callTimes: number[] = [];
   const driver = delegate(inner, {
     async detach(claims, leftMs) {
-      asked.push(leftMs ?? Number.NaN);
-      const there = await inner.detach?.(claims, leftMs);
-      if (asked.length <= times) throw new Error("the answer was lost");
-      return there ?? [];
+      callTimes.push(leftMs ?? Number.NaN);
+      const results = await inner.detach?.(claims, leftMs);
+      if (callTimes.length <= times) throw new Error("the answer was lost");
+      return results ?? [];
     },
   });
-  return { driver, store, asked };
+  return { driver, store, callTimes };
 }
 
 test("a detach is sent again until it is answered, with the time that remains by then", async () => {
-  const { driver, store, asked } = failingDetachDriver(2);
+  const { driver, store, callTimes } = failingDetachDriver(2);
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
   const lock = await locks.acquire("k", { ttl: "60s" });
   const { token } = lock;
   await lock.detach({ ttl: "20s" });
-  const [first = 0, , last = 0] = asked;
-  expect(asked).toHaveLength(3);
+  const [first = 0, , last = 0] = callTimes;
+  expect(callTimes).toHaveLength(3);
   expect(first).toBe(20_000);
   expect(last).toBeLessThanOrEqual(19_850);
   expect(await lock.release()).toBe(false);
@@ -52,11 +52,11 @@ test("without an answer the lock is given up before the store can have ended it,
   const lock = await locks.acquire("k", { ttl: "10s" });
   const start = performance.now();
   await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "DRIVER_FAILED" });
-  const late = performance.now() - start;
+  const lateMs = performance.now() - start;
   // on a machine that stood still meanwhile the clock alone ends the lock
   expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
   expect([lock.remainingMs, await lock.release()]).toEqual([0, false]);
-  if (late < 400) expect(await other.tryAcquire("k"), "the store still holds it").toBeNull();
+  if (lateMs < 400) expect(await other.tryAcquire("k"), "the store still holds it").toBeNull();
   await (await other.acquire("k", { wait: "20s" })).release();
   await Promise.all([locks.close(), other.close()]);
 });
@@ -68,11 +68,11 @@ test("no renewal restarts the full lease during a detach, however long the answe
   let late = 0;
   const driver = delegate(inner, {
     async detach(claims, leftMs) {
-      const there = await inner.detach?.(claims, leftMs);
+      const results = await inner.detach?.(claims, leftMs);
       isAsked = true;
       // longer than until the next renewal, a third of the lease after the last
       await new Promise((resolve) => setTimeout(resolve, 400));
-      return there ?? [];
+      return results ?? [];
     },
     renew(claims) {
       if (isAsked) late++;
@@ -89,12 +89,12 @@ test("no renewal restarts the full lease during a detach, however long the answe
 });
 
 test("a lock that is gone is reported as lost, without a second call", async () => {
-  const { driver, store, asked } = failingDetachDriver(0);
+  const { driver, store, callTimes } = failingDetachDriver(0);
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
   const lock = await locks.acquire("k");
   await other.revoke("k", lock.token, { now: true });
   await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "LOCK_LOST" });
-  expect(asked.length).toBeLessThanOrEqual(1);
+  expect(callTimes.length).toBeLessThanOrEqual(1);
   await Promise.all([locks.close(), other.close()]);
 });
 
@@ -103,13 +103,13 @@ function slowDetachFixture(refusal?: Error): { locks: Locks; other: Locks; answe
   const store = memoryStore();
   const inner = memory({ store });
   let answerDetach: () => void = () => undefined;
-  const answered = new Promise<void>((resolve) => {
+  const reply = new Promise<void>((resolve) => {
     answerDetach = resolve;
   });
   const driver = delegate(inner, {
     async detach(claims, leftMs) {
       const wereHeld = refusal === undefined ? await inner.detach?.(claims, leftMs) : [];
-      await answered;
+      await reply;
       if (refusal !== undefined) throw refusal;
       return wereHeld ?? [];
     },
@@ -163,9 +163,9 @@ test("a client attaches a lock once: the second attempt is an error, and the fir
   });
   first.value.throwIfLost();
   // it can be transferred again, and return
-  const again = await locks.attach(await first.value.detach());
+  const secondLock = await locks.attach(await first.value.detach());
   await assert.rejects(locks.attach(reference), { code: "UNSUPPORTED" });
-  assert.equal(await again.release(), true);
+  assert.equal(await secondLock.release(), true);
   await assert.rejects(locks.attach(reference), { code: "LOCK_LOST" });
   await Promise.all([locks.close(), other.close()]);
 });

@@ -17,16 +17,16 @@ test("a call that settles in time does not time out", async () => {
 test("each call times out at its own time, by one timer", async () => {
   const clock = new FakeClock();
   const timeouts = new CallTimeouts(clock, 100, "redis");
-  const expired: string[] = [];
-  const settleFirst = timeouts.start(() => expired.push("first"));
+  const expiredCalls: string[] = [];
+  const settleFirst = timeouts.start(() => expiredCalls.push("first"));
   await clock.advance(40);
-  timeouts.start(() => expired.push("second"));
+  timeouts.start(() => expiredCalls.push("second"));
   expect(clock.pendingTimers).toBe(1);
   await clock.advance(60);
-  expect(expired).toEqual(["first"]);
+  expect(expiredCalls).toEqual(["first"]);
   expect(settleFirst(), "its reply is late").toBe(false);
   await clock.advance(40);
-  expect(expired).toEqual(["first", "second"]);
+  expect(expiredCalls).toEqual(["first", "second"]);
   expect(clock.pendingTimers).toBe(0);
 });
 
@@ -47,11 +47,13 @@ test("a call keeps its time although an earlier one has settled", async () => {
 test("bounded work rejects when its time is over, and all pending calls when they are expired", async () => {
   const clock = new FakeClock();
   const timeouts = new CallTimeouts(clock, 100, "redis");
-  const never = new Promise<void>(() => undefined);
-  const late = expect(timeouts.bound(never, "subscription")).rejects.toThrow("redis: no subscription within 100 ms");
+  const neverSettles = new Promise<void>(() => undefined);
+  const rejection = expect(timeouts.bound(neverSettles, "subscription")).rejects.toThrow(
+    "redis: no subscription within 100 ms",
+  );
   await clock.advance(100);
-  await late;
-  const closed = expect(timeouts.bound(never, "subscription")).rejects.toThrow("redis: no subscription");
+  await rejection;
+  const closed = expect(timeouts.bound(neverSettles, "subscription")).rejects.toThrow("redis: no subscription");
   timeouts.expireAll();
   await closed;
   expect(clock.pendingTimers).toBe(0);

@@ -42,9 +42,9 @@ test("no admitted entry sees more permits taken than its limit", () => {
   fc.assert(
     fc.property(arbitraryEntries, (line) => {
       const admitted = line.slice(0, countAdmitted(line));
-      for (const [index, place] of admitted.entries()) {
+      for (const [index, entry] of admitted.entries()) {
         const before = admitted.slice(0, index).reduce((sum, { permits }) => sum + permits, 0);
-        expect(fits(before, place)).toBe(true);
+        expect(fits(before, entry)).toBe(true);
       }
     }),
   );
@@ -55,9 +55,9 @@ test("removing an entry ends the admission of no other", () => {
     fc.property(arbitraryEntries, fc.nat(), (line, pick) => {
       if (line.length === 0) return;
       const count = countAdmitted(line);
-      const gone = pick % line.length;
-      const rest = line.toSpliced(gone, 1);
-      expect(countAdmitted(rest)).toBeGreaterThanOrEqual(gone < count ? count - 1 : count);
+      const removedIndex = pick % line.length;
+      const remaining = line.toSpliced(removedIndex, 1);
+      expect(countAdmitted(remaining)).toBeGreaterThanOrEqual(removedIndex < count ? count - 1 : count);
     }),
   );
 });
@@ -74,21 +74,21 @@ test.each([
     2,
     1,
   ],
-] as const)("blocker: %s", (_, line, mine, blocker) => {
-  expect(findBlocker(line, mine)).toBe(blocker);
+] as const)("blocker: %s", (_, line, ownIndex, blocker) => {
+  expect(findBlocker(line, ownIndex)).toBe(blocker);
 });
 
 test("a waiting entry is not admitted before its blocker is gone", () => {
   fc.assert(
     fc.property(arbitraryEntries, (line) => {
-      for (let mine = countAdmitted(line); mine < line.length; mine++) {
-        const blocker = findBlocker(line, mine);
+      for (let ownIndex = countAdmitted(line); ownIndex < line.length; ownIndex++) {
+        const blocker = findBlocker(line, ownIndex);
         if (blocker === "line") continue;
         // whichever other entry goes, this one must wait while its blocker stays
-        const rest = [line[blocker] as PermitRequest, line[mine] as PermitRequest];
-        if ((line[mine] as PermitRequest).permits < (line[mine] as PermitRequest).limit)
-          expect(countAdmitted(rest)).toBeLessThan(2);
-        else expect(blocker).toBe(mine - 1);
+        const pair = [line[blocker] as PermitRequest, line[ownIndex] as PermitRequest];
+        if ((line[ownIndex] as PermitRequest).permits < (line[ownIndex] as PermitRequest).limit)
+          expect(countAdmitted(pair)).toBeLessThan(2);
+        else expect(blocker).toBe(ownIndex - 1);
       }
     }),
   );

@@ -40,21 +40,21 @@ test("incremental admission equals the admission rule applied to the complete qu
       for (const next of commands) {
         const entries = [...line.entries];
         if ("add" in next) {
-          const welcome = line.hasRoomFor(next.add);
+          const hasRoom = line.hasRoomFor(next.add);
           const entry = addEntry(line, next.add.permits, next.add.limit);
           line.enqueue(entry);
-          expect(line.tryAdmit(entry)).toBe(welcome);
+          expect(line.tryAdmit(entry)).toBe(hasRoom);
         } else if (entries.length > 0) {
           line.remove(entries[next.remove % entries.length] as QueueEntry);
           admitAll(line);
         }
-        const places = [...line.entries];
-        const admitted = places.filter((entry) => entry.isAdmitted).length;
-        const asPlaces = places.map(({ permits, limit, record }) => ({ id: record.claim.id, permits, limit }));
+        const entryList = [...line.entries];
+        const admitted = entryList.filter((entry) => entry.isAdmitted).length;
+        const asPlaces = entryList.map(({ permits, limit, record }) => ({ id: record.claim.id, permits, limit }));
         expect(admitted).toBe(countAdmitted(asPlaces));
-        expect(places.findIndex((entry) => !entry.isAdmitted)).toBe(admitted === places.length ? -1 : admitted);
-        expect(line.lastAdmitted).toBe(admitted === 0 ? null : places[admitted - 1]);
-        expect(line.usedPermits).toBe(places.slice(0, admitted).reduce((sum, { permits }) => sum + permits, 0));
+        expect(entryList.findIndex((entry) => !entry.isAdmitted)).toBe(admitted === entryList.length ? -1 : admitted);
+        expect(line.lastAdmitted).toBe(admitted === 0 ? null : entryList[admitted - 1]);
+        expect(line.usedPermits).toBe(entryList.slice(0, admitted).reduce((sum, { permits }) => sum + permits, 0));
       }
     }),
   );

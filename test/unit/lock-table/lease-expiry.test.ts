@@ -12,10 +12,10 @@ function makeEntry(ttlMs: number | "session", now: number): ClaimRecord {
 
 /** Takes all expired leases. */
 function takeExpiredIds(leaseExpiry: LeaseExpiry, now: number): Set<ClaimRecord> {
-  const all = new Set<ClaimRecord>();
+  const records = new Set<ClaimRecord>();
   for (let record = leaseExpiry.takeExpired(now); record !== null; record = leaseExpiry.takeExpired(now))
-    all.add(record);
-  return all;
+    records.add(record);
+  return records;
 }
 
 const arbitraryCommand = oneof(
@@ -32,24 +32,24 @@ test("leases expire on time after any additions, extensions and removals, and ne
       const live: ClaimRecord[] = [];
       let now = 0;
       for (const step of commands) {
-        const chosen = "which" in step ? live[step.which] : undefined;
+        const chosenRecord = "which" in step ? live[step.which] : undefined;
         if (step.verb === "add") {
           const record = makeEntry(step.ttlMs, now);
           leaseExpiry.add(record);
           live.push(record);
         } else if (step.verb === "wait") {
           now += step.ms;
-          const due = live.filter(({ expiresAt }) => expiresAt <= now);
-          expect(takeExpiredIds(leaseExpiry, now)).toEqual(new Set(due));
-          for (const record of due) live.splice(live.indexOf(record), 1);
-        } else if (chosen !== undefined && step.verb === "extend") {
-          leaseExpiry.extend(chosen, now);
-        } else if (chosen !== undefined) {
-          leaseExpiry.remove(chosen);
-          live.splice(live.indexOf(chosen), 1);
+          const dueRecords = live.filter(({ expiresAt }) => expiresAt <= now);
+          expect(takeExpiredIds(leaseExpiry, now)).toEqual(new Set(dueRecords));
+          for (const record of dueRecords) live.splice(live.indexOf(record), 1);
+        } else if (chosenRecord !== undefined && step.verb === "extend") {
+          leaseExpiry.extend(chosenRecord, now);
+        } else if (chosenRecord !== undefined) {
+          leaseExpiry.remove(chosenRecord);
+          live.splice(live.indexOf(chosenRecord), 1);
         }
-        const soonest = Math.min(...live.map(({ expiresAt }) => expiresAt));
-        expect(leaseExpiry.nextDueAt() ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(soonest);
+        const earliest = Math.min(...live.map(({ expiresAt }) => expiresAt));
+        expect(leaseExpiry.nextDueAt() ?? Number.POSITIVE_INFINITY).toBeLessThanOrEqual(earliest);
         if (live.length === 0) expect(leaseExpiry.nextDueAt()).toBeNull();
       }
     }),
@@ -68,15 +68,15 @@ test("a session claim never expires and needs no timer", () => {
 
 test("of many leases added together each expires on time, and no removed one does", () => {
   const leaseExpiry = new LeaseExpiry();
-  const all = Array.from({ length: 10_000 }, (_, index) => makeEntry(1_000 + (index % 7), 0));
-  for (const record of all) leaseExpiry.add(record);
-  const removed = new Set(all.filter((_, index) => index % 3 === 0));
+  const records = Array.from({ length: 10_000 }, (_, index) => makeEntry(1_000 + (index % 7), 0));
+  for (const record of records) leaseExpiry.add(record);
+  const removed = new Set(records.filter((_, index) => index % 3 === 0));
   for (const record of removed) leaseExpiry.remove(record);
   for (let now = 999; now < 1_008; now++) {
-    const due = all.filter((record) => record.expiresAt === now && !removed.has(record));
-    const got = takeExpiredIds(leaseExpiry, now);
-    expect(got.size).toBe(due.length);
-    expect(due.every((record) => got.has(record))).toBe(true);
+    const dueRecords = records.filter((record) => record.expiresAt === now && !removed.has(record));
+    const expiredIds = takeExpiredIds(leaseExpiry, now);
+    expect(expiredIds.size).toBe(dueRecords.length);
+    expect(dueRecords.every((record) => expiredIds.has(record))).toBe(true);
   }
   expect(leaseExpiry.nextDueAt()).toBeNull();
 });

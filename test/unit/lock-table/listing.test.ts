@@ -22,18 +22,18 @@ class ListingFixture {
     this.table.claim(claim, null, 0, 1_000);
   }
 
-  list(query: ListQuery, max: number, more: { after?: string; canSee?: (key: string) => boolean } = {}): string[] {
-    return listTable(this.table, this.tagOf, { query, max, ...more }, 0).items.map(({ tag }) => tag);
+  list(query: ListQuery, max: number, options: { after?: string; canSee?: (key: string) => boolean } = {}): string[] {
+    return listTable(this.table, this.tagOf, { query, max, ...options }, 0).items.map(({ tag }) => tag);
   }
 
   /** Page by page. */
   collectPages(max: number): string[] {
-    const all: string[] = [];
+    const ids: string[] = [];
     for (;;) {
-      const after = all.at(-1);
+      const after = ids.at(-1);
       const page = this.list({ prefix: "" }, max, after === undefined ? {} : { after });
-      all.push(...page);
-      if (page.length < max) return all;
+      ids.push(...page);
+      if (page.length < max) return ids;
     }
   }
 }
@@ -44,13 +44,13 @@ test("claims are listed by key, in each queue from the front, each once, whateve
   fixture.claim("both", "k1", "k5");
   fixture.claim("waits", "k0", "k9");
   fixture.claim("holds", "x", "y");
-  const all = fixture.list({ prefix: "" }, 1_000);
-  expect(new Set(all).size).toBe(43);
+  const allIds = fixture.list({ prefix: "" }, 1_000);
+  expect(new Set(allIds).size).toBe(43);
   const keys = listTable(fixture.table, fixture.tagOf, { query: { prefix: "" }, max: 1_000 }, 0).items.map(
     ({ locks }) => locks[0].key,
   );
   expect(keys).toEqual([...keys].sort());
-  for (const max of [1, 2, 3, 7, 42, 43, 44]) expect(fixture.collectPages(max), `${max} a page`).toEqual(all);
+  for (const max of [1, 2, 3, 7, 42, 43, 44]) expect(fixture.collectPages(max), `${max} a page`).toEqual(allIds);
 });
 
 test("claims without an entry in a visible queue come last: suspended ones, and those that have not reached that key", () => {
@@ -87,7 +87,7 @@ test("after the end of the cursor's claim a list continues from its last positio
   fixture.claim("first", "a");
   for (const [id, key] of Object.entries(keys)) fixture.claim(id, key);
   for (const id of ["before", "both", "too"]) fixture.claim(id, "a", "f");
-  const goneOn = (id: string, prefix = ""): string[] => {
+  const listAfter = (id: string, prefix = ""): string[] => {
     const last = fixture.table.records.get(id) as ClaimRecord;
     expect(fixture.table.release(id, 0, 1_000)).toBe(true);
     const steps = listSteps(fixture.table, fixture.tagOf, { query: { prefix }, max: 20, after: id }, last);
@@ -96,13 +96,13 @@ test("after the end of the cursor's claim a list continues from its last positio
     return step.value.map(({ claim }) => claim.id);
   };
   // a claim inside a queue, at its front, at its end, and one alone
-  expect(goneOn("x")).toEqual(["y", "z", "after", "behind", "last"]);
-  expect(goneOn("w")).toEqual(["y", "z", "after", "behind", "last"]);
-  expect(goneOn("z")).toEqual(["after", "behind", "last"]);
-  expect(goneOn("after")).toEqual(["behind", "last"]);
-  expect(goneOn("last")).toEqual([]);
+  expect(listAfter("x")).toEqual(["y", "z", "after", "behind", "last"]);
+  expect(listAfter("w")).toEqual(["y", "z", "after", "behind", "last"]);
+  expect(listAfter("z")).toEqual(["after", "behind", "last"]);
+  expect(listAfter("after")).toEqual(["behind", "last"]);
+  expect(listAfter("last")).toEqual([]);
   // a claim in no visible queue has no position there: the others of its kind are listed once more
-  expect(goneOn("both", "f")).toEqual(["before", "too"]);
+  expect(listAfter("both", "f")).toEqual(["before", "too"]);
   expect(fixture.collectPages(1)).toEqual(["first", "before", "too", "y", "behind"]);
 });
 
@@ -120,10 +120,10 @@ test("a page of many keys is made in small steps, without a search for the last 
     const record = last === undefined ? undefined : fixture.table.records.get(last);
     const query = { query: { prefix: "k" }, max: 10, ...(last !== undefined && { after: last }) };
     const steps = listSteps(fixture.table, fixture.tagOf, query, record);
-    let made = 0;
+    let createdCount = 0;
     let step = steps.next();
-    for (; step.done !== true; step = steps.next()) made++;
-    return [made, step.value.map(({ claim }) => claim.id)];
+    for (; step.done !== true; step = steps.next()) createdCount++;
+    return [createdCount, step.value.map(({ claim }) => claim.id)];
   };
   const [steps, first] = count();
   expect(steps).toBeGreaterThanOrEqual(5);

@@ -80,9 +80,9 @@ class PropertyRun {
       const holders = admitted.map(({ record }) => record).filter(({ isHeld }) => isHeld);
       // by each token of its range, and by none beyond it
       for (const { token, tokenCount } of holders) {
-        for (let at = token; at <= token + tokenCount; at++) {
-          expect(line.findHolder(at)).toBe(
-            holders.find((record) => record.token <= at && at < record.token + record.tokenCount) ?? null,
+        for (let value = token; value <= token + tokenCount; value++) {
+          expect(line.findHolder(value)).toBe(
+            holders.find((record) => record.token <= value && value < record.token + record.tokenCount) ?? null,
           );
         }
       }
@@ -90,9 +90,9 @@ class PropertyRun {
     }
     for (const record of table.records.values()) {
       expect(record.expiresAt).toBeGreaterThan(this.bench.now - 1);
-      const all =
+      const holdsAll =
         record.entries.length === record.claim.locks.length && record.entries.every((entry) => entry.isAdmitted);
-      expect(record.isHeld).toBe(all);
+      expect(record.isHeld).toBe(holdsAll);
       // keys are taken in order: every queue but the last entered has admitted it
       expect(record.entries.slice(0, -1).every((entry) => entry.isAdmitted)).toBe(true);
       expect(this.bench.tokens.has(record.claim.id)).toBe(record.isHeld);
@@ -122,10 +122,10 @@ test("the tokens of a key rise with every grant, whatever the wall clock does", 
       for (const step of steps) {
         run.execute(step);
         // several grants of one step are compared in the order of their tokens
-        const fresh = [...run.bench.table.records.values()].filter(
+        const newRecords = [...run.bench.table.records.values()].filter(
           ({ claim, isHeld }) => isHeld && !seen.has(claim.id),
         );
-        for (const record of fresh.sort((a, b) => a.token - b.token)) {
+        for (const record of newRecords.sort((a, b) => a.token - b.token)) {
           seen.add(record.claim.id);
           for (const { key } of record.claim.locks) {
             expect(record.token).toBeGreaterThan(highest.get(key) ?? 0);
@@ -149,8 +149,8 @@ test("nothing is left when every claim is released and its tombstone has expired
       bench.wallMicros += 3_600_000_000;
       bench.advance(60 * SECOND_MS).advance(60 * SECOND_MS);
       const { table } = bench;
-      const left = [table.records.size, table.tombstones.size, table.queues.size];
-      expect([...left, table.hasIdleQueues, table.nextDueAt()]).toEqual([0, 0, 0, false, null]);
+      const sizes = [table.records.size, table.tombstones.size, table.queues.size];
+      expect([...sizes, table.hasIdleQueues, table.nextDueAt()]).toEqual([0, 0, 0, false, null]);
     }),
     { numRuns: 300 },
   );
@@ -161,28 +161,30 @@ test("claims that take their keys in order, at once or nested, are all granted i
   fc.assert(
     fc.property(fc.array(flow, { minLength: 1, maxLength: 6 }), fc.infiniteStream(fc.nat()), (flows, picks) => {
       const fixture = new TableFixture();
-      const inOrder = flows.map((wishes) => isInKeyOrder(wishes));
+      const inOrder = flows.map((specLists) => isInKeyOrder(specLists));
       const held = inOrder.map(() => 0);
       const claimId = (flowIndex: number, part: number): string => `f${flowIndex}.${part}`;
       const isHeld = (id: string): boolean => fixture.table.records.get(id)?.isHeld === true;
       for (let turns = 0; held.some((_, index) => held[index] !== Number.POSITIVE_INFINITY); turns++) {
         expect(turns).toBeLessThan(100);
-        const movable = inOrder.flatMap((wishes, index) => {
-          const at = held[index] as number;
-          if (at === Number.POSITIVE_INFINITY) return [];
-          const asked = fixture.table.records.has(claimId(index, at));
-          return at < wishes.length && asked && !isHeld(claimId(index, at)) ? [] : [index];
+        const movable = inOrder.flatMap((specLists, index) => {
+          const otherPosition = held[index] as number;
+          if (otherPosition === Number.POSITIVE_INFINITY) return [];
+          const hasClaimed = fixture.table.records.has(claimId(index, otherPosition));
+          return otherPosition < specLists.length && hasClaimed && !isHeld(claimId(index, otherPosition))
+            ? []
+            : [index];
         });
         // some claim can always proceed, or the rest waits for ever
         expect(movable.length).toBeGreaterThan(0);
         const index = movable[picks.next().value % movable.length] as number;
-        const wishes = inOrder[index] as LockSpec[][];
-        const at = held[index] as number;
-        if (at === wishes.length) {
-          for (let part = at - 1; part >= 0; part--) fixture.release(claimId(index, part));
+        const ownSpecLists = inOrder[index] as LockSpec[][];
+        const position = held[index] as number;
+        if (position === ownSpecLists.length) {
+          for (let part = position - 1; part >= 0; part--) fixture.release(claimId(index, part));
           held[index] = Number.POSITIVE_INFINITY;
-        } else if (isHeld(claimId(index, at))) held[index] = at + 1;
-        else fixture.claim(makeClaim(claimId(index, at), wishes[at] as LockSpec[]));
+        } else if (isHeld(claimId(index, position))) held[index] = position + 1;
+        else fixture.claim(makeClaim(claimId(index, position), ownSpecLists[position] as LockSpec[]));
       }
       expect(fixture.table.records.size).toBe(0);
     }),
@@ -193,8 +195,8 @@ test("claims that take their keys in order, at once or nested, are all granted i
 /** Nested claims with rising keys: the second only has keys above all of the first. */
 function isInKeyOrder([outer, inner]: readonly LockSpec[][]): LockSpec[][] {
   const last = outer?.at(-1)?.key ?? "";
-  const rest = (inner ?? []).filter(({ key }) => key > last);
-  return rest.length === 0 ? [outer ?? []] : [outer ?? [], rest];
+  const laterSpecs = (inner ?? []).filter(({ key }) => key > last);
+  return laterSpecs.length === 0 ? [outer ?? []] : [outer ?? [], laterSpecs];
 }
 
 /** A case found by this test: a claim of two keys waits at the second, and a reader is granted before it at the first. */
@@ -214,26 +216,26 @@ test("a table restarted from its clients' assertions grants on as if it had not 
   fc.assert(
     fc.property(fc.array(arbitraryCommand, { maxLength: 50 }), fc.nat(), (steps, shuffle) => {
       const run = new PropertyRun();
-      for (const step of steps.filter(({ do: what }) => what !== "park" && what !== "revoke")) run.execute(step);
+      for (const step of steps.filter(({ do: action }) => action !== "park" && action !== "revoke")) run.execute(step);
       const { bench } = run;
       const before = [...bench.table.records.values()].sort((a, b) => a.arrival - b.arrival);
-      const again = new TableFixture(new LockTable());
-      again.now = bench.now;
-      again.wallMicros = bench.table.tokenIssuer.clock;
-      again.table.pauseGrants();
-      again.advance(0);
+      const restored = new TableFixture(new LockTable());
+      restored.now = bench.now;
+      restored.wallMicros = bench.table.tokenIssuer.clock;
+      restored.table.pauseGrants();
+      restored.advance(0);
       const order = before.toSorted((a, b) => ((a.arrival * 7 + shuffle) % 11) - ((b.arrival * 7 + shuffle) % 11));
       for (const { claim, isHeld, token, tokenCount, arrival, expiresAt } of order) {
-        if (isHeld) expect(again.table.reclaim(claim, "o", token, tokenCount, expiresAt - bench.now)).toBe(true);
-        else again.claim(claim, "o", arrival);
+        if (isHeld) expect(restored.table.reclaim(claim, "o", token, tokenCount, expiresAt - bench.now)).toBe(true);
+        else restored.claim(claim, "o", arrival);
       }
-      again.table.resumeGrants();
-      again.collectGrants();
+      restored.table.resumeGrants();
+      restored.collectGrants();
       for (const { claim, token, isHeld } of before) {
-        if (isHeld) expect(again.table.records.get(claim.id)?.token).toBe(token);
+        if (isHeld) expect(restored.table.records.get(claim.id)?.token).toBe(token);
       }
-      for (const line of again.table.queues.values()) {
-        const waiting = [...line.entries].filter((seat) => !seat.isAdmitted).map((seat) => seat.record.arrival);
+      for (const line of restored.table.queues.values()) {
+        const waiting = [...line.entries].filter((entry) => !entry.isAdmitted).map((entry) => entry.record.arrival);
         if (waiting.length > 0) expect([...line.entries].some((entry) => entry.isAdmitted)).toBe(true);
       }
     }),

@@ -27,8 +27,8 @@ test("a paused table admits no claim, and on resuming admits all it can in order
 
 test("a claim made after a restart queues behind the waiters from before it", () => {
   const fixture = restartTable();
-  const ahead = fixture.wallMicros + 5_000_000;
-  fixture.claim(makeClaim("before", "k"), "owner", ahead);
+  const laterMicros = fixture.wallMicros + 5_000_000;
+  fixture.claim(makeClaim("before", "k"), "owner", laterMicros);
   fixture.claimState("after", "k");
   fixture.table.resumeGrants();
   fixture.collectGrants();
@@ -83,16 +83,16 @@ test("of conflicting asserted holds the one with the higher token stays, on ever
 });
 
 test("the end of a claim marked as kept is reported, however it ends", () => {
-  const gone: string[] = [];
-  const fixture = new TableFixture(new LockTable({ onRemoved: ({ claim }) => gone.push(claim.id) }));
+  const removedIds: string[] = [];
+  const fixture = new TableFixture(new LockTable({ onRemoved: ({ claim }) => removedIds.push(claim.id) }));
   for (const id of ["a", "b", "c", "d"]) fixture.claimState(id, id);
   for (const id of ["a", "b", "c"]) fixture.table.records.get(id)!.notifyOnRemoval = true;
   fixture.release("a");
   fixture.revoke("b", fixture.token("b"), true);
   fixture.release("d");
-  expect(gone).toEqual(["a", "b"]);
+  expect(removedIds).toEqual(["a", "b"]);
   fixture.advance(TTL_MS);
-  expect(gone).toEqual(["a", "b", "c"]);
+  expect(removedIds).toEqual(["a", "b", "c"]);
 });
 
 test("a table without an observer forgets kept claims as well", () => {
@@ -224,11 +224,11 @@ test("whether a claim fits is computed from the free permits: waiters do not cou
   const fixture = new TableFixture();
   fixture.claimState("reader", [lockSpec("k", 1)]);
   fixture.claimState("writer", "k");
-  const another = makeClaim("another", [lockSpec("k", 1), lockSpec("unused", 1)]);
-  expect(fixture.table.fitsBesideHolders(another)).toBe(true);
-  expect(fixture.table.canAdmitNow(another)).toBe(false);
+  const otherClaim = makeClaim("another", [lockSpec("k", 1), lockSpec("unused", 1)]);
+  expect(fixture.table.fitsBesideHolders(otherClaim)).toBe(true);
+  expect(fixture.table.canAdmitNow(otherClaim)).toBe(false);
   expect(fixture.table.fitsBesideHolders(makeClaim("exclusive", "unused k"))).toBe(false);
   fixture.table.pauseGrants();
-  expect(fixture.table.fitsBesideHolders(another)).toBe(true);
+  expect(fixture.table.fitsBesideHolders(otherClaim)).toBe(true);
   expect(fixture.table.canAdmitNow(makeClaim("new", "unused"))).toBe(false);
 });

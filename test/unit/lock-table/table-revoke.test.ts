@@ -52,7 +52,8 @@ const sharedSpec = [lockSpec("k", 1, LARGE_COUNT)];
 
 test("a holder is found by its token without a walk through all holders", () => {
   const fixture = new TableFixture();
-  for (let at = 0; at < 500; at++) fixture.claimState(`h${at}`, sharedSpec, { tokenCount: 1 + (at % 5) });
+  for (let index = 0; index < 500; index++)
+    fixture.claimState(`h${index}`, sharedSpec, { tokenCount: 1 + (index % 5) });
   // the first look-up walks through all holders
   expect(fixture.revoke("k", 1)).toBe(false);
   const { entries } = fixture.table.queues.get("k") as { entries: { first: QueueEntry | null } };
@@ -65,10 +66,10 @@ test("a holder is found by its token without a walk through all holders", () => 
       return first;
     },
   });
-  for (let at = 499; at >= 250; at -= 50) {
-    expect(fixture.revoke("k", fixture.token(`h${at}`) + (at % 5))).toBe(true);
-    expect(fixture.renew(`h${at}`)).toEqual({ state: "none", reason: "revoked" });
-    expect(fixture.revoke("k", fixture.token(`h${at}`) + (at % 5) + 1_000_000)).toBe(false);
+  for (let index = 499; index >= 250; index -= 50) {
+    expect(fixture.revoke("k", fixture.token(`h${index}`) + (index % 5))).toBe(true);
+    expect(fixture.renew(`h${index}`)).toEqual({ state: "none", reason: "revoked" });
+    expect(fixture.revoke("k", fixture.token(`h${index}`) + (index % 5) + 1_000_000)).toBe(false);
   }
   expect(walks).toBe(0);
 });
@@ -154,10 +155,10 @@ test("only a held claim with a ttl, not revoked, can be detached", () => {
 test("a claim held for longer than allowed is revoked once, and not after its end", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
-  const a = fixture.table.records.get("a");
-  if (a === undefined) throw new Error("a is not there");
+  const recordA = fixture.table.records.get("a");
+  if (recordA === undefined) throw new Error("a is not there");
   const outstays = (): void => {
-    fixture.table.revokeForMaxHold(a, fixture.now, fixture.wallMicros);
+    fixture.table.revokeForMaxHold(recordA, fixture.now, fixture.wallMicros);
     fixture.collectGrants();
   };
   outstays();

@@ -3,7 +3,7 @@ import type { Count } from "../../../bench/compare/counts.ts";
 import { countFaults } from "../../../bench/compare/counts.ts";
 import { medianInterval } from "../../../bench/harness/stats.ts";
 
-const upTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
+const numbersUpTo = (count: number): number[] => Array.from({ length: count }, (_, index) => index + 1);
 
 describe("the interval of a median", () => {
   test.each([
@@ -13,12 +13,12 @@ describe("the interval of a median", () => {
     [15, 4, 12],
     [25, 8, 18],
   ])("of %i figures goes from number %i to number %i", (count, low, high) => {
-    const interval = medianInterval(upTo(count).reverse());
+    const interval = medianInterval(numbersUpTo(count).reverse());
     expect(interval).toEqual({ median: (count + 1) / 2, low, high, isSure: true });
   });
 
   test("of fewer than six figures does not exist at 95 %", () => {
-    expect(medianInterval(upTo(5))).toEqual({ median: 3, low: 1, high: 5, isSure: false });
+    expect(medianInterval(numbersUpTo(5))).toEqual({ median: 3, low: 1, high: 5, isSure: false });
   });
 });
 

@@ -53,17 +53,17 @@ test("a snippet that does not compile is reported with its page and line", () =>
 });
 
 test("snippets may await, return, import, export, and use and shadow the declarations given above them", () => {
-  const given = ["<!-- given", 'import type { Stats } from "node:fs";', "declare const found: Stats;", "-->"];
+  const header = ["<!-- given", 'import type { Stats } from "node:fs";', "declare const found: Stats;", "-->"];
   const faults = findSnippetFaults([
     makePage(
-      ...given,
+      ...header,
       TS_FENCE,
       'import { stat } from "node:fs/promises";',
       'const found = await stat("."); if (found) return;',
       FENCE_END,
     ),
     makePage(
-      ...given,
+      ...header,
       TS_FENCE,
       "found.isFile();",
       FENCE_END,

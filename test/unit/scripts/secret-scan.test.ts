@@ -14,9 +14,9 @@ test("the mark of a run is found in its output, complete or in pieces, plain or 
     return [text, Buffer.from(text).toString("base64url"), Buffer.from(text).toString("base64")];
   });
   for (const text of texts) {
-    const whole = scanFor(mark);
-    whole.push(`some ${text} more`);
-    expect(whole.found, text).toBe(true);
+    const scan = scanFor(mark);
+    scan.push(`some ${text} more`);
+    expect(scan.found, text).toBe(true);
     const inPieces = scanFor(mark);
     for (const char of `some ${text} more`) inPieces.push(char);
     expect(inPieces.found, text).toBe(true);
@@ -33,8 +33,10 @@ test("a process of a marked run has the mark in its secrets, and ids stay differ
   const program = builtFile("dist/cli/main.js");
   const env = { ...process.env, NODE_OPTIONS: markNodeOptions(mark, "") };
   const args = [program, "credential", "new", "--name", "a", "--prefix", "", "--json"];
-  const made = [1, 2].map(() => JSON.parse(execFileSync(process.execPath, args, { env, encoding: "utf8" })) as object);
-  const credentials = made.map((one) => (one as { readonly credential: string }).credential);
+  const outputs = [1, 2].map(
+    () => JSON.parse(execFileSync(process.execPath, args, { env, encoding: "utf8" })) as object,
+  );
+  const credentials = outputs.map((output) => (output as { readonly credential: string }).credential);
   for (const credential of credentials) expect(credential.split(mark)).toHaveLength(3);
   expect(credentials[0]).not.toBe(credentials[1]);
 });
@@ -50,10 +52,10 @@ test.each([
   ["stdout", 1],
   ["stderr", 1],
   ["nowhere", 0],
-])("a part that prints a secret to %s has %i failures, although all its tests passed", async (where, faults) => {
+])("a part that prints a secret to %s has %i failures, although all its tests passed", async (target, faults) => {
   const source = "test/unit/scripts/prints-secret.child.ts";
   builtFile("build/test/unit/scripts/prints-secret.child.js");
-  const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [where], longArgs: [] };
+  const part = { name: "it", seconds: 20, longSeconds: 20, source, args: [target], longArgs: [] };
   const result = await runSuite(part, false, createMark());
   expect(result.faults).toHaveLength(faults);
   expect(result.counts).toEqual({ passed: 1, failed: faults, skipped: 0 });

@@ -21,7 +21,9 @@ test("the HTTP page lists each code with its statuses, and no other", () => {
   );
   const table = ALL_ERROR_CODES.flatMap((code) => {
     const { status, statusByReason = {} } = ERROR_CODES[code];
-    return status === null ? [] : [status, ...Object.values(statusByReason)].map((one) => `${one} ${code}`);
+    return status === null
+      ? []
+      : [status, ...Object.values(statusByReason)].map((httpStatus) => `${httpStatus} ${code}`);
   });
   expect(documented.sort()).toEqual(table.sort());
 });

@@ -18,10 +18,10 @@ test("a seed repeats its numbers, and another seed gives others", () => {
 
 test("integers stay below their bound, and all of them occur", () => {
   fc.assert(
-    fc.property(fc.integer(), fc.integer({ min: 1, max: 10 }), (seed, below) => {
+    fc.property(fc.integer(), fc.integer({ min: 1, max: 10 }), (seed, limit) => {
       const random = seededRandom(seed);
-      const seen = new Set(Array.from({ length: 300 }, () => random.int(below)));
-      expect([...seen].sort((a, b) => a - b)).toEqual(Array.from({ length: below }, (_, at) => at));
+      const values = new Set(Array.from({ length: 300 }, () => random.int(limit)));
+      expect([...values].sort((a, b) => a - b)).toEqual(Array.from({ length: limit }, (_, index) => index));
     }),
   );
 });
@@ -34,8 +34,8 @@ test("chance() is true about as often as its probability says", () => {
 });
 
 test("until() returns the value, or names the fact it waited for", async () => {
-  let asked = 0;
-  const third = (): number | undefined => (++asked === 3 ? 42 : undefined);
+  let callCount = 0;
+  const third = (): number | undefined => (++callCount === 3 ? 42 : undefined);
   expect(await until(third, { within: 1000, what: "the third time" })).toBe(42);
   await expect(until(() => false, { within: 10, what: "pigs to fly" })).rejects.toThrow(
     "10 ms in vain for pigs to fly",

@@ -42,8 +42,8 @@ test.each([
   ["an overfull semaphore", [storedEntry("a", "held", 2, 3), storedEntry("b", "held", 2, 3)]],
   ["a holder in a queue", [storedEntry("a", "held", 1, 3), storedEntry("a", "waiting", 1, 3)]],
   ["a claim that holds twice", [storedEntry("a", "held", 1, 3), storedEntry("a", "held", 1, 3)]],
-])("%s is found", (_, places) => {
-  expect(inspect(...places)).toHaveLength(1);
+])("%s is found", (_, entries) => {
+  expect(inspect(...entries)).toHaveLength(1);
 });
 
 test("a claim without an end and a claim without an owner are reported", () => {

@@ -119,14 +119,14 @@ const PLANTED_FAULTS: readonly (readonly [string, RegExp, (tableUnderTest: Table
 describe.each([
   ["the memory driver", memoryTable],
   ["a server", serverTable],
-])("in the table of %s", (_, make) => {
+])("in the table of %s", (_, createBroken) => {
   afterEach(() => {
     // the planted fault must not fail the test a second time
     for (const table of takeUsedTables()) skipInspection(table);
   });
 
   test.each(PLANTED_FAULTS)("%s is found", async (_name, expected, plant) => {
-    const tableUnderTest = await make();
+    const tableUnderTest = await createBroken();
     const { table } = tableUnderTest;
     expect(takeUsedTables().every((table) => findTableViolations(table).length === 0)).toBe(true);
     await plant(tableUnderTest);
@@ -135,7 +135,7 @@ describe.each([
   });
 
   test("an allowed state is not reported", async () => {
-    const { driver, table } = await make();
+    const { driver, table } = await createBroken();
     await driver.claim(makeClaim(["a", "b"]));
     await driver.claim(makeClaim(["b", "c"]));
     await driver.claim(makeClaim(shareSpec("s", 2, 4)));

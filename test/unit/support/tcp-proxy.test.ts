@@ -17,8 +17,8 @@ type Peer = { readonly socket: Socket; readonly received: string[]; ended: strin
 let server: Server;
 let proxy: TcpProxy;
 let folder: string;
-const accepted: Peer[] = [];
-const opened: Peer[] = [];
+const serverPeers: Peer[] = [];
+const clientPeers: Peer[] = [];
 
 function createPeer(socket: Socket): Peer {
   const peer: Peer = { socket, received: [], ended: "" };
@@ -34,36 +34,36 @@ function createPeer(socket: Socket): Peer {
 
 function openPeer(address: Address): Peer {
   const it = createPeer(connect(address));
-  opened.push(it);
+  clientPeers.push(it);
   return it;
 }
 
 async function openPair(): Promise<[Peer, Peer]> {
-  const count = accepted.length;
+  const count = serverPeers.length;
   const client = openPeer(proxy.address);
   client.socket.write("hi");
-  const otherPeer = await until(() => accepted[count], { within: 1000, what: "the server to see the client" });
+  const otherPeer = await until(() => serverPeers[count], { within: 1000, what: "the server to see the client" });
   await until(() => otherPeer.received.join("") === "hi", { within: 1000, what: "the greeting" });
   otherPeer.received.length = 0;
   return [client, otherPeer];
 }
 
-const expectText = (at: Peer, text: string): Promise<boolean> =>
-  until(() => at.received.join("") === text, { within: 1000, what: `"${text}"` });
+const expectText = (peer: Peer, text: string): Promise<boolean> =>
+  until(() => peer.received.join("") === text, { within: 1000, what: `"${text}"` });
 
-const expectEnd = (at: Peer): Promise<string> =>
-  until(() => at.ended, { within: 1000, what: "the end of a connection" });
+const expectEnd = (peer: Peer): Promise<string> =>
+  until(() => peer.ended, { within: 1000, what: "the end of a connection" });
 
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), "holdfast-proxy-"));
   const path = join(folder, "server.sock");
-  server = createServer((socket) => accepted.push(createPeer(socket)));
+  server = createServer((socket) => serverPeers.push(createPeer(socket)));
   await new Promise<void>((resolve) => server.listen(path, resolve));
   proxy = await tcpProxy({ path });
 });
 
 afterEach(async () => {
-  for (const { socket } of [...opened.splice(0), ...accepted.splice(0)]) socket.destroy();
+  for (const { socket } of [...clientPeers.splice(0), ...serverPeers.splice(0)]) socket.destroy();
   await proxy.close();
   await new Promise((resolve) => server.close(resolve));
   rmSync(folder, { recursive: true });
@@ -95,21 +95,21 @@ test("a connection opened into a black hole is silent", async () => {
   proxy.toTarget.pause();
   const client = openPeer(proxy.address);
   client.socket.write("hello?");
-  await until(() => accepted[0], { within: 1000, what: "the connection" });
-  expect(accepted[0]!.received).toEqual([]);
+  await until(() => serverPeers[0], { within: 1000, what: "the connection" });
+  expect(serverPeers[0]!.received).toEqual([]);
   proxy.toTarget.resume();
-  await expectText(accepted[0]!, "hello?");
+  await expectText(serverPeers[0]!, "hello?");
 });
 
 test("delays keep the order", async () => {
   const [client, other] = await openPair();
   proxy.toTarget.delay(40);
-  const sent = performance.now();
+  const sentAt = performance.now();
   client.socket.write("first ");
   await until(() => client.socket.writableLength === 0, { within: 1000, what: "the write" });
   client.socket.write("second");
   await expectText(other, "first second");
-  expect(performance.now() - sent).toBeGreaterThanOrEqual(39);
+  expect(performance.now() - sentAt).toBeGreaterThanOrEqual(39);
 });
 
 test("cuts after a number of bytes, once", async () => {
@@ -168,7 +168,7 @@ test("listens on a Unix socket", async () => {
   await using local = await tcpProxy(proxy.address, { path: join(folder, "proxy.sock") });
   const client = openPeer(local.address);
   client.socket.write("through two proxies");
-  await expectText(await until(() => accepted[0], { within: 1000, what: "the connection" }), "through two proxies");
+  await expectText(await until(() => serverPeers[0], { within: 1000, what: "the connection" }), "through two proxies");
   local.reset();
   await expectEnd(client);
 });

@@ -15,24 +15,24 @@ test.each([50, 3])(
     fc.assert(
       fc.property(commands, (steps) => {
         const deadlineHeap = new DeadlineHeap<HeapItem>();
-        const all = makeItems(20);
+        const items = makeItems(20);
         const model = new Map<HeapItem, number>();
-        for (const [what, pick, at] of steps) {
-          const item = all[pick] as HeapItem;
-          if (what === "set") {
+        for (const [action, pick, at] of steps) {
+          const item = items[pick] as HeapItem;
+          if (action === "set") {
             deadlineHeap.set(item, at);
             model.set(item, at);
-          } else if (what === "remove") {
+          } else if (action === "remove") {
             deadlineHeap.remove(item);
             model.delete(item);
           } else {
-            const taken = deadlineHeap.takeDue(at);
+            const dueItems = deadlineHeap.takeDue(at);
             const earliest = Math.min(...model.values());
-            if (taken === null) expect(earliest).toBeGreaterThan(at);
+            if (dueItems === null) expect(earliest).toBeGreaterThan(at);
             else {
-              expect(taken.dueAt).toBe(earliest);
-              expect(taken.heapIndex).toBe(-1);
-              model.delete(taken);
+              expect(dueItems.dueAt).toBe(earliest);
+              expect(dueItems.heapIndex).toBe(-1);
+              model.delete(dueItems);
             }
           }
           expect(deadlineHeap.nextDueAt()).toBe(model.size === 0 ? null : Math.min(...model.values()));
@@ -44,22 +44,22 @@ test.each([50, 3])(
 
 test("due items are taken, later ones stay", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
-  const [soon, late] = makeItems(2) as [HeapItem, HeapItem];
-  deadlineHeap.set(late, 20);
-  deadlineHeap.set(soon, 10);
+  const [soonItem, lateItem] = makeItems(2) as [HeapItem, HeapItem];
+  deadlineHeap.set(lateItem, 20);
+  deadlineHeap.set(soonItem, 10);
   expect(deadlineHeap.takeDue(9)).toBeNull();
-  expect(deadlineHeap.takeDue(10)).toBe(soon);
+  expect(deadlineHeap.takeDue(10)).toBe(soonItem);
   expect(deadlineHeap.takeDue(10)).toBeNull();
   expect(deadlineHeap.nextDueAt()).toBe(20);
 });
 
 test("all due items are taken at once, soonest first", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
-  const [a, b, c] = makeItems(3) as [HeapItem, HeapItem, HeapItem];
-  deadlineHeap.set(a, 20);
-  deadlineHeap.set(b, 10);
-  deadlineHeap.set(c, 30);
-  expect(deadlineHeap.takeAllDue(20)).toEqual([b, a]);
+  const [itemA, itemB, itemC] = makeItems(3) as [HeapItem, HeapItem, HeapItem];
+  deadlineHeap.set(itemA, 20);
+  deadlineHeap.set(itemB, 10);
+  deadlineHeap.set(itemC, 30);
+  expect(deadlineHeap.takeAllDue(20)).toEqual([itemB, itemA]);
   expect(deadlineHeap.takeAllDue(20)).toEqual([]);
   expect(deadlineHeap.nextDueAt()).toBe(30);
 });
@@ -73,16 +73,16 @@ test("setting an item to its present time changes nothing", () => {
 });
 
 test("items set one after another to the same time are taken in that order, wherever one of them was removed", () => {
-  for (const gone of [0, 1, 2, 3]) {
+  for (const removedIndex of [0, 1, 2, 3]) {
     const deadlineHeap = new DeadlineHeap<HeapItem>();
     const [first, ...row] = makeItems(5) as [HeapItem, ...HeapItem[]];
     deadlineHeap.set(first, 10);
     for (const item of row) deadlineHeap.set(item, 20);
-    deadlineHeap.remove(row[gone] as HeapItem);
-    deadlineHeap.remove(row[gone] as HeapItem);
-    const left = row.filter((_, at) => at !== gone);
+    deadlineHeap.remove(row[removedIndex] as HeapItem);
+    deadlineHeap.remove(row[removedIndex] as HeapItem);
+    const remaining = row.filter((_, index) => index !== removedIndex);
     expect(deadlineHeap.takeAllDue(20).map((item) => [first, ...row].indexOf(item))).toEqual(
-      [first, ...left].map((item) => [first, ...row].indexOf(item)),
+      [first, ...remaining].map((item) => [first, ...row].indexOf(item)),
     );
     for (const { previousSameDue, nextSameDue } of row)
       expect([previousSameDue, nextSameDue]).toEqual([undefined, undefined]);
@@ -91,12 +91,13 @@ test("items set one after another to the same time are taken in that order, wher
 
 test("a thousand items set to one time and moved together to another take one heap slot", () => {
   const deadlineHeap = new DeadlineHeap<HeapItem>();
-  const all = makeItems(1_000);
-  const places = (): number[] => all.filter(({ heapIndex }) => heapIndex >= 0).map((item) => all.indexOf(item));
-  for (const item of all) deadlineHeap.set(item, 10);
-  expect(places()).toEqual([0]);
-  for (const item of all) deadlineHeap.set(item, 20);
-  expect(places()).toEqual([0]);
+  const items = makeItems(1_000);
+  const readPositions = (): number[] =>
+    items.filter(({ heapIndex }) => heapIndex >= 0).map((item) => items.indexOf(item));
+  for (const item of items) deadlineHeap.set(item, 10);
+  expect(readPositions()).toEqual([0]);
+  for (const item of items) deadlineHeap.set(item, 20);
+  expect(readPositions()).toEqual([0]);
   expect(deadlineHeap.nextDueAt()).toBe(20);
-  expect(deadlineHeap.takeAllDue(20)).toEqual(all);
+  expect(deadlineHeap.takeAllDue(20)).toEqual(items);
 });

@@ -13,21 +13,21 @@ test("a linked list equals an array after any insertions and removals", () => {
     fc.property(commands, (steps) => {
       const list = new LinkedList<TestItem>();
       let model: TestItem[] = [];
-      for (const [index, [what, pick]] of steps.entries()) {
+      for (const [index, [action, pick]] of steps.entries()) {
         const item: TestItem = { name: index, previous: null, next: null };
-        if (what === "push") {
+        if (action === "push") {
           list.push(item);
           model.push(item);
-        } else if (what === "insert") {
-          const at = pick % (model.length + 1);
-          list.insertAfter(at === 0 ? null : (model[at - 1] as TestItem), item);
-          model = model.toSpliced(at, 0, item);
+        } else if (action === "insert") {
+          const position = pick % (model.length + 1);
+          list.insertAfter(position === 0 ? null : (model[position - 1] as TestItem), item);
+          model = model.toSpliced(position, 0, item);
         } else if (model.length > 0) {
-          const at = pick % model.length;
-          const gone = model[at] as TestItem;
-          list.remove(gone);
-          model = model.toSpliced(at, 1);
-          expect([gone.previous, gone.next]).toEqual([null, null]);
+          const position = pick % model.length;
+          const removedItem = model[position] as TestItem;
+          list.remove(removedItem);
+          model = model.toSpliced(position, 1);
+          expect([removedItem.previous, removedItem.next]).toEqual([null, null]);
         }
         expect([...list].map(({ name }) => name)).toEqual(model.map(({ name }) => name));
         expect(list.size).toBe(model.length);

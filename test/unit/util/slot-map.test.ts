@@ -34,16 +34,17 @@ test("a SlotMap answers as a Map does after any insertions and deletions", () =>
 
 test("walk() visits each lasting entry once, whatever is added or deleted meanwhile", () => {
   const slots = new SlotMap<number, number>();
-  for (let at = 0; at < 100; at++) slots.set(at, at);
-  const met: number[] = [];
+  for (let index = 0; index < 100; index++) slots.set(index, index);
+  const visited: number[] = [];
   for (const value of slots.walk()) {
-    met.push(value);
+    visited.push(value);
     if (value % 2 === 0) slots.delete(value < 50 ? value + 1 : value);
-    if (value === 20) for (let at = 200; at < 220; at++) slots.set(at, at);
+    if (value === 20) for (let index = 200; index < 220; index++) slots.set(index, index);
   }
-  const stays = (at: number): boolean => (at < 50 ? at % 2 === 0 : at % 2 === 1);
-  for (let at = 0; at < 100; at++) if (stays(at)) expect(met.filter((value) => value === at)).toEqual([at]);
-  expect(new Set(met).size).toBe(met.length);
+  const isKept = (index: number): boolean => (index < 50 ? index % 2 === 0 : index % 2 === 1);
+  for (let index = 0; index < 100; index++)
+    if (isKept(index)) expect(visited.filter((value) => value === index)).toEqual([index]);
+  expect(new Set(visited).size).toBe(visited.length);
 });
 
 test("values() is a copy: later sets and deletions do not show in it", () => {
@@ -72,8 +73,8 @@ test("a map after thousands of insertions and deletions has only the remaining e
     slots.set(key, -key);
     map.set(key, -key);
     // three of a hundred stay
-    const gone = key - 50;
-    if (gone >= 0 && gone % 100 > 2) expect(slots.delete(gone)).toBe(map.delete(gone));
+    const removedKey = key - 50;
+    if (removedKey >= 0 && removedKey % 100 > 2) expect(slots.delete(removedKey)).toBe(map.delete(removedKey));
   }
   expect([...slots.keys()]).toEqual([...map.keys()]);
   expect(slots.values()).toEqual([...map.values()]);

@@ -7,29 +7,29 @@ import { createSuspendAwareTime, SuspendDetector } from "../../../src/util/suspe
 import { FakeClock } from "../../support/fake-clock.ts";
 
 /** A clock, and a stop of this many milliseconds while one or the other of its hands is read. */
-function pausableClock(): { readonly clock: Clock; wall: number; uptime: number; pass(ms: number): void } {
+function pausableClock(): { readonly clock: Clock; wall: number; uptime: number; advance(ms: number): void } {
   let now = 1_000;
   const stop = { wall: 0, uptime: 0 };
-  const read = (hand: "wall" | "uptime"): number => {
-    now += stop[hand];
-    stop[hand] = 0;
+  const read = (clockName: "wall" | "uptime"): number => {
+    now += stop[clockName];
+    stop[clockName] = 0;
     return now;
   };
-  const hands = { now: () => now, wall: () => read("wall"), uptime: () => read("uptime") };
-  const clock = Object.assign(new FakeClock(), hands);
-  const pass = (ms: number): void => {
+  const sources = { now: () => now, wall: () => read("wall"), uptime: () => read("uptime") };
+  const clock = Object.assign(new FakeClock(), sources);
+  const advance = (ms: number): void => {
     now += ms;
   };
-  return Object.assign(stop, { clock, pass });
+  return Object.assign(stop, { clock, advance });
 }
 
-for (const hand of ["wall", "uptime"] as const) {
-  test(`a stop of the process while it reads the ${hand} is not taken for a sleep, then or later`, () => {
-    const scene = pausableClock();
-    const watch = new SuspendDetector(scene.clock);
+for (const clockName of ["wall", "uptime"] as const) {
+  test(`a stop of the process while it reads the ${clockName} is not taken for a sleep, then or later`, () => {
+    const fixture = pausableClock();
+    const watch = new SuspendDetector(fixture.clock);
     for (let look = 0; look < 3; look++) {
-      scene.pass(20);
-      scene[hand] = look === 0 ? 2_000 : 0;
+      fixture.advance(20);
+      fixture[clockName] = look === 0 ? 2_000 : 0;
       assert.equal(watch.suspendedMs(), 0, `look ${look}`);
     }
   });

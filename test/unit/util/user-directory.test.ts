@@ -17,11 +17,11 @@ beforeEach(() => {
 afterEach(() => rmSync(folder, { recursive: true }));
 
 test("the directory is the same whatever HOME, TMPDIR and XDG_RUNTIME_DIR are", () => {
-  const plain = resolveUserDirectory({});
+  const defaultDirectory = resolveUserDirectory({});
   expect(resolveUserDirectory({ HOME: "/elsewhere", TMPDIR: "/elsewhere", XDG_RUNTIME_DIR: "/run/user/7" })).toBe(
-    plain,
+    defaultDirectory,
   );
-  expect(plain).toBe(join(userInfo().homedir, ".holdfast", hostname()));
+  expect(defaultDirectory).toBe(join(userInfo().homedir, ".holdfast", hostname()));
 });
 
 test("HOLDFAST_DIR names another directory and must be absolute", () => {
@@ -32,7 +32,7 @@ test("HOLDFAST_DIR names another directory and must be absolute", () => {
 test("a missing directory is created with mode 0700, and so are its parents", () => {
   const directory = join(folder, "a", "b");
   expect(prepareSocketPath(directory)).toBe(join(directory, "socket"));
-  for (const made of [join(folder, "a"), directory]) expect(lstatSync(made).mode & 0o777).toBe(0o700);
+  for (const createdPath of [join(folder, "a"), directory]) expect(lstatSync(createdPath).mode & 0o777).toBe(0o700);
 });
 
 test("a directory that is a link is refused, even to one of the same user", () => {

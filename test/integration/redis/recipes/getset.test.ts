@@ -42,7 +42,7 @@ withRedis((server) => {
   });
 
   /** The article's lock, with its mixture of units only where the check is about that. */
-  const article = (unit = 1): LockSystem => ({
+  const articleSystem = (unit = 1): LockSystem => ({
     async locker(aheadMs = 0) {
       const now = (): number => Date.now() + aheadMs;
       return {
@@ -63,7 +63,7 @@ withRedis((server) => {
     remainingMs: async () => Math.max(Number((await admin.get("lock")) ?? 0) - Date.now(), 0),
   });
 
-  const ours = (): LockSystem => {
+  const holdfastSystem = (): LockSystem => {
     const prefix = randomUUID();
     const open = async (): Promise<Driver> => {
       const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
@@ -74,16 +74,16 @@ withRedis((server) => {
     return {
       async locker(aheadMs = 0) {
         const driver = await open();
-        const mine: Claim[] = [];
+        const claims: Claim[] = [];
         return {
           async acquire(leaseMs) {
             const claim = makeClaim("lock", { ttlMs: leaseMs, wait: false });
             if (aheadMs !== 0) vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + aheadMs });
             const { state } = await driver.claim(claim).finally(() => vi.useRealTimers());
-            if (state === "held") mine.push(claim);
+            if (state === "held") claims.push(claim);
             return state === "held";
           },
-          release: async () => void (await driver.release(toReleases(...mine.splice(0)))),
+          release: async () => void (await driver.release(toReleases(...claims.splice(0)))),
         };
       },
       async remainingMs() {
@@ -108,14 +108,14 @@ withRedis((server) => {
     },
     "those who come too late for an expired lock lengthen nobody's lease": async (system) => {
       const first = await system.locker();
-      const all = await Promise.all(Array.from({ length: 16 }, () => system.locker()));
+      const lockers = await Promise.all(Array.from({ length: 16 }, () => system.locker()));
       await first.acquire(100);
       await delay(200);
       // all find it expired; one wins, with a short lease; the others wanted long ones
-      const won = await Promise.all(all.map((locker, at) => locker.acquire(at === 0 ? 2_000 : 60_000)));
-      const winner = won.indexOf(true);
-      const left = await system.remainingMs();
-      return won.filter(Boolean).length === 1 && left <= (winner === 0 ? 2_000 : 60_000);
+      const results = await Promise.all(lockers.map((locker, index) => locker.acquire(index === 0 ? 2_000 : 60_000)));
+      const winnerIndex = results.indexOf(true);
+      const remainingMs = await system.remainingMs();
+      return results.filter(Boolean).length === 1 && remainingMs <= (winnerIndex === 0 ? 2_000 : 60_000);
     },
     "a lease of a minute is a minute": async (system) => {
       const [holder, next] = [await system.locker(), await system.locker()];
@@ -136,19 +136,19 @@ withRedis((server) => {
   describe("Holdfast's lock", () => {
     for (const [name, check] of Object.entries(checks)) {
       test(name, async () => {
-        expect(await check(ours())).toBe(true);
+        expect(await check(holdfastSystem())).toBe(true);
       });
     }
   });
 
   describe("the article's lock fails, which proves the checks", () => {
     const faults = [
-      ["a newcomer whose clock is ahead takes no lock that is held", article()],
-      ["a holder whose clock is ahead keeps it no longer than its lease", article()],
-      ["those who come too late for an expired lock lengthen nobody's lease", article()],
+      ["a newcomer whose clock is ahead takes no lock that is held", articleSystem()],
+      ["a holder whose clock is ahead keeps it no longer than its lease", articleSystem()],
+      ["those who come too late for an expired lock lengthen nobody's lease", articleSystem()],
       // a lease in seconds, added to a time in milliseconds
-      ["a lease of a minute is a minute", article(1 / 1_000)],
-      ["whose lease has ended takes the lock from nobody by giving it back", article()],
+      ["a lease of a minute is a minute", articleSystem(1 / 1_000)],
+      ["whose lease has ended takes the lock from nobody by giving it back", articleSystem()],
     ] as const;
     for (const [name, system] of faults) {
       test(name, async () => {

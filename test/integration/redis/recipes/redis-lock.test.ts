@@ -71,16 +71,16 @@ withRedis((server) => {
     return locks;
   };
 
-  const article = (): LockSystem => ({
+  const articleSystem = (): LockSystem => ({
     async acquire(leaseMs) {
       const owner = randomUUID();
-      const enter = (ms: number) =>
+      const enterFor = (ms: number) =>
         until(() => admin.eval(ENTER_SCRIPT, 1, "lock", owner, ms), { within: 9_000, what: "it" });
       const release = async (): Promise<boolean> => (await admin.eval(LEAVE_SCRIPT, 1, "lock", owner)) === 1;
-      await enter(leaseMs);
+      await enterFor(leaseMs);
       return {
         async renew(ms) {
-          await enter(ms);
+          await enterFor(ms);
           await release();
         },
         remainingMs: () => admin.pttl("lock"),
@@ -91,7 +91,7 @@ withRedis((server) => {
     crash: async () => void (await admin.del("lock")),
   });
 
-  const ours = (): LockSystem => {
+  const holdfastSystem = (): LockSystem => {
     const prefix = randomUUID();
     return {
       // `renew: false`: the lease runs on as it does for a paused holder
@@ -185,16 +185,16 @@ withRedis((server) => {
   describe("Holdfast's lock", () => {
     for (const [name, check] of Object.entries(checks)) {
       test(name, async () => {
-        expect(await check(ours())).toBe(true);
+        expect(await check(holdfastSystem())).toBe(true);
       });
     }
 
     test("a waiter is woken by a message, and sends no commands meanwhile", { timeout: 20_000 }, async () => {
       const prefix = randomUUID();
-      const [one, other] = [client(prefix, { ttl: "30s" }), client(prefix, { ttl: "30s" })];
-      const lock = await one.acquire("lock");
+      const [firstClient, other] = [client(prefix, { ttl: "30s" }), client(prefix, { ttl: "30s" })];
+      const lock = await firstClient.acquire("lock");
       const next = other.acquire("lock");
-      await until(async () => (await one.list("lock")).length === 2, { within: 5_000, what: "the waiter" });
+      await until(async () => (await firstClient.list("lock")).length === 2, { within: 5_000, what: "the waiter" });
       await admin.config("RESETSTAT");
       await delay(1_500);
       expect(await admin.info("commandstats")).not.toMatch(/cmdstat_eval/);
@@ -207,14 +207,14 @@ withRedis((server) => {
 
     test("only the owner can release it, and after a crash it is free when the lease ends", async () => {
       const prefix = randomUUID();
-      const [one, other] = [client(prefix, { renew: false }), client(prefix)];
-      for (const locks of [one, other]) await locks.list(""); // connected
-      const lock = await one.acquire("lock", { ttl: "2s" });
+      const [firstClient, other] = [client(prefix, { renew: false }), client(prefix)];
+      for (const locks of [firstClient, other]) await locks.list(""); // connected
+      const lock = await firstClient.acquire("lock", { ttl: "2s" });
       expect(await other.tryAcquire("lock")).toBeNull();
       const next = await other.acquire("lock");
       expect(next.token).toBeGreaterThan(lock.token);
       expect(await lock.release()).toBe(false);
-      expect((await one.list("lock")).map(({ answer }) => answer.state)).toEqual(["held"]);
+      expect((await firstClient.list("lock")).map(({ answer }) => answer.state)).toEqual(["held"]);
       expect(await next.release()).toBe(true);
     });
 
@@ -228,8 +228,11 @@ withRedis((server) => {
     });
 
     test("the lease is renewed as long as it is held", async () => {
-      const [one, other] = ["renewed", "renewed"].map((prefix) => client(prefix, { ttl: "3s" })) as [Locks, Locks];
-      const lock = await one.acquire("lock");
+      const [firstClient, other] = ["renewed", "renewed"].map((prefix) => client(prefix, { ttl: "3s" })) as [
+        Locks,
+        Locks,
+      ];
+      const lock = await firstClient.acquire("lock");
       await delay(3_100);
       expect(await other.tryAcquire("lock")).toBeNull();
       lock.throwIfLost();
@@ -240,7 +243,7 @@ withRedis((server) => {
   describe("the article's lock fails, which proves the checks", () => {
     for (const [name, check] of Object.entries(checks)) {
       test(name, async () => {
-        expect(await check(article())).toBe(false);
+        expect(await check(articleSystem())).toBe(false);
       });
     }
   });

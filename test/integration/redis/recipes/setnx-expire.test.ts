@@ -36,34 +36,34 @@ withRedis((server) => {
   afterEach(() => admin.disconnect());
 
   /** The number of commands of one acquire; and for each smaller number: is the lock free again after one lease? */
-  const deaths = async (take: TakeLock, again: () => Promise<boolean>): Promise<boolean[]> => {
-    const freed: boolean[] = [];
+  const deaths = async (takeLock: TakeLock, tryAgain: () => Promise<boolean>): Promise<boolean[]> => {
+    const outcomes: boolean[] = [];
     for (let alive = 1; ; alive++) {
       await admin.flushall();
-      let sent = 0;
-      const dead = new Promise<never>(() => undefined);
-      const send: SendCommand = (command = "", ...words) => (sent++ < alive ? admin.call(command, ...words) : dead);
-      const ended = take(send, "it").then(() => true);
+      let sentCount = 0;
+      const never = new Promise<never>(() => undefined);
+      const send: SendCommand = (command = "", ...args) => (sentCount++ < alive ? admin.call(command, ...args) : never);
+      const ended = takeLock(send, "it").then(() => true);
       const isWhole = await Promise.race([
         ended,
-        until(() => sent > alive, { within: 5_000, what: "death" }).then(() => false),
+        until(() => sentCount > alive, { within: 5_000, what: "death" }).then(() => false),
       ]);
-      const within = { within: 2 * LEASE_MS, what: "the lock to be free" };
-      freed.push(
-        await until(again, within).then(
+      const untilOptions = { within: 2 * LEASE_MS, what: "the lock to be free" };
+      outcomes.push(
+        await until(tryAgain, untilOptions).then(
           () => true,
           () => false,
         ),
       );
-      if (isWhole) return freed;
+      if (isWhole) return outcomes;
     }
   };
 
   describe("a crash between two commands", () => {
     test("locks for ever with the article's two commands, which proves the check", { timeout: 20_000 }, async () => {
-      const again = (): Promise<boolean> =>
-        articleLock((command = "", ...words) => admin.call(command, ...words), "next");
-      expect(await deaths(articleLock, again)).toEqual([false, true]);
+      const tryAgain = (): Promise<boolean> =>
+        articleLock((command = "", ...args) => admin.call(command, ...args), "next");
+      expect(await deaths(articleLock, tryAgain)).toEqual([false, true]);
     });
 
     test("cannot happen with Holdfast: one command sets the claim and its lease", { timeout: 20_000 }, async () => {
@@ -74,25 +74,25 @@ withRedis((server) => {
         await driver.open(NO_EVENTS);
         return driver;
       };
-      const whole: SendCommand = (command = "", ...words) => admin.call(command, ...words);
-      const opened: Driver[] = [];
-      let [counts, send]: [boolean, SendCommand] = [false, whole];
-      const taker = await open((...words) => (counts ? send(...words) : whole(...words)));
-      const next = await open(whole);
-      opened.push(taker, next);
-      const take: TakeLock = async (by) => {
-        [counts, send] = [true, by];
-        return (await taker.claim(makeClaim("lock", { ttlMs: LEASE_MS }))).state === "held";
+      const sendAll: SendCommand = (command = "", ...args) => admin.call(command, ...args);
+      const drivers: Driver[] = [];
+      let [counts, send]: [boolean, SendCommand] = [false, sendAll];
+      const driver = await open((...args) => (counts ? send(...args) : sendAll(...args)));
+      const next = await open(sendAll);
+      drivers.push(driver, next);
+      const take: TakeLock = async (sender) => {
+        [counts, send] = [true, sender];
+        return (await driver.claim(makeClaim("lock", { ttlMs: LEASE_MS }))).state === "held";
       };
-      const again = async (): Promise<boolean> => {
+      const tryAgain = async (): Promise<boolean> => {
         const claim = makeClaim("lock", { ttlMs: LEASE_MS, wait: false });
         const { state } = await next.claim(claim);
         if (state === "held") await next.release(toReleases(claim));
         return state === "held";
       };
       // there is only one command, so there is no place in between to die at
-      expect(await deaths(take, again)).toEqual([true]);
-      for (const driver of opened) await driver.close();
+      expect(await deaths(take, tryAgain)).toEqual([true]);
+      for (const driver of drivers) await driver.close();
     });
   });
 

@@ -35,16 +35,16 @@ const waitForQueue = (count: number): Promise<unknown> =>
 test("ten contenders, started in order, are granted in order, and one at a time", async () => {
   const gate = await openLocks().acquire(KEY);
   const order: number[] = [];
-  let inside = 0;
+  let insideCount = 0;
   const contenders: Promise<void>[] = [];
   for (let contender = 0; contender < 10; contender++) {
     const locks = openLocks();
     contenders.push(
       locks.using(KEY, async () => {
-        expect(++inside).toBe(1);
+        expect(++insideCount).toBe(1);
         order.push(contender);
         await fixture.observer.sync("/");
-        inside--;
+        insideCount--;
       }),
     );
     await waitForQueue(contender + 2);
@@ -87,65 +87,69 @@ test("each waiter watches its predecessor alone; nodes are ephemeral, numbered a
 
 test("a connection that is lost puts a lock in jeopardy; only the end of the session loses it", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const rests: number[] = [];
+  const delays: number[] = [];
   const backoff = exponential(50, 200);
   const locks = openLocks({
     servers: [proxy.address as { host: string; port: number }],
     retry(rounds) {
-      rests.push(rounds);
+      delays.push(rounds);
       return backoff(rounds);
     },
   });
-  const told: string[] = [];
+  const events: string[] = [];
   const lock = await locks.acquire(KEY);
-  let goneAt = 0;
+  let removedAt = 0;
   await fixture.observer.exists(`${KEY}/${(await queueNodes())[0]}`, () => {
-    goneAt = performance.now();
+    removedAt = performance.now();
   });
-  for (const event of ["jeopardy", "restored", "lost"] as const) locks.on(event, () => told.push(event));
+  for (const event of ["jeopardy", "restored", "lost"] as const) locks.on(event, () => events.push(event));
   proxy.refuseConnections(true);
   proxy.reset();
-  await until(() => rests.length >= 3, { within: TIMEOUT_MS, what: "three tries" });
-  expect(told).toEqual(["jeopardy"]);
+  await until(() => delays.length >= 3, { within: TIMEOUT_MS, what: "three tries" });
+  expect(events).toEqual(["jeopardy"]);
   proxy.refuseConnections(false);
-  await until(() => told.includes("restored"), { within: TIMEOUT_MS, what: "the connection to be back" });
-  expect(told).toEqual(["jeopardy", "restored"]);
+  await until(() => events.includes("restored"), { within: TIMEOUT_MS, what: "the connection to be back" });
+  expect(events).toEqual(["jeopardy", "restored"]);
   lock.throwIfLost();
   proxy.refuseConnections(true);
   proxy.reset();
   const endsAt = performance.now() + lock.remainingMs;
   await until(() => lock.signal.aborted, { within: TIMEOUT_MS, what: "the session to end by our clock" });
-  expect(told).toEqual(["jeopardy", "restored", "jeopardy", "lost"]);
-  await until(() => goneAt > 0, { within: TIMEOUT_MS, what: "its end at the servers" });
-  expect(goneAt, "the servers had it for longer").toBeGreaterThan(endsAt);
+  expect(events).toEqual(["jeopardy", "restored", "jeopardy", "lost"]);
+  await until(() => removedAt > 0, { within: TIMEOUT_MS, what: "its end at the servers" });
+  expect(removedAt, "the servers had it for longer").toBeGreaterThan(endsAt);
   proxy.refuseConnections(false);
   await locks.close();
 }, 60_000);
 
 test("without fair order a later claim may be first, and two never hold together", async () => {
-  const [holder, early, late] = [openLocks({ fair: false }), openLocks({ fair: false }), openLocks({ fair: false })];
+  const [holder, earlyClient, lateClient] = [
+    openLocks({ fair: false }),
+    openLocks({ fair: false }),
+    openLocks({ fair: false }),
+  ];
   let inversions = 0;
-  let inside = 0;
+  let insideCount = 0;
   for (let round = 0; round < 30 && inversions === 0; round++) {
     const lock = await holder.acquire(KEY);
     const order: string[] = [];
-    const enter = async (locks: Locks, who: string): Promise<void> => {
+    const enter = async (locks: Locks, name: string): Promise<void> => {
       await locks.using(KEY, async () => {
-        expect(++inside).toBe(1);
-        order.push(who);
+        expect(++insideCount).toBe(1);
+        order.push(name);
         await fixture.observer.sync("/");
-        inside--;
+        insideCount--;
       });
     };
     const before = (await fixture.observer.children(KEY)).stat.cversion;
-    const first = enter(early, "early");
+    const first = enter(earlyClient, "early");
     // it entered and left the queue again
     await until(async () => (await fixture.observer.children(KEY)).stat.cversion >= before + 2, {
       within: TIMEOUT_MS,
       what: "its try",
     });
     await lock.release();
-    await Promise.all([first, enter(late, "late")]);
+    await Promise.all([first, enter(lateClient, "late")]);
     if (order[0] === "late") inversions++;
   }
   expect(inversions).toBe(1);

@@ -31,10 +31,10 @@ function queueNodes(): Promise<readonly string[]> {
 }
 
 test("one client holds it, others learn at once that it is busy, and their tries leave nothing", async () => {
-  const [one, others] = [openLocks(), Array.from({ length: 8 }, () => openLocks())];
-  const lock = await one.acquire(KEY);
-  const tries = await Promise.all(others.map((locks) => locks.tryAcquire(KEY)));
-  expect(tries).toEqual(others.map(() => null));
+  const [client, others] = [openLocks(), Array.from({ length: 8 }, () => openLocks())];
+  const lock = await client.acquire(KEY);
+  const results = await Promise.all(others.map((locks) => locks.tryAcquire(KEY)));
+  expect(results).toEqual(others.map(() => null));
   expect(await queueNodes()).toHaveLength(1);
   await expect(others[0]?.acquire(KEY, { wait: 0 })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
   expect(await queueNodes()).toHaveLength(1);
@@ -45,34 +45,36 @@ test("one client holds it, others learn at once that it is busy, and their tries
 });
 
 test("of many tries at once on a free key exactly one succeeds", async () => {
-  const all = Array.from({ length: 8 }, () => openLocks());
-  await Promise.all(all.map((locks) => locks.list("/")));
+  const clients = Array.from({ length: 8 }, () => openLocks());
+  await Promise.all(clients.map((locks) => locks.list("/")));
   for (let round = 0; round < 10; round++) {
-    const taken = (await Promise.all(all.map((locks) => locks.tryAcquire(KEY)))).filter((lock) => lock !== null);
-    expect(taken).toHaveLength(1);
-    await Promise.all(taken.map((lock) => lock.release()));
+    const grantedLocks = (await Promise.all(clients.map((locks) => locks.tryAcquire(KEY)))).filter(
+      (lock) => lock !== null,
+    );
+    expect(grantedLocks).toHaveLength(1);
+    await Promise.all(grantedLocks.map((lock) => lock.release()));
     expect(await queueNodes()).toEqual([]);
   }
 });
 
 test("a try whose connection is cut at any byte leaves no node while its session lives", async () => {
   await using proxy = await tcpProxy(fixture.server.address);
-  const [holder, cut] = [openLocks(), openLocks(proxy.address as { host: string; port: number })];
+  const [holder, cutClient] = [openLocks(), openLocks(proxy.address as { host: string; port: number })];
   const lock = await holder.acquire(KEY);
-  const kept = await cut.acquire("kept");
+  const keptLock = await cutClient.acquire("kept");
   for (let bytes = 1; bytes < 160; bytes += 23) {
     proxy.toClient.cutAfter(bytes);
-    expect(await cut.tryAcquire(KEY).catch(() => null)).toBeNull();
+    expect(await cutClient.tryAcquire(KEY).catch(() => null)).toBeNull();
     await until(async () => (await queueNodes()).length === 1, {
       within: TIMEOUT_MS,
       what: "no node but the holder's",
     });
   }
   proxy.toClient.cutAfter(Number.POSITIVE_INFINITY);
-  kept.throwIfLost();
+  keptLock.throwIfLost();
   await lock.release();
   expect(await queueNodes()).toEqual([]);
-  await cut.close();
+  await cutClient.close();
 }, 60_000);
 
 test("a killed holder leaves its node no longer than its session, and then another client is granted", async () => {
@@ -80,8 +82,8 @@ test("a killed holder leaves its node no longer than its session, and then anoth
   const url = `zookeeper://${host}:${port}?sessionMs=${SESSION_MS}`;
   const held = sandbox.start(["run", KEY, "--url", url, "--", "sleep", "60"]);
   await until(async () => (await queueNodes()).length === 1, { within: TIMEOUT_MS, what: "the holder" });
-  const busy = await sandbox.run(["run", KEY, "--url", url, "--wait", "0", "--", "true"]);
-  expect(busy.code).toBe(124);
+  const busyRun = await sandbox.run(["run", KEY, "--url", url, "--wait", "0", "--", "true"]);
+  expect(busyRun.code).toBe(124);
   process.kill(held.pid, "SIGKILL");
   await until(async () => (await queueNodes()).length === 0, { within: TIMEOUT_MS, what: "its node to go" });
   await using next = await openLocks().tryAcquire(KEY);

@@ -25,40 +25,40 @@ type Contender = { readonly locks: Locks; readonly wait: Promise<Lock>; readonly
 
 /** Contenders in the order of the queue. */
 async function queueContenders(count: number): Promise<Contender[]> {
-  const all: Contender[] = [];
+  const contenders: Contender[] = [];
   for (let number = 0; number < count; number++) {
     const [locks, stop] = [openLocks(), new AbortController()];
     const wait = locks.acquire(KEY, { signal: stop.signal });
     wait.catch(() => undefined);
-    all.push({ locks, wait, stop });
+    contenders.push({ locks, wait, stop });
     await until(async () => ((await fixture.observer.exists(KEY))?.numChildren ?? 0) === number + 1, {
       within: TIMEOUT_MS,
       what: `place ${number}`,
     });
   }
-  return all;
+  return contenders;
 }
 
 /** Is it granted after two more round trips? */
 async function waitUntilHeld({ wait }: Contender): Promise<boolean> {
-  let is = false;
+  let isHeld = false;
   wait.then(
     () => {
-      is = true;
+      isHeld = true;
     },
     () => undefined,
   );
   await fixture.observer.sync("/");
   await fixture.observer.sync("/");
-  return is;
+  return isHeld;
 }
 
 test("the lowest number holds, and the next one after its release", async () => {
-  const all = await queueContenders(4);
+  const contenders = await queueContenders(4);
   const tokens: bigint[] = [];
-  for (const [at, { wait }] of all.entries()) {
+  for (const [index, { wait }] of contenders.entries()) {
     const lock = await wait;
-    for (const behind of all.slice(at + 1)) expect(await waitUntilHeld(behind)).toBe(false);
+    for (const waiter of contenders.slice(index + 1)) expect(await waitUntilHeld(waiter)).toBe(false);
     tokens.push(lock.token);
     await lock.release();
   }

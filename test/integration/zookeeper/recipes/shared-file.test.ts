@@ -41,7 +41,7 @@ test("the article's case on ZooKeeper: many readers and writers of one file, in 
   const { host, port } = fixture.server.address;
   const program = [process.execPath, builtFile("build/examples/shared-file/main.js")] as const;
   const env = { HOLDFAST_URL: `zookeeper://${host}:${port}?root=/shared&sessionMs=${SESSION_MS}` };
-  const began = performance.now();
+  const startedAt = performance.now();
   const { code, out, err } = await sandbox.startProgram(program, { cwd: sandbox.folder, env }).ended;
   expect({ code, err }).toEqual({ code: 0, err: "" });
   expect(out.trimEnd().split("\n")).toEqual([
@@ -49,26 +49,26 @@ test("the article's case on ZooKeeper: many readers and writers of one file, in 
     "50 reads by 5 processes: 0 of them saw half a write",
     "most readers at once: several",
   ]);
-  console.log(`figure: shared file on ZooKeeper: ${(performance.now() - began).toFixed(0)} ms with 8 processes`);
+  console.log(`figure: shared file on ZooKeeper: ${(performance.now() - startedAt).toFixed(0)} ms with 8 processes`);
 });
 
 test("requests of one process queue locally: one of them waits at ZooKeeper, and another process is not starved", async () => {
   const [name, folder] = nextKey();
-  const [mine, other] = [openLocks(), openLocks()];
+  const [ownClient, other] = [openLocks(), openLocks()];
   const first = await other.acquire(name);
   const order: string[] = [];
-  const turn = async (locks: Locks, who: string): Promise<void> => {
+  const turn = async (locks: Locks, clientName: string): Promise<void> => {
     const lock = await locks.acquire(name);
-    order.push(who);
+    order.push(clientName);
     await lock.release();
   };
-  const mines = Array.from({ length: 200 }, () => turn(mine, "mine"));
+  const ownTurns = Array.from({ length: 200 }, () => turn(ownClient, "mine"));
   await until(async () => (await queueNodes(folder)) === 2, { within: TIMEOUT_MS, what: "a place of mine" });
-  const others = turn(other, "other");
-  await mine.list();
+  const otherTurn = turn(other, "other");
+  await ownClient.list();
   expect(await queueNodes(folder), "200 requests, one place; and the other's").toBeLessThanOrEqual(3);
   await first.release();
-  await Promise.all([...mines, others]);
+  await Promise.all([...ownTurns, otherTurn]);
   expect(order).toHaveLength(201);
   expect(order.indexOf("other"), "at most one turn of 64 before it").toBeLessThanOrEqual(64);
   expect(await queueNodes(folder)).toBe(0);
@@ -119,19 +119,19 @@ test("a request never takes a node of an earlier one of its session for its own"
 
 test("a release between a waiter's list and its watch is noticed at once", async () => {
   const [name] = nextKey();
-  const [one, other] = [openLocks({ handoffs: 1 }), openLocks({ handoffs: 1 })];
+  const [client, other] = [openLocks({ handoffs: 1 }), openLocks({ handoffs: 1 })];
   let longest = 0;
-  let held: Lock = await one.acquire(name);
+  let held: Lock = await client.acquire(name);
   for (let turn = 0; turn < 150; turn++) {
-    const began = performance.now();
-    const next = (turn % 2 === 0 ? other : one).acquire(name);
+    const startedAt = performance.now();
+    const next = (turn % 2 === 0 ? other : client).acquire(name);
     // earlier or later than the list, the watch and the answers of both
-    const spins = turn * 40;
-    for (let spin = 0; spin < spins; spin++) if (spin % 400 === 0) await Promise.resolve();
+    const spinCount = turn * 40;
+    for (let spin = 0; spin < spinCount; spin++) if (spin % 400 === 0) await Promise.resolve();
     if (turn % 3 > 0) await fixture.observer.exists("/s3");
     await held.release();
     held = await next;
-    longest = Math.max(longest, performance.now() - began);
+    longest = Math.max(longest, performance.now() - startedAt);
   }
   await held.release();
   expect(longest).toBeLessThan(IMMEDIATE_MS);
@@ -139,13 +139,13 @@ test("a release between a waiter's list and its watch is noticed at once", async
 
 test("nothing is kept for an unused key: the server removes its node", async () => {
   const locks = openLocks();
-  const all = Array.from({ length: 50 }, nextKey);
-  await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
-  for (const [, folder] of all) {
+  const keys = Array.from({ length: 50 }, nextKey);
+  await Promise.all(keys.map(([name]) => locks.using(name, () => undefined)));
+  for (const [, folder] of keys) {
     await expect.poll(() => fixture.observer.exists(folder), { timeout: TIMEOUT_MS }).toBe(null);
   }
   // and it is as usable as before
-  await Promise.all(all.map(([name]) => locks.using(name, () => undefined)));
+  await Promise.all(keys.map(([name]) => locks.using(name, () => undefined)));
 });
 
 test("all locks of a process are released at once, and it stays usable", async () => {
@@ -155,6 +155,6 @@ test("all locks of a process are released at once, and it stays usable", async (
   await locks.releaseAll();
   for (const lock of held) expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "released" });
   for (const name of names) await (await other.tryAcquire(name))?.release();
-  const again = await locks.tryAcquire(names[0] as string);
-  expect(await again?.release()).toBe(true);
+  const lock = await locks.tryAcquire(names[0] as string);
+  expect(await lock?.release()).toBe(true);
 });

@@ -10,15 +10,15 @@ const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remaining
 const makeClaims = (count: number): Claim[] => Array.from({ length: count }, () => makeClaim("key", { ttlMs: 1_000 }));
 
 /** The claims among these that it would place again after a loss. */
-async function keptCount(dataLossGuard: DataLossGuard, of: readonly Claim[]): Promise<readonly Claim[]> {
-  let lost: readonly Claim[] = [];
-  const raw = of.map(() => "b 1");
-  const answers = of.map((): Answer => ({ state: "none" }));
-  await dataLossGuard.restoreLost(of, dataLossGuard.onRenew(of), raw, answers, async (some) => {
-    lost = some;
-    return some.map(() => "n");
+async function keptCount(dataLossGuard: DataLossGuard, claims: readonly Claim[]): Promise<readonly Claim[]> {
+  let lostClaims: readonly Claim[] = [];
+  const rawAnswers = claims.map(() => "b 1");
+  const answers = claims.map((): Answer => ({ state: "none" }));
+  await dataLossGuard.restoreLost(claims, dataLossGuard.onRenew(claims), rawAnswers, answers, async (batch) => {
+    lostClaims = batch;
+    return batch.map(() => "n");
   });
-  return lost;
+  return lostClaims;
 }
 
 const openGuard = (): DataLossGuard =>
@@ -33,18 +33,18 @@ test("a claim that is placed again does not inherit its earlier grant, whatever 
   const dataLossGuard = openGuard();
   const [claim] = makeClaims(1) as [Claim];
   dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
-  const renewing = dataLossGuard.onRenew([claim]);
+  const renewal = dataLossGuard.onRenew([claim]);
   dataLossGuard.onRelease(claim.id);
   // the answer to the renewal arrives after the release, and before the second entry is made
-  dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
-  const again = dataLossGuard.onClaim(claim);
-  dataLossGuard.onAnswers([claim], renewing, [HELD_ANSWER], []);
+  dataLossGuard.onAnswers([claim], renewal, [HELD_ANSWER], []);
+  const secondCall = dataLossGuard.onClaim(claim);
+  dataLossGuard.onAnswers([claim], renewal, [HELD_ANSWER], []);
   dataLossGuard.onPush(claim.id, HELD_ANSWER);
-  dataLossGuard.onAnswers([claim], [again], [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }], []);
+  dataLossGuard.onAnswers([claim], [secondCall], [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }], []);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
   // a renewal of the second entry has its own grant
   dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], []);
-  dataLossGuard.onAnswers([claim], renewing, [{ state: "none" }], []);
+  dataLossGuard.onAnswers([claim], renewal, [{ state: "none" }], []);
   expect(dataLossGuard.diagnose()).toEqual([]);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
@@ -88,7 +88,7 @@ test("a forgotten claim leaves nothing, whatever is still in flight", async () =
   }
   dataLossGuard.onAnswers(forgotten, inFlight, Array<Answer>(forgotten.length).fill(HELD_ANSWER), []);
   expect(await keptCount(dataLossGuard, kept)).toEqual(kept);
-  const known = new Set(inFlight);
-  const again = dataLossGuard.onRenew(forgotten);
-  expect(again.filter((guarded) => known.has(guarded) || guarded.wasReleasedBefore)).toEqual([]);
+  const earlierCalls = new Set(inFlight);
+  const laterCalls = dataLossGuard.onRenew(forgotten);
+  expect(laterCalls.filter((guarded) => earlierCalls.has(guarded) || guarded.wasReleasedBefore)).toEqual([]);
 });

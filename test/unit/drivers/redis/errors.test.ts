@@ -26,9 +26,9 @@ test.each([
 });
 
 test("a replica is refused, unless Sentinels named it, which means that roles are changing", () => {
-  const said = (isViaSentinel: boolean): unknown =>
+  const explain = (isViaSentinel: boolean): unknown =>
     toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel });
-  expect(said(false)).toMatchObject({ code: "DRIVER_FATAL" });
-  expect(said(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
-  expect(said(true)).not.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(explain(false)).toMatchObject({ code: "DRIVER_FATAL" });
+  expect(explain(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
+  expect(explain(true)).not.toMatchObject({ code: "DRIVER_FATAL" });
 });

@@ -44,7 +44,7 @@ describe("a url of Redis", () => {
   });
 
   test("without a meaning is refused, without showing what may be a password", () => {
-    for (const wrong of [
+    for (const invalidUrl of [
       "redis://",
       "redis://u:hush@a,b",
       "redis://u:hush@a:99999",
@@ -60,11 +60,11 @@ describe("a url of Redis", () => {
     ]) {
       let error: unknown;
       try {
-        parseRedisUrl(wrong);
+        parseRedisUrl(invalidUrl);
       } catch (thrown) {
         error = thrown;
       }
-      expect(error, wrong).toBeInstanceOf(TypeError);
+      expect(error, invalidUrl).toBeInstanceOf(TypeError);
       expect(String(error)).toMatch(/url|guardDataLoss/);
       expect(String(error)).not.toContain("hush");
     }

@@ -38,7 +38,7 @@ test("an unknown option is refused: a mistyped one must not mean the default", (
 });
 
 test("every option is accepted together, and each at its bounds", () => {
-  const all: Required<RedisOptions> = {
+  const allOptions: Required<RedisOptions> = {
     prefix: "k".repeat(64),
     connectTimeoutMs: 1,
     commandTimeoutMs: 2 ** 31 - 1,
@@ -50,6 +50,6 @@ test("every option is accepted together, and each at its bounds", () => {
     label: "",
     clock: systemClock,
   };
-  expect((createDriver(all) as { name: string }).name).toBe("redis");
+  expect((createDriver(allOptions) as { name: string }).name).toBe("redis");
   expect((createDriver({ guardDataLoss: {}, replicas: { minAcks: 1 } }) as { name: string }).name).toBe("redis");
 });

@@ -9,11 +9,11 @@ const listCommands = (text: string): string[] =>
 
 test("every command of a script is tried when a driver opens, and is among the documented rights", () => {
   const { VERIFY, ...others } = scripts;
-  const tried = new Set([...listCommands(VERIFY.text), "PUBLISH", "SPUBLISH"]); // which of both is up to the channel
+  const usedCommands = new Set([...listCommands(VERIFY.text), "PUBLISH", "SPUBLISH"]); // which of both is up to the channel
   const used = new Set(Object.values(others).flatMap(({ text }) => listCommands(text)));
   expect(used.size).toBeGreaterThan(14);
   // needed by an option, and reported by its own error
-  expect([...used].filter((name) => !tried.has(name))).toEqual(["INFO"]);
+  expect([...used].filter((name) => !usedCommands.has(name))).toEqual(["INFO"]);
   const rights = [...LEAST_PERMISSIONS, ...CLUSTER_PERMISSIONS];
   expect([...used].filter((name) => !rights.includes(`+${name.toLowerCase()}`))).toEqual([]);
 });

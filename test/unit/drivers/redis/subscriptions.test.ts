@@ -10,7 +10,7 @@ const CHANNEL = "p:1:inbox:x";
 
 let clock: FakeClock;
 /** The subscribers that were opened; the last one receives what is published, unless `isDeaf`. */
-let opened: { readonly events: SubscriberEvents; isDisconnected: boolean }[];
+let connections: { readonly events: SubscriberEvents; isDisconnected: boolean }[];
 let isDeaf: boolean;
 let receiverCount: number;
 let published: string[];
@@ -22,14 +22,14 @@ const commands = {
   inboxChannel: () => CHANNEL,
   send: async ([, , message = ""]: string[]): Promise<unknown> => {
     published.push(message);
-    if (receiverCount > 0 && !isDeaf) opened.at(-1)?.events.onMessage(CHANNEL, message);
+    if (receiverCount > 0 && !isDeaf) connections.at(-1)?.events.onMessage(CHANNEL, message);
     return receiverCount;
   },
 };
 
 beforeEach(() => {
   clock = new FakeClock();
-  [opened, published, pushes] = [[], [], []];
+  [connections, published, pushes] = [[], [], []];
   [isDeaf, receiverCount, missedCount, commands.epoch] = [false, 1, 0, 0];
   const adapter = {
     isReady: true,
@@ -37,7 +37,7 @@ beforeEach(() => {
     resolveMaster: () => "",
     openSubscriber(_: string, events: SubscriberEvents) {
       const subscriber = { events, isDisconnected: false };
-      opened.push(subscriber);
+      connections.push(subscriber);
       return {
         subscribe: async () => undefined,
         disconnect: () => {
@@ -52,7 +52,7 @@ beforeEach(() => {
   });
 });
 
-const receive = (message: string): void => opened.at(-1)?.events.onMessage(CHANNEL, message);
+const receive = (message: string): void => connections.at(-1)?.events.onMessage(CHANNEL, message);
 
 async function subscribe(): Promise<void> {
   const ready = subscriptions.ensureSubscribed(ROUTING_KEY);
@@ -77,10 +77,10 @@ test("a probe that no subscriber receives replaces the subscriber, after a pause
   receiverCount = 0;
   void subscriptions.ensureSubscribed(ROUTING_KEY);
   await clock.advance(0);
-  expect(opened.map(({ isDisconnected }) => isDisconnected)).toEqual([true]);
+  expect(connections.map(({ isDisconnected }) => isDisconnected)).toEqual([true]);
   receiverCount = 1;
   await clock.advance(1_000);
-  expect(opened.map(({ isDisconnected }) => isDisconnected)).toEqual([true, false]);
+  expect(connections.map(({ isDisconnected }) => isDisconnected)).toEqual([true, false]);
   expect(subscriptions.ensureSubscribed(ROUTING_KEY)).toBeNull();
 });
 
@@ -99,7 +99,7 @@ test("a subscriber that is silent while a claim waits is probed, and replaced if
   isDeaf = false;
   subscriptions.onCommandRouted(ROUTING_KEY, true);
   await clock.advance(0);
-  expect(opened.map(({ isDisconnected }) => isDisconnected)).toEqual([true, false]);
+  expect(connections.map(({ isDisconnected }) => isDisconnected)).toEqual([true, false]);
   expect(missedCount).toBe(0);
   await clock.advance(10);
   expect(missedCount, "pushes may have been lost").toBe(1);
@@ -125,5 +125,5 @@ test("closing rejects what waits for the first subscription, and leaves no timer
   await ready;
   await clock.advance(5_000);
   expect(clock.pendingTimers).toBe(0);
-  expect(opened.map(({ isDisconnected }) => isDisconnected)).toEqual([true]);
+  expect(connections.map(({ isDisconnected }) => isDisconnected)).toEqual([true]);
 });

@@ -25,8 +25,8 @@ function createWorld(options: Partial<ConnectionOptions> = {}) {
             close: () => {
               attempt.isClosed = true;
             },
-            keepAlive: (on) => {
-              attempt.isRef = on;
+            keepAlive: (isEnabled) => {
+              attempt.isRef = isEnabled;
             },
           };
         },
@@ -157,9 +157,9 @@ test("after an unannounced loss a connection that is not needed is made again; a
 
 test("a refused hello ends open() with a fatal error that names the server", async () => {
   const { attempts, connection } = createWorld();
-  const opening = connection.open();
+  const pendingOpen = connection.open();
   send(attempts[0], { error: { code: "AUTH", message: "no such credential" } });
-  await expect(opening).rejects.toMatchObject({
+  await expect(pendingOpen).rejects.toMatchObject({
     code: "DRIVER_FATAL",
     message: "holdfast://scripted refused: no such credential",
   });
@@ -174,10 +174,10 @@ test("an attempt whose preparation is still running when the connection is close
         finish = resolve;
       }),
   });
-  const opening = connection.open();
+  const pendingOpen = connection.open();
   connection.close();
   finish();
-  await expect(opening).rejects.toThrow("the driver was closed");
+  await expect(pendingOpen).rejects.toThrow("the driver was closed");
   await flushEventLoop();
   expect(attempts).toHaveLength(0);
 });

@@ -10,11 +10,11 @@ import { openKeepSessionSocket } from "../../../../src/drivers/server/keep-sessi
 test("a keep-session connection to a server that never answers is given up and closed", async () => {
   const folder = mkdtempSync("/tmp/hf-tether-");
   const path = join(folder, "socket");
-  const silent = createServer().listen(path);
-  const accepted = once(silent, "connection") as Promise<[Socket]>;
+  const silentServer = createServer().listen(path);
+  const connection = once(silentServer, "connection") as Promise<[Socket]>;
   await expect(openKeepSessionSocket(server({ path }))).rejects.toThrow(/did not answer within/);
-  const [socket] = await accepted;
+  const [socket] = await connection;
   await once(socket.resume(), "close");
-  silent.close();
+  silentServer.close();
   rmSync(folder, { recursive: true });
 });

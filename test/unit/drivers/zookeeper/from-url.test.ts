@@ -30,10 +30,10 @@ test.each([
   ["zookeeper://a?tokenBase=-1", "tokenBase must be a number"],
   ["zookeeper://a?root=x", "root must begin with a slash"],
   ["zookeeper://a/b//c", "chroot must not have an empty part"],
-])("%s is refused", async (url, why) => {
+])("%s is refused", async (url, reason) => {
   const error = await createDriver(url).catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(TypeError);
-  expect((error as Error).message).toContain(why);
+  expect((error as Error).message).toContain(reason);
   expect((error as Error).message).not.toContain("secret");
 });
 

@@ -25,32 +25,32 @@ test.each([
   ["below zero", [-5, -7, -6], [-7, -6, -5]],
   ["from below zero to above", [1, -1, 0], [-1, 0, 1]],
   ["at the widest names", [-(2 ** 31), 2 ** 31 - 2, 2 ** 31 - 1], [2 ** 31 - 2, 2 ** 31 - 1, -(2 ** 31)]],
-])("numbers keep their order: %s", (_, given, expected) => {
+])("numbers keep their order: %s", (_, names, expected) => {
   const name = (number: number): string => numberedName(`_c_${GUID}-lock-`, number);
-  expect(sortNames(given.map(name))).toEqual(expected.map(name));
+  expect(sortNames(names.map(name))).toEqual(expected.map(name));
 });
 
 describe("the queue of Curator's read-write lock", () => {
   const write = (number: number): string => numberedName(`_c_${GUID}-__WRIT__`, number);
-  const read = (number: number): string => numberedName(`_c_${GUID}-__READ__`, number);
+  const nameNode = (number: number): string => numberedName(`_c_${GUID}-__READ__`, number);
 
   test("readers at the front are admitted together, a writer behind them waits, and so do readers behind it", () => {
-    const { queue, foreignNode } = parseQueue([read(4), write(3), read(1), read(2)], "readWrite");
+    const { queue, foreignNode } = parseQueue([nameNode(4), write(3), nameNode(1), nameNode(2)], "readWrite");
     expect(foreignNode).toBeNull();
-    expect(queue.map(({ name }) => name)).toEqual([read(1), read(2), write(3), read(4)]);
+    expect(queue.map(({ name }) => name)).toEqual([nameNode(1), nameNode(2), write(3), nameNode(4)]);
     expect(countAdmitted(queue)).toBe(2);
   });
 
   test("a writer that also reads has both nodes under one number, and precedes its own read node", () => {
-    const { queue } = parseQueue([read(5), read(6), write(5)], "readWrite");
-    expect(queue.map(({ name }) => name)).toEqual([write(5), read(5), read(6)]);
+    const { queue } = parseQueue([nameNode(5), nameNode(6), write(5)], "readWrite");
+    expect(queue.map(({ name }) => name)).toEqual([write(5), nameNode(5), nameNode(6)]);
     expect(countAdmitted(queue)).toBe(1);
   });
 
   test("unknown permits count where they do not affect the order", () => {
     const semaphore = formatNodePrefix(ID, { key: "k", permits: 2, limit: 5 }, "readWrite");
     expect(semaphore).toBe(`_c_${ID}-p2.5-__READ__`);
-    const { queue } = parseQueue([numberedName(semaphore, 1), read(2), write(3)], "readWrite");
+    const { queue } = parseQueue([numberedName(semaphore, 1), nameNode(2), write(3)], "readWrite");
     expect(queue.map(({ permits, limit }) => [permits, limit])).toEqual([
       [2, 5],
       [1, ALL_PERMITS],
@@ -86,7 +86,7 @@ test.each<[Family, string, string]>([
   ["mutex", `_c_${GUID}-p1.2.3-lock-0000000001`, "not a mutex node"],
   ["readWrite", "f00__lock__0000000001", "not a read-write lock node"],
   ["mutex", "leases", "not a mutex node"],
-])("to a %s the child %s is foreign, and is named without its id", (family, child, why) => {
+])("to a %s the child %s is foreign, and is named without its id", (family, child, reason) => {
   expect(
     parseQueue(
       [numberedName(formatNodePrefix(ID, { key: "k", permits: ALL_PERMITS, limit: ALL_PERMITS }, family), 1), child],
@@ -95,7 +95,7 @@ test.each<[Family, string, string]>([
   ).toMatchObject({ foreignNode: child, queue: [{ sequence: 1 }] });
   const message = explainForeignNode(child, "/locks/k", family);
   expect(message).toContain("/locks/k");
-  expect(message).toContain(why);
+  expect(message).toContain(reason);
   expect(message).not.toContain(GUID);
   expect(message).not.toContain(ID);
   expect(message).toContain(child.replace(GUID, "...").replace(ID, "..."));

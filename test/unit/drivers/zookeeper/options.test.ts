@@ -28,10 +28,10 @@ test.each<readonly [keyof ZooKeeperDriverOptions, readonly unknown[]]>([
   ["clock", [null, 5, {}]],
 ])("%s: invalid values are refused", (name, values) => {
   for (const value of values) {
-    const make = (): unknown => zookeeper({ servers, [name]: value } as never);
-    expect(make, `${value}`).toThrow(TypeError);
-    expect(make, `${value}`).toThrow(new RegExp(`^${name} must `));
-    if (name === "auth" || name === "sasl") expect(make).not.toThrow(/canary/);
+    const createDriver = (): unknown => zookeeper({ servers, [name]: value } as never);
+    expect(createDriver, `${value}`).toThrow(TypeError);
+    expect(createDriver, `${value}`).toThrow(new RegExp(`^${name} must `));
+    if (name === "auth" || name === "sasl") expect(createDriver).not.toThrow(/canary/);
   }
 });
 
@@ -45,7 +45,7 @@ test("an unknown option is refused: a mistyped one must not mean the default", (
 });
 
 test("every option is accepted together, and each at its bounds", () => {
-  const all: Required<ZooKeeperDriverOptions> = {
+  const allOptions: Required<ZooKeeperDriverOptions> = {
     servers: [...servers, { host: "::1", port: 65_535 }],
     chroot: "",
     root: "/",
@@ -61,6 +61,6 @@ test("every option is accepted together, and each at its bounds", () => {
     acl: [{ perms: 31, scheme: "world", id: "anyone" }],
     clock: systemClock,
   };
-  expect(zookeeper(all).name).toBe("zookeeper");
+  expect(zookeeper(allOptions).name).toBe("zookeeper");
   expect(zookeeper({ servers, sessionMs: 100, tokenBase: 0n, chroot: "/app" }).name).toBe("zookeeper");
 });

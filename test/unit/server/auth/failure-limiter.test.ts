@@ -12,7 +12,7 @@ test("rejections beyond the bound are logged once a minute, with their number", 
   );
   const add = (code: string, address = "10.0.0.1"): void => rejectionLog.record(new ProtocolError(code, "no"), address);
   add("AUTH");
-  for (let at = 0; at < 100; at++) add("LIMIT");
+  for (let index = 0; index < 100; index++) add("LIMIT");
   expect(logged).toEqual([
     ["a client was refused", { level: "warn", address: "10.0.0.1" }],
     ["too many wrong credentials", { level: "warn", address: "10.0.0.1", refused: 1 }],

@@ -74,12 +74,16 @@ test("a probe gets the server's hello and no session, but only over a Unix socke
 test("the input of a connection that keeps a session alive is ignored, and it gets no pushes", async () => {
   const harness = await startHarness();
   const client = new FrameConnection(harness).hello();
-  const keeper = new FrameConnection(harness).hello({ session: client.session, keepSession: true });
-  expect(keeper.send(["ping", 1])).toEqual([]);
-  keeper.connection.pushRecheck(randomId());
-  keeper.connection.pushAnswer(randomId(), { state: "none" });
-  keeper.connection.drain();
-  expect([keeper.output, keeper.isClosed, keeper.connection.isReadable]).toEqual(["", true, false]);
+  const keepSessionConnection = new FrameConnection(harness).hello({ session: client.session, keepSession: true });
+  expect(keepSessionConnection.send(["ping", 1])).toEqual([]);
+  keepSessionConnection.connection.pushRecheck(randomId());
+  keepSessionConnection.connection.pushAnswer(randomId(), { state: "none" });
+  keepSessionConnection.connection.drain();
+  expect([
+    keepSessionConnection.output,
+    keepSessionConnection.isClosed,
+    keepSessionConnection.connection.isReadable,
+  ]).toEqual(["", true, false]);
 });
 
 test("pushes: an answer goes out with the batch, a recheck at once", async () => {

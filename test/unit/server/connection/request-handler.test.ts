@@ -43,19 +43,19 @@ test("a claim that must be on disk first is answered after the write, or with it
 
 test("renew, detach, release and revoke answer for each item", async () => {
   const { client } = await connect();
-  const [a, b, unknown] = [randomId(), randomId(), randomId()];
-  const [first] = client.send(["claim", 1, a, ["a"], 30_000], ["claim", 2, b, ["b"], 30_000]);
+  const [idA, idB, unknown] = [randomId(), randomId(), randomId()];
+  const [first] = client.send(["claim", 1, idA, ["a"], 30_000], ["claim", 2, idB, ["b"], 30_000]);
   const [, token] = (first as unknown[])[2] as [string, string];
-  expect(client.send(["renew", 3, [a, unknown]])).toEqual([
+  expect(client.send(["renew", 3, [idA, unknown]])).toEqual([
     ["ok", 3, [expect.arrayContaining(["held"]), expect.arrayContaining(["none"])]],
   ]);
   client.send(["revoke", 4, [["a", token, true]]]);
   await flushEventLoop();
   expect(client.replies).toContainEqual(["ok", 4, [1]]);
-  client.send(["detach", 5, [b], 10_000]);
+  client.send(["detach", 5, [idB], 10_000]);
   await flushEventLoop();
   expect(client.replies).toEqual([["ok", 5, [1]]]);
-  client.send(["release", 6, [b, unknown]]);
+  client.send(["release", 6, [idB, unknown]]);
   await flushEventLoop();
   expect(client.replies).toEqual([["ok", 6, [1, 0]]]);
 });

@@ -62,12 +62,12 @@ test("an event's time of day is the same whenever it is read, unless the clock w
   const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
   eventLog.onEvent("granted", claimLifecycle("a", "k", 1), clock.now());
-  const at = (): number | undefined => eventLog.history("k", 1, () => true)[0]?.at;
-  const first = at();
+  const readTime = (): number | undefined => eventLog.history("k", 1, () => true)[0]?.at;
+  const first = readTime();
   clock.wallOffsetMs += 7;
-  expect(at()).toBe(first);
+  expect(readTime()).toBe(first);
   clock.wallOffsetMs += 3_600_000;
-  expect(at()).toBe((first as number) + 3_600_007);
+  expect(readTime()).toBe((first as number) + 3_600_007);
 });
 
 test("events that leave the ring are forgotten, rare ones later than common ones", () => {
@@ -81,7 +81,7 @@ test("events that leave the ring are forgotten, rare ones later than common ones
 
 test("claims of many keys fill the ring sooner, which bounds its memory", () => {
   const eventLog = new EventLog({ clock: new FakeClock(), capacity: 8 });
-  const keys = Array.from({ length: 10 }, (_, at) => `k${at}`).join(" ");
+  const keys = Array.from({ length: 10 }, (_, index) => `k${index}`).join(" ");
   for (let turn = 0; turn < 8; turn++) eventLog.onEvent("granted", claimLifecycle("x", keys, 1), 0);
   expect(eventLog.history("k0", 100, () => true).map(({ seq }) => seq)).toEqual([8]);
 });
@@ -146,35 +146,35 @@ test("a subscriber that resumes receives the events it has missed, in batches", 
 test("a busy server loses no event of a quiet key, and reports lost events to a subscriber of all keys", async () => {
   const clock = new FakeClock();
   const eventLog = new EventLog({ clock, capacity: 1_024 });
-  const quiet: EventBatch[] = [];
-  const all: EventBatch[] = [];
-  using _one = eventLog.subscribe({ prefix: "quiet", canSee: () => true }, (batch) => quiet.push(batch) > 0);
-  using _two = eventLog.subscribe(MATCH_ALL, (batch) => all.push(batch) > 0);
+  const filteredBatches: EventBatch[] = [];
+  const allBatches: EventBatch[] = [];
+  using _one = eventLog.subscribe({ prefix: "quiet", canSee: () => true }, (batch) => filteredBatches.push(batch) > 0);
+  using _two = eventLog.subscribe(MATCH_ALL, (batch) => allBatches.push(batch) > 0);
   eventLog.onEvent("granted", claimLifecycle("x", "quiet", 1), clock.now());
   for (let turn = 0; turn < 5_000; turn++) eventLog.onEvent("granted", claimLifecycle("y", "busy", 1), clock.now());
   eventLog.onEvent("released", claimLifecycle("x", "quiet", 1), clock.now());
   await clock.advance(1_000);
-  expect(quiet).toMatchObject([{ hasGap: false, events: [{ kind: "granted" }, { kind: "released" }] }]);
-  expect(all[0]?.events).toHaveLength(500);
-  expect(all.some(({ hasGap }) => hasGap)).toBe(true);
-  expect(all.at(-1)?.events.at(-1)).toMatchObject({ kind: "released" });
+  expect(filteredBatches).toMatchObject([{ hasGap: false, events: [{ kind: "granted" }, { kind: "released" }] }]);
+  expect(allBatches[0]?.events).toHaveLength(500);
+  expect(allBatches.some(({ hasGap }) => hasGap)).toBe(true);
+  expect(allBatches.at(-1)?.events.at(-1)).toMatchObject({ kind: "released" });
 });
 
 test("a subscriber that cannot take more is closed, the others are not", async () => {
   const clock = new FakeClock();
   const eventLog = new EventLog({ clock });
-  let told = 0;
+  let callCount = 0;
   eventLog.subscribe(MATCH_ALL, () => false);
-  eventLog.subscribe(MATCH_ALL, () => ++told > 0);
+  eventLog.subscribe(MATCH_ALL, () => ++callCount > 0);
   for (let turn = 0; turn < 2; turn++) {
     eventLog.onEvent("granted", claimLifecycle("x", "k", 1), clock.now());
     await clock.advance(100);
   }
-  expect([told, eventLog.subscriberCount]).toEqual([2, 1]);
+  expect([callCount, eventLog.subscriberCount]).toEqual([2, 1]);
   eventLog.close();
   eventLog.onEvent("granted", claimLifecycle("x", "k", 1), clock.now());
   await clock.advance(100);
-  expect([told, eventLog.subscriberCount]).toEqual([2, 0]);
+  expect([callCount, eventLog.subscriberCount]).toEqual([2, 0]);
 });
 
 test("any number of subscribers is served in time slices between requests, each in its turn", () => {
@@ -185,17 +185,17 @@ test("any number of subscribers is served in time slices between requests, each 
     now: () => ++now,
     wall: () => now,
     uptime: () => now,
-    timer(tell) {
-      run = tell;
+    timer(onTimer) {
+      run = onTimer;
       return { set: () => undefined, keepAlive: () => undefined, stop: () => undefined };
     },
   };
   const eventLog = new EventLog({ clock, capacity: 8, maxSubscribers: 100 });
-  const told = Array.from({ length: 100 }, () => 0);
+  const counts = Array.from({ length: 100 }, () => 0);
   let looks = 0;
-  for (const at of told.keys()) {
+  for (const at of counts.keys()) {
     const canSee = (): boolean => ++looks > 0;
-    eventLog.subscribe({ prefix: "", canSee }, () => ++(told[at] as number) > 0);
+    eventLog.subscribe({ prefix: "", canSee }, () => ++(counts[at] as number) > 0);
   }
   for (let n = 0; n < 3; n++) eventLog.onEvent("granted", claimLifecycle(`${n}`, "k", n + 1), now);
   // a scan of all would be 300 steps, and reporting each event again as many
@@ -205,7 +205,7 @@ test("any number of subscribers is served in time slices between requests, each 
     now += 50;
     run();
   }
-  expect(told.filter((times) => times === 0)).toEqual([]);
+  expect(counts.filter((times) => times === 0)).toEqual([]);
 });
 
 test("the number of subscribers is bounded", () => {

@@ -95,10 +95,12 @@ test("an account that has released everything is forgotten, and one that never p
 
 test("the queue of a key: a claim that does not wait needs room only if it would be granted", () => {
   const fixture = new Fixture({ waitersPerKey: 2 });
-  const shared = { key: "k", permits: 1, limit: 10 };
-  for (let count = 0; count < 2; count++) fixture.place(makeClaim([shared]));
-  expect(() => fixture.place(makeClaim([shared]))).toThrow("at most 2 entries in the queue of a key");
-  expect(() => fixture.place(makeClaim([shared], { wait: false }))).toThrow("at most 2 entries in the queue of a key");
+  const sharedSpec = { key: "k", permits: 1, limit: 10 };
+  for (let count = 0; count < 2; count++) fixture.place(makeClaim([sharedSpec]));
+  expect(() => fixture.place(makeClaim([sharedSpec]))).toThrow("at most 2 entries in the queue of a key");
+  expect(() => fixture.place(makeClaim([sharedSpec], { wait: false }))).toThrow(
+    "at most 2 entries in the queue of a key",
+  );
   expect(fixture.place(makeClaim("k", { wait: false }))).toBeNull();
   fixture.place(makeClaim("other"));
 });
@@ -118,17 +120,17 @@ test("waiting claims: holders do not count, whether they were granted at once, l
 test("a holder that reclaims has twice the room of a waiting claim, under the wider ones of the old and the new limits", () => {
   const fixture = new Fixture({ waitersPerKey: 1, waiters: 1 }, { waitersPerKey: 2, waiters: 3, claims: 6 });
   const { quotas, table, session } = fixture;
-  const shared = { key: "k", permits: 1, limit: 10 };
+  const sharedSpec = { key: "k", permits: 1, limit: 10 };
   const exceeded = (isHeld: boolean): string | null =>
-    quotas.exceededOnReclaim(table, session, makeClaim([shared]), isHeld);
+    quotas.exceededOnReclaim(table, session, makeClaim([sharedSpec]), isHeld);
   const add = (claim: Claim): void => {
     table.enqueue(claim, null, 0, 0);
     quotas.add("", claim);
   };
   expect([exceeded(true), exceeded(false)]).toEqual([null, null]);
-  for (let count = 0; count < 2; count++) add(makeClaim([shared]));
+  for (let count = 0; count < 2; count++) add(makeClaim([sharedSpec]));
   expect([exceeded(true), exceeded(false)]).toEqual([null, "1 entries in the queue of a key"]);
-  for (let count = 0; count < 2; count++) add(makeClaim([shared]));
+  for (let count = 0; count < 2; count++) add(makeClaim([sharedSpec]));
   expect(exceeded(true)).toBe("1 entries in the queue of a key");
 });
 

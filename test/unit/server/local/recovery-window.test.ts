@@ -63,16 +63,19 @@ class Fixture {
     return this.window.reclaim(this.session, items, isLast, time, callbacks);
   }
 
-  held(claim: Claim, more: Partial<Extract<ReclaimItem["lastState"], { state: "held" }>> = {}): ReclaimItem {
-    return { claim, lastState: { state: "held", token: this.earlierToken, tokenCount: 1, leftMs: 20_000, ...more } };
+  held(claim: Claim, overrides: Partial<Extract<ReclaimItem["lastState"], { state: "held" }>> = {}): ReclaimItem {
+    return {
+      claim,
+      lastState: { state: "held", token: this.earlierToken, tokenCount: 1, leftMs: 20_000, ...overrides },
+    };
   }
 }
 
 test("without a recovery nothing may be unreported, nothing is saved, and a reclaim reports what the table has", () => {
   const fixture = new Fixture();
   const { window, clock, table } = fixture;
-  const kept = makeClaim("k");
-  table.enqueue(kept, null, clock.now(), fixture.micros);
+  const keptClaim = makeClaim("k");
+  table.enqueue(keptClaim, null, clock.now(), fixture.micros);
   expect([window.isActive, window.reason, window.remainingMs(), window.toSavedRecovery()]).toEqual([
     false,
     null,
@@ -82,7 +85,7 @@ test("without a recovery nothing may be unreported, nothing is saved, and a recl
   expect([window.mayBeUnreported(randomId()), window.releaseUnreported(randomId())]).toEqual([false, false]);
   clock.jump(60_000);
   const unknown = fixture.held(makeClaim("x"));
-  expect(fixture.reclaim([fixture.held(kept), unknown])).toMatchObject([{ state: "none" }, { state: "none" }]);
+  expect(fixture.reclaim([fixture.held(keptClaim), unknown])).toMatchObject([{ state: "none" }, { state: "none" }]);
   window.endIfDone();
   expect(fixture.ends).toBe(0);
 });
@@ -134,12 +137,15 @@ test("a long lease is given back if the journal cannot be relied on", () => {
 test("a claim that exceeds a quota, was released, or was revoked is not given back", () => {
   const fixture = Fixture.afterCrash();
   const { window, table, clock, micros } = fixture;
-  const [released, revoked, known] = [makeClaim("a"), makeClaim("b"), makeClaim("c")];
-  expect(window.mayBeUnreported(released.id)).toBe(true);
-  expect([window.releaseUnreported(released.id), window.releaseUnreported(released.id)]).toEqual([true, false]);
-  fixture.reclaim([fixture.held(revoked), fixture.held(known)], false);
+  const [releasedClaim, revokedClaim, knownClaim] = [makeClaim("a"), makeClaim("b"), makeClaim("c")];
+  expect(window.mayBeUnreported(releasedClaim.id)).toBe(true);
+  expect([window.releaseUnreported(releasedClaim.id), window.releaseUnreported(releasedClaim.id)]).toEqual([
+    true,
+    false,
+  ]);
+  fixture.reclaim([fixture.held(revokedClaim), fixture.held(knownClaim)], false);
   table.revoke("b", Number(fixture.earlierToken), false, clock.now(), micros);
-  const items = [released, revoked, known].map((claim) => fixture.held(claim));
+  const items = [releasedClaim, revokedClaim, knownClaim].map((claim) => fixture.held(claim));
   expect(fixture.reclaim(items, false)).toMatchObject([
     { state: "none", reason: "released" },
     { state: "none", reason: "revoked" },
@@ -151,33 +157,33 @@ test("a claim that exceeds a quota, was released, or was revoked is not given ba
 
 test("of two conflicting claims the one with the higher token stays", () => {
   const fixture = Fixture.afterCrash();
-  const later = fixture.held(makeClaim("k"), { token: fixture.earlierToken + 5n });
-  const [loser, winner] = fixture.reclaim([fixture.held(makeClaim("k")), later]);
+  const laterItem = fixture.held(makeClaim("k"), { token: fixture.earlierToken + 5n });
+  const [loser, winner] = fixture.reclaim([fixture.held(makeClaim("k")), laterItem]);
   expect([loser?.state, winner?.state]).toEqual(["none", "held"]);
 });
 
 test("the recovery ends when all expected sessions have reported, or at its end", () => {
-  const early = Fixture.afterCrash();
-  const expected = Fixture.afterCrash({ expectedSessions: new Set([early.session.id]) });
+  const earlyFixture = Fixture.afterCrash();
+  const expected = Fixture.afterCrash({ expectedSessions: new Set([earlyFixture.session.id]) });
   expected.window.sessionReported(expected.session);
   expect(expected.window.isActive).toBe(true);
-  expected.window.sessionReported(early.session);
+  expected.window.sessionReported(earlyFixture.session);
   expect([expected.window.isActive, expected.ends]).toEqual([false, 1]);
-  early.reclaim([]);
-  early.clock.jump(59_999);
-  early.window.endIfDone();
-  expect([early.window.remainingMs(), early.ends]).toEqual([1, 0]);
-  early.clock.jump(5);
-  expect(early.window.remainingMs()).toBe(1);
-  early.window.endIfDone();
-  early.window.endIfDone();
-  expect([early.window.remainingMs(), early.ends]).toEqual([0, 1]);
+  earlyFixture.reclaim([]);
+  earlyFixture.clock.jump(59_999);
+  earlyFixture.window.endIfDone();
+  expect([earlyFixture.window.remainingMs(), earlyFixture.ends]).toEqual([1, 0]);
+  earlyFixture.clock.jump(5);
+  expect(earlyFixture.window.remainingMs()).toBe(1);
+  earlyFixture.window.endIfDone();
+  earlyFixture.window.endIfDone();
+  expect([earlyFixture.window.remainingMs(), earlyFixture.ends]).toEqual([0, 1]);
 });
 
 test("the rest of a recovery can be saved, with what is known of earlier holders", () => {
-  const known = Fixture.afterCrash({ ceilingAtStart: 500, expectedSessions: new Set(["session"]) });
-  known.clock.jump(20_000);
-  expect(known.window.toSavedRecovery()).toEqual({
+  const fixture = Fixture.afterCrash({ ceilingAtStart: 500, expectedSessions: new Set(["session"]) });
+  fixture.clock.jump(20_000);
+  expect(fixture.window.toSavedRecovery()).toEqual({
     reason: "crash",
     leftMs: 40_000,
     bound: 500,

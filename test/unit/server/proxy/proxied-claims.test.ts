@@ -86,8 +86,8 @@ test("answers change the state once; each change is an event, and the end is rec
   fixture.claims.applyAnswer(proxied, HELD, 300);
   const unplaced = fixture.add(fixture.openSession(), { state: "none" });
   expect(unplaced.state).toBe("forgotten");
-  const expired = fixture.add(fixture.openSession());
-  fixture.claims.applyAnswer(expired, { state: "none", reason: "expired" }, 200);
+  const expiredClaim = fixture.add(fixture.openSession());
+  fixture.claims.applyAnswer(expiredClaim, { state: "none", reason: "expired" }, 200);
   expect(fixture.events).toEqual(["waiting", "granted", "released", "granted", "expired"]);
 });
 
@@ -99,13 +99,13 @@ test("a token is a number where that is exact; 0n and larger ones stay as they a
 
 test("a revoked claim keeps its entry until its client releases it", () => {
   const fixture = new Fixture();
-  const revoked = fixture.add(fixture.openSession());
+  const revokedClaim = fixture.add(fixture.openSession());
   for (let count = 0; count < 2; count++) {
-    fixture.claims.applyAnswer(revoked, { state: "none", reason: "revoked" }, 0);
+    fixture.claims.applyAnswer(revokedClaim, { state: "none", reason: "revoked" }, 0);
   }
-  const outlasted = fixture.add(fixture.openSession());
-  fixture.claims.applyAnswer(outlasted, { state: "none", reason: "maxHold" }, 0);
-  expect([revoked.isRevoked, outlasted.isRevoked, fixture.claims.size]).toEqual([true, true, 2]);
+  const survivingClaim = fixture.add(fixture.openSession());
+  fixture.claims.applyAnswer(survivingClaim, { state: "none", reason: "maxHold" }, 0);
+  expect([revokedClaim.isRevoked, survivingClaim.isRevoked, fixture.claims.size]).toEqual([true, true, 2]);
   expect(fixture.events).toEqual(["granted", "revoked", "granted", "maxHoldExceeded"]);
 });
 
@@ -128,15 +128,15 @@ test("a session that attaches becomes the owner; a detached claim has none, and 
 test("when another client has released or ended a lock, its previous owner is told to check it", () => {
   const fixture = new Fixture();
   const [owner, other] = [fixture.openSession(), fixture.openSession()];
-  const released = fixture.add(owner);
-  fixture.claims.recordRelease(released, other, 0);
-  fixture.claims.forget(released, "released", 0);
-  const own = fixture.add(owner);
-  fixture.claims.recordRelease(own, owner, 0);
-  fixture.claims.forget(own, "released", 0);
+  const releasedClaim = fixture.add(owner);
+  fixture.claims.recordRelease(releasedClaim, other, 0);
+  fixture.claims.forget(releasedClaim, "released", 0);
+  const ownClaim = fixture.add(owner);
+  fixture.claims.recordRelease(ownClaim, owner, 0);
+  fixture.claims.forget(ownClaim, "released", 0);
   const withdrawn = fixture.add(null, WAITING);
   fixture.claims.recordRelease(withdrawn, other, 0);
-  expect(fixture.rechecked).toEqual([released.claim.id]);
+  expect(fixture.rechecked).toEqual([releasedClaim.claim.id]);
   expect(fixture.events).toEqual(["granted", "released", "granted", "released", "waiting", "withdrawn"]);
 });
 
@@ -158,22 +158,22 @@ test.for<[scope: EndScope, ending: readonly string[]]>([
 
 test("of the claims that a session attached to, those end whose creator has ended; the others go back to it", () => {
   const fixture = new Fixture();
-  const [session, living, ended] = [fixture.openSession(), fixture.openSession(), fixture.openSession()];
-  ended.end();
+  const [session, living, endedSession] = [fixture.openSession(), fixture.openSession(), fixture.openSession()];
+  endedSession.end();
   const attach = (creator: Session | null, answer: Answer = HELD): ProxiedClaim => {
     const proxied = fixture.add(creator, null);
     fixture.claims.assignOwner(session, proxied, 0);
     fixture.claims.applyAnswer(proxied, answer, 0);
     return proxied;
   };
-  const [ofLiving, ofEnded, foreign, foreignWaiter] = [
+  const [livingClaim, endedClaim, foreign, foreignWaiter] = [
     attach(living),
-    attach(ended),
+    attach(endedSession),
     attach(null),
     attach(null, WAITING),
   ];
-  expect(fixture.claims.findEnding(session, "all", 0)).toEqual([ofEnded, foreignWaiter]);
-  expect([ofLiving?.session, foreign?.session]).toEqual([living, null]);
+  expect(fixture.claims.findEnding(session, "all", 0)).toEqual([endedClaim, foreignWaiter]);
+  expect([livingClaim?.session, foreign?.session]).toEqual([living, null]);
 });
 
 test("a revocation finds claims by any token of their range; one at once also forgets them", () => {
@@ -184,8 +184,8 @@ test("a revocation finds claims by any token of their range; one at once also fo
   fixture.add(null, WAITING, makeClaim("a"));
   const revoke = (key: string, token: bigint, now = false) => ({ key, token, now, reason: "" });
   const targets = [revoke("a", 7n), revoke("a", 8n), revoke("b", 4n), revoke("b", 5n, true), revoke("c", 5n)];
-  const revoked = fixture.claims.applyRevocations(targets, 0);
-  expect([...revoked]).toEqual([targets[0], targets[3]]);
+  const revocations = fixture.claims.applyRevocations(targets, 0);
+  expect([...revocations]).toEqual([targets[0], targets[3]]);
   expect([first?.isRevoked, second?.state]).toEqual([true, "forgotten"]);
   expect(fixture.events.slice(-2)).toEqual(["revoked", "removed"]);
 });
@@ -202,15 +202,15 @@ test("a renewed claim that the store never confirmed is dropped, unless a call f
 test("a full server refuses new claims, after it has looked for those that the store must have forgotten", () => {
   const fixture = new Fixture({ claims: 2 });
   const session = fixture.openSession();
-  const known = fixture.add(session);
+  const knownClaim = fixture.add(session);
   fixture.add(session, HELD, makeClaim("s", { ttlMs: "session" }));
   const check = (claim: Claim, now: number): void => fixture.claims.checkQuotas(claim, session, now);
-  check(known.claim, 0);
+  check(knownClaim.claim, 0);
   expect(() => check(makeClaim("x"), 0)).toThrow("at most 2 claims on this server");
   expect(() => check(makeClaim("x"), 500)).toThrow("at most 2 claims on this server");
   // twice its lease after the last answer it must be gone; a claim of a session has no end of its own
   check(makeClaim("x"), 60_001);
-  expect([known.state, fixture.claims.size, fixture.events.at(-1)]).toEqual(["forgotten", 1, "expired"]);
+  expect([knownClaim.state, fixture.claims.size, fixture.events.at(-1)]).toEqual(["forgotten", 1, "expired"]);
 });
 
 test("claims of one client are counted, too", () => {

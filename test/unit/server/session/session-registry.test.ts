@@ -29,7 +29,7 @@ class Fixture {
   holdMs = 0;
   runClaims: Claim[] = [];
   removedRuns = 0;
-  readonly forgotten: Session[] = [];
+  readonly forgottenSessions: Session[] = [];
   readonly foundRuns: CommandRun[] = [];
 
   static async create(): Promise<Fixture> {
@@ -45,7 +45,7 @@ class Fixture {
     const runs = { find, findLiving: async () => ({ runs: [], hasUnreadable: false }) };
     const { backend } = this.harness.inspect();
     this.registry = new SessionRegistry(backend, this.harness.clock, () => this.processState, SESSION_MS, runs, {
-      onForgotten: (session) => void this.forgotten.push(session),
+      onForgotten: (session) => void this.forgottenSessions.push(session),
       onRunFound: (_, run) => void this.foundRuns.push(run),
     });
   }
@@ -91,9 +91,9 @@ class Fixture {
   }
 
   /** Lets time pass without the server's own timer, and checks what is due after each second. */
-  async pass(ms: number): Promise<void> {
-    for (let left = ms; left > 0; left -= 1_000) {
-      this.harness.clock.jump(Math.min(left, 1_000));
+  async advance(ms: number): Promise<void> {
+    for (let remaining = ms; remaining > 0; remaining -= 1_000) {
+      this.harness.clock.jump(Math.min(remaining, 1_000));
       this.registry.advance(this.harness.clock.now());
       await flushEventLoop(2);
     }
@@ -105,10 +105,10 @@ interface ClientFixture {
   readonly connection: TestConnection;
   readonly session: Session;
   readonly claims: Readonly<Record<"leased" | "session" | "waiting", Claim>>;
-  /** Names of the claims that are left. */
-  left(): string[];
+  /** Names of the claims that remain. */
+  listRemaining(): string[];
   /** Its connection ends. */
-  lose(isClosedByServer?: boolean): void;
+  disconnect(isClosedByServer?: boolean): void;
 }
 
 /** A client with a held claim of each kind and a waiting one. */
@@ -125,46 +125,46 @@ async function createClient(isLocal: boolean): Promise<ClientFixture> {
     waiting: fixture.claim(session, "busy"),
   };
   await flushEventLoop();
-  const left = (): string[] =>
+  const listRemaining = (): string[] =>
     Object.entries(claims)
       .filter(([, claim]) => fixture.has(claim))
       .map(([name]) => name);
-  const lose = (isClosedByServer = false): void =>
+  const disconnect = (isClosedByServer = false): void =>
     fixture.registry.connectionLost(session, connection, isClosedByServer);
-  expect(left()).toEqual(["leased", "session", "waiting"]);
-  return { fixture, connection, session, claims, left, lose };
+  expect(listRemaining()).toEqual(["leased", "session", "waiting"]);
+  return { fixture, connection, session, claims, listRemaining, disconnect };
 }
 
 test("local client gone: its claims end at once", async () => {
-  const { fixture, session, left, lose } = await createClient(true);
+  const { fixture, session, listRemaining, disconnect } = await createClient(true);
   session.isPersisted = true;
-  lose();
-  expect([left(), session.isEnded, fixture.registry.byId.has(session.id)]).toEqual([[], true, false]);
-  expect(fixture.forgotten).toEqual([session]);
-  lose();
+  disconnect();
+  expect([listRemaining(), session.isEnded, fixture.registry.byId.has(session.id)]).toEqual([[], true, false]);
+  expect(fixture.forgottenSessions).toEqual([session]);
+  disconnect();
 });
 
 test("local client gone while a child keeps its session: waiting claims end, held ones with the last connection", async () => {
-  const { fixture, session, left, lose } = await createClient(true);
+  const { fixture, session, listRemaining, disconnect } = await createClient(true);
   const child = fixture.connect();
   expect(fixture.registry.attachKeepSession(session.id, child)).toBe(session);
   expect(fixture.registry.attachKeepSession(randomId(), child)).toBeNull();
-  lose();
-  expect(left()).toEqual(["leased", "session"]);
+  disconnect();
+  expect(listRemaining()).toEqual(["leased", "session"]);
   fixture.registry.connectionLost(session, child);
-  expect(left()).toEqual([]);
+  expect(listRemaining()).toEqual([]);
 });
 
 test("the end of a replaced connection means nothing; the end of the newer one does", async () => {
-  const { fixture, connection, session, left, lose } = await createClient(true);
+  const { fixture, connection, session, listRemaining, disconnect } = await createClient(true);
   const newer = fixture.connect();
   const hello = { protocol: PROTOCOL_VERSION, version: "", label: "", session: session.id, pid: null, pidStart: null };
   const { replaced } = fixture.registry.open({ ...hello, keepSession: false }, newer, ANONYMOUS);
   expect(replaced).toBe(connection);
-  lose();
-  expect(left()).toHaveLength(3);
+  disconnect();
+  expect(listRemaining()).toHaveLength(3);
   fixture.registry.connectionLost(session, newer);
-  expect(left()).toEqual([]);
+  expect(listRemaining()).toEqual([]);
 });
 
 test("a session belongs to its account: another one cannot open it", async () => {
@@ -188,67 +188,67 @@ test("a process id that is not of this machine is not kept", async () => {
 });
 
 test("remote client gone: waiting claims end after 5 s, session claims after 30 s, leased ones never by this", async () => {
-  const { fixture, session, left, lose } = await createClient(false);
-  lose();
-  lose();
-  await fixture.pass(4_000);
-  expect(left()).toHaveLength(3);
-  await fixture.pass(1_000);
-  expect(left()).toEqual(["leased", "session"]);
-  await fixture.pass(26_000);
-  expect([left(), session.isEnded]).toEqual([["leased"], false]);
-  await fixture.pass(30_000);
+  const { fixture, session, listRemaining, disconnect } = await createClient(false);
+  disconnect();
+  disconnect();
+  await fixture.advance(4_000);
+  expect(listRemaining()).toHaveLength(3);
+  await fixture.advance(1_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
+  await fixture.advance(26_000);
+  expect([listRemaining(), session.isEnded]).toEqual([["leased"], false]);
+  await fixture.advance(30_000);
   expect(session.isEnded).toBe(false);
   fixture.harness.inspect().backend.endClaims(session, "all");
-  await fixture.pass(30_000);
+  await fixture.advance(30_000);
   expect(session.isEnded).toBe(true);
 });
 
 test("remote client that returns keeps its claims; if it is silent then, its session claims end", async () => {
-  const { fixture, session, left, lose } = await createClient(false);
-  lose();
-  await fixture.pass(3_000);
+  const { fixture, session, listRemaining, disconnect } = await createClient(false);
+  disconnect();
+  await fixture.advance(3_000);
   fixture.open(fixture.connect(false), session.id);
-  await fixture.pass(20_000);
-  expect([left(), session.state.kind]).toEqual([["leased", "session", "waiting"], "connected"]);
-  await fixture.pass(31_000);
-  expect(left()).toEqual(["leased", "waiting"]);
-  await fixture.pass(31_000);
-  expect(left()).toEqual(["leased", "waiting"]);
+  await fixture.advance(20_000);
+  expect([listRemaining(), session.state.kind]).toEqual([["leased", "session", "waiting"], "connected"]);
+  await fixture.advance(31_000);
+  expect(listRemaining()).toEqual(["leased", "waiting"]);
+  await fixture.advance(31_000);
+  expect(listRemaining()).toEqual(["leased", "waiting"]);
 });
 
 test("remote client that was heard recently is checked again when its silence would be too long", async () => {
-  const { fixture, session, left, lose } = await createClient(false);
-  await fixture.pass(29_000);
+  const { fixture, session, listRemaining, disconnect } = await createClient(false);
+  await fixture.advance(29_000);
   session.lastHeardAt = fixture.harness.clock.now();
-  await fixture.pass(2_000);
-  expect(left()).toContain("session");
-  lose();
-  await fixture.pass(10_000);
-  expect(left()).toEqual(["leased", "session"]);
+  await fixture.advance(2_000);
+  expect(listRemaining()).toContain("session");
+  disconnect();
+  await fixture.advance(10_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
 });
 
 test("local client whose connection the server closed may be alive: it has the time of a remote one", async () => {
-  const { fixture, left, lose } = await createClient(true);
-  lose(true);
-  expect(left()).toHaveLength(3);
-  await fixture.pass(5_000);
-  expect(left()).toEqual(["leased", "session"]);
+  const { fixture, listRemaining, disconnect } = await createClient(true);
+  disconnect(true);
+  expect(listRemaining()).toHaveLength(3);
+  await fixture.advance(5_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
 });
 
-test.for<[state: ProcessState, left: readonly string[]]>([
+test.for<[state: ProcessState, listRemaining: readonly string[]]>([
   ["gone", []],
   ["running", ["leased"]],
   ["stopped", ["leased", "session", "waiting"]],
   ["unknown", ["leased"]],
-])("restored local session, its process is %s: a minute later %s is left", async ([state, expected]) => {
-  const { fixture, session, left } = await createClient(true);
+])("restored local session, its process is %s: a minute later %s is listRemaining", async ([state, expected]) => {
+  const { fixture, session, listRemaining } = await createClient(true);
   fixture.restore(session);
-  await fixture.pass(1_000);
-  expect(left()).toHaveLength(3);
+  await fixture.advance(1_000);
+  expect(listRemaining()).toHaveLength(3);
   fixture.processState = state;
-  await fixture.pass(61_000);
-  expect(left()).toEqual(expected);
+  await fixture.advance(61_000);
+  expect(listRemaining()).toEqual(expected);
 });
 
 test("restored local session without a process id, and without a lease: forgotten after a minute", async () => {
@@ -258,150 +258,150 @@ test("restored local session without a process id, and without a lease: forgotte
   const claim = fixture.claim(session, "k", "session");
   await flushEventLoop();
   fixture.restore(session);
-  await fixture.pass(59_000);
+  await fixture.advance(59_000);
   expect(fixture.has(claim)).toBe(true);
-  await fixture.pass(2_000);
+  await fixture.advance(2_000);
   expect([fixture.has(claim), session.isEnded]).toEqual([false, true]);
 });
 
 test("restored local session that a child keeps alive: its process may end", async () => {
-  const { fixture, session, left } = await createClient(true);
+  const { fixture, session, listRemaining } = await createClient(true);
   fixture.restore(session);
   const child = fixture.connect();
   fixture.registry.attachKeepSession(session.id, child);
   fixture.processState = "gone";
-  await fixture.pass(10_000);
-  expect(left()).toHaveLength(3);
+  await fixture.advance(10_000);
+  expect(listRemaining()).toHaveLength(3);
   fixture.registry.connectionLost(session, child);
-  await fixture.pass(2_000);
-  expect(left()).toEqual([]);
+  await fixture.advance(2_000);
+  expect(listRemaining()).toEqual([]);
 });
 
 test("restored remote session: waiting claims have a minute", async () => {
-  const { fixture, session, left } = await createClient(false);
+  const { fixture, session, listRemaining } = await createClient(false);
   fixture.restore(session);
-  await fixture.pass(59_000);
-  expect(left()).toEqual(["leased", "waiting"]);
-  await fixture.pass(2_000);
-  expect(left()).toEqual(["leased"]);
+  await fixture.advance(59_000);
+  expect(listRemaining()).toEqual(["leased", "waiting"]);
+  await fixture.advance(2_000);
+  expect(listRemaining()).toEqual(["leased"]);
 });
 
 test("restored client that connects, and is cut off before it has reclaimed, is checked like one that has not returned", async () => {
-  const { fixture, session, left } = await createClient(true);
+  const { fixture, session, listRemaining } = await createClient(true);
   fixture.restore(session);
   const connection = fixture.connect();
   fixture.open(connection, session.id);
   expect(session.state).toMatchObject({ kind: "connected", isReturning: true });
   fixture.registry.connectionLost(session, connection);
-  await fixture.pass(1_000);
-  expect([left().length, session.state.kind]).toEqual([3, "restored"]);
+  await fixture.advance(1_000);
+  expect([listRemaining().length, session.state.kind]).toEqual([3, "restored"]);
 });
 
 test("a run keeps the held claims of its dead wrapper, and renews them, until it is over", async () => {
-  const { fixture, session, claims, left, lose } = await createClient(true);
+  const { fixture, session, claims, listRemaining, disconnect } = await createClient(true);
   fixture.runStatus = "works";
-  lose();
-  expect([left(), session.state.kind]).toEqual([["leased", "session"], "running"]);
+  disconnect();
+  expect([listRemaining(), session.state.kind]).toEqual([["leased", "session"], "running"]);
   const expiresAt = (): number => fixture.harness.inspect().records.get(claims.leased.id)?.expiresAt as number;
   const first = expiresAt();
-  await fixture.pass(10_000);
+  await fixture.advance(10_000);
   expect(expiresAt()).toBe(first);
   fixture.harness.clock.jump(2_000_000);
-  await fixture.pass(1_000);
+  await fixture.advance(1_000);
   expect(expiresAt()).toBeGreaterThan(first);
   fixture.runStatus = "held";
-  await fixture.pass(10_000);
-  expect(left()).toEqual(["leased", "session"]);
+  await fixture.advance(10_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
   fixture.runStatus = "over";
-  await fixture.pass(1_000);
-  expect([left(), fixture.removedRuns, session.isEnded]).toEqual([[], 1, true]);
+  await fixture.advance(1_000);
+  expect([listRemaining(), fixture.removedRuns, session.isEnded]).toEqual([[], 1, true]);
 });
 
 test("a failed renewal for a run is repeated", async () => {
-  const { fixture, left, lose } = await createClient(true);
+  const { fixture, listRemaining, disconnect } = await createClient(true);
   fixture.runStatus = "works";
-  lose();
+  disconnect();
   const { storage } = fixture.harness;
   if (storage !== null) storage.isFull = true;
   fixture.harness.clock.jump(2_000_000);
-  await fixture.pass(2_000);
-  expect(left()).toEqual(["leased", "session"]);
+  await fixture.advance(2_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
 });
 
 test("a child that is connected keeps the claims of a run that is over", async () => {
-  const { fixture, session, left, lose } = await createClient(true);
+  const { fixture, session, listRemaining, disconnect } = await createClient(true);
   fixture.runStatus = "works";
-  lose();
+  disconnect();
   const child = fixture.connect();
   fixture.registry.attachKeepSession(session.id, child);
   fixture.runStatus = "over";
-  await fixture.pass(5_000);
-  expect(left()).toEqual(["leased", "session"]);
+  await fixture.advance(5_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
   fixture.registry.connectionLost(session, child);
-  await fixture.pass(1_000);
-  expect(left()).toEqual([]);
+  await fixture.advance(1_000);
+  expect(listRemaining()).toEqual([]);
 });
 
 test("a run whose state is unknown has a minute", async () => {
-  const { fixture, left, lose } = await createClient(true);
+  const { fixture, listRemaining, disconnect } = await createClient(true);
   fixture.runStatus = "unknown";
-  lose();
-  await fixture.pass(59_000);
-  expect(left()).toEqual(["leased", "session"]);
-  await fixture.pass(2_000);
-  expect(left()).toEqual(["leased"]);
+  disconnect();
+  await fixture.advance(59_000);
+  expect(listRemaining()).toEqual(["leased", "session"]);
+  await fixture.advance(2_000);
+  expect(listRemaining()).toEqual(["leased"]);
 });
 
 test("a finished run with --hold-at-least: its claims are detached for the rest, its other ones end", async () => {
-  const { fixture, claims, left, lose } = await createClient(true);
+  const { fixture, claims, listRemaining, disconnect } = await createClient(true);
   fixture.runStatus = "over";
   fixture.holdMs = 10_000;
   fixture.runClaims = [claims.leased];
   const { storage } = fixture.harness;
   if (storage === null) throw new Error("it has a disk");
   storage.isFull = true;
-  lose();
-  await fixture.pass(3_000);
-  expect([left(), fixture.removedRuns]).toEqual([["leased", "session"], 0]);
+  disconnect();
+  await fixture.advance(3_000);
+  expect([listRemaining(), fixture.removedRuns]).toEqual([["leased", "session"], 0]);
   storage.isFull = false;
   const open = storage.blockWrites();
-  await fixture.pass(3_000);
+  await fixture.advance(3_000);
   expect(fixture.removedRuns).toBe(0);
   open();
-  await fixture.pass(3_000);
-  expect([left(), fixture.removedRuns]).toEqual([["leased"], 1]);
+  await fixture.advance(3_000);
+  expect([listRemaining(), fixture.removedRuns]).toEqual([["leased"], 1]);
   expect(fixture.harness.inspect().records.get(claims.leased.id)?.isDetached).toBe(true);
 });
 
 test("a finished run without claims in the table needs no write", async () => {
-  const { fixture, left, lose } = await createClient(true);
+  const { fixture, listRemaining, disconnect } = await createClient(true);
   fixture.runStatus = "over";
   fixture.holdMs = 10_000;
-  lose();
-  await fixture.pass(3_000);
-  expect([left(), fixture.removedRuns]).toEqual([[], 1]);
+  disconnect();
+  await fixture.advance(3_000);
+  expect([listRemaining(), fixture.removedRuns]).toEqual([[], 1]);
 });
 
 test("a run without a file reports nothing: the process of a restored client decides, another one's claims end", async () => {
   const live = await createClient(true);
   live.fixture.runStatus = "works";
-  live.lose();
+  live.disconnect();
   live.fixture.runStatus = "unnamed";
-  await live.fixture.pass(1_000);
-  expect(live.left()).toEqual([]);
-  const { fixture, session, left } = await createClient(true);
+  await live.fixture.advance(1_000);
+  expect(live.listRemaining()).toEqual([]);
+  const { fixture, session, listRemaining } = await createClient(true);
   fixture.restore(session, fixture.createRun(session.id));
-  await fixture.pass(5_000);
-  expect([left().length, session.state.kind]).toEqual([3, "restored"]);
+  await fixture.advance(5_000);
+  expect([listRemaining().length, session.state.kind]).toEqual([3, "restored"]);
 });
 
 test("a run that begins while no server runs is found when its wrapper has ended", async () => {
-  const { fixture, session, left } = await createClient(true);
+  const { fixture, session, listRemaining } = await createClient(true);
   fixture.restore(session);
   fixture.runStatus = "works";
   fixture.processState = "gone";
-  await fixture.pass(5_000);
-  expect([left().length, fixture.foundRuns.length]).toEqual([3, 1]);
+  await fixture.advance(5_000);
+  expect([listRemaining().length, fixture.foundRuns.length]).toEqual([3, 1]);
 });
 
 test("a run of a client that returns and is lost before it has reclaimed is reported", async () => {

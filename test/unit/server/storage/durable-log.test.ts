@@ -47,7 +47,7 @@ function createLog(state: Partial<SavedState> = {}, options: Partial<DurableLogO
   return fixture;
 }
 
-const saved = (more: Partial<SavedClaim> = {}): SavedClaim => ({
+const saved = (overrides: Partial<SavedClaim> = {}): SavedClaim => ({
   claim: makeClaim("k"),
   token: 1,
   tokens: 1,
@@ -56,7 +56,7 @@ const saved = (more: Partial<SavedClaim> = {}): SavedClaim => ({
   detached: false,
   revoked: false,
   session: null,
-  ...more,
+  ...overrides,
 });
 
 const readClaims = async ({ storage }: Fixture): Promise<string[]> => {
@@ -78,10 +78,10 @@ test("reservations during a write share the next one, and count only when it has
   const { log, storage, readState } = createLog();
   const open = storage.blockWrites();
   const first = log.reserve(200, 1_000);
-  const others = [log.reserve(300, 0), log.reserve(250, 2_000)];
+  const reservations = [log.reserve(300, 0), log.reserve(250, 2_000)];
   expect([log.ceiling, log.longestLeaseMs]).toEqual([100, 0]);
   open();
-  await Promise.all([first, ...others]);
+  await Promise.all([first, ...reservations]);
   expect([log.ceiling, log.longestLeaseMs]).toEqual([300, 2_000]);
   expect(storage.writes).toEqual(["save", "save"]);
   expect(await readState()).toMatchObject({ bound: 300, longestMs: 2_000 });
@@ -154,10 +154,10 @@ test("a recovery that starts late is saved: unknown holders, and their longest l
 test("records that arrive together share a write; the removal of an unknown claim needs none", async () => {
   const fixture = createLog({}, { journal: [saved()] });
   const { log, storage } = fixture;
-  const [a, b] = [saved(), saved()];
-  await Promise.all([log.put(a), log.put(b), log.drop(a.claim.id), log.drop("unknown")]);
+  const [claimA, claimB] = [saved(), saved()];
+  await Promise.all([log.put(claimA), log.put(claimB), log.drop(claimA.claim.id), log.drop("unknown")]);
   expect(storage.writes).toEqual(["append"]);
-  expect(await readClaims(fixture)).toEqual([b.claim.id]);
+  expect(await readClaims(fixture)).toEqual([claimB.claim.id]);
 });
 
 test("the journal knows a claim, that it is detached, and that its revocation was written", () => {
@@ -176,13 +176,13 @@ test("the journal knows a claim, that it is detached, and that its revocation wa
 test("the journal is rewritten when most of its records are obsolete", async () => {
   const fixture = createLog();
   const { log, storage } = fixture;
-  const kept = saved();
-  await log.put(kept);
+  const keptClaim = saved();
+  await log.put(keptClaim);
   for (let count = 0; count < 501; count++) {
     const { claim } = saved();
     await Promise.all([log.put(saved({ claim })), log.drop(claim.id)]);
   }
-  await log.drop(kept.claim.id);
+  await log.drop(keptClaim.claim.id);
   expect(storage.writes.filter((write) => write === "rewrite")).toHaveLength(1);
   expect(await readClaims(fixture)).toEqual([]);
 });
@@ -215,10 +215,10 @@ test("a failed write leaves what was requested since: the next write has it, and
     });
   const failed = Promise.allSettled([log.put(first), log.drop(dropped.claim.id)]);
   await flushEventLoop();
-  const later = log.put(saved({ claim: first.claim, token: 7 }));
+  const laterWrite = log.put(saved({ claim: first.claim, token: 7 }));
   failAppend(new Error("no space"));
   expect((await failed).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
-  await later;
+  await laterWrite;
   expect([log.has(first.claim.id), log.has(dropped.claim.id)]).toEqual([true, false]);
   expect(await readClaims(fixture)).toEqual([first.claim.id]);
 });

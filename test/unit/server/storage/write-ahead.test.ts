@@ -23,10 +23,18 @@ class Fixture {
 
   /** aheadMicros: how far the token ceiling on disk is ahead of the clock. */
   constructor({ aheadMicros = CEILING_LEAD_MICROS, longestMs = 30_000 } = {}) {
-    const bound = this.micros + aheadMicros;
-    const state = { id: "state", generation: 1, bound, longestMs, remote: false, strangers: false, clean: null };
+    const ceiling = this.micros + aheadMicros;
+    const state = {
+      id: "state",
+      generation: 1,
+      bound: ceiling,
+      longestMs,
+      remote: false,
+      strangers: false,
+      clean: null,
+    };
     const durableState = { storage: this.storage, state, isRecovering: false, journal: [] };
-    this.table = new LockTable({ tokenCeiling: bound });
+    this.table = new LockTable({ tokenCeiling: ceiling });
     this.writeAhead = new WriteAhead(durableState, this.table, this.clock, () => {
       this.changes++;
     });
@@ -134,11 +142,14 @@ test("a lease that is longer than any requested one is lowered a second after th
 
 test("waiting claims and short leases are answered at once", () => {
   const fixture = new Fixture();
-  const short = fixture.place(makeClaim("k"));
+  const shortClaim = fixture.place(makeClaim("k"));
   const waiting = fixture.place(makeClaim("k", { ttlMs: HOUR_MS }));
-  for (const { record, answer } of [short, waiting]) expect(fixture.writeAhead.persist(record, answer)).toBe(answer);
-  const answers = [short.answer, waiting.answer, undefined];
-  expect(fixture.writeAhead.persistAll([short, waiting, { record: undefined, answer: undefined }])).toEqual(answers);
+  for (const { record, answer } of [shortClaim, waiting])
+    expect(fixture.writeAhead.persist(record, answer)).toBe(answer);
+  const answers = [shortClaim.answer, waiting.answer, undefined];
+  expect(fixture.writeAhead.persistAll([shortClaim, waiting, { record: undefined, answer: undefined }])).toEqual(
+    answers,
+  );
 });
 
 test("a long lease is in the journal before it is answered; repeated calls share the write, later ones need none", async () => {
@@ -146,15 +157,15 @@ test("a long lease is in the journal before it is answered; repeated calls share
   const { writeAhead, storage } = fixture;
   const { record, answer } = fixture.place(makeClaim("k", { ttlMs: HOUR_MS }));
   const open = storage.blockWrites();
-  const answered: Answer[] = [];
+  const answers: Answer[] = [];
   const calls = [1, 2].map(async () => {
-    answered.push(await writeAhead.persist(record, answer));
+    answers.push(await writeAhead.persist(record, answer));
   });
   await flushEventLoop();
-  expect(answered).toEqual([]);
+  expect(answers).toEqual([]);
   open();
   await Promise.all(calls);
-  expect(answered).toEqual([answer, answer]);
+  expect(answers).toEqual([answer, answer]);
   expect(writeAhead.persist(record, answer)).toBe(answer);
   expect(storage.writes).toEqual(["append"]);
 });
@@ -197,8 +208,8 @@ test("a failed write refuses the grant", async () => {
 
 test("if all answers of a call need a write, the call waits for all, and fails with them", async () => {
   const fixture = new Fixture();
-  const placed = ["a", "b"].map((key) => fixture.place(makeClaim(key, { ttlMs: HOUR_MS })));
-  expect(await fixture.writeAhead.persistAll(placed)).toEqual(placed.map(({ answer }) => answer));
+  const placedClaims = ["a", "b"].map((key) => fixture.place(makeClaim(key, { ttlMs: HOUR_MS })));
+  expect(await fixture.writeAhead.persistAll(placedClaims)).toEqual(placedClaims.map(({ answer }) => answer));
   const failing = [fixture.place(makeClaim("c", { ttlMs: HOUR_MS }))];
   fixture.storage.isFull = true;
   await expect(fixture.writeAhead.persistAll(failing)).rejects.toMatchObject({ code: "DISK" });
@@ -207,15 +218,19 @@ test("if all answers of a call need a write, the call waits for all, and fails w
 test("answers that need no write wait 100 ms for the others; what is not on disk then is unknown", async () => {
   const fixture = new Fixture();
   const { storage, clock, writeAhead } = fixture;
-  const short = fixture.place(makeClaim("short"));
+  const shortClaim = fixture.place(makeClaim("short"));
   const [first, second] = ["a", "b"].map((key) => fixture.place(makeClaim(key, { ttlMs: HOUR_MS })));
   if (first === undefined || second === undefined) throw new Error("two claims");
-  const ended = { record: second.record, answer: { state: "none" } as Answer };
-  expect(await writeAhead.persistAll([short, first, ended])).toEqual([short.answer, first.answer, ended.answer]);
+  const endedClaim = { record: second.record, answer: { state: "none" } as Answer };
+  expect(await writeAhead.persistAll([shortClaim, first, endedClaim])).toEqual([
+    shortClaim.answer,
+    first.answer,
+    endedClaim.answer,
+  ]);
   const open = storage.blockWrites();
-  const call = Promise.resolve(writeAhead.persistAll([short, second]));
+  const call = Promise.resolve(writeAhead.persistAll([shortClaim, second]));
   await clock.advance(100);
-  expect(await call).toEqual([short.answer, undefined]);
+  expect(await call).toEqual([shortClaim.answer, undefined]);
   open();
   await flushEventLoop();
   expect([await writeAhead.persist(second.record, second.answer), clock.pendingTimers]).toEqual([second.answer, 0]);
@@ -229,15 +244,17 @@ test("a claim is detached when the disk has it; a repeated call joins the write,
     table.detach(claim.id, clock.now(), micros);
     return record;
   };
-  const restored: string[] = [];
+  const restoredIds: string[] = [];
   const record = detach(makeClaim("a"));
-  const calls = [1, 2].map(() => writeAhead.persistDetached(record, () => restored.push("a")));
+  const calls = [1, 2].map(() => writeAhead.persistDetached(record, () => restoredIds.push("a")));
   await Promise.all(calls);
   expect([storage.writes, record.isDetached]).toEqual([["append"], true]);
   storage.isFull = true;
   const failing = detach(makeClaim("b"));
-  await expect(writeAhead.persistDetached(failing, () => restored.push("b"))).rejects.toMatchObject({ code: "DISK" });
-  expect([restored, failing.isDetached]).toEqual([["b"], false]);
+  await expect(writeAhead.persistDetached(failing, () => restoredIds.push("b"))).rejects.toMatchObject({
+    code: "DISK",
+  });
+  expect([restoredIds, failing.isDetached]).toEqual([["b"], false]);
 });
 
 test("the removal from the journal is not waited for, and may fail", async () => {

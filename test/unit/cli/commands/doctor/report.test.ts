@@ -37,13 +37,13 @@ function measurements(change: Partial<Measurements> = {}, info: Partial<ServerIn
   };
 }
 
-function lockCycles(cyclesMs: CycleTimes["cyclesMs"], more: Partial<CycleTimes> = {}): CycleTimes {
-  return { cyclesMs, paused: null, isForbidden: false, ...more };
+function lockCycles(cyclesMs: CycleTimes["cyclesMs"], overrides: Partial<CycleTimes> = {}): CycleTimes {
+  return { cyclesMs, paused: null, isForbidden: false, ...overrides };
 }
 
 /** One finding: its level, its message, the advice. */
-function findMessage(what: string, it: Measurements): readonly (string | undefined)[] {
-  const check = buildReport(it).find((finding) => finding.name === what);
+function findMessage(name: string, it: Measurements): readonly (string | undefined)[] {
+  const check = buildReport(it).find((finding) => finding.name === name);
   return [check?.status, check?.message, check?.hint];
 }
 
@@ -70,10 +70,10 @@ test("a server that is unreachable or refuses is reported with what to check", (
   expect(buildReport(measurements({ failure }))).toEqual([
     { status: "fail", name: "reachable", message: failure.message, hint: expect.stringContaining("holdfast serve") },
   ]);
-  const refused = new CommandError("refused", "no valid credential was given");
-  expect(findMessage("reachable", measurements({ failure: refused }))[2]).toContain("HOLDFAST_CREDENTIAL_FILE");
+  const refusal = new CommandError("refused", "no valid credential was given");
+  expect(findMessage("reachable", measurements({ failure: refusal }))[2]).toContain("HOLDFAST_CREDENTIAL_FILE");
   const name = "zookeeper://zk:2181";
-  for (const commandError of [failure, refused]) {
+  for (const commandError of [failure, refusal]) {
     const advice = findMessage("reachable", measurements({ failure: commandError, name }))[2];
     expect(advice, "where no server of ours is").not.toMatch(/holdfast serve|HOLDFAST_/);
     expect(advice).toMatch(/running there|refuses you/);
@@ -155,9 +155,9 @@ const MICROS_PER_MS = 1_800_000_000_000_000n;
 const DAY = 86_400_000_000n;
 
 /** The level, and the suggested tokenBase. */
-function tokenMigration(met: Partial<TokenSample>): readonly [string, bigint | null] {
+function tokenMigration(sample: Partial<TokenSample>): readonly [string, bigint | null] {
   const { check, tokenBase } = checkTokens(
-    { oldToken: MICROS_PER_MS, newToken: 1_000_000n, micros: MICROS_PER_MS, followsClock: false, ...met },
+    { oldToken: MICROS_PER_MS, newToken: 1_000_000n, micros: MICROS_PER_MS, followsClock: false, ...sample },
     "redis://old",
   );
   if (tokenBase !== null) expect(check.hint).toContain(`tokenBase=${tokenBase}`);
@@ -186,24 +186,26 @@ test("tokens that follow a clock need nothing, unless that clock is behind", () 
 });
 
 test("a paused store is a fault, reported by the server or found by a claim; rights only where they are the cause", () => {
-  const nothing = "the store grants no new locks";
-  const ours = measurements({ cycles: lockCycles(nothing) }, { recoveryRemainingMs: 12_000 });
-  expect(findMessage("state", ours)).toEqual([
+  const message = "the store grants no new locks";
+  const recoveringStore = measurements({ cycles: lockCycles(message) }, { recoveryRemainingMs: 12_000 });
+  expect(findMessage("state", recoveringStore)).toEqual([
     "fail",
     "up for 2 h; it grants no new locks for up to 12 s (recovery after a restart)",
     "it waits for its clients to report the locks that they hold, then grants new ones again",
   ]);
-  expect(findMessage("latency", ours)).toEqual(["unknown", `not measured: ${nothing}`, undefined]);
+  expect(findMessage("latency", recoveringStore)).toEqual(["unknown", `not measured: ${message}`, undefined]);
   const paused = { reason: "gracePeriod", remainingMs: 28_400 } as const;
   for (const other of [{ storeChecks: [] }, { info: "the store is not a Holdfast server", isServer: false }]) {
-    const [level, says] = findMessage("state", measurements({ ...other, cycles: lockCycles(nothing, { paused }) }));
+    const [level, says] = findMessage("state", measurements({ ...other, cycles: lockCycles(message, { paused }) }));
     expect([level, says]).toEqual([
       "fail",
       "the store grants nothing new for about 29 s (grace period after data loss)",
     ]);
   }
-  const mayNot = measurements({ cycles: lockCycles("this credential may not acquire this", { isForbidden: true }) });
-  expect(findMessage("latency", mayNot)[2]).toContain("--key PREFIX");
+  const forbiddenStore = measurements({
+    cycles: lockCycles("this credential may not acquire this", { isForbidden: true }),
+  });
+  expect(findMessage("latency", forbiddenStore)[2]).toContain("--key PREFIX");
   const load = { connections: 1, sessions: 1, held: 1, waiting: 0 };
   expect(findMessage("state", measurements({}, { load }))[1]).toContain("1 connection, 1 claim held and 0 waiting");
 });

@@ -7,8 +7,8 @@ function usageErrorOf(keys: readonly string[], flags: RunFlags, command: readonl
   try {
     parseRunOptions(keys, flags, command);
   } catch (error) {
-    const { kind: why, code, message } = toCommandError(error, "the store");
-    expect({ why, code }).toEqual({ why: "usage", code: 64 });
+    const { kind: errorKind, code, message } = toCommandError(error, "the store");
+    expect({ why: errorKind, code }).toEqual({ why: "usage", code: 64 });
     return message;
   }
   throw new Error("nothing was wrong with it");

@@ -12,12 +12,12 @@ const [NO_NODE, NODE_EXISTS] = [-101, -110];
 test("a parent that is removed before each try is created again a few times, then the call fails", async () => {
   const [clock, servers] = [new FakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
-  const opening = zk.open();
+  const pendingOpen = zk.open();
   servers.peer.accept();
   servers.peer.welcome({ id: 7n, timeoutMs: 9_000 });
-  await opening;
+  await pendingOpen;
   servers.peer.sent();
-  const asked = createBelow(zk, "/key", "place-", { mode: "ephemeralSequential", acl: OPEN_TO_ALL }).catch(
+  const pendingNode = createBelow(zk, "/key", "place-", { mode: "ephemeralSequential", acl: OPEN_TO_ALL }).catch(
     (error: unknown) => error,
   );
   const ops: number[] = [];
@@ -29,7 +29,7 @@ test("a parent that is removed before each try is created again a few times, the
       servers.peer.answer(xid, op === OP.multi ? NODE_EXISTS : NO_NODE);
     }
   }
-  expect(await asked).toMatchObject({ code: "NO_NODE" });
+  expect(await pendingNode).toMatchObject({ code: "NO_NODE" });
   expect(ops.filter((op) => op !== OP.multi)).toHaveLength(5);
   expect(ops.filter((op) => op === OP.multi)).toHaveLength(4);
   await Promise.all([zk.close(), clock.advance(2_000)]);

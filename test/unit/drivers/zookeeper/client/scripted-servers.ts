@@ -62,7 +62,7 @@ function createPeer(
   frames: Buffer[],
   closed: { is: boolean },
 ): ScriptedPeer {
-  let greeted = false;
+  let hasHandshake = false;
   const say = (writer: JuteWriter): void => {
     if (!closed.is) events.onData(writer.frame());
   };
@@ -73,8 +73,8 @@ function createPeer(
     },
     sent() {
       return frames.splice(0).map((frame) => {
-        if (!greeted) {
-          greeted = true;
+        if (!hasHandshake) {
+          hasHandshake = true;
           return null;
         }
         const reader = new JuteReader(frame);

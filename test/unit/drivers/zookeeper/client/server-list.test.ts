@@ -3,8 +3,8 @@ import { exponential, ServerList } from "../../../../../src/drivers/zookeeper/cl
 
 /** The time limit of one attempt, for this number of servers and this session. */
 function attemptConnect(count: number, sessionMs: number): number {
-  const all = Array.from({ length: count }, (_, at) => ({ host: "zk", port: at + 1 }));
-  const serverList = new ServerList(all, () => 0.5, exponential(20, 1_000));
+  const servers = Array.from({ length: count }, (_, index) => ({ host: "zk", port: index + 1 }));
+  const serverList = new ServerList(servers, () => 0.5, exponential(20, 1_000));
   serverList.next(100, sessionMs);
   return serverList.dueAt - 100;
 }

@@ -32,7 +32,7 @@ function createFixture(options: Partial<ZooKeeperOptions> = {}): Fixture {
     ...options,
   });
   const opening = zk.open({
-    onConnected: (renewed) => events.push(renewed ? "new session" : "same session"),
+    onConnected: (isRenewed) => events.push(isRenewed ? "new session" : "same session"),
     onSuspended: () => events.push("suspended"),
     onExpired: () => events.push("expired"),
   });
@@ -65,11 +65,11 @@ test("pings are sent a fifteenth of the session after the last send, whatever is
 test("a sent request postpones the next ping", async () => {
   const { zk, clock, servers } = await connectedFixture();
   await clock.advance(TIMEOUT_MS / 30);
-  const asked = zk.delete("/a");
+  const pendingDelete = zk.delete("/a");
   await clock.advance(0);
   const [request] = servers.peer.sent();
   servers.peer.answer((request as [number, number])[0]);
-  await asked;
+  await pendingDelete;
   await clock.advance(TIMEOUT_MS / 15 - 1);
   expect(servers.peer.sent()).toEqual([]);
   await clock.advance(1);
@@ -100,13 +100,13 @@ test("the session ends by the client's clock at 99 hundredths of its time after 
   servers.peer.answer(XID.ping);
   expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99 - 2_000);
   servers.peer.cut();
-  const asked = zk.delete("/a").catch((error: unknown) => error);
+  const pendingDelete = zk.delete("/a").catch((error: unknown) => error);
   await clock.advance(TIMEOUT_MS * 0.99 - 2_000 - 1);
   expect(events).toEqual(["new session", "suspended"]);
   await clock.advance(2);
   expect(events).toEqual(["new session", "suspended", "expired"]);
   expect(zk.leftMs()).toBe(0);
-  expect(await asked).toMatchObject({ code: "SESSION_EXPIRED" });
+  expect(await pendingDelete).toMatchObject({ code: "SESSION_EXPIRED" });
   expect(zk.sessionId).toBe(0n);
 });
 
@@ -148,10 +148,10 @@ test("a session that the server reports as expired is followed by a new one, on 
 
 test("a session is only resumed on a server that knows all it saw; a new one is made on any server", async () => {
   const { zk, clock, servers } = await connectedFixture();
-  const asked = zk.delete("/a");
+  const pendingDelete = zk.delete("/a");
   await clock.advance(0);
   servers.peer.answer((servers.peer.sent()[0] as [number, number])[0]);
-  await asked;
+  await pendingDelete;
   servers.peer.cut();
   await clock.advance(500);
   servers.peer.accept();
@@ -166,24 +166,24 @@ test("a session is only resumed on a server that knows all it saw; a new one is 
 
 test("each server has two seconds of the session's time for its greeting, then the next one is tried", async () => {
   const { clock, servers } = createFixture();
-  const tried: string[] = [];
+  const triedServers: string[] = [];
   for (let turn = 0; turn < 3; turn++) {
-    tried.push(servers.peer.address.host);
+    triedServers.push(servers.peer.address.host);
     servers.peer.accept();
     await clock.advance(1_999);
     expect(servers.peers).toHaveLength(turn + 1);
     await clock.advance(1);
   }
-  expect(tried.sort()).toEqual(["a", "b", "c"]);
+  expect(triedServers.sort()).toEqual(["a", "b", "c"]);
 });
 
 test("a first session that takes too long is reported with the failure of the last attempt", async () => {
   const [clock, servers] = [new FakeClock(), createScriptedServers()];
   const zk = new ZooKeeper({ servers: [{ host: "a", port: 2_181 }], clock, connector: servers.dial });
-  const opening = zk.open({}, 250).catch((error: unknown) => error);
+  const pendingOpen = zk.open({}, 250).catch((error: unknown) => error);
   servers.peer.cut(new Error("it speaks otherwise"));
   await clock.advance(250);
-  expect(await opening).toMatchObject({
+  expect(await pendingOpen).toMatchObject({
     code: "CONNECTION_LOSS",
     message: "ZooKeeper did not answer within 250 ms: it speaks otherwise",
   });
@@ -214,13 +214,13 @@ test("each round of failures is followed by a delay of the retry policy", async 
 
 test("a reply out of order ends the connection, and the requests have an unknown outcome", async () => {
   const { zk, clock, servers, events } = await connectedFixture();
-  const asked = Promise.allSettled([zk.delete("/a"), zk.delete("/b")]);
+  const pendingDelete = Promise.allSettled([zk.delete("/a"), zk.delete("/b")]);
   await clock.advance(0);
   const [, second] = servers.peer.sent();
   servers.peer.answer((second as [number, number])[0]);
   expect(events).toEqual(["new session", "suspended"]);
-  for (const one of await asked) {
-    expect(one).toMatchObject({ reason: { code: "CONNECTION_LOSS", isSent: true } });
+  for (const result of await pendingDelete) {
+    expect(result).toMatchObject({ reason: { code: "CONNECTION_LOSS", isSent: true } });
   }
 });
 
@@ -232,12 +232,12 @@ test("errors name the requested node, but not the id in its name", async () => {
       (error: Error) => error,
     );
   const ids = ["ab12cd", "9f0c2a55-8f86-4a0c-9d8d-5f1f3c1c0a11"];
-  const late = ids.map(failed);
+  const lateResults = ids.map(failed);
   await clock.advance(2_000);
-  const lost = ids.map(failed);
+  const lostResults = ids.map(failed);
   await clock.advance(0);
   servers.peer.cut();
-  const messages = (await Promise.all([...late, ...lost])).map(({ message }) => message);
+  const messages = (await Promise.all([...lateResults, ...lostResults])).map(({ message }) => message);
   expect(messages.map((message) => message.replace(/.*: /, ""))).toEqual([
     ...ids.map(() => "no answer in time"),
     ...ids.map(() => "the connection was lost"),
@@ -257,9 +257,9 @@ test("a sent request is never sent again; an unsent one is sent on the next conn
   servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
   await clock.advance(0);
   expect(await first).toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
-  const sent = servers.peer.sent();
-  expect(sent.map((frame) => frame?.[1])).toEqual([undefined, OP.setWatches2, OP.delete]);
-  servers.peer.answer((sent[2] as [number, number])[0]);
+  const frames = servers.peer.sent();
+  expect(frames.map((frame) => frame?.[1])).toEqual([undefined, OP.setWatches2, OP.delete]);
+  servers.peer.answer((frames[2] as [number, number])[0]);
   await second;
 });
 
@@ -277,8 +277,8 @@ test("a shorter session of the server is the one that counts", async () => {
 });
 
 test("the default policy doubles between its bounds and takes a random share", () => {
-  const most = exponential(20, 1_000, () => 1);
-  expect([1, 2, 3, 6, 7, 100].map(most)).toEqual([20, 40, 80, 640, 1_000, 1_000]);
+  const longestBackoff = exponential(20, 1_000, () => 1);
+  expect([1, 2, 3, 6, 7, 100].map(longestBackoff)).toEqual([20, 40, 80, 640, 1_000, 1_000]);
   expect(exponential(20, 1_000, () => 0)(5)).toBe(1);
   for (const [first, last] of [
     [0, 10],
@@ -292,8 +292,8 @@ test("the default policy doubles between its bounds and takes a random share", (
 
 test.each([Number.NaN, -1, Number.POSITIVE_INFINITY, undefined as never])(
   "a policy that returns %s is limited to a second",
-  (said) => {
-    expect(toBackoffMs(() => said, 1)).toBe(1_000);
+  (randomValue) => {
+    expect(toBackoffMs(() => randomValue, 1)).toBe(1_000);
     expect(toBackoffMs(() => 0, 1)).toBe(0);
   },
 );
@@ -314,15 +314,15 @@ test("a server before 3.6 is refused with its version, before any other answer, 
   expect(await zk.delete("/second").catch((error: unknown) => error), "later requests").toMatchObject(outdated);
   expect(servers.peer.isClosed).toBe(true);
 
-  const met = await connectedFixture();
-  met.servers.peer.cut();
-  await met.clock.advance(1_000);
-  met.servers.peer.accept();
-  met.servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
-  met.servers.peer.answer(XID.setWatches, -6);
-  await met.clock.advance(TIMEOUT_MS);
-  expect(met.servers.peers, "it does not go on connecting").toHaveLength(2);
-  expect(await met.zk.delete("/third").catch((error: unknown) => error)).toMatchObject(outdated);
+  const connection = await connectedFixture();
+  connection.servers.peer.cut();
+  await connection.clock.advance(1_000);
+  connection.servers.peer.accept();
+  connection.servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
+  connection.servers.peer.answer(XID.setWatches, -6);
+  await connection.clock.advance(TIMEOUT_MS);
+  expect(connection.servers.peers, "it does not go on connecting").toHaveLength(2);
+  expect(await connection.zk.delete("/third").catch((error: unknown) => error)).toMatchObject(outdated);
 });
 
 test("an opening request is sent again when its connection is lost, but not after its time is over", async () => {
@@ -338,7 +338,7 @@ test("an opening request is sent again when its connection is lost, but not afte
     prepared++;
     await zk.delete("/prepared");
   };
-  const opening = zk.open({}, 5_000, ask).catch((error: unknown) => error);
+  const pendingOpen = zk.open({}, 5_000, ask).catch((error: unknown) => error);
   for (let times = 1; times <= 3; times++) {
     servers.peer.accept();
     servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
@@ -348,7 +348,10 @@ test("an opening request is sent again when its connection is lost, but not afte
     await clock.advance(500);
   }
   await clock.advance(5_000);
-  expect(await opening).toMatchObject({ code: "CONNECTION_LOSS", message: expect.stringContaining("within 5000 ms") });
+  expect(await pendingOpen).toMatchObject({
+    code: "CONNECTION_LOSS",
+    message: expect.stringContaining("within 5000 ms"),
+  });
   servers.peer.accept();
   servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
   await clock.advance(1_000);
