@@ -111,7 +111,7 @@ withPostgres((server) => {
         },
         { within: 15_000, what: "another verified connection" },
       );
-      await holder.driver.release(toReleases(...held));
+      await holder.driver.release(toReleases(held));
       await until(() => waiter.pushes.get(waiting.id), { within: 5_000, what: "the grant" });
     } finally {
       process.kill(Number(row?.pid), "SIGCONT");
@@ -143,7 +143,7 @@ withPostgres((server) => {
       await one.driver.claim(held);
       await other.driver.claim(waiting);
       await until(() => other.missed() === 1, { within: 5_000, what: "the verified connection" });
-      await one.driver.release(toReleases(...held));
+      await one.driver.release(toReleases(held));
       await until(() => other.pushes.get(waiting.id)?.state === "held", { within: 5_000, what: "the grant" });
     });
   });
