@@ -88,6 +88,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   "rediss+sentinel:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "redis+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "rediss+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
+  "postgres:": { parameters: [], parsesOwnUrl: true, createDriver: postgresDriver },
+  "postgresql:": { parameters: [], parsesOwnUrl: true, createDriver: postgresDriver },
   "sqlite:": { parameters: [], parsesOwnUrl: true, createDriver: sqliteDriver },
   "mysql:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
   "mariadb:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
@@ -99,6 +101,10 @@ async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<
 
 async function redisDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
   return (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, { connectTimeoutMs, label });
+}
+
+async function postgresDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/sql/postgres/from-url.ts")).postgresFromUrl(url, { connectTimeoutMs, label });
 }
 
 async function sqliteDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {

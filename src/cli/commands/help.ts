@@ -97,6 +97,10 @@ const COMMON_SECTIONS: readonly Section[] = [
       ["redis+cluster://host:6379", "a Redis Cluster, and rediss+cluster://"],
       ["zookeeper://host:2181,host:2181", "ZooKeeper; parameters: root, sessionMs, family, fair, tokenBase"],
       ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
+      [
+        "postgres://host:5432/database",
+        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, silenceWarnings, those of the library",
+      ],
       ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameter: prefix"],
       ["memory:", "a store within one process, for tests"],
     ],

@@ -46,19 +46,18 @@ const PLAIN_TYPES = { length: 0, getTypeParser };
 
 export function adaptPgPool(pool: PgPoolLike): SqlClient {
   ignoreErrors(pool);
+  // the pool listens only to idle clients: without a listener the break of one in use would end the process. Not later: the
+  // server's last message may be in the packet that makes a client ready. It stays, since a client that the pool closes may
+  // still receive that message
+  if (!pool.listeners("acquire").includes(ignoreErrors)) pool.on("acquire", ignoreErrors);
   const { Client } = pool;
   return {
     dialect: "postgres",
     library: "pg",
     async connect() {
       const client = await pool.connect();
-      // the pool listens only to idle clients: without a listener the break of this one would end the process
-      client.on("error", ignoreError);
-      const release = (isBroken: boolean): void => {
-        // a transaction of the driver that failed half-way must not reach the next user of the connection
-        client.release(isBroken || isInTransaction(client));
-        client.off("error", ignoreError);
-      };
+      // a transaction of the driver that failed half-way must not reach the next user of the connection
+      const release = (isBroken: boolean): void => client.release(isBroken || isInTransaction(client));
       if (isInTransaction(client)) {
         // nothing can continue a transaction that was left open in the pool: closing the connection ends it
         release(true);
@@ -70,6 +69,7 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
     async close() {
       await pool.end();
       pool.off("error", ignoreError);
+      pool.off("acquire", ignoreErrors);
     },
   };
 }

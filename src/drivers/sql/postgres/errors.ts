@@ -1,6 +1,6 @@
 /** Explains errors of PostgreSQL: what is wrong and what to do, without statements and their parameters. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { FatalDriverError, isFatalError } from "../../../errors.ts";
 
 /** The functions refuse to run in this transaction (lock_buckets.sql). */
 export const WRONG_ISOLATION = "HF001";
@@ -86,7 +86,8 @@ export function readErrorCode(error: unknown): string {
 
 /** Explains an error of a call. */
 export function explainError(error: unknown): unknown {
-  if (!(error instanceof Error) || error instanceof PostgresError || error instanceof TypeError) return error;
+  if (!(error instanceof Error) || error instanceof PostgresError || error instanceof TypeError || isFatalError(error))
+    return error;
   const code = readErrorCode(error);
   const known = KNOWN_ERRORS.find(({ codes }) => codes.test(code));
   if (known !== undefined) {

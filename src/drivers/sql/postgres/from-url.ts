@@ -1,0 +1,37 @@
+/**
+ * The driver of a url, whose pool is created by the library that is installed:
+ *   postgres://[user[:password]@]host[:5432]/database, or postgresql:
+ * Parameters: schema, and prefix, createTables, silenceWarnings (see takeUrlOptions); all others are the library's.
+ */
+
+import type { Driver } from "../../../spi/driver.ts";
+import { loadPostgresClient } from "../clients/load.ts";
+import { parsePostgresUrl } from "../clients/url.ts";
+import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
+import { takeUrlOptions } from "../url-parameters.ts";
+import { createPostgresDriver } from "./driver.ts";
+import type { PostgresOptions } from "./options.ts";
+import { validatePostgresOptions } from "./options.ts";
+
+/**
+ * Creates the driver of a url.
+ * @throws TypeError as connect()
+ */
+export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
+  const { url: withoutSchema, schema } = takeSchema(url);
+  const own = takeUrlOptions(withoutSchema);
+  parsePostgresUrl(own.url);
+  const allOptions = { ...options, ...own.options, ...(schema !== null && { schema }) } as PostgresOptions;
+  validatePostgresOptions(allOptions);
+  const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
+  return createPostgresDriver(() => loadPostgresClient(own.url, { connectTimeoutMs }), true, allOptions);
+}
+
+function takeSchema(url: string): { readonly url: string; readonly schema: string | null } {
+  const [base = "", ...queries] = url.split("?");
+  const query = new URLSearchParams(queries.join("?"));
+  const schema = query.get("schema");
+  if (schema === null) return { url, schema };
+  query.delete("schema");
+  return { url: query.size === 0 ? base : `${base}?${query}`, schema };
+}
