@@ -5,6 +5,8 @@ import { describe, expect, test } from "vitest";
 import { queryMariaDb, startMariaDb } from "../../support/stores/mariadb.ts";
 import { withMariaDb, withMariaDbClock } from "../../support/stores/sql-fixture.ts";
 
+const SETTINGS = "select @@tx_isolation as isolation, cast(@@innodb_flush_log_at_trx_commit as char) as sync";
+
 withMariaDb(
   (server) => {
     test("a fresh database is empty, and is not another one", async () => {
@@ -16,6 +18,10 @@ withMariaDb(
       expect(await other.query("select cast(? as unsigned) as n", ["9223372036854775807"])).toEqual([
         { n: "9223372036854775807" },
       ]);
+    });
+
+    test("the server has the settings that were asked for, and no sync unless that was", async () => {
+      expect(await server().query(SETTINGS)).toEqual([{ isolation: "SERIALIZABLE", sync: "2" }]);
     });
 
     test("a user needs its password", async () => {
@@ -68,7 +74,8 @@ describe("with a clock of its own", () => {
 });
 
 test("a deadlock in the log of a server is reported when the server is removed", async () => {
-  const server = await startMariaDb();
+  const server = await startMariaDb({ isSynced: true });
+  expect(await server.query(SETTINGS)).toEqual([{ isolation: "REPEATABLE-READ", sync: "1" }]);
   const { url, query } = await server.freshDatabase();
   await query("create table t (n int primary key, m int)");
   await query("insert into t values (1, 0), (2, 0)");

@@ -8,6 +8,8 @@ import { queryPostgres, startPostgres } from "../../support/stores/postgres.ts";
 import { withPostgres, withPostgresClock } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
+const SETTINGS = `select current_setting('default_transaction_isolation') as isolation, current_setting('fsync') as sync`;
+
 withPostgres(
   (server) => {
     test("a fresh database is empty, and is not another one", async () => {
@@ -19,6 +21,10 @@ withPostgres(
       expect(await other.query("select $1::bigint as n", ["9223372036854775807"])).toEqual([
         { n: "9223372036854775807" },
       ]);
+    });
+
+    test("the server has the settings that were asked for, and no sync unless that was", async () => {
+      expect(await server().query(SETTINGS)).toEqual([{ isolation: "repeatable read", sync: "off" }]);
     });
 
     test("a role needs its password", async () => {
@@ -79,7 +85,7 @@ withPostgres(
       ]);
     });
   },
-  { settings: { default_transaction_isolation: "read committed" } },
+  { settings: { default_transaction_isolation: "repeatable read" } },
 );
 
 describe("with a clock of its own", () => {
@@ -102,7 +108,8 @@ describe("with a clock of its own", () => {
 });
 
 test("a deadlock in the log of a server is reported when the server is removed", async () => {
-  const server = await startPostgres({ settings: { deadlock_timeout: "10ms" } });
+  const server = await startPostgres({ isSynced: true, settings: { deadlock_timeout: "10ms" } });
+  expect(await server.query(SETTINGS)).toEqual([{ isolation: "read committed", sync: "on" }]);
   await server.query("create table t as select n from generate_series(1, 2) n");
   const [one, other] = [postgres(server.url, { max: 1 }), postgres(server.url, { max: 1 })];
   for (const [connection, n] of [
