@@ -5,7 +5,7 @@ import { describe, test } from "vitest";
 import { sqlite } from "../../src/drivers/sql/sqlite/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
-import { useSqliteFiles } from "../support/stores/sqlite.ts";
+import { SqliteInspector, useSqliteFiles } from "../support/stores/sqlite.ts";
 
 const isLongRun = process.env.HOLDFAST_LONG === "1";
 const newFile = useSqliteFiles();
@@ -18,6 +18,11 @@ testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "SQLite by libs
   random: isLongRun ? { seeds: 200, steps: 200 } : { seeds: 3 },
   open: async () => {
     const path = newFile();
-    return { driver: () => sqlite(path) };
+    const inspector = new SqliteInspector(path);
+    return {
+      driver: () => sqlite(path),
+      inspect: () => inspector.findViolations(),
+      close: async () => inspector.close(),
+    };
   },
 });

@@ -7,7 +7,7 @@ import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import type { ProcessHarness } from "./process-harness.ts";
 
-type Effect = {
+export type Effect = {
   readonly what: "enter" | "leave" | "write";
   readonly key: string;
   readonly token: bigint;

@@ -1,9 +1,11 @@
 /** Files of SQLite for tests. */
 
-import { accessSync, constants, mkdtempSync, rmSync } from "node:fs";
+import { accessSync, constants, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import Database from "libsql";
 import { afterAll } from "vitest";
+import { findSqliteViolations } from "./sql-inspector.ts";
 
 /** Memory, where a commit need not wait for a disk. Only Linux has it. */
 const MEMORY_FOLDER = "/dev/shm";
@@ -22,5 +24,32 @@ function isWritable(folder: string): boolean {
     return true;
   } catch {
     return false;
+  }
+}
+
+/** Reads what is wrong in the tables of a file, by a connection of its own. */
+export class SqliteInspector {
+  readonly #path: string;
+  #database: InstanceType<typeof Database> | null = null;
+
+  constructor(path: string) {
+    this.#path = path;
+  }
+
+  query(text: string): Readonly<Record<string, unknown>>[] {
+    this.#database ??= new Database(this.#path);
+    return this.#database.prepare(text).all() as Record<string, unknown>[];
+  }
+
+  /** Empty if there are no tables yet. */
+  async findViolations(options: Parameters<typeof findSqliteViolations>[1] = {}): Promise<string[]> {
+    // opening it would create it, with another mode
+    if (!existsSync(this.#path)) return [];
+    if (this.query("select 1 from sqlite_schema where name = 'holdfast_layout'").length === 0) return [];
+    return findSqliteViolations(async (text) => this.query(text), options);
+  }
+
+  close(): void {
+    this.#database?.close();
   }
 }

@@ -42,13 +42,16 @@ export function ensureDatabaseFile(path: string): void {
 export class DatabaseFile {
   readonly path: string;
   readonly #identity: string | null;
+  /** The file that contains the locks of the WAL mode; null: not seen yet. Unset for a handle, which may leave that mode. */
+  #sharedMemory: string | null | undefined;
   /** Whether verify() has found that the connection's file is not at this path any more. */
   isReplaced = false;
 
   /** @param path of a file that the connection has opened already */
-  constructor(path: string) {
+  constructor(path: string, isOwned: boolean) {
     this.path = path;
     this.#identity = readIdentity(path);
+    this.#sharedMemory = isOwned ? null : undefined;
   }
 
   /** The file of a user's handle; null: its database is in memory. */
@@ -57,19 +60,29 @@ export class DatabaseFile {
       .prepare("pragma database_list")
       .all()
       .find(({ name }) => name === "main");
-    return main === undefined || main.file === "" || main.file === null ? null : new DatabaseFile(String(main.file));
+    return main === undefined || main.file === "" || main.file === null
+      ? null
+      : new DatabaseFile(String(main.file), false);
   }
 
   /**
-   * A deleted file stays usable for those that have it open, while others create a new one: two holders.
+   * A deleted file stays usable for those that have it open, while others create a new one: two holders. The same is true of
+   * the -shm file beside it. Call it inside a transaction, in which both are open.
    * @throws FatalDriverError if the path has no file any more, or another one
    */
   verify(): void {
-    if (readIdentity(this.path) === this.#identity) return;
+    if (readIdentity(this.path) === this.#identity && this.#hasSameSharedMemory()) return;
     this.isReplaced = true;
     throw new FatalDriverError(
       `sqlite: ${this.path} was deleted or replaced while it was open, and its locks are lost: open it again`,
     );
+  }
+
+  #hasSameSharedMemory(): boolean {
+    if (this.#sharedMemory === undefined) return true;
+    const identity = readIdentity(`${this.path}-shm`);
+    this.#sharedMemory ??= identity;
+    return identity === this.#sharedMemory;
   }
 
   /** The bits of its mode that admit other users; 0 if it is unknown. */

@@ -228,7 +228,7 @@ async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbo
   let database: SqliteDatabase | null = null;
   try {
     database = source.kind === "path" ? await loadSqliteDatabase(path as string) : adaptSqliteDatabase(source.handle);
-    const file = path === null ? DatabaseFile.of(database) : new DatabaseFile(path);
+    const file = path === null ? DatabaseFile.of(database) : new DatabaseFile(path, true);
     verifyDatabase(database);
     if (isOwned) configure(database);
     const { prefix = DEFAULT_PREFIX, clock = systemClock, commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
