@@ -147,6 +147,21 @@ withMariaDb((server) => {
       await expect(query(client, "select ?", [1, 2])).rejects.toThrow(TypeError);
     });
 
+    test("an error does not contain the values of parameters", async () => {
+      const { client } = create();
+      const error: unknown = await query(
+        client,
+        "signal sqlstate '45000' set message_text = 'sent by us', mysql_errno = ?",
+        [31_000],
+      ).catch((failure: unknown) => failure);
+      expect(error).toMatchObject({ sqlState: "45000", errno: 31_000 });
+      const other = await query(client, "select ? from nonsense", ["a-secret-id"]).catch((failure: unknown) => failure);
+      const properties = Object.getOwnPropertyNames(other).map((key) =>
+        String((other as Record<string, unknown>)[key]),
+      );
+      expect(properties.join("\n")).not.toMatch(/a-secret-id|612d7365637265742d6964/);
+    });
+
     test("a connection released as broken is closed, and a waiting caller gets a new one", async () => {
       const { client } = create({ connectionLimit: 1 });
       const first = await client.connect();

@@ -12,6 +12,9 @@ declare module "pg" {
     readonly connectionString?: string;
     readonly application_name?: string;
     readonly statement_timeout?: number;
+    readonly query_timeout?: number;
+    readonly types?: object;
+    readonly binary?: boolean;
   }
 
   interface PoolOptions extends ClientOptions {
@@ -28,6 +31,7 @@ declare module "pg" {
   export class Pool extends EventEmitter {
     constructor(options: PoolOptions);
     readonly totalCount: number;
+    connect(): Promise<Client & { release(): void }>;
     query(text: string, values?: readonly unknown[]): Promise<QueryResult>;
     end(): Promise<void>;
   }

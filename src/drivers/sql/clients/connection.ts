@@ -85,6 +85,19 @@ export function ignoreErrors(emitter: Emitter): void {
   if (!emitter.listeners("error").includes(ignoreError)) emitter.on("error", ignoreError);
 }
 
+/** Properties in which libraries keep the statement and its values. */
+const STATEMENT_PROPERTIES: readonly string[] = ["sql", "query", "parameters", "args", "types", "stack", "message"];
+
+/**
+ * Copies an error without the statement that a library attaches: its values are ids of claims.
+ * @param message for a library that puts the statement into the message
+ */
+export function copyWithoutStatement(error: unknown, message?: string): unknown {
+  if (!(error instanceof Error)) return error;
+  const properties = Object.entries(error).filter(([name]) => !STATEMENT_PROPERTIES.includes(name));
+  return Object.assign(new Error(message ?? error.message), { name: error.name }, Object.fromEntries(properties));
+}
+
 /** The user's transaction would contain, and could undo, the statements of the driver. */
 export function createTransactionError(library: string, reason: string): Error {
   return new Error(`${library}: ${reason}; pass a client that no transaction uses`);

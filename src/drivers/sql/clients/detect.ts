@@ -6,6 +6,8 @@ import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Connection, adaptMysql2Pool } from "./mysql2.ts";
 import type { PgClientLike, PgPoolLike } from "./pg.ts";
 import { adaptPgClient, adaptPgPool } from "./pg.ts";
+import type { PostgresJsLike } from "./postgres-js.ts";
+import { adaptPostgresJs } from "./postgres-js.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqlClient, SqliteDatabase } from "./types.ts";
@@ -20,7 +22,13 @@ export function adaptPostgresClient(client: unknown): SqlClient {
     if (typeof members.totalCount === "number") return adaptPgPool(client as PgPoolLike);
     if (hasMethods(members, "getTypeParser")) return adaptPgClient(client as PgClientLike);
   }
-  throw new TypeError("client must be a client for PostgreSQL: a Pool or a Client of pg");
+  if (hasMethods(members, "unsafe", "savepoint")) {
+    throw new TypeError("client must be the sql of postgres.js itself, not that of a transaction");
+  }
+  if (hasMethods(members, "unsafe", "reserve", "begin", "end")) return adaptPostgresJs(client as PostgresJsLike);
+  throw new TypeError(
+    "client must be a client for PostgreSQL: a Pool or a Client of pg, or the sql of postgres.js (the package postgres)",
+  );
 }
 
 /** @throws TypeError if it is not a client for MariaDB or MySQL, or not a supported one */

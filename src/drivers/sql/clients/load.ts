@@ -8,10 +8,12 @@ import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Pool } from "./mysql2.ts";
 import type { PgPoolLike } from "./pg.ts";
 import { adaptPgPool } from "./pg.ts";
+import type { PostgresJsLike } from "./postgres-js.ts";
+import { adaptPostgresJs } from "./postgres-js.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqlClient, SqliteDatabase } from "./types.ts";
-import { parseMysqlUrl, parsePostgresUrl } from "./url.ts";
+import { parseMysqlUrl, readPostgresParameters, toPostgresJsSettings } from "./url.ts";
 
 /** Settings of a client that the driver creates. */
 export interface LoadOptions {
@@ -35,13 +37,13 @@ const APPLICATION_NAME = "holdfast";
  * @throws FatalDriverError if no library is installed
  */
 export async function loadPostgresClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
-  const endpoint = parsePostgresUrl(url);
+  const parameters = readPostgresParameters(url);
   const pg = await importOptional("pg", () => import("pg" as string) as Promise<PgModule>);
   if (pg !== null) {
     const { Pool } = pg.default ?? pg;
     return adaptPgPool(
       new Pool({
-        connectionString: endpoint.url,
+        connectionString: url,
         max: MAX_CONNECTIONS,
         connectionTimeoutMillis: connectTimeoutMs,
         idleTimeoutMillis: IDLE_TIMEOUT_MS,
@@ -51,7 +53,21 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
       }),
     );
   }
-  throw createMissingError("PostgreSQL urls", ["pg"]);
+  const postgres = await importOptional("postgres", () => import("postgres" as string) as Promise<PostgresJsModule>);
+  if (postgres !== null) {
+    const create = postgres.default;
+    const { url: plainUrl, options } = toPostgresJsSettings(url, parameters);
+    const sql = create(plainUrl, {
+      ...options,
+      max: MAX_CONNECTIONS,
+      connect_timeout: Math.ceil(connectTimeoutMs / 1_000),
+      idle_timeout: IDLE_TIMEOUT_MS / 1_000,
+      connection: { application_name: APPLICATION_NAME },
+      onnotice: () => undefined,
+    });
+    return adaptPostgresJs(sql, async () => create);
+  }
+  throw createMissingError("PostgreSQL urls", ["pg", "postgres"]);
 }
 
 /**
@@ -96,6 +112,10 @@ interface Mysql2Module {
 interface MariadbModule {
   createPool(options: object): MariadbPoolLike;
   createConnection(options: object): Promise<MariadbConnectionLike>;
+}
+
+interface PostgresJsModule {
+  readonly default: (urlOrOptions: string | object, options?: object) => PostgresJsLike;
 }
 
 interface PgModule {

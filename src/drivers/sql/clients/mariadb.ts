@@ -1,9 +1,17 @@
 /** The adapter for mariadb 3: pools and single connections, with promises. */
 
 import type { Emitter } from "./connection.ts";
-import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
+import {
+  copyWithoutStatement,
+  createConnection,
+  createTransactionError,
+  EndSignal,
+  ignoreError,
+  ignoreErrors,
+  Turns,
+} from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
-import { insertMysqlValues } from "./mysql-values.ts";
+import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
 /** A connection of mariadb. */
@@ -23,9 +31,6 @@ export interface MariadbPoolLike extends Emitter {
   getConnection(): Promise<MariadbPooledLike>;
   end(): Promise<unknown>;
 }
-
-/** The flag of an open transaction in the server's status. */
-const STATUS_IN_TRANSACTION = 1;
 
 /** @param connect opens a connection beside the pool; absent: there is no way to learn its settings */
 export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<MariadbConnectionLike>): SqlClient {
@@ -67,7 +72,11 @@ export function adaptMariadbConnection(connection: MariadbConnectionLike): SqlCl
 }
 
 function adaptConnection(connection: MariadbConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
-  return createConnection({ run: (text, values) => run(connection, text, values), release, isServerError });
+  return createConnection({
+    run: (text, values) => run(connection, text, values),
+    release,
+    isServerError: isMysqlServerError,
+  });
 }
 
 function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection {
@@ -85,7 +94,7 @@ function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection 
 
 async function run(connection: MariadbConnectionLike, text: string, values: readonly SqlValue[]): Promise<SqlResult> {
   // overrides every setting of the user that changes results
-  const result = await connection.query({
+  const options = {
     sql: insertMysqlValues(text, values),
     typeCast: undefined,
     rowsAsArray: false,
@@ -100,6 +109,9 @@ async function run(connection: MariadbConnectionLike, text: string, values: read
     bigNumberStrings: false,
     autoJsonMap: false,
     timeout: 0,
+  };
+  const result = await connection.query(options).catch((error: unknown) => {
+    throw copyWithoutStatement(error, (error as { readonly sqlMessage?: string }).sqlMessage);
   });
   if (isInTransaction(connection)) {
     throw createTransactionError("mariadb", "the statement became part of a transaction of the user");
@@ -125,10 +137,5 @@ function normalizeRow(row: SqlRow): SqlRow {
 }
 
 function isInTransaction({ info }: MariadbConnectionLike): boolean {
-  return ((info?.status ?? 0) & STATUS_IN_TRANSACTION) !== 0;
-}
-
-function isServerError(error: unknown): boolean {
-  const { sqlState, fatal } = error as { readonly sqlState?: unknown; readonly fatal?: unknown };
-  return typeof sqlState === "string" && fatal !== true;
+  return hasOpenTransaction(info?.status);
 }

@@ -1,9 +1,16 @@
 /** The adapter for mysql2 3: pools and single connections, of mysql2 and of mysql2/promise. */
 
 import type { Emitter } from "./connection.ts";
-import { createConnection, createTransactionError, EndSignal, ignoreErrors, Turns } from "./connection.ts";
+import {
+  copyWithoutStatement,
+  createConnection,
+  createTransactionError,
+  EndSignal,
+  ignoreErrors,
+  Turns,
+} from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
-import { insertMysqlValues } from "./mysql-values.ts";
+import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
 interface Mysql2Config {
@@ -42,8 +49,6 @@ interface Template {
 /** Columns whose text form is an integer. */
 const INTEGER_TYPES: readonly string[] = ["TINY", "SHORT", "INT24", "LONG", "LONGLONG", "YEAR"];
 const DECIMAL_TYPES: readonly string[] = ["DECIMAL", "NEWDECIMAL"];
-/** The flag of an open transaction in the server's status. */
-const STATUS_IN_TRANSACTION = 1;
 
 export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
   let known: Template | undefined;
@@ -90,7 +95,11 @@ export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClie
 }
 
 function adaptCore(core: Mysql2ConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
-  return createConnection({ run: (text, values) => run(core, text, values), release, isServerError });
+  return createConnection({
+    run: (text, values) => run(core, text, values),
+    release,
+    isServerError: isMysqlServerError,
+  });
 }
 
 async function connectDedicated({ Connection, config }: Template): Promise<DedicatedConnection> {
@@ -133,7 +142,7 @@ function run(core: Mysql2ConnectionLike, text: string, values: readonly SqlValue
   };
   return new Promise((resolve, reject) => {
     core.query(options, (error, result, fields) => {
-      if (error) return reject(error);
+      if (error) return reject(copyWithoutStatement(error));
       const results = isList(fields) ? (result as readonly unknown[]) : [result];
       if (isInTransaction(results)) {
         return reject(createTransactionError("mysql2", "the statement became part of a transaction of the user"));
@@ -161,8 +170,8 @@ function toSqlResult(results: readonly unknown[]): SqlResult {
 }
 
 function isInTransaction(results: readonly unknown[]): boolean {
-  const { serverStatus = 0 } = listHeaders(results).at(-1) ?? {};
-  return (serverStatus & STATUS_IN_TRANSACTION) !== 0;
+  const { serverStatus } = listHeaders(results).at(-1) ?? {};
+  return hasOpenTransaction(serverStatus);
 }
 
 function listHeaders(results: readonly unknown[]): readonly ResultHeader[] {
@@ -182,11 +191,6 @@ function readColumn(column: Column, next: () => unknown): unknown {
   if (!INTEGER_TYPES.includes(column.type)) return next();
   const text = column.string("ascii");
   return text === null ? null : normalizeInteger(BigInt(text));
-}
-
-function isServerError(error: unknown): boolean {
-  const { sqlState, fatal } = error as { readonly sqlState?: unknown; readonly fatal?: unknown };
-  return typeof sqlState === "string" && fatal !== true;
 }
 
 function end(client: Mysql2PoolLike | Mysql2ConnectionLike): Promise<void> {

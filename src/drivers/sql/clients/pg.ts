@@ -2,7 +2,7 @@
 
 import type { Emitter } from "./connection.ts";
 import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
-import { normalizeInteger } from "./integers.ts";
+import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
 interface PgResult {
@@ -37,10 +37,8 @@ export interface PgPoolLike extends Emitter {
 
 /** Milliseconds to connect, if the pool has no limit of its own. */
 const CONNECT_TIMEOUT_MS = 5_000;
-/** The object identifiers of the integer types. */
-const INTEGER_TYPES: readonly number[] = [20, 21, 23, 26];
-const BYTEA_TYPE = 17;
-const BOOLEAN_TYPE = 16;
+/** The object identifiers of types whose binary format is text: unknown, text, name, varchar, json. */
+const TEXT_TYPES: readonly number[] = [705, 25, 19, 1043, 114];
 /** Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types. */
 const PLAIN_TYPES = { length: 0, getTypeParser };
 
@@ -116,7 +114,7 @@ function adaptClient(client: PgClientLike, release: (isBroken: boolean) => void)
   return createConnection({
     run: async (text, values) => toSqlResult(await client.query(createQuery(text, values))),
     release,
-    isServerError,
+    isServerError: isPostgresServerError,
   });
 }
 
@@ -175,36 +173,16 @@ function toSqlResult(result: PgResult | readonly PgResult[]): SqlResult {
   return { rows, affectedCount };
 }
 
-/** A client with the option `binary` receives its results in that format. */
+/** A client with the option `binary` reads the bytes of every type as UTF-8, so that only text is right. */
 function getTypeParser(type: number, format: string = "text"): (value: string | Buffer) => unknown {
-  if (format !== "text") return (value) => parseBinary(type, value as Buffer);
-  if (INTEGER_TYPES.includes(type)) return (value) => normalizeInteger(BigInt(value as string));
-  if (type === BOOLEAN_TYPE) return (value) => value === "t";
-  if (type === BYTEA_TYPE) return (value) => parseBytes(value as string);
-  return (value) => value;
-}
-
-/** @throws Error if the session has bytea_output = escape */
-function parseBytes(text: string): Buffer {
-  if (text.startsWith("\\x")) return Buffer.from(text.slice(2), "hex");
-  throw new Error("pg: bytes must be in hexadecimal form: set bytea_output = hex");
-}
-
-function parseBinary(type: number, value: Buffer): unknown {
-  if (INTEGER_TYPES.includes(type)) return normalizeInteger(parseBigEndian(value));
-  if (type === BOOLEAN_TYPE) return value[0] === 1;
-  return type === BYTEA_TYPE ? value : value.toString("utf8");
-}
-
-/** Reads 2, 4 or 8 bytes. */
-function parseBigEndian(value: Buffer): bigint {
-  return value.length === 8 ? value.readBigInt64BE() : BigInt(value.readIntBE(0, value.length));
+  if (format === "text") return (value) => parsePostgresText(type, value as string);
+  if (TEXT_TYPES.includes(type)) return String;
+  // thrown while the library reads a row, since it would be an uncaught exception here
+  return () => {
+    throw new Error("pg: a client with the option binary does not return numbers exactly: pass a client without it");
+  };
 }
 
 function isInTransaction(client: PgClientLike): boolean {
   return /^[TE]$/.test(client.getTransactionStatus?.() ?? "");
-}
-
-function isServerError(error: unknown): boolean {
-  return typeof (error as { readonly severity?: unknown }).severity === "string";
 }

@@ -2,11 +2,6 @@
 
 import { isObject } from "../../../util/validate.ts";
 
-/** A url that a library can read. */
-interface ServerUrl {
-  readonly url: string;
-}
-
 /** The parameters of a url that pg reads. */
 const POSTGRES_PARAMETERS: readonly string[] = [
   "application_name",
@@ -31,8 +26,21 @@ const SSL_MODES: readonly string[] = ["disable", "no-verify", "prefer", "require
 /** The parameters of a url of MariaDB or MySQL. */
 const MYSQL_PARAMETERS: readonly string[] = ["socketPath", "ssl"];
 
+/** Those that postgres.js reads or sends to the server. */
+const POSTGRES_JS_PARAMETERS: readonly string[] = [
+  "application_name",
+  "host",
+  "idle_in_transaction_session_timeout",
+  "lock_timeout",
+  "options",
+  "port",
+  "sslmode",
+  "sslnegotiation",
+  "statement_timeout",
+];
+
 /** @throws TypeError that does not contain the url, which may hold a password */
-export function parsePostgresUrl(url: string): ServerUrl {
+export function readPostgresParameters(url: string): URLSearchParams {
   const { protocol, searchParams } = parseServerUrl(
     url,
     ["postgres:", "postgresql:"],
@@ -44,7 +52,42 @@ export function parsePostgresUrl(url: string): ServerUrl {
       throw new TypeError(`url parameter sslmode must be one of ${SSL_MODES.join(", ")}`);
     }
   }
-  return { url };
+  return searchParams;
+}
+
+/**
+ * What postgres.js would misunderstand becomes options: it would send host and port to the server, and it has other names
+ * for two modes of TLS.
+ * @throws TypeError if it does not support a parameter
+ */
+export function toPostgresJsSettings(
+  url: string,
+  parameters: URLSearchParams,
+): { readonly url: string; readonly options: object } {
+  for (const name of parameters.keys()) {
+    if (POSTGRES_JS_PARAMETERS.includes(name)) continue;
+    throw new TypeError(`url parameter ${name} needs the package "pg": postgres.js does not support it`);
+  }
+  const plain = new URLSearchParams(parameters);
+  const [host, port, mode] = ["host", "port", "sslmode"].map((name) => {
+    const value = plain.get(name);
+    plain.delete(name);
+    return value;
+  });
+  const [base = ""] = url.replace("@/", "@localhost/").split("?");
+  return {
+    url: plain.size === 0 ? base : `${base}?${plain}`,
+    options: {
+      ...(host && { host }),
+      ...(port && { port: Number(port) }),
+      ...(mode && mode !== "disable" && { ssl: toTlsOption(mode) }),
+    },
+  };
+}
+
+/** As pg understands the modes: all but no-verify check the certificate and the name. */
+function toTlsOption(mode: string): object {
+  return { rejectUnauthorized: mode !== "no-verify" };
 }
 
 /** A url of MariaDB or MySQL as settings that mysql2 and mariadb share. */

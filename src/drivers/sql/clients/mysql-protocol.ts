@@ -1,11 +1,14 @@
 /**
- * Parameters of MariaDB and MySQL as literals. Libraries would quote text with backslashes, which is open to injection in
+ * What mysql2 and mariadb share: literals, errors, and the status of the server.
+ *
+ * Parameters are sent as literals. Libraries would quote text with backslashes, which is open to injection in
  * a session with NO_BACKSLASH_ESCAPES and changes the text if the connection's character set lacks a character; and the
  * options of the user (queryFormat, namedPlaceholders) change what they do. Hexadecimal literals depend on nothing.
  */
 
 import type { SqlValue } from "./types.ts";
 
+const STATUS_IN_TRANSACTION = 1;
 /** Quoted text, quoted names, and the parameters between them. */
 const TOKEN = /'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|\?/gs;
 
@@ -30,4 +33,15 @@ function formatLiteral(value: SqlValue): string {
   if (typeof value === "boolean") return value ? "1" : "0";
   if (typeof value === "number" && !Number.isFinite(value)) throw new TypeError(`a parameter is ${value}`);
   return String(value);
+}
+
+/** Whether the server reported the error, so that the connection is in order. */
+export function isMysqlServerError(error: unknown): boolean {
+  const { sqlState, fatal } = error as { readonly sqlState?: unknown; readonly fatal?: unknown };
+  return typeof sqlState === "string" && fatal !== true;
+}
+
+/** Whether the status that the server sent with its last answer says that a transaction is open. */
+export function hasOpenTransaction(status: number | null | undefined): boolean {
+  return ((status ?? 0) & STATUS_IN_TRANSACTION) !== 0;
 }

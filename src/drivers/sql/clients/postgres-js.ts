@@ -1,0 +1,205 @@
+/**
+ * The adapter for postgres.js (the package `postgres`) 3. Each call reserves a connection: otherwise the library would
+ * pipeline a statement behind those of the user. A reserved connection that is used after it broke ends the process, so
+ * the adapter watches it as the library's own transactions do, and the first statement must follow at once. Statements go as one message with literals: with parameters and without a named
+ * statement, which PgBouncer does not support, each would take two trips.
+ */
+
+import { copyWithoutStatement, createConnection, EndSignal, ignoreError } from "./connection.ts";
+import { insertPostgresValues, isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
+import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
+
+interface PostgresJsResult extends ReadonlyArray<readonly (Buffer | null)[]> {
+  readonly columns?: readonly { readonly name: string; readonly type: number }[];
+  readonly command?: string;
+  readonly count?: number | null;
+}
+
+interface PostgresJsQuery extends PromiseLike<PostgresJsResult | readonly PostgresJsResult[]> {
+  /** Rows as lists of bytes, without parsers and transforms. */
+  raw(): PostgresJsQuery;
+  cancel(): Promise<unknown> | null | undefined;
+}
+
+interface StatementRunner {
+  unsafe(text: string, values?: readonly never[], options?: object): PostgresJsQuery;
+}
+
+/** A connection, as the library passes it to the hook of its own transactions. Its listener is told of the end. */
+interface InnerConnection {
+  onclose?: ((error: unknown) => void) | null;
+}
+
+interface ReservedLike extends StatementRunner {
+  release(): void;
+}
+
+interface PostgresJsOptions {
+  readonly fetch_types?: unknown;
+  readonly transform?: {
+    readonly column?: { readonly from?: unknown };
+    readonly row?: { readonly from?: unknown };
+  };
+}
+
+/** The `sql` of postgres.js. */
+export interface PostgresJsLike extends StatementRunner {
+  /** All settings, as they were understood. */
+  readonly options: PostgresJsOptions;
+  reserve(): Promise<ReservedLike>;
+  end(options?: { readonly timeout?: number }): Promise<void>;
+}
+
+/** The function of the package. */
+export type CreatePostgresJs = (options: object) => PostgresJsLike;
+
+/** @param load the library, for connections beside the pool; by default it is imported */
+export function adaptPostgresJs(sql: PostgresJsLike, load: () => Promise<CreatePostgresJs> = importLibrary): SqlClient {
+  const { transform } = sql.options;
+  if (transform?.row?.from) throw new TypeError("client must be a postgres.js client without the option transform.row");
+  const hasPlainNames = !transform?.column?.from;
+  return {
+    dialect: "postgres",
+    library: "postgres.js",
+    async connect() {
+      // without types to fetch, reserve() of 3.4 never ends if it has to open a connection: the query opens it
+      if (sql.options.fetch_types === false) await sql.unsafe("select 1");
+      return adaptReserved(await sql.reserve(), hasPlainNames);
+    },
+    connectDedicated: async () => connectDedicated(await load(), sql.options),
+    close: () => sql.end({ timeout: 1 }),
+  };
+}
+
+async function importLibrary(): Promise<CreatePostgresJs> {
+  const { default: create } = (await import("postgres" as string)) as { readonly default: CreatePostgresJs };
+  return create;
+}
+
+function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConnection {
+  let isEnded = false;
+  let isInTransaction = false;
+  let pending: PostgresJsQuery | null = null;
+  let inner: InnerConnection | null = null;
+  const onClose = (): void => {
+    isEnded = true;
+  };
+  const watch = (connection: InnerConnection): true => {
+    inner = connection;
+    connection.onclose = onClose;
+    return true;
+  };
+  const finish = async (isBroken: boolean): Promise<void> => {
+    if (pending !== null) {
+      // the server may take long to answer, and the connection is reserved until then
+      await Promise.all([pending.cancel(), pending]).catch(ignoreError);
+    }
+    if (!isEnded && (isBroken || isInTransaction)) await reserved.unsafe("rollback").then(null, () => (isEnded = true));
+    if (inner?.onclose === onClose) inner.onclose = null;
+    // the library has closed a connection that broke; released again, it would be given out although it is closed
+    if (!isEnded) reserved.release();
+  };
+  return createConnection({
+    async run(text, values) {
+      if (isEnded) throw new Error("postgres.js: the connection has ended");
+      if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
+      const statement = values.length === 0 ? text : insertPostgresValues(text, values);
+      const isJson = !hasPlainNames && /^\s*select\b/i.test(text);
+      // of a client that renames columns, only the content of a value has the true names
+      const sent = isJson ? `select row_to_json(holdfast) from (${statement}) holdfast` : statement;
+      pending = reserved.unsafe(sent, [], { onexecute: watch }).raw();
+      try {
+        const { rows, affectedCount } = toSqlResult(await pending);
+        const result = { rows: isJson ? rows.map(parseJsonRow) : rows, affectedCount };
+        if (/^\s*(?:commit|rollback)\b/i.test(text)) isInTransaction = false;
+        return result;
+      } catch (error) {
+        if (!isPostgresServerError(error)) isEnded = true;
+        throw copyWithoutStatement(error);
+      } finally {
+        pending = null;
+      }
+    },
+    release: (isBroken) => void finish(isBroken).catch(ignoreError),
+    isServerError: isPostgresServerError,
+  });
+}
+
+async function connectDedicated(create: CreatePostgresJs, options: object): Promise<DedicatedConnection> {
+  const signal = new EndSignal();
+  let onNotification: (channel: string, payload: string) => void = ignoreError;
+  let hasEnded = false;
+  signal.onEnd(() => {
+    hasEnded = true;
+  });
+  const sql = create({
+    ...options,
+    max: 1,
+    idle_timeout: null,
+    max_lifetime: null,
+    fetch_types: false,
+    transform: { undefined: undefined, column: {}, value: {}, row: {} },
+    onclose: signal.end,
+    onnotify: (channel: string, payload: string) => onNotification(channel, payload),
+  });
+  const end = (): void => {
+    sql.end({ timeout: 0 }).catch(ignoreError);
+    signal.end();
+  };
+  const run = async (text: string, values: readonly SqlValue[]): Promise<SqlResult> => {
+    // the library would open another connection
+    if (hasEnded) throw new Error("postgres.js: the connection has ended");
+    try {
+      return toSqlResult(await sql.unsafe(insertPostgresValues(text, values)).raw());
+    } catch (error) {
+      throw copyWithoutStatement(error);
+    }
+  };
+  try {
+    await run("select 1", []);
+  } catch (error) {
+    end();
+    throw error;
+  }
+  return {
+    ...createConnection({ run, release: end, isServerError: isPostgresServerError }),
+    onEnd: signal.onEnd,
+    onNotification(listener) {
+      onNotification = listener;
+    },
+  };
+}
+
+function toSqlResult(result: PostgresJsResult | readonly PostgresJsResult[]): SqlResult {
+  const results = "command" in result ? [result] : (result as readonly PostgresJsResult[]);
+  const first = results.find(({ columns }) => columns !== undefined && columns !== null);
+  const affectedCount = results.reduce(
+    (sum, { command, count }) => sum + (/^(?:INSERT|UPDATE|DELETE|MERGE)\b/.test(command ?? "") ? (count ?? 0) : 0),
+    0,
+  );
+  const rows = [...(first ?? [])].map((row) => toRow(row, first?.columns ?? []));
+  return { rows, affectedCount };
+}
+
+function toRow(
+  values: readonly (Buffer | null)[],
+  columns: readonly { readonly name: string; readonly type: number }[],
+): SqlRow {
+  return Object.fromEntries(
+    columns.map(({ name, type }, index) => {
+      const value = values[index] ?? null;
+      return [name, value === null ? null : parsePostgresText(type, value.toString("utf8"))];
+    }),
+  );
+}
+
+/** @throws Error if a number was rounded */
+function parseJsonRow(row: SqlRow): SqlRow {
+  const [text] = Object.values(row);
+  const parsed = JSON.parse(String(text)) as SqlRow;
+  for (const value of Object.values(parsed)) {
+    if (typeof value !== "number" || Number.isSafeInteger(value)) continue;
+    throw new Error("postgres.js: a client with the option transform.column cannot return large numbers");
+  }
+  return parsed;
+}
