@@ -13,7 +13,7 @@ import { adaptPostgresJs } from "./postgres-js.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqlClient, SqliteDatabase } from "./types.ts";
-import { parseMysqlUrl, readPostgresParameters, toPostgresJsSettings } from "./url.ts";
+import { parseMysqlUrl, parsePostgresUrl, toPostgresJsSettings } from "./url.ts";
 
 /** Settings of a client that the driver creates. */
 export interface LoadOptions {
@@ -37,7 +37,7 @@ const APPLICATION_NAME = "holdfast";
  * @throws FatalDriverError if no library is installed
  */
 export async function loadPostgresClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
-  const parameters = readPostgresParameters(url);
+  const parameters = parsePostgresUrl(url);
   const pg = await importOptional("pg", () => import("pg" as string) as Promise<PgModule>);
   if (pg !== null) {
     const { Pool } = pg.default ?? pg;

@@ -40,7 +40,7 @@ const POSTGRES_JS_PARAMETERS: readonly string[] = [
 ];
 
 /** @throws TypeError that does not contain the url, which may hold a password */
-export function readPostgresParameters(url: string): URLSearchParams {
+export function parsePostgresUrl(url: string): URLSearchParams {
   const { protocol, searchParams } = parseServerUrl(
     url,
     ["postgres:", "postgresql:"],
