@@ -89,9 +89,31 @@ function adaptSqlite(database: SqliteDatabase): AdaptedHandle {
   return {
     dialect: "sqlite",
     library: database.library,
-    query: async (text, values = []) => querySqlite(database, text, values),
+    async query(text, values = []) {
+      const run = (): SqlResult => querySqlite(database, text, values);
+      const isAlone = database.library === "libsql" && database.isInTransaction() === false;
+      return isAlone && WRITE.test(text) ? commitLibsqlWrite(database, run) : run();
+    },
     isInTransaction: () => database.isInTransaction(),
   };
+}
+
+const WRITE = /^\s*(?:insert|update|delete)\b/i;
+
+/**
+ * After a prepared statement of libsql 0.5 has found the database locked, later writes outside of a transaction succeed but
+ * are not committed before the garbage collector has found that statement. exec() finds the lock without leaving one.
+ */
+function commitLibsqlWrite(database: SqliteDatabase, write: () => SqlResult): SqlResult {
+  database.exec("begin immediate");
+  try {
+    const result = write();
+    database.exec("commit");
+    return result;
+  } catch (error) {
+    if (database.isInTransaction() === true) database.exec("rollback");
+    throw error;
+  }
 }
 
 /** Runs a statement, for those who cannot wait for a promise. */
@@ -99,7 +121,7 @@ export function querySqlite(database: SqliteDatabase, text: string, values: read
   const statement = database.prepare(text);
   if (!returnsRows(text)) return { rows: [], affectedCount: statement.run(...values) };
   const rows = statement.all(...values);
-  return { rows, affectedCount: /^\s*(?:insert|update|delete)\b/i.test(text) ? rows.length : 0 };
+  return { rows, affectedCount: WRITE.test(text) ? rows.length : 0 };
 }
 
 function call(members: Members, method: string, ...args: readonly unknown[]): unknown {
