@@ -3,7 +3,7 @@
 export type { RevokeOptions } from "./client/admin.ts";
 export { connect } from "./client/connect.ts";
 export type { LockEvent, LockEvents } from "./client/events.ts";
-export type { Lock } from "./client/lock.ts";
+export type { Lock, LockGrant } from "./client/lock.ts";
 export type { Lockable } from "./client/locks.ts";
 export { createLocks, type Locks } from "./client/locks.ts";
 export type { AcquireOptions, ConnectOptions, DetachOptions, LocksOptions, TryOptions } from "./client/options.ts";

@@ -2,9 +2,25 @@
 
 import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
+import type { LockSpec } from "../spi/driver.ts";
 import type { LocalHold } from "./local-queue.ts";
 import type { DetachOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
+
+/** What the store granted on one key of a lock: what a resource must know to refuse holders that are too late. */
+export interface LockGrant {
+  /** The key, without the client's prefix. */
+  readonly key: string;
+  /** The key with the client's prefix, as the store has it. */
+  readonly storeKey: string;
+  /** The fencing token of this key. */
+  readonly token: bigint;
+  /**
+   * true: the lock has all permits of the key (a mutex, a writer), so that it has no other holder. false: a reader, or
+   * some permits of a semaphore, beside which others may be held.
+   */
+  readonly isExclusive: boolean;
+}
 
 /** A lock that is held or was held. */
 export interface Lock extends AsyncDisposable {
@@ -19,6 +35,8 @@ export interface Lock extends AsyncDisposable {
   readonly token: bigint;
   /** The token for one of several keys. @throws TypeError if the key is not among `keys`; UnsupportedError */
   tokenOf(key: string): bigint;
+  /** The grant of each key, in key order: key, token, and whether it excludes others. @throws UnsupportedError like `token` */
+  readonly grants: readonly LockGrant[];
   /**
    * Aborted with a LockLostError as soon as the lock is no longer certainly held. Created when first read. With
    * `renew: false` no timer watches the lease: call throwIfLost().
@@ -87,12 +105,23 @@ export class LockHandle implements Lock {
   }
 
   tokenOf(key: string): bigint {
+    return this.#grantOf(key).token;
+  }
+
+  get grants(): readonly LockGrant[] {
+    return this.keys.map((key) => this.#grantOf(key));
+  }
+
+  #grantOf(key: string): LockGrant {
     const localHold = this.keys.includes(key)
       ? this.#localHolds.find(({ target }) => target.keys.includes(key))
       : undefined;
     if (localHold === undefined) throw new TypeError(`key must be one of ${formatKeys(this.keys)}`);
     requireFencing(localHold);
-    return localHold.token;
+    const { keys, locks } = localHold.target;
+    // the specs have the order of the keys
+    const { key: storeKey, permits, limit } = locks[keys.indexOf(key)] as LockSpec;
+    return { key, storeKey, token: localHold.token, isExclusive: permits === limit };
   }
 
   get signal(): AbortSignal {

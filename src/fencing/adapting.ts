@@ -1,7 +1,7 @@
 /** What all adapters of handles share: reading members and results by shape, and writing values into a statement. */
 
 import type { SqlResult, SqlRow, SqlValue } from "../drivers/sql/clients/types.ts";
-import type { SqlDialect, SqlHandle } from "./handles.ts";
+import type { SqlDialect, SqlHandle } from "./types.ts";
 
 /** A handle whose dialect may be unknown. */
 export interface AdaptedHandle extends Omit<SqlHandle, "dialect"> {

@@ -3,26 +3,11 @@
  * found by shape. Nothing is imported from a library that the user did not pass in.
  */
 
-import type { SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
 import { adaptLibrary } from "./libraries.ts";
 import { adaptQueryBuilder } from "./query-builders.ts";
+import type { SqlDialect, SqlHandle } from "./types.ts";
 
-/** mysql is MariaDB, too. */
-export type SqlDialect = "postgres" | "mysql" | "sqlite";
-
-/** A connection, a transaction, or a pool of the user. */
-export interface SqlHandle {
-  readonly dialect: SqlDialect;
-  /** "pg", "kysely": for messages. */
-  readonly library: string;
-  /**
-   * Runs one statement. Parameters are numbered ($1, $2) on PostgreSQL and question marks elsewhere; the text contains
-   * neither of them in any other place.
-   */
-  query(text: string, values?: readonly SqlValue[]): Promise<SqlResult>;
-  /** Is a transaction open, as the library knows after the last statement? null: it does not know. */
-  isInTransaction(): boolean | null;
-}
+export type { SqlDialect, SqlHandle } from "./types.ts";
 
 const ACCEPTED =
   "a transaction or a connection of pg, postgres, mysql2, mariadb, node:sqlite, libsql, better-sqlite3, bun:sqlite, Kysely, Drizzle, Knex, Prisma or TypeORM";

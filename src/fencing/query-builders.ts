@@ -3,7 +3,7 @@
 import type { SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
 import type { AdaptedHandle, Members } from "./adapting.ts";
 import { hasMethods, readMembers, replaceParameters, returnsRows, toLiteral, toSqlResult } from "./adapting.ts";
-import type { SqlDialect } from "./handles.ts";
+import type { SqlDialect } from "./types.ts";
 
 /** null: it is none of these. `dialect` is used where the handle does not show its own. */
 export function adaptQueryBuilder(handle: unknown, dialect: SqlDialect | undefined): AdaptedHandle | null {

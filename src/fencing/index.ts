@@ -1,0 +1,8 @@
+/** holdfast/fencing: work that cannot commit if the lock was lost. */
+
+export { FenceConflictError, StaleLockError } from "./errors.ts";
+export { type FencedLock, fence, fenceSync } from "./fence.ts";
+export { restoreIdleTimeout } from "./mysql-fence.ts";
+export type { FenceOptions, TableOptions } from "./options.ts";
+export { createFenceTable, fenceMigration } from "./table.ts";
+export type { SqlDialect } from "./types.ts";
