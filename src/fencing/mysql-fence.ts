@@ -107,8 +107,12 @@ export async function restoreIdleTimeout(connection: unknown): Promise<void> {
   const handle = toSqlHandle(connection, undefined, "connection");
   if (handle.dialect !== "mysql") return;
   await handle.query(
-    `set /*M! session idle_write_transaction_timeout = if(@@session.idle_write_transaction_timeout <=> @holdfast_idle_set,
-       @holdfast_idle_before, @@session.idle_write_transaction_timeout), */ @holdfast_idle_set = null`,
+    // an undefined variable would make the value text
+    `set /*M! session idle_write_transaction_timeout = cast(if(
+       @@session.idle_write_transaction_timeout <=> @holdfast_idle_set,
+       @holdfast_idle_before,
+       @@session.idle_write_transaction_timeout
+     ) as unsigned), */ @holdfast_idle_set = null`,
   );
 }
 

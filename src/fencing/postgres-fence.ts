@@ -37,14 +37,14 @@ async function fenceExclusive(handle: SqlHandle, step: FenceStep): Promise<boole
   );
   if (row === undefined) return false;
   if (row.shared !== "true") return true;
-  // a statement of its own, with a snapshot from after the lock; under repeatable read the row locks detect changes
-  const newer = await handle.query(
-    `select s.slot::text as slot from (
-       select slot, token from ${step.table} where lock_key = $1::text and slot > 0 for update
-     ) s where s.token > $2::text::bigint limit 1`,
-    [step.key, String(step.token)],
+  // a statement of its own, with a snapshot from after the lock; the aggregate has every row locked, which under repeatable
+  // read detects changes since the snapshot: a condition on the token would skip rows by their old tokens
+  const { rows } = await handle.query(
+    `select max(s.token)::text as newest
+     from (select token from ${step.table} where lock_key = $1::text and slot > 0 for update) s`,
+    [step.key],
   );
-  return newer.rows.length === 0;
+  return BigInt((rows[0]?.newest as string | null) ?? 0) <= step.token;
 }
 
 async function fenceShared(handle: SqlHandle, step: FenceStep): Promise<boolean> {
