@@ -15,7 +15,7 @@ cleanUpAfterEach();
 const DAY_MS = 86_400_000;
 
 const requireStorage = (harness: ServerHarness): MemoryStorage => {
-  if (harness.storage === null) throw new Error("this world has a disk");
+  if (harness.storage === null) throw new Error("this server has a disk");
   return harness.storage;
 };
 
