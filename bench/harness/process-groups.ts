@@ -10,6 +10,7 @@ import type { Workload } from "./closed-loop.ts";
 import { waitForIdle } from "./machine.ts";
 import type { Round } from "./rounds.ts";
 import { CLIENT_PROGRAM, ROUNDS, WARM_UP } from "./rounds.ts";
+import { sum } from "./stats.ts";
 
 export interface ProcessGroup {
   readonly name: string;
@@ -99,8 +100,4 @@ async function measureGroup({ clients, server }: ProcessGroup, workload: Workloa
     p99: Number.NaN,
     serverCpu,
   };
-}
-
-function sum(figures: readonly number[]): number {
-  return figures.reduce((total, figure) => total + figure, 0);
 }

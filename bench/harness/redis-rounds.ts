@@ -11,7 +11,7 @@ import { callsBetween, withBenchRedis } from "./redis.ts";
 import { CLIENT_PROGRAM } from "./rounds.ts";
 import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { computeSpread, variation } from "./stats.ts";
+import { computeSpread, sum, variation } from "./stats.ts";
 
 /** To see that all runs, in little time: nothing of it is a measurement, and no table is written. */
 export const IS_QUICK_RUN: boolean = process.env.HOLDFAST_BENCH_QUICK === "1";
@@ -264,10 +264,6 @@ const COLUMNS = {
   clientCpu: ["client CPU us", clientCpuPerGrant],
   serverCpu: ["server CPU us", (rounds) => rounds.map(({ serverCpu, grants }) => serverCpu / grants)],
 } as const satisfies Record<string, readonly [string, (rounds: readonly RedisRound[]) => readonly number[]]>;
-
-function sum(figures: readonly number[]): number {
-  return figures.reduce((total, figure) => total + figure, 0);
-}
 
 /** Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel). */
 function mean(figures: readonly number[]): number {

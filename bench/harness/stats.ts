@@ -62,3 +62,7 @@ export function medianInterval(figures: readonly number[]): Interval {
   const [low, high] = [sorted[index] ?? Number.NaN, sorted[count - 1 - index] ?? Number.NaN];
   return { median: quantile(figures, 0.5), low, high, isSure: excludedCount > 0 };
 }
+
+export function sum(figures: readonly number[]): number {
+  return figures.reduce((total, figure) => total + figure, 0);
+}

@@ -12,7 +12,7 @@ import { waitForIdle } from "./machine.ts";
 import { CLIENT_PROGRAM } from "./rounds.ts";
 import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
-import { computeSpread, quantile, variation } from "./stats.ts";
+import { computeSpread, quantile, sum, variation } from "./stats.ts";
 
 export const CURATOR = "Curator";
 
@@ -185,8 +185,4 @@ export function zooKeeperRow(name: string, rounds: readonly ZooKeeperRound[]): R
   figures["client CPU us/grant"] = computeSpread(rounds.map(({ cpu, grants }) => cpu / grants));
   figures["ZooKeeper CPU us/grant"] = computeSpread(rounds.map(({ serverCpu, grants }) => serverCpu / grants));
   return { contestant: name, figures };
-}
-
-function sum(figures: readonly number[]): number {
-  return figures.reduce((total, figure) => total + figure, 0);
 }

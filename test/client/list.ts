@@ -1,11 +1,10 @@
 /** Lists, labels and prefixes of a client; and memory that idle keys leave in it. */
 
 import assert from "node:assert/strict";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import type { DefineTest } from "../../src/conformance/context.ts";
 import type { ConformanceSettings } from "../../src/conformance/options.ts";
 import { deferRejection, openTestClient, waitForEmptyStore } from "../../src/conformance/test-client.ts";
+import { heapUsed } from "../support/heap-usage.ts";
 import { waitForClaims } from "./helpers.ts";
 
 export function testClientList(test: DefineTest, settings: ConformanceSettings): void {
@@ -56,13 +55,4 @@ export function testClientList(test: DefineTest, settings: ConformanceSettings):
     assert.ok(growth < 2_000_000 + settings.keys * 8, `the heap grew by ${growth} bytes over ${settings.keys} keys`);
     await waitForEmptyStore(context);
   });
-}
-
-/** The size of the heap after a full garbage collection. */
-function heapUsed(): number {
-  setFlagsFromString("--expose-gc");
-  const collect = runInNewContext("gc") as () => void;
-  collect();
-  collect();
-  return process.memoryUsage().heapUsed;
 }

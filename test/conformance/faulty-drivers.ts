@@ -73,8 +73,8 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
     fault: "releases a claim that it is to forget",
     caughtBy: { "forget() changes nothing in the store": /'none' !== 'held'/ },
     create(store) {
-      const right = memory({ store });
-      return delegate(right, { forget: (claim) => void right.release(toReleases(claim)) });
+      const correctDriver = memory({ store });
+      return delegate(correctDriver, { forget: (claim) => void correctDriver.release(toReleases(claim)) });
     },
   },
   {

@@ -63,7 +63,7 @@ function fuzzConnection(
   random: SeededRandom,
   verdict: { sent: number; refused: number; held: number },
 ): string | null {
-  if (service === null) throw new Error("the world has started");
+  if (service === null) throw new Error("the server should have started");
   let closed = false;
   let last = "";
   const stream = {

@@ -24,7 +24,7 @@ import type {
   SavedState,
   Storage,
 } from "../../src/server/storage/storage.ts";
-import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
 import type { ProcessState } from "../../src/util/process-info.ts";
 import { toDriverEvents } from "./driver-events.ts";
 import { FakeClock, flushEventLoop, withWallOffset } from "./fake-clock.ts";
@@ -368,4 +368,9 @@ export class ServerHarness {
 /** A start time that stands for a session. */
 function processStartFor(session: string): string {
   return String([...session].reduce((sum, char) => (sum * 31 + char.charCodeAt(0)) % 1_000_000_007, 7));
+}
+
+/** The store's answer about a claim. */
+export async function claimState(client: HarnessClient, claim: Claim): Promise<Answer | undefined> {
+  return (await client.driver.renew([claim]))[0];
 }

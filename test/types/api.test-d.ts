@@ -140,7 +140,7 @@ describe("events and errors", () => {
     locks.on("stolen", () => undefined);
   });
 
-  test("every error of ours is a LockError", () => {
+  test("every error of the package is a LockError", () => {
     expectTypeOf<LockLostError>().toExtend<LockError>();
     expectTypeOf<LockTimeoutError>().toExtend<LockError>();
     expectTypeOf<LockError>().toExtend<Error>();

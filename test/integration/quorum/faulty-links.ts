@@ -163,3 +163,6 @@ export function expectHeld(answer: Answer | undefined): Extract<Answer, { state:
   if (answer?.state !== "held") throw new Error(`expected held, not ${answer?.state}`);
   return answer;
 }
+
+export const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<readonly boolean[]> =>
+  (await driver.detach?.([claim])) ?? [];

@@ -15,7 +15,7 @@ import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { FaultyLink, LinkedQuorum, MemberStore, QuorumClient } from "./faulty-links.ts";
-import { createLinkedQuorum, DELAYED_MS, expectHeld } from "./faulty-links.ts";
+import { createLinkedQuorum, DELAYED_MS, detachClaim, expectHeld } from "./faulty-links.ts";
 
 test("a tie of claims with unanswered first calls ends like any other", async () => {
   const linkedQuorum = createLinkedQuorum();
@@ -343,5 +343,3 @@ test("each member is told of every claim and token claim that is over, also of t
 const ignoreErrors = (): void => undefined;
 const linksOf = ({ links: allLinks }: QuorumClient): readonly [FaultyLink, FaultyLink, FaultyLink] => allLinks as never;
 const storeAt = (linkedQuorum: LinkedQuorum, index: number): MemberStore => linkedQuorum.stores[index] as MemberStore;
-const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<readonly boolean[]> =>
-  (await driver.detach?.([claim])) ?? [];

@@ -11,7 +11,7 @@ import { FakeClock, withWallOffset } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import type { LinkedQuorum, QuorumClient } from "./faulty-links.ts";
-import { createLinkedQuorum, expectHeld } from "./faulty-links.ts";
+import { createLinkedQuorum, detachClaim, expectHeld } from "./faulty-links.ts";
 
 /** Each member in turn comes back empty, with time between for the holder to renew. */
 async function restartMembersInTurn(
@@ -28,9 +28,6 @@ async function restartMembersInTurn(
     }
   }
 }
-
-const detachClaim = async ({ driver }: QuorumClient, claim: Claim): Promise<readonly boolean[]> =>
-  (await driver.detach?.([claim])) ?? [];
 
 for (const count of [3, 5]) {
   test(`of ${count} members each came back empty during one lock: it is listed as held, and is transferred with its token`, async () => {

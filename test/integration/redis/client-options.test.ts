@@ -122,7 +122,7 @@ describe("a client with unsuitable options is refused at once, with the reason",
     expect(() => redis(new Redis({ ...lazyOptions, keyPrefix: "{app}:" }))).not.toThrow();
   });
 
-  test("Sentinels by node-redis", () => {
+  test("Sentinels by node-redis: ioredis or iovalkey is required", () => {
     const options = { name: "mymaster", sentinelRootNodes: unreachableNodes };
     for (const client of [createSentinel(options), createSentinel5(options)]) {
       expect(() => redis(client as never)).toThrow(/^client must be ioredis or iovalkey for Sentinels/);

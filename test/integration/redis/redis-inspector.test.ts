@@ -37,32 +37,32 @@ withRedis((server) => {
     expect(await readViolations()).toEqual([]);
   }
 
-  test("two holders", async () => {
+  test("two holders of a mutex are found", async () => {
     await held(makeClaim("a"), makeClaim("b"));
     await copied("b", "a");
     expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit/);
   });
 
-  test("an overfull semaphore", async () => {
+  test("a semaphore held beyond its limit is found", async () => {
     await held(makeSharedClaim("a", 2, 3), makeSharedClaim("b", 2, 3));
     await copied("b", "a");
     expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit: .*\(2 of 3\), .*\(2 of 3\)/);
   });
 
-  test("a holder in a queue", async () => {
+  test("a claim that holds a key and waits for it is found", async () => {
     await held(makeClaim("a"));
     await copied("a", "a", "w");
     expect((await readViolations()).join()).toMatch(/holds "a" and stands in its queue/);
   });
 
-  test.each([":a:a", ":i", ":n"])("a key without an end (%s)", async (end) => {
+  test.each([":a:a", ":i", ":n"])("a key without an expiry is found (%s)", async (end) => {
     await held(makeClaim("a"));
     const key = await named(end);
     await fixture.admin.persist(key);
     expect(await readViolations()).toEqual([`${key} has no end`]);
   });
 
-  test("an orphan: an entry without a claim, and a claim without an entry", async () => {
+  test("an entry without a claim and a claim without an entry are found", async () => {
     const claim = makeClaim("a");
     await held(claim, makeClaim("b"));
     await fixture.admin.del(await named(`:c:${claim.id}`), await named(":a:b"));
@@ -72,20 +72,20 @@ withRedis((server) => {
     expect(violations.join()).toMatch(/without its places, belongs to no claim/);
   });
 
-  test("an entry of an ended claim", async () => {
+  test("an entry of an ended claim is found", async () => {
     const claim = makeClaim("a");
     await held(claim);
     await fixture.admin.set(await named(`:c:${claim.id}`), "x released", "PX", 1_000);
     expect((await readViolations()).join()).toMatch(/the place of .*, which has ended, belongs to no claim/);
   });
 
-  test("a token above its counter, and a queue missing from the indexes", async () => {
+  test("a token above its counter and a queue missing from the indexes are found", async () => {
     await held(makeClaim("a"));
     await fixture.admin.del(await named(":n"), await named(":i"));
     expect((await readViolations()).join()).toMatch(/no index names.*above its counter/);
   });
 
-  test("and none of these in another prefix, nor in foreign keys", async () => {
+  test("nothing is found in another prefix, nor in foreign keys", async () => {
     await held(makeClaim("a"));
     await fixture.admin.set(`${fixture.prefix}:mine`, "for ever");
     expect(await readViolations()).toEqual([]);

@@ -106,7 +106,9 @@ function isBelievedHeld(lock: Lock): boolean {
 }
 
 withRedis((server) => {
-  test("all inboxes cut repeatedly", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
+  test("no two holders overlap and tokens rise while all inboxes are cut repeatedly", {
+    timeout: 3 * LOAD_MS + 20_000,
+  }, async () => {
     const loadResult = await runUnderLoad(server().port, (admin) => admin.call("CLIENT", "KILL", "TYPE", "pubsub"), 60);
     expect(loadResult.faults).toEqual([]);
     expect(loadResult.grants).toBeGreaterThan(50);
@@ -115,7 +117,9 @@ withRedis((server) => {
 
 withRedis(
   (server) => {
-    test("the server restarted repeatedly, with its data kept", { timeout: 3 * LOAD_MS + 20_000 }, async () => {
+    test("no two holders overlap and tokens rise while the server is restarted repeatedly, with its data kept", {
+      timeout: 3 * LOAD_MS + 20_000,
+    }, async () => {
       const loadResult = await runUnderLoad(server().port, () => server().restart(), 600);
       expect(loadResult.faults).toEqual([]);
       expect(loadResult.grants).toBeGreaterThan(20);

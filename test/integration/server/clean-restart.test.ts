@@ -6,17 +6,16 @@ import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
-import type { HarnessClient, MemoryStorage } from "../../support/server-harness.ts";
-import { ServerHarness } from "../../support/server-harness.ts";
+import type { MemoryStorage } from "../../support/server-harness.ts";
+import { claimState, ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
 const DAY_MS = 86_400_000;
 
-const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
 const requireStorage = (harness: ServerHarness): MemoryStorage => {
-  if (harness.storage === null) throw new Error("this world has a disk");
+  if (harness.storage === null) throw new Error("this server has a disk");
   return harness.storage;
 };
 

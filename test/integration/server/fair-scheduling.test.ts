@@ -3,10 +3,10 @@
 
 import { expect, test } from "vitest";
 import type { LockTable } from "../../../src/lock-table/table.ts";
-import type { Connection } from "../../../src/server/connection/connection.ts";
 import { RoundRobinScheduler } from "../../../src/server/time-slicer.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
+import { FrameConnection } from "../../support/frame-connection.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { cleanUpAfterEach } from "../../support/server-fixture.ts";
 import { ServerHarness } from "../../support/server-harness.ts";
@@ -26,51 +26,28 @@ class SteppingClock extends FakeClock {
   }
 }
 
-class RawTalker {
-  readonly link: Connection;
-  readonly session: string;
-  readonly #world: ServerHarness;
-  /** Numbers of calls in the order of their answers. */
-  readonly answers: number[] = [];
-  readonly failed: number[] = [];
-  isHeld = false;
-  isClosed = false;
+class TimedConnection extends FrameConnection {
+  readonly #clock: FakeClock;
 
-  constructor(harness: ServerHarness, session: string = randomId()) {
-    this.#world = harness;
-    this.session = session;
-    const stream = {
-      write: (text: string) => this.#read(text),
-      close: () => {
-        this.isClosed = true;
-      },
-      setPaused: (isPaused: boolean) => {
-        this.isHeld = isPaused;
-      },
-    };
-    this.link = harness.service?.accept(stream, { isLocal: true, address: "" }) as Connection;
-    this.link.receive([JSON.stringify({ hello: { protocol: 1, session: this.session } })]);
+  constructor(harness: ServerHarness) {
+    super(harness);
+    this.#clock = harness.clock;
   }
 
-  line(...frames: readonly unknown[]): string {
-    return JSON.stringify([this.#world.service?.runId, ...frames]);
+  /** Numbers of calls in the order of their answers. */
+  get answers(): unknown[] {
+    return this.replies.flatMap(([kind, n]) => (kind === "ok" || kind === "error" ? [n] : []));
+  }
+
+  get failed(): unknown[] {
+    return this.replies.flatMap(([kind, n]) => (kind === "error" ? [n] : []));
   }
 
   /** Sends these lines at once; returns how long it was before it could send more. */
-  send(...lines: readonly string[]): number {
-    const startedAt = this.#world.clock.now();
-    this.link.receive(lines);
-    return this.#world.clock.now() - startedAt;
-  }
-
-  #read(text: string): void {
-    for (const line of text.trimEnd().split("\n")) {
-      if (!line.startsWith("[")) continue;
-      for (const [kind, n] of (JSON.parse(line) as [string, number][]).slice(1)) {
-        if (kind === "ok" || kind === "error") this.answers.push(n);
-        if (kind === "error") this.failed.push(n);
-      }
-    }
+  sendLines(...lines: readonly string[]): number {
+    const startedAt = this.#clock.now();
+    this.connection.receive(lines);
+    return this.#clock.now() - startedAt;
   }
 }
 
@@ -119,110 +96,113 @@ const EXPENSIVE_FRAMES: readonly (readonly [name: string, frames: () => readonly
 
 test.each(EXPENSIVE_FRAMES)("a line of %s is answered in slices, and other clients in between", async (_, frames) => {
   const harness = await createBusyHarness({ state: "none" });
-  const [heavyTalker, other] = [new RawTalker(harness), new RawTalker(harness)];
+  const [heavyConnection, other] = [new TimedConnection(harness).hello(), new TimedConnection(harness).hello()];
   const allFrames = frames();
-  expect(heavyTalker.send(heavyTalker.line(...allFrames), heavyTalker.line(["ping", 5_000]))).toBeLessThan(SLICE_MS);
-  expect(heavyTalker.answers.length).toBeLessThan(allFrames.length);
-  expect(heavyTalker.isHeld).toBe(true);
+  expect(
+    heavyConnection.sendLines(heavyConnection.line(...allFrames), heavyConnection.line(["ping", 5_000])),
+  ).toBeLessThan(SLICE_MS);
+  expect(heavyConnection.answers.length).toBeLessThan(allFrames.length);
+  expect(heavyConnection.isPaused).toBe(true);
   // its later lines wait for their turn
-  heavyTalker.send(heavyTalker.line(["ping", 5_001]));
+  heavyConnection.sendLines(heavyConnection.line(["ping", 5_001]));
   let rounds = 0;
-  for (; !heavyTalker.answers.includes(5_001); rounds++) {
-    expect(other.send(other.line(["ping", rounds]))).toBeLessThan(SLICE_MS);
+  for (; !heavyConnection.answers.includes(5_001); rounds++) {
+    expect(other.sendLines(other.line(["ping", rounds]))).toBeLessThan(SLICE_MS);
     expect(other.answers).toContain(rounds);
     const startedAt = harness.clock.now();
     await harness.clock.advance(0.01);
     expect(harness.clock.now() - startedAt).toBeLessThan(2 * SLICE_MS);
   }
   expect(rounds).toBeGreaterThan(3);
-  expect(heavyTalker.answers).toEqual([...allFrames.map((_, n) => n), 5_000, 5_001]);
-  expect(heavyTalker.failed).toEqual([]);
-  expect(heavyTalker.isHeld).toBe(false);
+  expect(heavyConnection.answers).toEqual([...allFrames.map((_, n) => n), 5_000, 5_001]);
+  expect(heavyConnection.failed).toEqual([]);
+  expect(heavyConnection.isPaused).toBe(false);
   // and again, from the initial state
-  heavyTalker.send(heavyTalker.line(["ping", 5_002]));
-  expect(heavyTalker.answers.at(-1)).toBe(5_002);
+  heavyConnection.sendLines(heavyConnection.line(["ping", 5_002]));
+  expect(heavyConnection.answers.at(-1)).toBe(5_002);
 });
 
 test("a large frame is carried out completely, with its answers in order", async () => {
   const harness = await createBusyHarness();
-  const heavyTalker = new RawTalker(harness);
+  const heavyConnection = new TimedConnection(harness).hello();
   const ownIds = makeIds(1_000);
-  heavyTalker.send(heavyTalker.line(...ownIds.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  heavyConnection.sendLines(heavyConnection.line(...ownIds.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
   await harness.clock.advance(1_000);
-  expect(heavyTalker.answers).toHaveLength(1_000);
+  expect(heavyConnection.answers).toHaveLength(1_000);
   const { records } = lockTable(harness);
   expect(records.size).toBe(1_000);
-  heavyTalker.send(
-    heavyTalker.line(
+  heavyConnection.sendLines(
+    heavyConnection.line(
       ["release", 2_000, [...ownIds.slice(0, 700), ...makeIds(300)]],
       ["renew", 2_001, ownIds.slice(700)],
     ),
   );
-  expect(heavyTalker.answers).not.toContain(2_000);
+  expect(heavyConnection.answers).not.toContain(2_000);
   await harness.clock.advance(1_000);
-  expect(heavyTalker.answers.slice(-2)).toEqual([2_000, 2_001]);
+  expect(heavyConnection.answers.slice(-2)).toEqual([2_000, 2_001]);
   expect(ownIds.map((id) => records.has(id))).toEqual(ownIds.map((_, n) => n >= 700));
 });
 
 test("when a connection ends, its unprocessed calls are dropped, like lost ones", async () => {
   const harness = await createBusyHarness();
-  const [heavyTalker, other] = [new RawTalker(harness), new RawTalker(harness)];
-  heavyTalker.send(heavyTalker.line(...makeIds(500).map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
-  heavyTalker.link.transportClosed();
+  const [heavyConnection, other] = [new TimedConnection(harness).hello(), new TimedConnection(harness).hello()];
+  heavyConnection.sendLines(heavyConnection.line(...makeIds(500).map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  heavyConnection.connection.transportClosed();
   const { records } = lockTable(harness);
   await harness.clock.advance(2_000);
   expect(records.size).toBe(0);
-  other.send(other.line(["ping", 1]));
+  other.sendLines(other.line(["ping", 1]));
   expect(other.answers).toEqual([1]);
 });
 
 test("a malformed frame far behind ends the connection when it is reached", async () => {
   const harness = await createBusyHarness();
-  const heavyTalker = new RawTalker(harness);
-  heavyTalker.send(
-    heavyTalker.line(...makeIds(200).map((_, n) => ["ping", n]), "no frame", ["ping", 300]),
-    heavyTalker.line(["ping", 301]),
+  const heavyConnection = new TimedConnection(harness).hello();
+  heavyConnection.sendLines(
+    heavyConnection.line(...makeIds(200).map((_, n) => ["ping", n]), "no frame", ["ping", 300]),
+    heavyConnection.line(["ping", 301]),
   );
-  expect(heavyTalker.isClosed).toBe(false);
+  expect(heavyConnection.isClosed).toBe(false);
   await harness.clock.advance(2_000);
-  expect(heavyTalker.isClosed).toBe(true);
-  expect(heavyTalker.answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
+  expect(heavyConnection.isClosed).toBe(true);
+  expect(heavyConnection.answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
 });
 
 test("each of many clients with large input gets its turn, and a new client is served at once", async () => {
   const harness = await createBusyHarness();
-  const talkers = Array.from({ length: 20 }, () => new RawTalker(harness));
-  for (const rawTalker of talkers) rawTalker.send(rawTalker.line(...makeIds(200).map((_, n) => ["ping", n])));
+  const connections = Array.from({ length: 20 }, () => new TimedConnection(harness).hello());
+  for (const connection of connections)
+    connection.sendLines(connection.line(...makeIds(200).map((_, n) => ["ping", n])));
   // so that a new client does not wait for a slice of each of thousands
-  expect(talkers.at(-1)?.answers.length).toBeLessThan((talkers[0]?.answers.length ?? 0) / 2);
-  while (Math.max(...talkers.map(({ answers }) => answers.length)) < 100) await harness.clock.advance(1);
-  expect(Math.min(...talkers.map(({ answers }) => answers.length))).toBeGreaterThan(60);
-  const lateTalker = new RawTalker(harness);
-  expect(lateTalker.send(lateTalker.line(["ping", 1]))).toBeLessThan(SLICE_MS);
-  expect(lateTalker.answers).toEqual([1]);
-  while (talkers.some(({ answers }) => answers.length < 200)) await harness.clock.advance(100);
-  for (const { answers } of talkers) expect(answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
+  expect(connections.at(-1)?.answers.length).toBeLessThan((connections[0]?.answers.length ?? 0) / 2);
+  while (Math.max(...connections.map(({ answers }) => answers.length)) < 100) await harness.clock.advance(1);
+  expect(Math.min(...connections.map(({ answers }) => answers.length))).toBeGreaterThan(60);
+  const lateConnection = new TimedConnection(harness).hello();
+  expect(lateConnection.sendLines(lateConnection.line(["ping", 1]))).toBeLessThan(SLICE_MS);
+  expect(lateConnection.answers).toEqual([1]);
+  while (connections.some(({ answers }) => answers.length < 200)) await harness.clock.advance(100);
+  for (const { answers } of connections) expect(answers).toEqual(Array.from({ length: 200 }, (_, n) => n));
 });
 
 test("reclaim in slices: a session counts as completely reported only when its last claim is restored", async () => {
   const harness = await createBusyHarness();
-  const ownRawTalker = new RawTalker(harness);
+  const firstConnection = new TimedConnection(harness).hello();
   const held = makeIds(300);
-  ownRawTalker.send(ownRawTalker.line(...held.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
+  firstConnection.sendLines(firstConnection.line(...held.map((id, n) => ["claim", n, id, [`k${n}`], 30_000])));
   await harness.clock.advance(2_000);
   const tokens = held.map((id) => lockTable(harness).records.get(id)?.token);
   harness.crash();
   await harness.start();
   expect(harness.inspect().isRecovering).toBe(true);
-  const resumedTalker = new RawTalker(harness, ownRawTalker.session);
+  const resumedConnection = new TimedConnection(harness).hello({ session: firstConnection.session });
   const items = held.map((id, n) => [
     [id, [`k${n}`], 30_000],
     ["held", String(tokens[n]), 1, 20_000],
   ]);
-  resumedTalker.send(resumedTalker.line(["reclaim", 1, items, true]));
+  resumedConnection.sendLines(resumedConnection.line(["reclaim", 1, items, true]));
   expect(harness.inspect().isRecovering).toBe(true);
   await harness.clock.advance(2_000);
-  expect(resumedTalker.answers).toEqual([1]);
+  expect(resumedConnection.answers).toEqual([1]);
   expect(lockTable(harness).records.size).toBe(300);
   expect(harness.inspect().isRecovering).toBe(false);
   await flushEventLoop();

@@ -7,12 +7,11 @@ import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { HarnessClient } from "../../support/server-harness.ts";
-import { ServerHarness } from "../../support/server-harness.ts";
+import { claimState, ServerHarness } from "../../support/server-harness.ts";
 
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
 const isGranted = (client: HarnessClient, claim: Claim): boolean =>
   client.pushes.some(({ id, answer }) => id === claim.id && answer?.state === "held");
 

@@ -3,7 +3,6 @@
 import { cpSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Claim } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -15,8 +14,8 @@ import {
   openClient,
   startServer,
 } from "../../support/server-fixture.ts";
-import type { HarnessClient, MemoryStorage } from "../../support/server-harness.ts";
-import { ServerHarness } from "../../support/server-harness.ts";
+import type { MemoryStorage } from "../../support/server-harness.ts";
+import { claimState, ServerHarness } from "../../support/server-harness.ts";
 import { until } from "../../support/until.ts";
 
 checkLeaksAfterEach();
@@ -37,8 +36,6 @@ function openConnection({ service }: ServerHarness, session: string): (frame: st
     return lines.flatMap((text) => (JSON.parse(text) as unknown[][]).slice(1));
   };
 }
-
-const claimState = async (client: HarnessClient, claim: Claim) => (await client.driver.renew([claim]))[0];
 
 /** The files on disk, to be restored later. */
 function copyStorage(disk: MemoryStorage): () => void {

@@ -57,7 +57,7 @@ test("nodes are created, read, changed, listed and deleted; a refusal names its 
   expect((await zk.getAcl(root))[0]).toMatchObject({ scheme: "world", id: "anyone" });
 });
 
-test("sequential, ephemeral and container nodes", async () => {
+test("sequential nodes are numbered, ephemeral ones end with their session, a container stays", async () => {
   const [zk, other] = [await openClient(), await openClient()];
   const root = await createNode(zk);
   const first = await zk.create(`${root}/n-`, { mode: "ephemeralSequential" });

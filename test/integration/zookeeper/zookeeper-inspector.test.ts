@@ -70,7 +70,7 @@ test("the directory of a queue, made and not used yet, has an end: it has had a 
   expect(await findViolations()).toEqual([]);
 });
 
-test("a node without an end, and one without an owner", async () => {
+test("a node without an end and a node without an owner are found", async () => {
   const driver = await fixture.openDriver();
   const claim = makeSessionClaim("key");
   await driver.claim(claim);
@@ -83,7 +83,7 @@ test("a node without an end, and one without an owner", async () => {
   await driver.release(toReleases(claim));
 });
 
-test("two directories of one key", async () => {
+test("two holders in two directories of one key are found", async () => {
   const driver = await fixture.openDriver();
   const claim = makeSessionClaim("key");
   await driver.claim(claim);

@@ -61,7 +61,7 @@ test("claims on the server: each key counts; a full server renews what it has, a
   fixture.place(makeClaim(["a", "b"]));
 });
 
-test("claims of one client", () => {
+test("claims of one client: one more than its limit is refused", () => {
   const fixture = new Fixture({ claimsPerSession: 1 });
   const record = fixture.place(makeClaim("a")) as ClaimRecord;
   fixture.session.records.push(record);
