@@ -142,6 +142,27 @@ withPostgres((server) => {
     await locker.end();
   });
 
+  test("a call that waited for a row judges leases by the time after the wait", async () => {
+    const { driver } = await fixture.open();
+    const [held, next] = [makeClaim("key", { ttlMs: 1_000 }), makeClaim("key", { ttlMs: 20_000 })];
+    expect((await driver.claim(held)).state).toBe("held");
+    const locker = new Client(fixture.database.url);
+    await locker.connect();
+    await locker.query("begin");
+    await locker.query(`select 1 from ${BUCKETS} for update`);
+    const claiming = driver.claim(next);
+    const isOver = async (): Promise<boolean> => {
+      const [row] = await fixture.database.query(`select
+        (select expires from holdfast.holdfast_1_claims) < holdfast.holdfast_1_read_clock() as is_over,
+        exists (select from pg_stat_activity where wait_event_type = 'Lock' and query ~ '_claim') as is_blocked`);
+      return row?.is_over === true && row.is_blocked === true;
+    };
+    await until(isOver, { within: 5_000, what: "the end of the lease while the claim waits for the row" });
+    await locker.query("rollback");
+    await locker.end();
+    expect(await claiming).toMatchObject({ state: "held", remainingMs: 20_000 });
+  });
+
   test("a statement_timeout that is too short for a wait is named, and the claim is not made", async () => {
     await fixture.database.query(`alter database ${fixture.database.name} set statement_timeout = '300ms'`);
     const { driver } = await fixture.open();

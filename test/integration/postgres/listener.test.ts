@@ -1,5 +1,6 @@
 // Pushes: NOTIFY to the channel of the waiter's process, received on one connection of its own.
 
+import { setTimeout as delay } from "node:timers/promises";
 import { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
@@ -133,6 +134,29 @@ withPostgres((server) => {
     expect(warnings.some((warning) => warning.includes("single connection"))).toBe(true);
     await single.close();
     await client.end();
+  });
+
+  test("50 waiting claims of a process cost one statement for each third of their lease", async () => {
+    const [holder, waiter] = [fixture.locks({ ttl: "60s" }), fixture.locks({ ttl: "6s" })];
+    const keys = Array.from({ length: 50 }, (_, index) => `key ${index}`);
+    for (const key of keys) await holder.acquire(key);
+    const waiting = keys.map((key) => waiter.acquire(key, { wait: "60s" }));
+    const isQueued = async (): Promise<boolean> => (await holder.list("")).length === 100;
+    await until(isQueued, { within: 10_000, what: "50 waiting claims" });
+    await until(async () => (await countListeners()) === 1, { within: 5_000, what: "the listening connection" });
+    const countCommits = async (): Promise<number> => {
+      const [row] = await fixture.database.query(
+        "select xact_commit::int as n from pg_stat_database where datname = current_database()",
+      );
+      return Number(row?.n);
+    };
+    await delay(2_000); // the statistics of the claims themselves arrive late
+    const before = await countCommits();
+    await delay(6_000);
+    // 3 renewals, a probe of the connection, and what the two queries of this test cost; no 50 of anything
+    expect((await countCommits()) - before).toBeLessThan(15);
+    await holder.close();
+    for (const lock of await Promise.all(waiting)) await lock.release();
   });
 
   describe("the payload", () => {

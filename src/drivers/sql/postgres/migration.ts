@@ -15,8 +15,7 @@ export const REVISION = 1;
  * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one that
  * was made while the tables were small would later read all rows.
  */
-const PLAN_SETTINGS =
-  "set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off";
+const PLAN_SETTINGS = "set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_sort = off";
 
 /** In the order of creation. */
 const FUNCTIONS: readonly string[] = [

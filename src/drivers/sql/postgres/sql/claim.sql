@@ -11,9 +11,14 @@ declare
   v_now bigint;
   v_expires bigint;
   v_token bigint := 0;
+  v_is_known boolean;
+  v_is_queued boolean;
+  v_is_admitted boolean := true;
+  v_arrival bigint := 1;
+  v_next_expiry bigint;
   v_reason text;
+  v_pushes text[] := '{}';
   f record;
-  e record;
   w record;
 begin
   if not p_wait then
@@ -26,28 +31,33 @@ begin
     end if;
   end if;
   v_now := {lock_buckets}(array[p_bucket]);
-  v_expires := v_now + p_ttl * 1000;
-  select * into e from {restart_lease}(p_id, v_now, p_inbox, '{}');
-  if e.answer is not null then
-    return pg_catalog.array_to_string(e.answer || e.pushes, E'\n');
-  end if;
-  if p_floor > v_now + 86400000000 then
+  select exists (select from {claims} where id = p_id), exists (select from {claims} where key = p_key),
+    (select reason from {tombstones} where id = p_id and expires > v_now) into v_is_known, v_is_queued, v_reason;
+  if v_is_known then
+    f := {restart_lease}(p_id, v_now, p_inbox, v_pushes);
+    return pg_catalog.array_to_string(f.answer || f.pushes, E'\n');
+  elsif p_floor > v_now + 86400000000 then
     return 'f';
-  end if;
-  select reason into v_reason from {tombstones} where id = p_id and expires > v_now;
-  if found then
+  elsif v_reason is not null then
     return 'n ' || v_reason;
   end if;
-  w := {walk}(p_key, p_bucket, v_now, p_inbox, '{}');
-  if w.blocked_at is null and w.used + p_permits <= p_limit then
+  if v_is_queued then
+    w := {walk}(p_key, p_bucket, v_now, p_inbox, v_pushes);
+    v_is_admitted := w.blocked_at is null and w.used + p_permits <= p_limit;
+    v_next_expiry := w.next_expiry;
+    v_pushes := w.pushes;
+    v_arrival := coalesce((select arrival from {claims} where key = p_key order by arrival desc limit 1), 0) + 1;
+  end if;
+  if v_is_admitted then
     update {buckets} set last_token = greatest(last_token + 1, p_floor, v_now) + p_tokens - 1
       where bucket = p_bucket returning last_token - p_tokens + 1 into strict v_token;
   elsif not p_wait then
-    return pg_catalog.array_to_string(array['n'] || w.pushes, E'\n');
+    return pg_catalog.array_to_string(array['n'] || v_pushes, E'\n');
   end if;
+  v_expires := v_now + p_ttl * 1000;
   insert into {claims} values (
-    p_id, p_key, (select coalesce(max(arrival), 0) + 1 from {claims} where key = p_key), p_bucket, p_permits, p_limit, 'o',
-    p_ttl, v_expires, v_token, p_tokens, p_floor, p_inbox, p_wait, p_label, v_now, case when v_token > 0 then v_now end
+    p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl, v_expires, v_token, p_tokens, p_floor, p_inbox, p_wait,
+    p_label, v_now, case when v_token > 0 then v_now end
   );
-  return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, w.next_expiry, v_now) || w.pushes, E'\n');
+  return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, v_next_expiry, v_now) || v_pushes, E'\n');
 end $body$;

@@ -34,6 +34,7 @@ begin
     end if;
   end loop;
   for v_index in 1 .. pg_catalog.cardinality(v_keys) loop
+    continue when not exists (select from {claims} where key = v_keys[v_index]);
     w := {walk}(v_keys[v_index], v_key_buckets[v_index], v_now, p_inbox, v_pushes);
     v_pushes := w.pushes;
     v_must_sync := v_must_sync or w.grant_count > 0;
