@@ -22,6 +22,9 @@ withPostgres((server) => {
   testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "PostgreSQL by pg", {
     ...REDIS_SUITE_OPTIONS,
     traits: { manyKeys: false },
+    // a call costs a commit, and several statements of the server
+    timeScale: 1,
+    keys: process.env.HOLDFAST_LONG === "1" ? 100_000 : 1_000,
     open: async () => {
       // creating the tables takes longer than most tests
       await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");
