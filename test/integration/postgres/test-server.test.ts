@@ -1,7 +1,11 @@
 // The PostgreSQL and the PgBouncer that the other tests of this folder run against.
 
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { rmSync } from "node:fs";
 import postgres from "postgres";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { builtFile } from "../../support/built-file.ts";
 import { descendants, identifyProcess, isAlive } from "../../support/processes/process-tree.ts";
 import { pgBouncerUnavailableReason, startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { queryPostgres, startPostgres } from "../../support/stores/postgres.ts";
@@ -126,4 +130,21 @@ test("a deadlock in the log of a server is reported when the server is removed",
   expect(ended.map(({ status }) => status)).toContain("rejected");
   await Promise.all([one.end({ timeout: 0 }), other.end({ timeout: 0 })]);
   await expect(server.dispose()).rejects.toThrow(/deadlock detected/);
+});
+
+test.skipIf(process.platform !== "linux")("a server ends with the process that started it", async () => {
+  const script = `
+    const { startPostgres } = await import(${JSON.stringify(builtFile("build/test/support/stores/postgres.js"))});
+    console.log((await startPostgres()).folder);
+  `;
+  const starter = spawn(process.execPath, ["--input-type=module", "-e", script], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const [output] = (await once(starter.stdout, "data")) as [Buffer];
+  const folder = output.toString().trim();
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const servers = descendants(starter.pid ?? 0);
+  expect(servers.length).toBeGreaterThan(3);
+  starter.kill("SIGKILL");
+  await until(() => !servers.some(isAlive), { within: 10_000, what: "the end of the server" });
 });

@@ -119,7 +119,11 @@ function createDatabaseProcess(database: DatabaseCommand): DatabaseProcess {
   };
 }
 
-function spawnDatabase({ command: [program, ...args], log, environment, user }: DatabaseCommand): ChildProcess {
+/** Linux ends a server with the process that started it: a test run that is killed leaves none behind. */
+const DEATH_SIGNAL = process.platform === "linux" ? ["setpriv", "--pdeathsig", "KILL"] : [];
+
+function spawnDatabase({ command, log, environment, user }: DatabaseCommand): ChildProcess {
+  const [program = "", ...args] = [...DEATH_SIGNAL, ...command];
   const output = openSync(log, "a");
   const identity = user === undefined ? {} : { uid: user, gid: user };
   const env = { ...process.env, ...environment };
