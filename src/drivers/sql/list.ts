@@ -8,8 +8,9 @@ import type { DialectSession, ListedRow, ListRequest } from "./dialect.ts";
 /** Where a page ended. */
 type Position = NonNullable<ListRequest["after"]>;
 
-/** Rows read at once while a cursor is searched. */
+/** Rows read at once while a cursor is searched, and how often; beyond that the list starts again. */
 const SEARCH_PAGE_SIZE = 512;
+const MAX_SEARCH_PAGES = 10_000;
 /** How many ends of pages are kept; a cursor without one is searched from the beginning. */
 const MAX_POSITIONS = 256;
 
@@ -39,14 +40,14 @@ export class ClaimLister {
   ): Promise<Position | null> {
     let after = this.#positions.get(cursor) ?? null;
     if (after !== null) return after;
-    for (let count = SEARCH_PAGE_SIZE; count === SEARCH_PAGE_SIZE; ) {
+    for (let pageCount = 0; pageCount < MAX_SEARCH_PAGES; pageCount++) {
       signal?.throwIfAborted();
       const rows = await session.list({ ...query, max: SEARCH_PAGE_SIZE, ...(after !== null && { after }) });
       const found = rows.find(({ id }) => publicTag(id) === cursor);
       if (found !== undefined) return toPosition(found);
       const last = rows.at(-1);
-      if (last !== undefined) after = toPosition(last);
-      count = rows.length;
+      if (last === undefined) return null;
+      after = toPosition(last);
     }
     return null;
   }

@@ -7,6 +7,7 @@ import { requireValid } from "../../../util/validate.ts";
 import { prefixRule } from "../schema.ts";
 import { sqlite } from "./driver.ts";
 import type { SqliteOptions } from "./options.ts";
+import { validatePath } from "./options.ts";
 
 /** The file and the prefix that a url names. */
 export interface SqliteUrl {
@@ -36,8 +37,9 @@ export function parseSqliteUrl(url: string): SqliteUrl {
   }
   const prefix = parameters.get("prefix");
   if (prefix !== null) requireValid(prefix, "prefix", prefixRule);
-  const path = resolve(`${slashes === "" ? "" : "/"}${decodePath(encodedPath)}`);
-  return { path, ...(prefix !== null && { prefix }) };
+  const path = `${slashes === "" ? "" : "/"}${decodePath(encodedPath)}`;
+  validatePath(path);
+  return { path: resolve(path), ...(prefix !== null && { prefix }) };
 }
 
 function decodePath(path: string): string {
