@@ -13,13 +13,14 @@
  * The same token again is accepted: several transactions of one grant.
  */
 
-import type { Lock, LockGrant } from "../client/lock.ts";
+import type { LockGrant } from "../client/lock.ts";
 import { adaptSqliteDatabase } from "../drivers/sql/clients/detect.ts";
 import type { SqliteDatabase } from "../drivers/sql/clients/types.ts";
-import { isObject } from "../util/validate.ts";
 import { createStaleLockError, listDetails, toFenceError } from "./errors.ts";
 import { toSqlHandle } from "./handles.ts";
 import { querySqlite } from "./libraries.ts";
+import type { FencedLock } from "./locks.ts";
+import { readGrants } from "./locks.ts";
 import { fenceMysql } from "./mysql-fence.ts";
 import type { FenceOptions } from "./options.ts";
 import { validateFenceOptions } from "./options.ts";
@@ -27,9 +28,6 @@ import { fencePostgres } from "./postgres-fence.ts";
 import { createSqliteFence } from "./sqlite-fence.ts";
 import { toTableName } from "./table.ts";
 import type { FenceStep, FenceVerdict, SqlHandle } from "./types.ts";
-
-/** What fence() uses of a lock. */
-export type FencedLock = Pick<Lock, "grants" | "remainingMs" | "throwIfLost">;
 
 const NO_TRANSACTION =
   "tx must be inside a transaction: begin one, wait until it has begun, and pass the handle on which it runs";
@@ -116,14 +114,6 @@ function requireSqliteTransaction(database: SqliteDatabase): void {
 
 function isNestedError(error: unknown): boolean {
   return listDetails(error).some(({ message }) => /within a transaction/.test(String(message)));
-}
-
-/** The grants in the order of the keys in the store, in which all transactions lock their rows. */
-function readGrants(lock: FencedLock): readonly LockGrant[] {
-  if (!isObject(lock) || typeof lock.throwIfLost !== "function")
-    throw new TypeError("lock must be a lock of acquire()");
-  lock.throwIfLost();
-  return [...lock.grants].sort((a, b) => (a.storeKey < b.storeKey ? -1 : 1));
 }
 
 function toStep(

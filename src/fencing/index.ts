@@ -1,8 +1,10 @@
 /** holdfast/fencing: work that cannot commit if the lock was lost. */
 
 export { FenceConflictError, StaleLockError } from "./errors.ts";
-export { type FencedLock, fence, fenceSync } from "./fence.ts";
+export { fence, fenceSync } from "./fence.ts";
+export type { FencedLock } from "./locks.ts";
 export { restoreIdleTimeout } from "./mysql-fence.ts";
 export type { FenceOptions, TableOptions } from "./options.ts";
+export { fenceRedis, type RedisFenceOptions } from "./redis-fence.ts";
 export { createFenceTable, fenceMigration } from "./table.ts";
 export type { SqlDialect } from "./types.ts";

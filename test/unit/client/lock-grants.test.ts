@@ -1,0 +1,28 @@
+// What a lock says of each of its keys to a resource that fences.
+
+import { expect, test } from "vitest";
+import { memory } from "../../../src/drivers/memory.ts";
+import { createLocks } from "../../../src/index.ts";
+
+test("each key has its token, the key of the store, and whether the lock excludes others", async () => {
+  const locks = createLocks(memory(), { prefix: "app:" });
+  const lock = await locks.all("b", locks.rw("a").read, locks.semaphore("c", 5), locks.semaphore("d", 1)).acquire();
+  expect(lock.grants).toEqual([
+    { key: "a", storeKey: "app:a", token: lock.tokenOf("a"), isExclusive: false },
+    { key: "b", storeKey: "app:b", token: lock.tokenOf("b"), isExclusive: true },
+    { key: "c", storeKey: "app:c", token: lock.tokenOf("c"), isExclusive: false },
+    { key: "d", storeKey: "app:d", token: lock.tokenOf("d"), isExclusive: true },
+  ]);
+  await lock.release();
+  await locks.close();
+});
+
+test("a reader that joined a writer is exclusive, with the writer's token", async () => {
+  const locks = createLocks(memory());
+  await locks.using("k", async (writer) => {
+    await locks.rw("k").read.using(async (reader) => {
+      expect(reader.grants).toEqual([{ key: "k", storeKey: "k", token: writer.token, isExclusive: true }]);
+    });
+  });
+  await locks.close();
+});
