@@ -30,7 +30,7 @@ export interface MysqlFixture {
   open(options?: FixtureOptions): Promise<Driver>;
   /** What is wrong with the tables. */
   violations(expectEmpty?: boolean): Promise<readonly string[]>;
-  /** A counter of the server, "Com_call_procedure". */
+  /** A counter of the server, "Questions". */
   status(name: string): Promise<number>;
   close(): Promise<void>;
 }
@@ -95,8 +95,8 @@ export async function lockBucket(pool: Pool, bucket: number): Promise<{ end(): P
   };
 }
 
-/** The connections that are in a CALL, by the ids that KILL takes. */
+/** The connections that run a statement, by the ids that KILL takes. */
 export async function listCalls({ url }: TestDatabase): Promise<readonly number[]> {
-  const rows = await queryMariaDb(url, "select id from information_schema.processlist where info like 'CALL %'");
+  const rows = await queryMariaDb(url, "select id from information_schema.processlist where db = database() and command = 'Query' and id <> connection_id()");
   return rows.map(({ id }) => Number(id));
 }

@@ -18,7 +18,7 @@ import type {
   ReleaseRow,
   RevokeRow,
 } from "../dialect.ts";
-import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
+import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { toBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
 import { explainError, leavesTransactionOpen, readErrorNumber, toOpenError } from "./errors.ts";
@@ -73,16 +73,20 @@ class MysqlSession implements DialectSession {
   #location: MysqlLocation;
 
   constructor(client: SqlClient, ownsClient: boolean, options: MysqlOptions, events: DialectEvents) {
-    const { clock = systemClock, commandTimeoutMs: timeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
+    const { commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
     this.#client = client;
     this.#ownsClient = ownsClient;
     this.#options = options;
     this.#events = events;
     this.#location = resolveLocation(options);
-    this.#lockWaitSeconds = Math.max(Math.floor(timeoutMs / 1_000), 1);
-    this.#calls = new Calls(client, {
+    this.#lockWaitSeconds = Math.max(Math.floor(commandTimeoutMs / 1_000), 1);
+    this.#calls = this.#createCalls(commandTimeoutMs);
+  }
+
+  #createCalls(timeoutMs: number): Calls {
+    return new Calls(this.#client, {
       driverName: "mysql",
-      clock,
+      clock: this.#options.clock ?? systemClock,
       timeoutMs,
       isBrokenBy: leavesTransactionOpen,
       explain: explainError,
@@ -91,8 +95,10 @@ class MysqlSession implements DialectSession {
 
   /** Verifies the server, and creates what is missing. */
   async prepare(): Promise<void> {
-    const { createTables = true } = this.#options;
-    const database = await this.#calls.run((connection) => prepareDatabase(connection, this.#location, createTables));
+    const { createTables = true, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = this.#options;
+    // creating tables may take longer than a call
+    const calls = this.#createCalls(connectTimeoutMs);
+    const database = await calls.run((connection) => prepareDatabase(connection, this.#location, createTables));
     this.#location = { ...this.#location, database };
     await this.#rehearse();
   }
@@ -175,9 +181,7 @@ class MysqlSession implements DialectSession {
       pushes.push(...reply.pushes);
     }
     // only this process learns of it at once; others when they renew. A hint: the claim may have been answered since
-    setImmediate(() => {
-      for (const push of pushes) this.#events.pushed(push, false);
-    });
+    for (const push of pushes) this.#events.pushed(push, false);
     return flags;
   }
 

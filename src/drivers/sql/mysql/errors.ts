@@ -3,7 +3,7 @@
 import { FatalDriverError, isFatalError } from "../../../errors.ts";
 
 /** A transaction is open on the connection that Holdfast did not start (ER_CANT_CHANGE_TX_CHARACTERISTICS). */
-export const TRANSACTION_OPEN = 1568;
+const TRANSACTION_OPEN = 1568;
 
 const MISSING_TABLES =
   "Holdfast's tables or procedures are missing: let open() create them (option createTables), or run the SQL of mysqlMigration()";

@@ -28,7 +28,7 @@ const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
 ];
 
 /** A name in backticks, which mean the same whatever sql_mode is. */
-export function quoteName(name: string): string {
+function quoteName(name: string): string {
   return `\`${name.replaceAll("`", "``")}\``;
 }
 

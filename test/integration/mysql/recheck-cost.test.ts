@@ -1,0 +1,101 @@
+// What waiting costs the server, and what is left behind.
+
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { toBucket } from "../../../src/drivers/sql/schema.ts";
+import type { Lock, Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import { toReleases } from "../../support/releases.ts";
+import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const WAITER_COUNT = 200;
+const MAX_STATEMENTS_PER_SECOND = 4;
+
+withMariaDb((server) => {
+  let fixture: MysqlFixture;
+  beforeEach(async () => {
+    fixture = createMysqlFixture(await server().freshDatabase());
+  });
+  afterEach(async () => {
+    await fixture.close();
+    await fixture.database.drop();
+  });
+
+  test(`${WAITER_COUNT} waiters of a process cost at most ${MAX_STATEMENTS_PER_SECOND} statements a second after their first one`, async () => {
+    const [holder, locks]: Locks[] = [
+      await createLocks(fixture.driver(), { ttl: 120_000 }),
+      await createLocks(fixture.driver(), { ttl: 120_000 }),
+    ];
+    const keys = Array.from({ length: WAITER_COUNT }, (_, index) => `key ${index % 50}`);
+    const held = await Promise.all([...new Set(keys)].map((key) => (holder as Locks).acquire(key)));
+    const waiting = keys.map((key) => (locks as Locks).rw(key).read.acquire());
+    await until(async () => (await countRows()) === held.length + WAITER_COUNT, {
+      within: 20_000,
+      what: "all waiters",
+    });
+    // their first second, in which they are rechecked more often
+    let [since, calls] = [performance.now(), await countCalls()];
+    await until(() => performance.now() - since > 1_500, { within: 5_000, what: "the first second's end" });
+    [since, calls] = [performance.now(), await countCalls()];
+    await until(() => performance.now() - since > 3_000, { within: 10_000, what: "three seconds" });
+    const rate = ((await countCalls()) - calls) / ((performance.now() - since) / 1_000);
+    expect(rate).toBeGreaterThan(1);
+    // the test's own question counts
+    expect(rate).toBeLessThanOrEqual(MAX_STATEMENTS_PER_SECOND + 0.7);
+    await Promise.all(held.map((lock: Lock) => lock.release()));
+    for (const lock of await Promise.all(waiting)) await lock.release();
+    await Promise.all([holder?.close(), locks?.close()]);
+    expect(await fixture.violations(true)).toEqual([]);
+
+    async function countRows(): Promise<number> {
+      const [row] = await fixture.database.query("select count(*) as count from holdfast_1_claims");
+      return Number(row?.count);
+    }
+    function countCalls(): Promise<number> {
+      return fixture.status("Questions");
+    }
+  });
+
+  test("rows of processes that died are removed, though their keys are never used again", async () => {
+    const driver = await fixture.open();
+    const dead = Array.from({ length: 20 }, (_, index) => makeClaim(`dead ${index}`, { ttlMs: 50 }));
+    for (const claim of dead) await driver.claim(claim);
+    // one bucket for all, so that the test does not need thousands of claims
+    await fixture.database.query("update holdfast_1_claims set bucket = 7");
+    await fixture.database.query("insert ignore into holdfast_1_buckets values (7, 0)");
+    const key = findKeyOfBucket(7);
+    await until(
+      async () => {
+        const claim = makeClaim(key);
+        await driver.claim(claim);
+        await driver.release(toReleases(claim));
+        const [row] = await fixture.database.query("select count(*) as count from holdfast_1_claims");
+        return Number(row?.count) === 0;
+      },
+      { within: 20_000, what: "the end of the last row" },
+    );
+  });
+
+  test("tombstones that have expired are removed by later ones", async () => {
+    const driver = await fixture.open();
+    const release = async (): Promise<void> => {
+      await driver.release([{ claim: makeClaim("key"), hasUnansweredClaim: true }]);
+    };
+    const count = async (): Promise<number> => {
+      const [row] = await fixture.database.query("select count(*) as count from holdfast_1_tombstones");
+      return Number(row?.count);
+    };
+    for (let index = 0; index < 10; index++) await release();
+    expect(await count()).toBe(10);
+    await fixture.database.query("update holdfast_1_tombstones set expires = 1");
+    for (let index = 0; index < 3; index++) await release();
+    expect(await count()).toBe(3);
+  });
+});
+
+function findKeyOfBucket(bucket: number): string {
+  for (let index = 0; ; index++) if (toBucket(`key ${index}`) === bucket) return `key ${index}`;
+}
