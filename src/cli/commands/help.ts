@@ -101,6 +101,10 @@ const COMMON_SECTIONS: readonly Section[] = [
         "postgres://host:5432/database",
         "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, silenceWarnings, those of the library",
       ],
+      [
+        "mysql://host:3306/database",
+        "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, silenceWarnings, those of the library",
+      ],
       ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameter: prefix"],
       ["memory:", "a store within one process, for tests"],
     ],
