@@ -29,8 +29,8 @@ withMariaDb((server) => {
     await fixture.database.drop();
   });
 
-  const createClient = async (options: FixtureOptions = {}): Promise<Locks> => {
-    const locks = await createLocks(fixture.driver(options), { ttl: 10_000 });
+  const createClient = (options: FixtureOptions = {}): Locks => {
+    const locks = createLocks(fixture.driver(options), { ttl: 10_000 });
     clients.push(locks);
     return locks;
   };
@@ -111,9 +111,9 @@ withMariaDb((server) => {
 
   test(`${WAITER_COUNT} waiters share a pool of 2 connections, which are free between the calls`, async () => {
     const pool = fixture.pool({ pool: { connectionLimit: 2 } });
-    const locks = await createLocks(mysql(pool, { silenceWarnings: ["durability"] }), { ttl: 20_000 });
+    const locks = createLocks(mysql(pool, { silenceWarnings: ["durability"] }), { ttl: 20_000 });
     clients.push(locks);
-    const other = await createClient();
+    const other = createClient();
     const writer = await other.acquire("key");
     // each is a claim of its own: shared locks are not handed over
     const readers = Array.from({ length: WAITER_COUNT }, () => locks.rw("key").read.acquire());
@@ -137,7 +137,7 @@ withMariaDb((server) => {
 
   test("a server that restarts under load loses no held lock and grants none twice", async () => {
     const options = { driver: { commandTimeoutMs: 2_000 } };
-    const [one, two] = [await createClient(options), await createClient(options)];
+    const [one, two] = [createClient(options), createClient(options)];
     const kept = await one.acquire("kept");
     let [inside, count] = [0, 0];
     let isOver = false;

@@ -26,8 +26,8 @@ withMariaDb((server) => {
 
   test(`${WAITER_COUNT} waiters of a process cost at most ${MAX_STATEMENTS_PER_SECOND} statements a second after their first one`, async () => {
     const [holder, locks]: Locks[] = [
-      await createLocks(fixture.driver(), { ttl: 120_000 }),
-      await createLocks(fixture.driver(), { ttl: 120_000 }),
+      createLocks(fixture.driver(), { ttl: 120_000 }),
+      createLocks(fixture.driver(), { ttl: 120_000 }),
     ];
     const keys = Array.from({ length: WAITER_COUNT }, (_, index) => `key ${index % 50}`);
     const held = await Promise.all([...new Set(keys)].map((key) => (holder as Locks).acquire(key)));

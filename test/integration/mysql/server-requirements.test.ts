@@ -70,7 +70,7 @@ withMariaDb((server) => {
         const migration = mysqlMigration(options);
         for (let run = 0; run < 2; run++) {
           const where = ["--no-defaults", "-h127.0.0.1", `-P${server().port}`, "-uroot"];
-          execFileSync("mariadb", [...where, isQualified ? "mysql" : name], { input: migration });
+          execFileSync("/usr/bin/mariadb", [...where, isQualified ? "mysql" : name], { input: migration });
         }
         const driver = await fixture.open({ driver: { prefix: "app", createTables: false } });
         await lockOnce(driver);

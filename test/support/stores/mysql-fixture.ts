@@ -4,9 +4,8 @@ import type { PoolOptions } from "mysql2";
 import { createPool } from "mysql2";
 import type { MysqlOptions } from "../../../src/drivers/sql/mysql/driver.ts";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
-import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../driver-events.ts";
-import { until } from "../until.ts";
 import { queryMariaDb } from "./mariadb.ts";
 import type { TestDatabase } from "./sql-database.ts";
 import { findMySqlViolations } from "./sql-inspector.ts";
@@ -71,17 +70,6 @@ export function createMysqlFixture(database: TestDatabase): MysqlFixture {
   };
 }
 
-/** Rechecks the claim until it is held. */
-export function waitForGrant(driver: Driver, claim: Claim): Promise<Extract<Answer, { state: "held" }>> {
-  return until(
-    async () => {
-      const [answer] = await driver.renew([claim]);
-      return answer?.state === "held" ? answer : null;
-    },
-    { within: 20_000, what: "a grant" },
-  );
-}
-
 /** Keeps the bucket of a key locked, as a session does that was suspended in a transaction. */
 export async function lockBucket(pool: Pool, bucket: number): Promise<{ end(): Promise<void> }> {
   const connection = await pool.promise().getConnection();
@@ -97,6 +85,9 @@ export async function lockBucket(pool: Pool, bucket: number): Promise<{ end(): P
 
 /** The connections that run a statement, by the ids that KILL takes. */
 export async function listCalls({ url }: TestDatabase): Promise<readonly number[]> {
-  const rows = await queryMariaDb(url, "select id from information_schema.processlist where db = database() and command = 'Query' and id <> connection_id()");
+  const rows = await queryMariaDb(
+    url,
+    "select id from information_schema.processlist where db = database() and command = 'Query' and id <> connection_id()",
+  );
   return rows.map(({ id }) => Number(id));
 }

@@ -1,0 +1,44 @@
+// The server's clock is stepped, and the clients' clocks are wrong: which lease is over, and which token is next.
+
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { toReleases } from "../../support/releases.ts";
+import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { withMariaDbClock } from "../../support/stores/sql-fixture.ts";
+
+withMariaDbClock((server, clock) => {
+  let fixture: MysqlFixture;
+  beforeEach(async () => {
+    fixture = createMysqlFixture(await server().freshDatabase());
+  });
+  afterEach(async () => {
+    clock().shift(0);
+    await fixture.close();
+    await fixture.database.drop();
+  });
+
+  test("set back, tokens rise nevertheless, and no lease is longer than its ttl", async () => {
+    const driver = await fixture.open();
+    const [first, second] = [makeClaim("key"), makeClaim("key")];
+    const { token } = (await driver.claim(first)) as { token: bigint };
+    clock().shift(-3_600_000);
+    const [answer] = await driver.renew([first]);
+    expect(answer).toMatchObject({ state: "held", token });
+    expect((answer as { remainingMs: number }).remainingMs).toBeLessThanOrEqual(Number(first.ttlMs));
+    await driver.release(toReleases(first));
+    const next = (await driver.claim(second)) as { token: bigint };
+    expect(next.token).toBeGreaterThan(token);
+  });
+
+  test("set forward, leases are over, and the next one is granted a higher token", async () => {
+    const driver = await fixture.open();
+    const [first, second] = [makeClaim("key"), makeClaim("key")];
+    const { token } = (await driver.claim(first)) as { token: bigint };
+    clock().shift(61_000);
+    const next = (await driver.claim(second)) as { token: bigint };
+    expect(next.token).toBeGreaterThan(token);
+    expect(await driver.renew([first])).toEqual([{ state: "none" }]);
+    expect(await fixture.violations()).toEqual([]);
+  });
+});
