@@ -1,10 +1,6 @@
 /** holdfast/optimistic: changes of data with a version, without a lock. */
 
-export type { SqlRow, SqlValue } from "../drivers/sql/clients/types.ts";
-export type { LockErrorDetails } from "../errors.ts";
-export { LockError } from "../errors.ts";
 export type { SqlDialect } from "../fencing/handles.ts";
-export type { Duration } from "../util/duration.ts";
 export type { OptimisticErrorDetails } from "./errors.ts";
 export { OutcomeUnknownError, RowGoneError, VersionConflictError } from "./errors.ts";
 export type {

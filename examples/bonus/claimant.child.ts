@@ -1,0 +1,37 @@
+// One process of claimants: all of its requests are made at once, over a pool of ten connections.
+
+import { once } from "node:events";
+import { createLocks } from "holdfast";
+import { openDatabase } from "./database.ts";
+import type { ProcessReport } from "./process-report.ts";
+import type { StrategyName } from "./strategies.ts";
+import { STRATEGIES } from "./strategies.ts";
+
+const CONNECTIONS = 10;
+const [url = "", strategy = "", ...users] = process.argv.slice(2);
+const { claim } = STRATEGIES[strategy as StrategyName];
+const database = openDatabase(url, CONNECTIONS);
+// a turn of this process serves many of its requests, since passing the lock on to another process takes longer than a claim
+const locks = createLocks(database.createDriver(), { handoffs: 1_024, handoffMs: 500, ttl: "2m" });
+
+// every connection is open, and the lock tables exist, before anybody begins
+await Promise.all(
+  Array.from({ length: CONNECTIONS }, () => database.use((connection) => connection.query("select 1"))),
+);
+await (await locks.acquire(`warm-up:${process.pid}`)).release();
+process.send?.("ready");
+await once(process, "message");
+
+const counts: Record<string, number> = {};
+let retries = 0;
+await Promise.all(
+  users.map(async (user) => {
+    const result = await claim(database, locks, Number(user));
+    counts[result.ending] = (counts[result.ending] ?? 0) + 1;
+    retries += result.retries;
+  }),
+);
+process.send?.({ counts, retries } satisfies ProcessReport);
+await locks.close();
+await database.close();
+process.disconnect();
