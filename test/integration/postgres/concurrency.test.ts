@@ -37,12 +37,13 @@ withPostgres((server) => {
     const claims = Array.from({ length: 200 }, (_, index) => makeClaim(`key ${index}`));
     for (const claim of claims) await one.driver.claim(claim);
     const reversed = claims.toReversed();
+    const detach = async (of: OpenDriver, all: typeof claims, leftMs: number) => of.driver.detach?.(all, leftMs);
     const ended: string[] = [];
     // detaching makes each renewal write
     for (let round = 0; round < 8; round++) {
       const calls = [
-        one.driver.detach?.(claims, 1_000 + round),
-        other.driver.detach?.(reversed, 1_000 + round),
+        detach(one, claims, 1_000 + round),
+        detach(other, reversed, 1_000 + round),
         other.driver.renew(reversed),
         one.driver.renew(claims),
       ];

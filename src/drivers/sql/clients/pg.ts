@@ -65,9 +65,8 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
     },
     ...(Client !== undefined && { connectDedicated: () => connectDedicated(Client, pool.options) }),
     async close() {
+      // the listeners stay: its connections end a little later, and may still receive a last message of the server
       await pool.end();
-      pool.off("error", ignoreError);
-      pool.off("acquire", ignoreErrors);
     },
   };
 }

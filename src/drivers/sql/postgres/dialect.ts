@@ -237,10 +237,7 @@ class PostgresSession implements DialectSession {
   /** Grants to other claims of this process are hints here: they are rechecked. */
   #onReplies(replies: readonly string[], pushes: readonly string[]): void {
     if (replies.some((reply) => reply.startsWith("w"))) this.#listener?.onWaiting();
-    if (pushes.length === 0) return;
-    setImmediate(() => {
-      for (const push of pushes) this.#events.pushed(push, false);
-    });
+    for (const push of pushes) this.#events.pushed(push, false);
   }
 
   /** The lines of its reply. */

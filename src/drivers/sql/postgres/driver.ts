@@ -27,18 +27,11 @@ export function postgres(
 ): Driver {
   validatePostgresOptions(options);
   const adapted = tryAdapt(client);
-  if (adapted !== null) return createPostgresDriver(() => Promise.resolve(adapted), false, options);
+  if (adapted !== null)
+    return createSqlDriver(new PostgresDialect(() => Promise.resolve(adapted), false, options), options);
   const makeClient = client as () => PostgresClient | Promise<PostgresClient>;
-  return createPostgresDriver(async () => adaptPostgresClient(await makeClient()), true, options);
-}
-
-/** `makeClient`: called by each open(). The options are valid. */
-export function createPostgresDriver(
-  makeClient: () => Promise<SqlClient>,
-  ownsClient: boolean,
-  options: PostgresOptions,
-): Driver {
-  return createSqlDriver(new PostgresDialect(makeClient, ownsClient, options), options);
+  const createClient = async (): Promise<SqlClient> => adaptPostgresClient(await makeClient());
+  return createSqlDriver(new PostgresDialect(createClient, true, options), options);
 }
 
 /** null: it is a function that creates a client. A client may be a function, too. */

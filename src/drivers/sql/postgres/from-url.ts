@@ -7,9 +7,10 @@
 import type { Driver } from "../../../spi/driver.ts";
 import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
+import { createSqlDriver } from "../driver.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { takeUrlOptions } from "../url-parameters.ts";
-import { createPostgresDriver } from "./driver.ts";
+import { PostgresDialect } from "./dialect.ts";
 import type { PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
 
@@ -24,7 +25,8 @@ export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
   const allOptions = { ...options, ...own.options, ...(schema !== null && { schema }) } as PostgresOptions;
   validatePostgresOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
-  return createPostgresDriver(() => loadPostgresClient(own.url, { connectTimeoutMs }), true, allOptions);
+  const createClient = () => loadPostgresClient(own.url, { connectTimeoutMs });
+  return createSqlDriver(new PostgresDialect(createClient, true, allOptions), allOptions);
 }
 
 function takeSchema(url: string): { readonly url: string; readonly schema: string | null } {

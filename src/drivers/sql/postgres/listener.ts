@@ -100,15 +100,15 @@ export class Listener {
   async #open(): Promise<void> {
     this.#state = { kind: "opening" };
     const { clock } = this.#context;
-    for (;;) {
+    for (; this.#isOpening; ) {
       if (this.#failureCount > 0) await sleep(clock, this.#pauseMs());
-      if (this.#state.kind !== "opening") return;
+      if (!this.#isOpening) return;
       const connection = await this.#connectAndVerify();
       if (connection === null) {
         this.#failureCount++;
         continue;
       }
-      if (this.#state.kind !== "opening") return connection.release(true);
+      if (!this.#isOpening) return connection.release(true);
       this.#failureCount = 0;
       this.#isUnreachable = false;
       this.#state = { kind: "receiving", connection };
@@ -116,6 +116,11 @@ export class Listener {
       this.#events.onMissed();
       return;
     }
+  }
+
+  /** close() ends it at any time. */
+  get #isOpening(): boolean {
+    return this.#state.kind === "opening";
   }
 
   #pauseMs(): number {
