@@ -25,7 +25,7 @@ export interface ClaimRow {
 /** A claim to release. */
 export interface ReleaseRow extends ClaimRow {
   /** A `claim` call may still arrive: keep a tombstone. */
-  readonly isClaimInFlight: boolean;
+  readonly hasUnansweredClaim: boolean;
 }
 
 /** A grant to revoke. */

@@ -114,7 +114,7 @@ class SqlDriver implements Driver {
     for (const { claim } of releases) this.#recheckTimes.forget(claim.id);
     const rows = releases.map(({ claim, hasUnansweredClaim }) => ({
       ...this.#toRow(claim),
-      isClaimInFlight: hasUnansweredClaim,
+      hasUnansweredClaim,
     }));
     const failuresBefore = this.#failureCount;
     let pushes: readonly string[] = [];

@@ -6,6 +6,7 @@ import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDbClock } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
 
 withMariaDbClock((server, clock) => {
   let fixture: MysqlFixture;
@@ -29,6 +30,16 @@ withMariaDbClock((server, clock) => {
     await driver.release(toReleases(first));
     const next = (await driver.claim(second)) as { token: bigint };
     expect(next.token).toBeGreaterThan(token);
+  });
+
+  test("set back, the row of a process that died is over after its ttl", async () => {
+    const driver = await fixture.open();
+    const [dead, next] = [makeClaim("key", { ttlMs: 1_000 }), makeClaim("key")];
+    await driver.claim(dead);
+    clock().shift(-3_600_000);
+    expect(await driver.claim(next)).toMatchObject({ state: "waiting" });
+    await until(async () => (await driver.renew([next]))[0]?.state === "held", { within: 10_000, what: "the grant" });
+    expect(await fixture.violations()).toEqual([]);
   });
 
   test("set forward, leases are over, and the next one is granted a higher token", async () => {

@@ -117,7 +117,7 @@ class MysqlSession implements DialectSession {
       floor: 0n,
       wait: false,
       label: "",
-      isClaimInFlight: false,
+      hasUnansweredClaim: false,
     };
     await this.claim(row);
     await this.release([row]);
@@ -157,7 +157,7 @@ class MysqlSession implements DialectSession {
   async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     const records = rows.map((row) => {
       const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
-      return `${formatRow(row)}${row.isClaimInFlight ? "1" : "0"}${String(ttlMs).padStart(16, "0")}`;
+      return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${String(ttlMs).padStart(16, "0")}`;
     });
     const [row] = await this.#call("release", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join(""))]);
     return decodeFlags(row?.reply, rows.length, "mysql");

@@ -153,7 +153,7 @@ class PostgresSession implements DialectSession {
       const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, [
         joinIds(batch),
         batch.map(({ ttlMs }) => ttlMs).join(),
-        batch.map(({ isClaimInFlight }) => (isClaimInFlight ? 1 : 0)).join(),
+        batch.map(({ hasUnansweredClaim }) => (hasUnansweredClaim ? 1 : 0)).join(),
         joinBuckets(batch),
         this.#inbox,
       ]);

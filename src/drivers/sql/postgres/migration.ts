@@ -27,6 +27,7 @@ const FUNCTIONS: readonly string[] = [
   statements.READ_FRONT,
   statements.ENCODE_ANSWER,
   statements.RESTART_LEASE,
+  statements.SWEEP,
   statements.CLAIM,
   statements.RENEW,
   statements.RELEASE,

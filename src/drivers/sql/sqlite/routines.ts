@@ -89,14 +89,14 @@ export class Routines {
   release(rows: readonly ReleaseRow[]): ReleaseReply {
     const now = this.#rows.readNow();
     const touchedKeys = new Set<string>();
-    const flags = rows.map(({ id, key, ttlMs, isClaimInFlight }) => {
+    const flags = rows.map(({ id, key, ttlMs, hasUnansweredClaim }) => {
       const stored = this.#rows.readClaim(id);
       if (stored !== null) {
         this.#rows.deleteClaim(id);
         touchedKeys.add(key);
       }
       const isRevoked = stored?.state === "r";
-      if (isClaimInFlight || (stored !== null && stored.state !== "o"))
+      if (hasUnansweredClaim || (stored !== null && stored.state !== "o"))
         this.#bury(id, isRevoked ? "revoked" : "released", ttlMs * 1_000, now);
       return stored !== null && stored.expires > now && !isRevoked;
     });

@@ -21,7 +21,7 @@ BEGIN
   SET o_used = 0, o_front = NULL, o_next = NULL, o_is_stale = 0;
   rows_of_key: LOOP
     SET v_id = NULL;
-    SELECT id, arrival, LEAST(expires, p_now + ttl * 1000), ttl * 1000, state, permits, permit_limit, token, token_count, floor, inbox
+    SELECT id, arrival, expires, ttl * 1000, state, permits, permit_limit, token, token_count, floor, inbox
       INTO v_id, v_arrival, v_expires, v_ttl, v_state, v_permits, v_limit, v_token, v_count, v_floor, v_inbox
       FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key AND arrival > v_arrival ORDER BY arrival LIMIT 1;
     IF v_id IS NULL THEN LEAVE rows_of_key; END IF;
@@ -32,6 +32,12 @@ BEGIN
         CALL {add_tombstone}(v_id, p_bucket, IF(v_state = 'r', 'revoked', 'expired'), p_now, GREATEST(v_ttl, 60000000));
       END IF;
       ITERATE rows_of_key;
+    END IF;
+    IF v_expires > p_now + v_ttl THEN
+      -- the clock has stepped back: else the row of a dead process would stay until the clock has caught up
+      IF NOT p_is_locked THEN SET o_is_stale = 1; LEAVE rows_of_key; END IF;
+      SET v_expires = p_now + v_ttl;
+      UPDATE {claims} SET expires = v_expires WHERE id = v_id;
     END IF;
     SET o_next = LEAST(COALESCE(o_next, v_expires), v_expires);
     IF o_used + v_permits > v_limit THEN SET o_front = v_arrival; LEAVE rows_of_key; END IF;

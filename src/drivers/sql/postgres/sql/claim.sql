@@ -59,5 +59,6 @@ begin
     p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl, v_expires, v_token, p_tokens, p_floor, p_inbox, p_wait,
     p_label, v_now, case when v_token > 0 then v_now end
   );
+  v_pushes := {sweep}(p_id, p_inbox, v_pushes);
   return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, v_next_expiry, v_now) || v_pushes, E'\n');
 end $body$;

@@ -1,0 +1,60 @@
+// Rows of processes that died: nothing calls for them again, and their keys may never be used again.
+
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { toReleases } from "../../support/releases.ts";
+import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
+import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
+
+withPostgres((server) => {
+  let fixture: PostgresFixture;
+  beforeEach(async () => {
+    fixture = await createPostgresFixture(server());
+  });
+  afterEach(() => fixture.close());
+
+  async function countRows(): Promise<number> {
+    const [row] = await fixture.database.query("select count(*)::int as count from holdfast.holdfast_1_claims");
+    return Number(row?.count);
+  }
+
+  test("claims on other keys remove the rows of keys that are never used again", async () => {
+    const { driver } = await fixture.open();
+    const abandoned = Array.from({ length: 20 }, (_, index) => makeClaim(`abandoned:${index}`, { ttlMs: 100 }));
+    await Promise.all(abandoned.map((claim) => driver.claim(claim)));
+    let round = 0;
+    await until(
+      async () => {
+        const claim = makeClaim(`used:${round++ % 7}`);
+        await driver.claim(claim);
+        await driver.release(toReleases(claim));
+        return (await countRows()) === 0;
+      },
+      { within: 20_000, what: "an empty table" },
+    );
+    expect(await fixture.inspect()).toEqual([]);
+  });
+
+  test("a claim that waits behind such a row is granted by a claim on another key", async () => {
+    const [{ driver }, other] = [await fixture.open(), await fixture.open()];
+    const [dead, waiter] = [makeClaim("key", { ttlMs: 300 }), makeClaim("key", { ttlMs: 60_000 })];
+    await driver.claim(dead);
+    expect(await driver.claim(waiter)).toMatchObject({ state: "waiting" });
+    await until(
+      async () => {
+        const claim = makeClaim("elsewhere");
+        await other.driver.claim(claim);
+        await other.driver.release(toReleases(claim));
+        const rows = await fixture.database.query(
+          "select token::text from holdfast.holdfast_1_claims where key = 'key'",
+        );
+        return rows.some(({ token }) => token !== "0") && rows.length === 1;
+      },
+      { within: 20_000, what: "the grant" },
+    );
+    expect((await driver.renew([waiter]))[0]).toMatchObject({ state: "held" });
+    expect(await fixture.inspect()).toEqual([]);
+  });
+});
