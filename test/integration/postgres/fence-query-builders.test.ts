@@ -1,0 +1,78 @@
+// fence() in transactions of Kysely, Drizzle, Knex, TypeORM and postgres.js, on PostgreSQL.
+
+import pg from "pg";
+import postgres from "postgres";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
+import { fence } from "../../../src/fencing/index.ts";
+import { createTestLock } from "../../support/fence-scenarios.ts";
+import { expectFenced } from "../../support/query-builder-scenarios.ts";
+import type { InteropModule } from "../../support/query-builders.ts";
+import { loadInterop } from "../../support/query-builders.ts";
+import { withPostgres } from "../../support/stores/sql-fixture.ts";
+
+withPostgres((server) => {
+  let url: string;
+  let pool: InteropModule;
+
+  beforeAll(async () => {
+    loadInterop("kysely");
+    url = (await server().freshDatabase()).url;
+    pool = new pg.Pool({ connectionString: url });
+  }, 180_000);
+
+  afterAll(() => pool?.end());
+
+  test("Kysely", async () => {
+    const { Kysely, PostgresDialect, CamelCasePlugin } = loadInterop("kysely");
+    const db = new Kysely({ dialect: new PostgresDialect({ pool }), plugins: [new CamelCasePlugin()] });
+    await expectFenced(db, "kysely", (work) => db.transaction().execute(work));
+    await expect(fence(db, createTestLock(99), { prefix: "kysely" })).rejects.toThrow(/inside a transaction/);
+  });
+
+  test("Drizzle on pg", async () => {
+    const db = loadInterop("drizzle-orm/node-postgres").drizzle(pool);
+    await expectFenced(db, "drizzle_pg", (work) => db.transaction(work));
+    await expect(fence(db, createTestLock(99), { prefix: "drizzle_pg" })).rejects.toThrow(/inside a transaction/);
+  });
+
+  test("postgres.js, and Drizzle on it", async () => {
+    const sql = postgres(url, { onnotice: () => undefined, fetch_types: false, transform: postgres.camel });
+    onTestFinished(() => sql.end());
+    await expectFenced(sql, "postgresjs", (work) => sql.begin(work));
+    const db = loadInterop("drizzle-orm/postgres-js").drizzle(sql);
+    await expectFenced(db, "drizzle_js", (work) => db.transaction(work));
+    const reserved = await sql.reserve();
+    await expect(fence(reserved, createTestLock(99), { prefix: "postgresjs" })).rejects.toThrow(/inside a transaction/);
+    reserved.release();
+  });
+
+  test("Knex", async () => {
+    const db = loadInterop("knex")({ client: "pg", connection: url });
+    onTestFinished(() => db.destroy());
+    await expectFenced(db, "knex", (work) => db.transaction(work));
+    await expect(fence(db, createTestLock(99), { prefix: "knex" })).rejects.toThrow(/inside a transaction/);
+  });
+
+  test("TypeORM: the entity manager and the query runner", async () => {
+    const { DataSource } = loadInterop("typeorm");
+    const source = await new DataSource({ type: "postgres", url }).initialize();
+    onTestFinished(() => source.destroy());
+    await expectFenced(source, "typeorm_manager", (work) => source.transaction(work));
+    await expectFenced(source, "typeorm_runner", async (work) => {
+      const runner = source.createQueryRunner();
+      await runner.startTransaction();
+      try {
+        await work(runner);
+        await runner.commitTransaction();
+      } catch (error) {
+        await runner.rollbackTransaction();
+        throw error;
+      } finally {
+        await runner.release();
+      }
+    });
+    await expect(fence(source, createTestLock(99), { prefix: "typeorm_runner" })).rejects.toThrow(
+      /inside a transaction/,
+    );
+  });
+});
