@@ -77,14 +77,8 @@ class SqlDriver implements Driver {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
       missed: () => this.#events?.reconnected(),
     };
-    const session = await openDialect(this.#dialect, dialectEvents, this.#clock, connectTimeoutMs);
-    try {
-      const warnings = formatWarnings(this.name, await session.diagnose(), silenceWarnings);
-      for (const warning of warnings) resolveWarn(warn)(warning);
-    } catch (error) {
-      await session.close();
-      throw error;
-    }
+    const { session, checks } = await openDialect(this.#dialect, dialectEvents, this.#clock, connectTimeoutMs);
+    for (const warning of formatWarnings(this.name, checks, silenceWarnings)) resolveWarn(warn)(warning);
     this.#session = session;
     this.#events = events;
     this.#lister = new ClaimLister();

@@ -1,6 +1,7 @@
 /** Opens a database, and waits while it cannot be reached. */
 
 import { isFatalError } from "../../errors.ts";
+import type { Check } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import { sleep, withTimeout } from "../../util/timeout.ts";
@@ -8,6 +9,12 @@ import type { Dialect, DialectEvents, DialectSession } from "./dialect.ts";
 
 /** The longest delay before the next attempt. */
 const MAX_DELAY_MS = 500;
+
+/** An open database, and what its diagnosis said. */
+export interface OpenedDialect {
+  readonly session: DialectSession;
+  readonly checks: readonly Check[];
+}
 
 /**
  * Opens the database; repeats attempts that failed until `timeoutMs` have passed.
@@ -18,7 +25,7 @@ export async function openDialect(
   events: DialectEvents,
   clock: Clock,
   timeoutMs: number,
-): Promise<DialectSession> {
+): Promise<OpenedDialect> {
   const deadline = clock.now() + timeoutMs;
   // neither a pool nor a back-off keeps the process alive
   const keepAlive = clock.timer(() => undefined);
@@ -41,15 +48,26 @@ export async function openDialect(
 }
 
 /** One attempt. A session that opens too late is closed. */
-function openWithin(dialect: Dialect, events: DialectEvents, clock: Clock, timeoutMs: number): Promise<DialectSession> {
-  const opening = dialect.open(events);
+function openWithin(dialect: Dialect, events: DialectEvents, clock: Clock, timeoutMs: number): Promise<OpenedDialect> {
+  const opening = openAndDiagnose(dialect, events);
   return withTimeout(clock, timeoutMs, opening, () => {
     opening.then(
-      (session) => session.close(),
+      ({ session }) => session.close(),
       () => undefined,
     );
     return Promise.reject(new Error("no answer: is the database starting, or blocked by a firewall?"));
   });
+}
+
+/** The diagnosis is part of the attempt: the connection may break between them. */
+async function openAndDiagnose(dialect: Dialect, events: DialectEvents): Promise<OpenedDialect> {
+  const session = await dialect.open(events);
+  try {
+    return { session, checks: await session.diagnose() };
+  } catch (error) {
+    await session.close();
+    throw error;
+  }
 }
 
 /** A retry cannot change what the caller passed, or what the database refuses. */

@@ -3,11 +3,11 @@
 import type { Check } from "../../../spi/driver.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
 import type { DatabaseFile } from "./database-file.ts";
-import type { SqliteWarningName } from "./options.ts";
+import type { SqliteWarning } from "./options.ts";
 import type { SqliteRows } from "./rows.ts";
 
 interface SqliteCheck extends Check {
-  readonly name: SqliteWarningName | "version" | "rows";
+  readonly name: SqliteWarning | "version" | "rows";
 }
 
 /** The values of `pragma synchronous`. */

@@ -12,7 +12,7 @@ import { validatePath, validateSqliteOptions } from "./options.ts";
 import { FILL_BUCKETS, SCHEMA, WRITE_LAYOUT } from "./statements.ts";
 
 export type { SqliteLike } from "../clients/sqlite.ts";
-export type { SqliteOptions, SqliteWarningName } from "./options.ts";
+export type { SqliteOptions, SqliteWarning } from "./options.ts";
 
 /**
  * Creates a driver for a file of SQLite (3.42 or newer), which the processes of one machine share.

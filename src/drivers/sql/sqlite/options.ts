@@ -11,7 +11,7 @@ import { SQL_OPTION_RULES } from "../options.ts";
 const WARNING_NAMES = ["file", "mode", "journal", "durability"] as const;
 
 /** The name of a warning. */
-export type SqliteWarningName = (typeof WARNING_NAMES)[number];
+export type SqliteWarning = (typeof WARNING_NAMES)[number];
 
 /** Options of `sqlite()`. */
 export interface SqliteOptions extends SqlOptions {
@@ -19,7 +19,7 @@ export interface SqliteOptions extends SqlOptions {
    * Warnings that `open()` leaves out, by the names that `holdfast doctor` shows: "file" (in memory, or on a network),
    * "mode" (other users may read it), "journal", "durability". Default: none.
    */
-  readonly silenceWarnings?: readonly SqliteWarningName[];
+  readonly silenceWarnings?: readonly SqliteWarning[];
 }
 
 const OPTION_RULES: OptionRules<SqliteOptions> = {
