@@ -6,7 +6,7 @@ import { postgres } from "holdfast/postgres";
 import { createPool } from "mysql2/promise";
 import { Pool } from "pg";
 
-export type Row = Readonly<Record<string, unknown>>;
+type Row = Readonly<Record<string, unknown>>;
 
 /** One connection of the pool. */
 export interface Connection {

@@ -87,7 +87,8 @@ async function runStrategy(url: string, database: Database, strategy: StrategyNa
   for (const child of children) child.send("go");
   const reports = await Promise.all(children.map((child) => nextMessage<ProcessReport>(child)));
   const seconds = (performance.now() - startedAt) / 1_000;
-  await Promise.all(children.map((child) => (child.exitCode === null ? once(child, "exit") : null)));
+  const running = children.filter(({ exitCode }) => exitCode === null);
+  await Promise.all(running.map((child) => once(child, "exit")));
   const [table] = await database.use((connection) =>
     connection.query(
       "select (select left_count from t_bonus) as remaining, count(*) as winners, count(distinct user_id) as users from t_bonus_winner",
