@@ -58,7 +58,13 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   // Fencing runs in transactions of the user, over the adapters of the SQL drivers.
   {
     files: ["src/fencing/"],
-    may: ["src/client/lock.ts", "src/drivers/sql/clients/", "src/drivers/sql/schema.ts", ...SHARED],
+    may: [
+      "src/client/lock.ts",
+      "src/drivers/sql/clients/",
+      "src/drivers/sql/schema.ts",
+      "src/drivers/sql/advisory/lock-number.ts",
+      ...SHARED,
+    ],
   },
   { files: ["src/optimistic/"], may: ["src/drivers/sql/clients/types.ts", "src/fencing/handles.ts", ...SHARED] },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },

@@ -7,4 +7,5 @@ export { restoreIdleTimeout } from "./mysql-fence.ts";
 export type { FenceOptions, TableOptions } from "./options.ts";
 export { fenceRedis, type RedisFenceOptions } from "./redis-fence.ts";
 export { createFenceTable, fenceMigration } from "./table.ts";
+export { lockInTransaction, type TransactionLockOptions } from "./transaction-lock.ts";
 export type { SqlDialect } from "./types.ts";
