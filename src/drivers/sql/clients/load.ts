@@ -1,6 +1,7 @@
 /** Creates a client for a url with a library that is installed. Nothing is loaded unless a url needs it. */
 
-import { createRequire } from "node:module";
+// under another name: the banner of many bundles declares "createRequire"
+import { createRequire as requireFrom } from "node:module";
 import { FatalDriverError } from "../../../errors.ts";
 import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
 import { adaptMariadbPool } from "./mariadb.ts";
@@ -38,7 +39,7 @@ const APPLICATION_NAME = "holdfast";
  */
 export async function loadPostgresClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
   const parameters = parsePostgresUrl(url);
-  const pg = await importOptional("pg", () => import("pg" as string) as Promise<PgModule>);
+  const pg = await (import("pg" as string) as Promise<PgModule>).catch(nullIfMissing("pg"));
   if (pg !== null) {
     const { Pool } = pg.default ?? pg;
     return adaptPgPool(
@@ -53,7 +54,7 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
       }),
     );
   }
-  const postgres = await importOptional("postgres", () => import("postgres" as string) as Promise<PostgresJsModule>);
+  const postgres = await (import("postgres" as string) as Promise<PostgresJsModule>).catch(nullIfMissing("postgres"));
   if (postgres !== null) {
     const create = postgres.default;
     const { url: plainUrl, options } = toPostgresJsSettings(url, parameters);
@@ -84,7 +85,7 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
     connectTimeout: connectTimeoutMs,
     connectAttributes: { program_name: APPLICATION_NAME },
   };
-  const mysql2 = await importOptional("mysql2", () => import("mysql2" as string) as Promise<Mysql2Module>);
+  const mysql2 = await (import("mysql2" as string) as Promise<Mysql2Module>).catch(nullIfMissing("mysql2"));
   if (mysql2 !== null) {
     const { createPool } = mysql2.default ?? mysql2;
     // without verifyIdentity a certificate for any name would do
@@ -93,7 +94,7 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
     pool.on("connection", ({ stream }: Mysql2ConnectionLike) => void stream.unref?.());
     return adaptMysql2Pool(pool);
   }
-  const mariadb = await importOptional("mariadb", () => import("mariadb" as string) as Promise<MariadbModule>);
+  const mariadb = await (import("mariadb" as string) as Promise<MariadbModule>).catch(nullIfMissing("mariadb"));
   if (mariadb !== null) {
     const mariadbSettings = { ...settings, ...(ssl !== undefined && { ssl }) };
     const pool = mariadb.createPool({ ...mariadbSettings, minimumIdle: 0, idleTimeout: IDLE_TIMEOUT_MS / 1_000 });
@@ -138,12 +139,11 @@ export async function loadSqliteDatabase(path: string): Promise<SqliteDatabase> 
     | undefined;
   const NodeDatabase = nodeSqlite?.DatabaseSync ?? nodeSqlite?.Database;
   if (NodeDatabase !== undefined) return adaptSqlite(new NodeDatabase(path), NODE_SQLITE);
-  const libsql = await importOptional("libsql", () => import("libsql" as string) as Promise<SqliteModule>);
+  const libsql = await (import("libsql" as string) as Promise<SqliteModule>).catch(nullIfMissing("libsql"));
   if (libsql !== null) return adaptSqlite(new libsql.default(path), LIBSQL);
   rejectCrashingLibrary();
-  const betterSqlite3 = await importOptional(
-    "better-sqlite3",
-    () => import("better-sqlite3" as string) as Promise<SqliteModule>,
+  const betterSqlite3 = await (import("better-sqlite3" as string) as Promise<SqliteModule>).catch(
+    nullIfMissing("better-sqlite3"),
   );
   if (betterSqlite3 !== null) return adaptSqlite(new betterSqlite3.default(path, { timeout: 0 }), BETTER_SQLITE3);
   throw createMissingError("sqlite urls", ["libsql", "better-sqlite3"], "Node 22.13 or newer");
@@ -169,7 +169,7 @@ function rejectCrashingLibrary(): void {
   if (nodeMajor >= 22) return;
   let version: string;
   try {
-    ({ version } = createRequire(import.meta.url)("better-sqlite3/package.json") as { version: string });
+    ({ version } = requireFrom(import.meta.url)("better-sqlite3/package.json") as { version: string });
   } catch {
     return; // not installed
   }
@@ -179,16 +179,17 @@ function rejectCrashingLibrary(): void {
   );
 }
 
-/** The module; null: the package is not installed. */
-async function importOptional<T>(name: string, load: () => Promise<T>): Promise<T | null> {
-  try {
-    return await load();
-  } catch (error) {
+/**
+ * Catches that a package is not installed. Written as `import("name").catch(...)`, in one expression: bundlers then accept
+ * that the package is missing, as it is for users of other stores.
+ */
+function nullIfMissing(name: string): (error: unknown) => null {
+  return (error) => {
     const { code, message } = error as NodeJS.ErrnoException;
     // MODULE_NOT_FOUND comes from a CommonJS bundle. A dependency of the package may be missing, too: that is an error
     if (!/^(?:ERR_)?MODULE_NOT_FOUND$/.test(code ?? "") || !message.includes(`'${name}'`)) throw error;
     return null;
-  }
+  };
 }
 
 function createMissingError(subject: string, packages: readonly string[], alternative?: string): FatalDriverError {

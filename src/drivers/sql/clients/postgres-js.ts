@@ -72,8 +72,13 @@ export function adaptPostgresJs(sql: PostgresJsLike, load: () => Promise<CreateP
 }
 
 async function importLibrary(): Promise<CreatePostgresJs> {
-  const { default: create } = (await import("postgres" as string)) as { readonly default: CreatePostgresJs };
-  return create;
+  // in a try block: bundlers then accept that the package is missing, as it is for users of other stores
+  try {
+    const { default: create } = (await import("postgres" as string)) as { readonly default: CreatePostgresJs };
+    return create;
+  } catch (cause) {
+    throw new Error('postgres: the package "postgres" cannot be loaded for a connection of its own', { cause });
+  }
 }
 
 function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConnection {
