@@ -27,9 +27,9 @@ export function builtFile(path: string): string {
 function findNewestSource(folder: string): Source {
   const knownNewest = newestSources.get(folder);
   if (knownNewest !== undefined) return knownNewest;
-  // no program contains a test
-  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((name) =>
-    /(?<!\.test)\.ts$|\.sh$/.test(name),
+  // no program contains a test, and test/interop installs packages while tests run
+  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
+    (name) => /(?<!\.test)\.ts$|\.sh$/.test(name) && !name.includes("node_modules"),
   );
   const sources = names.map((name) => ({ path: join(folder, name), modifiedAt: statSync(join(folder, name)).mtimeMs }));
   const newest = sources.reduce((latest, source) => (source.modifiedAt > latest.modifiedAt ? source : latest));
