@@ -156,7 +156,7 @@ test("a reference that was altered, cut, or issued by another server is refused,
   const held = await post(localServer.url, "/v1/claims", { key: "k" });
   const reference = held.json.reference as string;
   const malformedReferences = [
-    `${reference.slice(0, -1)}_`,
+    `${reference.slice(0, -1)}${reference.endsWith("_") ? "-" : "_"}`,
     reference.slice(0, 40),
     `wait.${reference}x`,
     "",
