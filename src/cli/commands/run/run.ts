@@ -1,6 +1,7 @@
 /** `holdfast run KEY... -- COMMAND`: runs a command under a lock. The command never works without the lock. */
 
 import { toReference } from "../../../client/transfer.ts";
+import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
@@ -33,6 +34,8 @@ const RELEASE_TIMEOUT_MS = 2_000;
 const DETACH_TIMEOUT_MS = 5_000;
 /** A lost lock is released only if that is quick. */
 const RELEASE_LOST_TIMEOUT_MS = 200;
+/** How often a run is registered while servers start and end. */
+const MAX_REGISTRATIONS = 10;
 const NOTHING_RUN = "; nothing was run";
 
 /**
@@ -121,8 +124,9 @@ async function runUnderLock(
   let child: Child;
   try {
     if (signals.terminating.aborted) throw signals.terminating.reason;
-    const keepSession = await openKeepSessionWithRetry(store);
-    runFile = await writeRunFile(keepSession, lock.ownReference, options.label, holdAtLeast).catch(withNothingRun);
+    const run = await registerRun(store, lock, options);
+    const { keepSession } = run;
+    runFile = run.runFile;
     if (onLost !== "ignore") {
       watchdog = await startWatchdog({
         hasOwnGroup: !hasTty,
@@ -159,6 +163,26 @@ async function runUnderLock(
   if (outcome.failure !== null) throw outcome.failure;
   if (!wasHeld && onLost !== "ignore") throw createLostError(lock, outcome.exit);
   return exitLikeChild(outcome.exit, child);
+}
+
+/**
+ * Opens the connection that keeps the session, and writes the run file: again, if the server has ended meanwhile. It closes the
+ * connection, and a closed one can be given neither to the watchdog nor to the command. No input arrives between the
+ * return and their start.
+ * @throws CommandError
+ */
+async function registerRun(
+  store: Store,
+  { ownReference }: HeldLock,
+  { label, holdAtLeast }: LabelledOptions,
+): Promise<{ readonly keepSession: KeepSessionSocket | null; readonly runFile: RunFile | null }> {
+  for (let attempt = 0; attempt < MAX_REGISTRATIONS; attempt++) {
+    const keepSession = await openKeepSessionWithRetry(store);
+    const runFile = await writeRunFile(keepSession, ownReference, label, holdAtLeast).catch(withNothingRun);
+    if (keepSession?.socket.destroyed !== true) return { keepSession, runFile };
+    runFile?.remove();
+  }
+  throw new CommandError("unreachable", `${store.name}: it has ended ${MAX_REGISTRATIONS} times${NOTHING_RUN}`);
 }
 
 /** Sends a signal to the command and the processes below it. A watchdog that was killed cannot find those any more. */
