@@ -42,7 +42,7 @@ const claimByVersion: Strategy = (database, _locks, userId) =>
     const result = await optimistic(
       {
         ...bonus,
-        // both or neither: the bonus that is taken, and who has it
+        // one transaction: a bonus is taken if and only if its winner is recorded
         write: (row: Bonus, changes: Partial<Bonus>) =>
           runTransaction(connection, async () => {
             const hasWritten = await bonus.write(row, changes);
@@ -56,7 +56,7 @@ const claimByVersion: Strategy = (database, _locks, userId) =>
     return { ending: result.status === "written" ? "won" : result.value, retries: result.retries };
   });
 
-/** One after another. The connection is taken inside the lock: who waits for the lock must not keep one. */
+/** One after another. The connection is taken inside the lock: a claimant that waits for the lock must not keep one. */
 const claimByLock: Strategy = (database, locks, userId) =>
   locks.using(BONUS_LOCK, () =>
     database.use((connection) => runTransaction(connection, () => claimUnguarded(connection, userId))),
@@ -79,7 +79,7 @@ const claimByFence: Strategy = (database, locks, userId) =>
 const claimNaively: Strategy = (database, _locks, userId) =>
   database.use((connection) => claimUnguarded(connection, userId));
 
-/** Right if nobody else does it at the same time. */
+/** Correct only if no other claimant does it at the same time. */
 async function claimUnguarded(connection: Connection, userId: number): Promise<Claim> {
   const [row] = await connection.query("select left_count from t_bonus where id = ?", [BONUS_ID]);
   const left = Number(row?.left_count);

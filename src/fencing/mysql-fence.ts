@@ -1,6 +1,6 @@
 /**
  * The fence on MariaDB and MySQL, in three trips, on MySQL two. Keys are sent in hexadecimal, so that the character set of
- * the connection does not matter. What stands in a comment of the form M! runs on MariaDB only.
+ * the connection does not matter. Text in a comment of the form M! runs on MariaDB only.
  */
 
 import type { SqlRow } from "../drivers/sql/clients/types.ts";

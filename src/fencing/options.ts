@@ -18,8 +18,8 @@ export interface FenceOptions extends TableOptions {
   /** Required only if the handle does not show its dialect. */
   readonly dialect?: SqlDialect;
   /**
-   * On PostgreSQL and MariaDB: the database ends this transaction when it has been idle for longer than what is left of the
-   * lease now, so that a holder that has stopped does not block the next one. A shorter time-out of yours stays. false: no
+   * On PostgreSQL and MariaDB: the database ends this transaction when it has been idle for longer than the rest of the
+   * lease, so that a holder that has stopped does not block the next one. A shorter time-out of yours stays. false: no
    * time-out is set. Default true.
    */
   readonly idleTimeout?: boolean;

@@ -128,7 +128,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
       cpSync(join(project, "out", name), join(bundleFolder, "dist", name));
       // another program, in the place of one of the package's own files
       mkdirSync(join(bundleFolder, "cli"));
-      writeFileSync(join(bundleFolder, "package.json"), JSON.stringify({ name: "somebody", type: "module" }));
+      writeFileSync(join(bundleFolder, "package.json"), JSON.stringify({ name: "another-program", type: "module" }));
       writeFileSync(
         join(bundleFolder, "cli/main.js"),
         "import { writeFileSync } from 'node:fs'; writeFileSync('started', '');",

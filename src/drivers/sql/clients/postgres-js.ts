@@ -25,7 +25,7 @@ interface StatementRunner {
   unsafe(text: string, values?: readonly never[], options?: object): PostgresJsQuery;
 }
 
-/** A connection, as the library passes it to the hook of its own transactions. Its listener is told of the end. */
+/** A connection, as the library passes it to the hook of its own transactions. Its close listener is called when it ends. */
 interface InnerConnection {
   onclose?: ((error: unknown) => void) | null;
 }

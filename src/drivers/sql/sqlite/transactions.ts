@@ -92,9 +92,9 @@ export class Transactions {
     this.#isScheduled = false;
     if (this.#isClosed) return;
     try {
-      while (this.#pending.length > 0) this.#runBatch();
+      if (this.#pending.length > 0) this.#runBatch();
       this.#busyCount = 0;
-      this.#timer.keepAlive(false);
+      this.#runRestLater();
     } catch (error) {
       if (!this.#isTransient(error)) throw error;
       this.#busyCount++;
@@ -185,6 +185,15 @@ export class Transactions {
     const now = this.#options.clock.now();
     const firstInTime = this.#pending.findIndex(({ dueAt }) => dueAt > now);
     this.#reject(this.#pending.splice(0, firstInTime === -1 ? this.#pending.length : firstInTime), error);
+  }
+
+  /** In another turn: a backlog of many batches would block the event loop. */
+  #runRestLater(): void {
+    const hasMore = this.#pending.length > 0;
+    this.#timer.keepAlive(hasMore);
+    if (!hasMore) return;
+    this.#timer.set(this.#options.clock.now());
+    this.#isScheduled = true;
   }
 
   #retryLater(): void {
