@@ -253,8 +253,6 @@ export class LocalQueue implements ClaimListener {
     const waiter = this.#waiters.first as Waiter;
     this.#waiters.remove(waiter);
     const localHold = this.#hold(activeClaim, waiter.target, token, now);
-    const { engine, settings } = this.context;
-    if (settings.maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + settings.maxHoldMs);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
     this.#emitAcquired(localHold, waiter);
@@ -263,7 +261,9 @@ export class LocalQueue implements ClaimListener {
   #hold(activeClaim: ActiveClaim, target: LockTarget, token: bigint, now: number): LocalHold {
     const localHold = new LocalHold(this, activeClaim, target, token, now);
     this.#localHold = localHold;
-    this.context.tokenFloors.record(target.locks, token);
+    const { engine, settings, tokenFloors } = this.context;
+    tokenFloors.record(target.locks, token);
+    if (settings.maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + settings.maxHoldMs);
     return localHold;
   }
 

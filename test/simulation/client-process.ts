@@ -47,7 +47,7 @@ export class ClientProcess {
     if (context === null) return "";
     const leftovers: string[] = [];
     if (context.engine.size > 0) leftovers.push(`${context.engine.size} claims or releases`);
-    if (context.queues.size > 0) leftovers.push(`${context.queues.size} lanes`);
+    if (context.queues.size > 0) leftovers.push(`${context.queues.size} queues`);
     // a connection's timer may be set for a ping that is no longer needed
     if (this.#checksTimers && this.machine.armedTimers > 0) leftovers.push(`${this.machine.armedTimers} timers`);
     return leftovers.join(", ");

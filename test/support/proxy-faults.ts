@@ -26,11 +26,11 @@ export type FaultyDirection = ProxyDirection & {
 type ProxiedItem = { readonly at: number; readonly what: Buffer | "end" | "gone" };
 
 export function createFaultyDirection(): FaultyDirection {
-  const lanes = new Set<ProxyLane>();
+  const links = new Set<ProxyLink>();
   const faults: DirectionFaults = { paused: false, delayMs: 0, bytesLeft: Number.POSITIVE_INFINITY, byteByByte: false };
   const setPaused = (paused: boolean): void => {
     faults.paused = paused;
-    for (const lane of lanes) lane.flush();
+    for (const link of links) link.flush();
   };
   return {
     pause: () => setPaused(true),
@@ -45,24 +45,24 @@ export function createFaultyDirection(): FaultyDirection {
       faults.byteByByte = isEnabled;
     },
     carry: (from, to) => {
-      const lane = openLane(from, to, faults);
-      lanes.add(lane);
+      const link = openLink(from, to, faults);
+      links.add(link);
       to.once("close", () => {
-        lane.stop();
-        lanes.delete(lane);
+        link.stop();
+        links.delete(link);
       });
     },
     stop: () => {
-      for (const lane of lanes) lane.stop();
-      lanes.clear();
+      for (const link of links) link.stop();
+      links.clear();
     },
   };
 }
 
 type DirectionFaults = { paused: boolean; delayMs: number; bytesLeft: number; byteByByte: boolean };
-type ProxyLane = { flush(): void; stop(): void };
+type ProxyLink = { flush(): void; stop(): void };
 
-function openLane(from: Socket, to: Socket, faults: DirectionFaults): ProxyLane {
+function openLink(from: Socket, to: Socket, faults: DirectionFaults): ProxyLink {
   const items: ProxiedItem[] = [];
   let timer: NodeJS.Timeout | undefined;
   let turn: NodeJS.Immediate | undefined;

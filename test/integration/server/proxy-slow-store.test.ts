@@ -45,7 +45,7 @@ async function createSlowProxy(change: (inner: Driver, gate: CallGate) => Partia
   onCleanup(() => relay.close());
   const session = (): Session =>
     new Session({ session: randomId(), label: "", pid: null, pidStart: null }, false, clock.now());
-  return { ...relay, inner, brake: gate, clock, session };
+  return { ...relay, inner, gate, clock, session };
 }
 
 test("the late answer of a call whose client had disconnected does not release what the returned client has claimed again", async () => {
@@ -57,55 +57,55 @@ test("the late answer of a call whose client had disconnected does not release w
       return inner.release(releases) as never;
     },
   }));
-  const { backend, brake, inner } = it;
+  const { backend, gate, inner } = it;
   const ownSession = it.session();
   const claim = makeClaim("k");
-  brake.isClosed = true;
+  gate.isClosed = true;
   const first = backend.claim(ownSession, claim);
   await flushEventLoop();
   backend.endClaims(ownSession, "waiting");
   await flushEventLoop();
-  brake.isClosed = false;
+  gate.isClosed = false;
   expectHeld(await backend.claim(ownSession, claim));
   fails = false;
-  brake.open();
+  gate.open();
   await first;
   await flushEventLoop();
   expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(1);
 });
 
 test("a lock that is being attached by its reference does not end with a client that dies before the answer", async () => {
-  const { backend, brake, inner, session } = await createSlowProxy((of, slow) => ({
+  const { backend, gate, inner, session } = await createSlowProxy((of, slow) => ({
     renew: (claims) => slow.wait(of.renew(claims)),
   }));
   const claim = makeClaim("k");
   expectHeld(await inner.claim(claim));
   await inner.detach?.([claim]);
   const otherSession = session();
-  brake.isClosed = true;
+  gate.isClosed = true;
   const pendingRenewal = backend.renew(otherSession, [{ id: claim.id, claim }]);
   await flushEventLoop();
   otherSession.end();
   backend.endClaims(otherSession, "all");
-  brake.open();
+  gate.open();
   await pendingRenewal;
   await flushEventLoop();
   expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(1);
 });
 
 test("a claim that ended while it was being detached is not answered as detached", async () => {
-  const { backend, brake, inner, session } = await createSlowProxy((of, slow) => ({
+  const { backend, gate, inner, session } = await createSlowProxy((of, slow) => ({
     detach: (claims) => slow.wait(of.detach?.(claims) as Promise<boolean[]>),
   }));
   const claim = makeClaim("k");
   const ownSession = session();
   expectHeld(await backend.claim(ownSession, claim));
-  brake.isClosed = true;
+  gate.isClosed = true;
   const detached = backend.detach(ownSession, [claim.id]);
   await flushEventLoop();
   backend.endClaims(ownSession, "all");
   await flushEventLoop();
   expect((await inner.list({ prefix: "" }, { max: 10 })).items).toHaveLength(0);
-  brake.open();
+  gate.open();
   expect(await detached).toEqual([false]);
 });

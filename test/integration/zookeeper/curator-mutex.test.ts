@@ -7,9 +7,9 @@ import { until } from "../../support/until.ts";
 const fixture = curatorFixture();
 const TIMEOUT_MS = 20_000;
 /** Of each contender. */
-const LAPS = process.env.HOLDFAST_LONG === "1" ? 250 : 50;
-/** In which all laps are done, however busy the machine is. */
-const LOAD_MS = 100 * 8 * LAPS;
+const CYCLES = process.env.HOLDFAST_LONG === "1" ? 250 : 50;
+/** In which all cycles are done, however busy the machine is. */
+const LOAD_MS = 100 * 8 * CYCLES;
 const HOLDFAST_NAMES = ["ours-1", "ours-2", "ours-3", "ours-4"];
 const CURATOR_NAMES = ["theirs-1", "theirs-2", "theirs-3", "theirs-4"];
 /** The entering holder must have the lowest node, and a higher one than the previous holder. */
@@ -33,18 +33,18 @@ test(
     const { register, holdfast, curator } = await fixture.startContest({ onEnter: grantOrder(path) });
     for (const name of HOLDFAST_NAMES) holdfast.send(`open ${name} mutex ${path}`);
     for (const name of CURATOR_NAMES) curator.send(`open ${name} mutex ${path}`);
-    for (const name of HOLDFAST_NAMES) holdfast.send(`laps ${name} ${LAPS} 1`);
-    for (const name of CURATOR_NAMES) curator.send(`laps ${name} ${LAPS} 1`);
+    for (const name of HOLDFAST_NAMES) holdfast.send(`cycles ${name} ${CYCLES} 1`);
+    for (const name of CURATOR_NAMES) curator.send(`cycles ${name} ${CYCLES} 1`);
     await Promise.all([
       ...HOLDFAST_NAMES.map((name) => holdfast.waitForReport(`${name} done`, 1, LOAD_MS)),
       ...CURATOR_NAMES.map((name) => curator.waitForReport(`${name} done`, 1, LOAD_MS)),
     ]);
     expect(register.faults).toEqual([]);
-    expect(register.entries).toHaveLength(8 * LAPS);
+    expect(register.entries).toHaveLength(8 * CYCLES);
     const turns = register.entries.filter(
       (name, index) => index > 0 && name[0] !== register.entries[index - 1]?.[0],
     ).length;
-    expect(turns, "ours and theirs had met").toBeGreaterThan(LAPS);
+    expect(turns, "ours and theirs had met").toBeGreaterThan(CYCLES);
     console.log(`figure: ${register.entries.length} grants, ${turns} of them from one kind to the other`);
   },
   LOAD_MS + 60_000,
@@ -54,21 +54,21 @@ test("Holdfast's and Curator's claims are granted in the order of their arrival"
   const path = "/ordered";
   const { holdfast, curator } = await fixture.startContest();
   const order = [0, 1, 2, 3].flatMap((n) => [
-    { crew: holdfast, name: HOLDFAST_NAMES[n] as string },
-    { crew: curator, name: CURATOR_NAMES[n] as string },
+    { client: holdfast, name: HOLDFAST_NAMES[n] as string },
+    { client: curator, name: CURATOR_NAMES[n] as string },
   ]);
-  for (const [index, { crew, name }] of order.entries()) {
-    crew.send(`open ${name} mutex ${path}`);
-    crew.send(`acquire ${name}`);
+  for (const [index, { client, name }] of order.entries()) {
+    client.send(`open ${name} mutex ${path}`);
+    client.send(`acquire ${name}`);
     await fixture.waitForNodes(path, index + 1);
   }
-  for (const [index, { crew, name }] of order.entries()) {
-    await crew.waitForReport(`${name} held`);
+  for (const [index, { client, name }] of order.entries()) {
+    await client.waitForReport(`${name} held`);
     const earlyHolders = order
       .slice(index + 1)
-      .filter((contender) => contender.crew.hasReported(`${contender.name} held`));
+      .filter((contender) => contender.client.hasReported(`${contender.name} held`));
     expect(earlyHolders, `while ${name} holds`).toEqual([]);
-    crew.send(`release ${name}`);
+    client.send(`release ${name}`);
   }
 }, 60_000);
 
@@ -80,8 +80,8 @@ test.each(["ours", "theirs"] as const)(
     const [dying, living] = victim === "ours" ? [holdfast, curator] : [curator, holdfast];
     for (const name of ["dying-1", "dying-2"]) dying.send(`open ${name} mutex ${path}`);
     for (const name of ["living-1", "living-2"]) living.send(`open ${name} mutex ${path}`);
-    for (const name of ["dying-1", "dying-2"]) dying.send(`laps ${name} 1000 5`);
-    for (const name of ["living-1", "living-2"]) living.send(`laps ${name} 1000 5`);
+    for (const name of ["dying-1", "dying-2"]) dying.send(`cycles ${name} 1000 5`);
+    for (const name of ["living-1", "living-2"]) living.send(`cycles ${name} 1000 5`);
     await until(() => new Set(register.entries).size === 4, { within: TIMEOUT_MS, what: "a turn for everybody" });
     await until(() => [...register.holders].some((name) => name.startsWith("dying")), {
       within: TIMEOUT_MS,

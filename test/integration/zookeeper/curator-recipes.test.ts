@@ -6,36 +6,36 @@ import { curatorFixture } from "../../support/curator/curator-fixture.ts";
 
 const fixture = curatorFixture();
 const long = process.env.HOLDFAST_LONG === "1";
-/** In which all laps are done, however busy the machine is. */
+/** In which all cycles are done, however busy the machine is. */
 const LOAD_MS = long ? 200_000 : 60_000;
 const contenderNames = (kind: string, count: number): string[] =>
   Array.from({ length: count }, (_, n) => `${kind}-${n}`);
 
-/** Each runs this number of laps on the path, all at once, until all are done. */
+/** Each runs this number of cycles on the path, all at once, until all are done. */
 async function contend(
   path: string,
-  laps: number,
-  groups: readonly { readonly crew: ContenderProcess; readonly recipe: string; readonly names: readonly string[] }[],
+  cycles: number,
+  groups: readonly { readonly client: ContenderProcess; readonly recipe: string; readonly names: readonly string[] }[],
 ): Promise<void> {
-  const contenders = groups.flatMap(({ crew, recipe, names }) => names.map((name) => ({ crew, recipe, name })));
-  for (const { crew, recipe, name } of contenders) crew.send(`open ${name} ${recipe} ${path}`);
-  await Promise.all(contenders.map(({ crew, name }) => crew.waitForReport(`${name} open`)));
-  for (const { crew, name } of contenders) crew.send(`laps ${name} ${laps} 1`);
-  await Promise.all(contenders.map(({ crew, name }) => crew.waitForReport(`${name} done`, 1, LOAD_MS)));
+  const contenders = groups.flatMap(({ client, recipe, names }) => names.map((name) => ({ client, recipe, name })));
+  for (const { client, recipe, name } of contenders) client.send(`open ${name} ${recipe} ${path}`);
+  await Promise.all(contenders.map(({ client, name }) => client.waitForReport(`${name} open`)));
+  for (const { client, name } of contenders) client.send(`cycles ${name} ${cycles} 1`);
+  await Promise.all(contenders.map(({ client, name }) => client.waitForReport(`${name} done`, 1, LOAD_MS)));
 }
 
 test(
   "5 fair, 5 unfair and 2 Curator clients on one path: never two holders",
   async () => {
     const { register, holdfast, curator } = await fixture.startContest();
-    const laps = long ? 100 : 15;
-    await contend("/mixed", laps, [
-      { crew: holdfast, recipe: "mutex", names: contenderNames("fair", 5) },
-      { crew: holdfast, recipe: "unfair", names: contenderNames("unfair", 5) },
-      { crew: curator, recipe: "mutex", names: contenderNames("theirs", 2) },
+    const cycles = long ? 100 : 15;
+    await contend("/mixed", cycles, [
+      { client: holdfast, recipe: "mutex", names: contenderNames("fair", 5) },
+      { client: holdfast, recipe: "unfair", names: contenderNames("unfair", 5) },
+      { client: curator, recipe: "mutex", names: contenderNames("theirs", 2) },
     ]);
     expect(register.faults).toEqual([]);
-    expect(register.entries).toHaveLength(12 * laps);
+    expect(register.entries).toHaveLength(12 * cycles);
     await fixture.waitForNodes("/mixed", 0);
   },
   LOAD_MS + 60_000,
@@ -48,15 +48,15 @@ test(
     const { register, holdfast, curator } = await fixture.startContest({
       mayOverlap: (one, other) => isReader(one) && isReader(other),
     });
-    const laps = long ? 200 : 25;
-    await contend("/read-write", laps, [
-      { crew: holdfast, recipe: "read", names: contenderNames("our_reads", 3) },
-      { crew: holdfast, recipe: "write", names: contenderNames("our_writes", 1) },
-      { crew: curator, recipe: "read", names: contenderNames("their_reads", 3) },
-      { crew: curator, recipe: "write", names: contenderNames("their_writes", 1) },
+    const cycles = long ? 200 : 25;
+    await contend("/read-write", cycles, [
+      { client: holdfast, recipe: "read", names: contenderNames("our_reads", 3) },
+      { client: holdfast, recipe: "write", names: contenderNames("our_writes", 1) },
+      { client: curator, recipe: "read", names: contenderNames("their_reads", 3) },
+      { client: curator, recipe: "write", names: contenderNames("their_writes", 1) },
     ]);
     expect(register.faults).toEqual([]);
-    expect(register.entries).toHaveLength(8 * laps);
+    expect(register.entries).toHaveLength(8 * cycles);
   },
   LOAD_MS + 60_000,
 );
@@ -65,25 +65,25 @@ test("a Holdfast reader and a Curator one hold together; writers of both wait fo
   const path = "/order-of-both";
   const { holdfast, curator } = await fixture.startContest();
   const contenders = [
-    { crew: holdfast, name: "our-reader", recipe: "read" },
-    { crew: curator, name: "their-reader", recipe: "read" },
-    { crew: curator, name: "their-writer", recipe: "write" },
-    { crew: holdfast, name: "our-writer", recipe: "write" },
-    { crew: curator, name: "late-reader", recipe: "read" },
-    { crew: holdfast, name: "last-reader", recipe: "read" },
+    { client: holdfast, name: "our-reader", recipe: "read" },
+    { client: curator, name: "their-reader", recipe: "read" },
+    { client: curator, name: "their-writer", recipe: "write" },
+    { client: holdfast, name: "our-writer", recipe: "write" },
+    { client: curator, name: "late-reader", recipe: "read" },
+    { client: holdfast, name: "last-reader", recipe: "read" },
   ] as const;
-  for (const [index, { crew, name, recipe }] of contenders.entries()) {
-    crew.send(`open ${name} ${recipe} ${path}`);
-    crew.send(`acquire ${name}`);
+  for (const [index, { client, name, recipe }] of contenders.entries()) {
+    client.send(`open ${name} ${recipe} ${path}`);
+    client.send(`acquire ${name}`);
     await fixture.waitForNodes(path, index + 1);
   }
   const inTurn = async (holders: readonly number[]): Promise<void> => {
-    for (const index of holders) await contenders[index]?.crew.waitForReport(`${contenders[index].name} held`);
+    for (const index of holders) await contenders[index]?.client.waitForReport(`${contenders[index].name} held`);
     const earlyHolders = contenders
       .slice((holders.at(-1) ?? 0) + 1)
-      .filter(({ crew, name }) => crew.hasReported(`${name} held`));
+      .filter(({ client, name }) => client.hasReported(`${name} held`));
     expect(earlyHolders).toEqual([]);
-    for (const index of holders) contenders[index]?.crew.send(`release ${contenders[index].name}`);
+    for (const index of holders) contenders[index]?.client.send(`release ${contenders[index].name}`);
   };
   await inTurn([0, 1]);
   await inTurn([2]);

@@ -33,7 +33,7 @@ import org.apache.curator.retry.ExponentialBackoffRetry;
  *   acquire NAME             told "NAME held"
  *   try NAME MS              told "NAME held" or "NAME busy"
  *   release NAME             told "NAME released"
- *   laps NAME TIMES HOLD_MS  acquire, be inside as the register sees it, release; told "NAME done"
+ *   cycles NAME TIMES HOLD_MS  acquire, be inside as the register sees it, release; told "NAME done"
  *   revocable NAME           asked to go it tells "NAME asked", and goes
  *   revoke NAME NODE         asks the holder with that node to go; told "NAME revoked"
  */
@@ -190,7 +190,7 @@ public final class Contender {
           lock.release();
           tell("released");
         }
-        case "laps" -> laps(registerPort, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+        case "cycles" -> cycles(registerPort, Integer.parseInt(words[2]), Integer.parseInt(words[3]));
         case "revocable" -> ((InterProcessMutex) lock).makeRevocable(asked -> thread.execute(this::go));
         case "revoke" -> {
           Revoker.attemptRevoke(client, words[2]);
@@ -208,12 +208,12 @@ public final class Contender {
     obey(new String[] {"release", name}, 0);
   }
 
-  private void laps(int registerPort, int times, long holdMs) throws Exception {
+  private void cycles(int registerPort, int times, long holdMs) throws Exception {
     try (Socket socket = new Socket("127.0.0.1", registerPort)) {
       socket.setTcpNoDelay(true);
       toRegister = new OutputStreamWriter(socket.getOutputStream());
       fromRegister = new BufferedReader(new InputStreamReader(socket.getInputStream()));
-      for (int lap = 0; lap < times; lap++) {
+      for (int cycle = 0; cycle < times; cycle++) {
         lock.acquire();
         say("enter");
         Thread.sleep(holdMs);

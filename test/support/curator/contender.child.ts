@@ -50,7 +50,7 @@ async function executeCommand([verb = "", name = "", first = "", second = ""]: r
     if (verb === "acquire") reportHeld(name, contender, await contender.lockable.acquire());
     else if (verb === "try")
       reportHeld(name, contender, await contender.lockable.acquire({ wait: Number(first) }).catch(isBusyError));
-    else if (verb === "laps") await runLaps(name, contender, Number(first), Number(second));
+    else if (verb === "cycles") await runCycles(name, contender, Number(first), Number(second));
     else if (verb === "revocable") contenders.set(name, { ...contender, isRevocable: true });
     else if (verb === "release") {
       await contender.lock?.release();
@@ -83,7 +83,7 @@ function isBusyError(error: { readonly code?: string }): null {
   return null;
 }
 
-async function runLaps(name: string, { lockable }: Contender, times: number, holdMs: number): Promise<void> {
+async function runCycles(name: string, { lockable }: Contender, times: number, holdMs: number): Promise<void> {
   const socket = dial(Number(registerPort), "127.0.0.1");
   socket.setNoDelay(true);
   await once(socket, "connect");
@@ -92,7 +92,7 @@ async function runLaps(name: string, { lockable }: Contender, times: number, hol
     socket.write(`${text} ${name}\n`);
     if ((await answers.next()).done === true) throw new Error("the register has gone");
   };
-  for (let lap = 0; lap < times; lap++) {
+  for (let cycle = 0; cycle < times; cycle++) {
     const lock = await lockable.acquire();
     await say("enter");
     await delay(holdMs);

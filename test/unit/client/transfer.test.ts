@@ -7,6 +7,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
+import { until } from "../../support/until.ts";
 
 // detach({ ttl }) while the store does not answer: whichever call arrived, the client relies on the lock no longer than that ttl.
 
@@ -189,4 +190,14 @@ test("the token of an attached lock is a floor for later requests", async () => 
   await (await locks.acquire("k")).release();
   assert.equal(claims[0]?.floor, lock.token + 1n);
   await Promise.all([locks.close(), other.close()]);
+});
+
+test("maxHold limits an attached lock, too", async () => {
+  const store = memoryStore();
+  const [locks, successor] = [createLocks(memory({ store })), createLocks(memory({ store }), { maxHold: 50 })];
+  const reference = await (await locks.acquire("k", { ttl: "60s" })).detach();
+  const lock = await successor.attach(reference);
+  await until(() => lock.signal.aborted, { within: 10_000, what: "the end of maxHold" });
+  expect(lock.signal.reason).toMatchObject({ code: "LOCK_LOST", reason: "maxHold" });
+  await Promise.all([locks.close(), successor.close()]);
 });
