@@ -18,6 +18,8 @@ export type ProxyDirection = {
 
 export type FaultyDirection = ProxyDirection & {
   carry(from: Socket, to: Socket): void;
+  /** Connections that are open now carry nothing any more, and nobody is told; later ones work. */
+  silence(): void;
   /** Forgets everything under way. */
   stop(): void;
 };
@@ -44,6 +46,9 @@ export function createFaultyDirection(): FaultyDirection {
     byteByByte: (isEnabled) => {
       faults.byteByByte = isEnabled;
     },
+    silence: () => {
+      for (const link of links) link.silence();
+    },
     carry: (from, to) => {
       const link = openLink(from, to, faults);
       links.add(link);
@@ -60,20 +65,22 @@ export function createFaultyDirection(): FaultyDirection {
 }
 
 type DirectionFaults = { paused: boolean; delayMs: number; bytesLeft: number; byteByByte: boolean };
-type ProxyLink = { flush(): void; stop(): void };
+type ProxyLink = { flush(): void; silence(): void; stop(): void };
 
 function openLink(from: Socket, to: Socket, faults: DirectionFaults): ProxyLink {
   const items: ProxiedItem[] = [];
   let timer: NodeJS.Timeout | undefined;
   let turn: NodeJS.Immediate | undefined;
+  let isSilent = false;
 
   const flush = (): void => {
     // Not reading fills the sender's buffers, as a dead network does.
-    if (faults.paused) from.pause();
+    const isPaused = faults.paused || isSilent;
+    if (isPaused) from.pause();
     else from.resume();
     clearTimeout(timer);
     clearImmediate(turn);
-    for (let item = items[0]; item !== undefined && !faults.paused; item = items[0]) {
+    for (let item = items[0]; item !== undefined && !isPaused; item = items[0]) {
       const waitMs = item.at - performance.now();
       if (waitMs > 0) {
         timer = setTimeout(flush, waitMs);
@@ -109,6 +116,10 @@ function openLink(from: Socket, to: Socket, faults: DirectionFaults): ProxyLink 
   flush();
   return {
     flush,
+    silence: () => {
+      isSilent = true;
+      flush();
+    },
     stop: () => {
       items.length = 0;
       clearTimeout(timer);

@@ -17,6 +17,8 @@ export type TcpProxy = {
   disconnect(): void;
   /** Ends every open connection with RST, to both sides; on a Unix socket it is a plain end. */
   reset(): void;
+  /** Every open connection becomes half-open: it carries nothing any more, and neither side is told. Later ones work. */
+  silence(): void;
   /** While on, new connections are ended at once. */
   refuseConnections(on: boolean): void;
   connections(): number;
@@ -67,6 +69,10 @@ export async function tcpProxy(target: Address, listen?: { readonly path: string
     },
     reset: () => {
       for (const socket of sockets) resetSocket(socket);
+    },
+    silence: () => {
+      toTarget.silence();
+      toClient.silence();
     },
     refuseConnections: (isRefusing) => {
       refusing = isRefusing;

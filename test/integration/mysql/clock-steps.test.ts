@@ -1,12 +1,17 @@
 // The server's clock is stepped, and the clients' clocks are wrong: which lease is over, and which token is next.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { createLocks } from "../../../src/index.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDbClock } from "../../support/stores/sql-fixture.ts";
+import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
+import { startTurnTaking } from "../../support/stores/turn-taking.ts";
 import { until } from "../../support/until.ts";
+
+const HOUR_MS = 3_600_000;
 
 withMariaDbClock((server, clock) => {
   let fixture: MysqlFixture;
@@ -23,7 +28,7 @@ withMariaDbClock((server, clock) => {
     const driver = await fixture.open();
     const [first, second] = [makeClaim("key"), makeClaim("key")];
     const { token } = (await driver.claim(first)) as { token: bigint };
-    clock().shift(-3_600_000);
+    clock().shift(-HOUR_MS);
     const [answer] = await driver.renew([first]);
     expect(answer).toMatchObject({ state: "held", token });
     expect((answer as { remainingMs: number }).remainingMs).toBeLessThanOrEqual(Number(first.ttlMs));
@@ -36,10 +41,27 @@ withMariaDbClock((server, clock) => {
     const driver = await fixture.open();
     const [dead, next] = [makeClaim("key", { ttlMs: 1_000 }), makeClaim("key")];
     await driver.claim(dead);
-    clock().shift(-3_600_000);
+    clock().shift(-HOUR_MS);
     expect(await driver.claim(next)).toMatchObject({ state: "waiting" });
     await until(async () => (await driver.renew([next]))[0]?.state === "held", { within: 10_000, what: "the grant" });
     expect(await fixture.violations()).toEqual([]);
+  });
+
+  test("stepped while the server restarts or crashes under load: no key is held twice, and tokens rise", async () => {
+    const clients = Array.from({ length: 3 }, () => createLocks(fixture.driver(), { ttl: "60s", handoffs: 1 }));
+    const inspect = () => findMySqlViolations((text) => fixture.database.query(text), { isClockStepped: true });
+    const load = await startTurnTaking(clients, inspect);
+    // no step forward is longer than a lease: that would end it
+    const steps = [-HOUR_MS, -HOUR_MS + 5_000];
+    await load.survive(async () => {
+      const isCrash = steps.length === 1;
+      const ending = isCrash ? server().crash() : server().stop();
+      clock().shift(steps.shift() ?? 0);
+      await ending;
+      await server().start();
+    }, steps.length);
+    await load.finish();
+    for (const locks of clients) await locks.close();
   });
 
   test("set forward, leases are over, and the next one is granted a higher token", async () => {

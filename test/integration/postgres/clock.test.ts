@@ -6,6 +6,8 @@ import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgresClock } from "../../support/stores/sql-fixture.ts";
+import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
+import { startTurnTaking } from "../../support/stores/turn-taking.ts";
 import { until } from "../../support/until.ts";
 
 const HOUR_MS = 3_600_000;
@@ -69,6 +71,20 @@ withPostgresClock((server, clock) => {
     if (answer?.state !== "held" || held.state !== "held") throw new Error("not held");
     expect(answer.token).toBeGreaterThan(held.token);
     expect(await one.driver.renew([first])).toEqual([{ state: "none", reason: "expired" }]);
+  });
+
+  test("the database's clock is stepped while the server restarts under load: no key is held twice, and tokens rise", async () => {
+    const clients = Array.from({ length: 3 }, () => fixture.locks({ ttl: "60s", handoffs: 1 }));
+    const inspect = () => findPostgresViolations(fixture.database.query, { isClockStepped: true });
+    const load = await startTurnTaking(clients, inspect);
+    // no step forward is longer than a lease: that would end it
+    const steps = [-HOUR_MS, -HOUR_MS + 5_000, -2 * HOUR_MS];
+    await load.survive(async () => {
+      const restarting = server().restart();
+      clock().shift(steps.shift() ?? 0);
+      await restarting;
+    }, steps.length);
+    await load.finish();
   });
 
   test("a floor more than a day ahead is refused, so that no client can use up the tokens of a key", async () => {

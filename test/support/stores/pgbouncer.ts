@@ -9,7 +9,8 @@ import { startOnFreePort } from "./database-process.ts";
 import { acceptsStartup, postgresUrl, unprivilegedUser } from "./postgres.ts";
 
 const PROGRAM = "/usr/sbin/pgbouncer";
-const LOGGED_FAULT = /^.*(?:FATAL|CRASH).*$/gm;
+/** Its own, not those of a server that is starting, which it repeats. */
+const LOGGED_FAULT = /^.*\] (?:FATAL|CRASH).*$/gm;
 
 export interface PgBouncer extends DatabaseProcess {
   readonly port: number;
