@@ -6,6 +6,7 @@
 import { readFileSync } from "node:fs";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
+import { SQL_MUTANTS } from "./sql-mutants.ts";
 import { STORAGE_MUTANTS } from "./storage-mutants.ts";
 import { ZOOKEEPER_MUTANTS } from "./zookeeper-mutants.ts";
 
@@ -30,6 +31,7 @@ export function applyMutant({ name, file, find, replace }: Mutant): string {
 export const MUTANTS: readonly Mutant[] = [
   ...FENCE_MUTANTS,
   ...REDIS_MUTANTS,
+  ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,
   ...ZOOKEEPER_MUTANTS,
   // --- time and belief

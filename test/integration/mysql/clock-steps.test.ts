@@ -37,6 +37,17 @@ withMariaDbClock((server, clock) => {
     expect(next.token).toBeGreaterThan(token);
   });
 
+  test("set back by days, those who saw a token from before are granted the next one", async () => {
+    const driver = await fixture.open();
+    clock().shift(3 * 86_400_000);
+    const before = makeClaim("key");
+    const floor = ((await driver.claim(before)) as { token: bigint }).token + 1n;
+    await driver.release(toReleases(before));
+    clock().shift(0);
+    await expect(driver.claim(makeClaim("key", { floor: floor + 1n }))).rejects.toThrow(/more than a day ahead/);
+    expect(await driver.claim(makeClaim("key", { floor }))).toMatchObject({ state: "held", token: floor });
+  });
+
   test("set back, the row of a process that died is over after its ttl", async () => {
     const driver = await fixture.open();
     const [dead, next] = [makeClaim("key", { ttlMs: 1_000 }), makeClaim("key")];

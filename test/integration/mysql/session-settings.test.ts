@@ -14,8 +14,8 @@ import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 const HOSTILE_SESSIONS = [
   ["set time_zone = '+05:00'"],
   ["set sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,IGNORE_SPACE'"],
-  ["set sql_mode = ''"],
-  ["set sql_mode = 'ORACLE'"],
+  ["set sql_mode = ''", "set completion_type = 1"],
+  ["set sql_mode = 'ORACLE'", "set completion_type = 2"],
   ["set autocommit = 0"],
   ["set names latin1"],
   ["set session transaction isolation level serializable", "set innodb_lock_wait_timeout = 1"],
@@ -51,6 +51,28 @@ withMariaDb((server) => {
       expect(await fixture.violations(true)).toEqual([]);
     },
   );
+
+  test("a session whose clock was set makes and renews no claims: the lease of another would end by it", async () => {
+    const held = makeClaim("key");
+    const plain = await fixture.open();
+    await plain.claim(held);
+    const connection = await fixture
+      .pool({ pool: { connectionLimit: 1 } })
+      .promise()
+      .getConnection();
+    const driver = await openOn(connection);
+    await connection.query("set timestamp = 1000");
+    for (const call of [
+      driver.claim(makeClaim("key")),
+      driver.renew([held]),
+      driver.release(toReleases(held)),
+      driver.detach?.([held]),
+    ]) {
+      await expect(call).rejects.toThrow(/the clock of this session was set/);
+    }
+    expect(await plain.claim(makeClaim("key"))).toMatchObject({ state: "waiting" });
+    await driver.close();
+  });
 
   test("a session keeps its settings", async () => {
     const session = ["set sql_mode = 'ANSI_QUOTES'", "set innodb_lock_wait_timeout = 7", "set autocommit = 0"];
@@ -125,7 +147,7 @@ withMariaDb((server) => {
     expect(await fixture.violations()).toEqual([]);
   });
 
-  async function openOn(pool: Pool): Promise<Driver> {
+  async function openOn(pool: Pool | object): Promise<Driver> {
     const driver = mysql(pool, { silenceWarnings: ["durability"] });
     await driver.open(NO_EVENTS);
     return driver;

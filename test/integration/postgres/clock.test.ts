@@ -99,4 +99,12 @@ withPostgresClock((server, clock) => {
     await one.driver.release(toReleases(claim));
     expect(await claimToken("key")).toBe(now + day / 2n + 1_000n);
   });
+
+  test("the database's clock is set back by days: those who saw a token from before are granted the next one", async () => {
+    clock().shift(3 * 24 * HOUR_MS);
+    const floor = (await claimToken("key")) + 1n;
+    clock().shift(0);
+    await expect(one.driver.claim(makeClaim("key", { floor: floor + 1n }))).rejects.toThrow(/more than a day ahead/);
+    expect(await one.driver.claim(makeClaim("key", { floor }))).toMatchObject({ state: "held", token: floor });
+  });
 });

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { postgres, postgresMigration } from "../../../src/drivers/sql/postgres/driver.ts";
 import { connect } from "../../../src/index.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -50,6 +51,34 @@ withPostgres((server) => {
       "select nspname::text as name from pg_namespace where oid = (select relnamespace from pg_class where relname = 'p_1_1_claims')",
     );
     expect(rows).toEqual([{ name: schema }]);
+  });
+
+  test("operators that another role has put into a schema of the search_path are not called", async () => {
+    // each fits the types of a call better than what PostgreSQL has
+    await query(`create table stolen (what text);
+      create function join_text(text[], text) returns text[] language plpgsql as $$ begin
+        insert into stolen values ('text[] || text'); return pg_catalog.array_append($1, $2); end $$;
+      create operator || (leftarg = text[], rightarg = text, function = join_text);
+      create function join_list(text, text[]) returns text[] language plpgsql as $$ begin
+        insert into stolen values ('text || text[]'); return pg_catalog.array_prepend($1, $2); end $$;
+      create operator || (leftarg = text, rightarg = text[], function = join_list);
+      create function join_number(text, bigint) returns text language plpgsql as $$ begin
+        insert into stolen values ('text || bigint'); return pg_catalog.concat($1, $2); end $$;
+      create operator || (leftarg = text, rightarg = bigint, function = join_number);
+      create function multiply(numeric, int) returns numeric language plpgsql as $$ begin
+        insert into stolen values ('numeric * int'); return $1 operator(pg_catalog.*) $2::numeric; end $$;
+      create operator * (leftarg = numeric, rightarg = int, function = multiply)`);
+    const { driver } = await fixture.open();
+    const [held, waiting, last] = [makeClaim("key"), makeClaim("key"), makeClaim("key", { wait: false })];
+    for (const claim of [held, waiting, last]) await driver.claim(claim);
+    await driver.renew([held, waiting]);
+    await driver.detach?.([held]);
+    await driver.list({ prefix: "" }, { max: 9 });
+    await driver.release(toReleases(held));
+    const [answer] = await driver.renew([waiting]);
+    if (answer?.state !== "held") throw new Error("not held");
+    expect(await driver.revoke?.([{ key: "key", token: answer.token, now: true }])).toEqual([true]);
+    expect(await query("select distinct what from stolen")).toEqual([]);
   });
 
   test.each([{ schema: "" }, { schema: "x".repeat(64) }, { schema: "a$$b" }, { prefix: 'a"b' }, { prefix: "Big" }])(

@@ -13,9 +13,12 @@ export const REVISION = 1;
 
 /**
  * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one that
- * was made while the tables were small would later read all rows.
+ * was made while the tables were small would later read all rows. And operators are those of pg_catalog: another role that may
+ * create operators in a schema of the session's search_path, as in "public" before PostgreSQL 15, could otherwise put its own
+ * functions in their place, which would run with the rights of the caller.
  */
-const PLAN_SETTINGS = "set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_sort = off";
+const FUNCTION_SETTINGS =
+  "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_sort = off";
 
 /** In the order of creation. */
 const FUNCTIONS: readonly string[] = [
@@ -45,8 +48,8 @@ export function expandStatement(text: string, { schema, prefix }: PostgresLocati
         return String(LAYOUT_VERSION);
       case "revision":
         return String(REVISION);
-      case "plans":
-        return PLAN_SETTINGS;
+      case "settings":
+        return FUNCTION_SETTINGS;
       case "schema":
         return quoteIdentifier(schema);
       case "schema_literal":

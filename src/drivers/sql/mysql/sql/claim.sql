@@ -25,7 +25,7 @@ BEGIN
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK;
+      ROLLBACK AND NO CHAIN NO RELEASE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
@@ -33,6 +33,9 @@ BEGIN
     SELECT last_token INTO v_last FROM {buckets} WHERE bucket = p_bucket FOR UPDATE;
     -- read after the lock: a call that waited must not use an older time
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
+      SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
+    END IF;
     decide: BEGIN
       SELECT reason INTO v_reason FROM {tombstones} WHERE id = p_id AND expires > v_now;
       IF v_reason IS NOT NULL THEN SET v_reply = CONCAT('n ', v_reason); LEAVE decide; END IF;
@@ -49,7 +52,8 @@ BEGIN
         SELECT token, token_count, v_now + ttl * 1000 INTO v_token, v_count, v_expires FROM {claims} WHERE id = p_id;
         LEAVE decide;
       END IF;
-      IF p_floor > v_now + 86400000000 THEN SET v_reply = 'f'; LEAVE decide; END IF;
+      -- a floor at the last token is fine wherever the clock is: after it has stepped back, floors are the tokens of earlier grants
+      IF p_floor > v_now + 86400000000 AND p_floor > v_last + 1 THEN SET v_reply = 'f'; LEAVE decide; END IF;
       SELECT arrival INTO v_arrival FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key ORDER BY arrival DESC LIMIT 1;
       SET v_used = 0, v_expires = v_now + p_ttl * 1000;
       IF v_arrival IS NOT NULL THEN
@@ -74,7 +78,7 @@ BEGIN
         CALL {walk}(v_other, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_swept, v_is_stale, v_pushes);
       END IF;
     END;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   IF v_reply IS NULL AND v_token > 0 THEN

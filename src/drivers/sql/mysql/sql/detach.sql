@@ -15,7 +15,7 @@ BEGIN
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK;
+      ROLLBACK AND NO CHAIN NO RELEASE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
@@ -28,7 +28,7 @@ BEGIN
       SET v_flags = CONCAT(v_flags, IF(v_ttl IS NULL, '0', '1'));
       IF v_ttl IS NOT NULL THEN UPDATE {claims} SET state = 'd', expires = v_now + v_ttl WHERE id = v_id; END IF;
     END WHILE;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   SELECT CONVERT(v_flags USING ascii) AS reply;

@@ -13,7 +13,7 @@ BEGIN
   START TRANSACTION READ ONLY;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK;
+      ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
@@ -28,6 +28,6 @@ BEGIN
         AND (p_arrival IS NULL OR `key` > p_key OR (`key` = p_key AND c.arrival > p_arrival))
       -- without the table's name these would be the columns of the result, which are text
       ORDER BY c.`key`, c.arrival LIMIT p_max;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
   END;
 END

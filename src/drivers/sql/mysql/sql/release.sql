@@ -21,7 +21,7 @@ BEGIN
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK;
+      ROLLBACK AND NO CHAIN NO RELEASE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
@@ -54,7 +54,7 @@ BEGIN
         CALL {add_tombstone}(v_id, v_bucket, IF(v_state = 'r', 'revoked', 'released'), v_now, v_ttl);
       END IF;
     END LOOP;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   SELECT CONVERT(CONCAT(v_flags, v_pushes) USING ascii) AS reply;

@@ -25,12 +25,15 @@ BEGIN
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK;
+      ROLLBACK AND NO CHAIN NO RELEASE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
     SET SESSION innodb_lock_wait_timeout = p_lock_wait;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
+      SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
+    END IF;
     -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
     passes: LOOP
       SET v_walked = NULL, v_at = 1;
@@ -74,7 +77,7 @@ BEGIN
       SET p_rows = v_left, v_left = '', v_is_locked = 1;
       CALL {lock_buckets}(p_rows, 30, v_now);
     END LOOP;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   SELECT CONVERT(CONCAT(v_replies, v_part) USING ascii) AS replies;

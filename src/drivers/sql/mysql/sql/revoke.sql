@@ -18,7 +18,7 @@ BEGIN
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK;
+      ROLLBACK AND NO CHAIN NO RELEASE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
@@ -35,7 +35,7 @@ BEGIN
     ELSEIF v_id IS NOT NULL THEN
       UPDATE {claims} SET state = 'r' WHERE id = v_id;
     END IF;
-    COMMIT;
+    COMMIT AND NO CHAIN NO RELEASE;
     SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   IF v_inbox = p_inbox THEN SET v_pushes = CONCAT('\n', v_id, v_pushes); END IF;

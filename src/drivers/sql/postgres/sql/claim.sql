@@ -6,7 +6,7 @@
 create or replace function {claim}(
   p_id text, p_key text, p_bucket int, p_permits int, p_limit int, p_ttl bigint, p_tokens int, p_floor bigint, p_wait boolean,
   p_label text, p_inbox text
-) returns text language plpgsql {plans} as $body$
+) returns text language plpgsql {settings} as $body$
 declare
   v_now bigint;
   v_expires bigint;
@@ -36,10 +36,13 @@ begin
   if v_is_known then
     f := {restart_lease}(p_id, v_now, p_inbox, v_pushes);
     return pg_catalog.array_to_string(f.answer || f.pushes, E'\n');
-  elsif p_floor > v_now + 86400000000 then
-    return 'f';
   elsif v_reason is not null then
     return 'n ' || v_reason;
+  elsif p_floor > v_now + 86400000000 then
+    -- after the clock has stepped back, floors are the tokens of earlier grants
+    if p_floor > (select last_token + 1 from {buckets} where bucket = p_bucket) then
+      return 'f';
+    end if;
   end if;
   if v_is_queued then
     w := {walk}(p_key, p_bucket, v_now, p_inbox, v_pushes);

@@ -2,7 +2,7 @@
    Parameters  ids, separated by commas; the time that their leases shall have left in ms, at most their ttls count; the
                distinct buckets in ascending order
    Returns     "1" for each claim that was held, else "0" */
-create or replace function {detach}(p_ids text, p_left bigint, p_buckets text) returns text language plpgsql {plans} as $body$
+create or replace function {detach}(p_ids text, p_left bigint, p_buckets text) returns text language plpgsql {settings} as $body$
 declare
   v_now bigint := {lock_buckets}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
   v_flags text := '';

@@ -5,7 +5,7 @@
    Cost        O(claims x (admitted + expired claims)), and one NOTIFY for each grant to another inbox. A release that
                grants nothing does not wait for the disk: if a crash of the server undoes it, the lease ends it */
 create or replace function {release}(p_ids text, p_ttls text, p_in_flight text, p_buckets text, p_inbox text)
-returns text language plpgsql {plans} as $body$
+returns text language plpgsql {settings} as $body$
 declare
   v_ids text[] := pg_catalog.string_to_array(p_ids, ',');
   v_ttls bigint[] := pg_catalog.string_to_array(p_ttls, ',')::bigint[];

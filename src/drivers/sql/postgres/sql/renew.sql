@@ -3,7 +3,7 @@
    Returns     a line for each claim, as claim.sql; then a line for each grant to another claim of the inbox
    Cost        O(claims x (admitted + expired claims)). Claims with more than three quarters of their leases left, whose
                answers are the same as before, are read only: without locks and writes */
-create or replace function {renew}(p_ids text, p_inbox text) returns text language plpgsql {plans} as $body$
+create or replace function {renew}(p_ids text, p_inbox text) returns text language plpgsql {settings} as $body$
 declare
   v_ids text[] := pg_catalog.string_to_array(p_ids, ',');
   v_answers text[] := '{}';

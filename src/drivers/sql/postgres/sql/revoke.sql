@@ -4,7 +4,7 @@
    Returns     "1" if the grant was found, else "0"; then a line for each push to the caller's inbox
    Cost        O(admitted claims of the key) */
 create or replace function {revoke}(p_key text, p_bucket int, p_token bigint, p_is_immediate boolean, p_inbox text)
-returns text language plpgsql {plans} as $body$
+returns text language plpgsql {settings} as $body$
 declare
   v_now bigint := {lock_buckets}(array[p_bucket]);
   v_pushes text[] := '{}';

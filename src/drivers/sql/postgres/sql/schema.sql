@@ -2,6 +2,8 @@
    Text is compared byte by byte (collation "C"). A key's bucket is computed by the client (schema.ts).
    Runs in one transaction with the functions, and alone: two clients that create them at once would fail. */
 set transaction isolation level read committed;
+-- the role that creates the tables may be an administrator: no operator or type of another role's schema is used
+set local search_path = pg_catalog, pg_temp;
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({schema_literal}, 20230801));
 -- without the right to create schemas even "create schema if not exists" fails
 do $body$ begin
