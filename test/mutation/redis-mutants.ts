@@ -223,16 +223,16 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "on Redis, a late answer about an earlier claim regarded as a loss of the present one",
-    file: "src/drivers/redis/data-loss-guard.ts",
+    file: "src/drivers/data-loss-guard.ts",
     find: 'if (this.#claims.get(id) !== guarded || answer.state === "waiting") return false;',
     replace: 'if (answer.state === "waiting") return false;',
-    tests: "test/unit/drivers/redis/data-loss-guard.test.ts",
+    tests: "test/unit/drivers/data-loss-guard.test.ts",
   },
   {
     name: "on Redis, a late push for an earlier claim regarded as a grant of the present one",
-    file: "src/drivers/redis/data-loss-guard.ts",
+    file: "src/drivers/data-loss-guard.ts",
     find: "if (guarded !== undefined && !guarded.wasReleasedBefore)",
     replace: "if (guarded !== undefined)",
-    tests: "test/unit/drivers/redis/data-loss-guard.test.ts",
+    tests: "test/unit/drivers/data-loss-guard.test.ts",
   },
 ];

@@ -18,18 +18,20 @@ import type {
   Release,
   Traits,
 } from "../../spi/driver.ts";
+import type { LostClaim } from "../data-loss-guard.ts";
+import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
 import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantReply } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import { adaptClient } from "./clients/detect.ts";
 import type { RedisClient } from "./clients/types.ts";
 import type { LateReply } from "./connection.ts";
 import { Connection } from "./connection.ts";
-import { DataLossGuard } from "./data-loss-guard.ts";
 import type { DiagnosticsContext } from "./diagnostics.ts";
 import { createQueries, diagnoseAll, findKeysWithoutTtl } from "./diagnostics.ts";
 import { listClaims } from "./list.ts";
 import type { RedisOptions } from "./options.ts";
 import { validateRedisOptions } from "./options.ts";
+import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
 import type { RunScript } from "./script-codec.ts";
 import {
   encodeClaim,
@@ -45,8 +47,9 @@ import type { Script } from "./scripts.ts";
 import { CLAIM, DETACH, RELEASE, RENEW, RESTORE, REVOKE } from "./scripts.ts";
 import { connectAndVerify } from "./verify-server.ts";
 
+export type { GuardDataLossOptions } from "../data-loss-guard.ts";
 export type { RedisClient } from "./clients/types.ts";
-export type { GuardDataLossOptions, RedisOptions, ReplicaOptions, WarningName } from "./options.ts";
+export type { RedisOptions, ReplicaOptions, WarningName } from "./options.ts";
 
 const TRAITS: Traits = {
   lease: { claim: true },
@@ -92,6 +95,8 @@ class RedisDriver implements Driver {
   /** Set in a Cluster: one call reaches one bucket. */
   shardOf?: (claim: Claim) => string;
   readonly #guard: DataLossGuard;
+  /** null: guardDataLoss is off. */
+  readonly #maxTtlMs: number | null;
   readonly #warn: (warning: string) => void;
   /** Claims whose `claim` call may still reach the server: a client library may hold it back for long. */
   readonly #claimCalls = new Map<ClaimId, ClaimCalls>();
@@ -110,7 +115,14 @@ class RedisDriver implements Driver {
     this.#options = options;
     this.#namePrefix = toNamePrefix(options);
     this.#warn = resolveWarn(options.warn);
-    this.#guard = new DataLossGuard(options, this.#warn, () => this.#events?.reconnected());
+    this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
+    this.#guard = new DataLossGuard({
+      driverName: "redis",
+      storeName: "the server",
+      maxTtlMs: this.#maxTtlMs,
+      warn: this.#warn,
+      onLoss: () => this.#events?.reconnected(),
+    });
   }
 
   async open(events: DriverEvents): Promise<Traits> {
@@ -122,7 +134,10 @@ class RedisDriver implements Driver {
       await connectAndVerify(connection, this.#options, async () => {
         const runScript: RunScript = (script, routingKey, args) => connection.runScript(script, routingKey, args);
         const toHeader = (routingKey: string): readonly string[] => this.#scriptHeader(routingKey, connection);
-        await this.#guard.checkOnOpen(runScript, toHeader, connection.isCluster);
+        if (this.#maxTtlMs !== null) {
+          const remainingMs = await checkRunRecords(this.#namePrefix, runScript, toHeader, connection.isCluster);
+          this.#guard.onOpen(remainingMs, this.#options.silenceWarnings);
+        }
         const queries = createQueries(connection, this.#namePrefix);
         const checks = await diagnoseAll(queries, this.#diagnosticsContext(connection));
         for (const warning of formatWarnings("redis", checks, this.#options.silenceWarnings)) this.#warn(warning);
@@ -190,8 +205,14 @@ class RedisDriver implements Driver {
       throw new Error("redis: renew did not answer for every claim");
     const answers = replies.map((reply) => decodeAnswer(reply, "redis"));
     if (replies.some((reply) => isForgottenReply(reply) || isMissedGrantReply(reply))) {
-      await this.#guard.restoreLost(claims, guarded, replies, answers, (lostClaims, encode) =>
-        this.#runForMany(RESTORE, lostClaims, toClaimBucket, encode),
+      const toLostBucket = ({ claim }: LostClaim): string => toClaimBucket(claim);
+      const encode = ({ claim, token, tokenCount }: LostClaim): readonly string[] => [
+        ...encodeClaim(claim),
+        ...encodeClaimDetails({ ...claim, tokenCount, floor: token }, this.#options.label),
+        String(token),
+      ];
+      await this.#guard.restoreLost(claims, guarded, replies, answers, (lost) =>
+        this.#runForMany(RESTORE, lost, toLostBucket, encode),
       );
     }
     this.#guard.onAnswers(claims, guarded, answers, replies);
@@ -260,7 +281,7 @@ class RedisDriver implements Driver {
   }
 
   #diagnosticsContext({ isCluster, address }: Connection): DiagnosticsContext {
-    const isGuarded = (this.#options.guardDataLoss ?? false) !== false;
+    const isGuarded = this.#maxTtlMs !== null;
     const layoutKey = toLayoutKey(this.#options);
     const isPermanentKey = (key: string): boolean => key === layoutKey || /\{..\}:b$/.test(key);
     const replicaAcks = this.#options.replicas?.minAcks ?? 0;
@@ -284,7 +305,7 @@ class RedisDriver implements Driver {
     return [
       this.#namePrefix,
       connection.inboxChannel(routingKey),
-      ...this.#guard.scriptArgs(routingKey, connection.isCluster),
+      ...encodeRunRecord(this.#namePrefix, this.#maxTtlMs, routingKey, connection.isCluster),
     ];
   }
 

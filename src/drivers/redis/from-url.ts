@@ -11,8 +11,8 @@
 import { FatalDriverError } from "../../errors.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
-import { parseDuration } from "../../util/duration.ts";
 import { readNamedFile } from "../../util/files.ts";
+import { parseGuardDataLoss } from "../data-loss-guard.ts";
 import type { RedisClient } from "./clients/types.ts";
 import { redis } from "./driver.ts";
 import type { RedisOptions, WarningName } from "./options.ts";
@@ -199,10 +199,6 @@ function parseParameters(query: string | undefined, isTls: boolean, protocol: st
     throw new TypeError(`url has no parameter ${JSON.stringify(name)} for ${protocol}`);
   }
   return parameters;
-}
-
-function parseGuardDataLoss(text: string): true | { readonly maxTtlMs: number } {
-  return text === "true" ? true : { maxTtlMs: parseDuration(text, "guardDataLoss") };
 }
 
 function decodePercent(text: string): string {

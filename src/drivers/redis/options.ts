@@ -13,6 +13,8 @@ import {
   stringRule,
   validateOptions,
 } from "../../util/validate.ts";
+import type { GuardDataLossOptions } from "../data-loss-guard.ts";
+import { guardDataLossRule } from "../data-loss-guard.ts";
 import { warningNamesRule } from "../warnings.ts";
 
 /** Options of `redis()`. */
@@ -77,15 +79,6 @@ const WARNING_NAMES = [
 /** The name of a warning. */
 export type WarningName = (typeof WARNING_NAMES)[number];
 
-/** How the driver meets a store that has lost data. All clients of a prefix need the same settings. */
-export interface GuardDataLossOptions {
-  /**
-   * Longest ttl of a claim, in milliseconds. A store that has lost data grants nothing new for so long; if it is less
-   * than 4 s, for up to 4 s after a restart or a promotion. Default 60 s.
-   */
-  readonly maxTtlMs?: number;
-}
-
 /** How many replicas must acknowledge, and how long the driver waits for them. */
 export interface ReplicaOptions {
   /** How many replicas must acknowledge; in a Cluster, replicas of each master. */
@@ -99,14 +92,7 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
   connectTimeoutMs: millisecondsRule(),
   commandTimeoutMs: millisecondsRule(),
   allowEviction: booleanRule,
-  guardDataLoss(value) {
-    if (typeof value === "boolean") return null;
-    if (!isObject(value)) return "true, false or { maxTtlMs }";
-    const maxTtlMs = millisecondsRule(100, 86_400_000);
-    return noProblem(
-      validateOptions<GuardDataLossOptions>("guardDataLoss", value, { maxTtlMs }, { prefix: "guardDataLoss." }),
-    );
-  },
+  guardDataLoss: guardDataLossRule,
   replicas(value) {
     if (!isObject(value)) return "{ minAcks, timeoutMs }";
     const rules = { minAcks: countRule(100), timeoutMs: millisecondsRule(1, 60_000) };
@@ -121,12 +107,6 @@ const OPTION_RULES: OptionRules<RedisOptions> = {
 /** @throws TypeError naming the invalid option */
 export function validateRedisOptions(options: RedisOptions): void {
   validateOptions("redis", options, OPTION_RULES);
-}
-
-/** The longest ttl in milliseconds; null: guardDataLoss is off. */
-export function resolveMaxTtlMs(option: boolean | GuardDataLossOptions | undefined): number | null {
-  if (option === undefined || option === false) return null;
-  return option === true ? 60_000 : (option.maxTtlMs ?? 60_000);
 }
 
 /** @throws TypeError */

@@ -1,9 +1,11 @@
 // What a driver remembers of its claims. Needs no server.
 
 import { expect, test } from "vitest";
-import { DataLossGuard } from "../../../../src/drivers/redis/data-loss-guard.ts";
-import type { Answer, Claim } from "../../../../src/spi/driver.ts";
-import { makeClaim } from "../../../support/stores/redis-fixture.ts";
+import { DataLossGuard } from "../../../src/drivers/data-loss-guard.ts";
+import { decodeAnswer } from "../../../src/drivers/reply-codec.ts";
+import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { systemClock } from "../../../src/util/clock.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
 
 const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remainingMs: 1_000 };
 
@@ -15,18 +17,20 @@ async function keptCount(dataLossGuard: DataLossGuard, claims: readonly Claim[])
   const rawAnswers = claims.map(() => "b 1");
   const answers = claims.map((): Answer => ({ state: "none" }));
   await dataLossGuard.restoreLost(claims, dataLossGuard.onRenew(claims), rawAnswers, answers, async (batch) => {
-    lostClaims = batch;
+    lostClaims = batch.map(({ claim }) => claim);
     return batch.map(() => "n");
   });
   return lostClaims;
 }
 
 const openGuard = (): DataLossGuard =>
-  new DataLossGuard(
-    { guardDataLoss: { maxTtlMs: 1_000 } },
-    () => undefined,
-    () => undefined,
-  );
+  new DataLossGuard({
+    driverName: "test",
+    storeName: "the store",
+    maxTtlMs: 1_000,
+    warn: () => undefined,
+    onLoss: () => undefined,
+  });
 
 /** A majority releases a vote and requests it again with the same id. */
 test("a claim that is placed again does not inherit its earlier grant, whatever is still in flight", async () => {
@@ -91,4 +95,27 @@ test("a forgotten claim leaves nothing, whatever is still in flight", async () =
   const earlierCalls = new Set(inFlight);
   const laterCalls = dataLossGuard.onRenew(forgotten);
   expect(laterCalls.filter((guarded) => earlierCalls.has(guarded) || guarded.wasReleasedBefore)).toEqual([]);
+});
+
+test("with a clock, a held claim that the store does not know is restored, but only before its lease has ended", async () => {
+  let now = 1_000;
+  const clock = { ...systemClock, now: () => now };
+  const options = { driverName: "test", storeName: "the store", maxTtlMs: 1_000, warn: () => undefined, clock };
+  const dataLossGuard = new DataLossGuard({ ...options, onLoss: () => undefined });
+  const [claim] = makeClaims(1) as [Claim];
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [HELD_ANSWER], [], now);
+  const restored = async (reply: string): Promise<number> => {
+    let count = 0;
+    const answers = [decodeAnswer(reply, "test")];
+    await dataLossGuard.restoreLost([claim], dataLossGuard.onRenew([claim]), [reply], answers, async (lost) => {
+      count = lost.length;
+      return ["n"];
+    });
+    return count;
+  };
+  now = 1_999;
+  expect(await restored("n")).toBe(1);
+  expect(await restored("n released")).toBe(0);
+  now = 2_000;
+  expect(await restored("n")).toBe(0);
 });

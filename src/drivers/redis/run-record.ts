@@ -1,0 +1,44 @@
+/** The run record of guardDataLoss, which lua/lib/grace.lua describes. */
+
+import { FatalDriverError } from "../../errors.ts";
+import type { RunScript } from "./script-codec.ts";
+import { ALL_BUCKETS, toRoutingKey, toRunRecordKey } from "./script-codec.ts";
+import { GRACE } from "./scripts.ts";
+
+/**
+ * Script arguments: the key of the run record and the longest ttl. A single server has one record for all buckets.
+ * `maxTtlMs`: null: guardDataLoss is off.
+ */
+export function encodeRunRecord(
+  namePrefix: string,
+  maxTtlMs: number | null,
+  routingKey: string,
+  isCluster: boolean,
+): readonly [string, string] {
+  if (maxTtlMs === null) return ["", "0"];
+  const recordKey = toRunRecordKey(isCluster ? routingKey : toRoutingKey(namePrefix, "00"));
+  return [recordKey, String(maxTtlMs)];
+}
+
+/**
+ * Checks for a loss of data; the first use of a prefix counts as one, too. Returns what is left of a grace period in
+ * milliseconds.
+ * @throws FatalDriverError if the user lacks permission for INFO
+ */
+export async function checkRunRecords(
+  namePrefix: string,
+  runScript: RunScript,
+  scriptHeader: (routingKey: string) => readonly string[],
+  isCluster: boolean,
+): Promise<number> {
+  const routingKeys = (isCluster ? ALL_BUCKETS : ["00"]).map((bucket) => toRoutingKey(namePrefix, bucket));
+  try {
+    const replies = await Promise.all(
+      routingKeys.map((routingKey) => runScript(GRACE, routingKey, scriptHeader(routingKey))),
+    );
+    return Math.max(...replies.map((reply) => Number((reply as unknown[])[0]) - Number((reply as unknown[])[1])));
+  } catch (error) {
+    if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;
+    throw new FatalDriverError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });
+  }
+}
