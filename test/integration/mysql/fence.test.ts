@@ -11,6 +11,8 @@ import {
   describeFence,
   describeFenceArguments,
 } from "../../support/fence-scenarios.ts";
+import { expectStoppedTransactionRefused } from "../../support/processes/fenced-transaction.ts";
+import { test as processTest } from "../../support/processes/process-harness.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
 type Rows = Readonly<Record<string, unknown>>[];
@@ -24,10 +26,11 @@ const TOLERANT = { settings: { "innodb-print-all-deadlocks": "OFF" } };
 withMariaDb((server) => {
   let database: FenceDatabase;
   let pool: Pool;
+  let url: string;
 
   beforeAll(async () => {
-    const fresh = await server().freshDatabase();
-    pool = createPool({ uri: fresh.url, connectionLimit: 8 });
+    ({ url } = await server().freshDatabase());
+    pool = createPool({ uri: url, connectionLimit: 8 });
     await pool.query("create table data (seq int auto_increment primary key, who varchar(100))");
     await pool.query("create table log (seq int auto_increment primary key, token bigint, mode varchar(20))");
     await pool.query("create table other (n int)");
@@ -43,6 +46,13 @@ withMariaDb((server) => {
   afterAll(() => pool?.end());
 
   describeFence(() => database, [...LEVELS, SNAPSHOT_LEVEL]);
+  processTest(
+    "a process that is stopped in its fenced transaction beyond its lease cannot commit when it resumes",
+    async ({ harness }) => {
+      await expectStoppedTransactionRefused(harness, `${url}?silenceWarnings=durability`, url, database);
+    },
+  );
+
   describeFenceArguments(() => database, ["a'b\\", "`; drop table data; --", "ключ 😀", "$1 ?"]);
 
   test.each(LEVELS)("%s: a holder that stands still blocks the next one for the rest of its lease", async (level) => {

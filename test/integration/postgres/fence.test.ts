@@ -10,6 +10,8 @@ import {
   describeFence,
   describeFenceArguments,
 } from "../../support/fence-scenarios.ts";
+import { expectStoppedTransactionRefused } from "../../support/processes/fenced-transaction.ts";
+import { test as processTest } from "../../support/processes/process-harness.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
 interface TestClient {
@@ -28,12 +30,13 @@ const LEVELS = ["read committed", "repeatable read", "serializable"];
 withPostgres((server) => {
   let database: FenceDatabase;
   let pool: TestPool;
+  let url: string;
   let urlOf: (user: string, password: string) => string;
 
   beforeAll(async () => {
     const fresh = await server().freshDatabase();
-    urlOf = fresh.urlOf;
-    pool = new pg.Pool({ connectionString: fresh.url, max: 8 }) as unknown as TestPool;
+    ({ url, urlOf } = fresh);
+    pool = new pg.Pool({ connectionString: url, max: 8 }) as unknown as TestPool;
     pool.on("error", () => undefined);
     await pool.query("create table data (seq serial primary key, who text)");
     await pool.query("create table log (seq serial primary key, token bigint, mode text)");
@@ -50,6 +53,13 @@ withPostgres((server) => {
   afterAll(() => pool?.end());
 
   describeFence(() => database, LEVELS);
+  processTest(
+    "a process that is stopped in its fenced transaction beyond its lease cannot commit when it resumes",
+    async ({ harness }) => {
+      await expectStoppedTransactionRefused(harness, `${url}?silenceWarnings=durability`, url, database);
+    },
+  );
+
   describeFenceArguments(() => database, ["a'b\\", '"; drop table data; --', "ключ 😀", "$1 ?"]);
 
   test.each(LEVELS)(

@@ -3,11 +3,16 @@
 import { writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
+import Database from "libsql";
 import { expect } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { createFenceTable, fence } from "../../../src/fencing/index.ts";
+import type { Lock } from "../../../src/index.ts";
+import { connect } from "../../../src/index.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import type { Effect } from "../../support/processes/fenced-register.ts";
 import { openFencedRegister } from "../../support/processes/fenced-register.ts";
+import { startFencedProcess } from "../../support/processes/fenced-transaction.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { test } from "../../support/processes/process-harness.ts";
 import { expectStaleHolderRejected } from "../../support/processes/stale-holder.ts";
@@ -110,6 +115,43 @@ test.concurrent("a process that is stopped inside a transaction: calls reject wi
   writer.kill();
   await writer.ended;
   expect(await driver.release([{ claim, hasUnansweredClaim: false }])).toEqual([true]);
+});
+
+test.concurrent("a holder that is stopped in its fenced transaction blocks the next one's, and commits before it or is killed", async ({
+  harness,
+}) => {
+  const [lockUrl, path] = [urlOf(harness), harness.path("data.db")];
+  const data = new Database(path);
+  harness.onTeardown(() => data.close());
+  data.exec("pragma journal_mode = wal; create table data (seq integer primary key, who text)");
+  await createFenceTable(data);
+  const transactNext = async (lock: Lock): Promise<void> => {
+    data.exec("begin immediate");
+    await fence(data, lock);
+    data.exec("insert into data (who) values ('next'); commit");
+  };
+  const stopped = await startFencedProcess(harness, lockUrl, `sqlite:${path}`);
+  stopped.stop();
+  await using locks = await connect(lockUrl);
+  const lock = await locks.acquire("k", { wait: "20s" });
+  // SQLite has no time-out for a transaction: the next holder has the lock, and its transaction has to wait
+  await expect(transactNext(lock)).rejects.toMatchObject({ code: "SQLITE_BUSY" });
+  expect(await stopped.resumeAndCommit()).toBe("committed");
+  await stopped.ended;
+  await transactNext(lock);
+  await lock.release();
+  const killed = await startFencedProcess(harness, lockUrl, `sqlite:${path}`);
+  killed.stop();
+  const last = await locks.acquire("k", { wait: "20s" });
+  await expect(transactNext(last)).rejects.toMatchObject({ code: "SQLITE_BUSY" });
+  killed.kill();
+  await killed.ended;
+  await transactNext(last);
+  expect(data.prepare("select who from data order by seq").all()).toMatchObject([
+    { who: "stopped" },
+    { who: "next" },
+    { who: "next" },
+  ]);
 });
 
 /** Entries while another process was inside; one that was killed there has left no line. */
