@@ -54,6 +54,16 @@ withMariaDb((server) => {
       expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 1 }]);
     });
 
+    test("the trial claim of open() is in no list: its lease is over when it begins", async () => {
+      await fixture.open();
+      await fixture.database.query("create table trials (lease bigint)");
+      await fixture.database.query(
+        "create trigger trial before delete on holdfast_1_claims for each row insert into trials values (old.expires - old.created)",
+      );
+      await fixture.open();
+      expect(await fixture.database.query("select lease from trials")).toEqual([{ lease: "0" }]);
+    });
+
     test("a second open changes nothing", async () => {
       await fixture.open();
       const created = await fixture.database.query("show procedure status like 'holdfast%'");

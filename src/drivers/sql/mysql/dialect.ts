@@ -112,7 +112,7 @@ class MysqlSession implements DialectSession {
       bucket: toBucket(key),
       permits: 1,
       limit: 2 ** 30, // shared with processes that open at the same time
-      ttlMs: 1,
+      ttlMs: 0, // over when it begins, so that no list shows it
       tokenCount: 1,
       floor: 0n,
       wait: false,

@@ -5,6 +5,7 @@ import type { Check } from "../../../spi/driver.ts";
 import { chunk } from "../../../util/chunk.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
+import { randomId } from "../../../util/ids.ts";
 import { resolveWarn } from "../../warnings.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
@@ -77,6 +78,8 @@ class PostgresSession implements DialectSession {
   /** null: the client is a single connection. */
   readonly #listener: Listener | null;
   readonly #statements: Statements;
+  /** The channel of this process. One that cannot listen has a name that is no channel, and that no other process has. */
+  readonly #inbox: string;
   /** Sessions of this database begin at another isolation level, so each call begins a transaction of its own. */
   #needsTransaction = false;
 
@@ -96,6 +99,7 @@ class PostgresSession implements DialectSession {
       explain: explainError,
     });
     this.#listener = this.#createListener();
+    this.#inbox = this.#listener?.channel ?? randomId();
     this.#statements = createStatements(this.#location);
   }
 
@@ -200,11 +204,6 @@ class PostgresSession implements DialectSession {
     this.#listener?.close();
     this.#calls.close();
     if (this.#ownsClient) await this.#client.close();
-  }
-
-  /** The channel of this process; "": it cannot receive pushes. */
-  get #inbox(): string {
-    return this.#listener?.channel ?? "";
   }
 
   get #pushState(): PushState {

@@ -57,7 +57,7 @@ type ListenerState =
 type ProbeResult = "arrived" | "lost" | "unknown";
 
 export class Listener {
-  /** 130 random bits: every role of the database may send notifications to every channel that it can name. */
+  /** 130 random bits: every role of the database may send notifications to every channel that it can name. walk.sql knows it by its prefix. */
   readonly channel: string = `hf_${randomId()}`;
   readonly #context: ListenerContext;
   readonly #events: ListenerEvents;

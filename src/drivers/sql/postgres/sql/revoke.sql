@@ -16,7 +16,7 @@ begin
       or c.state = 'r' and not p_is_immediate;
     if c.inbox = p_inbox then
       v_pushes := v_pushes || c.id;
-    elsif c.inbox <> '' then
+    elsif pg_catalog.starts_with(c.inbox, 'hf_') then
       perform pg_catalog.pg_notify(c.inbox, c.id);
     end if;
     if p_is_immediate then

@@ -6,7 +6,7 @@
                used: permits of the admitted claims
                blocked_at: arrival of the first claim that does not fit, null if all are admitted
                next_expiry: when the first lease of those it looked at ends, null if there are none
-   Cost        O(admitted + expired claims), and one NOTIFY for each grant to another inbox
+   Cost        O(admitted + expired claims), and one NOTIFY for each grant to another inbox that is a channel ("hf_...")
 
    Invariants
    - The permits that are held of a key never exceed what each of its claims allowed when it was admitted: only this function
@@ -52,7 +52,7 @@ begin
       v_push := c.id || ' ' || v_token || ' ' || c.token_count || ' ' || (v_ends - p_now) / 1000;
       if c.inbox = p_inbox then
         pushes := pushes || v_push;
-      elsif c.inbox <> '' then
+      elsif pg_catalog.starts_with(c.inbox, 'hf_') then
         perform pg_catalog.pg_notify(c.inbox, v_push);
       end if;
     end if;

@@ -1,0 +1,45 @@
+/** The suite on PostgreSQL by the other clients: postgres.js, and a single Client of pg, which has no pushes. */
+
+import { Client } from "pg";
+import postgresJs from "postgres";
+import { afterAll, beforeAll } from "vitest";
+import type { PostgresClient } from "../../src/drivers/sql/postgres/driver.ts";
+import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
+import { testDriver } from "../client/suite.ts";
+import { createLibraryRunner, inspectInLongRun, SQL_SUITE_OPTIONS } from "../support/stores/sql-conformance.ts";
+import { withPostgres } from "../support/stores/sql-fixture.ts";
+import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
+
+const CLIENTS: Readonly<Record<string, (url: string) => Promise<PostgresClient>>> = {
+  "postgres.js": async (url) => postgresJs(url, { max: 4, onnotice: () => undefined }),
+  "a Client of pg": async (url) => {
+    const client = new Client(url);
+    await client.connect();
+    return client;
+  },
+};
+
+withPostgres((server) => {
+  let admin: Client;
+
+  beforeAll(async () => {
+    admin = new Client(server().url);
+    await admin.connect();
+    await admin.query(postgresMigration());
+  });
+
+  afterAll(() => admin.end());
+
+  for (const [name, createClient] of Object.entries(CLIENTS)) {
+    testDriver(createLibraryRunner(), `PostgreSQL by ${name}`, {
+      ...SQL_SUITE_OPTIONS,
+      open: async () => {
+        await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");
+        return {
+          driver: () => postgres(() => createClient(server().url), { silenceWarnings: ["durability", "push"] }),
+          ...inspectInLongRun(() => findPostgresViolations(async (text) => (await admin.query(text)).rows)),
+        };
+      },
+    });
+  }
+});
