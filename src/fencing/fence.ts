@@ -29,6 +29,9 @@ import { createSqliteFence } from "./sqlite-fence.ts";
 import { toTableName } from "./table.ts";
 import type { FenceStep, FenceVerdict, SqlHandle } from "./types.ts";
 
+/** The longest time-out of PostgreSQL, 24 days: a lease may be longer. */
+const MAX_IDLE_MS = 2 ** 31 - 1;
+
 const NO_TRANSACTION =
   "tx must be inside a transaction: begin one, wait until it has begun, and pass the handle on which it runs";
 
@@ -122,7 +125,7 @@ function toStep(
   lock: FencedLock,
   options: FenceOptions,
 ): FenceStep {
-  const idleMs = options.idleTimeout === false ? 0 : Math.max(1, Math.floor(lock.remainingMs));
+  const idleMs = options.idleTimeout === false ? 0 : Math.max(1, Math.min(Math.floor(lock.remainingMs), MAX_IDLE_MS));
   return { table: toTableName(dialect, options), key: storeKey, token, isExclusive, idleMs };
 }
 

@@ -9,14 +9,15 @@ const OWN_SLOT = `1 + pg_backend_pid() % ${SHARED_ROWS}`;
 
 /**
  * $2 is the token, $3 the time-out in milliseconds or 0. A shorter time-out of the user stays. Both settings end with the
- * transaction. The mark shows whether a transaction is open: without one it ends with this statement.
+ * transaction. The mark shows whether a transaction is open: without one it ends with this statement. All types are those that
+ * the operators of pg_catalog have: one for other types, in a schema of the search_path, could be another role's.
  */
 const SETTINGS = `
   set_config('holdfast.fence', $2::text, true) as mark,
   case
     when $3::text::int > 0 and not exists (
-      select from (select extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000) s(ms)
-      where ms between 1 and $3::text::int
+      select from (select 1000::numeric * extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval)::numeric) s(ms)
+      where ms between 1::numeric and $3::text::numeric
     ) then set_config('idle_in_transaction_session_timeout', $3::text, true)
   end as idle`;
 

@@ -72,24 +72,28 @@ export function versionedRow<Row extends object = SqlRow>(
   validateOptions("versionedRow()", options as VersionedRowOptions, OPTION_RULES, { required: ["table", "key"] });
   const sql = toSqlHandle(handle, options.dialect, "handle");
   const table = describeTable(sql.dialect, options as VersionedRowOptions);
+  // by the rows that were read: a change that writes into its row could otherwise raise the version that is compared, to the one
+  // that another writer has just made
+  const readVersions = new WeakMap<object, number | bigint>();
+  const versionOf = (row: object): number | bigint => readVersions.get(row) ?? readVersion(table, row as SqlRow);
   return {
     async read() {
       const { text, values } = selectStatement(table);
       const { rows } = await sql.query(text, values);
       if (rows.length > 1) throw new TypeError(`key must name one row of ${table.name}, but it names several`);
       const [row] = rows;
-      if (row !== undefined) readVersion(table, row);
+      if (row !== undefined) readVersions.set(row, readVersion(table, row));
       return (row as Row | undefined) ?? null;
     },
     async write(row, changes) {
       requireChanges(table, changes);
-      const { text, values } = updateStatement(table, readVersion(table, row as SqlRow), changes as Changes);
+      const { text, values } = updateStatement(table, versionOf(row), changes as Changes);
       const { rows, affectedCount } = await sql.query(text, values);
       return (sql.dialect === "mysql" ? affectedCount : rows.length) > 0;
     },
     classifyError: (error) => classifyDatabaseError(sql.dialect, error),
     canRetry: (cause) => canRetry(sql, cause),
-    readVersion: (row) => readVersion(table, row as SqlRow),
+    readVersion: versionOf,
   };
 }
 

@@ -10,4 +10,11 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     replace: "",
     tests: "test/integration/postgres/requirements.test.ts",
   },
+  {
+    name: "a row with a version: what the change has made of the version is compared",
+    file: "src/optimistic/versioned-row.ts",
+    find: "readVersions.get(row) ?? ",
+    replace: "",
+    tests: "test/integration/sqlite/optimistic.test.ts",
+  },
 ];

@@ -76,6 +76,22 @@ export function testVersionedRow(name: string, open: () => RowClient | Promise<R
       expect(await readStock(1)).toEqual([49, 3]);
     });
 
+    test("a change that writes into its row overwrites nobody", async () => {
+      let moves = 1;
+      const result = await optimistic(
+        stockRow(client.handle),
+        async (row: { -readonly [Column in keyof Stock]: Stock[Column] }) => {
+          if (moves-- > 0) await query("update t_stock set version = version + 1, left_count = 50 where id = 1");
+          row.left_count--;
+          row.version++;
+          return { left_count: row.left_count };
+        },
+        PATIENT,
+      );
+      expect(result).toMatchObject({ status: "written", retries: 1 });
+      expect(await readStock(1)).toEqual([49, 2]);
+    });
+
     test("values that are the same as before are written, and move the version", async () => {
       const result = await optimistic(stockRow(client.handle), ({ left_count }) => ({ left_count }));
       expect(result).toMatchObject({ status: "written", retries: 0 });

@@ -104,6 +104,17 @@ withPostgres((server) => {
     expect(await read()).toBe(own);
   });
 
+  test.each([2 ** 31, 30 * 86_400_000, Number.POSITIVE_INFINITY])(
+    "a lease with %d ms left, longer than any time-out, is fenced",
+    async (remainingMs) => {
+      const client = await pool.connect();
+      onTestFinished(() => client.release(true));
+      await client.query("begin");
+      await fence(client, createShortLock(150, remainingMs));
+      await client.query("commit");
+    },
+  );
+
   test("a client outside a transaction is refused, also if only the database knows", async () => {
     const client = await pool.connect();
     await expect(fence(client, createTestLock(200))).rejects.toThrow(/inside a transaction/);
