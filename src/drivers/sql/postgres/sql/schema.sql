@@ -32,6 +32,7 @@ create table if not exists {buckets} (
 ) with (fillfactor = 20);
 insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;
 -- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. The columns that a renewal changes are in no index.
+-- No fillfactor: a read frees the deleted rows of a page only once the page is nearly full, which it would never be.
 create table if not exists {claims} (
   id text collate "C" primary key,
   key text collate "C" not null,
@@ -51,7 +52,7 @@ create table if not exists {claims} (
   created bigint not null,
   granted bigint,
   unique (key, arrival)
-) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 create table if not exists {tombstones} (
   id text collate "C" primary key,
   reason text not null,
