@@ -228,41 +228,73 @@ withPostgres((server) => {
     }
   });
 
-  test("callers of a single client take turns, and none gets into a transaction of the user", async () => {
-    const own = new pg.Client(server().url);
-    await own.connect();
-    onTestFinished(() => own.end());
-    const client = adaptPostgresClient(own);
-    expect(client.connectDedicated).toBeUndefined();
-    const first = await client.connect();
-    let isSecond = false;
-    const second = client.connect().then((connection) => {
-      isSecond = true;
-      return connection;
-    });
-    await first.query("select 1 as n");
-    expect(isSecond).toBe(false);
-    await expect(first.query("begin")).rejects.toThrow("needs a Pool");
-    first.release(true);
-    const connection = await second;
-    await own.query("begin");
-    await expect(connection.query("select 1 as n")).rejects.toThrow("transaction of the user");
-    connection.release();
-    await expect(client.connect()).rejects.toThrow("inside a transaction");
-    await own.query("rollback");
-    expect((await query(client, "select 3 as n")).rows).toEqual([{ n: 3 }]);
-  });
+  // before pg 8.19 clients do not tell their status
+  const VERSIONS = [
+    ["pg", true],
+    ["pg before 8.19", false],
+  ] as const;
+  const hideStatus = (client: object): void => void Object.assign(client, { getTransactionStatus: undefined });
 
-  test("a connection that the user returned to the pool inside a transaction is not used", async () => {
-    const pool = new pg.Pool({ connectionString: server().url, max: 1 });
-    onTestFinished(() => pool.end());
-    const leaked = await pool.connect();
-    await leaked.query("begin");
-    leaked.release();
-    const client = adaptPostgresClient(pool);
-    await expect(client.connect()).rejects.toThrow("returned inside a transaction");
-    expect((await query(client, "select 1 as n")).rows).toEqual([{ n: 1 }]);
-  });
+  test.each(VERSIONS)(
+    "%s: a client is refused while a transaction that the user began before is open",
+    async (_, isNew) => {
+      const own = new pg.Client(server().url);
+      if (!isNew) hideStatus(own);
+      await own.connect();
+      onTestFinished(() => own.end());
+      await own.query("begin");
+      const client = adaptPostgresClient(own);
+      await expect(client.connect()).rejects.toThrow("inside a transaction");
+      await own.query("selec").catch(() => undefined);
+      await expect(client.connect()).rejects.toThrow("inside a transaction");
+      await own.query("rollback");
+      expect((await query(client, "select 3 as n")).rows).toEqual([{ n: 3 }]);
+    },
+  );
+
+  test.each(VERSIONS)(
+    "%s: callers of a single client take turns, and none gets into a transaction of the user",
+    async (_, isNew) => {
+      const own = new pg.Client(server().url);
+      if (!isNew) hideStatus(own);
+      await own.connect();
+      onTestFinished(() => own.end());
+      const client = adaptPostgresClient(own);
+      expect(client.connectDedicated).toBeUndefined();
+      const first = await client.connect();
+      let isSecond = false;
+      const second = client.connect().then((connection) => {
+        isSecond = true;
+        return connection;
+      });
+      await first.query("select 1 as n");
+      expect(isSecond).toBe(false);
+      await expect(first.query("begin")).rejects.toThrow("needs a Pool");
+      first.release(true);
+      const connection = await second;
+      await own.query("begin");
+      await expect(connection.query("select 1 as n")).rejects.toThrow("transaction of the user");
+      connection.release();
+      await expect(client.connect()).rejects.toThrow("inside a transaction");
+      await own.query("rollback");
+      expect((await query(client, "select 3 as n")).rows).toEqual([{ n: 3 }]);
+    },
+  );
+
+  test.each(VERSIONS)(
+    "%s: a connection that the user returned to the pool inside a transaction is not used",
+    async (_, isNew) => {
+      const pool = new pg.Pool({ connectionString: server().url, max: 1 });
+      if (!isNew) pool.on("connect", hideStatus);
+      onTestFinished(() => pool.end());
+      const leaked = await pool.connect();
+      await leaked.query("begin");
+      leaked.release();
+      const client = adaptPostgresClient(pool);
+      await expect(client.connect()).rejects.toThrow("returned inside a transaction");
+      expect((await query(client, "select 1 as n")).rows).toEqual([{ n: 1 }]);
+    },
+  );
 
   test("a client with the option binary returns text, and no number that would be wrong", async () => {
     const pool = new pg.Pool({ connectionString: server().url, binary: true });

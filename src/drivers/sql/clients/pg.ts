@@ -19,6 +19,8 @@ export interface PgClientLike extends Emitter {
   end(): Promise<unknown>;
   /** "I": idle; "T": in a transaction; "E": in a failed transaction. Absent before pg 8.19. */
   getTransactionStatus?(): string | null;
+  /** The protocol, whose messages tell the status. Absent in pg-native. */
+  readonly connection?: Pick<Emitter, "on">;
   unref?(): void;
 }
 
@@ -39,6 +41,8 @@ export interface PgPoolLike extends Emitter {
 const CONNECT_TIMEOUT_MS = 5_000;
 /** The object identifiers of types whose binary format is text: unknown, text, name, varchar, json. */
 const TEXT_TYPES: readonly number[] = [705, 25, 19, 1043, 114];
+/** What the server last said to a client of pg before 8.19: the status as getTransactionStatus() returns it. */
+const lastStatuses = new WeakMap<PgClientLike, string>();
 /** Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types. */
 const PLAIN_TYPES = { length: 0, getTypeParser };
 
@@ -54,6 +58,10 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
     library: "pg",
     async connect() {
       const client = await pool.connect();
+      await learnStatus(client).catch((error: unknown) => {
+        client.release(true);
+        throw error;
+      });
       // a transaction of the driver that failed half-way must not reach the next user of the connection
       const release = (isBroken: boolean): void => client.release(isBroken || isInTransaction(client));
       if (isInTransaction(client)) {
@@ -80,6 +88,10 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
     library: "pg",
     async connect() {
       const endTurn = await turns.take();
+      await learnStatus(client).catch((error: unknown) => {
+        endTurn();
+        throw error;
+      });
       if (isInTransaction(client)) {
         endTurn();
         throw createTransactionError("pg", "the client is inside a transaction");
@@ -182,6 +194,19 @@ function getTypeParser(type: number, format: string = "text"): (value: string | 
   };
 }
 
+/**
+ * pg before 8.19 does not say whether a transaction is open, and a grant inside one would be undone by its rollback. The server
+ * says so after every statement, so an empty one is sent if none was seen yet.
+ */
+async function learnStatus(client: PgClientLike): Promise<void> {
+  const { connection } = client;
+  if (connection === undefined || client.getTransactionStatus !== undefined || lastStatuses.has(client)) return;
+  connection.on("readyForQuery", ({ status }: { readonly status: string }) => {
+    lastStatuses.set(client, status);
+  });
+  await client.query({ text: "" });
+}
+
 function isInTransaction(client: PgClientLike): boolean {
-  return /^[TE]$/.test(client.getTransactionStatus?.() ?? "");
+  return /^[TE]$/.test(client.getTransactionStatus?.() ?? lastStatuses.get(client) ?? "");
 }
