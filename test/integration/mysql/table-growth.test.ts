@@ -1,0 +1,54 @@
+// Claims and releases leave undo records and deleted rows. The server purges them: sizes stay bounded.
+
+import { statSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { cycleClaims } from "../../support/claim-cycles.ts";
+import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
+const CYCLES = IS_LONG_RUN ? 1_000_000 : 1_000;
+const REPORTS = IS_LONG_RUN ? 20 : 1;
+const KIB = 1_024;
+const TABLES = ["buckets", "claims", "tombstones"].map((name) => `holdfast_1_${name}`);
+const MAX_CLAIMS_KIB = IS_LONG_RUN ? 16_384 : 1_024;
+const MAX_SYSTEM_KIB = 262_144;
+/** Transactions whose old rows are not purged yet. */
+const MAX_HISTORY = 2_000;
+
+withMariaDb((server) => {
+  let fixture: MysqlFixture;
+  beforeEach(async () => {
+    fixture = createMysqlFixture(await server().freshDatabase());
+  });
+  afterEach(async () => {
+    await fixture.close();
+    await fixture.database.drop();
+  });
+
+  const sizeKib = (...path: string[]): number => statSync(join(server().folder, "data", ...path)).size / KIB;
+
+  test(`after ${CYCLES} claims and releases the files are small, and old rows are purged`, {
+    timeout: IS_LONG_RUN ? 7_200_000 : 60_000,
+  }, async () => {
+    const driver = await fixture.open({ pool: { connectionLimit: 16 } });
+    for (let report = 1; report <= REPORTS; report++) {
+      await cycleClaims(driver, CYCLES / REPORTS);
+      const sizes = TABLES.map((name) => `${name} ${sizeKib(fixture.database.name, `${name}.ibd`)} KiB`);
+      const history = await fixture.status("Innodb_history_list_length");
+      console.log(
+        `figure: MariaDB after ${(CYCLES / REPORTS) * report} cycles: ${sizes.join(", ")}, undo ${sizeKib("ibdata1")} KiB, history ${history}`,
+      );
+      expect(sizeKib(fixture.database.name, "holdfast_1_claims.ibd")).toBeLessThan(MAX_CLAIMS_KIB);
+      expect(sizeKib("ibdata1")).toBeLessThan(MAX_SYSTEM_KIB);
+    }
+    await until(async () => (await fixture.status("Innodb_history_list_length")) < MAX_HISTORY, {
+      within: 10_000,
+      what: "the purge of old rows",
+    });
+    expect(await fixture.violations()).toEqual([]);
+  });
+});
