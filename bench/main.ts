@@ -1,5 +1,5 @@
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
-// `npm run bench -- [case or group...]`: measures, writes one JSON a run below bench/results and, for every group of which
+// `npm run bench -- [--quick] [case or group...]`: measures, writes one JSON a run below bench/results and, for every group of which
 // all cases were run, its table in docs/results. Fails if a gate does not hold; rates are goals, and only reported.
 
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -10,6 +10,7 @@ import { compareBuilds } from "./compare/compare.ts";
 import type { BenchCase } from "./harness/bench-case.ts";
 import { describeMachine, otherLoads, readCommit } from "./harness/machine.ts";
 import { renderSvg } from "./harness/plot.ts";
+import { IS_QUICK_RUN } from "./harness/quick-run.ts";
 import type { CaseReport, Report } from "./harness/report.ts";
 import { failedGates, renderLines, renderMarkdown } from "./harness/report.ts";
 import { quantile } from "./harness/stats.ts";
@@ -18,16 +19,18 @@ import { installThirdParty } from "./harness/third-party.ts";
 const RESULTS = "bench/results";
 const TABLES = "docs/results";
 /** Cases whose names begin so have a table of their own, and are chosen together by this name. */
-const GROUPS = ["redis", "zookeeper"];
+const GROUPS = ["redis", "sql", "zookeeper"];
 
 function findGroup({ name }: Pick<BenchCase, "name">): string {
   return GROUPS.find((group) => name.startsWith(`${group}-`)) ?? "";
 }
 
+/** By their names, or by the first words of them: "sql-uncontended" is that case on all databases. */
 function selectCases(names: readonly string[]): readonly BenchCase[] {
-  const isNamed = (benchCase: BenchCase): boolean =>
-    names.includes(benchCase.name) || names.includes(findGroup(benchCase));
-  const unknown = names.filter((name) => !GROUPS.includes(name) && !CASES.some((benchCase) => benchCase.name === name));
+  const isNamedBy = (benchCase: BenchCase, name: string): boolean =>
+    benchCase.name === name || benchCase.name.startsWith(`${name}-`);
+  const isNamed = (benchCase: BenchCase): boolean => names.some((name) => isNamedBy(benchCase, name));
+  const unknown = names.filter((name) => !CASES.some((benchCase) => isNamedBy(benchCase, name)));
   if (unknown.length > 0) {
     const knownNames = [...GROUPS, ...CASES.map(({ name }) => name)];
     console.error(`no case ${unknown.join(", ")}; there are ${knownNames.join(", ")}`);
@@ -73,14 +76,15 @@ async function main(names: readonly string[]): Promise<void> {
   const report: Report = { ...before, otherLoad, cases: reports };
   mkdirSync(RESULTS, { recursive: true });
   writeFileSync(join(RESULTS, `${before.date.replaceAll(":", "-")}.json`), JSON.stringify(report, null, 2));
-  if (process.env.HOLDFAST_BENCH_QUICK !== "1") writeTables(report);
+  if (!IS_QUICK_RUN) writeTables(report);
   const faults = failedGates(report);
   for (const fault of faults) console.error(`FAILED ${fault}`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 }
 
 const { values, positionals } = parseArgs({
-  options: { compare: { type: "string" }, rounds: { type: "string", default: "15" } },
+  // --quick: see harness/quick-run.ts
+  options: { quick: { type: "boolean" }, compare: { type: "string" }, rounds: { type: "string", default: "15" } },
   allowPositionals: true,
 });
 const rounds = Number(values.rounds);

@@ -20,6 +20,7 @@ import {
 import { redisExclusion } from "./redis-exclusion.ts";
 import { redisHandOff, redisPipelining } from "./redis-hand-off.ts";
 import { redisHeldLocks, redisWaiting } from "./redis-held-locks.ts";
+import { sqlUncontended } from "./sql-uncontended.ts";
 import { importTime, runOverhead } from "./startup.ts";
 import { socketContended, socketManyKeys, socketUncontended } from "./unix-socket.ts";
 import { zooKeeperContended, zooKeeperManyKeys, zooKeeperMultiProcess, zooKeeperUncontended } from "./zookeeper.ts";
@@ -53,6 +54,7 @@ export const CASES: readonly BenchCase[] = [
   redisHeldLocks,
   redisWaiting,
   redisPipelining,
+  ...sqlUncontended,
   zooKeeperUncontended,
   zooKeeperManyKeys,
   zooKeeperContended,

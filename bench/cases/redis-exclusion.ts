@@ -4,9 +4,10 @@ import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import type { CriticalSection } from "../harness/exclusion.ts";
 import { countFaults } from "../harness/exclusion.ts";
+import { IS_QUICK_RUN } from "../harness/quick-run.ts";
 import { withBenchRedis } from "../harness/redis.ts";
-import { IS_QUICK_RUN, withRedisGroups } from "../harness/redis-rounds.ts";
 import { computeSpread, variation } from "../harness/stats.ts";
+import { withStoreGroups } from "../harness/store-rounds.ts";
 import { HOLDFAST, HOLDFAST_STRICT, REDIS_THIRD_PARTIES } from "../implementations/redis.ts";
 
 const DURATION_MS = IS_QUICK_RUN ? 200 : 700;
@@ -23,7 +24,7 @@ export const redisExclusion: BenchCase = {
     const checks: Check[] = [];
     await withBenchRedis(async (server) => {
       for (const name of [CONTROL_NAME, HOLDFAST, HOLDFAST_STRICT, ...Object.keys(REDIS_THIRD_PARTIES)]) {
-        const sections = await withRedisGroups([name], 4, server, ([group]) =>
+        const sections = await withStoreGroups([name], 4, server, ([group]) =>
           Promise.all((group?.clients ?? []).map((client) => client.call<CriticalSection[]>("exclusion", DURATION_MS))),
         );
         const { overlaps, tokens } = countFaults(sections.flat());

@@ -4,19 +4,13 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import type { ChildProcessRpc } from "../harness/child-rpc.ts";
+import { IS_QUICK_RUN } from "../harness/quick-run.ts";
 import { withBenchRedis } from "../harness/redis.ts";
-import type { RedisProcessGroup } from "../harness/redis-rounds.ts";
-import {
-  figurePerRound,
-  grantRates,
-  IS_QUICK_RUN,
-  measureOnRedis,
-  redisRow,
-  runRounds,
-  withRedisGroups,
-} from "../harness/redis-rounds.ts";
+import { measureOnRedis } from "../harness/redis-rounds.ts";
 import type { Spread } from "../harness/stats.ts";
 import { computeRatio, computeSpread, quantile } from "../harness/stats.ts";
+import type { StoreProcessGroup } from "../harness/store-rounds.ts";
+import { figurePerRound, grantRates, ROUNDS, runRounds, storeRow, withStoreGroups } from "../harness/store-rounds.ts";
 import {
   BASELINE,
   HOLDFAST,
@@ -80,8 +74,8 @@ interface HandOffFigures {
 async function measureHandOffs(names: readonly string[]): Promise<ReadonlyMap<string, HandOffFigures>> {
   const rounds = new Map<string, HandOffFigures>(names.map((name) => [name, { p50: [], p99: [], count: 0 }]));
   await withBenchRedis((server) =>
-    withRedisGroups(names, 2, server, (groups) =>
-      runRounds(groups, async (group, isCounted) => {
+    withStoreGroups(names, 2, server, (groups) =>
+      runRounds(groups, ROUNDS, async (group, isCounted) => {
         const gaps = await measureGaps(group);
         const handOffFigures = rounds.get(group.name);
         if (!isCounted || handOffFigures === undefined) return;
@@ -102,7 +96,7 @@ function toRows(rounds: ReadonlyMap<string, HandOffFigures>): Row[] {
 }
 
 /** Microseconds each hand-off took, the two taking turns. */
-async function measureGaps({ name, clients }: RedisProcessGroup): Promise<number[]> {
+async function measureGaps({ name, clients }: StoreProcessGroup): Promise<number[]> {
   const key = `handed:${name}`;
   let [from, to] = clients as [ChildProcessRpc, ChildProcessRpc];
   const all: number[] = [];
@@ -139,7 +133,7 @@ export const redisPipelining: BenchCase = {
       const comparedNames = names.flatMap((name) => [name, name + PIPELINED]);
       const rounds = await measureOnRedis(comparedNames, { processes, load: { callers, keys, timed }, ms: 250 });
       for (const name of comparedNames) {
-        const row = redisRow(name, rounds, ["rate", "p50", "commands", "clientCpu", "serverCpu"]);
+        const row = storeRow(name, rounds, ["rate", "p50", "commands", "clientCpu", "serverCpu"]);
         rows.push({ contestant: `${description}: ${row.contestant}`, figures: row.figures });
       }
       // where many are under way at once it may go either way

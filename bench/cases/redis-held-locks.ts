@@ -3,10 +3,11 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { BenchCase, Check, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
+import type { BenchStore, StoreWork } from "../harness/bench-store.ts";
+import { callsBetween } from "../harness/bench-store.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
-import type { BenchRedis, RedisWork } from "../harness/redis.ts";
-import { callsBetween, withBenchRedises } from "../harness/redis.ts";
-import { IS_QUICK_RUN } from "../harness/redis-rounds.ts";
+import { IS_QUICK_RUN } from "../harness/quick-run.ts";
+import { withBenchRedises } from "../harness/redis.ts";
 import { CLIENT_PROGRAM } from "../harness/rounds.ts";
 import type { Spread } from "../harness/stats.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
@@ -24,7 +25,7 @@ const TIMEOUT_MS = 30_000;
 interface HoldingClient {
   readonly name: string;
   readonly client: ChildProcessRpc;
-  readonly server: BenchRedis;
+  readonly server: BenchStore;
 }
 
 /** Per window of `watchMs`. */
@@ -135,7 +136,7 @@ async function measureEachWindow(
 ): Promise<ReadonlyMap<HoldingClient, HoldingCost | Error>> {
   return withBenchRedises(names.length, async (servers) => {
     const holders = names.map((name, index) => {
-      const server = servers[index] as BenchRedis;
+      const server = servers[index] as BenchStore;
       return { name, server, client: new ChildProcessRpc(CLIENT_PROGRAM, [name, server.address]) };
     });
     const cleanups: (() => Promise<void>)[] = [];
@@ -205,7 +206,7 @@ function toCost({ name }: HoldingClient, usageSamples: readonly UsageSample[]): 
 
 interface UsageSample {
   readonly cpu: number;
-  readonly work: RedisWork;
+  readonly work: StoreWork;
 }
 
 async function sampleUsage({ client, server }: HoldingClient): Promise<UsageSample> {

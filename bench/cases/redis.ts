@@ -2,19 +2,19 @@
 
 import type { BenchCase, Check, Findings } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
-import type { Column, RedisOptions, RedisRounds } from "../harness/redis-rounds.ts";
+import { measureOnRedis } from "../harness/redis-rounds.ts";
+import type { WindowLoad } from "../harness/sampling-window.ts";
+import { computeRatio, computeSpread } from "../harness/stats.ts";
+import type { Column, LoadOptions, StoreRounds } from "../harness/store-rounds.ts";
 import {
   bestRates,
   clientCpuPerGrant,
   figurePerRound,
   grantRates,
   grantVariation,
-  measureOnRedis,
-  redisRow,
   starvedCallers,
-} from "../harness/redis-rounds.ts";
-import type { WindowLoad } from "../harness/sampling-window.ts";
-import { computeRatio, computeSpread } from "../harness/stats.ts";
+  storeRow,
+} from "../harness/store-rounds.ts";
 import {
   BASELINE,
   HOLDFAST,
@@ -57,7 +57,7 @@ export const redisUncontended: BenchCase = {
     const rounds = await measureOnRedis(names, { processes: 1, load: { callers: 1, keys: 1, timed: "pair" }, ms: 300 });
     const [holdfast, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
     return {
-      rows: names.map((name) => redisRow(name, rounds, UNCONTENDED_NAMES)),
+      rows: names.map((name) => storeRow(name, rounds, UNCONTENDED_NAMES)),
       checks: [
         check("gate", "commands a pair", computeSpread(figurePerRound(holdfast, "sent")), "exactly", 2),
         check(
@@ -82,7 +82,7 @@ export const redisManyKeys: BenchCase = {
     const rounds = await measureOnRedis(names, { processes: 1, load, ms: 300 });
     const [holdfast, floor] = [rounds(HOLDFAST), rounds(BASELINE)];
     return {
-      rows: names.map((name) => redisRow(name, rounds, MANY_KEYS_NAMES)),
+      rows: names.map((name) => storeRow(name, rounds, MANY_KEYS_NAMES)),
       checks: [
         // fewer where releases of one turn share a call
         check("gate", "commands a pair", computeSpread(figurePerRound(holdfast, "sent")), "at most", 2),
@@ -136,14 +136,14 @@ const localCommands = (callers: number): number => (2 / callers) * 1.05;
 const STRICT_COMMANDS = 2.1;
 
 async function measureContended(
-  options: RedisOptions & { readonly load: WindowLoad },
+  options: LoadOptions & { readonly load: WindowLoad },
   goals: { readonly local: number; readonly strict: number },
 ): Promise<Findings> {
   const names = [HOLDFAST, HOLDFAST_STRICT, ...THIRD_PARTIES, BROKER];
   const rounds = await measureOnRedis(names, options);
   const [holdfast, strict, best] = [rounds(HOLDFAST), rounds(HOLDFAST_STRICT), bestRates(rounds, THIRD_PARTIES)];
   return {
-    rows: names.map((name) => redisRow(name, rounds, CONTENDED_NAMES)),
+    rows: names.map((name) => storeRow(name, rounds, CONTENDED_NAMES)),
     checks: [
       check("goal", "rate of the best rival", computeRatio(grantRates(holdfast), best), "at least", goals.local),
       check(
@@ -181,7 +181,7 @@ async function measureContended(
   };
 }
 
-function fairness(description: string, rounds: RedisRounds, name: string): Check[] {
+function fairness(description: string, rounds: StoreRounds, name: string): Check[] {
   return [
     check("gate", `${description}callers that got nothing`, computeSpread(starvedCallers(rounds(name))), "exactly", 0),
     check(
@@ -194,7 +194,7 @@ function fairness(description: string, rounds: RedisRounds, name: string): Check
   ];
 }
 
-function longestWaits(rounds: ReturnType<RedisRounds>): ReturnType<typeof computeSpread> {
+function longestWaits(rounds: ReturnType<StoreRounds>): ReturnType<typeof computeSpread> {
   return computeRatio(figurePerRound(rounds, "most"), figurePerRound(rounds, "p50"));
 }
 
@@ -221,7 +221,7 @@ export const redisStrict: BenchCase = {
         ms: processes * callers > 64 ? 1_000 : 300,
       });
       const description = `${processes * callers} waiting in ${processes === 1 ? "one process" : `${processes} processes`}`;
-      rows.push({ ...redisRow(HOLDFAST_STRICT, rounds, CONTENDED_NAMES), contestant: description });
+      rows.push({ ...storeRow(HOLDFAST_STRICT, rounds, CONTENDED_NAMES), contestant: description });
       checks.push(
         check(
           "gate",
@@ -274,7 +274,7 @@ export const redisSections: BenchCase = {
         const rounds = await measureOnRedis(names, { processes: groupCount, load, ms: 250 });
         const limit = grantRates(rounds(UNCONTENDED_LOAD));
         for (const name of locks) {
-          const row = redisRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
+          const row = storeRow(name, rounds, ["rate", "p50", "longest", "commands", "spread", "starved"]);
           const limitShare =
             rounds.failure(name) === null ? { "of the limit": computeRatio(grantRates(rounds(name)), limit) } : {};
           rows.push({ contestant: `${description}: ${row.contestant}`, figures: { ...row.figures, ...limitShare } });

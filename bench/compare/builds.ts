@@ -7,9 +7,9 @@ import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { until } from "../../test/support/until.ts";
 import { parsePort } from "../harness/address.ts";
+import type { BenchStore } from "../harness/bench-store.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
 import { readCommit } from "../harness/machine.ts";
-import type { BenchRedis } from "../harness/redis.ts";
 import { withBenchRedis } from "../harness/redis.ts";
 import type { Subject } from "./subjects.ts";
 
@@ -29,7 +29,7 @@ export interface Store {
   readonly url: string;
   /** The socket of a lock server; null if the store is another one. */
   readonly socket: string | null;
-  readonly redis: BenchRedis | null;
+  readonly redis: BenchStore | null;
   /** Microseconds of CPU that the store's process has used; 0 if the store is in the client's process. */
   cpu(): Promise<number>;
 }

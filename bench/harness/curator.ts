@@ -3,10 +3,10 @@
 import type { ChildProcessWithoutNullStreams } from "node:child_process";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { CURATOR_JAR, installCurator } from "../../test/support/curator/contender-process.ts";
+import { processCpuMicros } from "./process-cpu.ts";
 import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 
 const SOURCE = resolve("bench/curator/CuratorBench.java");
@@ -16,14 +16,6 @@ export function compileCurator(folder: string): void {
   installCurator();
   const { status, stderr } = spawnSync("javac", ["-cp", CURATOR_JAR, "-d", folder, SOURCE], { encoding: "utf8" });
   if (status !== 0) throw new Error(stderr);
-}
-
-/** Microseconds of CPU that a process has used. */
-export function processCpuMicros(pid: number): number {
-  const [, ...fields] = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ");
-  const [user, system] = (fields[0] ?? "").split(" ").slice(11, 13).map(Number) as [number, number];
-  const TICKS_PER_SECOND = 100;
-  return ((user + system) * 1_000_000) / TICKS_PER_SECOND;
 }
 
 /** A Curator client and its callers. */

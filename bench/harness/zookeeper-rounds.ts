@@ -7,8 +7,10 @@ import { setTimeout as delay } from "node:timers/promises";
 import { startZooKeeper } from "../../test/support/stores/zookeeper.ts";
 import type { Row } from "./bench-case.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
-import { CuratorClient, compileCurator, processCpuMicros } from "./curator.ts";
+import { CuratorClient, compileCurator } from "./curator.ts";
 import { waitForIdle } from "./machine.ts";
+import { processCpuMicros } from "./process-cpu.ts";
+import { IS_QUICK_RUN } from "./quick-run.ts";
 import { CLIENT_PROGRAM } from "./rounds.ts";
 import type { WindowLoad, WindowSample } from "./sampling-window.ts";
 import type { Spread } from "./stats.ts";
@@ -16,7 +18,6 @@ import { computeSpread, quantile, sum, variation } from "./stats.ts";
 
 export const CURATOR = "Curator";
 
-const IS_QUICK_RUN = process.env.HOLDFAST_BENCH_QUICK === "1";
 /** Not counted: code is compiled, heaps grow; a JVM takes its time for that. */
 const WARM_UP = IS_QUICK_RUN ? 1 : 3;
 const ROUNDS = IS_QUICK_RUN ? 2 : 5;

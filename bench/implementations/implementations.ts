@@ -7,6 +7,7 @@ import { openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
 import { openMemory, openMemoryDriver, openNoLock } from "./in-process.ts";
 import { openLiveMutex } from "./live-mutex.ts";
 import { REDIS_IMPLEMENTATIONS } from "./redis.ts";
+import { SQL_IMPLEMENTATIONS } from "./sql.ts";
 import { ZOOKEEPER_IMPLEMENTATIONS } from "./zookeeper.ts";
 
 interface ImplementationEntry {
@@ -29,6 +30,7 @@ const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
   "memory driver alone": { open: openMemoryDriver },
   "no lock": { open: openNoLock },
   ...REDIS_IMPLEMENTATIONS,
+  ...SQL_IMPLEMENTATIONS,
   ...ZOOKEEPER_IMPLEMENTATIONS,
 };
 

@@ -1,0 +1,35 @@
+/** Ours on databases against the floor and the rivals, without contention. */
+
+import type { BenchCase } from "../harness/bench-case.ts";
+import { check } from "../harness/bench-case.ts";
+import type { SqlKind } from "../harness/sql-rounds.ts";
+import { listRivals, MARIADB_KIND, measureOnDatabase, POSTGRES_KIND, SQLITE_KIND } from "../harness/sql-rounds.ts";
+import { computeRatio } from "../harness/stats.ts";
+import type { Column } from "../harness/store-rounds.ts";
+import { grantRates, storeRow } from "../harness/store-rounds.ts";
+
+const COLUMNS: readonly Column[] = ["rate", "p50", "p99", "commands", "clientCpu", "serverCpu"];
+
+export const sqlUncontended: readonly BenchCase[] = [POSTGRES_KIND, MARIADB_KIND, SQLITE_KIND].map(createCase);
+
+function createCase(kind: SqlKind): BenchCase {
+  const { id, title, names } = kind;
+  return {
+    name: `sql-uncontended-${id}`,
+    title: `${title}, one caller, uncontended`,
+    about:
+      "One caller, one key, in a loop; a pair is timed whole. Each commit is synced to the disk, as the database does by " +
+      "default. The floor is one statement that inserts a row and one that deletes it, with the same client. A lock by hand that ends with " +
+      "its connection writes nothing to the disk.",
+    async run() {
+      const contestants = [names.holdfast, names.floor, ...listRivals(names)];
+      const load = { callers: 1, keys: 1, timed: "pair" } as const;
+      const rounds = await measureOnDatabase(kind, contestants, { processes: 1, load, ms: 300, rounds: 9 });
+      const ratio = computeRatio(grantRates(rounds(names.holdfast)), grantRates(rounds(names.floor)));
+      return {
+        rows: contestants.map((name) => storeRow(name, rounds, COLUMNS)),
+        checks: [check("goal", "rate of the floor", ratio, "at least", 0.7)],
+      };
+    },
+  };
+}

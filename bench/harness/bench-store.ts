@@ -1,0 +1,26 @@
+/** A store of the bench's own, and what it has done. */
+
+import { sum } from "./stats.ts";
+
+/** The server that all contestants share, or a file. */
+export interface BenchStore {
+  /** As contestants are told of it. */
+  readonly address: string;
+  work(): Promise<StoreWork>;
+  /** Connections of clients now; undefined: it cannot be told. */
+  countConnections?(): Promise<number>;
+}
+
+/** Since the store's start. */
+export interface StoreWork {
+  /** How often each command was performed. */
+  readonly calls: ReadonlyMap<string, number>;
+  /** Microseconds of CPU; NaN if it has no process of its own. */
+  readonly cpu: number;
+}
+
+/** How often these commands came between the two. */
+export function callsBetween(before: StoreWork, after: StoreWork, names: readonly string[]): number {
+  const sumCalls = ({ calls }: StoreWork): number => sum(names.map((name) => calls.get(name) ?? 0));
+  return sumCalls(after) - sumCalls(before);
+}

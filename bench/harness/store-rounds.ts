@@ -1,0 +1,302 @@
+/** Rounds at one store: every contestant once in each, with as many processes as wanted, one contestant at a time. */
+
+import { setTimeout as delay } from "node:timers/promises";
+import { findImplementation } from "../implementations/implementations.ts";
+import type { Row } from "./bench-case.ts";
+import type { BenchStore, StoreWork } from "./bench-store.ts";
+import { callsBetween } from "./bench-store.ts";
+import { ChildProcessRpc } from "./child-rpc.ts";
+import { waitForIdle } from "./machine.ts";
+import { IS_QUICK_RUN } from "./quick-run.ts";
+import { CLIENT_PROGRAM } from "./rounds.ts";
+import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
+import type { Spread } from "./stats.ts";
+import { computeSpread, sum, variation } from "./stats.ts";
+
+/** Not counted: code is compiled, heaps grow. */
+const WARM_UP = 1;
+export const ROUNDS: number = 5;
+const QUICK_ROUNDS = 2;
+/** Every process has begun, and whoever came first has no lead. */
+const LEAD_MS = 40;
+/** For callers that still wait when a round is over; then their processes are replaced. */
+const FINISH_TIMEOUT_MS = 500;
+/** A new process compiles its code before it is measured again. */
+const WARM_MS = 150;
+/** Ours are watched until every caller can have had so many grants: with fewer, one more or less would look unfair. */
+const MIN_GRANTS = 50;
+const MAX_WINDOWS = 8;
+
+/** A kind of store, and what takes part there. */
+export interface StoreKind {
+  /** Starts one, gives it to `use`, and ends it. */
+  withStore<T>(use: (store: BenchStore) => Promise<T>): Promise<T>;
+  isThirdParty(name: string): boolean;
+  /** The commands that a contestant sends; undefined: they cannot be told. */
+  countedCommands(name: string): readonly string[] | undefined;
+}
+
+export interface StoreRound {
+  readonly grants: number;
+  readonly ms: number;
+  /** Of its processes together, and of the store or its broker, microseconds. */
+  readonly cpu: number;
+  readonly serverCpu: number;
+  readonly grantsPerCaller: readonly number[];
+  /** Microseconds: medians and p99 over the processes' own, and the longest. */
+  readonly p50: number;
+  readonly p99: number;
+  readonly most: number;
+  /** Commands it sent per grant in the window; NaN if they cannot be told. */
+  readonly commands: number;
+  /** The same per pair, from the first command to the last. */
+  readonly sent: number;
+  /** Connections of all its processes at the end of the window; NaN if they cannot be told. */
+  readonly connections: number;
+  /** Callers that still waited half a second after the last had asked. */
+  readonly stuck: number;
+}
+
+export interface StoreRounds {
+  (name: string): readonly StoreRound[];
+  /** Why a contestant could not go on; null if it could. */
+  failure(name: string): string | null;
+}
+
+export interface StoreProcessGroup {
+  readonly name: string;
+  clients: readonly ChildProcessRpc[];
+  /** How often its processes were replaced. */
+  replacements: number;
+  start(): ChildProcessRpc[];
+  /** Its own broker, where it does not use the store. */
+  readonly broker: ChildProcessRpc | null;
+}
+
+export interface LoadOptions {
+  readonly processes: number | ((name: string) => number);
+  readonly load: WindowLoad | ((name: string) => WindowLoad);
+  readonly ms: number;
+  /** Default 5. Several short rounds compare better than few long ones where the disk is now quick, now slow. */
+  readonly rounds?: number;
+  /** Watch ours for longer on a slow machine. Default false. */
+  readonly fair?: boolean;
+}
+
+export async function measureOnStore(
+  kind: StoreKind,
+  names: readonly string[],
+  options: LoadOptions,
+): Promise<StoreRounds> {
+  const rounds = new Map<string, StoreRound[]>(names.map((name) => [name, []]));
+  const failures = new Map<string, string>();
+  await kind.withStore((server) =>
+    withStoreGroups(names, options.processes, server, (groups) =>
+      runRounds(groups, options.rounds ?? ROUNDS, async (group, isCounted) => {
+        if (failures.has(group.name)) return;
+        try {
+          const storeRound = await measureRound(kind, group, server, options);
+          if (isCounted) rounds.get(group.name)?.push(storeRound);
+        } catch (error) {
+          failures.set(group.name, error instanceof Error ? (error.message.split("\n")[0] ?? "") : String(error));
+        }
+      }),
+    ),
+  );
+  const [ownFailure] = [...failures].filter(([name]) => !kind.isThirdParty(name));
+  if (ownFailure !== undefined) throw new Error(ownFailure.join(": "));
+  const roundsOf = (name: string): readonly StoreRound[] => rounds.get(name) ?? [];
+  return Object.assign(roundsOf, { failure: (name: string) => failures.get(name) ?? null });
+}
+
+/** Warm-up and counted rounds; the first place goes round. */
+export async function runRounds<Team>(
+  groups: readonly Team[],
+  rounds: number,
+  measure: (team: Team, isCounted: boolean) => Promise<void>,
+): Promise<void> {
+  for (let round = -WARM_UP; round < (IS_QUICK_RUN ? QUICK_ROUNDS : rounds); round++) {
+    for (let turn = 0; turn < groups.length; turn++) {
+      if (!IS_QUICK_RUN) await waitForIdle();
+      await measure(groups[(turn + round + WARM_UP) % groups.length] as Team, round >= 0);
+    }
+  }
+}
+
+/** Starts everybody's processes, gives them to `use`, and ends them. */
+export async function withStoreGroups<T>(
+  names: readonly string[],
+  processes: number | ((name: string) => number),
+  server: BenchStore,
+  use: (teams: readonly StoreProcessGroup[]) => Promise<T>,
+): Promise<T> {
+  const groups: StoreProcessGroup[] = [];
+  try {
+    for (const name of names)
+      groups.push(await startGroup(name, typeof processes === "number" ? processes : processes(name), server));
+    return await use(groups);
+  } finally {
+    const allProcesses = groups.flatMap(({ clients, broker }) => [...clients, ...(broker === null ? [] : [broker])]);
+    await Promise.all(allProcesses.map((child) => child.end()));
+  }
+}
+
+async function startGroup(name: string, processes: number, server: BenchStore): Promise<StoreProcessGroup> {
+  const program = findImplementation(name).server;
+  const broker =
+    program === undefined ? null : new ChildProcessRpc(new URL(`../servers/${program}.child.js`, import.meta.url), []);
+  const address = (await broker?.call<string>("listen", { path: "", tcp: true })) ?? server.address;
+  const start = (): ChildProcessRpc[] =>
+    Array.from({ length: processes }, () => new ChildProcessRpc(CLIENT_PROGRAM, [name, address]));
+  return { name, start, clients: start(), broker, replacements: 0 };
+}
+
+function callAll<T>({ clients }: StoreProcessGroup, call: string, argument?: unknown): Promise<T[]> {
+  return Promise.all(clients.map((client) => client.call<T>(call, argument)));
+}
+
+async function measureRound(
+  kind: StoreKind,
+  group: StoreProcessGroup,
+  server: BenchStore,
+  options: LoadOptions,
+): Promise<StoreRound> {
+  const { name, broker } = group;
+  const load = typeof options.load === "function" ? options.load(name) : options.load;
+  const sends = kind.countedCommands(name);
+  const count = (before: StoreWork, after: StoreWork): number =>
+    sends === undefined ? Number.NaN : callsBetween(before, after, sends);
+  // one after another: each may have to create its tables
+  for (const client of group.clients) await client.call("ready");
+  const first = await server.work();
+  await callAll(group, "begin", { ...load, prefix: `${name}:${group.replacements}:` } satisfies WindowLoad);
+  await delay(LEAD_MS);
+  await callAll(group, "mark");
+  const [before, brokerBefore] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
+  const isPatient = options.fair === true && !IS_QUICK_RUN && !kind.isThirdParty(name);
+  const windowSamples = await sampleWindow(group, load, options.ms, isPatient);
+  const connections = (await server.countConnections?.()) ?? Number.NaN;
+  const [after, brokerAfter] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
+  const results = await callAll<WindowResult>(group, "finish", FINISH_TIMEOUT_MS);
+  const sent = count(first, await server.work()) / sum(results.map(({ pairs }) => pairs));
+  const stuck = sum(results.map((end) => end.stuck));
+  if (stuck > 0) await replaceProcesses(group);
+  const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
+  return {
+    grants,
+    // so that grants / ms is the sum of the clients' rates, whose times differ a little
+    ms: grants / sum(windowSamples.map((windowSample) => sum(windowSample.grantsPerCaller) / windowSample.ms)),
+    cpu: sum(windowSamples.map(({ cpu }) => cpu)),
+    serverCpu: broker === null ? after.cpu - before.cpu : brokerAfter - brokerBefore,
+    grantsPerCaller: windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller),
+    p50: mean(windowSamples.map(({ p50 }) => p50)),
+    p99: mean(windowSamples.map(({ p99 }) => p99)),
+    most: Math.max(...windowSamples.map(({ most }) => most)),
+    commands: count(before, after) / grants,
+    sent,
+    connections,
+    stuck,
+  };
+}
+
+async function sampleWindow(
+  group: StoreProcessGroup,
+  { callers }: WindowLoad,
+  ms: number,
+  isPatient: boolean,
+): Promise<WindowSample[]> {
+  for (let windows = 1; ; windows++) {
+    await delay(IS_QUICK_RUN ? ms / 4 : ms);
+    const windowSamples = await callAll<WindowSample>(group, "look");
+    const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
+    const minGrants = isPatient ? MIN_GRANTS * callers * windowSamples.length : 1;
+    if (grants >= minGrants || windows === MAX_WINDOWS) return windowSamples;
+  }
+}
+
+/** With keys of their own: whoever was ended may have held the last ones. */
+async function replaceProcesses(group: StoreProcessGroup): Promise<void> {
+  await Promise.all(group.clients.map((client) => client.end()));
+  group.clients = group.start();
+  group.replacements++;
+  await callAll(group, "begin", {
+    callers: 1,
+    keys: 1,
+    timed: "nothing",
+    prefix: `${group.replacements}:warm:`,
+  } satisfies WindowLoad);
+  await delay(WARM_MS);
+  await callAll(group, "finish", FINISH_TIMEOUT_MS);
+}
+
+/** Grants a second, round by round. */
+export function grantRates(rounds: readonly StoreRound[]): readonly number[] {
+  return rounds.map(({ grants, ms }) => (grants / ms) * 1_000);
+}
+
+export function figurePerRound(
+  rounds: readonly StoreRound[],
+  figure: keyof Omit<StoreRound, "grantsPerCaller">,
+): readonly number[] {
+  return rounds.map((round) => round[figure]);
+}
+
+/** How unevenly the callers were served, round by round. */
+export function grantVariation(rounds: readonly StoreRound[]): readonly number[] {
+  return rounds.map(({ grantsPerCaller }) => variation(grantsPerCaller));
+}
+
+/** Callers that got nothing, round by round. */
+export function starvedCallers(rounds: readonly StoreRound[]): readonly number[] {
+  return rounds.map(({ grantsPerCaller }) => grantsPerCaller.filter((grants) => grants === 0).length);
+}
+
+/** Microseconds of the clients' CPU per grant, round by round. */
+export function clientCpuPerGrant(rounds: readonly StoreRound[]): readonly number[] {
+  return rounds.map(({ cpu, grants }) => cpu / grants);
+}
+
+/** In each round the best of those who ended it. */
+export function bestRates(rounds: StoreRounds, names: readonly string[]): readonly number[] {
+  const allRates = names.filter((name) => rounds.failure(name) === null).map((name) => grantRates(rounds(name)));
+  const count = Math.max(0, ...allRates.map((rates) => rates.length));
+  return Array.from({ length: count }, (_, round) => Math.max(...allRates.map((rates) => rates[round] ?? 0)));
+}
+
+/** The columns of a table for one that may have failed. */
+export function storeRow(name: string, rounds: StoreRounds, columns: readonly Column[]): Row {
+  const failure = rounds.failure(name);
+  if (failure !== null) return { contestant: `${name} (failed: ${failure})`, figures: {} };
+  const storeRounds = rounds(name);
+  const figures: Record<string, Spread> = {};
+  for (const column of columns) {
+    const [title, figure] = COLUMNS[column];
+    const values = figure(storeRounds);
+    if (values.every((value) => Number.isFinite(value))) figures[title] = computeSpread(values);
+  }
+  return { contestant: name, figures };
+}
+
+export type Column = keyof typeof COLUMNS;
+
+const COLUMNS = {
+  rate: ["grants/s", grantRates],
+  p50: ["p50 us", (rounds) => figurePerRound(rounds, "p50")],
+  p99: ["p99 us", (rounds) => figurePerRound(rounds, "p99")],
+  longest: ["longest ms", (rounds) => figurePerRound(rounds, "most").map((micros) => micros / 1_000)],
+  commands: ["commands/grant", (rounds) => figurePerRound(rounds, "commands")],
+  spread: ["spread of grants", grantVariation],
+  starved: ["callers with none", starvedCallers],
+  fewest: ["fewest grants", (rounds) => rounds.map(({ grantsPerCaller }) => Math.min(...grantsPerCaller))],
+  largest: ["most grants", (rounds) => rounds.map(({ grantsPerCaller }) => Math.max(...grantsPerCaller))],
+  connections: ["connections", (rounds) => figurePerRound(rounds, "connections")],
+  stuck: ["still waiting 0.5 s later", (rounds) => figurePerRound(rounds, "stuck")],
+  clientCpu: ["client CPU us", clientCpuPerGrant],
+  serverCpu: ["server CPU us", (rounds) => rounds.map(({ serverCpu, grants }) => serverCpu / grants)],
+} as const satisfies Record<string, readonly [string, (rounds: readonly StoreRound[]) => readonly number[]]>;
+
+/** Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel). */
+function mean(figures: readonly number[]): number {
+  const finiteFigures = figures.filter((figure) => Number.isFinite(figure));
+  return sum(finiteFigures) / finiteFigures.length;
+}

@@ -1,0 +1,75 @@
+/** Everybody who takes part on databases, by name. */
+
+import type { LocksOptions } from "../../src/index.ts";
+import type { LockImplementation } from "../harness/closed-loop.ts";
+
+interface SqlImplementation {
+  /** @param address the url of the database */
+  open(address: string): Promise<LockImplementation>;
+}
+
+// loaded only where they are needed: other cases' processes do without them
+const loadHoldfast = (): Promise<typeof import("./sql-holdfast.ts")> => import("./sql-holdfast.ts");
+const loadByHand = (): Promise<typeof import("./sql-by-hand.ts")> => import("./sql-by-hand.ts");
+const loadThirdParty = (): Promise<typeof import("./sql-third-party.ts")> => import("./sql-third-party.ts");
+
+/** The names of those that take part on one database. */
+export interface SqlNames {
+  readonly holdfast: string;
+  /** handoffs 1: every grant is one of the database's. */
+  readonly strict: string;
+  /** The least that a lock in a table can cost: a statement that inserts, and one that deletes. */
+  readonly floor: string;
+  /** Locks that end with their connection, called by hand; null: the database has none. */
+  readonly advisory: string | null;
+  readonly thirdParties: readonly string[];
+}
+
+export const POSTGRES: SqlNames = {
+  holdfast: "holdfast, PostgreSQL",
+  strict: "holdfast, PostgreSQL, handoffs 1",
+  floor: "insert and delete, PostgreSQL",
+  advisory: "pg_advisory_lock by hand",
+  thirdParties: ["@verrou/core, PostgreSQL"],
+};
+
+export const MARIADB: SqlNames = {
+  holdfast: "holdfast, MariaDB",
+  strict: "holdfast, MariaDB, handoffs 1",
+  floor: "insert and delete, MariaDB",
+  advisory: "GET_LOCK by hand",
+  thirdParties: ["@verrou/core, MariaDB"],
+};
+
+export const SQLITE: SqlNames = {
+  holdfast: "holdfast, SQLite",
+  strict: "holdfast, SQLite, handoffs 1",
+  floor: "insert and delete, SQLite",
+  advisory: null,
+  thirdParties: ["@verrou/core, SQLite"],
+};
+
+const ALL = [POSTGRES, MARIADB, SQLITE];
+
+function holdfastImplementation(options: LocksOptions): SqlImplementation {
+  return { open: async (address) => (await loadHoldfast()).openSqlHoldfast(address, options) };
+}
+
+function assignAll(
+  names: (sqlNames: SqlNames) => readonly string[],
+  implementation: SqlImplementation,
+): Record<string, SqlImplementation> {
+  return Object.fromEntries(ALL.flatMap(names).map((name) => [name, implementation]));
+}
+
+export const SQL_IMPLEMENTATIONS: Readonly<Record<string, SqlImplementation>> = {
+  ...assignAll(({ holdfast }) => [holdfast], holdfastImplementation({})),
+  ...assignAll(({ strict }) => [strict], holdfastImplementation({ handoffs: 1 })),
+  ...assignAll(({ floor }) => [floor], { open: async (address) => (await loadByHand()).openTableFloor(address) }),
+  ...assignAll(({ advisory }) => (advisory === null ? [] : [advisory]), {
+    open: async (address) => (await loadByHand()).openAdvisoryByHand(address),
+  }),
+  ...assignAll(({ thirdParties }) => thirdParties, {
+    open: async (address) => (await loadThirdParty()).openSqlVerrou(address),
+  }),
+};
