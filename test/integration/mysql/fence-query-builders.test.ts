@@ -3,8 +3,8 @@
 import mariadb from "mariadb";
 import { createConnection, createPool } from "mysql2";
 import { beforeAll, onTestFinished, test } from "vitest";
+import { loadInterop } from "../../support/interop.ts";
 import { expectFenced } from "../../support/query-builder-scenarios.ts";
-import { loadInterop } from "../../support/query-builders.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 
 withMariaDb((server) => {

@@ -5,9 +5,9 @@ import postgres from "postgres";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { fence } from "../../../src/fencing/index.ts";
 import { createTestLock } from "../../support/fence-scenarios.ts";
+import type { InteropModule } from "../../support/interop.ts";
+import { loadInterop } from "../../support/interop.ts";
 import { expectFenced } from "../../support/query-builder-scenarios.ts";
-import type { InteropModule } from "../../support/query-builders.ts";
-import { loadInterop } from "../../support/query-builders.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
 withPostgres((server) => {

@@ -1,13 +1,16 @@
-// The adapter of libsql against real files. It has one synchronous interface with the other SQLite libraries.
+// The adapters of the libraries for SQLite, against real files.
 
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Database from "libsql";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptSqliteDatabase } from "../../../src/drivers/sql/clients/detect.ts";
-import { loadSqliteDatabase } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqliteDatabase } from "../../../src/drivers/sql/clients/types.ts";
+import type { SqliteLibrary } from "../../support/stores/sqlite-libraries.ts";
+import { listOtherLibraries } from "../../support/stores/sqlite-libraries.ts";
+
+const LIBSQL: SqliteLibrary = { name: "libsql", open: (path) => new Database(path) };
 
 function temporaryFile(): string {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-sqlite-clients-"));
@@ -15,25 +18,31 @@ function temporaryFile(): string {
   return join(folder, "locks.db");
 }
 
-async function open(path: string): Promise<SqliteDatabase> {
-  const database = await loadSqliteDatabase(path);
-  onTestFinished(() => database.close());
-  return database;
-}
+describe.each([LIBSQL, ...listOtherLibraries()])("$name", ({ name, open: openHandle }) => {
+  const open = (path: string): SqliteDatabase => {
+    const handle = openHandle(path);
+    onTestFinished(() => void handle.close());
+    const database = adaptSqliteDatabase(handle);
+    expect(database.library).toBe(name);
+    return database;
+  };
 
-test("every kind of value is stored and returned exactly, with its type", async () => {
-  const database = await open(temporaryFile());
-  database.exec("create table t (big integer, bytes blob, word text, yes any, none any, small any)");
-  const bytes = new Uint8Array([9, 0, 255]).subarray(1);
-  expect(
-    database.prepare("insert into t values (?, ?, ?, ?, ?, ?)").run(2n ** 63n - 1n, bytes, "x'é", true, null, 7),
-  ).toBe(1);
-  expect(
-    database.prepare("select *, typeof(yes) as yes_type, typeof(small) as small_type, 7 / ? as half from t").all(2),
-  ).toEqual([
-    {
+  test("every kind of value is stored and returned exactly, with its type", () => {
+    const database = open(temporaryFile());
+    database.exec("create table t (big integer, bytes blob, word text, yes any, none any, small any)");
+    const bytes = new Uint8Array([9, 0, 255]).subarray(1);
+    expect(
+      database.prepare("insert into t values (?, ?, ?, ?, ?, ?)").run(2n ** 63n - 1n, bytes, "x'é", true, null, 7),
+    ).toBe(1);
+    const [row] = database
+      .prepare("select *, typeof(yes) as yes_type, typeof(small) as small_type, 7 / ? as half from t")
+      .all(2);
+    // a Buffer is one, too
+    const { bytes: stored, ...rest } = row as { readonly bytes: Uint8Array };
+    expect(stored).toBeInstanceOf(Uint8Array);
+    expect({ ...rest, bytes: [...stored] }).toEqual({
       big: 2n ** 63n - 1n,
-      bytes: new Uint8Array([0, 255]),
+      bytes: [0, 255],
       word: "x'é",
       yes: 1,
       none: null,
@@ -41,35 +50,34 @@ test("every kind of value is stored and returned exactly, with its type", async 
       yes_type: "integer",
       small_type: "integer",
       half: 3,
-    },
-  ]);
+    });
+  });
+
+  test("a single null or list of bytes is a parameter, not a set of named ones", () => {
+    const database = open(temporaryFile());
+    expect(database.prepare("select ? as v").all(null)).toEqual([{ v: null }]);
+    expect(database.prepare("select hex(?) as v").all(new Uint8Array([65]))).toEqual([{ v: "41" }]);
+  });
+
+  test("a database that another connection writes is busy at once", () => {
+    const path = temporaryFile();
+    const [one, other] = [open(path), open(path)];
+    other.exec("pragma busy_timeout = 0");
+    one.exec("create table t (n integer)");
+    one.exec("begin immediate");
+    expect([one.isInTransaction(), other.isInTransaction()]).toEqual([true, false]);
+    const start = performance.now();
+    const error = catchError(() => other.exec("begin immediate"));
+    expect(performance.now() - start).toBeLessThan(1_000);
+    expect(other.isBusyError(error)).toBe(true);
+    expect(other.isBusyError(catchError(() => other.exec("nonsense")))).toBe(false);
+    one.exec("commit");
+    other.exec("begin immediate");
+    other.exec("rollback");
+  });
 });
 
-test("a single null or list of bytes is a parameter, not a set of named ones", async () => {
-  const database = await open(temporaryFile());
-  expect(database.prepare("select ? as v").all(null)).toEqual([{ v: null }]);
-  expect(database.prepare("select hex(?) as v").all(new Uint8Array([65]))).toEqual([{ v: "41" }]);
-});
-
-test("a database that another connection writes is busy at once", async () => {
-  const path = temporaryFile();
-  const own = new Database(path);
-  onTestFinished(() => void own.close());
-  const [one, other] = [adaptSqliteDatabase(own), await open(path)];
-  one.exec("create table t (n integer)");
-  one.exec("begin immediate");
-  expect([one.isInTransaction(), other.isInTransaction()]).toEqual([true, false]);
-  const start = performance.now();
-  const error = catchError(() => other.exec("begin immediate"));
-  expect(performance.now() - start).toBeLessThan(1_000);
-  expect(other.isBusyError(error)).toBe(true);
-  expect(other.isBusyError(catchError(() => other.exec("nonsense")))).toBe(false);
-  one.exec("commit");
-  other.exec("begin immediate");
-  other.exec("rollback");
-});
-
-test("a handle whose integers the user reads as numbers returns them exactly, and keeps its setting", async () => {
+test("a handle whose integers the user reads as numbers returns them exactly, and keeps its setting", () => {
   const own = new Database(temporaryFile());
   onTestFinished(() => void own.close());
   own.defaultSafeIntegers(false);

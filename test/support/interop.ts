@@ -1,0 +1,96 @@
+/** Packages that only some tests need, and that are no dev dependencies: installed into a folder below test/interop. */
+
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join, resolve } from "node:path";
+
+const INTEROP = resolve("test/interop");
+const INSTALL_MS = 180_000;
+/** A binary for this platform is one file. */
+const DOWNLOAD_MS = 20_000;
+/** Compiling it takes minutes: long runs have them. */
+const COMPILE_MS = 900_000;
+const canCompile = process.env.HOLDFAST_LONG === "1";
+
+/** Members of modules, as the tests call them. */
+// biome-ignore lint/suspicious/noExplicitAny: their types are not installed with the project
+export type InteropModule = any;
+
+/** Loads a module from a folder below test/interop, whose package.json names its packages. */
+export function loadInterop(name: string, folder: string = ""): InteropModule {
+  const path = join(INTEROP, folder);
+  installMissing(path);
+  return createRequire(join(path, "package.json"))(name);
+}
+
+/** better-sqlite3 12, or why it cannot be had: its binary depends on the platform and on the version of Node. */
+export function loadBetterSqlite3(): InteropModule | string {
+  const folder = "better-sqlite3";
+  const path = join(INTEROP, folder);
+  installMissing(path);
+  const cwd = join(path, "node_modules", folder);
+  const [binary, marker] = [join(cwd, "build/Release/better_sqlite3.node"), join(cwd, "build/abi")];
+  const output = alone(path, () => {
+    const isComplete = existsSync(marker) && readFileSync(marker, "utf8") === process.versions.modules;
+    if (isComplete) return "";
+    rmSync(binary, { force: true });
+    let text = tryRun(process.execPath, ["../prebuild-install/bin.js"], { cwd, timeout: DOWNLOAD_MS });
+    if (!existsSync(binary) && canCompile)
+      text += tryRun("npm", ["run", "build-release"], { cwd, timeout: COMPILE_MS });
+    if (existsSync(binary)) writeFileSync(marker, process.versions.modules);
+    return text;
+  });
+  if (!existsSync(binary)) return `better-sqlite3 has no binary here: ${output.trim()}`;
+  return loadInterop(folder, folder);
+}
+
+function tryRun(command: string, args: readonly string[], options: { cwd: string; timeout: number }): string {
+  try {
+    return execFileSync(command, args, { ...options, stdio: "pipe", encoding: "utf8" });
+  } catch (error) {
+    return String((error as { readonly stderr?: string }).stderr);
+  }
+}
+
+function installMissing(path: string): void {
+  const { dependencies } = JSON.parse(readFileSync(join(path, "package.json"), "utf8")) as { dependencies: object };
+  const isInstalled = (): boolean =>
+    Object.keys(dependencies).every((name) => existsSync(join(path, "node_modules", name, "package.json")));
+  if (isInstalled()) return;
+  alone(path, () => {
+    if (isInstalled()) return;
+    execFileSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"], {
+      cwd: path,
+      stdio: "pipe",
+      timeout: INSTALL_MS,
+    });
+  });
+}
+
+/** Runs it while no other file of tests, in another process, installs into the folder. */
+function alone<T>(path: string, work: () => T): T {
+  const lock = join(path, "node_modules", ".installing");
+  mkdirSync(join(path, "node_modules"), { recursive: true });
+  while (!tryMakeFolder(lock)) {
+    const since = statSync(lock, { throwIfNoEntry: false })?.mtimeMs ?? Date.now();
+    // of a process that was killed
+    if (Date.now() - since > INSTALL_MS + COMPILE_MS) rmSync(lock, { recursive: true, force: true });
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 100);
+  }
+  try {
+    return work();
+  } finally {
+    rmSync(lock, { recursive: true, force: true });
+  }
+}
+
+function tryMakeFolder(path: string): boolean {
+  try {
+    mkdirSync(path);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
