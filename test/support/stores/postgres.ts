@@ -1,5 +1,6 @@
 /** A real PostgreSQL for tests: the installed programs on a free port, its data in a temporary folder, ended by its pid. */
 
+import { execFileSync } from "node:child_process";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,25 +16,65 @@ const PACKAGES = ["postgresql"];
 const NOBODY = 65_534;
 const ADMIN = "postgres";
 /** The administrator needs no password; every other role needs its own. */
-const HOST_RULES = `host all ${ADMIN} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 scram-sha-256\n`;
+const HOST_RULES = [
+  `host all,replication ${ADMIN} 127.0.0.1/32 trust`,
+  "host all all 127.0.0.1/32 scram-sha-256",
+  "",
+].join("\n");
 const STARTUP_VERSION = 196_608;
 
 /** No test of ours may end in one of these: locks are taken in one order, and the server does not crash by itself. */
 const LOGGED_FAULT = /^.*(?:deadlock detected|PANIC:|terminated by signal (?!9:)\d+).*$/gm;
 
+/** A copy of another server, which follows it without keeping its commits waiting. */
+export interface PostgresStandby extends DatabaseServer {
+  /** From now on it is a server of its own. */
+  promote(): Promise<void>;
+}
+
 /** Starts a server on a free port of the loopback. Its administrator is "postgres", without a password. */
-export async function startPostgres(options: ServerOptions = {}): Promise<DatabaseServer> {
+export function startPostgres(options: ServerOptions = {}): Promise<DatabaseServer> {
   installPostgres();
+  return startServer(options, (data, user) => {
+    const initOptions = ["-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--no-locale"];
+    const program = join(programFolder(), "initdb");
+    makeDataFolder(data, ["-D", data], { name: "postgres", program, args: initOptions, user });
+    writeFileSync(join(data, "pg_hba.conf"), HOST_RULES);
+  });
+}
+
+/** Copies a running server and starts the copy as its standby. */
+export async function startPostgresStandby(
+  primary: DatabaseServer,
+  options: ServerOptions = {},
+): Promise<PostgresStandby> {
+  const standby = await startServer(options, (data, user) => {
+    const identity = user === undefined ? {} : { uid: user, gid: user };
+    const from = ["-h", "127.0.0.1", "-p", String(primary.port), "-U", ADMIN];
+    const copyOptions = ["-D", data, "--write-recovery-conf", "--checkpoint=fast", "--no-sync"];
+    execFileSync(join(programFolder(), "pg_basebackup"), [...from, ...copyOptions], {
+      ...identity,
+      cwd: "/",
+      stdio: "pipe",
+    });
+  });
+  return Object.defineProperties(
+    { promote: async () => void (await standby.query("select pg_promote(true, 30)")) },
+    Object.getOwnPropertyDescriptors(standby),
+  ) as PostgresStandby;
+}
+
+async function startServer(
+  options: ServerOptions,
+  makeData: (folder: string, user: number | undefined) => void,
+): Promise<DatabaseServer> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-postgres-"));
   const user = unprivilegedUser();
   // its parents are readable, so that another user may enter
   chmodSync(folder, 0o755);
   if (user !== undefined) chownSync(folder, user, user);
   const data = join(folder, "data");
-  const initOptions = ["-U", ADMIN, "-A", "trust", "-N", "-E", "UTF8", "--no-locale"];
-  const program = join(programFolder(), "initdb");
-  makeDataFolder(data, ["-D", data], { name: "postgres", program, args: initOptions, user });
-  writeFileSync(join(data, "pg_hba.conf"), HOST_RULES);
+  makeData(data, user);
   const settings = Object.entries({
     listen_addresses: "127.0.0.1",
     // a path of a test may be too long for one
