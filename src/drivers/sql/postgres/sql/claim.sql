@@ -2,15 +2,16 @@
    Parameters  id, key, the key's bucket, permits, limit, ttl in ms, tokens, floor, wait, label, inbox
    Returns     "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>" | "n [end reason]" |
                "f": the floor is more than a day ahead of the clock; then a line for each grant to another claim of the inbox
-   Cost        O(admitted + expired claims of the key). A refusal writes nothing */
+   Cost        two statements if the key has no claims, else O(its admitted + expired claims). A refusal without the lock writes
+               nothing */
 create or replace function {claim}(
   p_id text, p_key text, p_bucket int, p_permits int, p_limit int, p_ttl bigint, p_tokens int, p_floor bigint, p_wait boolean,
   p_label text, p_inbox text
-) returns text language plpgsql {settings} as $body$
+) returns text language plpgsql {settings} set lock_timeout = 4000 as $body$
 declare
   v_now bigint;
   v_expires bigint;
-  v_token bigint := 0;
+  v_token bigint;
   v_is_known boolean;
   v_is_queued boolean;
   v_is_admitted boolean := true;
@@ -30,6 +31,27 @@ begin
       return 'n';
     end if;
   end if;
+  -- a key without claims: the update takes the place of lock_buckets, so the clock and the queue are read after it. Without
+  -- the bucket's row there is no token
+  if pg_catalog.current_setting('transaction_isolation') = 'read committed' and p_floor <= {read_clock}() then
+    update {buckets} set last_token = greatest(last_token + 1, p_floor, {read_clock}()) + p_tokens - 1
+      where bucket = p_bucket returning last_token - p_tokens + 1 into v_token;
+    v_now := {read_clock}();
+    insert into {claims} select
+      p_id, p_key, 1, p_bucket, p_permits, p_limit, 'o', p_ttl, v_now + p_ttl * 1000, v_token, p_tokens, p_floor, p_inbox, p_wait,
+      p_label, v_now, v_now
+    where v_token > 0 and not exists (select from {claims} where key = p_key)
+      and not exists (select from {tombstones} where id = p_id and expires > v_now)
+    returning (select expires from {claims} where id > p_id order by id limit 1) into v_next_expiry;
+    if found then
+      if v_next_expiry <= v_now then
+        v_pushes := {sweep}(p_id, p_inbox, v_pushes);
+      end if;
+      return pg_catalog.array_to_string('h ' || v_token || ' ' || p_tokens || ' ' || p_ttl || ' ' || v_now / 1000 || v_pushes, E'\n');
+    end if;
+  end if;
+  -- the token that was taken above stays unused: the walk may grant others before this claim
+  v_token := 0;
   v_now := {lock_buckets}(array[p_bucket]);
   select exists (select from {claims} where id = p_id), exists (select from {claims} where key = p_key),
     (select reason from {tombstones} where id = p_id and expires > v_now) into v_is_known, v_is_queued, v_reason;

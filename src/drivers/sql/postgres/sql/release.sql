@@ -17,14 +17,16 @@ declare
   v_key_buckets int[] := '{}';
   v_must_sync boolean := false;
   v_was_live boolean;
+  v_setting text;
   c record;
   w record;
 begin
   for v_index in 1 .. pg_catalog.cardinality(v_ids) loop
-    delete from {claims} where id = v_ids[v_index] returning key, bucket, state, expires into c;
+    delete from {claims} as claim where id = v_ids[v_index]
+      returning key, bucket, state, expires, exists (select from {claims} where key = claim.key and id <> claim.id) as has_others into c;
     v_was_live := found and c.expires > v_now;
     v_flags := v_flags || case when v_was_live and c.state <> 'r' then '1' else '0' end;
-    if found and (v_keys = '{}' or v_keys[pg_catalog.cardinality(v_keys)] <> c.key) then
+    if c.has_others and (v_keys = '{}' or v_keys[pg_catalog.cardinality(v_keys)] <> c.key) then
       v_keys := v_keys || c.key;
       v_key_buckets := v_key_buckets || c.bucket;
     end if;
@@ -34,7 +36,6 @@ begin
     end if;
   end loop;
   for v_index in 1 .. pg_catalog.cardinality(v_keys) loop
-    continue when not exists (select from {claims} where key = v_keys[v_index]);
     w := {walk}(v_keys[v_index], v_key_buckets[v_index], v_now, p_inbox, v_pushes);
     v_pushes := w.pushes;
     v_must_sync := v_must_sync or w.grant_count > 0;
@@ -42,7 +43,7 @@ begin
   if v_must_sync then
     perform {purge_tombstones}(v_now);
   else
-    perform pg_catalog.set_config('synchronous_commit', 'off', true);
+    v_setting := pg_catalog.set_config('synchronous_commit', 'off', true);
   end if;
   return pg_catalog.array_to_string(v_flags || v_pushes, E'\n');
 end $body$;
