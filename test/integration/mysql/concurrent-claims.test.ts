@@ -105,4 +105,22 @@ withMariaDb((server) => {
     await Promise.all(Array.from({ length: COUNT }, (_, index) => lockOnce(drivers[index % 4] as Driver)));
     expect(await fixture.violations(true)).toEqual([]);
   });
+
+  test("a holder that is told of the end of its lease leaves no one waiting for a free key", async () => {
+    const [holder, other] = [await fixture.open(), await fixture.open()];
+    for (const learn of [
+      (claim: Claim) => holder.claim(claim),
+      async (claim: Claim) => (await holder.renew([claim]))[0],
+    ]) {
+      const [held, waiting] = [makeClaim("key"), makeClaim("key")];
+      await holder.claim(held);
+      await holder.detach?.([held]);
+      await other.claim(waiting);
+      await fixture.database.query("update holdfast_1_claims set expires = 1 where id = ?", [held.id]);
+      expect(await learn(held)).toEqual({ state: "none", reason: "expired" });
+      expect(await fixture.violations()).toEqual([]);
+      expect(await holder.renew([held])).toEqual([{ state: "none", reason: "expired" }]);
+      expect(await other.release(toReleases(waiting))).toEqual([true]);
+    }
+  });
 });

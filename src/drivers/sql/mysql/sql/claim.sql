@@ -43,6 +43,8 @@ BEGIN
       IF v_state = 'r' THEN SET v_reply = 'n revoked'; LEAVE decide; END IF;
       IF v_expires <= v_now THEN
         DELETE FROM {claims} WHERE id = p_id;
+        IF v_state = 'd' THEN CALL {add_tombstone}(p_id, p_bucket, 'expired', v_now, GREATEST(p_ttl * 1000, 60000000)); END IF;
+        CALL {walk}(p_key, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
         SET v_reply = 'n expired';
         LEAVE decide;
       END IF;

@@ -49,7 +49,10 @@ BEGIN
           SET v_reply = 'n revoked';
         ELSEIF v_expires <= v_now AND v_is_locked THEN
           DELETE FROM {claims} WHERE id = v_id;
-          SET v_reply = 'n expired';
+          IF v_state = 'd' THEN CALL {add_tombstone}(v_id, v_bucket, 'expired', v_now, GREATEST(v_ttl, 60000000)); END IF;
+          -- what it kept waiting is granted now, and not at the next recheck of a process that may be gone
+          CALL {walk}(v_key, v_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+          SET v_reply = 'n expired', v_walked = v_key;
         ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 4 > v_ttl * 3) THEN
           IF v_is_locked THEN
             SET v_expires = v_now + v_ttl;
