@@ -66,6 +66,11 @@ export class LockTimeoutError extends LockError {
   }
 }
 
+/** Compares the code, since a process may load two copies of the package. */
+export function isLockTimeout(error: unknown): error is LockTimeoutError {
+  return error instanceof Error && (error as { code?: unknown }).code === "LOCK_TIMEOUT";
+}
+
 /**
  * The store is paused and grants nothing new, so it is unknown whether the keys are free. Thrown by tryAcquire() and
  * with `wait: 0`. Keys that are known to be held are reported as busy even during a pause.

@@ -229,7 +229,8 @@ export class LocalQueue implements ClaimListener {
   takeOver(activeClaim: ActiveClaim, token: bigint): LocalHold {
     activeClaim.listener = this;
     this.#activeClaim = activeClaim;
-    return this.#hold(activeClaim, this.target, token, this.context.engine.clock.now());
+    const { engine, settings } = this.context;
+    return this.#hold(activeClaim, this.target, token, engine.clock.now(), settings);
   }
 
   #startClaim(now: number): void {
@@ -252,18 +253,24 @@ export class LocalQueue implements ClaimListener {
   #grantNext(activeClaim: ActiveClaim, token: bigint, now: number): void {
     const waiter = this.#waiters.first as Waiter;
     this.#waiters.remove(waiter);
-    const localHold = this.#hold(activeClaim, waiter.target, token, now);
+    const localHold = this.#hold(activeClaim, waiter.target, token, now, waiter.settings);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
     this.#emitAcquired(localHold, waiter);
   }
 
-  #hold(activeClaim: ActiveClaim, target: LockTarget, token: bigint, now: number): LocalHold {
+  #hold(
+    activeClaim: ActiveClaim,
+    target: LockTarget,
+    token: bigint,
+    now: number,
+    { maxHoldMs }: AcquireSettings,
+  ): LocalHold {
     const localHold = new LocalHold(this, activeClaim, target, token, now);
     this.#localHold = localHold;
-    const { engine, settings, tokenFloors } = this.context;
+    const { engine, tokenFloors } = this.context;
     tokenFloors.record(target.locks, token);
-    if (settings.maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + settings.maxHoldMs);
+    if (maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + maxHoldMs);
     return localHold;
   }
 

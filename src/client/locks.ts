@@ -4,6 +4,9 @@ import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import { driverRule, requireValid } from "../util/validate.ts";
+import type { ArgsOf, KeySource } from "../wrapping/locked-call.ts";
+import type { WrapOptions } from "../wrapping/wrap.ts";
+import { wrap } from "../wrapping/wrap.ts";
 import type { RevokeOptions } from "./admin.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
@@ -47,8 +50,27 @@ export interface Locks extends AsyncDisposable {
   rw(key: string): { readonly read: Lockable; readonly write: Lockable };
   /** At most `limit` permits of the key are held at once; each acquire takes `permits`, default 1. Never re-entrant. */
   semaphore(key: string, limit: number): Lockable<{ readonly permits?: number }>;
-  /** Locks up to 128 keys at once. They are acquired in key order, so that such requests never deadlock each other. */
+  /**
+   * Locks up to 128 keys at once, given one by one or as a list. They are acquired in key order, so that such requests never
+   * deadlock each other.
+   */
   all(...targets: readonly (string | Lockable)[]): Lockable;
+  all(targets: readonly (string | Lockable)[]): Lockable;
+  /**
+   * Returns a function that runs `fn` under a lock, each time it is called. `key` is a template with references to the
+   * arguments ("order:#{orderId}", "order:#{order.id}", "order:#{0}") or a function of them; an array of these is several locks.
+   * The running function reaches its lock by currentLock().
+   * @throws TypeError if an argument is wrong, or a reference names no parameter of `fn`
+   */
+  wrap<This, Args extends readonly unknown[], Result>(
+    key: KeySource<ArgsOf<Args>> | readonly KeySource<ArgsOf<Args>>[],
+    fn: (this: This, ...args: Args) => Result | Promise<Result>,
+  ): (this: This, ...args: Args) => Promise<Result>;
+  wrap<This, Args extends readonly unknown[], Result>(
+    key: KeySource<ArgsOf<Args>> | readonly KeySource<ArgsOf<Args>>[],
+    options: WrapOptions<ArgsOf<Args>, NoInfer<Result>>,
+    fn: (this: This, ...args: Args) => Result | Promise<Result>,
+  ): (this: This, ...args: Args) => Promise<Result>;
   /**
    * Continues a detached lock in this client. @throws TypeError for a damaged reference; UnsupportedError if this client
    * already holds the lock; LockLostError with the reason; DriverError
@@ -93,6 +115,16 @@ export function bindLocks(client: Client): Locks {
   const bind = (target: LockTarget): BoundLockable<unknown> => new BoundLockable(client, target);
   const mutex = (key: string): BoundLockable<unknown> => bind(mutexTarget(prefix, key));
 
+  const all = (...targets: readonly (string | Lockable | readonly (string | Lockable)[])[]): Lockable => {
+    const list = targets.length === 1 && Array.isArray(targets[0]) ? targets[0] : targets;
+    return bind(
+      combineTargets(
+        prefix,
+        list.map((item) => toTarget(item, prefix)),
+      ),
+    );
+  };
+
   return {
     acquire: (key, options) => rejectOnThrow(() => mutex(key).acquire(options)),
     tryAcquire: (key, options) => rejectOnThrow(() => mutex(key).tryAcquire(options)),
@@ -110,13 +142,15 @@ export function bindLocks(client: Client): Locks {
         semaphoreTarget(prefix, key, options?.permits, limit);
       return new BoundLockable(client, target, "permits");
     },
-    all: (...targets) =>
-      bind(
-        combineTargets(
-          prefix,
-          targets.map((item) => toTarget(item, prefix)),
-        ),
-      ),
+    all,
+    wrap: <This, Args extends readonly unknown[], Result>(
+      key: KeySource<Args> | readonly KeySource<Args>[],
+      first: WrapOptions<Args, Result> | ((this: This, ...args: Args) => Result | Promise<Result>),
+      second?: (this: This, ...args: Args) => Result | Promise<Result>,
+    ) =>
+      typeof first === "function"
+        ? wrap({ all }, key, {}, first)
+        : wrap({ all }, key, first, second as (this: This, ...args: Args) => Result | Promise<Result>),
     attach: (reference) => client.attach(reference),
     holds: (key) => flowHolds.find(prefix + key).length > 0,
     get traits() {
@@ -134,7 +168,7 @@ export function bindLocks(client: Client): Locks {
 
 function toTarget(item: string | Lockable, prefix: string): LockTarget {
   if (typeof item === "string") return mutexTarget(prefix, item);
-  if (Array.isArray(item)) throw new TypeError("all() takes keys one by one, not in an array: spread it, all(...keys)");
+  if (Array.isArray(item)) throw new TypeError("all() takes keys one by one or as one list, not a list inside a list");
   if (!(item instanceof BoundLockable))
     throw new TypeError("all() takes keys and the results of mutex(), rw(), semaphore() and all()");
   return item.target();

@@ -27,6 +27,8 @@ export interface AcquireOptions {
   readonly signal?: AbortSignal | undefined;
   /** Shown in lists of locks. Default: `user@host pid program`. */
   readonly label?: string | undefined;
+  /** After this time the lock is lost, and its signal is aborted with reason "maxHold". Default: the client's `maxHold`. */
+  readonly maxHold?: Duration | undefined;
 }
 
 /** The options of tryAcquire(), which never waits. */
@@ -48,7 +50,7 @@ export interface LocksOptions {
   readonly handoffMs?: number | undefined;
   /** May a request join a lock that its own async flow holds? Default true. */
   readonly reentrant?: boolean | undefined;
-  /** After this time a holder loses the lock, and its signal is aborted with reason "maxHold". Default: never. */
+  /** The default for the `maxHold` of every acquire. Default: never. */
   readonly maxHold?: Duration | undefined;
   /** false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default true. */
   readonly renew?: boolean | undefined;
@@ -82,7 +84,6 @@ export interface ClientSettings extends AcquireSettings {
   readonly handoffs: number;
   readonly handoffMs: number;
   readonly reentrant: boolean;
-  readonly maxHoldMs: number;
   readonly renew: boolean;
   readonly clock: Clock;
 }
@@ -95,6 +96,8 @@ export interface AcquireSettings {
   /** The user has set `ttl`; it is not the default. */
   readonly isTtlExplicit: boolean;
   readonly label: string;
+  /** Infinity: no limit. */
+  readonly maxHoldMs: number;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -104,6 +107,7 @@ const UNLIMITED = Number.POSITIVE_INFINITY;
 const TRY_RULES: OptionRules<TryOptions> = {
   ttl: noProblem,
   label: noProblem,
+  maxHold: noProblem,
   signal: (value) => (value instanceof AbortSignal ? null : "an AbortSignal"),
 };
 const ACQUIRE_RULES: OptionRules<AcquireOptions> = { ...TRY_RULES, wait: noProblem };
@@ -135,7 +139,7 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     handoffs,
     handoffMs: parseDuration(handoffMs, "handoffMs"),
     reentrant,
-    maxHoldMs: parseTimeLimit(maxHold, "maxHold", 1),
+    maxHoldMs: parseMaxHold(maxHold),
     renew,
     clock,
   };
@@ -151,14 +155,25 @@ export function parseAcquireOptions(
   const caller = isTry ? "tryAcquire" : "acquire";
   const rules = isTry ? TRY_RULES : ACQUIRE_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
-  const { wait, ttl, label, signal } = options;
+  const { wait, ttl, label, maxHold, signal } = options;
   return {
     waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
     isTtlExplicit: ttl !== undefined || settings.isTtlExplicit,
     label: label === undefined ? settings.label : cleanLabel(label),
+    maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
   };
+}
+
+/** For those who keep the options for later calls. @throws TypeError naming the option; @param caller as above */
+export function validateAcquireOptions(caller: string, options: AcquireOptions): void {
+  validateOptions(caller, options, ACQUIRE_RULES);
+  const { wait, ttl, label, maxHold } = options;
+  if (wait !== undefined) parseTimeLimit(wait, "wait");
+  if (ttl !== undefined) parseTtl(ttl);
+  if (label !== undefined) cleanLabel(label);
+  if (maxHold !== undefined) parseMaxHold(maxHold);
 }
 
 /** Returns the ttl of a claim at this store. @throws UnsupportedError for "session" if the store has no sessions */
@@ -185,6 +200,10 @@ export function toClaimSettings(
 /** Infinity: no limit. */
 function parseTimeLimit(value: unknown, name: string, min?: number): number {
   return value === UNLIMITED ? UNLIMITED : parseDuration(value, name, min);
+}
+
+function parseMaxHold(value: unknown): number {
+  return parseTimeLimit(value, "maxHold", 1);
 }
 
 function parseTtl(value: unknown): number | "session" {

@@ -1,0 +1,40 @@
+/**
+ * The default keys of locked methods, `lock.<class>.<method>`. A minifier renames classes, differently in each build: then two
+ * releases that run side by side would not exclude each other, and two classes of one build could share a lock.
+ */
+
+/** Names that minifiers make have one or two characters; TypeScript calls an anonymous class "class_1". */
+const GENERATED_NAME = /^(?:.{0,2}|class_\d+)$/su;
+
+/** Where the method with this key was decorated. */
+const positions = new Map<string, string>();
+
+/**
+ * Returns the key. The same source position may register again: its module was loaded anew.
+ * @param position where in the source the method is decorated
+ * @throws TypeError if the name of the class cannot be part of a key
+ */
+export function registerClassKey(className: string, method: string, position: string): string {
+  const remedy = `pass the option name, such as @locked(locks, { name: "orders.${method}" }), or key`;
+  if (GENERATED_NAME.test(className)) {
+    const problem = className === "" ? "is unknown" : `is ${JSON.stringify(className)}, as if a tool had chosen it`;
+    throw new TypeError(`the default key of ${method}() needs the name of its class, which ${problem}: ${remedy}`);
+  }
+  const key = `lock.${className}.${method}`;
+  const registered = positions.get(key);
+  if (registered !== undefined && registered !== position) {
+    throw new TypeError(
+      `another class ${className} has a locked method ${method}(), with the same default key: ${remedy}`,
+    );
+  }
+  positions.set(key, position);
+  return key;
+}
+
+/** The source position from which `fn` was called: file, line and column, without the query that a reload adds. */
+export function readCallPosition(fn: (...args: never[]) => unknown): string {
+  const holder: { stack?: string } = {};
+  Error.captureStackTrace(holder, fn);
+  const frame = (holder.stack ?? "").split("\n")[1] ?? "";
+  return frame.replace(/^\s*at (?:.*\()?/, "").replace(/\?[^:)]*/, "");
+}
