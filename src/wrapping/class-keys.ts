@@ -3,8 +3,8 @@
  * releases that run side by side would not exclude each other, and two classes of one build could share a lock.
  */
 
-/** Names that minifiers make have one or two characters; TypeScript calls an anonymous class "class_1". */
-const GENERATED_NAME = /^(?:.{0,2}|class_\d+)$/su;
+/** Shorter names are what minifiers make. */
+const MIN_CLASS_NAME_LENGTH = 3;
 
 /** Where the method with this key was decorated. */
 const positions = new Map<string, string>();
@@ -16,8 +16,8 @@ const positions = new Map<string, string>();
  */
 export function registerClassKey(className: string, method: string, position: string): string {
   const remedy = `pass the option name, such as @locked(locks, { name: "orders.${method}" }), or key`;
-  if (GENERATED_NAME.test(className)) {
-    const problem = className === "" ? "is unknown" : `is ${JSON.stringify(className)}, as if a tool had chosen it`;
+  if (className.length < MIN_CLASS_NAME_LENGTH) {
+    const problem = className === "" ? "is unknown" : `is ${JSON.stringify(className)}, as if a minifier had chosen it`;
     throw new TypeError(`the default key of ${method}() needs the name of its class, which ${problem}: ${remedy}`);
   }
   const key = `lock.${className}.${method}`;

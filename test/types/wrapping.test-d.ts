@@ -1,0 +1,83 @@
+/** What the compiler knows of wrapped functions and methods. Compiled, not run. */
+
+import { expectTypeOf, test } from "vitest";
+import type { Lock, Locks } from "../../src/index.ts";
+import { currentLock, locked } from "../../src/index.ts";
+
+declare const locks: Locks;
+
+interface Order {
+  readonly id: string;
+}
+
+test("wrap() keeps the parameters and makes the result a promise", () => {
+  const pay = locks.wrap("order:#{orderId}", (orderId: string, amount: number) => `${orderId} ${amount}`);
+  expectTypeOf(pay).parameters.toEqualTypeOf<[orderId: string, amount: number]>();
+  expectTypeOf(pay("o", 1)).resolves.toEqualTypeOf<string>();
+  expectTypeOf(currentLock()).toEqualTypeOf<Lock>();
+  // @ts-expect-error it takes what the function takes
+  void pay(1, 1);
+});
+
+test("a key function gets the parameters of the function, or the first of them", () => {
+  const fn = async (order: Order, _amount: number): Promise<number> => order.id.length;
+  locks.wrap((order) => `order:${order.id}`, fn);
+  locks.wrap((order: Order) => `order:${order.id}`, { wait: 0, onBusy: () => 0 }, fn);
+  locks.wrap([(order) => order.id, "#{1}"], fn);
+  // @ts-expect-error the first parameter is an order
+  locks.wrap((id: string) => id, fn);
+  // @ts-expect-error a key is text
+  locks.wrap((order) => order, fn);
+  // @ts-expect-error the result of onBusy must fit
+  locks.wrap("k", { onBusy: () => "busy" }, fn);
+  // @ts-expect-error an option that does not exist
+  locks.wrap("k", { expiration: 120 }, fn);
+});
+
+test("@locked() checks key functions against the method", () => {
+  class Orders {
+    readonly locks = locks;
+    readonly tenant = "t";
+
+    @locked(locks)
+    async nightly(): Promise<void> {}
+
+    @locked((self: Orders) => self.locks, { key: (self: Orders, id: string) => `${self.tenant}:${id}` })
+    async pay(id: string, amount: number): Promise<string> {
+      return `${id} ${amount}`;
+    }
+
+    @locked(locks, { key: "order:#{id}", wait: 0, onBusy: () => null })
+    async tryPay(id: string): Promise<string | null> {
+      return id;
+    }
+
+    @locked(locks, { keys: ["#{0}", (_self: unknown, _from: string, to: string) => to] })
+    static async transfer(_from: string, _to: string): Promise<void> {}
+
+    // @ts-expect-error the id is a number
+    @locked(locks, { key: (_self: Orders, id: string) => id })
+    async wrongParameter(_id: number): Promise<void> {}
+
+    // @ts-expect-error the method has no parameter
+    @locked(locks, { key: (_self: Orders, id: string) => id })
+    async missingParameter(): Promise<void> {}
+
+    // @ts-expect-error the instance is another one
+    @locked((self: { readonly other: Locks }) => self.other)
+    async wrongInstance(): Promise<void> {}
+
+    // @ts-expect-error the method returns no promise
+    @locked(locks)
+    sync(): number {
+      return 1;
+    }
+
+    // @ts-expect-error the method does not return null
+    @locked(locks, { onBusy: () => null })
+    async wrongBusy(): Promise<string> {
+      return "";
+    }
+  }
+  expectTypeOf(new Orders().pay).toEqualTypeOf<(id: string, amount: number) => Promise<string>>();
+});
