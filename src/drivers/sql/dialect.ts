@@ -22,6 +22,11 @@ export interface ClaimRow {
   readonly label: string;
 }
 
+/** A claim that the database has lost, and its grant. */
+export interface RestoreRow extends ClaimRow {
+  readonly token: bigint;
+}
+
 /** A claim to release. */
 export interface ReleaseRow extends ClaimRow {
   /** A `claim` call may still arrive: keep a tombstone. */
@@ -95,6 +100,10 @@ export interface DialectSession {
   detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]>;
   revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]>;
   list(request: ListRequest): Promise<readonly ListedRow[]>;
+  /** With guardDataLoss: looks whether data was lost. What is left of a grace period, in milliseconds; 0: none is running. */
+  checkDataLoss(): Promise<number>;
+  /** With guardDataLoss: puts held claims back that the database has lost. Replies as those of renew(). */
+  restore(rows: readonly RestoreRow[]): Promise<readonly string[]>;
   /** What of the database matters to locks: version, role, durability, isolation, connections, leftovers. */
   diagnose(): Promise<readonly Check[]>;
   close(): Promise<void>;

@@ -30,6 +30,8 @@ import type {
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
+import type { RestoreLost } from "../data-loss-guard.ts";
+import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
 import { decodeAnswer, decodePush } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import type { ClaimRow, Dialect, DialectSession } from "./dialect.ts";
@@ -54,6 +56,7 @@ class SqlDriver implements Driver {
   readonly #options: SqlOptions;
   readonly #clock: Clock;
   readonly #recheckTimes: RecheckTimes;
+  readonly #guard: DataLossGuard;
   #lister = new ClaimLister();
   /** Counts calls that failed: what the database said before the last failure is no answer, since it may have changed. */
   #failureCount = 0;
@@ -69,6 +72,14 @@ class SqlDriver implements Driver {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#recheckTimes = new RecheckTimes(dialect.recheckIntervals ?? DEFAULT_RECHECK_INTERVALS, this.#clock);
+    this.#guard = new DataLossGuard({
+      driverName: this.name,
+      storeName: "the database",
+      maxTtlMs: resolveMaxTtlMs(options.guardDataLoss),
+      warn: resolveWarn(options.warn),
+      onLoss: () => this.#events?.reconnected(),
+      clock: this.#clock,
+    });
   }
 
   async open(events: DriverEvents): Promise<Traits> {
@@ -77,7 +88,14 @@ class SqlDriver implements Driver {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
       missed: () => this.#events?.reconnected(),
     };
-    const { session, checks } = await openDialect(this.#dialect, dialectEvents, this.#clock, connectTimeoutMs);
+    const { session, checks, graceMs } = await openDialect(
+      this.#dialect,
+      dialectEvents,
+      this.#clock,
+      connectTimeoutMs,
+      resolveMaxTtlMs(this.#options.guardDataLoss) !== null,
+    );
+    this.#guard.onOpen(graceMs, silenceWarnings);
     for (const warning of formatWarnings(this.name, checks, silenceWarnings)) resolveWarn(warn)(warning);
     this.#session = session;
     this.#events = events;
@@ -94,18 +112,36 @@ class SqlDriver implements Driver {
   }
 
   async claim(claim: Claim): Promise<Answer> {
+    const guarded = this.#guard.onClaim(claim);
     const row = this.#toRow(claim);
-    return this.#toAnswer(claim.id, await this.#call((session) => session.claim(row)));
+    const sentAt = this.#clock.now();
+    const reply = await this.#call((session) => session.claim(row));
+    const answer = this.#toAnswer(claim.id, reply);
+    this.#guard.onAnswers([claim], [guarded], [answer], [reply], sentAt);
+    return answer;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
+    const guarded = this.#guard.onRenew(claims);
     const rows = claims.map((claim) => this.#toRow(claim));
+    const sentAt = this.#clock.now();
     const replies = await this.#callSorted(rows, (session, sorted) => session.renew(sorted));
-    return claims.map(({ id }, index) => this.#toAnswer(id, replies[index] as string));
+    const answers = claims.map(({ id }, index) => this.#toAnswer(id, replies[index] as string));
+    await this.#guard.restoreLost(claims, guarded, replies, answers, this.#restoreLost);
+    this.#guard.onAnswers(claims, guarded, answers, replies, sentAt);
+    return answers;
   }
 
+  readonly #restoreLost: RestoreLost = (lost) => {
+    const rows = lost.map(({ claim, token, tokenCount }) => ({ ...this.#toRow(claim), token, tokenCount }));
+    return this.#callSorted(rows, (session, sorted) => session.restore(sorted));
+  };
+
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
-    for (const { claim } of releases) this.#recheckTimes.forget(claim.id);
+    for (const { claim } of releases) {
+      this.#recheckTimes.forget(claim.id);
+      this.#guard.onRelease(claim.id);
+    }
     const rows = releases.map(({ claim, hasUnansweredClaim }) => ({
       ...this.#toRow(claim),
       hasUnansweredClaim,
@@ -143,12 +179,13 @@ class SqlDriver implements Driver {
     return this.#call((session) => this.#lister.list(session, query, options));
   }
 
-  diagnose(): Promise<readonly Check[]> {
-    return this.#call((session) => session.diagnose());
+  async diagnose(): Promise<readonly Check[]> {
+    return [...(await this.#call((session) => session.diagnose())), ...this.#guard.diagnose()];
   }
 
   forget({ id }: Claim): void {
     this.#recheckTimes.forget(id);
+    this.#guard.forget(id);
   }
 
   async close(): Promise<void> {
@@ -209,13 +246,15 @@ class SqlDriver implements Driver {
       this.#recheckTimes.forget(id);
       return answer;
     }
-    if (this.#session?.hasPush !== false) return answer;
+    // in a grace period nothing is granted before its end, at which the database has asked for a recheck
+    if (this.#session?.hasPush !== false || answer.paused !== undefined) return answer;
     return { ...answer, recheckMs: this.#recheckTimes.next(id, answer.recheckMs) };
   }
 
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
     if (push === null) return;
+    if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     if (push.answer !== undefined && isAnswer) this.#events?.answered(push.id, push.answer);
     else this.#events?.changed(push.id);
   }

@@ -14,6 +14,8 @@ const MAX_DELAY_MS = 500;
 export interface OpenedDialect {
   readonly session: DialectSession;
   readonly checks: readonly Check[];
+  /** What is left of a grace period after a loss of data; 0: none is running, or guardDataLoss is off. */
+  readonly graceMs: number;
 }
 
 /**
@@ -25,6 +27,7 @@ export async function openDialect(
   events: DialectEvents,
   clock: Clock,
   timeoutMs: number,
+  isGuarded: boolean,
 ): Promise<OpenedDialect> {
   const deadline = clock.now() + timeoutMs;
   // neither a pool nor a back-off keeps the process alive
@@ -34,7 +37,7 @@ export async function openDialect(
   try {
     for (let failures = 1; ; failures++) {
       try {
-        return await openWithin(dialect, events, clock, deadline - clock.now());
+        return await openWithin(dialect, events, clock, deadline - clock.now(), isGuarded);
       } catch (error) {
         if (isPermanent(error)) throw error;
         const delayMs = backoffMs(failures, Math.random(), MAX_DELAY_MS);
@@ -48,8 +51,14 @@ export async function openDialect(
 }
 
 /** One attempt. A session that opens too late is closed. */
-function openWithin(dialect: Dialect, events: DialectEvents, clock: Clock, timeoutMs: number): Promise<OpenedDialect> {
-  const opening = openAndDiagnose(dialect, events);
+function openWithin(
+  dialect: Dialect,
+  events: DialectEvents,
+  clock: Clock,
+  timeoutMs: number,
+  isGuarded: boolean,
+): Promise<OpenedDialect> {
+  const opening = openAndDiagnose(dialect, events, isGuarded);
   return withTimeout(clock, timeoutMs, opening, () => {
     opening.then(
       ({ session }) => session.close(),
@@ -60,10 +69,11 @@ function openWithin(dialect: Dialect, events: DialectEvents, clock: Clock, timeo
 }
 
 /** The diagnosis is part of the attempt: the connection may break between them. */
-async function openAndDiagnose(dialect: Dialect, events: DialectEvents): Promise<OpenedDialect> {
+async function openAndDiagnose(dialect: Dialect, events: DialectEvents, isGuarded: boolean): Promise<OpenedDialect> {
   const session = await dialect.open(events);
   try {
-    return { session, checks: await session.diagnose() };
+    const graceMs = isGuarded ? await session.checkDataLoss() : 0;
+    return { session, checks: await session.diagnose(), graceMs };
   } catch (error) {
     await session.close();
     throw error;

@@ -3,6 +3,8 @@
 import type { Clock } from "../../util/clock.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { booleanRule, clockRule, functionRule, millisecondsRule, stringRule } from "../../util/validate.ts";
+import type { GuardDataLossOptions } from "../data-loss-guard.ts";
+import { guardDataLossRule } from "../data-loss-guard.ts";
 import { prefixRule } from "./schema.ts";
 
 /** Options of every SQL driver. */
@@ -24,7 +26,14 @@ export interface SqlOptions {
    * retry finds it out. Default 5 s.
    */
   readonly commandTimeoutMs?: number;
-  /** Receives warnings of `open()` about what endangers locks. Default: a process warning. */
+  /**
+   * After a loss of data (a restored backup, a promoted standby that lacks commits, tables or a file created anew), grant
+   * nothing new for the longest ttl, while holders restore their claims. So no lock of a live holder is granted to another
+   * client. A restart of a database server, and the first use of a prefix, wait as long, too. All clients of a prefix need
+   * the same setting. Default false.
+   */
+  readonly guardDataLoss?: boolean | GuardDataLossOptions;
+  /** Receives warnings of `open()` about what endangers locks, and about locks that the database lost. Default: a process warning. */
   readonly warn?: (warning: string) => void;
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */
   readonly silenceWarnings?: readonly string[];
@@ -44,6 +53,7 @@ export const SQL_OPTION_RULES: Omit<OptionRules<SqlOptions>, "silenceWarnings"> 
   createTables: booleanRule,
   connectTimeoutMs: millisecondsRule(),
   commandTimeoutMs: millisecondsRule(),
+  guardDataLoss: guardDataLossRule,
   warn: functionRule,
   label: stringRule,
   clock: clockRule,

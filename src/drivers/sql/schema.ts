@@ -61,6 +61,17 @@ export function quoteIdentifier(name: string): string {
   return `"${name.replaceAll('"', '""')}"`;
 }
 
+/** The error message for functions that this version cannot call. `where`: the database or schema. */
+export function explainRevision(
+  driverName: string,
+  what: "functions" | "procedures",
+  where: string,
+  found: unknown,
+  own: number,
+): string {
+  return `${driverName}: the ${what} of ${where} are of revision ${describeValue(found)}, which this version of Holdfast (revision ${own}) cannot call: use the newer version that created them in this process, too`;
+}
+
 /** The error message for tables of another layout. `found`: what the layout table contains. */
 export function explainLayout(driverName: string, table: string, found: unknown): string {
   return `${driverName}: ${table} has layout ${describeValue(found)}, but this version of Holdfast uses layout ${LAYOUT_VERSION}: use the version that created it, or another prefix`;

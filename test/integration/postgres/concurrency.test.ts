@@ -81,10 +81,10 @@ withPostgres((server) => {
       return String(rows[0]?.reply).slice(0, 1);
     };
     const claim = (id: string, wait: boolean) =>
-      call(`claim('${id}', 'key', 1, 1073741824, 1073741824, 30000, 1, 0, ${wait}, '', 'inbox')`);
+      call(`claim('${id}', 'key', 1, 1073741824, 1073741824, 30000, 1, 0, ${wait}, '', 'inbox', 0)`);
     expect(await claim("holder", true)).toBe("h");
-    expect(await call("renew('holder', 'inbox')")).toBe("h");
-    expect(await call("release('unknown', '1000', '0', '1', 'inbox')")).toBe("0");
+    expect(await call("renew('holder', 'inbox', 0)")).toBe("h");
+    expect(await call("release('unknown', '1000', '0', '1', 'inbox', 0)")).toBe("0");
     await session.query(`insert into holdfast.holdfast_1_claims
       select 'w' || n, key, arrival + n, bucket, permits, permit_limit, state, ttl, expires, 0, 1, 0, '', true, '', created, null
       from holdfast.holdfast_1_claims, generate_series(1, 10000) n`);
@@ -97,9 +97,9 @@ withPostgres((server) => {
     const before = await countReads();
     expect(await claim("late", true)).toBe("w");
     expect(await claim("try", false)).toBe("n");
-    expect(await call("renew('holder,late', 'inbox')")).toBe("h");
-    expect(await call("renew('holder,late', 'other')")).toBe("h");
-    expect(await call("release('late', '30000', '0', '1', 'inbox')")).toBe("1");
+    expect(await call("renew('holder,late', 'inbox', 0)")).toBe("h");
+    expect(await call("renew('holder,late', 'other', 0)")).toBe("h");
+    expect(await call("release('late', '30000', '0', '1', 'inbox', 0)")).toBe("1");
     const after = await countReads();
     expect(after.scans).toBe(before.scans);
     expect(after.rows - before.rows).toBeLessThan(100);

@@ -35,7 +35,7 @@ withPostgres((server) => {
   test("a second open() changes nothing: it takes no lock that calls would wait for", async () => {
     await fixture.open();
     const before = await query("select oid::int, xmin::text from pg_proc where proname ~ '^holdfast_' order by oid");
-    expect(before).toHaveLength(14);
+    expect(before).toHaveLength(19);
     await fixture.open();
     expect(await query("select oid::int, xmin::text from pg_proc where proname ~ '^holdfast_' order by oid")).toEqual(
       before,
@@ -125,7 +125,7 @@ withPostgres((server) => {
       const grants = [...migration.matchAll(/^-- (grant .*;)$/gm)].map(([, grant = ""]) =>
         grant.replace("ROLE", role()),
       );
-      expect(grants).toHaveLength(4);
+      expect(grants).toHaveLength(5);
       for (const grant of grants) await query(grant);
       const { driver } = await fixture.open({ url: roleUrl() });
       const other = await fixture.open({ url: roleUrl() });

@@ -84,3 +84,16 @@ export async function createPostgresFixture(server: DatabaseServer): Promise<Pos
   };
   return fixture;
 }
+
+/** Ends the grace period of guardDataLoss that begins with the first use of tables. */
+export async function markLongInUse(query: (text: string) => Promise<unknown>): Promise<void> {
+  await query("select holdfast.holdfast_1_check_data_loss(1000)");
+  await query(
+    "update holdfast.holdfast_1_identity set grace_begins = 0, grace_ends = 0, writer = txid_current() % 4294967296",
+  );
+}
+
+/** Makes the next call begin a grace period. */
+export async function forgetIdentity(query: (text: string) => Promise<unknown>): Promise<void> {
+  await query("delete from holdfast.holdfast_1_identity");
+}

@@ -5,6 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Database from "libsql";
 import { afterAll } from "vitest";
+import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { NO_EVENTS } from "../driver-events.ts";
 import { findSqliteViolations } from "./sql-inspector.ts";
 
 /** Memory, where a commit need not wait for a disk. Only Linux has it. */
@@ -52,4 +54,14 @@ export class SqliteInspector {
   close(): void {
     this.#database?.close();
   }
+}
+
+/** Creates the tables, and ends the grace period of guardDataLoss that begins with their first use. */
+export async function markLongInUse(path: string): Promise<void> {
+  const driver = sqlite(path, { guardDataLoss: { maxTtlMs: 1_000 }, silenceWarnings: ["guardDataLoss"] });
+  await driver.open(NO_EVENTS);
+  await driver.close();
+  const database = new Database(path);
+  database.exec("update holdfast_1_identity set grace_begins = 0, grace_ends = 0");
+  database.close();
 }

@@ -193,6 +193,14 @@ class MysqlSession implements DialectSession {
     return rows.map(toListedRow);
   }
 
+  checkDataLoss(): Promise<number> {
+    return Promise.reject(new FatalDriverError("mysql: guardDataLoss is not available yet"));
+  }
+
+  restore(): Promise<readonly string[]> {
+    return Promise.reject(new FatalDriverError("mysql: guardDataLoss is not available yet"));
+  }
+
   diagnose(): Promise<readonly Check[]> {
     return this.#calls.run((connection) => diagnose(connection, this.#location));
   }

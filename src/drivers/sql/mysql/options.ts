@@ -24,7 +24,15 @@ export interface MysqlLocation {
   readonly prefix: string;
 }
 
-const WARNING_NAMES = ["version", "role", "durability", "cluster", "connections", "leftovers"] as const;
+const WARNING_NAMES = [
+  "version",
+  "role",
+  "durability",
+  "cluster",
+  "connections",
+  "leftovers",
+  "guardDataLoss",
+] as const;
 
 /** The name of a warning: what `silenceWarnings` takes and `holdfast doctor` shows. */
 export type MysqlWarning = (typeof WARNING_NAMES)[number];

@@ -6,6 +6,7 @@ import { chunk } from "../../../util/chunk.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
+import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
@@ -18,6 +19,7 @@ import type {
   ListRequest,
   ReleaseReply,
   ReleaseRow,
+  RestoreRow,
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
@@ -65,7 +67,9 @@ export class PostgresDialect implements Dialect {
   }
 }
 
-type Statements = Readonly<Record<"claim" | "renew" | "release" | "detach" | "revoke" | "list", string>>;
+type Statements = Readonly<
+  Record<"claim" | "renew" | "release" | "detach" | "revoke" | "list" | "check" | "restore", string>
+>;
 
 class PostgresSession implements DialectSession {
   readonly #client: SqlClient;
@@ -80,6 +84,8 @@ class PostgresSession implements DialectSession {
   readonly #statements: Statements;
   /** The channel of this process. One that cannot listen has a name that is no channel, and that no other process has. */
   readonly #inbox: string;
+  /** 0: guardDataLoss is off. */
+  readonly #maxTtlMs: number;
   /** Sessions of this database begin at another isolation level, so each call begins a transaction of its own. */
   #needsTransaction = false;
 
@@ -101,6 +107,7 @@ class PostgresSession implements DialectSession {
     this.#listener = this.#createListener();
     this.#inbox = this.#listener?.channel ?? randomId();
     this.#statements = createStatements(this.#location);
+    this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
   }
 
   /** @throws FatalDriverError if this database cannot keep locks */
@@ -134,6 +141,7 @@ class PostgresSession implements DialectSession {
       wait,
       label.replaceAll("\0", ""), // PostgreSQL refuses it
       this.#inbox,
+      this.#maxTtlMs,
     ]);
     this.#onReplies([reply], pushes);
     return reply;
@@ -142,7 +150,7 @@ class PostgresSession implements DialectSession {
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
     const allReplies: string[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
-      const lines = await this.#callFunction(this.#statements.renew, [joinIds(batch), this.#inbox]);
+      const lines = await this.#callFunction(this.#statements.renew, [joinIds(batch), this.#inbox, this.#maxTtlMs]);
       const replies = lines.slice(0, batch.length);
       this.#onReplies(replies, lines.slice(batch.length));
       allReplies.push(...replies);
@@ -160,6 +168,7 @@ class PostgresSession implements DialectSession {
         batch.map(({ hasUnansweredClaim }) => (hasUnansweredClaim ? 1 : 0)).join(),
         joinBuckets(batch),
         this.#inbox,
+        this.#maxTtlMs,
       ]);
       flags.push(...decodeFlags(reply));
       allPushes.push(...pushes);
@@ -180,7 +189,7 @@ class PostgresSession implements DialectSession {
   async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {
     const flags: boolean[] = [];
     for (const { key, bucket, token, now } of rows) {
-      const values = [key, bucket, token, now, this.#inbox];
+      const values = [key, bucket, token, now, this.#inbox, this.#maxTtlMs];
       const [reply = "", ...pushes] = await this.#callFunction(this.#statements.revoke, values);
       this.#onReplies([], pushes);
       flags.push(...decodeFlags(reply));
@@ -194,6 +203,20 @@ class PostgresSession implements DialectSession {
     const values = [key ?? prefix, end, after?.key ?? "", after?.arrival ?? 0, max];
     const { rows } = await this.#calls.query(this.#statements.list, values);
     return rows.map(toListedRow);
+  }
+
+  async checkDataLoss(): Promise<number> {
+    const [reply] = await this.#callFunction(this.#statements.check, [this.#maxTtlMs]);
+    return Number(reply);
+  }
+
+  async restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
+    const replies: string[] = [];
+    for (const batch of chunk(rows, MAX_BATCH)) {
+      const values = [encodeRestored(batch), this.#inbox, this.#maxTtlMs];
+      replies.push(...(await this.#callFunction(this.#statements.restore, values)));
+    }
+    return replies;
   }
 
   diagnose(): Promise<readonly Check[]> {
@@ -281,13 +304,25 @@ function createStatements(location: PostgresLocation): Statements {
     return expandStatement(`select {${name}}(${parameters}) as reply`, location);
   };
   return {
-    claim: call("claim", 11),
-    renew: call("renew", 2),
-    release: call("release", 5),
+    claim: call("claim", 12),
+    renew: call("renew", 3),
+    release: call("release", 6),
     detach: call("detach", 3),
-    revoke: call("revoke", 5),
+    revoke: call("revoke", 6),
+    check: expandStatement("select {check_data_loss}($1)::text as reply", location),
+    restore: call("restore", 3),
     list: expandStatement(LIST, location),
   };
+}
+
+/** As JSON: keys and labels may contain any separator. */
+function encodeRestored(rows: readonly RestoreRow[]): string {
+  return JSON.stringify(
+    rows.map(({ id, key, bucket, permits, limit, ttlMs, token, tokenCount, floor, wait, label }) => ({
+      ...{ id, key, bucket, permits, limit, wait, label: label.replaceAll("\0", "") },
+      ...{ ttl: ttlMs, token: String(token), tokens: tokenCount, floor: String(floor) },
+    })),
+  );
 }
 
 function joinIds(rows: readonly ClaimRow[]): string {

@@ -7,9 +7,15 @@ import * as statements from "./statements.ts";
 
 /**
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
- * the library does not replace those of a newer one. Within a layout both must work with either.
+ * the library does not replace those of a newer one.
  */
-export const REVISION = 1;
+export const REVISION = 2;
+
+/**
+ * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
+ * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
+ */
+const OLDEST_CALLER = 2;
 
 /**
  * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one that
@@ -26,6 +32,9 @@ const FUNCTIONS: readonly string[] = [
   statements.LOCK_BUCKETS,
   statements.ADD_TOMBSTONE,
   statements.PURGE_TOMBSTONES,
+  statements.READ_GRACE,
+  statements.START_GRACE,
+  statements.CHECK_DATA_LOSS,
   statements.WALK,
   statements.READ_FRONT,
   statements.ENCODE_ANSWER,
@@ -36,6 +45,8 @@ const FUNCTIONS: readonly string[] = [
   statements.RELEASE,
   statements.DETACH,
   statements.REVOKE,
+  statements.ORDER_HOLDERS,
+  statements.RESTORE,
 ];
 
 /** Puts names and constants into a statement. */
@@ -48,12 +59,16 @@ export function expandStatement(text: string, { schema, prefix }: PostgresLocati
         return String(LAYOUT_VERSION);
       case "revision":
         return String(REVISION);
+      case "oldest_caller":
+        return String(OLDEST_CALLER);
       case "settings":
         return FUNCTION_SETTINGS;
       case "schema":
         return quoteIdentifier(schema);
       case "schema_literal":
         return quoteLiteral(schema);
+      case "claims_literal":
+        return quoteLiteral(expandStatement("{claims}", { schema, prefix }));
       case "tombstones_expires": // an index is in the schema of its table
         return quoteIdentifier(name);
       default:
@@ -90,6 +105,7 @@ const GRANTS = `Rights of a role that only locks (option createTables: false, or
 grant usage on schema {schema} to ROLE;
 grant select on {layout} to ROLE;
 grant select, update on {buckets} to ROLE;
+grant select, insert, update on {identity} to ROLE;
 grant select, insert, update, delete on {claims}, {tombstones} to ROLE;`;
 
 /** Means the same whatever standard_conforming_strings is. */

@@ -23,7 +23,16 @@ export interface PostgresLocation {
   readonly prefix: string;
 }
 
-const WARNING_NAMES = ["version", "role", "failover", "isolation", "durability", "connections", "push"] as const;
+const WARNING_NAMES = [
+  "version",
+  "role",
+  "failover",
+  "isolation",
+  "durability",
+  "connections",
+  "push",
+  "guardDataLoss",
+] as const;
 
 /** The name of a warning: what `silenceWarnings` takes and `holdfast doctor` shows. */
 export type PostgresWarning = (typeof WARNING_NAMES)[number];

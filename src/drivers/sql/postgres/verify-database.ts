@@ -3,7 +3,7 @@
 import { FatalDriverError } from "../../../errors.ts";
 import type { Calls } from "../calls.ts";
 import type { SqlRow } from "../clients/types.ts";
-import { explainLayout, LAYOUT_VERSION } from "../schema.ts";
+import { explainLayout, explainRevision, LAYOUT_VERSION } from "../schema.ts";
 import { isMissingError, NEWER_REVISION, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
 import { expandStatement, REVISION, renderMigration } from "./migration.ts";
 import type { PostgresLocation } from "./options.ts";
@@ -15,11 +15,12 @@ const READ_PROPERTIES = `select pg_catalog.current_setting('server_version_num')
   pg_catalog.current_setting('server_version') as version, pg_catalog.current_setting('server_encoding') as encoding,
   pg_catalog.pg_is_in_recovery() as is_standby`;
 
-const READ_LAYOUT = "select version, revision from {layout}";
+const READ_LAYOUT = "select version, revision, oldest_caller from {layout}";
 
 /** Rights of the statements that verify() does not run. */
 const READ_MISSING_RIGHTS = `select name, needed from (values ('{claims}', 'select, insert, update, delete'),
-  ('{tombstones}', 'select, insert, update, delete'), ('{buckets}', 'select, update')) as t (name, needed)
+  ('{tombstones}', 'select, insert, update, delete'), ('{buckets}', 'select, update'),
+  ('{identity}', 'select, insert, update')) as t (name, needed)
 where exists (select from pg_catalog.unnest(pg_catalog.string_to_array(needed, ', ')) as needed_right
   where not pg_catalog.has_table_privilege(name, needed_right))`;
 
@@ -68,6 +69,11 @@ async function readLayout(calls: Calls, location: PostgresLocation): Promise<Sql
   }
   if (layout !== undefined && Number(layout.version) !== LAYOUT_VERSION) {
     throw new FatalDriverError(explainLayout("postgres", expandStatement("{layout}", location), layout.version));
+  }
+  if (layout !== undefined && Number(layout.oldest_caller) > REVISION) {
+    throw new FatalDriverError(
+      explainRevision("postgres", "functions", `schema ${location.schema}`, layout.revision, REVISION),
+    );
   }
   return layout ?? null;
 }

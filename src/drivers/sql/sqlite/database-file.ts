@@ -71,11 +71,16 @@ export class DatabaseFile {
    * @throws FatalDriverError if the path has no file any more, or another one
    */
   verify(): void {
-    if (readIdentity(this.path) === this.#identity && this.#hasSameSharedMemory()) return;
+    if (this.isAtPath()) return;
     this.isReplaced = true;
     throw new FatalDriverError(
       `sqlite: ${this.path} was deleted or replaced while it was open, and its locks are lost: open it again`,
     );
+  }
+
+  /** Whether the path still leads to the connection's file. */
+  isAtPath(): boolean {
+    return readIdentity(this.path) === this.#identity && this.#hasSameSharedMemory();
   }
 
   #hasSameSharedMemory(): boolean {
@@ -83,6 +88,11 @@ export class DatabaseFile {
     const identity = readIdentity(`${this.path}-shm`);
     this.#sharedMemory ??= identity;
     return identity === this.#sharedMemory;
+  }
+
+  /** Tells the file from any other, a copy included. */
+  get identity(): string {
+    return this.#identity ?? "";
   }
 
   /** The bits of its mode that admit other users; 0 if it is unknown. */
@@ -101,6 +111,7 @@ export class DatabaseFile {
 }
 
 function readIdentity(path: string): string | null {
-  const stat = statSync(path, { throwIfNoEntry: false });
-  return stat === undefined ? null : `${stat.dev} ${stat.ino}`;
+  const stat = statSync(path, { throwIfNoEntry: false, bigint: true });
+  // file systems use the number of a deleted file again
+  return stat === undefined ? null : `${stat.dev} ${stat.ino} ${stat.birthtimeNs}`;
 }

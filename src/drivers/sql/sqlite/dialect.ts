@@ -5,6 +5,7 @@ import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
+import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
 import { adaptSqliteDatabase } from "../clients/detect.ts";
 import { loadSqliteDatabase } from "../clients/load.ts";
@@ -18,6 +19,7 @@ import type {
   ListRequest,
   ReleaseReply,
   ReleaseRow,
+  RestoreRow,
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
@@ -25,6 +27,7 @@ import { BUCKET_COUNT, DEFAULT_PREFIX, explainLayout, LAYOUT_VERSION, toName } f
 import { DatabaseFile, ensureDatabaseFile } from "./database-file.ts";
 import { diagnose, readPragma, readVersion } from "./diagnostics.ts";
 import { explainSqliteError, isMissingTable } from "./errors.ts";
+import { IdentityCheck } from "./identity.ts";
 import type { SqliteOptions } from "./options.ts";
 import type { ClaimReply, Pushes } from "./routines.ts";
 import { Routines } from "./routines.ts";
@@ -64,6 +67,8 @@ interface OpenDatabase {
   readonly routines: Routines;
   readonly transactions: Transactions;
   readonly waits: WaitCache;
+  /** null: guardDataLoss is off. */
+  readonly identity: IdentityCheck | null;
 }
 
 class SqliteSession implements DialectSession {
@@ -123,6 +128,15 @@ class SqliteSession implements DialectSession {
     return this.#try(({ rows }) => rows.list(request));
   }
 
+  checkDataLoss(): Promise<number> {
+    return this.#write(({ routines }) => routines.checkDataLoss());
+  }
+
+  restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
+    const ids = rows.map(({ id }) => id);
+    return this.#writeReplies(ids, ({ routines }, pushes) => routines.restore(rows, pushes));
+  }
+
   async diagnose(): Promise<readonly Check[]> {
     return this.#try(({ database, rows, file }) => diagnose(database, rows, file));
   }
@@ -134,7 +148,9 @@ class SqliteSession implements DialectSession {
 
   /** Answers what needs no write: from memory, then from what is read. null: a write is needed. */
   #replyWithoutWriting(rows: readonly ClaimRow[]): (string | null)[] {
-    return this.#try(({ rows: tables, routines, transactions, waits }) => {
+    return this.#try(({ rows: tables, routines, transactions, waits, identity, file }) => {
+      // a write finds out what has become of the file, so that holders restore their claims soon
+      if (identity !== null && file?.isAtPath() === false) return rows.map(() => null);
       const version = tables.readVersion();
       const replies = rows.map(({ id }) => waits.reply(id, version));
       if (!replies.includes(null)) return replies;
@@ -169,14 +185,13 @@ class SqliteSession implements DialectSession {
   async #write<T>(work: (open: OpenDatabase) => T): Promise<T> {
     const open = this.#open;
     try {
-      return await open.transactions.write(() => work(open));
+      return await runWrite(open, work);
     } catch (error) {
       // a handle can be opened again only by its owner
       if (open.file?.isReplaced !== true || this.#source.kind === "handle" || this.#isClosed) throw error;
     }
     await this.#reopen(open);
-    const reopened = this.#open;
-    return reopened.transactions.write(() => work(reopened));
+    return runWrite(this.#open, work);
   }
 
   /** Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the loss. */
@@ -221,6 +236,18 @@ class SqliteSession implements DialectSession {
   }
 }
 
+/** Runs `work` in a write transaction. */
+async function runWrite<T>(open: OpenDatabase, work: (open: OpenDatabase) => T): Promise<T> {
+  let onCommit = (): void => undefined;
+  const result = await open.transactions.write(() => {
+    const worked = work(open);
+    if (open.identity !== null) onCommit = open.identity.createCommitListener();
+    return worked;
+  });
+  onCommit();
+  return result;
+}
+
 async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbox: string): Promise<OpenDatabase> {
   const isOwned = source.kind === "path";
   const path = isOwned ? resolve(source.path) : null;
@@ -241,7 +268,10 @@ async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbo
       explain: explainSqliteError,
     });
     await prepareTables(rows, transactions, prefix, options.createTables ?? true);
-    return { database, file, rows, transactions, routines: new Routines(rows, inbox), waits: new WaitCache() };
+    const maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
+    const identity = maxTtlMs === null ? null : new IdentityCheck(rows, file?.identity ?? "in memory", maxTtlMs);
+    const routines = new Routines(rows, inbox, identity);
+    return { database, file, rows, transactions, routines, waits: new WaitCache(), identity };
   } catch (error) {
     if (isOwned) database?.close();
     throw nameFile(explainSqliteError(error), path);

@@ -8,7 +8,7 @@ import type { SqlOptions } from "../options.ts";
 import { SQL_OPTION_RULES } from "../options.ts";
 
 /** The warnings of open(): the names that `silenceWarnings` takes and `holdfast doctor` shows. */
-const WARNING_NAMES = ["file", "mode", "journal", "durability"] as const;
+const WARNING_NAMES = ["file", "mode", "journal", "durability", "guardDataLoss"] as const;
 
 /** The name of a warning. */
 export type SqliteWarning = (typeof WARNING_NAMES)[number];

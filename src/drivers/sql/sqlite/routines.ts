@@ -6,7 +6,8 @@
  */
 
 import { fits } from "../../../lock-table/admission.ts";
-import type { ClaimRow, ReleaseReply, ReleaseRow, RevokeRow } from "../dialect.ts";
+import type { ClaimRow, ReleaseReply, ReleaseRow, RestoreRow, RevokeRow } from "../dialect.ts";
+import type { IdentityCheck } from "./identity.ts";
 import type { SqliteRows, StoredClaim } from "./rows.ts";
 import { toRemainingMs } from "./rows.ts";
 
@@ -49,10 +50,19 @@ export class Routines {
   readonly #rows: SqliteRows;
   /** Identifies this process's claims. */
   readonly #inbox: string;
+  /** null: guardDataLoss is off. */
+  readonly #identity: IdentityCheck | null;
 
-  constructor(rows: SqliteRows, inbox: string) {
+  constructor(rows: SqliteRows, inbox: string, identity: IdentityCheck | null) {
     this.#rows = rows;
     this.#inbox = inbox;
+    this.#identity = identity;
+  }
+
+  /** How long a grace period still lasts, in milliseconds; 0: none is running. */
+  checkDataLoss(): number {
+    const now = this.#rows.readNow();
+    return Math.ceil(Math.max(this.#checkIdentity(now) - now, 0) / 1_000);
   }
 
   claim(row: ClaimRow, pushes: Pushes): ClaimReply {
@@ -61,33 +71,43 @@ export class Routines {
     const reason = this.#rows.readTombstone(row.id, now);
     if (reason !== null) return { reply: `n ${reason}` };
     if (this.#rows.readClaim(row.id) !== null) return this.renew([row], pushes)[0] as ClaimReply;
-    const front = this.#walk(row.key, now, new Set(), pushes);
-    const isAdmitted = front.isWhole && fits(front.usedPermits, row);
-    if (!isAdmitted && !row.wait) return { reply: "n" };
+    const graceEnds = this.#checkIdentity(now);
+    const front = this.#walk(row.key, now, graceEnds, new Set(), pushes);
+    const isFree = fits(front.usedPermits, row);
+    const isAdmitted = front.isWhole && isFree && graceEnds === 0;
+    if (!isAdmitted && !row.wait) {
+      // unknown is not busy: the holder may not have restored its claim yet
+      const isUnknown = graceEnds > 0 && isFree;
+      return { reply: isUnknown ? `p ${Math.ceil(graceEnds / 1_000)} ${Math.floor(now / 1_000)}` : "n" };
+    }
     const token = isAdmitted ? this.#issueTokens(row, now) : 0n;
     this.#rows.insertClaim(row, token, this.#inbox, now);
     const ttl = row.ttlMs * 1_000;
     const stored = { ...row, ttl, expires: now + ttl, token };
-    return isAdmitted ? formatHeld(stored, now) : formatWaiting(stored, front, now);
+    return isAdmitted ? formatHeld(stored, graceEnds, now) : formatWaiting(stored, front, graceEnds, now);
   }
 
   /** In the order of the rows. */
   renew(rows: readonly ClaimRow[], pushes: Pushes): ClaimReply[] {
     const now = this.#rows.readNow();
+    const graceEnds = this.#checkIdentity(now);
     const ownIds = new Set(rows.map(({ id }) => id));
-    const renewed = rows.map((row) => this.#extend(row.id, now));
+    const renewed = rows.map((row) => this.#extend(row.id, graceEnds, now));
     const fronts = new Map<string, Front>();
-    for (const { key } of rows) if (!fronts.has(key)) fronts.set(key, this.#walk(key, now, ownIds, pushes));
+    for (const { key } of rows) if (!fronts.has(key)) fronts.set(key, this.#walk(key, now, graceEnds, ownIds, pushes));
     return renewed.map((outcome) => {
       if (typeof outcome === "string") return { reply: outcome };
       const front = fronts.get(outcome.key) as Front;
       const admitted = front.admitted.get(outcome.id);
-      return admitted === undefined ? formatWaiting(outcome, front, now) : formatHeld(admitted, now);
+      return admitted === undefined
+        ? formatWaiting(outcome, front, graceEnds, now)
+        : formatHeld(admitted, graceEnds, now);
     });
   }
 
   release(rows: readonly ReleaseRow[]): ReleaseReply {
     const now = this.#rows.readNow();
+    const graceEnds = this.#checkIdentity(now);
     const touchedKeys = new Set<string>();
     const flags = rows.map(({ id, key, ttlMs, hasUnansweredClaim }) => {
       const stored = this.#rows.readClaim(id);
@@ -101,7 +121,7 @@ export class Routines {
       return stored !== null && stored.expires > now && !isRevoked;
     });
     const pushes: Pushes = [];
-    for (const key of touchedKeys) this.#walk(key, now, new Set(), pushes);
+    for (const key of touchedKeys) this.#walk(key, now, graceEnds, new Set(), pushes);
     return { flags, pushes };
   }
 
@@ -117,13 +137,14 @@ export class Routines {
 
   revoke(rows: readonly RevokeRow[], pushes: Pushes): boolean[] {
     const now = this.#rows.readNow();
+    const graceEnds = this.#checkIdentity(now);
     return rows.map(({ key, token, now: isRemoval }) => {
       const holder = this.#findHolder(key, token, now);
       if (holder === null || (holder.state === "r" && !isRemoval)) return false;
       if (isRemoval) {
         this.#rows.deleteClaim(holder.id);
         this.#bury(holder.id, "revoked", holder.ttl, now);
-        this.#walk(key, now, new Set(), pushes);
+        this.#walk(key, now, graceEnds, new Set(), pushes);
       } else this.#rows.setState(holder.id, "r", holder.expires);
       if (holder.inbox === this.#inbox) pushes.push(holder.id);
       return true;
@@ -131,24 +152,82 @@ export class Routines {
   }
 
   /**
+   * Puts claims back that were held when data was lost, with their tokens. The caller knows that it held them and that their
+   * leases had not ended: if no grace period is running, that proves a loss, and one begins. A claim that waits here is
+   * restored, too: its grant may be what was lost.
+   */
+  restore(rows: readonly RestoreRow[], pushes: Pushes): ClaimReply[] {
+    const now = this.#rows.readNow();
+    this.#checkIdentity(now, true);
+    for (const row of rows) {
+      const isHeld = (this.#rows.readClaim(row.id)?.token ?? 0n) > 0n;
+      const isPlausible = row.token <= BigInt(now + MAX_FLOOR_LEAD);
+      if (isHeld || !isPlausible || this.#rows.readTombstone(row.id, now) !== null) continue;
+      this.#rows.deleteClaim(row.id);
+      this.#rows.insertClaim(row, row.token, this.#inbox, now);
+      const lastToken = row.token + BigInt(row.tokenCount) - 1n;
+      if (this.#rows.readBucket(row.bucket).lastToken < lastToken) this.#rows.writeLastToken(row.bucket, lastToken);
+      this.#orderHolders(row.key, now);
+    }
+    return this.renew(rows, pushes);
+  }
+
+  /**
+   * Ends held claims that conflict with a restored one, and puts the others in front, in order of their tokens: in this order each
+   * fits beside those before it, as when it was granted. Claims that do not were not held at the same time: those with the
+   * lowest tokens had ended when the others were granted, and end here.
+   */
+  #orderHolders(key: string, now: number): void {
+    const holders = this.#rows.readHolders(key).filter(({ expires }) => expires > now);
+    while (!fitsInOrder(holders)) {
+      const { id, ttl } = holders.shift() as StoredClaim;
+      this.#rows.deleteClaim(id);
+      this.#bury(id, "expired", ttl, now);
+    }
+    const front = this.#rows.readFront(key);
+    let { lowest, lowestWaiting: next } = front;
+    for (const { id, arrival } of this.#rows.readHolders(key).reverse()) {
+      if (Number(arrival) < next) next = Number(arrival);
+      else {
+        next = --lowest;
+        this.#rows.moveClaim(id, next);
+      }
+    }
+  }
+
+  /** When a grace period ends; 0: none is running, or guardDataLoss is off. */
+  #checkIdentity(now: number, isLost = false): number {
+    return this.#identity?.check(now, isLost) ?? 0;
+  }
+
+  /**
    * The answer to a renewal that needs no write; null: it needs one. A lease that was restarted within the last quarter of
    * its ttl is long enough, and nothing at the front of the queue must be due to change.
    */
   peek(id: string, now: number): ClaimReply | null {
+    if (this.#identity?.isQuiet(now) === false) return null;
     const stored = this.#rows.readClaim(id);
     if (stored === null) return { reply: formatNone(this.#rows.readTombstone(id, now)) };
     if (stored.expires <= now) return null;
     if (stored.state === "r") return { reply: "n revoked" };
     if (!isFresh(stored, now)) return null;
-    if (stored.token > 0n) return formatHeld(stored, now);
+    if (stored.token > 0n) return formatHeld(stored, 0, now);
     const front = this.#peekFront(stored.key, now);
-    return front === null || front.admitted.has(id) ? null : formatWaiting(stored, front, now);
+    return front === null || front.admitted.has(id) ? null : formatWaiting(stored, front, 0, now);
   }
 
   /** Restarts the lease of a claim. Returns the reply if it is none. */
-  #extend(id: string, now: number): StoredClaim | string {
+  #extend(id: string, graceEnds: number, now: number): StoredClaim | string {
     const stored = this.#rows.readClaim(id);
-    if (stored === null) return formatNone(this.#rows.readTombstone(id, now));
+    if (stored === null) {
+      const reason = this.#rows.readTombstone(id, now);
+      return reason === null && graceEnds > 0 ? formatForgotten(graceEnds) : formatNone(reason);
+    }
+    if (stored.expires <= now && stored.state === "o" && graceEnds > 0) {
+      // the last renewals may be lost: the holder may still restore it
+      this.#rows.deleteClaim(id);
+      return formatForgotten(graceEnds);
+    }
     if (stored.expires <= now) {
       this.#expire(stored, now);
       return stored.state === "r" ? "n revoked" : "n expired";
@@ -162,9 +241,9 @@ export class Routines {
   /**
    * Deletes the expired claims at the front of a queue and grants those that are admitted, in order of arrival; stops at the
    * first that does not fit, behind which everything waits (I1). Costs O(admitted + expired). `ownIds`: claims that the
-   * caller answers itself.
+   * caller answers itself. In a grace period nothing is granted: holders that are not in the tables may exist.
    */
-  #walk(key: string, now: number, ownIds: ReadonlySet<string>, pushes: Pushes): Front {
+  #walk(key: string, now: number, graceEnds: number, ownIds: ReadonlySet<string>, pushes: Pushes): Front {
     const admitted = new Map<string, StoredClaim>();
     let usedPermits = 0;
     let firstExpires = Number.POSITIVE_INFINITY;
@@ -173,7 +252,8 @@ export class Routines {
         this.#expire(stored, now);
         continue;
       }
-      if (!fits(usedPermits, stored)) return { admitted, usedPermits, isWhole: false, firstExpires };
+      const mustWait = stored.token === 0n && graceEnds > 0;
+      if (mustWait || !fits(usedPermits, stored)) return { admitted, usedPermits, isWhole: false, firstExpires };
       this.#capLease(stored, now);
       if (stored.token === 0n) {
         stored.token = this.#issueTokens(stored, now);
@@ -204,7 +284,7 @@ export class Routines {
   }
 
   *#queue(key: string): Generator<StoredClaim, void> {
-    let arrival: number | bigint = 0;
+    let arrival: number | bigint = Number.MIN_SAFE_INTEGER;
     for (;;) {
       const page = this.#rows.readQueue(key, arrival, QUEUE_PAGE_SIZE);
       yield* page;
@@ -254,22 +334,49 @@ export function isFresh({ expires, ttl }: { readonly expires: number; readonly t
   return expires - now > 0.75 * ttl && expires - now <= ttl;
 }
 
-export function formatWaitReply({ expires, ttl, firstExpires }: Wait, now: number): string {
+export function formatWaitReply({ expires, ttl, firstExpires }: Wait, now: number, graceEnds = 0): string {
   const remainingMs = toRemainingMs(expires, ttl, now);
-  const recheckMs = Math.max(Math.ceil((Math.min(expires, firstExpires) - now) / 1_000), 1);
-  return `w ${remainingMs} ${recheckMs} ${Math.floor(now / 1_000)}`;
+  const dueAt = Math.min(expires, firstExpires, graceEnds || Number.POSITIVE_INFINITY);
+  const recheckMs = Math.max(Math.ceil((dueAt - now) / 1_000), 1);
+  return `w ${remainingMs} ${recheckMs} ${Math.floor(now / 1_000)}${formatGrace(graceEnds)}`;
 }
 
 type Lease = Pick<StoredClaim, "expires" | "ttl">;
 
-function formatWaiting({ expires, ttl }: Lease, { firstExpires }: Front, now: number): ClaimReply {
+function formatWaiting({ expires, ttl }: Lease, { firstExpires }: Front, graceEnds: number, now: number): ClaimReply {
   const wait = { expires, ttl, firstExpires };
-  return { reply: formatWaitReply(wait, now), wait };
+  // in a grace period the next answer may be another one although nothing was written
+  return { reply: formatWaitReply(wait, now, graceEnds), ...(graceEnds === 0 && { wait }) };
 }
 
-function formatHeld(claim: Lease & Pick<StoredClaim, "token" | "tokenCount">, now: number): ClaimReply {
+function formatHeld(
+  claim: Lease & Pick<StoredClaim, "token" | "tokenCount">,
+  graceEnds: number,
+  now: number,
+): ClaimReply {
   const { token, tokenCount, expires, ttl } = claim;
-  return { reply: `h ${token} ${tokenCount} ${toRemainingMs(expires, ttl, now)} ${Math.floor(now / 1_000)}` };
+  const remainingMs = toRemainingMs(expires, ttl, now);
+  return { reply: `h ${token} ${tokenCount} ${remainingMs} ${Math.floor(now / 1_000)}${formatGrace(graceEnds)}` };
+}
+
+/** The last field of an answer in a grace period. */
+function formatGrace(graceEnds: number): string {
+  return graceEnds === 0 ? "" : ` ${Math.ceil(graceEnds / 1_000)}`;
+}
+
+/** The claim is unknown in a grace period: if it was held, its client may restore it. */
+function formatForgotten(graceEnds: number): string {
+  return `b${formatGrace(graceEnds)}`;
+}
+
+/** Whether each claim fits beside those before it. */
+function fitsInOrder(claims: readonly StoredClaim[]): boolean {
+  let usedPermits = 0;
+  return claims.every((claim) => {
+    const isFitting = fits(usedPermits, claim);
+    usedPermits += claim.permits;
+    return isFitting;
+  });
 }
 
 function formatPush({ id, token, tokenCount, expires, ttl }: StoredClaim, now: number): string {

@@ -3,6 +3,7 @@
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest } from "../dialect.ts";
 import { expandNames, quoteIdentifier, toUpperBound } from "../schema.ts";
+import type { Identity } from "./identity.ts";
 import {
   COUNT_ROWS,
   DELETE_CLAIM,
@@ -12,17 +13,22 @@ import {
   INSERT_CLAIM,
   LIST_KEY,
   LIST_PREFIX,
+  MOVE_CLAIM,
   PURGE_ALL,
   PURGE_TOMBSTONES,
   READ_BUCKET,
   READ_CLAIM,
   READ_CLOCK,
+  READ_FRONT,
+  READ_HOLDERS,
+  READ_IDENTITY,
   READ_LAYOUT,
   READ_QUEUE,
   READ_TOMBSTONE,
   SCHEMA,
   SET_STATE,
   WRITE_BUCKET,
+  WRITE_IDENTITY,
   WRITE_LAYOUT,
   WRITE_TOMBSTONE,
 } from "./statements.ts";
@@ -145,6 +151,40 @@ export class SqliteRows {
 
   deleteClaim(id: string): void {
     this.#run(DELETE_CLAIM, id);
+  }
+
+  /** null: the table is empty. */
+  readIdentity(): Identity | null {
+    const [row] = this.#all(READ_IDENTITY);
+    if (row === undefined) return null;
+    return {
+      file: String(row.file),
+      sequence: Number(row.sequence),
+      graceBegins: Number(row.grace_begins),
+      graceEnds: Number(row.grace_ends),
+    };
+  }
+
+  writeIdentity({ file, sequence, graceBegins, graceEnds }: Identity): void {
+    this.#run(WRITE_IDENTITY, file, sequence, graceBegins, graceEnds);
+  }
+
+  /** The held claims of a key, in order of their tokens. */
+  readHolders(key: string): StoredClaim[] {
+    return this.#all(READ_HOLDERS, key).map(toStoredClaim);
+  }
+
+  /** The lowest arrivals of a key: of all, and of those that wait. */
+  readFront(key: string): { readonly lowest: number; readonly lowestWaiting: number } {
+    const [row] = this.#all(READ_FRONT, key) as [SqlRow];
+    return {
+      lowest: Number(row.lowest ?? 1),
+      lowestWaiting: row.lowest_waiting === null ? Number.POSITIVE_INFINITY : Number(row.lowest_waiting),
+    };
+  }
+
+  moveClaim(id: string, arrival: number): void {
+    this.#run(MOVE_CLAIM, arrival, id);
   }
 
   readTombstone(id: string, now: number): string | null {

@@ -21,6 +21,8 @@ export const LIST_KEY: string =
 export const LIST_PREFIX: string =
   "select id, key, arrival, permits, permit_limit, ttl, expires, token, token_count, floor, wait, label, created, granted\nfrom {claims} where expires > ? and key >= ? and key < ? and (key, arrival) > (?, ?)\norder by key, arrival limit ?";
 
+export const MOVE_CLAIM: string = "update {claims} set arrival = ? where id = ?";
+
 export const PURGE_ALL: readonly string[] = [
   "delete from {claims}\nwhere expires <= ? and not exists (select 1 from {claims} others where others.key = {claims}.key and others.expires > ?)",
   "delete from {tombstones} where expires <= ?",
@@ -38,6 +40,14 @@ export const READ_CLAIM: string =
 export const READ_CLOCK: string =
   "select cast(round(unixepoch('subsec') * 1000) as integer) * 1000 as now, total_changes() as changes";
 
+export const READ_FRONT: string =
+  "select min(arrival) as lowest, min(case when token = 0 then arrival end) as lowest_waiting from {claims} where key = ?";
+
+export const READ_HOLDERS: string =
+  "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where key = ? and token > 0\norder by token";
+
+export const READ_IDENTITY: string = "select file, sequence, grace_begins, grace_ends from {identity}";
+
 export const READ_LAYOUT: string = "select version from {layout}";
 
 export const READ_QUEUE: string =
@@ -50,6 +60,7 @@ export const SCHEMA: readonly string[] = [
   "create table if not exists {buckets} (\n  bucket integer primary key,\n  last_token integer not null\n) strict",
   "create table if not exists {claims} (\n  id text primary key,\n  key text not null,\n  arrival integer not null,\n  bucket integer not null,\n  permits integer not null,\n  permit_limit integer not null,\n  state text not null,\n  ttl integer not null,\n  expires integer not null,\n  token integer not null,\n  token_count integer not null,\n  floor integer not null,\n  inbox text not null,\n  wait integer not null,\n  label text not null,\n  created integer not null,\n  granted integer\n) strict, without rowid",
   "create unique index if not exists {claims_by_key} on {claims} (key, arrival)",
+  "create table if not exists {identity} (\n  only_row integer primary key check (only_row = 1),\n  file text not null,\n  sequence integer not null,\n  grace_begins integer not null,\n  grace_ends integer not null\n) strict",
   "create table if not exists {tombstones} (\n  id text primary key,\n  reason text not null,\n  expires integer not null\n) strict, without rowid",
   "create index if not exists {tombstones_by_expiry} on {tombstones} (expires)",
 ];
@@ -57,6 +68,9 @@ export const SCHEMA: readonly string[] = [
 export const SET_STATE: string = "update {claims} set state = ?, expires = ? where id = ?";
 
 export const WRITE_BUCKET: string = "update {buckets} set last_token = ? where bucket = ?";
+
+export const WRITE_IDENTITY: string =
+  "insert into {identity} (only_row, file, sequence, grace_begins, grace_ends) values (1, ?, ?, ?, ?)\non conflict (only_row) do update set file = excluded.file, sequence = excluded.sequence,\n  grace_begins = excluded.grace_begins, grace_ends = excluded.grace_ends";
 
 export const WRITE_LAYOUT: string =
   "insert into {layout} (only_row, version) values (1, ?) on conflict (only_row) do nothing";

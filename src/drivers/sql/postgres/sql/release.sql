@@ -1,16 +1,18 @@
 /* release.sql — removes claims, waiting or held, and grants to those that are admitted now. One round trip.
    Parameters  three lists of the same length, separated by commas, sorted by bucket and key: ids, ttls in ms, and "1" if a
-               `claim` call of it may still arrive, else "0"; the distinct buckets in ascending order; the caller's inbox
+               `claim` call of it may still arrive, else "0"; the distinct buckets in ascending order; the caller's inbox; the longest
+               ttl in ms (0: guardDataLoss is off)
    Returns     a line with "1" for each claim that was there, else "0"; then a line for each grant to a claim of the inbox
    Cost        O(claims x (admitted + expired claims)), and one NOTIFY for each grant to another inbox. A release that
                grants nothing does not wait for the disk: if a crash of the server undoes it, the lease ends it */
-create or replace function {release}(p_ids text, p_ttls text, p_in_flight text, p_buckets text, p_inbox text)
+create or replace function {release}(p_ids text, p_ttls text, p_in_flight text, p_buckets text, p_inbox text, p_max_ttl bigint)
 returns text language plpgsql {settings} as $body$
 declare
   v_ids text[] := pg_catalog.string_to_array(p_ids, ',');
   v_ttls bigint[] := pg_catalog.string_to_array(p_ttls, ',')::bigint[];
   v_in_flight boolean[] := pg_catalog.string_to_array(p_in_flight, ',')::boolean[];
   v_now bigint := {lock_buckets}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
+  v_grace_ends bigint := 0;
   v_flags text := '';
   v_pushes text[] := '{}';
   v_keys text[] := '{}';
@@ -35,8 +37,11 @@ begin
       v_must_sync := true;
     end if;
   end loop;
+  if p_max_ttl > 0 and v_keys <> '{}' then
+    v_grace_ends := coalesce({read_grace}(p_max_ttl, v_now), {start_grace}(p_max_ttl, false));
+  end if;
   for v_index in 1 .. pg_catalog.cardinality(v_keys) loop
-    w := {walk}(v_keys[v_index], v_key_buckets[v_index], v_now, p_inbox, v_pushes);
+    w := {walk}(v_keys[v_index], v_key_buckets[v_index], v_now, v_grace_ends, p_inbox, v_pushes);
     v_pushes := w.pushes;
     v_must_sync := v_must_sync or w.grant_count > 0;
   end loop;

@@ -1,9 +1,9 @@
 /* restart_lease.sql — restarts the lease of a claim and, if it waits, walks its queue: it may be granted now. Needs the lock of its
    bucket.
-   Parameters  id, now, the caller's inbox, and pushes that the caller has collected
+   Parameters  id, now, when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has collected
    Returns     pushes: those, and the grants of the walk
                answer: as claim.sql; null if the claim is unknown */
-create or replace function {restart_lease}(p_id text, p_now bigint, p_inbox text, inout pushes text[], out answer text)
+create or replace function {restart_lease}(p_id text, p_now bigint, p_grace_ends bigint, p_inbox text, inout pushes text[], out answer text)
 language plpgsql as $body$
 declare
   c record;
@@ -19,7 +19,7 @@ begin
     answer := case c.state when 'r' then 'revoked' else 'expired' end;
     perform {add_tombstone}(p_id, answer, c.ttl, p_now);
     answer := 'n ' || answer;
-    pushes := ({walk}(c.key, c.bucket, p_now, p_inbox, pushes)).pushes;
+    pushes := ({walk}(c.key, c.bucket, p_now, p_grace_ends, p_inbox, pushes)).pushes;
     return;
   end if;
   if c.state = 'r' then
@@ -29,11 +29,11 @@ begin
   v_expires := p_now + c.ttl * 1000;
   update {claims} set expires = v_expires, inbox = p_inbox where id = p_id;
   if c.token = 0 then
-    w := {walk}(c.key, c.bucket, p_now, p_inbox, pushes);
+    w := {walk}(c.key, c.bucket, p_now, p_grace_ends, p_inbox, pushes);
     pushes := w.pushes;
     select token into strict c.token from {claims} where id = p_id;
-    answer := {encode_answer}(c.token, c.token_count, v_expires, w.next_expiry, p_now);
+    answer := {encode_answer}(c.token, c.token_count, v_expires, w.next_expiry, p_grace_ends, p_now);
   else
-    answer := {encode_answer}(c.token, c.token_count, v_expires, null, p_now);
+    answer := {encode_answer}(c.token, c.token_count, v_expires, null, p_grace_ends, p_now);
   end if;
 end $body$;

@@ -14,10 +14,12 @@ end $body$;
 create table if not exists {layout} (
   only_row boolean primary key default true check (only_row),
   version int not null,
-  revision int not null
+  revision int not null,
+  oldest_caller int not null
 );
-insert into {layout} as layout values (true, {version}, {revision}) on conflict (only_row)
-  do update set revision = excluded.revision where layout.version = excluded.version and layout.revision < excluded.revision;
+insert into {layout} as layout values (true, {version}, {revision}, {oldest_caller}) on conflict (only_row)
+  do update set revision = excluded.revision, oldest_caller = excluded.oldest_caller
+  where layout.version = excluded.version and layout.revision < excluded.revision;
 -- functions are never replaced by those of an older version of the library
 do $body$ begin
   if not exists (select from {layout} where version = {version} and revision = {revision}) then
@@ -53,6 +55,15 @@ create table if not exists {claims} (
   granted bigint,
   unique (key, arrival)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
+-- One row, if a client has used guardDataLoss: what the database was when data was last known to be there (read_grace.sql).
+create table if not exists {identity} (
+  only_row boolean primary key default true check (only_row),
+  started timestamptz not null,
+  file text not null,
+  writer bigint not null,
+  grace_begins bigint not null,
+  grace_ends bigint not null
+);
 create table if not exists {tombstones} (
   id text collate "C" primary key,
   reason text not null,

@@ -1,6 +1,7 @@
 /* walk.sql — walks a key's queue in order of arrival: removes expired claims and grants those that are admitted. Needs the
    lock of the key's bucket.
-   Parameters  key, its bucket, now, the caller's inbox, and pushes that the caller has collected
+   Parameters  key, its bucket, now, when a grace period ends (0: none is running), the caller's inbox, and pushes that the
+               caller has collected
    Returns     pushes: those and the grants to claims of the caller's inbox, as "<id> <token> <tokens> <remaining ms>"
                grant_count: how many claims it granted
                used: permits of the admitted claims
@@ -11,10 +12,11 @@
    Invariants
    - The permits that are held of a key never exceed what each of its claims allowed when it was admitted: only this function
      admits waiting claims, each beside the sum of all before it, under the bucket's lock.
+   - In a grace period it grants nothing: holders that are not in the tables may exist.
    - The first claim that does not fit ends the walk: all behind it wait, so small claims cannot starve a large one.
    - A token is higher than all tokens granted before in the bucket, also when the clock has stepped back. */
 create or replace function {walk}(
-  p_key text, p_bucket int, p_now bigint, p_inbox text, inout pushes text[],
+  p_key text, p_bucket int, p_now bigint, p_grace_ends bigint, p_inbox text, inout pushes text[],
   out grant_count int, out used bigint, out blocked_at bigint, out next_expiry bigint
 ) language plpgsql as $body$
 declare
@@ -32,7 +34,10 @@ begin
     v_ends := least(c.expires, p_now + c.ttl * 1000);
     if v_ends <= p_now then
       delete from {claims} where id = c.id;
-      perform {add_tombstone}(c.id, case c.state when 'r' then 'revoked' else 'expired' end, c.ttl, p_now);
+      -- after a loss of data the last renewals may be missing: the holder may still restore its claim
+      if p_grace_ends = 0 or c.state <> 'o' then
+        perform {add_tombstone}(c.id, case c.state when 'r' then 'revoked' else 'expired' end, c.ttl, p_now);
+      end if;
       continue;
     end if;
     -- the clock has stepped back: the lease must not last longer for that
@@ -41,7 +46,7 @@ begin
     end if;
     next_expiry := least(next_expiry, v_ends);
     if c.token = 0 then
-      if used + c.permits > c.permit_limit then
+      if used + c.permits > c.permit_limit or p_grace_ends > 0 then
         blocked_at := c.arrival;
         return;
       end if;

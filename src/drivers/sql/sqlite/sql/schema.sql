@@ -35,6 +35,14 @@ create table if not exists {claims} (
 --- next
 create unique index if not exists {claims_by_key} on {claims} (key, arrival)
 --- next
+create table if not exists {identity} (
+  only_row integer primary key check (only_row = 1),
+  file text not null,
+  sequence integer not null,
+  grace_begins integer not null,
+  grace_ends integer not null
+) strict
+--- next
 create table if not exists {tombstones} (
   id text primary key,
   reason text not null,

@@ -1,0 +1,217 @@
+/** The option guardDataLoss on files that are replaced, copied, overwritten, or lose rows. */
+
+import { copyFileSync, renameSync, rmSync } from "node:fs";
+import Database from "libsql";
+import { afterEach, expect, test } from "vitest";
+import type { SqliteOptions } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
+import { expectHeld, makeClaim } from "../../support/server-fixture.ts";
+import { markLongInUse, SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
+import { until } from "../../support/until.ts";
+
+const MAX_TTL_MS = 60_000;
+const PAUSE = { reason: "gracePeriod", remainingMs: expect.any(Number) };
+
+const newFile = useSqliteFiles();
+const closers: (() => Promise<unknown>)[] = [];
+let warnings: string[] = [];
+afterEach(async () => {
+  for (const close of closers.splice(0)) await close();
+  warnings = [];
+});
+
+async function open(path: string, options: SqliteOptions = {}): Promise<Driver> {
+  const guardDataLoss = { maxTtlMs: MAX_TTL_MS };
+  const driver = sqlite(path, { guardDataLoss, warn: (text) => warnings.push(text), ...options });
+  await driver.open(NO_EVENTS);
+  closers.push(() => driver.close());
+  return driver;
+}
+
+async function newGuardedFile(): Promise<string> {
+  const path = newFile();
+  await markLongInUse(path);
+  return path;
+}
+
+function execute(path: string, text: string): void {
+  const database = new Database(path);
+  database.exec(text);
+  database.close();
+}
+
+/** A consistent copy of what is committed. */
+function backUp(path: string, copy: string): void {
+  execute(path, `vacuum into '${copy}'`);
+}
+
+/** Puts an older state into the same file, in a transaction, as the backup API does. */
+function overwrite(path: string, copy: string): void {
+  const tables = ["claims", "buckets", "tombstones", "identity"].map((word) => `holdfast_1_${word}`);
+  const replace = tables.map((table) => `delete from ${table}; insert into ${table} select * from copy.${table};`);
+  execute(path, `attach '${copy}' as copy; begin immediate; ${replace.join(" ")} commit`);
+}
+
+const shared = (key: string, limit: number): Claim => makeClaim([{ key, permits: 1, limit }], { ttlMs: MAX_TTL_MS });
+const exclusive = (overrides: Partial<Claim> = {}): Claim => makeClaim("key", { ttlMs: MAX_TTL_MS, ...overrides });
+
+async function inspect(path: string, isPaused: boolean): Promise<string[]> {
+  const inspector = new SqliteInspector(path);
+  try {
+    return await inspector.findViolations({ isPaused });
+  } finally {
+    inspector.close();
+  }
+}
+
+const endGracePeriod = (path: string): void =>
+  execute(path, "update holdfast_1_identity set grace_begins = 0, grace_ends = 0");
+
+const LOSSES: readonly (readonly [what: string, lose: (path: string, copy: string) => void])[] = [
+  [
+    "a file replaced by a copy",
+    (path, copy) => {
+      for (const suffix of ["", "-wal", "-shm"]) rmSync(`${path}${suffix}`, { force: true });
+      renameSync(copy, path);
+    },
+  ],
+  [
+    "a deleted file",
+    (path) => {
+      for (const suffix of ["", "-wal", "-shm"]) rmSync(`${path}${suffix}`, { force: true });
+    },
+  ],
+  ["a file overwritten with an older state", overwrite],
+  ["rows that were deleted", (path) => execute(path, "delete from holdfast_1_claims")],
+];
+
+test.each(LOSSES)("%s: no lock of a live holder is granted, which keeps it with its token", async (what, lose) => {
+  const path = await newGuardedFile();
+  const copy = `${path}.copy`;
+  const [holder, other] = [await open(path), await open(path)];
+  const early = exclusive();
+  backUp(path, copy);
+  const { token } = expectHeld(await holder.claim(early));
+  const waiting = exclusive();
+  expect((await other.claim(waiting)).state).toBe("waiting");
+  lose(path, copy);
+  // rows that only vanish are missed by their holder, everything else by whoever comes first
+  if (what === "rows that were deleted")
+    expect((await holder.renew([early]))[0]).toMatchObject({ state: "held", token });
+  else expect(await other.claim(exclusive({ wait: false }))).toEqual({ state: "none", paused: PAUSE });
+  await other.renew([waiting]);
+  const second = exclusive();
+  expect(await other.claim(second)).toMatchObject({ state: "waiting", paused: PAUSE });
+  expect((await holder.renew([early]))[0]).toMatchObject({ state: "held", token });
+  expect(await inspect(path, true)).toEqual([]);
+  // held is known again
+  expect(await other.claim(exclusive({ wait: false }))).toEqual({ state: "none" });
+  endGracePeriod(path);
+  expect((await other.renew([second]))[0]).toMatchObject({ state: "waiting" });
+  await holder.release(toReleases(early));
+  expect(expectHeld((await other.renew([second]))[0]).token).toBeGreaterThan(token);
+  expect(await inspect(path, false)).toEqual([]);
+});
+
+test("of holders that could not have held together those with the lowest tokens end; the others stay, in order", async () => {
+  const path = await newGuardedFile();
+  const copy = `${path}.copy`;
+  const driver = await open(path);
+  const over = shared("key", 2);
+  const stale = expectHeld(await driver.claim(over));
+  backUp(path, copy);
+  await driver.release(toReleases(over));
+  const holders = [shared("key", 2), shared("key", 2)];
+  const tokens: bigint[] = [];
+  for (const claim of holders) tokens.push(expectHeld(await driver.claim(claim)).token);
+  overwrite(path, copy);
+  // in the wrong order
+  for (const claim of holders.toReversed()) expect((await driver.renew([claim]))[0]?.state).toBe("held");
+  expect(await inspect(path, true)).toEqual([]);
+  const { items } = await driver.list({ key: "key" }, { max: 10 });
+  expect(items.map(({ answer }) => answer.state === "held" && answer.token)).toEqual(tokens);
+  expect(tokens).not.toContain(stale.token);
+});
+
+test("a grace period is as long as the longest ttl of its clients, and a second loss begins another one", async () => {
+  const path = newFile();
+  await open(path, { guardDataLoss: { maxTtlMs: 5_000 } });
+  expect(warnings.filter((text) => /grace period.*no locks are granted for [1-5]?\d{1,3} ms/.test(text))).toHaveLength(
+    1,
+  );
+  const driver = await open(path, { guardDataLoss: { maxTtlMs: 600_000 } });
+  const pause = async (): Promise<number> => {
+    const answer = await driver.claim(exclusive({ wait: false }));
+    return answer.state === "none" ? (answer.paused?.remainingMs ?? 0) : 0;
+  };
+  expect(await pause()).toBeGreaterThan(500_000);
+  await open(path, { guardDataLoss: { maxTtlMs: 5_000 } });
+  expect(await pause()).toBeGreaterThan(500_000);
+  endGracePeriod(path);
+  expect((await driver.claim(exclusive({ ttlMs: 1 }))).state).toBe("held");
+  execute(path, "delete from holdfast_1_identity");
+  expect(await pause()).toBeGreaterThan(590_000);
+  // after a step back of the clock it lasts no longer than its length
+  execute(path, "update holdfast_1_identity set grace_begins = grace_begins + 1e12, grace_ends = grace_ends + 1e12");
+  const afterStep = await pause();
+  expect(afterStep).toBeGreaterThan(590_000);
+  expect(afterStep).toBeLessThanOrEqual(600_000);
+});
+
+test("a lease that could outlast a grace period is refused; without the option a loss is reported to its holder", async () => {
+  const path = await newGuardedFile();
+  const driver = await open(path);
+  await expect(driver.claim(exclusive({ ttlMs: MAX_TTL_MS + 1 }))).rejects.toThrow(
+    `sqlite: the ttl of ${MAX_TTL_MS + 1} ms exceeds guardDataLoss.maxTtlMs (${MAX_TTL_MS} ms)`,
+  );
+  const unguarded = await open(path, { guardDataLoss: false });
+  const claim = exclusive();
+  expectHeld(await unguarded.claim(claim));
+  execute(path, "delete from holdfast_1_claims");
+  expect(await unguarded.renew([claim])).toEqual([{ state: "none" }]);
+  expect(warnings).toEqual([expect.stringContaining("the database has lost a lock that this client held")]);
+});
+
+test("clients with short leases keep their locks, and waiters get theirs in order when the grace period is over", async () => {
+  const path = await newGuardedFile();
+  const copy = `${path}.copy`;
+  const options = { guardDataLoss: { maxTtlMs: 2_000 }, silenceWarnings: ["guardDataLoss"] } as const;
+  const clients = [1, 2, 3].map(() =>
+    createLocks(sqlite(path, { warn: () => undefined, ...options }), { ttl: "2s", handoffs: 1 }),
+  );
+  for (const client of clients) closers.push(() => client.close());
+  const [first, second, third] = clients as [(typeof clients)[0], (typeof clients)[0], (typeof clients)[0]];
+  // what a process has not seen it cannot miss
+  backUp(path, copy);
+  for (const client of clients) await (await client.acquire("other")).release();
+  const lock = await first.acquire("key");
+  const order: string[] = [];
+  const inTurn = async (client: typeof first, name: string): Promise<bigint> => {
+    const next = await client.acquire("key");
+    order.push(name);
+    expect(lock.signal.aborted).toBe(false);
+    await next.release();
+    return next.token;
+  };
+  const turns = [inTurn(second, "second")];
+  await until(async () => (await second.list("key")).length === 2, { within: 5_000, what: "the waiter" });
+  const lostAt = performance.now();
+  overwrite(path, copy);
+  await expect(third.tryAcquire("other")).rejects.toMatchObject({ code: "PAUSED", reason: "gracePeriod" });
+  const other = await third.acquire("other");
+  expect(performance.now() - lostAt).toBeGreaterThanOrEqual(1_900);
+  turns.push(inTurn(third, "third"));
+  await until(async () => (await second.list("key")).length === 3, { within: 5_000, what: "the second waiter" });
+  lock.throwIfLost();
+  expect(order).toEqual([]);
+  expect(await lock.release()).toBe(true);
+  const tokens = await Promise.all(turns);
+  expect(order).toEqual(["second", "third"]);
+  expect(tokens.every((token) => token > lock.token)).toBe(true);
+  await other.release();
+  expect(await inspect(path, false)).toEqual([]);
+});
