@@ -71,8 +71,10 @@ export async function startWorker(
   url = "",
   registerPath = "",
   env: Readonly<Record<string, string>> = {},
+  commandPrefix: readonly string[] = [],
 ): Promise<Worker> {
-  const running = harness.startProgram([process.execPath, PROGRAM, url, registerPath], { input: true, env });
+  const [program = "", ...args] = [...commandPrefix, process.execPath, PROGRAM, url, registerPath];
+  const running = harness.startProgram([program, ...args], { input: true, env });
   const reports = (): Report[] =>
     running
       .out()
