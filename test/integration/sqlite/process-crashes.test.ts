@@ -53,46 +53,50 @@ test.concurrent("a holder stopped past its lease is notified before it can write
   await expectStaleHolderRejected(harness, urlOf(harness));
 });
 
-test.concurrent("processes killed one after another at work: no two holders overlap, tokens rise, the others go on", async ({
-  harness,
-}) => {
-  const url = urlOf(harness);
-  const register = await openFencedRegister(harness);
-  const start = async () => {
-    const worker = await startWorker(harness, url, register.path);
-    worker.send({ do: "load", of: "it", keys: ["a", "b"], ttl: "1s", holdMs: 1 });
-    return worker;
-  };
-  const workers = [await start(), await start(), await start()];
-  const killedAt = new Map<number, bigint>();
-  const inspector = new SqliteInspector(harness.path("locks.db"));
-  harness.onTeardown(() => inspector.close());
-  for (let kill = 0; kill < 8; kill++) {
-    const enough = register.log.length + 20;
-    await until(() => register.log.length >= enough, {
-      within: 10_000,
-      what: "work, also of keys whose holder was killed",
-    });
-    const victim = workers.shift();
-    victim?.kill();
-    killedAt.set(victim!.pid, process.hrtime.bigint());
-    expect(await inspector.findViolations()).toEqual([]);
-    workers.push(await start());
-  }
-  const proceededSince = register.log.length;
-  const pids = new Set<number>();
-  await until(
-    () => {
-      for (const { pid } of register.log.slice(proceededSince)) pids.add(pid);
-      return workers.every(({ pid }) => pids.has(pid));
-    },
-    { within: 15_000, what: "a turn of each process" },
-  );
-  for (const worker of workers) worker.send({ do: "finish", of: "it" });
-  for (const worker of workers) await worker.waitForReport("it", "done", 15_000);
-  expect(findOverlaps(register.log, killedAt)).toEqual([]);
-  expect(register.faults().filter((fault) => fault.includes("not above"))).toEqual([]);
-});
+test.concurrent.for([
+  ["a write-ahead log", "sqlite"],
+  ["a rollback journal", "rollback"],
+] as const)(
+  "with %s, processes killed one after another at work: no two holders overlap, tokens rise, the others go on",
+  async ([, scheme], { harness }) => {
+    const url = `${scheme}:${harness.path("locks.db")}`;
+    const register = await openFencedRegister(harness);
+    const start = async () => {
+      const worker = await startWorker(harness, url, register.path);
+      worker.send({ do: "load", of: "it", keys: ["a", "b"], ttl: "1s", holdMs: 1 });
+      return worker;
+    };
+    const workers = [await start(), await start(), await start()];
+    const killedAt = new Map<number, bigint>();
+    const inspector = new SqliteInspector(harness.path("locks.db"));
+    harness.onTeardown(() => inspector.close());
+    for (let kill = 0; kill < 8; kill++) {
+      const enough = register.log.length + 20;
+      await until(() => register.log.length >= enough, {
+        within: 10_000,
+        what: "work, also of keys whose holder was killed",
+      });
+      const victim = workers.shift();
+      victim?.kill();
+      killedAt.set(victim!.pid, process.hrtime.bigint());
+      expect(await inspector.findViolations()).toEqual([]);
+      workers.push(await start());
+    }
+    const proceededSince = register.log.length;
+    const pids = new Set<number>();
+    await until(
+      () => {
+        for (const { pid } of register.log.slice(proceededSince)) pids.add(pid);
+        return workers.every(({ pid }) => pids.has(pid));
+      },
+      { within: 15_000, what: "a turn of each process" },
+    );
+    for (const worker of workers) worker.send({ do: "finish", of: "it" });
+    for (const worker of workers) await worker.waitForReport("it", "done", 15_000);
+    expect(findOverlaps(register.log, killedAt)).toEqual([]);
+    expect(register.faults().filter((fault) => fault.includes("not above"))).toEqual([]);
+  },
+);
 
 test.concurrent("a process that is stopped inside a transaction: calls reject within their timeout, reads go on", async ({
   harness,

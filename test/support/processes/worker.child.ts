@@ -6,8 +6,10 @@
 import type { Socket } from "node:net";
 import { connect as dial } from "node:net";
 import { createInterface } from "node:readline";
+import Database from "libsql";
+import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
-import { connect } from "../../../src/index.ts";
+import { connect, createLocks } from "../../../src/index.ts";
 import type { Order, Report } from "./worker.ts";
 
 const url = process.argv[2] === "" ? undefined : process.argv[2];
@@ -21,11 +23,18 @@ type WorkerLock = {
   timer: NodeJS.Timeout | null;
 };
 
-const locks: Locks = await connect(url, { handoffs: 1 });
+const locks: Locks = await openStore();
 const locksByName = new Map<string, WorkerLock>();
 const register = openRegister(registerPath);
 let finishedNames = false;
 const monotonicNow = (): bigint => process.hrtime.bigint();
+
+/** "rollback:path" is an SQLite file with a rollback journal: only a handle of the user keeps one. */
+async function openStore(): Promise<Locks> {
+  const [, path] = /^rollback:(.*)$/.exec(url ?? "") ?? [];
+  if (path === undefined) return connect(url, { handoffs: 1 });
+  return createLocks(sqlite(new Database(path), { silenceWarnings: ["journal"] }), { handoffs: 1 });
+}
 
 function report(of: string, event: Report["event"], more: Partial<Report> = {}): void {
   process.stdout.write(`${JSON.stringify({ ...more, of, event, at: String(monotonicNow()) })}\n`);

@@ -39,8 +39,15 @@ export class SqliteInspector {
   }
 
   query(text: string): Readonly<Record<string, unknown>>[] {
-    this.#database ??= new Database(this.#path);
+    this.#database ??= this.#open();
     return this.#database.prepare(text).all() as Record<string, unknown>[];
+  }
+
+  #open(): InstanceType<typeof Database> {
+    const database = new Database(this.#path);
+    // with a rollback journal a writer keeps readers out
+    database.exec("pragma busy_timeout = 2000");
+    return database;
   }
 
   /** Empty if there are no tables yet. */
