@@ -8,6 +8,7 @@ import { mysql, mysqlMigration } from "../../../src/drivers/sql/mysql/driver.ts"
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
+import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -130,6 +131,16 @@ withMariaDb((server) => {
       const error = await driver.claim(makeClaim("key")).catch((failure: Error & { code?: string }) => failure);
       expect(error).toMatchObject({ code: "ER_NO_SUCH_TABLE" });
       expect(String(error)).toMatch(/tables or procedures are missing/);
+    });
+
+    test("a call whose bucket has no row is refused, and changes nothing", async () => {
+      await expectRefusedWithoutBucket({
+        driver: await fixture.open(),
+        tables: { buckets: "holdfast_1_buckets", claims: "holdfast_1_claims" },
+        hasRowLocks: true,
+        run: (text) => fixture.database.query(text),
+        readClaims: () => fixture.database.query("select * from holdfast_1_claims order by arrival"),
+      });
     });
 
     test("another database and another prefix have locks of their own", async () => {

@@ -6,6 +6,7 @@ import { postgres, postgresMigration } from "../../../src/drivers/sql/postgres/d
 import { connect } from "../../../src/index.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
+import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -97,6 +98,17 @@ withPostgres((server) => {
     await query(postgresMigration());
     const { driver } = await fixture.open({ createTables: false });
     expect((await driver.claim(makeClaim("key"))).state).toBe("held");
+  });
+
+  test("a call whose bucket has no row is refused, and changes nothing", async () => {
+    const { driver } = await fixture.open();
+    await expectRefusedWithoutBucket({
+      driver,
+      tables: { buckets: "holdfast.holdfast_1_buckets", claims: "holdfast.holdfast_1_claims" },
+      hasRowLocks: true,
+      run: query,
+      readClaims: () => query("select * from holdfast.holdfast_1_claims order by arrival"),
+    });
   });
 
   test("tables of another layout are refused, functions of a newer revision are kept", async () => {

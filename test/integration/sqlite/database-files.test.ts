@@ -10,6 +10,7 @@ import type { Driver } from "../../../src/spi/driver.ts";
 import { FatalDriverError } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup } from "../../support/server-fixture.ts";
+import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import { SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
 
 const newFile = useSqliteFiles();
@@ -163,6 +164,17 @@ describe("a file", () => {
     expectHeld(await other.claim(makeClaim("k")));
     expect((await driver.claim(makeClaim("k"))).state).toBe("waiting");
     expect(warnings).toHaveLength(1);
+  });
+
+  test("whose bucket row was deleted: calls that need it are refused, and change nothing", async () => {
+    const path = newFile();
+    await expectRefusedWithoutBucket({
+      driver: await openDriver(path),
+      tables: { buckets: "holdfast_1_buckets", claims: "holdfast_1_claims" },
+      hasRowLocks: false,
+      run: async (text) => withDatabase(path, (database) => database.exec(text)),
+      readClaims: async () => inspect(path).query("select * from holdfast_1_claims order by arrival"),
+    });
   });
 
   test("that was deleted under a handle of the user: calls are refused", async () => {

@@ -71,6 +71,8 @@ class MysqlSession implements DialectSession {
   readonly #inbox: string = randomId();
   /** The database is known once it is prepared. */
   #location: MysqlLocation;
+  /** The statement of each procedure. Procedures are called when the database is known. */
+  readonly #texts = new Map<string, string>();
 
   constructor(client: SqlClient, ownsClient: boolean, options: MysqlOptions, events: DialectEvents) {
     const { commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
@@ -157,10 +159,14 @@ class MysqlSession implements DialectSession {
   async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     const records = rows.map((row) => {
       const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
-      return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${String(ttlMs).padStart(16, "0")}`;
+      const keyLength = Buffer.byteLength(row.key);
+      return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
     });
     const [row] = await this.#call("release", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join(""))]);
-    return decodeFlags(row?.reply, rows.length, "mysql");
+    // no reply: every claim was there, and no claim of this process was granted
+    return row === undefined
+      ? { flags: rows.map(() => true), pushes: [] }
+      : decodeFlags(row.reply, rows.length, "mysql");
   }
 
   async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
@@ -211,9 +217,14 @@ class MysqlSession implements DialectSession {
   }
 
   async #call(procedure: string, values: readonly SqlValue[]): Promise<readonly SqlRow[]> {
-    const placeholders = values.map(() => "?").join(",");
-    const text = expandStatement(`CALL {${procedure}}(${placeholders})`, this.#location);
-    const { rows } = await this.#calls.run((connection) => callOrRollBack(connection, text, values));
+    let text = this.#texts.get(procedure);
+    if (text === undefined) {
+      const placeholders = values.map(() => "?").join(",");
+      text = expandStatement(`CALL {${procedure}}(${placeholders})`, this.#location);
+      this.#texts.set(procedure, text);
+    }
+    const call = text;
+    const { rows } = await this.#calls.run((connection) => callOrRollBack(connection, call, values));
     return rows;
   }
 }
@@ -237,7 +248,11 @@ async function callOrRollBack(
 /** The beginning of a record: bucket and id. */
 function formatRow({ id, bucket }: { readonly id: string; readonly bucket: number }): string {
   if (!/^[a-z2-7]{26}$/.test(id)) throw new FatalDriverError("mysql: the id of a claim has another form than expected");
-  return `${String(bucket).padStart(4, "0")}${id}`;
+  return `${pad(bucket, 4)}${id}`;
+}
+
+function pad(value: number, digits: number): string {
+  return String(value).padStart(digits, "0");
 }
 
 function toListedRow(row: SqlRow): ListedRow {

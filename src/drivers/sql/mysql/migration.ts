@@ -17,7 +17,7 @@ export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
 /** The procedures by the words of their names, in the order of creation. */
 const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["walk", statements.WALK],
-  ["lock_buckets", statements.LOCK_BUCKETS],
+  ["lock_bucket", statements.LOCK_BUCKET],
   ["add_tombstone", statements.ADD_TOMBSTONE],
   ["claim", statements.CLAIM],
   ["renew", statements.RENEW],

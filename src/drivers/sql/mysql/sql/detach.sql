@@ -6,30 +6,30 @@
 CREATE PROCEDURE {detach}(IN p_lock_wait INT, IN p_left BIGINT, IN p_rows LONGBLOB)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
-  DECLARE v_lock_wait INT DEFAULT @@session.innodb_lock_wait_timeout;
   DECLARE v_flags VARBINARY(4000) DEFAULT '';
   DECLARE v_id VARBINARY(64);
   DECLARE v_at INT DEFAULT 1;
-  DECLARE v_now, v_ttl BIGINT;
+  DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
+  DECLARE v_last, v_now, v_ttl BIGINT;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
-      SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
-    SET SESSION innodb_lock_wait_timeout = p_lock_wait;
-    CALL {lock_buckets}(p_rows, 30, v_now);
     WHILE v_at < LENGTH(p_rows) DO
-      SET v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30, v_ttl = NULL;
+      SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30, v_ttl = NULL;
+      IF v_bucket <> v_locked THEN
+        CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+        SET v_locked = v_bucket;
+      END IF;
       SELECT LEAST(ttl, COALESCE(p_left, ttl)) * 1000 INTO v_ttl FROM {claims}
         WHERE id = v_id AND token > 0 AND state <> 'r' AND expires > v_now;
       SET v_flags = CONCAT(v_flags, IF(v_ttl IS NULL, '0', '1'));
       IF v_ttl IS NOT NULL THEN UPDATE {claims} SET state = 'd', expires = v_now + v_ttl WHERE id = v_id; END IF;
     END WHILE;
     COMMIT AND NO CHAIN NO RELEASE;
-    SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   SELECT CONVERT(v_flags USING ascii) AS reply;
 END

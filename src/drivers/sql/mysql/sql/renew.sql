@@ -8,7 +8,6 @@
 CREATE PROCEDURE {renew}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
-  DECLARE v_lock_wait INT DEFAULT @@session.innodb_lock_wait_timeout;
   -- long batches: the reply grows by parts, since each CONCAT copies what it extends
   DECLARE v_replies, v_part LONGBLOB DEFAULT '';
   DECLARE v_reply VARCHAR(200) CHARACTER SET ascii;
@@ -17,19 +16,17 @@ BEGIN
   DECLARE v_key, v_walked VARBINARY(512);
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE v_at INT DEFAULT 1;
-  DECLARE v_bucket SMALLINT;
+  DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
   DECLARE v_is_locked, v_is_stale, v_is_answered TINYINT DEFAULT 0;
-  DECLARE v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next BIGINT;
+  DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next BIGINT;
   DECLARE v_count INT;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
-      SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
-    SET SESSION innodb_lock_wait_timeout = p_lock_wait;
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
       SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
@@ -40,6 +37,10 @@ BEGIN
       WHILE v_at < LENGTH(p_rows) DO
         SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30;
         SET v_state = NULL, v_reply = NULL;
+        IF v_is_locked AND v_bucket <> v_locked THEN
+          CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+          SET v_locked = v_bucket;
+        END IF;
         SELECT `key`, arrival, state, ttl * 1000, LEAST(expires, v_now + ttl * 1000), token, token_count
           INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count FROM {claims} WHERE id = v_id;
         IF v_state IS NULL THEN
@@ -78,10 +79,8 @@ BEGIN
       END WHILE;
       IF v_left = '' THEN LEAVE passes; END IF;
       SET p_rows = v_left, v_left = '', v_is_locked = 1;
-      CALL {lock_buckets}(p_rows, 30, v_now);
     END LOOP;
     COMMIT AND NO CHAIN NO RELEASE;
-    SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   SELECT CONVERT(CONCAT(v_replies, v_part) USING ascii) AS replies;
 END

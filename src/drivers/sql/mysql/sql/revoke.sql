@@ -9,7 +9,6 @@ CREATE PROCEDURE {revoke}(
 )
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
-  DECLARE v_lock_wait INT DEFAULT @@session.innodb_lock_wait_timeout;
   DECLARE v_id, v_inbox VARBINARY(64);
   DECLARE v_ttl, v_now, v_last, v_used, v_front, v_next BIGINT;
   DECLARE v_is_stale TINYINT;
@@ -19,11 +18,9 @@ BEGIN
   BEGIN
     DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
-      SET SESSION innodb_lock_wait_timeout = v_lock_wait;
       RESIGNAL;
     END;
-    SET SESSION innodb_lock_wait_timeout = p_lock_wait;
-    CALL {lock_buckets}(LPAD(p_bucket, 4, '0'), 4, v_now);
+    CALL {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
     SELECT id, inbox, ttl * 1000 INTO v_id, v_inbox, v_ttl FROM {claims} FORCE INDEX (by_key)
       WHERE `key` = p_key AND token > 0 AND p_token BETWEEN token AND token + token_count - 1 AND expires > v_now
         AND (p_at_once OR state <> 'r')
@@ -36,7 +33,6 @@ BEGIN
       UPDATE {claims} SET state = 'r' WHERE id = v_id;
     END IF;
     COMMIT AND NO CHAIN NO RELEASE;
-    SET SESSION innodb_lock_wait_timeout = v_lock_wait;
   END;
   IF v_inbox = p_inbox THEN SET v_pushes = CONCAT('\n', v_id, v_pushes); END IF;
   SELECT CONVERT(CONCAT(IF(v_id IS NULL, '0', '1'), v_pushes) USING ascii) AS reply;
