@@ -15,6 +15,7 @@ export interface SqliteLike {
 }
 
 interface SqliteStatementLike {
+  get(...values: never[]): unknown;
   all(...values: never[]): unknown;
   run(...values: never[]): unknown;
 }
@@ -100,6 +101,10 @@ function adaptStatement(statement: SqliteStatementLike, library: Library): Sqlit
     return (library.takesList ? [bound] : bound) as never[];
   };
   return {
+    get(...values) {
+      const row = statement.get(...bind(values)) as SqlRow | null | undefined;
+      return row ? normalizeRow(row) : null;
+    },
     all: (...values) => (statement.all(...bind(values)) as readonly SqlRow[]).map(normalizeRow),
     run(...values) {
       const { changes } = statement.run(...bind(values)) as { readonly changes: number | bigint };

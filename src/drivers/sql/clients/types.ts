@@ -59,6 +59,8 @@ export interface SqlClient {
 
 /** A prepared statement of an SQLite library. */
 export interface SqliteStatement {
+  /** The first row; null: there is none. Cheaper than all(). */
+  get(...values: readonly SqlValue[]): SqlRow | null;
   all(...values: readonly SqlValue[]): readonly SqlRow[];
   /** The number of rows it changed. */
   run(...values: readonly SqlValue[]): number;

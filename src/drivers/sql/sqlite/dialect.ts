@@ -32,7 +32,7 @@ import type { SqliteOptions } from "./options.ts";
 import type { ClaimReply, Pushes } from "./routines.ts";
 import { Routines } from "./routines.ts";
 import { SqliteRows } from "./rows.ts";
-import { Transactions } from "./transactions.ts";
+import { FlushNeeded, Transactions } from "./transactions.ts";
 import { WaitCache } from "./wait-cache.ts";
 
 /** The first version with unixepoch('subsec'). */
@@ -108,7 +108,13 @@ class SqliteSession implements DialectSession {
 
   async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     for (const { id } of rows) this.#open.waits.delete(id);
-    return this.#write(({ routines }) => routines.release(rows));
+    // guardDataLoss recognizes an older copy of the file by the number of its commits, so none may be undone
+    const { identity } = this.#open;
+    return this.#write(({ routines }, isFlushed) => {
+      const reply = routines.release(rows);
+      if (!isFlushed && reply.mustFlush) throw new FlushNeeded();
+      return reply;
+    }, identity !== null);
   }
 
   detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
@@ -175,23 +181,24 @@ class SqliteSession implements DialectSession {
     const { replies, pushes, stamp, waits } = await this.#write((open) => {
       const pushes: Pushes = [];
       const replies = work(open, pushes);
-      return { replies, pushes, stamp: open.rows.readVersion().stamp, waits: open.waits };
+      const isWaiting = replies.some(({ wait }) => wait !== undefined);
+      return { replies, pushes, stamp: isWaiting ? open.rows.readVersion().stamp : "", waits: open.waits };
     });
     for (const [index, { wait }] of replies.entries()) waits.set(ids[index] as string, wait, stamp);
     this.#push(pushes);
     return replies.map(({ reply }) => reply);
   }
 
-  async #write<T>(work: (open: OpenDatabase) => T): Promise<T> {
+  async #write<T>(work: (open: OpenDatabase, isFlushed: boolean) => T, mustFlush: boolean = true): Promise<T> {
     const open = this.#open;
     try {
-      return await runWrite(open, work);
+      return await runWrite(open, work, mustFlush);
     } catch (error) {
       // a handle can be opened again only by its owner
       if (open.file?.isReplaced !== true || this.#source.kind === "handle" || this.#isClosed) throw error;
     }
     await this.#reopen(open);
-    return runWrite(this.#open, work);
+    return runWrite(this.#open, work, mustFlush);
   }
 
   /** Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the loss. */
@@ -237,13 +244,17 @@ class SqliteSession implements DialectSession {
 }
 
 /** Runs `work` in a write transaction. */
-async function runWrite<T>(open: OpenDatabase, work: (open: OpenDatabase) => T): Promise<T> {
+async function runWrite<T>(
+  open: OpenDatabase,
+  work: (open: OpenDatabase, isFlushed: boolean) => T,
+  mustFlush: boolean,
+): Promise<T> {
   let onCommit = (): void => undefined;
-  const result = await open.transactions.write(() => {
-    const worked = work(open);
+  const result = await open.transactions.write((isFlushed) => {
+    const worked = work(open, isFlushed);
     if (open.identity !== null) onCommit = open.identity.createCommitListener();
     return worked;
-  });
+  }, mustFlush);
   onCommit();
   return result;
 }

@@ -46,6 +46,14 @@ interface Front {
   readonly firstExpires: number;
 }
 
+/** Of a key without claims. */
+const EMPTY_FRONT: Front = {
+  admitted: new Map(),
+  usedPermits: 0,
+  isWhole: true,
+  firstExpires: Number.POSITIVE_INFINITY,
+};
+
 export class Routines {
   readonly #rows: SqliteRows;
   /** Identifies this process's claims. */
@@ -66,13 +74,12 @@ export class Routines {
   }
 
   claim(row: ClaimRow, pushes: Pushes): ClaimReply {
-    const { now, lastToken } = this.#rows.readBucket(row.bucket);
+    const { now, lastToken, reason, isKnown, isQueued } = this.#rows.readEntry(row);
     if (row.floor > now + MAX_FLOOR_LEAD && row.floor > lastToken + 1n) return { reply: "f" };
-    const reason = this.#rows.readTombstone(row.id, now);
     if (reason !== null) return { reply: `n ${reason}` };
-    if (this.#rows.readClaim(row.id) !== null) return this.renew([row], pushes)[0] as ClaimReply;
+    if (isKnown) return this.renew([row], pushes)[0] as ClaimReply;
     const graceEnds = this.#checkIdentity(now);
-    const front = this.#walk(row.key, now, graceEnds, new Set(), pushes);
+    const front = isQueued ? this.#walk(row.key, now, graceEnds, new Set(), pushes) : EMPTY_FRONT;
     const isFree = fits(front.usedPermits, row);
     const isAdmitted = front.isWhole && isFree && graceEnds === 0;
     if (!isAdmitted && !row.wait) {
@@ -80,7 +87,7 @@ export class Routines {
       const isUnknown = graceEnds > 0 && isFree;
       return { reply: isUnknown ? `p ${Math.ceil(graceEnds / 1_000)} ${Math.floor(now / 1_000)}` : "n" };
     }
-    const token = isAdmitted ? this.#issueTokens(row, now) : 0n;
+    const token = isAdmitted ? this.#issueTokens(row, now, isQueued ? undefined : lastToken) : 0n;
     this.#rows.insertClaim(row, token, this.#inbox, now);
     const ttl = row.ttlMs * 1_000;
     const stored = { ...row, ttl, expires: now + ttl, token };
@@ -105,24 +112,29 @@ export class Routines {
     });
   }
 
-  release(rows: readonly ReleaseRow[]): ReleaseReply {
+  /** `mustFlush`: it may have granted something, or a tombstone was written. */
+  release(rows: readonly ReleaseRow[]): ReleaseReply & { readonly mustFlush: boolean } {
     const now = this.#rows.readNow();
     const graceEnds = this.#checkIdentity(now);
     const touchedKeys = new Set<string>();
+    let mustFlush = false;
     const flags = rows.map(({ id, key, ttlMs, hasUnansweredClaim }) => {
-      const stored = this.#rows.readClaim(id);
-      if (stored !== null) {
-        this.#rows.deleteClaim(id);
-        touchedKeys.add(key);
-      }
+      const stored = this.#rows.deleteClaim(id);
+      if (stored !== null) touchedKeys.add(key);
       const isRevoked = stored?.state === "r";
-      if (hasUnansweredClaim || (stored !== null && stored.state !== "o"))
+      if (hasUnansweredClaim || (stored !== null && stored.state !== "o")) {
+        mustFlush = true;
         this.#bury(id, isRevoked ? "revoked" : "released", ttlMs * 1_000, now);
+      }
       return stored !== null && stored.expires > now && !isRevoked;
     });
     const pushes: Pushes = [];
-    for (const key of touchedKeys) this.#walk(key, now, graceEnds, new Set(), pushes);
-    return { flags, pushes };
+    for (const key of touchedKeys) {
+      if (!this.#rows.hasClaims(key)) continue;
+      mustFlush = true;
+      this.#walk(key, now, graceEnds, new Set(), pushes);
+    }
+    return { flags, pushes, mustFlush };
   }
 
   detach(rows: readonly ClaimRow[], leftMs: number | null): boolean[] {
@@ -166,7 +178,7 @@ export class Routines {
       this.#rows.deleteClaim(row.id);
       this.#rows.insertClaim(row, row.token, this.#inbox, now);
       const lastToken = row.token + BigInt(row.tokenCount) - 1n;
-      if (this.#rows.readBucket(row.bucket).lastToken < lastToken) this.#rows.writeLastToken(row.bucket, lastToken);
+      if (this.#rows.readLastToken(row.bucket) < lastToken) this.#rows.writeLastToken(row.bucket, lastToken);
       this.#orderHolders(row.key, now);
     }
     return this.renew(rows, pushes);
@@ -320,9 +332,15 @@ export class Routines {
     this.#rows.writeTombstone(id, reason, now + Math.max(ttl, MIN_TOMBSTONE_LIFE), now);
   }
 
-  /** The first token of a grant, higher than all that were granted before in this bucket (I2). */
-  #issueTokens(claim: { readonly bucket: number; readonly floor: bigint; readonly tokenCount: number }, now: number) {
-    const { lastToken } = this.#rows.readBucket(claim.bucket);
+  /**
+   * The first token of a grant, higher than all that were granted before in this bucket (I2). `lastToken`: the bucket's, if
+   * it was read and nothing was granted since.
+   */
+  #issueTokens(
+    claim: Pick<StoredClaim, "bucket" | "floor" | "tokenCount">,
+    now: number,
+    lastToken: bigint = this.#rows.readLastToken(claim.bucket),
+  ): bigint {
     const token = [lastToken + 1n, claim.floor, BigInt(now)].reduce((high, next) => (next > high ? next : high));
     this.#rows.writeLastToken(claim.bucket, token + BigInt(claim.tokenCount) - 1n);
     return token;

@@ -9,6 +9,7 @@ import {
   DELETE_CLAIM,
   EXTEND_LEASE,
   FILL_BUCKETS,
+  FIND_CLAIM,
   GRANT_CLAIM,
   INSERT_CLAIM,
   LIST_KEY,
@@ -19,6 +20,7 @@ import {
   READ_BUCKET,
   READ_CLAIM,
   READ_CLOCK,
+  READ_ENTRY,
   READ_FRONT,
   READ_HOLDERS,
   READ_IDENTITY,
@@ -54,6 +56,19 @@ export interface StoredClaim {
   readonly inbox: string;
 }
 
+/** What a claim has to know before anything else. */
+export interface Entry {
+  readonly now: number;
+  /** The highest token granted in the bucket. */
+  readonly lastToken: bigint;
+  /** How the claim ended; null: it did not, as far as is known. */
+  readonly reason: string | null;
+  /** Whether the claim has a row. */
+  readonly isKnown: boolean;
+  /** Whether the key has claims. */
+  readonly isQueued: boolean;
+}
+
 /** What changes with every commit: of others, and of this connection. */
 export interface DatabaseVersion {
   readonly now: number;
@@ -75,7 +90,7 @@ export class SqliteRows {
 
   /** The version of the layout; null: the table is empty. @throws the library's error if there is no table */
   readLayout(): unknown {
-    return this.#all(READ_LAYOUT)[0]?.version ?? null;
+    return this.#get(READ_LAYOUT)?.version ?? null;
   }
 
   createTables(bucketCount: number, layoutVersion: number): void {
@@ -93,24 +108,33 @@ export class SqliteRows {
   }
 
   readVersion(): DatabaseVersion {
-    const [clock] = this.#all(READ_CLOCK) as [SqlRow];
+    const clock = this.#get(READ_CLOCK) as SqlRow;
     return { now: Number(clock.now), stamp: `${this.readDataVersion()} ${clock.changes}` };
   }
 
   readNow(): number {
-    return Number(this.#all(READ_CLOCK)[0]?.now);
+    return Number(this.#get(READ_CLOCK)?.now);
   }
 
   /** Changes with every commit of another connection, and only then. */
   readDataVersion(): unknown {
-    return this.#prepare("pragma data_version").all()[0]?.data_version;
+    return this.#get("pragma data_version")?.data_version;
   }
 
-  /** The time, and the highest token granted in the bucket. */
-  readBucket(bucket: number): { readonly now: number; readonly lastToken: bigint } {
-    const [row] = this.#all(READ_BUCKET, bucket);
-    if (row === undefined) throw new Error(`sqlite: the row of bucket ${bucket} is missing: the tables were changed`);
-    return { now: Number(row.now), lastToken: toBigInt(row.last_token) };
+  readEntry({ id, key, bucket }: ClaimRow): Entry {
+    const { now, last_token, reason, is_known, is_queued } = this.#getOfBucket(bucket, READ_ENTRY, id, id, key, bucket);
+    return {
+      now: Number(now),
+      lastToken: toBigInt(last_token),
+      reason: reason as string | null,
+      isKnown: is_known === 1,
+      isQueued: is_queued === 1,
+    };
+  }
+
+  /** The highest token granted in the bucket. */
+  readLastToken(bucket: number): bigint {
+    return toBigInt(this.#getOfBucket(bucket, READ_BUCKET, bucket).last_token);
   }
 
   writeLastToken(bucket: number, lastToken: bigint): void {
@@ -118,8 +142,13 @@ export class SqliteRows {
   }
 
   readClaim(id: string): StoredClaim | null {
-    const [row] = this.#all(READ_CLAIM, id);
-    return row === undefined ? null : toStoredClaim(row);
+    const row = this.#get(READ_CLAIM, id);
+    return row === null ? null : toStoredClaim(row);
+  }
+
+  /** Whether the key has claims. */
+  hasClaims(key: string): boolean {
+    return this.#get(FIND_CLAIM, key) !== null;
   }
 
   readQueue(key: string, afterArrival: number | bigint, max: number): StoredClaim[] {
@@ -149,8 +178,10 @@ export class SqliteRows {
     this.#run(SET_STATE, state, expires, id);
   }
 
-  deleteClaim(id: string): void {
-    this.#run(DELETE_CLAIM, id);
+  /** What the claim was; null: there was none. */
+  deleteClaim(id: string): Pick<StoredClaim, "state" | "expires"> | null {
+    const row = this.#get(DELETE_CLAIM, id);
+    return row === null ? null : { state: row.state as ClaimState, expires: Number(row.expires) };
   }
 
   /** null: the table is empty. */
@@ -188,7 +219,7 @@ export class SqliteRows {
   }
 
   readTombstone(id: string, now: number): string | null {
-    return (this.#all(READ_TOMBSTONE, id, now)[0]?.reason as string | undefined) ?? null;
+    return (this.#get(READ_TOMBSTONE, id, now)?.reason as string | undefined) ?? null;
   }
 
   /** Also deletes a few that have expired. */
@@ -212,8 +243,17 @@ export class SqliteRows {
 
   countRows(): Readonly<Record<"claims" | "expired_claims" | "tombstones" | "expired_tombstones", number>> {
     const now = this.readNow();
-    const [row] = this.#all(COUNT_ROWS, now, now) as [SqlRow];
-    return row as ReturnType<SqliteRows["countRows"]>;
+    return this.#get(COUNT_ROWS, now, now) as ReturnType<SqliteRows["countRows"]>;
+  }
+
+  #getOfBucket(bucket: number, text: string, ...values: SqlValue[]): SqlRow {
+    const row = this.#get(text, ...values);
+    if (row === null) throw new Error(`sqlite: the row of bucket ${bucket} is missing: the tables were changed`);
+    return row;
+  }
+
+  #get(text: string, ...values: SqlValue[]): SqlRow | null {
+    return this.#prepare(text).get(...values);
   }
 
   #all(text: string, ...values: SqlValue[]): readonly SqlRow[] {

@@ -3,12 +3,14 @@
 export const COUNT_ROWS: string =
   "select\n  (select count(*) from {claims}) as claims,\n  (select count(*) from {claims} where expires <= ?) as expired_claims,\n  (select count(*) from {tombstones}) as tombstones,\n  (select count(*) from {tombstones} where expires <= ?) as expired_tombstones";
 
-export const DELETE_CLAIM: string = "delete from {claims} where id = ?";
+export const DELETE_CLAIM: string = "delete from {claims} where id = ? returning state, expires";
 
 export const EXTEND_LEASE: string = "update {claims} set expires = ?, inbox = ? where id = ?";
 
 export const FILL_BUCKETS: string =
   "insert into {buckets} (bucket, last_token)\nwith recursive numbers (bucket) as (\n  select 0 union all select bucket + 1 from numbers where bucket + 1 < ?\n)\nselect bucket, 0 from numbers\nwhere true\non conflict (bucket) do nothing";
+
+export const FIND_CLAIM: string = "select 1 from {claims} where key = ? limit 1";
 
 export const GRANT_CLAIM: string = "update {claims} set token = ?, granted = ? where id = ?";
 
@@ -31,14 +33,16 @@ export const PURGE_ALL: readonly string[] = [
 export const PURGE_TOMBSTONES: string =
   "delete from {tombstones} where id in (select id from {tombstones} where expires <= ? order by expires limit 4)";
 
-export const READ_BUCKET: string =
-  "select cast(round(unixepoch('subsec') * 1000) as integer) * 1000 as now, last_token from {buckets} where bucket = ?";
+export const READ_BUCKET: string = "select last_token from {buckets} where bucket = ?";
 
 export const READ_CLAIM: string =
   "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where id = ?";
 
 export const READ_CLOCK: string =
   "select cast(round(unixepoch('subsec') * 1000) as integer) * 1000 as now, total_changes() as changes";
+
+export const READ_ENTRY: string =
+  "select\n  cast(round(unixepoch('subsec') * 1000) as integer) * 1000 as now, last_token,\n  (\n    select reason from {tombstones}\n    where id = ? and expires > cast(round(unixepoch('subsec') * 1000) as integer) * 1000\n  ) as reason,\n  exists (select 1 from {claims} where id = ?) as is_known,\n  exists (select 1 from {claims} where key = ?) as is_queued\nfrom {buckets} where bucket = ?";
 
 export const READ_FRONT: string =
   "select min(arrival) as lowest, min(case when token = 0 then arrival end) as lowest_waiting from {claims} where key = ?";

@@ -4,6 +4,9 @@
  *
  * Calls that are ready together share a transaction, since a commit costs a flush of the disk: each still sees what the
  * ones before it did, and none is answered before the commit.
+ *
+ * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to grant
+ * something is rolled back and repeated with a flush, so no grant can be seen that a loss of power would undo.
  */
 
 import type { Clock, Timer } from "../../../util/clock.ts";
@@ -15,9 +18,13 @@ const MAX_RETRY_MS = 20;
 /** After so many milliseconds no further call joins a transaction: the event loop is blocked meanwhile. */
 const MAX_TRANSACTION_MS = 10;
 
+/** Thrown by a call that must be flushed, in a transaction that is not. */
+export class FlushNeeded extends Error {}
+
 interface PendingCall {
   /** May run again after a rollback. */
-  readonly run: () => unknown;
+  readonly run: (isFlushed: boolean) => unknown;
+  readonly mustFlush: boolean;
   readonly dueAt: number;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
@@ -53,14 +60,15 @@ export class Transactions {
 
   /**
    * Runs `work` in a write transaction, which excludes all other writers.
+   * @param mustFlush false: `work` may run in a transaction that is not flushed, and throws FlushNeeded if it must not
    * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has changed
    */
-  write<T>(work: () => T): Promise<T> {
+  write<T>(work: (isFlushed: boolean) => T, mustFlush: boolean = true): Promise<T> {
     const { clock, timeoutMs } = this.#options;
     return new Promise((resolve, reject) => {
       if (this.#isClosed) throw new Error("sqlite: the driver is closed");
       const dueAt = clock.now() + timeoutMs;
-      this.#pending.push({ run: work, dueAt, resolve: resolve as (result: unknown) => void, reject });
+      this.#pending.push({ run: work, mustFlush, dueAt, resolve: resolve as (result: unknown) => void, reject });
       if (this.#isScheduled) return;
       this.#isScheduled = true;
       queueMicrotask(() => this.#runPending());
@@ -72,7 +80,7 @@ export class Transactions {
     // a transaction of the handle's owner may see an old state
     if (this.#isClosed || this.#database.isInTransaction() !== false) return null;
     try {
-      return this.#transact("begin", work);
+      return this.#transact("begin", true, work);
     } catch (error) {
       if (this.#database.isBusyError(error)) return null;
       throw this.#options.explain(error);
@@ -104,19 +112,22 @@ export class Transactions {
   }
 
   /** One transaction. @throws the library's error if the database is busy */
-  #runBatch(): void {
-    const { clock } = this.#options;
+  #runBatch(mustFlush: boolean = this.#pending.some((call) => call.mustFlush)): void {
+    const { clock, isOwned } = this.#options;
+    // a handle of the user keeps its setting
+    const isFlushed = mustFlush || !isOwned;
     const finished: { readonly call: PendingCall; readonly result: unknown }[] = [];
     try {
-      this.#transact("begin immediate", () => {
+      this.#transact("begin immediate", isFlushed, () => {
         this.#options.verify();
         const startedAt = clock.now();
         for (const call of this.#pending) {
-          finished.push({ call, result: call.run() });
+          finished.push({ call, result: call.run(isFlushed) });
           if (clock.now() - startedAt >= MAX_TRANSACTION_MS) break;
         }
       });
     } catch (error) {
+      if (error instanceof FlushNeeded) return this.#runBatch(true);
       if (this.#isTransient(error)) throw error;
       this.#runAlone(error, finished.length + 1);
       return;
@@ -132,9 +143,9 @@ export class Transactions {
     for (const [index, call] of calls.entries()) {
       try {
         call.resolve(
-          this.#transact("begin immediate", () => {
+          this.#transact("begin immediate", true, () => {
             this.#options.verify();
-            return call.run();
+            return call.run(true);
           }),
         );
       } catch (ownError) {
@@ -147,10 +158,12 @@ export class Transactions {
     }
   }
 
-  #transact<T>(begin: string, work: () => T): T {
+  #transact<T>(begin: string, isFlushed: boolean, work: () => T): T {
     const database = this.#database;
     const restoreTimeout = this.#disableBusyTimeout();
     try {
+      // in WAL mode "normal" flushes nothing at a commit; SQLite refuses to change it inside a transaction
+      if (!isFlushed) database.exec("pragma synchronous = normal");
       database.exec(begin);
       try {
         const result = work();
@@ -162,6 +175,7 @@ export class Transactions {
         throw error;
       }
     } finally {
+      if (!isFlushed) database.exec("pragma synchronous = full");
       restoreTimeout();
     }
   }
