@@ -5,6 +5,7 @@ import type { LockGrant } from "../../src/client/lock.ts";
 import { LockLostError } from "../../src/errors.ts";
 import type { FencedLock, FenceOptions } from "../../src/fencing/index.ts";
 import { createFenceTable, fence } from "../../src/fencing/index.ts";
+import type { Locks } from "../../src/index.ts";
 import { seededRandom } from "./seeded-random.ts";
 import { until } from "./until.ts";
 
@@ -218,6 +219,26 @@ export function describeFenceArguments(database: () => FenceDatabase, otherKeys:
     });
     await transaction.rollback();
   });
+}
+
+/** The fence has a row of its own: one on the row of the claim would block its renewal, and the calls that remove it. */
+export async function expectLockRenewedDuringFence(locks: Locks, database: FenceDatabase): Promise<void> {
+  await startAfresh(database);
+  const ttlMs = 900;
+  const lock = await locks.acquire("k", { ttl: ttlMs });
+  const transaction = await database.begin("read committed");
+  await fence(transaction.handle, lock, { idleTimeout: false });
+  const fencedAt = performance.now();
+  await until(() => performance.now() - fencedAt > 2 * ttlMs && lock.remainingMs > 0, {
+    within: WITHIN,
+    what: "a lease longer than the first",
+  });
+  expect(await locks.tryAcquire("k")).toBeNull();
+  await transaction.query("insert into data (who) values ('late')");
+  await transaction.commit();
+  expect(lock.signal.aborted).toBe(false);
+  expect(await lock.release()).toBe(true);
+  await locks.close();
 }
 
 async function startAfresh(database: FenceDatabase): Promise<void> {

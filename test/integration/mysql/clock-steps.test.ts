@@ -1,6 +1,6 @@
 // The server's clock is stepped, and the clients' clocks are wrong: which lease is over, and which token is next.
 
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createLocks } from "../../../src/index.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
@@ -73,6 +73,21 @@ withMariaDbClock((server, clock) => {
     }, steps.length);
     await load.finish();
     for (const locks of clients) await locks.close();
+  });
+
+  test("a client whose clock is an hour off gets the leases, times and tokens of the server", async () => {
+    const driver = await fixture.open();
+    for (const byMs of [HOUR_MS, -HOUR_MS]) {
+      const before = Date.now();
+      vi.useFakeTimers({ toFake: ["Date"], now: before + byMs });
+      const claim = makeClaim("key", { ttlMs: 10_000 });
+      const answer = await driver.claim(claim).finally(() => vi.useRealTimers());
+      if (answer.state !== "held") throw new Error(answer.state);
+      expect(answer.remainingMs).toBe(10_000);
+      expect(Math.abs((answer.storeTimeMs ?? 0) - before)).toBeLessThan(HOUR_MS / 2);
+      expect(Math.abs(Number(answer.token / 1_000n) - before)).toBeLessThan(HOUR_MS / 2);
+      await driver.release(toReleases(claim));
+    }
   });
 
   test("set forward, leases are over, and the next one is granted a higher token", async () => {

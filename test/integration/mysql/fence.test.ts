@@ -4,12 +4,14 @@ import type { Pool, PoolConnection } from "mysql2/promise";
 import { createPool } from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { createFenceTable, fence, fenceMigration, restoreIdleTimeout } from "../../../src/fencing/index.ts";
+import { connect } from "../../../src/index.ts";
 import type { FenceDatabase, TestTransaction } from "../../support/fence-scenarios.ts";
 import {
   createShortLock,
   createTestLock,
   describeFence,
   describeFenceArguments,
+  expectLockRenewedDuringFence,
 } from "../../support/fence-scenarios.ts";
 import { expectStoppedTransactionRefused } from "../../support/processes/fenced-transaction.ts";
 import { test as processTest } from "../../support/processes/process-harness.ts";
@@ -52,6 +54,10 @@ withMariaDb((server) => {
       await expectStoppedTransactionRefused(harness, `${url}?silenceWarnings=durability`, url, database);
     },
   );
+
+  test("a fenced transaction keeps neither the renewal of its own lock nor other claims waiting", async () => {
+    await expectLockRenewedDuringFence(await connect(`${url}?silenceWarnings=durability`), database);
+  });
 
   describeFenceArguments(() => database, ["a'b\\", "`; drop table data; --", "ключ 😀", "$1 ?"]);
 

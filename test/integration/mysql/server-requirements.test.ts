@@ -1,13 +1,14 @@
 // What open() creates, what it refuses, and which rights it needs.
 
 import { execFileSync } from "node:child_process";
-import { createConnection } from "mysql2";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { createConnection, createPool } from "mysql2";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../../src/client/connect.ts";
 import { mysql, mysqlMigration } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
+import { startMariaDb } from "../../support/stores/mariadb.ts";
 import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
@@ -157,6 +158,33 @@ withMariaDb((server) => {
       await other.drop();
     });
   });
+
+  test.each(["0", "1"])(
+    "names of any case and of the greatest length, with lower_case_table_names = %s",
+    async (value) => {
+      const isFolded = value === "1";
+      const other = isFolded ? await startMariaDb({ settings: { "lower-case-table-names": value } }) : server();
+      if (isFolded) onTestFinished(() => other.dispose());
+      const name = `Mixed "Case" \`${"x".repeat(64 - 15)}`;
+      await other.query(`create database \`${name.replace("`", "``")}\``);
+      const pool = createPool({ uri: other.url });
+      onTestFinished(() => pool.promise().end());
+      const prefix = "p".repeat(32);
+      const open = async (database: string): Promise<Driver> => {
+        const driver = mysql(pool, { database, prefix, silenceWarnings: ["durability"] });
+        await driver.open(NO_EVENTS);
+        return driver;
+      };
+      const [one, again] = [await open(name), await open(isFolded ? name.toUpperCase() : name)];
+      expect(await one.claim(makeClaim("key"))).toMatchObject({ state: "held" });
+      expect(await again.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
+      expect(await again.claim(makeClaim("KEY"))).toMatchObject({ state: "held" });
+      expect((await one.list({ prefix: "" }, { max: 9 })).items).toHaveLength(2);
+      if (!isFolded) await expect(open(name.toUpperCase())).rejects.toThrow(/the database does not exist/);
+      await one.close();
+      await again.close();
+    },
+  );
 
   describe("the user's rights", () => {
     test("EXECUTE and rights on rows are enough once the tables exist", async () => {

@@ -3,12 +3,14 @@
 import pg from "pg";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { createFenceTable, fence, fenceMigration } from "../../../src/fencing/index.ts";
+import { connect } from "../../../src/index.ts";
 import type { FenceDatabase, TestTransaction } from "../../support/fence-scenarios.ts";
 import {
   createShortLock,
   createTestLock,
   describeFence,
   describeFenceArguments,
+  expectLockRenewedDuringFence,
 } from "../../support/fence-scenarios.ts";
 import { expectStoppedTransactionRefused } from "../../support/processes/fenced-transaction.ts";
 import { test as processTest } from "../../support/processes/process-harness.ts";
@@ -59,6 +61,10 @@ withPostgres((server) => {
       await expectStoppedTransactionRefused(harness, `${url}?silenceWarnings=durability`, url, database);
     },
   );
+
+  test("a fenced transaction keeps neither the renewal of its own lock nor other claims waiting", async () => {
+    await expectLockRenewedDuringFence(await connect(`${url}?silenceWarnings=durability`), database);
+  });
 
   describeFenceArguments(() => database, ["a'b\\", '"; drop table data; --', "ключ 😀", "$1 ?"]);
 
