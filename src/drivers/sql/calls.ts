@@ -47,11 +47,9 @@ export class Calls {
     const { driverName, timeoutMs } = this.#options;
     if (this.#isClosed) return Promise.reject(new Error(`${driverName}: the driver is closed`));
     return new Promise((resolve, reject) => {
-      const call = new PendingCall(this.#options.isBrokenBy);
+      const call = new PendingCall(this.#options.isBrokenBy, this.#options.clock);
       const stopTimeout = this.#timeouts.start(() => {
-        const problem = call.hasConnection
-          ? `no answer within ${timeoutMs} ms`
-          : `no free connection within ${timeoutMs} ms: are all connections of the pool in use?`;
+        const problem = explainTimeout(call.poolWaitMs, timeoutMs);
         call.abandon();
         reject(new Error(`${driverName}: ${this.#isClosed ? "the driver was closed during the call" : problem}`));
       });
@@ -73,18 +71,32 @@ export class Calls {
   }
 }
 
+/** @param poolWaitMs how long the call waited for its connection; null: it has none yet */
+function explainTimeout(poolWaitMs: number | null, timeoutMs: number): string {
+  if (poolWaitMs === null) return `no free connection within ${timeoutMs} ms: are all connections of the pool in use?`;
+  // else a database that answers at once would look slow
+  const isPoolWait = poolWaitMs > timeoutMs / 2;
+  const part = isPoolWait ? `, of which it waited ${Math.round(poolWaitMs)} ms for a connection of the pool` : "";
+  return `no answer within ${timeoutMs} ms${part}`;
+}
+
 /** One call from the request for a connection until its return. */
 class PendingCall {
   readonly #isBrokenBy: (error: unknown) => boolean;
+  readonly #clock: Clock;
+  readonly #startedAt: number;
   #connection: SqlConnection | null = null;
+  #poolWaitMs: number | null = null;
   #isAbandoned = false;
 
-  constructor(isBrokenBy: (error: unknown) => boolean) {
+  constructor(isBrokenBy: (error: unknown) => boolean, clock: Clock) {
     this.#isBrokenBy = isBrokenBy;
+    this.#clock = clock;
+    this.#startedAt = clock.now();
   }
 
-  get hasConnection(): boolean {
-    return this.#connection !== null;
+  get poolWaitMs(): number | null {
+    return this.#poolWaitMs;
   }
 
   async run<T>(client: SqlClient, work: (connection: SqlConnection) => Promise<T>): Promise<T> {
@@ -94,6 +106,7 @@ class PendingCall {
       throw new Error("the call was abandoned before it had a connection");
     }
     this.#connection = connection;
+    this.#poolWaitMs = this.#clock.now() - this.#startedAt;
     try {
       const result = await work(connection);
       this.#release(false);

@@ -71,6 +71,23 @@ describe("a call", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("that waited long for its connection says so when it times out", async () => {
+    const { pool, clock, calls } = setUp();
+    const first = calls.query("first");
+    const second = calls.query("second");
+    second.catch(() => undefined);
+    await settle();
+    await clock.advance(80);
+    pool.answer();
+    await first;
+    await settle();
+    expect(pool.sent).toEqual(["first", "second"]);
+    await clock.advance(20);
+    await expect(second).rejects.toThrow(
+      /^postgres: no answer within 100 ms, of which it waited 80 ms for a connection of the pool$/,
+    );
+  });
+
   test.each([
     ["of its statement", "wrong", false],
     ["after which a transaction may be open", "broken", true],
