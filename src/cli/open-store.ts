@@ -31,8 +31,10 @@ export function resolveUrl(url: string | undefined = process.env.HOLDFAST_URL): 
 
 /** The url without user and password. */
 export function withoutPassword(url: string): string {
-  // not `new URL()`: it rejects a url with several hosts
-  return url.replace(/\/\/[^/@]*@/, "//");
+  // the paths of these may contain the sign
+  if (/^(?:sqlite|holdfast\+unix):/.test(url)) return url;
+  // not `new URL()`: it rejects a url with several hosts. A password that is not percent-encoded may contain the sign, too
+  return url.replace(/^([a-z+]+:)(?:\/\/)?[^/?]*@/, "$1//");
 }
 
 /** The name of a store in messages. */

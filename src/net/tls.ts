@@ -60,6 +60,10 @@ function checkIdentityAs(name: string): NonNullable<ConnectionOptions["checkServ
   return (_host, certificate) => checkServerIdentity(name, certificate);
 }
 
+/** What the parameters of the url are called, for messages. */
+type TlsParameterNames = Readonly<Record<keyof TlsPaths, string>>;
+const OWN_NAMES: TlsParameterNames = { ca: "ca", cert: "cert", key: "key" };
+
 type TlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
 
 /**
@@ -68,14 +72,14 @@ type TlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
  * @throws FatalDriverError naming a file that cannot be read or has the wrong content; TypeError for a certificate
  * without its key, or a key alone
  */
-export function createTlsFileReader(paths: TlsPaths): () => TlsFiles {
+export function createTlsFileReader(paths: TlsPaths, names: TlsParameterNames = OWN_NAMES): () => TlsFiles {
   if ((paths.cert === undefined) !== (paths.key === undefined)) {
-    throw new TypeError("url must name both cert and key, or neither");
+    throw new TypeError(`url must name both ${names.cert} and ${names.key}, or neither`);
   }
-  let lastFiles = readTlsFiles(paths);
+  let lastFiles = readTlsFiles(paths, names);
   return () => {
     try {
-      lastFiles = readTlsFiles(paths);
+      lastFiles = readTlsFiles(paths, names);
     } catch (error) {
       if (!(error instanceof FatalDriverError)) throw error;
     }
@@ -83,23 +87,25 @@ export function createTlsFileReader(paths: TlsPaths): () => TlsFiles {
   };
 }
 
-function readTlsFiles({ ca, cert, key }: TlsPaths): TlsFiles {
+function readTlsFiles({ ca, cert, key }: TlsPaths, names: TlsParameterNames): TlsFiles {
   const files = {
-    ...(ca !== undefined && { ca: readPem(ca, "ca") }),
-    ...(cert !== undefined && { cert: readPem(cert, "cert") }),
-    ...(key !== undefined && { key: readPem(key, "key") }),
+    ...(ca !== undefined && { ca: readPem(ca, names.ca, "CERTIFICATE") }),
+    ...(cert !== undefined && { cert: readPem(cert, names.cert, "CERTIFICATE") }),
+    ...(key !== undefined && { key: readPem(key, names.key, "PRIVATE KEY") }),
   };
   try {
     createSecureContext(files);
   } catch (cause) {
-    throw new FatalDriverError(`url: ca, cert and key cannot be used: ${(cause as Error).message}`, { cause });
+    throw new FatalDriverError(
+      `url: ${names.ca}, ${names.cert} and ${names.key} cannot be used: ${(cause as Error).message}`,
+      { cause },
+    );
   }
   return files;
 }
 
-function readPem(path: string, parameter: string): string {
+function readPem(path: string, parameter: string, pemLabel: "CERTIFICATE" | "PRIVATE KEY"): string {
   const text = readNamedFile(path, `url: ${parameter}`);
-  const pemLabel = parameter === "key" ? "PRIVATE KEY" : "CERTIFICATE";
   // Node silently accepts a CA file without certificates and then trusts no issuer
   if (!text.includes(`${pemLabel}-----`))
     throw new FatalDriverError(`url: ${parameter} names ${path}, which holds no PEM ${pemLabel.toLowerCase()}`);

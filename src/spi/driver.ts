@@ -143,7 +143,7 @@ export interface ClaimView extends Omit<Claim, "id" | "recall"> {
   readonly answer: Answer;
   /** Milliseconds since the store first saw the claim. */
   readonly ageMs: number;
-  /** Milliseconds since the grant, if the claim is held and the store knows. */
+  /** Milliseconds since the grant, if the claim is held and the store knows. Absent while it waits. */
   readonly heldMs?: number;
 }
 

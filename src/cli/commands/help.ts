@@ -99,11 +99,11 @@ const COMMON_SECTIONS: readonly Section[] = [
       ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
       [
         "postgres://host:5432/database",
-        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, silenceWarnings, those of the library (sslmode)",
+        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, silenceWarnings, those of the library (sslmode, sslrootcert)",
       ],
       [
         "mysql://host:3306/database",
-        "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, silenceWarnings, those of the library (ssl, socketPath)",
+        "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, silenceWarnings, those of the library (ssl, ssl-ca, socketPath)",
       ],
       ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameter: prefix"],
       ["memory:", "a store within one process, for tests"],

@@ -37,6 +37,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     assert.equal(front.answer.state, "held");
     if (front.answer.state === "held" && traits.fencing) assert.equal(front.answer.token, token);
     assert.equal(behind.answer.state, "waiting");
+    assert.equal(behind.heldMs, undefined, "a waiting claim has not been held");
     const text = JSON.stringify(views, (_, value: unknown) => (typeof value === "bigint" ? String(value) : value));
     for (const { id } of [held, waiting]) assert.ok(!text.includes(id), "an id is a secret");
     await client.release(held, waiting);

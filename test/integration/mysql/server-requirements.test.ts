@@ -239,7 +239,7 @@ withMariaDb((server) => {
     test("a client without a database needs the option", async () => {
       const { port } = server();
       const pool = { uri: `mysql://root@127.0.0.1:${port}` };
-      expect(await refused(fixture.driver({ pool }))).toMatch(/have no database: set one, or the option database/);
+      expect(await refused(fixture.driver({ pool }))).toMatch(/have no database: name one in the url, /);
       await fixture.open({ pool, driver: { database: fixture.database.name } });
     });
   });

@@ -108,12 +108,15 @@ function unknownCycles(reason: string): CycleTimes {
 
 const STATUS_MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL", unknown: "--  " } as const;
 
+/** The longest name is "connections". */
+const NAME_WIDTH = 12;
+
 function formatChecks(checks: readonly Check[]): string[] {
   const terminal = detectTerminal();
   return checks.flatMap(({ status, name, message, hint }) => {
     const color = status === "ok" ? "green" : status === "fail" ? "red" : status === "warn" ? "yellow" : "dim";
-    const line = `${colorize(STATUS_MARKS[status], color, terminal)}  ${name.padEnd(11)}${message}`;
-    return hint === undefined ? [line] : [line, `${" ".repeat(17)}${hint}`];
+    const line = `${colorize(STATUS_MARKS[status], color, terminal)}  ${name.padEnd(NAME_WIDTH)}${message}`;
+    return hint === undefined ? [line] : [line, `${" ".repeat(6 + NAME_WIDTH)}${hint}`];
   });
 }
 

@@ -14,7 +14,14 @@ import { adaptPostgresJs } from "./postgres-js.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqlClient, SqliteDatabase } from "./types.ts";
-import { parseMysqlUrl, parsePostgresUrl, toPostgresJsSettings } from "./url.ts";
+import {
+  parseMysqlUrl,
+  parsePostgresUrl,
+  takePostgresTls,
+  toMysql2Tls,
+  toPgSettings,
+  toPostgresJsSettings,
+} from "./url.ts";
 
 /** Settings of a client that the driver creates. */
 export interface LoadOptions {
@@ -38,13 +45,13 @@ const APPLICATION_NAME = "holdfast";
  * @throws FatalDriverError if no library is installed
  */
 export async function loadPostgresClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
-  const parameters = parsePostgresUrl(url);
+  const endpoint = takePostgresTls(url, parsePostgresUrl(url));
   const pg = await (import("pg" as string) as Promise<PgModule>).catch(nullIfMissing("pg"));
   if (pg !== null) {
     const { Pool } = pg.default ?? pg;
     return adaptPgPool(
       new Pool({
-        connectionString: url,
+        ...toPgSettings(endpoint),
         max: MAX_CONNECTIONS,
         connectionTimeoutMillis: connectTimeoutMs,
         idleTimeoutMillis: IDLE_TIMEOUT_MS,
@@ -57,7 +64,7 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
   const postgres = await (import("postgres" as string) as Promise<PostgresJsModule>).catch(nullIfMissing("postgres"));
   if (postgres !== null) {
     const create = postgres.default;
-    const { url: plainUrl, options } = toPostgresJsSettings(url, parameters);
+    const { url: plainUrl, options } = toPostgresJsSettings(endpoint);
     const sql = create(plainUrl, {
       ...options,
       max: MAX_CONNECTIONS,
@@ -78,7 +85,8 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
  * @throws FatalDriverError if no library is installed
  */
 export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
-  const { options, ssl } = parseMysqlUrl(url);
+  const endpoint = parseMysqlUrl(url);
+  const { options, ssl } = endpoint;
   const settings = {
     ...options,
     connectionLimit: MAX_CONNECTIONS,
@@ -88,15 +96,15 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
   const mysql2 = await (import("mysql2" as string) as Promise<Mysql2Module>).catch(nullIfMissing("mysql2"));
   if (mysql2 !== null) {
     const { createPool } = mysql2.default ?? mysql2;
-    // without verifyIdentity a certificate for any name would do
-    const pool = createPool({ ...settings, ...(ssl !== undefined && { ssl: { verifyIdentity: true, ...ssl } }) });
+    const pool = createPool({ ...settings, ...(ssl !== undefined && { ssl: toMysql2Tls(endpoint) }) });
     // its idle connections do not keep the process alive
     pool.on("connection", ({ stream }: Mysql2ConnectionLike) => void stream.unref?.());
     return adaptMysql2Pool(pool);
   }
   const mariadb = await (import("mariadb" as string) as Promise<MariadbModule>).catch(nullIfMissing("mariadb"));
   if (mariadb !== null) {
-    const mariadbSettings = { ...settings, ...(ssl !== undefined && { ssl }) };
+    // without the host it would compare the certificate of a server that is named by its address with "localhost"
+    const mariadbSettings = { ...settings, ...(ssl !== undefined && { ssl: { host: options.host, ...ssl } }) };
     const pool = mariadb.createPool({ ...mariadbSettings, minimumIdle: 0, idleTimeout: IDLE_TIMEOUT_MS / 1_000 });
     const { connectionLimit: _, ...connectionSettings } = mariadbSettings;
     return adaptMariadbPool(pool, () => mariadb.createConnection(connectionSettings));

@@ -35,10 +35,18 @@ export interface MariadbPoolLike extends Emitter {
 /** @param connect opens a connection beside the pool; absent: there is no way to learn its settings */
 export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<MariadbConnectionLike>): SqlClient {
   ignoreErrors(pool);
+  let isTried = connect === undefined;
+  // a pool repeats a refused login until its timeout, and then does not say why: the error of a connection does
+  const tryOnce = async (): Promise<void> => {
+    if (isTried) return;
+    await (await connect?.())?.end();
+    isTried = true;
+  };
   return {
     dialect: "mysql",
     library: "mariadb",
     async connect() {
+      await tryOnce();
       const connection = await pool.getConnection();
       ignoreErrors(connection);
       return adaptConnection(connection, (isBroken) => {

@@ -1,6 +1,7 @@
 /** Explains errors of MariaDB and MySQL: what is wrong and what to do, without statements: they contain claim ids. */
 
 import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import { explainTlsError } from "../tls-errors.ts";
 
 /** A transaction is open on the connection that Holdfast did not start (ER_CANT_CHANGE_TX_CHARACTERISTICS). */
 const TRANSACTION_OPEN = 1568;
@@ -20,7 +21,13 @@ interface KnownError {
 /** By the numbers of the servers, which are the same for MariaDB and MySQL. All others are passed on without their statements. */
 const KNOWN_ERRORS: readonly KnownError[] = [
   {
-    numbers: [1044, 1142, 1143, 1227, 1370],
+    numbers: [1044],
+    explanation: "this user has no right to the database, or it does not exist: check its name and the user's rights",
+    isFatal: true,
+    endsTransaction: true,
+  },
+  {
+    numbers: [1142, 1143, 1227, 1370],
     explanation: "this user lacks a right; the comments of mysqlMigration() name the grants that it needs",
     isFatal: true,
     endsTransaction: true,
@@ -101,6 +108,8 @@ export function explainError(error: unknown): unknown {
   const message = readMessage(error);
   const known = findKnownError(error);
   const codeText = typeof code === "string" ? code : undefined;
+  const tlsProblem = known === undefined ? explainTlsError(error, "ssl.ca, or ssl-ca in the url") : null;
+  if (tlsProblem !== null) return new MysqlError(`mysql: ${tlsProblem} (${message})`, undefined, true);
   if (known === undefined) return new MysqlError(`mysql: ${message}`, codeText, false);
   return new MysqlError(`mysql: ${known.explanation} (${message})`, codeText, known.isFatal === true);
 }

@@ -37,7 +37,9 @@ export async function prepareDatabase(
     const { rows } = await connection.query("SELECT DATABASE() AS name");
     const name = database ?? (rows[0]?.name as string | null);
     if (name === null) {
-      throw new FatalDriverError("mysql: the client's connections have no database: set one, or the option database");
+      throw new FatalDriverError(
+        "mysql: the client's connections have no database: name one in the url, in the settings of the client, or by the option database",
+      );
     }
     const location = { database: name, prefix };
     if ((await findMissing(connection, location)) === null) return name;

@@ -1,6 +1,7 @@
 /** Explains errors of PostgreSQL: what is wrong and what to do, without statements and their parameters. */
 
 import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import { explainTlsError } from "../tls-errors.ts";
 
 /** The functions refuse to run in this transaction (lock_buckets.sql). */
 export const WRONG_ISOLATION = "HF001";
@@ -53,16 +54,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
     codes: /^53300$/,
     explanation: "the server has no connection left: raise max_connections, or use smaller pools",
   },
-  {
-    codes:
-      /^(?:DEPTH_ZERO_SELF_SIGNED_CERT|SELF_SIGNED_CERT_IN_CHAIN|UNABLE_TO_VERIFY_LEAF_SIGNATURE|UNABLE_TO_GET_ISSUER_CERT(?:_LOCALLY)?|CERT_HAS_EXPIRED|ERR_TLS_CERT_ALTNAME_INVALID)$/,
-    explanation: "TLS failed: pass the certificate authority of the server (ssl.ca, or sslrootcert in the url)",
-    isFatal: true,
-  },
 ];
-
-/** pg has no code for it. */
-const NO_TLS = /server does not support SSL connections/i;
 
 /** An error of the server or of the client library, without its details: they may contain claim ids. */
 class PostgresError extends Error {
@@ -94,13 +86,8 @@ export function explainError(error: unknown): unknown {
     const isFatal = known.isFatal === true;
     return new PostgresError(`postgres: ${known.explanation} (${code}: ${error.message})`, code, isFatal);
   }
-  if (NO_TLS.test(error.message)) {
-    return new PostgresError(
-      "postgres: the server does not support TLS: leave out ssl, or sslmode in the url",
-      undefined,
-      true,
-    );
-  }
+  const tlsProblem = explainTlsError(error, "ssl.ca, or sslrootcert in the url");
+  if (tlsProblem !== null) return new PostgresError(`postgres: ${tlsProblem} (${error.message})`, undefined, true);
   if (error.message === "") return new PostgresError(`postgres: ${describeNested(error)}`, code || undefined, false);
   return code === "" ? error : new PostgresError(`postgres: ${error.message}`, code, false);
 }

@@ -8,7 +8,14 @@ import {
 } from "../../../../src/drivers/sql/clients/detect.ts";
 import { insertMysqlValues } from "../../../../src/drivers/sql/clients/mysql-protocol.ts";
 import { insertPostgresValues } from "../../../../src/drivers/sql/clients/postgres-protocol.ts";
-import { parseMysqlUrl, parsePostgresUrl, toPostgresJsSettings } from "../../../../src/drivers/sql/clients/url.ts";
+import {
+  parseMysqlUrl,
+  parsePostgresUrl,
+  takePostgresTls,
+  toMysql2Tls,
+  toPgSettings,
+  toPostgresJsSettings,
+} from "../../../../src/drivers/sql/clients/url.ts";
 
 const fn = (): void => undefined;
 
@@ -90,6 +97,8 @@ describe("urls", () => {
     "postgres://user:s3cret@host/db?sslmode=requird",
     "postgres://user:s3cret@host:port/db",
     "postgres://user:s3cret@host/db#x",
+    "postgres:user:s3cret@host/db",
+    "postgres://user:s3cret@host/db?ssl=yes",
     "mysql://user:s3cret@host/db",
   ])("%s is refused for PostgreSQL, without its password", (url) => {
     const message = messageOf(() => parsePostgresUrl(url));
@@ -102,6 +111,7 @@ describe("urls", () => {
     "mysql://user:s3cret@host/db?sslmode=require",
     "mysql://user:s3cret@host/%zz",
     "mysql://user:s3cret@ho st/db",
+    "mysql:user:s3cret@host/db",
     "postgres://user:s3cret@host/db",
   ])("%s is refused for MariaDB, without its password", (url) => {
     const message = messageOf(() => parseMysqlUrl(url));
@@ -127,16 +137,59 @@ describe("urls", () => {
     });
   });
 
-  test("postgres.js gets host, port and TLS as options, and no parameter that it would send to the server", () => {
+  test("both libraries of PostgreSQL get TLS as options, and no parameter that would change it", () => {
     const url = "postgres://user@/db?host=/run/postgresql&port=5433&sslmode=no-verify&application_name=a";
-    expect(toPostgresJsSettings(url, parsePostgresUrl(url))).toEqual({
+    const endpoint = takePostgresTls(url, parsePostgresUrl(url));
+    const ssl = { rejectUnauthorized: false, host: "/run/postgresql" };
+    expect(toPostgresJsSettings(endpoint)).toEqual({
       url: "postgres://user@localhost/db?application_name=a",
-      options: { host: "/run/postgresql", port: 5433, ssl: { rejectUnauthorized: false } },
+      options: { host: "/run/postgresql", port: 5433, ssl },
     });
-    const withFile = "postgres://host/db?sslrootcert=/ca.pem";
-    expect(() => toPostgresJsSettings(withFile, parsePostgresUrl(withFile))).toThrow(
-      'sslrootcert needs the package "pg"',
+    expect(toPgSettings(endpoint)).toEqual({
+      connectionString: "postgres://user@/db?host=%2Frun%2Fpostgresql&port=5433&application_name=a",
+      ssl,
+    });
+  });
+
+  test.each([
+    ["?sslmode=prefer", true],
+    ["?sslmode=require", true],
+    ["?sslmode=verify-ca", true],
+    ["?sslmode=verify-full", true],
+    ["?ssl=true", true],
+    ["?ssl=1&sslmode=no-verify", false],
+    ["?sslnegotiation=direct", true],
+    ["?sslmode=disable&ssl=true", undefined],
+    ["?ssl=false", undefined],
+    ["", undefined],
+  ])("postgres://[::1]/db%s: the certificate is checked: %s", (query, isChecked) => {
+    const url = `postgres://[::1]/db${query}`;
+    const { ssl } = takePostgresTls(url, parsePostgresUrl(url));
+    expect(ssl).toEqual(isChecked === undefined ? undefined : { rejectUnauthorized: isChecked, host: "::1" });
+  });
+
+  test("a url with uselibpqcompat stays as it is, for pg alone", () => {
+    const url = "postgres://host/db?uselibpqcompat=true&sslmode=require";
+    const endpoint = takePostgresTls(url, parsePostgresUrl(url));
+    expect(toPgSettings(endpoint)).toEqual({ connectionString: url });
+    expect(() => toPostgresJsSettings(endpoint)).toThrow('uselibpqcompat needs the package "pg"');
+  });
+
+  test("files that are missing, or do not belong together, are named", () => {
+    const open = (query: string) => messageOf(() => takePostgresTls("postgres://h/d", new URLSearchParams(query)));
+    expect(open("sslrootcert=/no/ca.pem")).toMatch(/url: sslrootcert names \/no\/ca\.pem, which cannot be read/);
+    expect(open("sslcert=/no/cert.pem")).toMatch(/both parameters sslcert and sslkey, or neither/);
+    expect(messageOf(() => parseMysqlUrl("mysql://h/d?ssl-ca=/no/ca.pem"))).toMatch(/url: ssl-ca names \/no\/ca\.pem/);
+    expect(messageOf(() => parseMysqlUrl("mysql://h/d?ssl-key=/no/key.pem"))).toMatch(/both parameters ssl-cert and/);
+  });
+
+  test("mysql2 is not given an address whose certificate it would compare with another name", () => {
+    const toTls = (url: string) => toMysql2Tls(parseMysqlUrl(url));
+    expect(() => toTls("mysql://10.0.0.5/d?ssl=true")).toThrow(
+      /cannot check a certificate for the address 10\.0\.0\.5/,
     );
+    expect(toTls("mysql://db.example/d?ssl=true")).toEqual({ rejectUnauthorized: true, verifyIdentity: true });
+    expect(toTls('mysql://[::1]/d?ssl={"rejectUnauthorized":false}')).toMatchObject({ rejectUnauthorized: false });
   });
 });
 

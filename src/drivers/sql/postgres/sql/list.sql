@@ -6,7 +6,8 @@ select
   id, key, arrival::text, permits::text, permit_limit::text, ttl::text, token_count::text, floor::text, wait, label, token::text,
   (greatest(least(expires, now + ttl * 1000) - now, 0) / 1000)::text as remaining,
   (greatest(now - created, 0) / 1000)::text as age,
-  coalesce((greatest(now - granted, 0) / 1000)::text, '') as held
+  -- greatest() would make 0 of null
+  case when granted is null then '' else (greatest(now - granted, 0) / 1000)::text end as held
 from t, {claims} as claims
 where key >= $1::text and key < $2::text and (claims.key, claims.arrival) > ($3::text, $4::bigint) and expires > now
 order by claims.key, claims.arrival limit $5::int

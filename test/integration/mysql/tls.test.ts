@@ -1,0 +1,111 @@
+// TLS: which parameters of a url verify the server, with both libraries; and the command line.
+
+import { readFileSync } from "node:fs";
+import mariadb from "mariadb";
+import { describe, expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
+import type { MariadbConnectionLike, MariadbPoolLike } from "../../../src/drivers/sql/clients/mariadb.ts";
+import { adaptMariadbPool } from "../../../src/drivers/sql/clients/mariadb.ts";
+import { explainError } from "../../../src/drivers/sql/mysql/errors.ts";
+import { cliSandbox } from "../../support/cli-sandbox.ts";
+import type { DatabaseServer } from "../../support/stores/sql-database.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { createTlsFiles } from "../../support/stores/tls-files.ts";
+
+const files = createTlsFiles();
+const sandbox = cliSandbox();
+const UNKNOWN_ISSUER = /^mysql: the certificate of the server is signed by an unknown issuer: .*ssl-ca in the url/;
+const OTHER_NAME = /^mysql: the certificate of the server is for another name/;
+
+interface MariadbModule {
+  createPool(options: object): MariadbPoolLike;
+  createConnection(options: object): Promise<MariadbConnectionLike>;
+}
+
+const urlOf = (server: DatabaseServer, query: string): string =>
+  `${server.url.replace("127.0.0.1", "localhost")}?${query}&silenceWarnings=durability`;
+
+/** A client of mariadb as a url makes it: the cipher of its connection, or the explained error. */
+async function connectMariadb({ port }: DatabaseServer, host: string, ca: string): Promise<string> {
+  const options = { host, port, user: "root", connectTimeout: 5_000, ssl: { host, ca: readFileSync(ca, "utf8") } };
+  // its types lack members of its pools
+  const { createPool, createConnection } = mariadb as unknown as MariadbModule;
+  const client = adaptMariadbPool(createPool({ ...options, minimumIdle: 0 }), () => createConnection(options));
+  try {
+    const connection = await client.connect();
+    const { rows } = await connection.query("show status like 'Ssl_version'");
+    connection.release();
+    return String(rows[0]?.Value);
+  } catch (error) {
+    return (explainError(error) as Error).message;
+  } finally {
+    await client.close();
+  }
+}
+
+describe("a server with a certificate for localhost and 127.0.0.1", () => {
+  withMariaDb(
+    (server) => {
+      test("a url with its issuer is accepted by mysql2, which encrypts", async () => {
+        const locks = await connect(urlOf(server(), `ssl-ca=${files.server.ca}`));
+        const [used] = await server().query("show global status like 'Ssl_finished_accepts'");
+        expect(Number(used?.Value)).toBeGreaterThan(0);
+        await locks.close();
+      });
+
+      test.each(["ssl=true", `ssl-ca=${files.wrongCa}`])(
+        "%s refuses a server of an unknown issuer, before the login",
+        async (query) => {
+          await expect(connect(urlOf(server(), query))).rejects.toMatchObject({
+            code: "DRIVER_FATAL",
+            message: expect.stringMatching(UNKNOWN_ISSUER),
+          });
+        },
+      );
+
+      test("mariadb verifies the issuer, also of a server that is named by its address", async () => {
+        for (const host of ["localhost", "127.0.0.1"]) {
+          expect(await connectMariadb(server(), host, files.server.ca)).toMatch(/^TLSv1\.[23]$/);
+          expect(await connectMariadb(server(), host, files.wrongCa)).toMatch(UNKNOWN_ISSUER);
+        }
+      });
+
+      test("the command line: runs with the right issuer; with another one nothing runs", async () => {
+        const run = (ca: string) =>
+          sandbox.run(["run", "k", "--", "echo", "ran"], { env: { HOLDFAST_URL: urlOf(server(), `ssl-ca=${ca}`) } });
+        expect(await run(files.server.ca)).toMatchObject({ code: 0, out: "ran\n", err: "" });
+        expect(await run(files.wrongCa)).toMatchObject({
+          code: 77,
+          out: "",
+          err: expect.stringMatching(
+            /^holdfast: mysql: the certificate of the server is signed .*; nothing was run\n$/,
+          ),
+        });
+      });
+    },
+    { settings: { "ssl-cert": files.server.cert, "ssl-key": files.server.key } },
+  );
+});
+
+describe("a server with a certificate for another name", () => {
+  withMariaDb(
+    (server) => {
+      test("is refused by both libraries", async () => {
+        await expect(connect(urlOf(server(), `ssl-ca=${files.otherServer.ca}`))).rejects.toThrow(OTHER_NAME);
+        for (const host of ["localhost", "127.0.0.1"]) {
+          expect(await connectMariadb(server(), host, files.otherServer.ca)).toMatch(OTHER_NAME);
+        }
+      });
+    },
+    { settings: { "ssl-cert": files.otherServer.cert, "ssl-key": files.otherServer.key } },
+  );
+});
+
+describe("a server without TLS", () => {
+  withMariaDb((server) => {
+    test("a url that demands TLS is refused at once", async () => {
+      await expect(connect(urlOf(server(), "ssl=true"))).rejects.toThrow(/^mysql: the server does not support TLS: /);
+      expect(await connectMariadb(server(), "localhost", files.server.ca)).toMatch(/does not support TLS/);
+    });
+  });
+});
