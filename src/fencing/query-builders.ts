@@ -107,9 +107,13 @@ function adaptKnex(knex: KnexLike): AdaptedHandle {
   };
 }
 
+/** Only the client of an interactive transaction has it, in versions of Prisma where it can begin another one. */
+const PRISMA_SCOPE: unique symbol = Symbol.for("prisma.client.transaction.scope_context");
+
 interface PrismaLike {
   readonly $transaction?: unknown;
   readonly _activeProvider?: unknown;
+  readonly [PRISMA_SCOPE]?: unknown;
   $queryRawUnsafe(text: string, ...values: readonly unknown[]): Promise<unknown>;
   $executeRawUnsafe(text: string, ...values: readonly unknown[]): Promise<number>;
 }
@@ -131,8 +135,8 @@ function adaptPrisma(client: PrismaLike, given: SqlDialect | undefined): Adapted
       const { rows } = toSqlResult(await client.$queryRawUnsafe(text, ...values));
       return { rows, affectedCount: /^\s*(?:insert|update|delete)\b/i.test(text) ? rows.length : 0 };
     },
-    // the client of an interactive transaction cannot begin another one
-    isInTransaction: () => typeof client.$transaction !== "function",
+    // where transactions cannot be nested, the client of one has no $transaction
+    isInTransaction: () => client[PRISMA_SCOPE] !== undefined || typeof client.$transaction !== "function",
   };
 }
 

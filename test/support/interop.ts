@@ -11,7 +11,8 @@ const INSTALL_MS = 180_000;
 const DOWNLOAD_MS = 20_000;
 /** Compiling it takes minutes: long runs have them. */
 const COMPILE_MS = 900_000;
-const canCompile = process.env.HOLDFAST_LONG === "1";
+const isLongRun = process.env.HOLDFAST_LONG === "1";
+const GENERATE_MS = 60_000;
 
 /** Members of modules, as the tests call them. */
 // biome-ignore lint/suspicious/noExplicitAny: their types are not installed with the project
@@ -36,13 +37,42 @@ export function loadBetterSqlite3(): InteropModule | string {
     if (isComplete) return "";
     rmSync(binary, { force: true });
     let text = tryRun(process.execPath, ["../prebuild-install/bin.js"], { cwd, timeout: DOWNLOAD_MS });
-    if (!existsSync(binary) && canCompile)
-      text += tryRun("npm", ["run", "build-release"], { cwd, timeout: COMPILE_MS });
+    if (!existsSync(binary) && isLongRun) text += tryRun("npm", ["run", "build-release"], { cwd, timeout: COMPILE_MS });
     if (existsSync(binary)) writeFileSync(marker, process.versions.modules);
     return text;
   });
   if (!existsSync(binary)) return `better-sqlite3 has no binary here: ${output.trim()}`;
   return loadInterop(folder, folder);
+}
+
+/**
+ * Prisma 7: its client class for a database, and the class of the adapter; or why it cannot be had.
+ * @param adapter "@prisma/adapter-pg"
+ */
+export function loadPrisma(
+  provider: "postgresql" | "mysql",
+  adapter: string,
+): { readonly PrismaClient: InteropModule; readonly adapters: InteropModule } | string {
+  const folder = "prisma";
+  const path = join(INTEROP, folder);
+  if (!isLongRun && !isInstalled(path))
+    return "Prisma is not installed: long runs install it, which takes half a minute";
+  installMissing(path);
+  const schema = join(path, "node_modules", `${provider}.prisma`);
+  const output = join(path, "node_modules", `.client-${provider}`);
+  alone(path, () => {
+    if (existsSync(join(output, "index.js"))) return;
+    const client = `generator client {\n  provider = "prisma-client-js"\n  output = ${JSON.stringify(output)}\n}`;
+    const database = `datasource db {\n  provider = "${provider}"\n}`;
+    // a client without models has no query methods
+    writeFileSync(schema, `${client}\n${database}\nmodel Unused {\n  id Int @id\n}\n`);
+    // it would download an engine that the client of an adapter does not use
+    const env = { ...process.env, PRISMA_SCHEMA_ENGINE_BINARY: process.execPath, CHECKPOINT_DISABLE: "1" };
+    const args = ["node_modules/prisma/build/index.js", "generate", "--schema", schema];
+    execFileSync(process.execPath, args, { cwd: path, env, stdio: "pipe", timeout: GENERATE_MS });
+  });
+  const { PrismaClient } = createRequire(join(path, "package.json"))(join(output, "index.js")) as InteropModule;
+  return { PrismaClient, adapters: loadInterop(adapter, folder) };
 }
 
 function tryRun(command: string, args: readonly string[], options: { cwd: string; timeout: number }): string {
@@ -53,13 +83,15 @@ function tryRun(command: string, args: readonly string[], options: { cwd: string
   }
 }
 
-function installMissing(path: string): void {
+function isInstalled(path: string): boolean {
   const { dependencies } = JSON.parse(readFileSync(join(path, "package.json"), "utf8")) as { dependencies: object };
-  const isInstalled = (): boolean =>
-    Object.keys(dependencies).every((name) => existsSync(join(path, "node_modules", name, "package.json")));
-  if (isInstalled()) return;
+  return Object.keys(dependencies).every((name) => existsSync(join(path, "node_modules", name, "package.json")));
+}
+
+function installMissing(path: string): void {
+  if (isInstalled(path)) return;
   alone(path, () => {
-    if (isInstalled()) return;
+    if (isInstalled(path)) return;
     execFileSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"], {
       cwd: path,
       stdio: "pipe",
