@@ -67,9 +67,9 @@ export function replaceParameters(
 
 /**
  * Writes a value as a literal for handles that take no parameters. Text and bytes are written in hexadecimal, so no content,
- * character set or setting of the session (standard_conforming_strings, NO_BACKSLASH_ESCAPES) can end the literal.
+ * character set or setting of the session (NO_BACKSLASH_ESCAPES) can end the literal.
  */
-export function toLiteral(value: SqlValue, dialect: SqlDialect): string {
+export function toLiteral(value: SqlValue, dialect: "mysql" | "sqlite"): string {
   if (value === null) return "null";
   if (typeof value === "boolean") return toBooleanLiteral(value, dialect);
   if (typeof value === "bigint") return `(${value})`;
@@ -77,10 +77,8 @@ export function toLiteral(value: SqlValue, dialect: SqlDialect): string {
     if (!Number.isFinite(value)) throw new TypeError(`a number of a statement must be finite, not ${value}`);
     return `(${value})`;
   }
-  const isText = typeof value === "string";
   const hex = Buffer.from(value as string).toString("hex");
-  if (dialect === "postgres") return isText ? `convert_from(decode('${hex}','hex'),'UTF8')` : `decode('${hex}','hex')`;
-  if (!isText) return `x'${hex}'`;
+  if (typeof value !== "string") return `x'${hex}'`;
   return dialect === "mysql" ? `convert(x'${hex}' using utf8mb4)` : `cast(x'${hex}' as text)`;
 }
 

@@ -1,6 +1,7 @@
 /** Handles of database libraries: pg, postgres.js, mysql2, mariadb, and the libraries for SQLite. */
 
 import { adaptSqliteDatabase } from "../drivers/sql/clients/detect.ts";
+import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
 import type { SqliteDatabase, SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
 import type { AdaptedHandle, Members } from "./adapting.ts";
 import { hasMethods, readMembers, returnsRows, toSqlResult } from "./adapting.ts";
@@ -43,7 +44,8 @@ function adaptPostgresJs(sql: Members): AdaptedHandle {
   return {
     dialect: "postgres",
     library: "postgres.js",
-    query: async (text, values = []) => toSqlResult(await call(sql, "unsafe", text, [...values])),
+    // as literals: it would write text for a column of jsonb as JSON once more
+    query: async (text, values = []) => toSqlResult(await call(sql, "unsafe", insertPostgresValues(text, values))),
     isInTransaction() {
       if (hasMethods(sql, "savepoint")) return true;
       return hasMethods(sql, "begin") ? false : null;

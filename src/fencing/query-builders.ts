@@ -1,5 +1,6 @@
 /** Handles of query builders and object mappers: Kysely, Drizzle, Knex, Prisma and TypeORM. */
 
+import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
 import type { SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
 import type { AdaptedHandle, Members } from "./adapting.ts";
 import { hasMethods, readMembers, replaceParameters, returnsRows, toLiteral, toSqlResult } from "./adapting.ts";
@@ -54,7 +55,10 @@ function adaptDrizzle(database: Members, given: SqlDialect | undefined): Adapted
     dialect,
     library: "drizzle",
     async query(text, values = []) {
-      const literal = replaceParameters(text, values, (value) => toLiteral(value, dialect as SqlDialect));
+      const literal =
+        dialect === "postgres"
+          ? insertPostgresValues(text, values)
+          : replaceParameters(text, values, (value) => toLiteral(value, dialect as "mysql" | "sqlite"));
       if (dialect !== "sqlite") return toSqlResult(await (database.execute as RawQuery).call(database, literal));
       if (!returnsRows(text)) return toSqlResult(await (database.run as RawQuery).call(database, literal));
       const { rows } = toSqlResult(await (database.all as RawQuery).call(database, literal));

@@ -38,7 +38,12 @@ export function insertPostgresValues(text: string, values: readonly SqlValue[]):
 function formatLiteral(value: SqlValue): string {
   if (value === null) return "NULL";
   if (typeof value === "object") return `E'\\\\x${Buffer.from(value).toString("hex")}'`;
-  return `E'${String(value).replaceAll("\\", "\\\\").replaceAll("'", "''")}'`;
+  return `E'${String(value).replace(/[^\w .,:-]/gu, escapeChar)}'`;
+}
+
+/** In hexadecimal: in some character sets of a client a backslash is the second byte of a character, and would not escape. */
+function escapeChar(char: string): string {
+  return `\\U${(char.codePointAt(0) as number).toString(16).padStart(8, "0")}`;
 }
 
 /** @throws Error if the session has bytea_output = escape */

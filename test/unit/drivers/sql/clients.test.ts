@@ -81,12 +81,16 @@ test("MySQL literals replace parameters outside of quotes only", () => {
 
 test("PostgreSQL literals replace parameters outside of quotes only", () => {
   expect(insertPostgresValues("f($1, $2, $3, $4, $2)", ["\\'", 7n, null, true])).toBe(
-    "f(E'\\\\''', E'7', NULL, E'true', E'7')",
+    "f(E'\\U0000005c\\U00000027', E'7', NULL, E'true', E'7')",
   );
   expect(insertPostgresValues("select $1, '$1', \"$1\"", [new Uint8Array([0, 255])])).toBe(
     "select E'\\\\x00ff', '$1', \"$1\"",
   );
-  expect(insertPostgresValues("select $1", ["$1"])).toBe("select E'$1'");
+  expect(insertPostgresValues("select $1", ["$1"])).toBe("select E'\\U000000241'");
+  // in Shift_JIS the last byte of the first character and the backslash would be one
+  expect(insertPostgresValues("select $1", ["Á\\' 😀 a-b"])).toBe(
+    "select E'\\U000000c1\\U0000005c\\U00000027 \\U0001f600 a-b'",
+  );
   expect(() => insertPostgresValues("select $1, $2", [1])).toThrow("2 parameters, and got 1");
   expect(() => insertPostgresValues("select $2", [1, 2])).toThrow(TypeError);
 });
