@@ -90,9 +90,13 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
   "rediss+cluster:": { parameters: [], parsesOwnUrl: true, createDriver: redisDriver },
   "postgres:": { parameters: [], parsesOwnUrl: true, createDriver: postgresDriver },
   "postgresql:": { parameters: [], parsesOwnUrl: true, createDriver: postgresDriver },
+  "postgres+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: postgresAdvisoryDriver },
+  "postgresql+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: postgresAdvisoryDriver },
   "sqlite:": { parameters: [], parsesOwnUrl: true, createDriver: sqliteDriver },
   "mysql:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
   "mariadb:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlDriver },
+  "mysql+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlAdvisoryDriver },
+  "mariadb+advisory:": { parameters: [], parsesOwnUrl: true, createDriver: mysqlAdvisoryDriver },
 };
 
 async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
@@ -107,12 +111,24 @@ async function postgresDriver(url: string, { connectTimeoutMs, label }: DriverUr
   return (await import("../drivers/sql/postgres/from-url.ts")).postgresFromUrl(url, { connectTimeoutMs, label });
 }
 
+async function postgresAdvisoryDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
+  const { connectTimeoutMs, label } = options;
+  const { postgresAdvisoryFromUrl } = await import("../drivers/sql/postgres/advisory-from-url.ts");
+  return postgresAdvisoryFromUrl(url, { connectTimeoutMs, label });
+}
+
 async function sqliteDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
   return (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, { connectTimeoutMs, label });
 }
 
 async function mysqlDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
   return (await import("../drivers/sql/mysql/from-url.ts")).mysqlFromUrl(url, { connectTimeoutMs, label });
+}
+
+async function mysqlAdvisoryDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
+  const { connectTimeoutMs, label } = options;
+  const { mysqlAdvisoryFromUrl } = await import("../drivers/sql/mysql/advisory-from-url.ts");
+  return mysqlAdvisoryFromUrl(url, { connectTimeoutMs, label });
 }
 
 /** Creates the driver of a url; does not open it. @throws TypeError as connect() */

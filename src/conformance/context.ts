@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { setTimeout as delay } from "node:timers/promises";
-import type { Answer, Claim, ClaimId, Driver, LockSpec, Traits } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, LockSpec, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { MIN_TTL_MS } from "../util/duration.ts";
 import { randomId } from "../util/ids.ts";
@@ -55,6 +55,8 @@ export interface TestContext {
   openClient(): Promise<DriverClient>;
   /** Another driver of the store, not opened. It is closed after the test if the test has not closed it. */
   createDriver(): Promise<Driver>;
+  /** At most 100 claims of the store, as its clients list them: each one's own, if traits.list says so. */
+  listClaims(): Promise<readonly ClaimView[]>;
   /** A new claim of one key or several, exclusive unless the options or lock specs say otherwise. */
   createClaim(target: string | readonly LockSpec[], options?: ClaimOptions): Claim;
   /** Milliseconds, scaled for this store. */
@@ -166,11 +168,11 @@ const closeStore = (store: TestStore) => async (): Promise<void> => {
  * have ended.
  */
 async function assertEmpty(context: TestContext): Promise<void> {
-  const { driver } = await context.openClient();
+  await context.openClient();
   const deadline = performance.now() + context.scaleMs(1_000);
   for (;;) {
     const isLate = performance.now() >= deadline;
-    const views = (await driver.list({ prefix: "" }, { max: 20 })).items;
+    const views = await context.listClaims();
     if (views.length === 0) return;
     if (isLate) assert.deepEqual(views, [], "the test left claims behind");
     await delay(POLL_MS);
@@ -191,13 +193,33 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
   const scaleMs = (count: number): number => Math.round(count * settings.timeScale);
   const lease = (count: number): number => scaleLease(settings, count);
 
+  const openDrivers = new Set<Driver>();
+
   async function driver(): Promise<Driver> {
     const inner = await store.driver();
     let closed: Promise<void> | undefined;
-    // a driver need not support a second close()
-    const wrapped = delegate(slowMachine.timeCalls(inner), { close: () => (closed ??= inner.close()) });
+    const wrapped = delegate(slowMachine.timeCalls(inner), {
+      async open(events) {
+        const traits = await inner.open(events);
+        openDrivers.add(wrapped);
+        return traits;
+      },
+      // a driver need not support a second close()
+      close() {
+        openDrivers.delete(wrapped);
+        closed ??= inner.close();
+        return closed;
+      },
+    });
     drivers.push(wrapped);
     return wrapped;
+  }
+
+  async function listClaims(): Promise<readonly ClaimView[]> {
+    const all = [...openDrivers];
+    const listing = settings.traits.list === "own" ? all : all.slice(-1);
+    const pages = await Promise.all(listing.map((one) => one.list({ prefix: "" }, { max: 100 })));
+    return pages.flatMap(({ items }) => items);
   }
 
   async function until<T>(what: string, condition: () => T | Promise<T>, withinMs?: number): Promise<NonNullable<T>> {
@@ -228,6 +250,7 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
       });
       return createClient(settings, opened, traits, pushes, until);
     },
+    listClaims,
     createClaim: (target, options) => createClaim(settings, target, options),
     scaleMs,
     scaleLease: lease,

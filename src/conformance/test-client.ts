@@ -36,10 +36,7 @@ export async function openTestClient(
 /** Waits until the store lists no claim to an uninvolved client. */
 export async function waitForEmptyStore(context: TestContext): Promise<void> {
   const { driver } = await context.openClient();
-  await context.waitUntil(
-    "an empty store",
-    async () => (await driver.list({ prefix: "" }, { max: 5 })).items.length === 0,
-  );
+  await context.waitUntil("an empty store", async () => (await context.listClaims()).length === 0);
   await driver.close();
 }
 

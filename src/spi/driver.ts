@@ -134,6 +134,8 @@ export interface Traits {
    * answers to renewals; "recheck": in those answers only; false: not at all.
    */
   readonly recall: "push" | "recheck" | false;
+  /** "own": the store keeps no keys, so list() returns only the claims of this driver. Default: the claims of all clients. */
+  readonly list?: "own";
 }
 
 /** A claim in a list, without its secret id. An operator addresses it by key and token. */

@@ -9,10 +9,9 @@ import type { Driver } from "../../src/spi/driver.ts";
 /** Waits until the store lists this many claims, to a new client or to the given one. */
 export async function waitForClaims(context: TestContext, count: number, listingDriver?: Driver): Promise<void> {
   const driver = listingDriver ?? (await context.openClient()).driver;
-  await context.waitUntil(
-    `${count} claims in the store`,
-    async () => (await driver.list({ prefix: "" }, { max: 100 })).items.length === count,
-  );
+  const listClaims = async () =>
+    listingDriver === undefined ? context.listClaims() : (await driver.list({ prefix: "" }, { max: 100 })).items;
+  await context.waitUntil(`${count} claims in the store`, async () => (await listClaims()).length === count);
   if (listingDriver === undefined) await driver.close();
 }
 

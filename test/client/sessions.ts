@@ -35,7 +35,7 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
     await clientB.claimWaiting(waiter);
     assert.equal(assertHeld(await clientA.renew(holder), holder).token, token);
     assert.deepEqual(
-      (await clientA.driver.list({ prefix: "" }, { max: 10 })).items.map((view) => view.ttlMs),
+      (await context.listClaims()).map((view) => view.ttlMs),
       [ttlMs, ttlMs],
     );
     assert.deepEqual(await clientA.release(holder), [true]);

@@ -29,7 +29,7 @@ export function testIdempotence(test: DefineTest, { traits }: ConformanceSetting
       waiting.map(({ state }) => state),
       ["waiting", "waiting"],
     );
-    assert.equal((await clientA.driver.list({ prefix: "" }, { max: 10 })).items.length, 2);
+    assert.equal((await context.listClaims()).length, 2);
     await clientA.release(holder);
     await clientB.waitForGrant(waiter);
     await clientB.release(waiter);

@@ -95,6 +95,7 @@ export function testLifecycle(test: DefineTest, settings: ConformanceSettings): 
       (await client.driver.renew([unknown, waiting, other, held])).map((answer) => answer?.state ?? "left out");
     assert.deepEqual(await states(), ["none", "waiting", "held", "held"]);
     assert.deepEqual(await client.release(other, unknown, held), [true, false, true]);
+    await client.waitForGrant(waiting);
     assert.deepEqual(await states(), ["none", "held", "none", "none"]);
     assert.deepEqual(await client.release(held, waiting), [false, true]);
   });

@@ -88,7 +88,7 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     const [first, ...others] = claims as [Claim, ...Claim[]];
     const { token } = await client.claimHeld(first);
     for (const claim of others) await client.claimWaiting(claim);
-    for (const { driver } of [client, otherClient]) {
+    for (const { driver } of traits.list === "own" ? [client] : [client, otherClient]) {
       const views = (await driver.list({ key: "key" }, { max: 10 })).items;
       assert.deepEqual(views.map(({ tag }) => tag).sort(), claims.map(({ id }) => publicTag(id)).sort());
       assert.deepEqual(
@@ -106,6 +106,26 @@ export function testList(test: DefineTest, { traits }: ConformanceSettings): voi
     }
     await client.release(...claims);
   });
+
+  if (traits.list === "own") {
+    test("a client lists its own claims only", async (context) => {
+      const [client, otherClient] = [await context.openClient(), await context.openClient()];
+      const [held, waiting] = [context.createClaim("key"), context.createClaim("key")];
+      await client.claimHeld(held);
+      await otherClient.claimWaiting(waiting);
+      for (const [{ driver }, { id }] of [
+        [client, held],
+        [otherClient, waiting],
+      ] as const) {
+        for (const query of [{ key: "key" }, { prefix: "" }]) {
+          const tags = (await driver.list(query, { max: 10 })).items.map(({ tag }) => tag);
+          assert.deepEqual(tags, [publicTag(id)]);
+        }
+      }
+      await otherClient.release(waiting);
+      await client.release(held);
+    });
+  }
 
   test("an abandoned list settles", async (context) => {
     const client = await context.openClient();

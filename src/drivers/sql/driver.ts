@@ -36,7 +36,7 @@ import { decodeAnswer, decodePush } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import type { ClaimRow, Dialect, DialectSession } from "./dialect.ts";
 import { ClaimLister } from "./list.ts";
-import { openDialect } from "./open.ts";
+import { openDatabase } from "./open.ts";
 import type { SqlOptions } from "./options.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "./options.ts";
 import { RecheckTimes } from "./recheck.ts";
@@ -88,15 +88,19 @@ class SqlDriver implements Driver {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
       missed: () => this.#events?.reconnected(),
     };
-    const { session, checks, graceMs } = await openDialect(
-      this.#dialect,
-      dialectEvents,
-      this.#clock,
-      connectTimeoutMs,
-      resolveMaxTtlMs(this.#options.guardDataLoss) !== null,
-    );
-    this.#guard.onOpen(graceMs, silenceWarnings);
-    for (const warning of formatWarnings(this.name, checks, silenceWarnings)) resolveWarn(warn)(warning);
+    const isGuarded = resolveMaxTtlMs(this.#options.guardDataLoss) !== null;
+    const database = {
+      name: this.name,
+      open: () => this.#dialect.open(dialectEvents),
+      inspect: async (session: DialectSession) => ({
+        // what is left of a grace period after a loss of data; 0: none is running, or guardDataLoss is off
+        graceMs: isGuarded ? await session.checkDataLoss() : 0,
+        checks: await session.diagnose(),
+      }),
+    };
+    const { session, found } = await openDatabase(database, this.#clock, connectTimeoutMs);
+    this.#guard.onOpen(found.graceMs, silenceWarnings);
+    for (const warning of formatWarnings(this.name, found.checks, silenceWarnings)) resolveWarn(warn)(warning);
     this.#session = session;
     this.#events = events;
     this.#lister = new ClaimLister();

@@ -1,34 +1,42 @@
 /** Opens a database, and waits while it cannot be reached. */
 
 import { isFatalError } from "../../errors.ts";
-import type { Check } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
 import { sleep, withTimeout } from "../../util/timeout.ts";
-import type { Dialect, DialectEvents, DialectSession } from "./dialect.ts";
 
 /** The longest delay before the next attempt. */
 const MAX_DELAY_MS = 500;
 
-/** An open database, and what its diagnosis said. */
-export interface OpenedDialect {
-  readonly session: DialectSession;
-  readonly checks: readonly Check[];
-  /** What is left of a grace period after a loss of data; 0: none is running, or guardDataLoss is off. */
-  readonly graceMs: number;
+/** A database that is not open yet. */
+interface Openable<S, T> {
+  /** The driver's name, which begins its error messages. */
+  readonly name: string;
+  /** @throws FatalDriverError if a retry cannot succeed */
+  open(): Promise<S>;
+  /** Reads what open() needs to know. It is part of the attempt: the connection may break before. */
+  inspect(session: S): Promise<T>;
+}
+
+/** An open database, and what was read from it. */
+interface OpenedDatabase<S, T> {
+  readonly session: S;
+  readonly found: T;
+}
+
+interface Closable {
+  close(): Promise<void>;
 }
 
 /**
  * Opens the database; repeats attempts that failed until `timeoutMs` have passed.
  * @throws FatalDriverError if a retry cannot succeed; Error if the database was not reached in time
  */
-export async function openDialect(
-  dialect: Dialect,
-  events: DialectEvents,
+export async function openDatabase<S extends Closable, T>(
+  database: Openable<S, T>,
   clock: Clock,
   timeoutMs: number,
-  isGuarded: boolean,
-): Promise<OpenedDialect> {
+): Promise<OpenedDatabase<S, T>> {
   const deadline = clock.now() + timeoutMs;
   // neither a pool nor a back-off keeps the process alive
   const keepAlive = clock.timer(() => undefined);
@@ -37,11 +45,11 @@ export async function openDialect(
   try {
     for (let failures = 1; ; failures++) {
       try {
-        return await openWithin(dialect, events, clock, deadline - clock.now(), isGuarded);
+        return await openWithin(database, clock, deadline - clock.now());
       } catch (error) {
         if (isPermanent(error)) throw error;
         const delayMs = backoffMs(failures, Math.random(), MAX_DELAY_MS);
-        if (clock.now() + delayMs >= deadline) throw toUnreachedError(dialect.name, timeoutMs, error);
+        if (clock.now() + delayMs >= deadline) throw toUnreachedError(database.name, timeoutMs, error);
         await sleep(clock, delayMs);
       }
     }
@@ -51,14 +59,12 @@ export async function openDialect(
 }
 
 /** One attempt. A session that opens too late is closed. */
-function openWithin(
-  dialect: Dialect,
-  events: DialectEvents,
+function openWithin<S extends Closable, T>(
+  database: Openable<S, T>,
   clock: Clock,
   timeoutMs: number,
-  isGuarded: boolean,
-): Promise<OpenedDialect> {
-  const opening = openAndDiagnose(dialect, events, isGuarded);
+): Promise<OpenedDatabase<S, T>> {
+  const opening = openAndInspect(database);
   return withTimeout(clock, timeoutMs, opening, () => {
     opening.then(
       ({ session }) => session.close(),
@@ -68,12 +74,10 @@ function openWithin(
   });
 }
 
-/** The diagnosis is part of the attempt: the connection may break between them. */
-async function openAndDiagnose(dialect: Dialect, events: DialectEvents, isGuarded: boolean): Promise<OpenedDialect> {
-  const session = await dialect.open(events);
+async function openAndInspect<S extends Closable, T>(database: Openable<S, T>): Promise<OpenedDatabase<S, T>> {
+  const session = await database.open();
   try {
-    const graceMs = isGuarded ? await session.checkDataLoss() : 0;
-    return { session, checks: await session.diagnose(), graceMs };
+    return { session, found: await database.inspect(session) };
   } catch (error) {
     await session.close();
     throw error;

@@ -1,9 +1,7 @@
-/** Reads the driver's own parameters of a url; all others are those of the client library. */
+/** Reads the drivers' own parameters of a url; all others are those of the client library. */
 
 import { parseGuardDataLoss } from "../data-loss-guard.ts";
 import type { SqlOptions } from "./options.ts";
-
-const PARAMETERS = ["prefix", "createTables", "guardDataLoss", "silenceWarnings"] as const;
 
 interface UrlOptions extends Pick<SqlOptions, "prefix" | "createTables" | "guardDataLoss"> {
   /** The driver checks them. */
@@ -11,25 +9,39 @@ interface UrlOptions extends Pick<SqlOptions, "prefix" | "createTables" | "guard
 }
 
 /**
- * Takes prefix, createTables ("true" or "false"), guardDataLoss ("true", or the longest ttl such as "30s") and silenceWarnings (names separated by commas) out of a url.
+ * Takes prefix, createTables ("true" or "false"), guardDataLoss ("true", or the longest ttl such as "30s") and silenceWarnings
+ * (names separated by commas) out of a url.
  * @throws TypeError that does not contain the url, which may hold a password
  */
 export function takeUrlOptions(url: string): { readonly url: string; readonly options: UrlOptions } {
-  const [base = "", ...queries] = url.split("?");
-  if (queries.length === 0) return { url, options: {} };
-  const query = new URLSearchParams(queries.join("?"));
-  const [prefix, createTables, guardDataLoss, silenceWarnings] = PARAMETERS.map((name) => query.get(name));
-  for (const name of PARAMETERS) query.delete(name);
+  const { url: rest, values } = takeUrlParameters(url, ["prefix", "createTables", "guardDataLoss", "silenceWarnings"]);
+  const { prefix, createTables, guardDataLoss, silenceWarnings } = values;
   const isBoolean = createTables === "true" || createTables === "false";
-  if (typeof createTables === "string" && !isBoolean)
-    throw new TypeError("url parameter createTables must be true or false");
+  if (createTables !== undefined && !isBoolean) throw new TypeError("url parameter createTables must be true or false");
   return {
-    url: query.size === 0 ? base : `${base}?${query}`,
+    url: rest,
     options: {
-      ...(typeof prefix === "string" && { prefix }),
+      ...(prefix !== undefined && { prefix }),
       ...(isBoolean && { createTables: createTables === "true" }),
-      ...(typeof guardDataLoss === "string" && { guardDataLoss: parseGuardDataLoss(guardDataLoss) }),
-      ...(typeof silenceWarnings === "string" && { silenceWarnings: silenceWarnings.split(",") }),
+      ...(guardDataLoss !== undefined && { guardDataLoss: parseGuardDataLoss(guardDataLoss) }),
+      ...(silenceWarnings !== undefined && { silenceWarnings: silenceWarnings.split(",") }),
     },
   };
+}
+
+/** Takes parameters out of a url: the rest of it, and the values of those that it has. */
+export function takeUrlParameters<Name extends string>(
+  url: string,
+  names: readonly Name[],
+): { readonly url: string; readonly values: { readonly [N in Name]?: string } } {
+  const [base = "", ...queries] = url.split("?");
+  if (queries.length === 0) return { url, values: {} };
+  const query = new URLSearchParams(queries.join("?"));
+  const values: { [N in Name]?: string } = {};
+  for (const name of names) {
+    const value = query.get(name);
+    if (value !== null) values[name] = value;
+    query.delete(name);
+  }
+  return { url: query.size === 0 ? base : `${base}?${query}`, values };
 }

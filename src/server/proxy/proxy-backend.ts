@@ -145,7 +145,8 @@ class ProxyBackend implements Backend {
   }
 
   traits(isLocal: boolean): Traits {
-    const { lease, ...traits } = this.#traits;
+    // all clients of this server share one driver, so its list has their claims
+    const { lease, list: _list, ...traits } = this.#traits;
     // a session of the store belongs to this process; our client's session is ended by us, and must not outlast it
     const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
     const sessionTraits =

@@ -8,8 +8,8 @@ import type { ServerVariables } from "./server-variables.ts";
 import { readVariables, withPlainSession } from "./server-variables.ts";
 
 /** A check that open() warns of unless its result is good. */
-interface MysqlCheck extends Check {
-  readonly name: MysqlWarning;
+interface MysqlCheck<Name extends MysqlWarning = MysqlWarning> extends Check {
+  readonly name: Name;
 }
 
 /** Share of the connections above which refusals are likely soon. */
@@ -31,14 +31,14 @@ export async function diagnose(connection: SqlConnection, location: MysqlLocatio
   });
 }
 
-function checkVersion({ product, get }: ServerVariables): MysqlCheck {
+export function checkVersion({ product, get }: ServerVariables): MysqlCheck<"version"> {
   const message = `${product} ${get("version")}`;
   if (product === "MariaDB") return { status: "ok", name: "version", message };
   return { status: "unknown", name: "version", message: `${message}: the driver is tested with MariaDB only` };
 }
 
 /** open() refuses a read-only server; it may have become one since. */
-function checkRole({ isOn }: ServerVariables): MysqlCheck {
+export function checkRole({ isOn }: ServerVariables): MysqlCheck<"role"> {
   const isReadOnly = isOn("read_only") || isOn("super_read_only") || isOn("innodb_read_only");
   if (!isReadOnly) return { status: "ok", name: "role", message: "the server accepts writes" };
   const hint = "connect to the primary server, which keeps the locks";
@@ -55,7 +55,7 @@ function checkDurability({ get }: ServerVariables): MysqlCheck {
   return { status: "warn", name, message, hint: "set innodb_flush_log_at_trx_commit to 1" };
 }
 
-function checkCluster({ isOn, get }: ServerVariables): MysqlCheck {
+export function checkCluster({ isOn, get }: ServerVariables): MysqlCheck<"cluster"> {
   const name = "cluster";
   const isGroup = get("group_replication_group_name") !== "";
   if (!isOn("wsrep_on") && !isGroup)
@@ -65,7 +65,10 @@ function checkCluster({ isOn, get }: ServerVariables): MysqlCheck {
   return { status: "warn", name, message, hint: "send the calls of all processes to the same node" };
 }
 
-async function checkConnections(connection: SqlConnection, { get }: ServerVariables): Promise<MysqlCheck> {
+export async function checkConnections(
+  connection: SqlConnection,
+  { get }: ServerVariables,
+): Promise<MysqlCheck<"connections">> {
   const name = "connections";
   const { rows } = await connection.query("SHOW GLOBAL STATUS LIKE 'Threads_connected'");
   const [count, max] = [Number(rows[0]?.Value), Number(get("max_connections"))];

@@ -1,18 +1,20 @@
-/** The driver for MariaDB and MySQL. The procedures in sql/ keep the queues; each verb is one CALL. */
+/**
+ * The drivers for MariaDB and MySQL: `mysql()`, whose procedures in sql/ keep the queues, each verb one CALL; and
+ * `mysqlAdvisory()`.
+ */
 
 import type { Driver } from "../../../spi/driver.ts";
 import { adaptMysqlClient } from "../clients/detect.ts";
-import type { SqlClient } from "../clients/types.ts";
+import { toClientSource } from "../clients/source.ts";
 import { createSqlDriver } from "../driver.ts";
 import { createMysqlDialect } from "./dialect.ts";
-import type { MysqlOptions } from "./options.ts";
+import type { MysqlClient, MysqlOptions } from "./options.ts";
 import { validateMysqlOptions } from "./options.ts";
 
+export { mysqlAdvisory } from "./advisory.ts";
+export type { MysqlAdvisoryOptions, MysqlAdvisoryWarning } from "./advisory-options.ts";
 export { mysqlMigration } from "./migration.ts";
-export type { MysqlOptions, MysqlWarning } from "./options.ts";
-
-/** A client for MariaDB or MySQL: a pool or a connection of mysql2 or mariadb. */
-export type MysqlClient = object;
+export type { MysqlClient, MysqlOptions, MysqlWarning } from "./options.ts";
 
 /**
  * Creates a driver for MariaDB (10.6 or later; tested with 10.11) and MySQL (8.0.13 or later; untested). InnoDB only.
@@ -26,9 +28,6 @@ export function mysql(
   options: MysqlOptions = {},
 ): Driver {
   validateMysqlOptions(options);
-  const isFactory = typeof client === "function";
-  const adapted = isFactory ? null : adaptMysqlClient(client);
-  const createClient = async (): Promise<SqlClient> =>
-    adapted ?? adaptMysqlClient(await (client as () => MysqlClient | Promise<MysqlClient>)());
-  return createSqlDriver(createMysqlDialect(createClient, adapted === null, options), options);
+  const { create, isOwned } = toClientSource(client, adaptMysqlClient);
+  return createSqlDriver(createMysqlDialect(create, isOwned, options), options);
 }

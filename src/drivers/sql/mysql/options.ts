@@ -6,6 +6,9 @@ import type { SqlOptions } from "../options.ts";
 import { SQL_OPTION_RULES } from "../options.ts";
 import { DEFAULT_PREFIX, prefixRule } from "../schema.ts";
 
+/** A client for MariaDB or MySQL: a pool or a connection of mysql2 or mariadb. */
+export type MysqlClient = object;
+
 /** Options of `mysql()`. */
 export interface MysqlOptions extends SqlOptions {
   /**

@@ -1,18 +1,17 @@
-/** The PostgreSQL driver: `postgres()`, and the SQL of its tables. */
+/** The drivers for PostgreSQL: `postgres()` with the SQL of its tables, and `postgresAdvisory()`. */
 
 import type { Driver } from "../../../spi/driver.ts";
 import { adaptPostgresClient } from "../clients/detect.ts";
-import type { SqlClient } from "../clients/types.ts";
+import { toClientSource } from "../clients/source.ts";
 import { createSqlDriver } from "../driver.ts";
 import { PostgresDialect } from "./dialect.ts";
-import type { PostgresOptions } from "./options.ts";
+import type { PostgresClient, PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
 
+export { postgresAdvisory } from "./advisory.ts";
+export type { PostgresAdvisoryOptions, PostgresAdvisoryWarning } from "./advisory-options.ts";
 export { postgresMigration } from "./migration.ts";
-export type { PostgresOptions, PostgresWarning } from "./options.ts";
-
-/** A client for PostgreSQL: a Pool or a Client of pg. */
-export type PostgresClient = object;
+export type { PostgresClient, PostgresOptions, PostgresWarning } from "./options.ts";
 
 /**
  * Creates a driver for PostgreSQL (12 or later; tested with 15). Locks are rows of tables in a schema of their own.
@@ -26,20 +25,6 @@ export function postgres(
   options: PostgresOptions = {},
 ): Driver {
   validatePostgresOptions(options);
-  const adapted = tryAdapt(client);
-  if (adapted !== null)
-    return createSqlDriver(new PostgresDialect(() => Promise.resolve(adapted), false, options), options);
-  const makeClient = client as () => PostgresClient | Promise<PostgresClient>;
-  const createClient = async (): Promise<SqlClient> => adaptPostgresClient(await makeClient());
-  return createSqlDriver(new PostgresDialect(createClient, true, options), options);
-}
-
-/** null: it is a function that creates a client. A client may be a function, too. */
-function tryAdapt(client: unknown): SqlClient | null {
-  try {
-    return adaptPostgresClient(client);
-  } catch (error) {
-    if (typeof client === "function") return null;
-    throw error;
-  }
+  const { create, isOwned } = toClientSource(client, adaptPostgresClient);
+  return createSqlDriver(new PostgresDialect(create, isOwned, options), options);
 }

@@ -9,7 +9,7 @@ import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
-import { takeUrlOptions } from "../url-parameters.ts";
+import { takeUrlOptions, takeUrlParameters } from "../url-parameters.ts";
 import { PostgresDialect } from "./dialect.ts";
 import type { PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
@@ -19,21 +19,12 @@ import { validatePostgresOptions } from "./options.ts";
  * @throws TypeError as connect()
  */
 export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
-  const { url: withoutSchema, schema } = takeSchema(url);
+  const { url: withoutSchema, values } = takeUrlParameters(url, ["schema"]);
   const own = takeUrlOptions(withoutSchema);
   parsePostgresUrl(own.url);
-  const allOptions = { ...options, ...own.options, ...(schema !== null && { schema }) } as PostgresOptions;
+  const allOptions = { ...options, ...own.options, ...values } as PostgresOptions;
   validatePostgresOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
   const createClient = () => loadPostgresClient(own.url, { connectTimeoutMs });
   return createSqlDriver(new PostgresDialect(createClient, true, allOptions), allOptions);
-}
-
-function takeSchema(url: string): { readonly url: string; readonly schema: string | null } {
-  const [base = "", ...queries] = url.split("?");
-  const query = new URLSearchParams(queries.join("?"));
-  const schema = query.get("schema");
-  if (schema === null) return { url, schema };
-  query.delete("schema");
-  return { url: query.size === 0 ? base : `${base}?${query}`, schema };
 }

@@ -6,6 +6,9 @@ import type { SqlOptions } from "../options.ts";
 import { SQL_OPTION_RULES } from "../options.ts";
 import { prefixRule } from "../schema.ts";
 
+/** A client for PostgreSQL: a Pool or a Client of pg, or the sql of postgres.js. */
+export type PostgresClient = object;
+
 /** Options of `postgres()`. */
 export interface PostgresOptions extends SqlOptions {
   /**

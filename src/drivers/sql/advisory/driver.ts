@@ -1,0 +1,514 @@
+/**
+ * Advisory locks of a database as a store, without a table: a lock belongs to a session of the server, and ends with it. This
+ * file is what is the same for all databases; dialect.ts says what one must do.
+ *
+ * A claim is tried on the connection that all locks share. If the lock is not free, the first waiting claim of this process waits
+ * for it on a connection of its own, which keeps the lock until it is released; the others wait behind it in this process.
+ *
+ * Invariants
+ * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), under its turns.
+ * I2 A claim is held only while its session is alive (Session). When the session ends, its holders are told at once.
+ * I3 A lock that no claim wants any more is unlocked before release() resolves, or its session is closed.
+ * I4 After an error that may have left a lock behind, the session is closed: the server frees what it had.
+ */
+
+import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import type {
+  Answer,
+  Check,
+  Claim,
+  ClaimId,
+  ClaimView,
+  Driver,
+  DriverEvents,
+  ListOptions,
+  ListQuery,
+  Page,
+  Release,
+  Traits,
+} from "../../../spi/driver.ts";
+import { ALL_PERMITS } from "../../../spi/driver.ts";
+import { toPage } from "../../../util/chunk.ts";
+import type { Clock, Timer } from "../../../util/clock.ts";
+import { systemClock } from "../../../util/clock.ts";
+import { publicTag } from "../../../util/ids.ts";
+import { formatWarnings, resolveWarn } from "../../warnings.ts";
+import type { ClientSource } from "../clients/source.ts";
+import type { SqlClient } from "../clients/types.ts";
+import { openDatabase } from "../open.ts";
+import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
+import { Connections } from "./connections.ts";
+import type { AdvisoryDialect } from "./dialect.ts";
+import type { Entry, Wait } from "./lock-queue.ts";
+import { LockQueue } from "./lock-queue.ts";
+import type { AdvisoryOptions } from "./options.ts";
+import { DEFAULT_MAX_WAIT_CONNECTIONS, DEFAULT_SESSION_MS } from "./options.ts";
+import type { Session, SessionContext } from "./session.ts";
+import { createSessionContext } from "./session.ts";
+
+/** How often a claim that waits without a connection of its own asks again. */
+const POLL_MS = 250;
+
+const NONE: Answer = { state: "none" };
+const EXPIRED: Answer = { state: "none", reason: "expired" };
+
+interface OpenConnections {
+  readonly connections: Connections;
+  /** Closes them, and the client if it is the driver's. */
+  readonly close: () => Promise<void>;
+}
+
+/** Why a client cannot be used. */
+const SINGLE_CONNECTION =
+  "client must be a pool that shows its settings: the driver opens connections of its own, with the same settings";
+
+/**
+ * Creates the driver. The options were validated by the dialect.
+ * @throws TypeError if the client cannot open further connections
+ */
+export function createAdvisoryDriver(dialect: AdvisoryDialect, source: ClientSource, options: AdvisoryOptions): Driver {
+  if (source.existing !== null) requireDedicated(source.existing);
+  return new AdvisoryDriver(dialect, source, options);
+}
+
+function requireDedicated({ connectDedicated }: SqlClient): NonNullable<SqlClient["connectDedicated"]> {
+  if (connectDedicated === undefined) throw new TypeError(SINGLE_CONNECTION);
+  return connectDedicated;
+}
+
+class AdvisoryDriver implements Driver {
+  readonly name: string;
+  readonly #dialect: AdvisoryDialect;
+  readonly #source: ClientSource;
+  readonly #options: AdvisoryOptions;
+  readonly #clock: Clock;
+  readonly #sessionMs: number;
+  readonly #context: SessionContext;
+  readonly #idleTimer: Timer;
+  readonly #entries = new Map<ClaimId, Entry>();
+  /** The answers for claims that have ended: a late call must not lock again. */
+  readonly #ended = new WeakMap<Claim, Answer>();
+  readonly #queues = new Map<string, LockQueue>();
+  /** null: not open. */
+  #connections: Connections | null = null;
+  #close: () => Promise<void> = async () => undefined;
+  #events: DriverEvents | null = null;
+
+  constructor(dialect: AdvisoryDialect, source: ClientSource, options: AdvisoryOptions) {
+    this.name = dialect.name;
+    this.#dialect = dialect;
+    this.#source = source;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#sessionMs = options.sessionMs ?? DEFAULT_SESSION_MS;
+    this.#context = createSessionContext(dialect, this.#clock, this.#sessionMs);
+    // earlier than the server, which would log it as an error
+    this.#idleTimer = this.#clock.timer(() => {
+      this.#connections?.closeIdle(this.#entries.size === 0);
+    });
+  }
+
+  async open(events: DriverEvents): Promise<Traits> {
+    const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, warn, silenceWarnings } = this.#options;
+    const database = {
+      name: this.name,
+      open: () => this.#connect(),
+      inspect: ({ connections }: OpenConnections) => this.#diagnose(connections),
+    };
+    const { session, found: checks } = await openDatabase(database, this.#clock, connectTimeoutMs);
+    for (const warning of formatWarnings(this.name, checks, silenceWarnings)) resolveWarn(warn)(warning);
+    this.#connections = session.connections;
+    this.#close = session.close;
+    this.#events = events;
+    this.#startIdleTimer();
+    return {
+      lease: { claim: false, sessionMs: this.#sessionMs },
+      manyKeys: false,
+      permits: this.#dialect.permits,
+      fencing: false,
+      fifo: false,
+      durability: "process",
+      recall: false,
+      list: "own",
+    };
+  }
+
+  async claim(claim: Claim): Promise<Answer> {
+    const ended = this.#ended.get(claim);
+    if (ended !== undefined) return ended;
+    const known = this.#entries.get(claim.id);
+    if (known !== undefined) return known.attempt ?? this.#toAnswer(known);
+    const entry = this.#createEntry(claim);
+    try {
+      entry.attempt = entry.queue.inTurn(() => this.#admit(entry));
+      return await entry.attempt;
+    } catch (error) {
+      this.#drop(entry);
+      throw error;
+    } finally {
+      entry.attempt = null;
+      this.#deleteIfEmpty(entry.queue);
+    }
+  }
+
+  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
+    const sessions = new Set<Session>();
+    const polling: Entry[] = [];
+    for (const { id } of claims) {
+      const entry = this.#entries.get(id);
+      if (entry === undefined || entry.attempt !== null) continue;
+      if (entry.session !== null) sessions.add(entry.session);
+      else if (!this.#startWait(entry.queue)) polling.push(entry);
+    }
+    const unanswered = new Set<Session | null>();
+    await Promise.all([
+      ...Array.from(sessions, (session) => session.probe().catch(() => unanswered.add(session))),
+      ...polling.map((entry) => entry.queue.inTurn(() => this.#poll(entry))),
+    ]);
+    return claims.map((claim) => {
+      const entry = this.#entries.get(claim.id);
+      if (entry === undefined) return this.#ended.get(claim) ?? NONE;
+      if (entry.attempt !== null || unanswered.has(entry.session)) return undefined;
+      return this.#toAnswer(entry);
+    });
+  }
+
+  shardOf({ id }: Claim): string {
+    const session = this.#entries.get(id)?.session ?? null;
+    return session === null || this.#connections?.isShared(session) ? "" : session.id;
+  }
+
+  async release(releases: readonly Release[]): Promise<readonly boolean[]> {
+    const attempts = releases.map(({ claim }) => this.#entries.get(claim.id)?.attempt ?? null);
+    for (const attempt of attempts) if (attempt !== null) await attempt.catch(() => undefined);
+    const results: boolean[] = releases.map(() => false);
+    const held = new Map<Session, { readonly entry: Entry; readonly index: number }[]>();
+    const work: Promise<void>[] = [];
+    for (const [index, { claim, hasUnansweredClaim }] of releases.entries()) {
+      const entry = this.#entries.get(claim.id);
+      if (entry === undefined) {
+        if (hasUnansweredClaim && !this.#ended.has(claim)) this.#ended.set(claim, NONE);
+        continue;
+      }
+      this.#drop(entry);
+      this.#ended.set(claim, NONE);
+      if (entry.session !== null) held.set(entry.session, [...(held.get(entry.session) ?? []), { entry, index }]);
+      else {
+        results[index] = true;
+        work.push(this.#withdraw(entry));
+      }
+    }
+    for (const [session, items] of held) {
+      const entries = items.map(({ entry }) => entry);
+      work.push(
+        this.#unlock(session, entries).then((flags) => {
+          for (const [position, { index }] of items.entries()) results[index] = flags[position] === true;
+        }),
+      );
+    }
+    await Promise.all(work);
+    return results;
+  }
+
+  async list(query: ListQuery, { max, after, signal }: ListOptions): Promise<Page<ClaimView>> {
+    signal?.throwIfAborted();
+    const matches = ({ locks: [{ key }] }: Claim): boolean =>
+      query.key === undefined ? key.startsWith(query.prefix) : key === query.key;
+    const rankOf = (entry: Entry): number => (entry.session === null ? entry.queue.waiting.indexOf(entry) + 1 : 0);
+    const views = [...this.#entries.values()]
+      .filter(({ claim, attempt }) => attempt === null && matches(claim))
+      .sort((one, other) => compareKeys(one.claim, other.claim) || rankOf(one) - rankOf(other))
+      .map((entry) => this.#toView(entry));
+    const start = after === undefined ? 0 : views.findIndex(({ tag }) => tag === after) + 1;
+    return toPage(views.slice(start), max);
+  }
+
+  async diagnose(): Promise<readonly Check[]> {
+    return this.#diagnose(this.#requireConnections());
+  }
+
+  async close(): Promise<void> {
+    this.#events = null;
+    this.#connections = null;
+    this.#idleTimer.stop();
+    this.#context.timeouts.expireAll();
+    this.#context.waitTimeouts.expireAll();
+    this.#entries.clear();
+    this.#queues.clear();
+    await this.#close();
+  }
+
+  async #diagnose(connections: Connections): Promise<readonly Check[]> {
+    return (await connections.shared()).query((connection) => this.#dialect.diagnose(connection));
+  }
+
+  /** One attempt of open(). */
+  async #connect(): Promise<OpenConnections> {
+    const { create, isOwned } = this.#source;
+    const client = await create();
+    const close = async (): Promise<void> => {
+      connections.close();
+      if (isOwned) await client.close();
+    };
+    const connections: Connections = new Connections({
+      context: this.#context,
+      connect: () => requireDedicated(client)(),
+      maxWaitConnections: this.#options.maxWaitConnections ?? DEFAULT_MAX_WAIT_CONNECTIONS,
+      onEnd: (session) => this.#onSessionEnd(session),
+    });
+    try {
+      await connections.open();
+    } catch (error) {
+      await close();
+      throw this.#dialect.toOpenError(error);
+    }
+    return { connections, close };
+  }
+
+  #requireConnections(): Connections {
+    if (this.#connections === null) throw new Error(`${this.name}: the driver is not open`);
+    return this.#connections;
+  }
+
+  #createEntry(claim: Claim): Entry {
+    this.#requireConnections();
+    const [{ key, permits }] = claim.locks;
+    const lock = this.#toLock(key);
+    let queue = this.#queues.get(lock.name);
+    if (queue === undefined) {
+      queue = new LockQueue(lock.name);
+      this.#queues.set(lock.name, queue);
+    }
+    const mode = { lock, isShared: permits < ALL_PERMITS };
+    const createdAt = this.#clock.now();
+    const entry: Entry = { claim, mode, queue, createdAt, attempt: null, session: null, grantedAt: 0 };
+    this.#entries.set(claim.id, entry);
+    return entry;
+  }
+
+  #toLock(key: string): ReturnType<AdvisoryDialect["toLock"]> {
+    try {
+      return this.#dialect.toLock(key);
+    } catch (cause) {
+      // a retry would call the user's function with the same key
+      if (isFatalError(cause)) throw cause;
+      throw new FatalDriverError(`${this.name}: the option ${this.#dialect.lockOption} failed`, { keys: [key], cause });
+    }
+  }
+
+  /** In the turn of its queue. */
+  async #admit(entry: Entry): Promise<Answer> {
+    const { queue, claim } = entry;
+    if (queue.waiting.length === 0 && (await this.#tryShared(entry))) return this.#toAnswer(entry);
+    if (!claim.wait) {
+      this.#drop(entry);
+      return NONE;
+    }
+    queue.waiting.push(entry);
+    this.#startWait(queue);
+    return this.#toAnswer(entry);
+  }
+
+  /** A waiting claim without a connection of its own tries again. In the turn of its queue. */
+  async #poll(entry: Entry): Promise<void> {
+    const { queue } = entry;
+    if (queue.waiting[0] !== entry || queue.wait !== null) return;
+    if (await this.#tryShared(entry)) this.#advance(queue);
+  }
+
+  /** Tries the lock on the shared session. In the turn of its queue (I1). */
+  async #tryShared(entry: Entry): Promise<boolean> {
+    const { queue, mode } = entry;
+    if (!queue.admits(entry)) return false;
+    const session = await this.#requireConnections().shared();
+    let isLocked: boolean;
+    try {
+      isLocked = await session.tryLock(mode);
+    } catch (error) {
+      await this.#undoTry(session, entry);
+      throw error;
+    }
+    if (!isLocked) return false;
+    if (session.isEnded) throw new Error(`${this.name}: the connection has ended`);
+    // withdrawn meanwhile: only a poll, since release() waits for the end of a `claim` call
+    if (this.#entries.get(entry.claim.id) !== entry) {
+      await this.#unlock(session, [entry]);
+      return false;
+    }
+    this.#hold(entry, session);
+    return true;
+  }
+
+  /** The server may have cancelled the statement after it had taken the lock (I4). */
+  async #undoTry(session: Session, { queue, mode }: Entry): Promise<void> {
+    if (session.isEnded) return;
+    const isSharedWithOthers = [...queue.holders].some((holder) => holder.session === session);
+    if (isSharedWithOthers) session.end();
+    else await session.unlock([mode]).catch(() => session.end());
+  }
+
+  #hold(entry: Entry, session: Session): void {
+    entry.queue.remove(entry);
+    entry.session = session;
+    entry.grantedAt = this.#clock.now();
+    entry.queue.holders.add(entry);
+  }
+
+  /**
+   * The first waiting claim of a queue begins to wait at the server, on a connection of its own.
+   * @returns false if there is none, so that claims have to ask again
+   */
+  #startWait(queue: LockQueue): boolean {
+    const [head] = queue.waiting;
+    if (queue.wait !== null || head === undefined) return true;
+    const opening = this.#connections?.take() ?? null;
+    if (opening === null) return false;
+    const wait: Wait = { entry: head, session: null, isCancelled: false, done: Promise.resolve() };
+    queue.wait = wait;
+    wait.done = this.#waitAtServer(queue, wait, opening);
+    return true;
+  }
+
+  /** Its first claim has left the queue. */
+  #advance(queue: LockQueue): void {
+    const [head] = queue.waiting;
+    if (!this.#startWait(queue) && head !== undefined) this.#notify(head);
+    this.#deleteIfEmpty(queue);
+  }
+
+  /** Never rejects. */
+  async #waitAtServer(queue: LockQueue, wait: Wait, opening: Promise<Session>): Promise<void> {
+    const { entry } = wait;
+    let isLocked = false;
+    try {
+      const session = await opening;
+      wait.session = session;
+      if (!wait.isCancelled) isLocked = await session.waitForLock(entry.mode);
+      // the answer may have been on its way for long, and the session may have ended since
+      if (isLocked && !wait.isCancelled) await session.probe();
+    } catch {
+      // the claim asks again; a session whose wait has failed may have the lock (I4)
+      wait.session?.end();
+    }
+    if (wait.isCancelled) {
+      // a signal of the cancellation may still come, so the session is not used again
+      if (isLocked) await wait.session?.unlock([entry.mode]).catch(() => undefined);
+      wait.session?.end();
+      return this.#deleteIfEmpty(queue);
+    }
+    queue.wait = null;
+    if (!isLocked || wait.session === null || wait.session.isEnded) {
+      if (wait.session !== null) this.#connections?.give(wait.session);
+      return this.#notify(entry);
+    }
+    this.#hold(entry, wait.session);
+    this.#advance(queue);
+    this.#push(entry, this.#toAnswer(entry));
+  }
+
+  /** The claim leaves the queue, in which it waited. */
+  async #withdraw({ queue, mode, claim }: Entry): Promise<void> {
+    const { wait } = queue;
+    if (wait?.entry.claim !== claim) return this.#deleteIfEmpty(queue);
+    wait.isCancelled = true;
+    queue.wait = null;
+    this.#advance(queue);
+    // a connection that is being opened is closed when it is open
+    if (wait.session === null) return;
+    try {
+      const shared = await this.#requireConnections().shared();
+      await shared.cancelWait(wait.session.id, mode);
+      await this.#context.timeouts.bound(wait.done, "end of a wait");
+    } catch {
+      wait.session.end();
+    }
+  }
+
+  /** For each claim, whether the session still had its lock. */
+  async #unlock(session: Session, entries: readonly Entry[]): Promise<readonly boolean[]> {
+    const connections = this.#requireConnections();
+    const isShared = connections.isShared(session);
+    const unlock = async (): Promise<readonly boolean[]> => {
+      try {
+        return await session.unlock(entries.map(({ mode }) => mode));
+      } catch (error) {
+        session.end();
+        throw error;
+      }
+    };
+    // a session for waiting has one lock. The next try goes over another connection, so it has to wait for this unlock
+    const [first] = entries;
+    const flags = isShared || first === undefined ? await unlock() : await first.queue.inTurn(unlock);
+    if (!isShared) {
+      connections.give(session);
+      this.#startIdleTimer();
+    }
+    for (const { queue } of entries) this.#deleteIfEmpty(queue);
+    return flags;
+  }
+
+  /** Forgets the claim. What it has at the server is the caller's matter. */
+  #drop(entry: Entry): void {
+    const { claim, queue } = entry;
+    if (this.#entries.get(claim.id) !== entry) return;
+    this.#entries.delete(claim.id);
+    queue.remove(entry);
+    if (this.#entries.size === 0) this.#startIdleTimer();
+  }
+
+  #startIdleTimer(): void {
+    this.#idleTimer.set(this.#clock.now() + this.#sessionMs / 2);
+  }
+
+  #deleteIfEmpty(queue: LockQueue): void {
+    if (queue.isEmpty && this.#queues.get(queue.name) === queue) this.#queues.delete(queue.name);
+  }
+
+  /** I2: its locks are lost. */
+  #onSessionEnd(session: Session): void {
+    const lost = [...this.#entries.values()].filter((entry) => entry.session === session);
+    for (const entry of lost) {
+      this.#drop(entry);
+      this.#ended.set(entry.claim, EXPIRED);
+      this.#push(entry, EXPIRED);
+    }
+    for (const { queue } of lost) this.#deleteIfEmpty(queue);
+  }
+
+  /** Not from within a call of the core. */
+  #push({ claim }: Entry, answer: Answer): void {
+    queueMicrotask(() => this.#events?.answered(claim.id, answer));
+  }
+
+  /** The core is to ask again. */
+  #notify({ claim }: Entry): void {
+    queueMicrotask(() => this.#events?.changed(claim.id));
+  }
+
+  #toAnswer(entry: Entry): Answer {
+    const { session, queue } = entry;
+    if (session === null) {
+      const hasConnection = queue.wait !== null || queue.waiting[0] !== entry;
+      const recheckMs = hasConnection ? this.#sessionMs / 2 : POLL_MS;
+      return { state: "waiting", remainingMs: this.#sessionMs, recheckMs };
+    }
+    const { remainingMs } = session;
+    return remainingMs > 0 ? { state: "held", token: 0n, tokenCount: 1, remainingMs } : EXPIRED;
+  }
+
+  #toView(entry: Entry): ClaimView {
+    const { id, locks, ttlMs, tokenCount, floor, wait, label } = entry.claim;
+    const now = this.#clock.now();
+    return {
+      ...{ locks, ttlMs, tokenCount, floor, wait, label: label || (this.#options.label ?? "") },
+      tag: publicTag(id),
+      answer: this.#toAnswer(entry),
+      ageMs: now - entry.createdAt,
+      ...(entry.session !== null && { heldMs: now - entry.grantedAt }),
+    };
+  }
+}
+
+function compareKeys({ locks: [one] }: Claim, { locks: [other] }: Claim): number {
+  return one.key < other.key ? -1 : Number(one.key > other.key);
+}

@@ -1,0 +1,69 @@
+/**
+ * The claims of this process for one lock of the server. The server lets a session take a lock that it has once more, so claims
+ * that share a connection have to exclude each other here.
+ */
+
+import type { Answer, Claim } from "../../../spi/driver.ts";
+import type { LockMode } from "./dialect.ts";
+import type { Session } from "./session.ts";
+
+/** One claim from its first call until its end. */
+export interface Entry {
+  readonly claim: Claim;
+  readonly mode: LockMode;
+  readonly queue: LockQueue;
+  readonly createdAt: number;
+  /** The `claim` call in progress. */
+  attempt: Promise<Answer> | null;
+  /** The session that has the lock; null: it has not been granted. */
+  session: Session | null;
+  grantedAt: number;
+}
+
+/** The statement with which the first waiting claim of a queue waits at the server. */
+export interface Wait {
+  readonly entry: Entry;
+  /** Null while a connection is opened. */
+  session: Session | null;
+  isCancelled: boolean;
+  /** Settles when the server's answer has been dealt with. Never rejects. */
+  done: Promise<void>;
+}
+
+export class LockQueue {
+  readonly name: string;
+  readonly holders: Set<Entry> = new Set();
+  /** In order of arrival. The first one waits at the server, if there is a connection for it. */
+  readonly waiting: Entry[] = [];
+  wait: Wait | null = null;
+  #lastTurn: Promise<unknown> = Promise.resolve();
+  #turnCount = 0;
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  get isEmpty(): boolean {
+    return this.holders.size + this.waiting.length + this.#turnCount === 0 && this.wait === null;
+  }
+
+  /** Does no holder of this process exclude the claim? */
+  admits({ mode }: Entry): boolean {
+    for (const holder of this.holders) if (!mode.isShared || !holder.mode.isShared) return false;
+    return true;
+  }
+
+  /** Runs `work` when all earlier work has settled, so that two attempts never share a session's lock. */
+  async inTurn<T>(work: () => Promise<T>): Promise<T> {
+    this.#turnCount++;
+    const turn = this.#lastTurn.then(work).finally(() => this.#turnCount--);
+    this.#lastTurn = turn.catch(() => undefined);
+    return turn;
+  }
+
+  remove(entry: Entry): void {
+    this.holders.delete(entry);
+    const index = this.waiting.indexOf(entry);
+    if (index !== -1) this.waiting.splice(index, 1);
+  }
+}
