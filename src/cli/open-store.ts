@@ -178,7 +178,11 @@ export async function requireAdmin(store: Store, commandName: string): Promise<A
 }
 
 /** The claims on keys that begin with `prefix`, in the order of keys and queues; at most MAX_LISTED. @throws CommandError */
-export async function listClaims({ driver, name }: Store, prefix: string): Promise<Page<ClaimView>> {
+export async function listClaims({ driver, traits, name }: Store, prefix: string): Promise<Page<ClaimView>> {
+  if (traits.list === "own") {
+    const problem = "it keeps numbers or names made of the keys, so it cannot be asked for keys";
+    throw new CommandError("usage", `${name} lists no locks: ${problem}; doctor counts them`);
+  }
   try {
     return await driver.list({ prefix }, { max: MAX_LISTED });
   } catch (error) {

@@ -105,6 +105,10 @@ const COMMON_SECTIONS: readonly Section[] = [
         "mysql://host:3306/database",
         "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, silenceWarnings, those of the library (ssl, ssl-ca, socketPath)",
       ],
+      [
+        "postgres+advisory://, mysql+advisory://",
+        "advisory locks of these databases, without a table; and postgresql+, mariadb+; parameters: sessionMs, maxWaitConnections, silenceWarnings, those of the library",
+      ],
       ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameter: prefix"],
       ["memory:", "a store within one process, for tests"],
     ],

@@ -8,8 +8,10 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { hashKey } from "../../../src/drivers/sql/advisory/lock-number.ts";
 import type { PostgresAdvisoryOptions } from "../../../src/drivers/sql/postgres/driver.ts";
 import { postgresAdvisory } from "../../../src/drivers/sql/postgres/driver.ts";
+import { lockInTransaction } from "../../../src/fencing/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { cliSandbox, PROGRAM } from "../../support/cli-sandbox.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { registerAdvisoryTests } from "../../support/stores/advisory-tests.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
@@ -18,6 +20,7 @@ import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
 const NAME = "advisory test";
+const sandbox = cliSandbox();
 
 withPostgres((server) => {
   /** The connections of each driver. */
@@ -167,6 +170,49 @@ withPostgres((server) => {
     expect(waiting).toHaveLength(1);
     await lock.release();
     await (await waits).release();
+  });
+
+  test("a lock of a transaction takes part, and the server says who has the lock of a key", async () => {
+    const database = await server().freshDatabase();
+    const locks = createLocks(await openDriver(database.url));
+    const client = new Client(database.url);
+    await client.connect();
+    onTestFinished(() => client.end());
+    // both signs of the number
+    for (const key of ["invoice-42", "invoice-43", "invoice-44", "invoice-45"]) {
+      const lock = await locks.acquire(key);
+      await client.query("begin");
+      expect(await lockInTransaction(client, key, { wait: false })).toBe(false);
+      const { rows } = await client.query(
+        `select granted from pg_locks join pg_stat_activity using (pid) where locktype = 'advisory' and objsubid = 1
+           and (classid::bigint << 32 | objid::bigint) = ('x' || left(encode(sha256('${key}'), 'hex'), 16))::bit(64)::bigint`,
+      );
+      expect(rows).toEqual([{ granted: true }]);
+      await client.query("rollback");
+      await lock.release();
+      await client.query("begin");
+      expect(await lockInTransaction(client, key, { wait: false })).toBe(true);
+      expect(await locks.tryAcquire(key)).toBeNull();
+      await client.query("commit");
+    }
+  });
+
+  test("the command line locks by url, and says what it cannot list", async () => {
+    const database = await server().freshDatabase();
+    const env = { HOLDFAST_URL: database.url.replace("postgres:", "postgres+advisory:") };
+    // the command does not inherit the user of the url
+    const inner = `${process.execPath} ${PROGRAM} run --url ${env.HOLDFAST_URL} job -- true`;
+    expect(await sandbox.run(["run", "job", "--", "sh", "-c", "echo $HOLDFAST_KEYS"], { env })).toMatchObject({
+      code: 0,
+    });
+    // it would wait for its own outer run for ever
+    const nested = await sandbox.run(["run", "job", "--", "sh", "-c", inner], { env });
+    expect(nested).toMatchObject({ code: 121, err: expect.stringContaining("held by an outer run") });
+    const list = await sandbox.run(["ls"], { env });
+    expect(list).toMatchObject({ code: 64, err: expect.stringContaining("lists no locks") });
+    const doctor = await sandbox.run(["doctor"], { env });
+    expect(doctor.out).toContain("0 advisory locks held");
+    expect(doctor.code).toBe(0);
   });
 
   test("postgres.js and a url work alike", async () => {

@@ -62,6 +62,8 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
       if (held === undefined || match !== null || compatibility(held, spec) === "independent") continue;
       const calledAt = performance.now();
       const view = await findHeldView(locks, part, key);
+      // this store says nothing about the outer run's lock, and to wait for it could last for ever
+      if (view === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
       // the environment may be older than the end of its run, so the reference may hold nothing any more
       if (view === null) continue;
       if (compatibility(held, spec) === "deadlock") throw toDeadlockError(key, view);
@@ -103,6 +105,13 @@ export async function findHeldView(
   const views = await locks.list(key);
   return (
     views.find((view) => view.tag === tag && view.answer.state === "held" && view.answer.token === firstToken) ?? null
+  );
+}
+
+function createUnknownHolderError(key: string): CommandError {
+  return new CommandError(
+    "deadlock",
+    `deadlock: ${quoteKey(key)} is held by an outer run, and locks of this store cannot be joined: unset ${REFERENCE_VARIABLE} and ${ANCESTORS_VARIABLE} if that run has ended`,
   );
 }
 

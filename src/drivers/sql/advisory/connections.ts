@@ -54,7 +54,7 @@ export class Connections {
           ids.push(await timeouts.bound(dialect.identify(connection), "answer"));
         if (ids[0] === ids[1] || ids[0] !== ids[2] || ids[1] !== ids[3]) {
           throw new FatalDriverError(
-            `${dialect.name}: a pooler in transaction mode is in between: it gives a lock to whoever comes next. Connect to the server itself, or through a pooler in session mode`,
+            `${dialect.name}: a pooler in transaction mode is in between, which gives the session with its locks to other clients: connect to the server itself, or through a pooler in session mode`,
           );
         }
       } finally {
