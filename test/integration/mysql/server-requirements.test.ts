@@ -69,7 +69,7 @@ withMariaDb((server) => {
     test("a second open changes nothing", async () => {
       await fixture.open();
       const created = await fixture.database.query("show procedure status like 'holdfast%'");
-      expect(created).toHaveLength(9);
+      expect(created).toHaveLength(13);
       await fixture.open();
       expect(await fixture.database.query("show procedure status like 'holdfast%'")).toEqual(created);
     });
@@ -110,20 +110,24 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 1"]);
-      await fixture.database.query("alter procedure holdfast_1_walk comment 'Holdfast, revision 0'");
+      expect(await readComments()).toEqual(["Holdfast, revision 2, for callers from revision 2"]);
+      await fixture.database.query(
+        "alter procedure holdfast_1_walk comment 'Holdfast, revision 1, for callers from revision 1'",
+      );
       expect(await refused(fixture.driver({ driver: { createTables: false } }))).toMatch(
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 1"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 2, for callers from revision 2"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
-        await fixture.database.query(`alter procedure ${name} comment 'Holdfast, revision 7'`);
+        await fixture.database.query(
+          `alter procedure ${name} comment 'Holdfast, revision 7, for callers from revision 2'`,
+        );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 7"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 2"]);
     });
 
     test("a call while tables are missing says so, and is no reason to give up", async () => {

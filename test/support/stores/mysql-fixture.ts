@@ -91,3 +91,9 @@ export async function listCalls({ url }: TestDatabase): Promise<readonly number[
   );
   return rows.map(({ id }) => Number(id));
 }
+
+/** Ends the grace period of guardDataLoss that begins with the first use of tables. */
+export async function markLongInUse(database: TestDatabase): Promise<void> {
+  await database.query("call holdfast_1_check_data_loss(1000)");
+  await database.query("update holdfast_1_identity set grace_begins = 0, grace_ends = 0");
+}

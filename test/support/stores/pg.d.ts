@@ -31,6 +31,8 @@ declare module "pg" {
   export class Pool extends EventEmitter {
     constructor(options: PoolOptions);
     readonly totalCount: number;
+    /** Those of the connections to come. */
+    readonly options: { connectionString: string };
     connect(): Promise<Client & { release(): void }>;
     query(text: string, values?: readonly unknown[]): Promise<QueryResult>;
     end(): Promise<void>;

@@ -4,6 +4,7 @@ import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
+import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlRow, SqlValue } from "../clients/types.ts";
@@ -16,6 +17,7 @@ import type {
   ListRequest,
   ReleaseReply,
   ReleaseRow,
+  RestoreRow,
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
@@ -67,6 +69,8 @@ class MysqlSession implements DialectSession {
   readonly #calls: Calls;
   /** The longest wait for a lock, in seconds: a call whose client has given up should not stay in the server. */
   readonly #lockWaitSeconds: number;
+  /** 0: guardDataLoss is off. */
+  readonly #maxTtlMs: number;
   /** Identifies claims of this process: its releases return their grants. */
   readonly #inbox: string = randomId();
   /** The database is known once it is prepared. */
@@ -81,6 +85,7 @@ class MysqlSession implements DialectSession {
     this.#options = options;
     this.#events = events;
     this.#location = resolveLocation(options);
+    this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
     this.#lockWaitSeconds = Math.max(Math.floor(commandTimeoutMs / 1_000), 1);
     this.#calls = this.#createCalls(commandTimeoutMs);
   }
@@ -140,13 +145,14 @@ class MysqlSession implements DialectSession {
       floor > MAX_BIGINT ? MAX_BIGINT : floor,
       wait,
       Buffer.from(label),
+      this.#maxTtlMs,
     ]);
     return String(reply?.reply);
   }
 
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
     const records = rows.map(formatRow).join("");
-    const [row] = await this.#call("renew", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records)]);
+    const [row] = await this.#call("renew", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records), this.#maxTtlMs]);
     const replies = new Map<string, string>();
     for (const line of String(row?.replies).split("\n")) replies.set(line.slice(0, ID_CHARS), line.slice(ID_CHARS + 1));
     return rows.map(({ id }) => {
@@ -162,7 +168,12 @@ class MysqlSession implements DialectSession {
       const keyLength = Buffer.byteLength(row.key);
       return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
     });
-    const [row] = await this.#call("release", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join(""))]);
+    const [row] = await this.#call("release", [
+      this.#inbox,
+      this.#lockWaitSeconds,
+      Buffer.from(records.join("")),
+      this.#maxTtlMs,
+    ]);
     // no reply: every claim was there, and no claim of this process was granted
     return row === undefined
       ? { flags: rows.map(() => true), pushes: [] }
@@ -180,7 +191,7 @@ class MysqlSession implements DialectSession {
     const flags: boolean[] = [];
     const pushes: string[] = [];
     for (const { key, bucket, token, now } of rows) {
-      const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(key), bucket, token, now];
+      const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(key), bucket, token, now, this.#maxTtlMs];
       const [row] = await this.#call("revoke", values);
       const reply = decodeFlags(row?.reply, 1, "mysql");
       flags.push(...reply.flags);
@@ -199,12 +210,22 @@ class MysqlSession implements DialectSession {
     return rows.map(toListedRow);
   }
 
-  checkDataLoss(): Promise<number> {
-    return Promise.reject(new FatalDriverError("mysql: guardDataLoss is not available yet"));
+  async checkDataLoss(): Promise<number> {
+    const [row] = await this.#call("check_data_loss", [this.#maxTtlMs]);
+    return Number(row?.reply);
   }
 
-  restore(): Promise<readonly string[]> {
-    return Promise.reject(new FatalDriverError("mysql: guardDataLoss is not available yet"));
+  /** One call each: few are lost at once, and keys differ in length. */
+  async restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
+    const replies: string[] = [];
+    for (const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label, token } of rows) {
+      const [row] = await this.#call("restore", [
+        ...[this.#inbox, this.#lockWaitSeconds, this.#maxTtlMs, id, Buffer.from(key), bucket, permits, limit, ttlMs],
+        ...[tokenCount, floor > MAX_BIGINT ? MAX_BIGINT : floor, wait, Buffer.from(label), token],
+      ]);
+      replies.push(String(row?.reply));
+    }
+    return replies;
   }
 
   diagnose(): Promise<readonly Check[]> {

@@ -7,9 +7,15 @@ import * as statements from "./statements.ts";
 
 /**
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
- * the library does not replace those of a newer one. Within a layout both must work with either.
+ * the library does not replace those of a newer one.
  */
-export const REVISION = 1;
+export const REVISION = 2;
+
+/**
+ * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
+ * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
+ */
+const OLDEST_CALLER = 2;
 
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
@@ -17,6 +23,10 @@ export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
 /** The procedures by the words of their names, in the order of creation. */
 const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["walk", statements.WALK],
+  ["check_identity", statements.CHECK_IDENTITY],
+  ["check_data_loss", statements.CHECK_DATA_LOSS],
+  ["order_holders", statements.ORDER_HOLDERS],
+  ["restore", statements.RESTORE],
   ["lock_bucket", statements.LOCK_BUCKET],
   ["add_tombstone", statements.ADD_TOMBSTONE],
   ["claim", statements.CLAIM],
@@ -35,9 +45,12 @@ function quoteName(name: string): string {
 /** Puts names and constants into a statement. */
 export function expandStatement(text: string, { database, prefix }: MysqlLocation): string {
   const qualifier = database === null ? "" : `${quoteName(database)}.`;
-  return expandNames(text, prefix, (name, word) =>
-    word === "revision" ? formatRevision(REVISION) : `${qualifier}${quoteName(name)}`,
-  );
+  return expandNames(text, prefix, (name, word) => {
+    if (word === "revision") return `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`;
+    // inside a text; a prefix has no quotes
+    if (word === "claims_name") return toName("claims", prefix);
+    return `${qualifier}${quoteName(name)}`;
+  });
 }
 
 /** The names of all procedures of a prefix. */
@@ -45,14 +58,11 @@ export function listProcedures(prefix: string): readonly string[] {
   return PROCEDURES.map(([word]) => toName(word, prefix));
 }
 
-/** The comment of a procedure. */
-function formatRevision(revision: number): string {
-  return `Holdfast, revision ${revision}`;
-}
-
-/** The revision of a procedure by its comment; 0: it has none. */
-export function parseRevision(comment: unknown): number {
-  return Number(/^Holdfast, revision (\d+)$/.exec(String(comment))?.[1] ?? 0);
+/** The revision of a procedure by its comment, and the oldest that can call it; 0: it has none. */
+export function parseRevision(comment: unknown): { readonly revision: number; readonly oldestCaller: number } {
+  const [, revision = 0, oldestCaller = 0] =
+    /^Holdfast, revision (\d+), for callers from revision (\d+)$/.exec(String(comment)) ?? [];
+  return { revision: Number(revision), oldestCaller: Number(oldestCaller) };
 }
 
 /** The statements that create tables that are missing. They can run again, and while locks are in use. */
@@ -61,6 +71,7 @@ export function renderTables(location: MysqlLocation): readonly string[] {
   return [
     ...statements.SCHEMA,
     `INSERT IGNORE INTO {layout} (version) SELECT ${LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
+    "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
     `INSERT IGNORE INTO {buckets} (bucket, last_token) VALUES ${rows}`,
   ].map((text) => expandStatement(text, location));
 }

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import type { SqlConnection } from "../clients/types.ts";
-import { BUCKET_COUNT, explainLayout, LAYOUT_VERSION } from "../schema.ts";
+import { BUCKET_COUNT, explainLayout, explainRevision, LAYOUT_VERSION } from "../schema.ts";
 import { isMissingError } from "./errors.ts";
 import {
   expandStatement,
@@ -92,6 +92,8 @@ async function findMissing(connection: SqlConnection, location: MysqlLocation): 
       return `rows of the tables are missing: ${hint}`;
     await connection.query(expandStatement("SELECT 1 FROM {claims} LIMIT 0", location));
     await connection.query(expandStatement("SELECT 1 FROM {tombstones} LIMIT 0", location));
+    const identity = await connection.query(expandStatement("SELECT 1 FROM {identity}", location));
+    if (identity.rows.length === 0) return `rows of the tables are missing: ${hint}`;
   } catch (error) {
     if (isMissingError(error)) return `tables are missing: ${hint}`;
     throw error;
@@ -101,7 +103,12 @@ async function findMissing(connection: SqlConnection, location: MysqlLocation): 
   // a user sees only the procedures that it may execute
   if (missing.length > 0)
     return `procedures are missing, or this user has no right to EXECUTE them (${missing.join(", ")}): ${hint}`;
-  if (Math.min(...revisions.values()) < REVISION)
+  const newest = [...revisions.values()].find(({ oldestCaller }) => oldestCaller > REVISION);
+  if (newest !== undefined) {
+    const where = `database ${location.database}`;
+    throw new FatalDriverError(explainRevision("mysql", "procedures", where, newest.revision, REVISION));
+  }
+  if (Math.min(...[...revisions.values()].map(({ revision }) => revision)) < REVISION)
     return `procedures are those of an older version of Holdfast: ${hint}`;
   return null;
 }
@@ -109,7 +116,7 @@ async function findMissing(connection: SqlConnection, location: MysqlLocation): 
 async function readRevisions(
   connection: SqlConnection,
   { database, prefix }: MysqlLocation,
-): Promise<ReadonlyMap<string, number>> {
+): Promise<ReadonlyMap<string, ReturnType<typeof parseRevision>>> {
   const names = listProcedures(prefix);
   const { rows } = await connection.query(
     `SELECT ROUTINE_NAME AS name, ROUTINE_COMMENT AS comment FROM information_schema.ROUTINES
@@ -128,7 +135,7 @@ async function createMissing(connection: SqlConnection, location: MysqlLocation)
   try {
     for (const text of renderTables(location)) await connection.query(text);
     const revisions = await readRevisions(connection, location);
-    const isCurrent = listProcedures(location.prefix).every((name) => (revisions.get(name) ?? 0) >= REVISION);
+    const isCurrent = listProcedures(location.prefix).every((name) => (revisions.get(name)?.revision ?? 0) >= REVISION);
     if (isCurrent) return;
     for (const text of renderProcedures(location)) await connection.query(text);
   } finally {

@@ -230,7 +230,8 @@ export class SqliteRows {
 
   list({ key, prefix = "", max, after }: ListRequest): ListedRow[] {
     const now = this.readNow();
-    const afterArrival = after?.arrival ?? 0n;
+    // restored claims are in front of the first arrival
+    const afterArrival = after?.arrival ?? BigInt(Number.MIN_SAFE_INTEGER);
     const rows =
       key === undefined
         ? this.#all(

@@ -1,12 +1,14 @@
 /* claim.sql — queues a claim, or finds it by its id and restarts its lease, and answers whether it is held.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim; p_max_ttl: the
+            longest ttl in ms, 0: guardDataLoss is off
    returns  reply: "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>" | "n [reason]" |
-            "f": the floor is more than a day ahead of the clock, and would exhaust the bucket's tokens
+            "f": the floor is more than a day ahead of the clock, and would exhaust the bucket's tokens |
+            "p <end in ms> <store ms>": not granted because of a grace period, in which "h" and "w" have its end as another field
    cost     O(admitted + expired rows of the key) */
 CREATE PROCEDURE {claim}(
   IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_id VARBINARY(64), IN p_key VARBINARY(512), IN p_bucket SMALLINT,
   IN p_permits INT, IN p_limit INT, IN p_ttl BIGINT, IN p_count INT, IN p_floor BIGINT, IN p_wait TINYINT,
-  IN p_label VARBINARY(1024)
+  IN p_label VARBINARY(1024), IN p_max_ttl BIGINT
 )
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
@@ -21,6 +23,8 @@ BEGIN
   DECLARE v_count INT DEFAULT p_count;
   DECLARE v_is_stale TINYINT;
   DECLARE v_pushes LONGBLOB DEFAULT '';
+  DECLARE v_grace_ends BIGINT DEFAULT 0;
+  DECLARE v_mode TINYINT DEFAULT 1;
   -- fails inside an open transaction, which is not ours to commit or to roll back, so this precedes the handler
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
@@ -34,19 +38,23 @@ BEGIN
       SELECT reason INTO v_reason FROM {tombstones} WHERE id = p_id AND expires > v_now;
       IF v_reason IS NOT NULL THEN SET v_reply = CONCAT('n ', v_reason); LEAVE decide; END IF;
       SELECT MAX(arrival) INTO v_arrival FROM {claims} WHERE `key` = p_key;
+      IF p_max_ttl > 0 THEN
+        CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends);
+        IF v_grace_ends > 0 THEN SET v_mode = 2; END IF;
+      END IF;
       IF v_arrival IS NOT NULL THEN
         SELECT state, LEAST(expires, v_now + ttl * 1000) INTO v_state, v_expires FROM {claims} WHERE id = p_id;
         IF v_state = 'r' THEN SET v_reply = 'n revoked'; LEAVE decide; END IF;
         IF v_expires <= v_now THEN
           DELETE FROM {claims} WHERE id = p_id;
           IF v_state = 'd' THEN CALL {add_tombstone}(p_id, p_bucket, 'expired', v_now, GREATEST(p_ttl * 1000, 60000000)); END IF;
-          CALL {walk}(p_key, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+          CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
           SET v_reply = 'n expired';
           LEAVE decide;
         END IF;
         IF v_state IS NOT NULL THEN
           UPDATE {claims} SET expires = v_now + ttl * 1000, inbox = p_inbox WHERE id = p_id;
-          CALL {walk}(p_key, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+          CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
           SELECT token, token_count, v_now + ttl * 1000 INTO v_token, v_count, v_expires FROM {claims} WHERE id = p_id;
           LEAVE decide;
         END IF;
@@ -55,15 +63,17 @@ BEGIN
       IF p_floor > v_now + 86400000000 AND p_floor > v_last + 1 THEN SET v_reply = 'f'; LEAVE decide; END IF;
       SET v_used = 0, v_expires = v_now + p_ttl * 1000;
       IF v_arrival IS NOT NULL THEN
-        CALL {walk}(p_key, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+        CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
         -- the walk may have deleted the last row, and read granted tokens
         SELECT last_token INTO v_last FROM {buckets} WHERE bucket = p_bucket;
       END IF;
-      IF v_front IS NULL AND v_used + p_permits <= p_limit THEN
+      IF v_mode = 1 AND v_front IS NULL AND v_used + p_permits <= p_limit THEN
         SET v_token = GREATEST(v_last + 1, p_floor, v_now);
         UPDATE {buckets} SET last_token = v_token + p_count - 1 WHERE bucket = p_bucket;
       ELSEIF NOT p_wait THEN
-        SET v_reply = 'n';
+        -- unknown is not busy: the holder may not have restored its claim yet
+        SET v_reply = IF(v_mode = 2 AND v_used + p_permits <= p_limit,
+          CONCAT('p ', (v_grace_ends + 999) DIV 1000, ' ', v_now DIV 1000), 'n');
         LEAVE decide;
       END IF;
       INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
@@ -79,7 +89,7 @@ BEGIN
           SELECT `key`, expires INTO v_other, v_swept FROM {claims} WHERE id = v_neighbour;
           IF v_swept > v_now THEN LEAVE sweep; END IF;
           IF v_swept IS NOT NULL THEN
-            CALL {walk}(v_other, p_bucket, v_now, p_inbox, 1, v_used, v_front, v_swept, v_is_stale, v_pushes);
+            CALL {walk}(v_other, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_swept, v_is_stale, v_pushes);
           END IF;
         END WHILE;
       END IF;
@@ -87,8 +97,10 @@ BEGIN
     IF v_reply IS NULL AND v_token > 0 THEN
       SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000);
     ELSEIF v_reply IS NULL THEN
-      SET v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((LEAST(COALESCE(v_next, v_expires), v_expires) - v_now) DIV 1000, 1), ' ', v_now DIV 1000);
+      SET v_next = LEAST(COALESCE(v_next, v_expires), v_expires, IF(v_mode = 2, v_grace_ends, v_expires)),
+        v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((v_next - v_now) DIV 1000, 1), ' ', v_now DIV 1000);
     END IF;
+    IF v_mode = 2 AND LEFT(v_reply, 1) IN ('h', 'w') THEN SET v_reply = CONCAT(v_reply, ' ', (v_grace_ends + 999) DIV 1000); END IF;
     -- the reply counts when the call has succeeded, so after the commit; the client decodes it while the log is flushed
     SELECT v_reply AS reply;
     COMMIT AND NO CHAIN NO RELEASE;

@@ -1,11 +1,11 @@
 /* release.sql — removes claims, waiting or held, and grants what is admitted now.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
             buckets, each as bucket (4 digits), id (26), "1" if a `claim` call may still arrive, ttl of a tombstone (16, ms),
-            length of the key in bytes (4), key
+            length of the key in bytes (4), key; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  reply: "1" for each claim that was there, else "0"; then for each granted row with the caller's inbox a line with
             "<id> <token> <tokens> <remaining ms>". No result at all: every claim was there, and nothing follows
    cost     O(admitted + expired rows of each key) */
-CREATE PROCEDURE {release}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB)
+CREATE PROCEDURE {release}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_flags VARBINARY(4000) DEFAULT '';
@@ -16,6 +16,8 @@ BEGIN
   DECLARE v_at INT DEFAULT 1;
   DECLARE v_bucket, v_locked, v_length SMALLINT DEFAULT -1;
   DECLARE v_was_there, v_in_flight, v_is_stale TINYINT;
+  DECLARE v_mode TINYINT DEFAULT 1;
+  DECLARE v_grace_ends BIGINT;
   DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next BIGINT;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
@@ -33,7 +35,11 @@ BEGIN
       IF v_touched IS NOT NULL AND (v_key IS NULL OR v_key <> v_touched) THEN
         SELECT MIN(arrival) INTO v_behind FROM {claims} WHERE `key` = v_touched;
         IF v_behind IS NOT NULL THEN
-          CALL {walk}(v_touched, v_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+          IF p_max_ttl > 0 THEN
+            CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
+            SET v_mode = IF(v_grace_ends IS NULL OR v_grace_ends > 0, 2, 1);
+          END IF;
+          CALL {walk}(v_touched, v_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
         END IF;
         SET v_touched = NULL;
       END IF;
@@ -61,6 +67,8 @@ BEGIN
       END IF;
       SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0')), v_at = v_at + 51 + v_length;
     END LOOP;
+    -- a loss is noted after the last bucket is locked
+    IF v_mode = 2 THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
     IF v_pushes <> '' OR LOCATE('0', v_flags) > 0 THEN
       SELECT CONVERT(CONCAT(v_flags, v_pushes) USING ascii) AS reply;
     END IF;

@@ -2,16 +2,18 @@
    still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
    queue is to be done.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets, each as bucket (4 digits) and id (26 characters)
-   returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql
+            buckets, each as bucket (4 digits) and id (26 characters); p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+   returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql, or
+            "b <end in ms>": unknown, or expired, in a grace period: if it was held, the caller may restore it
    cost     O(admitted + expired rows of each key) */
-CREATE PROCEDURE {renew}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB)
+CREATE PROCEDURE {renew}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   -- long batches: the reply grows by parts, since each CONCAT copies what it extends
   DECLARE v_replies, v_part LONGBLOB DEFAULT '';
   DECLARE v_reply VARCHAR(200) CHARACTER SET ascii;
   DECLARE v_left, v_pushes LONGBLOB DEFAULT '';
+  DECLARE v_suffix VARCHAR(32) CHARACTER SET ascii DEFAULT '';
   DECLARE v_id VARBINARY(64);
   DECLARE v_key, v_walked VARBINARY(512);
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
@@ -19,6 +21,7 @@ BEGIN
   DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
   DECLARE v_is_locked, v_is_stale, v_is_answered TINYINT DEFAULT 0;
   DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next BIGINT;
+  DECLARE v_grace_ends BIGINT DEFAULT 0;
   DECLARE v_count INT;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
@@ -30,6 +33,15 @@ BEGIN
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
       SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
+    END IF;
+    IF p_max_ttl > 0 THEN
+      SELECT id INTO v_id FROM {claims} LIMIT 1;
+      CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
+      IF v_grace_ends IS NULL OR v_grace_ends > 0 THEN
+        -- nothing is granted; a loss is noted below
+        SET v_is_locked = 2, v_grace_ends = COALESCE(v_grace_ends, v_now + p_max_ttl * 1000),
+          v_suffix = CONCAT(' ', (v_grace_ends + 999) DIV 1000);
+      END IF;
     END IF;
     -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
     passes: LOOP
@@ -45,14 +57,19 @@ BEGIN
           INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count FROM {claims} WHERE id = v_id;
         IF v_state IS NULL THEN
           -- never a reason to lock: only a claim call brings the id back, and the core has none under way
-          SET v_reply = COALESCE((SELECT CONCAT('n ', reason) FROM {tombstones} WHERE id = v_id AND expires > v_now), 'n');
+          SET v_reply = COALESCE((SELECT CONCAT('n ', reason) FROM {tombstones} WHERE id = v_id AND expires > v_now),
+            IF(v_grace_ends > 0, CONCAT('b', v_suffix), 'n'));
         ELSEIF v_state = 'r' THEN
           SET v_reply = 'n revoked';
+        ELSEIF v_expires <= v_now AND v_is_locked = 2 AND v_state = 'o' THEN
+          -- the last renewals may be lost: the holder may still restore it
+          DELETE FROM {claims} WHERE id = v_id;
+          SET v_reply = CONCAT('b', v_suffix);
         ELSEIF v_expires <= v_now AND v_is_locked THEN
           DELETE FROM {claims} WHERE id = v_id;
           IF v_state = 'd' THEN CALL {add_tombstone}(v_id, v_bucket, 'expired', v_now, GREATEST(v_ttl, 60000000)); END IF;
           -- what it kept waiting is granted now, and not at the next recheck of a process that may be gone
-          CALL {walk}(v_key, v_bucket, v_now, p_inbox, 1, v_used, v_front, v_next, v_is_stale, v_pushes);
+          CALL {walk}(v_key, v_bucket, v_now, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
           SET v_reply = 'n expired', v_walked = v_key;
         ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 4 > v_ttl * 3) THEN
           IF v_is_locked THEN
@@ -65,9 +82,9 @@ BEGIN
           END IF;
           IF v_token = 0 AND v_is_locked THEN SELECT token INTO v_token FROM {claims} WHERE id = v_id; END IF;
           IF v_token > 0 THEN
-            SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000);
+            SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
           ELSEIF v_is_locked OR (NOT v_is_stale AND v_arrival >= v_front) THEN
-            SET v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((LEAST(v_next, v_expires) - v_now) DIV 1000, 1), ' ', v_now DIV 1000);
+            SET v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((LEAST(v_next, v_expires, IF(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) DIV 1000, 1), ' ', v_now DIV 1000, v_suffix);
           END IF;
         END IF;
         IF v_reply IS NULL THEN
@@ -80,6 +97,7 @@ BEGIN
       IF v_left = '' THEN LEAVE passes; END IF;
       SET p_rows = v_left, v_left = '', v_is_locked = 1;
     END LOOP;
+    IF p_max_ttl > 0 AND v_is_locked THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
     COMMIT AND NO CHAIN NO RELEASE;
   END;
   SELECT CONVERT(CONCAT(v_replies, v_part) USING ascii) AS replies;

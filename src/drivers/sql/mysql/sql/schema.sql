@@ -35,6 +35,14 @@ CREATE TABLE IF NOT EXISTS {claims} (
   INDEX by_bucket (bucket, id)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 --- next
+CREATE TABLE IF NOT EXISTS {identity} (
+  only_row TINYINT NOT NULL PRIMARY KEY,
+  created VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  sequence BIGINT UNSIGNED NOT NULL,
+  grace_begins BIGINT NOT NULL,
+  grace_ends BIGINT NOT NULL
+) ENGINE = InnoDB
+--- next
 CREATE TABLE IF NOT EXISTS {tombstones} (
   id VARBINARY(64) NOT NULL PRIMARY KEY,
   bucket SMALLINT NOT NULL,

@@ -45,7 +45,8 @@ begin
     v_answers := v_answers || v_answer;
     if v_answer is null then
       v_due := v_due || v_index;
-      if c.bucket <> all(v_buckets) then
+      -- null: it is unknown
+      if c.bucket is not null and c.bucket <> all(v_buckets) then
         v_buckets := v_buckets || c.bucket;
       end if;
     end if;
