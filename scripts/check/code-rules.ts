@@ -42,10 +42,18 @@ const MAY_HAVE_WEAK_COLLECTIONS: readonly Exception[] = [
     reason: "a late call may come after forget(): by its id an ended claim would be kept for ever",
   },
   {
+    within: "src/drivers/sql/clients/pg.ts",
+    reason: "the status of a client that belongs to the user, for as long as the client exists",
+  },
+  {
     within: "src/drivers/zookeeper/claim-nodes.ts",
     reason: "an ended claim may be released again after forget(): by its id it would be kept for ever",
   },
   { within: "src/drivers/zookeeper/node-watches.ts", reason: "caches a comparison with a queue, which never changes" },
+  {
+    within: "src/optimistic/versioned-row.ts",
+    reason: "the version of a row that the user has and may write into, for as long as the row exists",
+  },
 ];
 
 /** A branch by class is a method that is missing; only what comes from outside has to be recognized. */
