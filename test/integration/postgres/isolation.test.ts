@@ -51,7 +51,7 @@ withPostgres((server) => {
     const client = new Client(fixture.database.url);
     await client.connect();
     await client.query("begin isolation level repeatable read");
-    const call = client.query("select holdfast.holdfast_1_release('id', '1000', '0', '0', '')");
+    const call = client.query("select holdfast.holdfast_1_release('id', '1000', '0', '0', '', 0)");
     await expect(call).rejects.toMatchObject({ code: "HF001" });
     await client.end();
   });

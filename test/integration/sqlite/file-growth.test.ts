@@ -25,7 +25,7 @@ test.each(["wal", "delete"])(
     const database = new Database(path);
     database.exec(`pragma journal_mode = ${mode}`);
     // the user's handle keeps its journal mode; a path is opened in WAL mode
-    const driver = sqlite(mode === "wal" ? path : database, { silenceWarnings: ["journal"] });
+    const driver = sqlite(mode === "wal" ? path : database, { silenceWarnings: ["journal", "mode"] });
     await driver.open(NO_EVENTS);
     await cycleClaims(driver, CYCLES);
     const size = (suffix: string): number => (statSync(`${path}${suffix}`, { throwIfNoEntry: false })?.size ?? 0) / KIB;

@@ -215,3 +215,17 @@ test("a recheck from memory ends with the lease ahead: the death of a holder is 
   expect(answer[0]?.state).toBe("held");
   expect(performance.now() - startedAt).toBeGreaterThan(250);
 });
+
+test("a caller that takes a free lock again and again leaves the event loop to others", async () => {
+  const driver = await openDriver(newFile());
+  let turns = 0;
+  const timer = setInterval(() => turns++, 1);
+  const startedAt = performance.now();
+  while (turns < 3 && performance.now() - startedAt < 2_000) {
+    const claim = makeClaim("k");
+    await driver.claim(claim);
+    await driver.release([{ claim, hasUnansweredClaim: false }]);
+  }
+  clearInterval(timer);
+  expect(turns).toBe(3);
+});

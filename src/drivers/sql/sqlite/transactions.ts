@@ -17,6 +17,8 @@ const MIN_RETRY_MS = 1;
 const MAX_RETRY_MS = 20;
 /** After so many milliseconds no further call joins a transaction: the event loop is blocked meanwhile. */
 const MAX_TRANSACTION_MS = 10;
+/** After so many milliseconds of transactions in one turn of the event loop the next one waits for another turn. */
+const MAX_TURN_MS = 10;
 
 /** Thrown by a call that must be flushed, in a transaction that is not. */
 export class FlushNeeded extends Error {}
@@ -50,6 +52,8 @@ export class Transactions {
   /** How often in a row the database was busy. */
   #busyCount = 0;
   #isClosed = false;
+  /** When the first transaction of this turn of the event loop was asked for; null: none was. */
+  #turnStartedAt: number | null = null;
 
   constructor(database: SqliteDatabase, options: TransactionOptions) {
     this.#database = database;
@@ -69,10 +73,26 @@ export class Transactions {
       if (this.#isClosed) throw new Error("sqlite: the driver is closed");
       const dueAt = clock.now() + timeoutMs;
       this.#pending.push({ run: work, mustFlush, dueAt, resolve: resolve as (result: unknown) => void, reject });
-      if (this.#isScheduled) return;
-      this.#isScheduled = true;
-      queueMicrotask(() => this.#runPending());
+      this.#schedule();
     });
+  }
+
+  /**
+   * At the end of this turn of the event loop, unless it has lasted long: a caller that asks again at each answer would
+   * otherwise never let it go on, and leases would end without their renewals.
+   */
+  #schedule(): void {
+    if (this.#isScheduled) return;
+    this.#isScheduled = true;
+    const now = this.#options.clock.now();
+    if (this.#turnStartedAt === null) {
+      this.#turnStartedAt = now;
+      setImmediate(() => {
+        this.#turnStartedAt = null;
+      });
+    }
+    if (now - this.#turnStartedAt < MAX_TURN_MS) queueMicrotask(() => this.#runPending());
+    else setImmediate(() => this.#runPending());
   }
 
   /** Runs `work` on one state of the database, without excluding writers; null: not possible now. */
