@@ -46,7 +46,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
   // The server driver speaks the server's protocol.
   { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
-  { files: ["src/drivers/zookeeper/"], may: [...DRIVER_IMPORTS, "src/net/"] },
+  { files: ["src/drivers/zookeeper/", "src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },
   { files: ["src/drivers/"], may: DRIVER_IMPORTS },
   // The one place that knows the built-in drivers, and only loads them on demand.
   {

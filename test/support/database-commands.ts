@@ -8,7 +8,7 @@ import { until } from "./until.ts";
 export const PASSWORD = "s3cret-pw";
 
 /** A url that is refused: what of a working one is replaced, and what the command says. */
-export interface RefusedUrl {
+interface RefusedUrl {
   readonly what: string;
   readonly change: readonly [part: RegExp | string, replacement: string];
   readonly code: 64 | 69 | 77;
