@@ -20,6 +20,10 @@ import {
 import { redisExclusion } from "./redis-exclusion.ts";
 import { redisHandOff, redisPipelining } from "./redis-hand-off.ts";
 import { redisHeldLocks, redisWaiting } from "./redis-held-locks.ts";
+import { sqlExclusion } from "./sql-exclusion.ts";
+import { sqlHandOff } from "./sql-hand-off.ts";
+import { sqlHeld } from "./sql-held.ts";
+import { sqlIdleWaiters } from "./sql-idle-waiters.ts";
 import { sqlUncontended } from "./sql-uncontended.ts";
 import { importTime, runOverhead } from "./startup.ts";
 import { socketContended, socketManyKeys, socketUncontended } from "./unix-socket.ts";
@@ -55,6 +59,10 @@ export const CASES: readonly BenchCase[] = [
   redisWaiting,
   redisPipelining,
   ...sqlUncontended,
+  ...sqlExclusion,
+  ...sqlHandOff,
+  ...sqlIdleWaiters,
+  ...sqlHeld,
   zooKeeperUncontended,
   zooKeeperManyKeys,
   zooKeeperContended,

@@ -7,8 +7,6 @@ export interface BenchStore {
   /** As contestants are told of it. */
   readonly address: string;
   work(): Promise<StoreWork>;
-  /** Connections of clients now; undefined: it cannot be told. */
-  countConnections?(): Promise<number>;
 }
 
 /** Since the store's start. */

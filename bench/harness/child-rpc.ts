@@ -4,6 +4,7 @@ import type { ChildProcess } from "node:child_process";
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
+import { countConnections } from "./process-connections.ts";
 
 type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
 
@@ -40,6 +41,11 @@ export class ChildProcessRpc {
       }
       this.#pendingCalls.clear();
     });
+  }
+
+  /** Its TCP connections now. */
+  countConnections(): number {
+    return countConnections(this.#process.pid as number);
   }
 
   call<T>(name: string, argument?: unknown): Promise<T> {

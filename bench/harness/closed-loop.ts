@@ -9,6 +9,9 @@ export interface LockImplementation<Held = unknown> {
   close(): Promise<void>;
 }
 
+/** Keeps a key until the process ends, prolonging it as the contestant does by itself. Settles when it is held. */
+export type HoldKey = (key: string) => Promise<unknown>;
+
 export interface Workload {
   readonly callers: number;
   /** Callers go round these in turn, so that with more keys than callers none meets another. */

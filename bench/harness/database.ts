@@ -14,26 +14,45 @@ import { processTreeCpuMicros } from "./process-cpu.ts";
 /** The name under which a database counts the statements of its clients. */
 export const STATEMENTS = "statements";
 
-/** What the tests set differently from what the programs are shipped with. */
-const POSTGRES_DEFAULTS = { shared_buffers: "128MB", max_connections: "100" };
-const MARIADB_DEFAULTS = { "innodb-buffer-pool-size": "128M", "max-connections": "151" };
+/** The memory that the programs are shipped with, which is less in tests; and connections for all contestants at once. */
+const POSTGRES_SETTINGS = { shared_buffers: "128MB", max_connections: "300" };
+const MARIADB_SETTINGS = { "innodb-buffer-pool-size": "128M", "max-connections": "300" };
 
 /** Starts a PostgreSQL, gives it to `use`, and ends it. */
-export async function withBenchPostgres<T>(use: (store: BenchStore) => Promise<T>): Promise<T> {
-  return withServer(await startPostgres({ isSynced: true, settings: POSTGRES_DEFAULTS }), async (server) => {
+export function withBenchPostgres<T>(use: (store: BenchStore) => Promise<T>): Promise<T> {
+  return withPostgresServer(POSTGRES_SETTINGS, null, use);
+}
+
+/** The same with one that counts statements, by the extension pg_stat_statements, which costs each of them a little. */
+export function withCountingPostgres<T>(use: (store: BenchStore) => Promise<T>): Promise<T> {
+  const settings = { ...POSTGRES_SETTINGS, shared_preload_libraries: "pg_stat_statements" };
+  return withPostgresServer(settings, "create extension pg_stat_statements", use);
+}
+
+const COUNT_STATEMENTS = `select coalesce(sum(calls), 0) as count from pg_stat_statements
+  where toplevel and dbid = (select oid from pg_database where datname = $1)`;
+
+async function withPostgresServer<T>(
+  settings: Readonly<Record<string, string>>,
+  prepare: string | null,
+  use: (store: BenchStore) => Promise<T>,
+): Promise<T> {
+  return withServer(await startPostgres({ isSynced: true, settings }), async (server) => {
     const database = await server.freshDatabase();
     const observer = new Client({ connectionString: server.url });
     await observer.connect();
+    const count = async (text: string): Promise<number> => {
+      const { rows } = await observer.query(text, [database.name]);
+      return Number(rows[0]?.count);
+    };
     try {
+      if (prepare !== null) await observer.query(prepare);
       return await use({
         address: database.url,
-        work: async () => ({ calls: new Map(), cpu: processTreeCpuMicros(server.pid) }),
-        async countConnections() {
-          const { rows } = await observer.query("select count(*) from pg_stat_activity where datname = $1", [
-            database.name,
-          ]);
-          return Number(rows[0]?.count);
-        },
+        work: async () => ({
+          calls: new Map(prepare === null ? [] : [[STATEMENTS, await count(COUNT_STATEMENTS)]]),
+          cpu: processTreeCpuMicros(server.pid),
+        }),
       });
     } finally {
       await observer.end();
@@ -43,7 +62,7 @@ export async function withBenchPostgres<T>(use: (store: BenchStore) => Promise<T
 
 /** The same with a MariaDB. */
 export async function withBenchMariaDb<T>(use: (store: BenchStore) => Promise<T>): Promise<T> {
-  return withServer(await startMariaDb({ isSynced: true, settings: MARIADB_DEFAULTS }), async (server) => {
+  return withServer(await startMariaDb({ isSynced: true, settings: MARIADB_SETTINGS }), async (server) => {
     const database = await server.freshDatabase();
     const observer = await createConnection({ uri: server.url });
     const readNumber = async (text: string): Promise<number> => {
@@ -60,12 +79,6 @@ export async function withBenchMariaDb<T>(use: (store: BenchStore) => Promise<T>
             calls: new Map([[STATEMENTS, statements - ++ownStatements]]),
             cpu: processTreeCpuMicros(server.pid),
           };
-        },
-        countConnections() {
-          ownStatements++;
-          return readNumber(
-            `select count(*) as Value from information_schema.processlist where db = '${database.name}'`,
-          );
         },
       });
     } finally {

@@ -17,7 +17,17 @@ export function processCpuMicros(pid: number): number {
 /** The same with all that it has forked, of which some may have ended: a PostgreSQL has a process for each connection. */
 export function processTreeCpuMicros(pid: number): number {
   const fields = [...OWN_FIELDS, ...ENDED_CHILDREN_FIELDS];
-  return readFields(pid, fields) + sum(descendants(pid).map((child) => readFields(child.pid, fields)));
+  return readFields(pid, fields) + sum(descendants(pid).map((child) => readFieldsIfAlive(child.pid, fields)));
+}
+
+/** 0 if it has ended meanwhile: its parent then has its figures. */
+function readFieldsIfAlive(pid: number, fields: readonly number[]): number {
+  try {
+    return readFields(pid, fields);
+  } catch (error) {
+    if (/^(?:ENOENT|ESRCH)$/.test((error as NodeJS.ErrnoException).code ?? "")) return 0;
+    throw error;
+  }
 }
 
 function readFields(pid: number, fields: readonly number[]): number {

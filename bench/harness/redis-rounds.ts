@@ -5,7 +5,7 @@ import { withBenchRedis } from "./redis.ts";
 import type { LoadOptions, StoreKind, StoreRounds } from "./store-rounds.ts";
 import { measureOnStore } from "./store-rounds.ts";
 
-const REDIS: StoreKind = {
+export const REDIS: StoreKind = {
   withStore: withBenchRedis,
   isThirdParty: (name) => REDIS_THIRD_PARTIES[name] !== undefined,
   countedCommands: (name) => REDIS_IMPLEMENTATIONS[name]?.countedCommands,

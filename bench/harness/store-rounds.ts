@@ -23,7 +23,7 @@ const LEAD_MS = 40;
 const FINISH_TIMEOUT_MS = 500;
 /** A new process compiles its code before it is measured again. */
 const WARM_MS = 150;
-/** Ours are watched until every caller can have had so many grants: with fewer, one more or less would look unfair. */
+/** With fewer grants for each caller, one more or less would look unfair. */
 const MIN_GRANTS = 50;
 const MAX_WINDOWS = 8;
 
@@ -51,7 +51,7 @@ export interface StoreRound {
   readonly commands: number;
   /** The same per pair, from the first command to the last. */
   readonly sent: number;
-  /** Connections of all its processes at the end of the window; NaN if they cannot be told. */
+  /** Connections of all its processes at the end of the window. */
   readonly connections: number;
   /** Callers that still waited half a second after the last had asked. */
   readonly stuck: number;
@@ -79,8 +79,8 @@ export interface LoadOptions {
   readonly ms: number;
   /** Default 5. Several short rounds compare better than few long ones where the disk is now quick, now slow. */
   readonly rounds?: number;
-  /** Watch ours for longer on a slow machine. Default false. */
-  readonly fair?: boolean;
+  /** Watch ours, on a slow machine, until every caller can have had so many grants; true: 50. Default false. */
+  readonly fair?: boolean | number;
 }
 
 export async function measureOnStore(
@@ -173,9 +173,9 @@ async function measureRound(
   await delay(LEAD_MS);
   await callAll(group, "mark");
   const [before, brokerBefore] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
-  const isPatient = options.fair === true && !IS_QUICK_RUN && !kind.isThirdParty(name);
-  const windowSamples = await sampleWindow(group, load, options.ms, isPatient);
-  const connections = (await server.countConnections?.()) ?? Number.NaN;
+  const minGrants = kind.isThirdParty(name) ? 0 : toMinGrants(options);
+  const windowSamples = await sampleWindow(group, load, options.ms, minGrants);
+  const connections = sum(group.clients.map((client) => client.countConnections()));
   const [after, brokerAfter] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
   const results = await callAll<WindowResult>(group, "finish", FINISH_TIMEOUT_MS);
   const sent = count(first, await server.work()) / sum(results.map(({ pairs }) => pairs));
@@ -199,18 +199,23 @@ async function measureRound(
   };
 }
 
+function toMinGrants({ fair = false }: LoadOptions): number {
+  if (typeof fair === "number") return fair;
+  return fair ? MIN_GRANTS : 0;
+}
+
 async function sampleWindow(
   group: StoreProcessGroup,
   { callers }: WindowLoad,
   ms: number,
-  isPatient: boolean,
+  minGrantsPerCaller: number,
 ): Promise<WindowSample[]> {
   for (let windows = 1; ; windows++) {
     await delay(IS_QUICK_RUN ? ms / 4 : ms);
     const windowSamples = await callAll<WindowSample>(group, "look");
     const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
-    const minGrants = isPatient ? MIN_GRANTS * callers * windowSamples.length : 1;
-    if (grants >= minGrants || windows === MAX_WINDOWS) return windowSamples;
+    const minGrants = minGrantsPerCaller * callers * windowSamples.length;
+    if (grants >= Math.max(1, minGrants) || windows === MAX_WINDOWS) return windowSamples;
   }
 }
 
@@ -289,7 +294,6 @@ const COLUMNS = {
   starved: ["callers with none", starvedCallers],
   fewest: ["fewest grants", (rounds) => rounds.map(({ grantsPerCaller }) => Math.min(...grantsPerCaller))],
   largest: ["most grants", (rounds) => rounds.map(({ grantsPerCaller }) => Math.max(...grantsPerCaller))],
-  connections: ["connections", (rounds) => figurePerRound(rounds, "connections")],
   stuck: ["still waiting 0.5 s later", (rounds) => figurePerRound(rounds, "stuck")],
   clientCpu: ["client CPU us", clientCpuPerGrant],
   serverCpu: ["server CPU us", (rounds) => rounds.map(({ serverCpu, grants }) => serverCpu / grants)],

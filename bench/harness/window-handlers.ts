@@ -1,17 +1,24 @@
 /** What a client process does within windows of time, and on the word of the bench. */
 
-import { REDIS_IMPLEMENTATIONS } from "../implementations/redis.ts";
+import { findImplementation } from "../implementations/implementations.ts";
 import type { LockImplementation } from "./closed-loop.ts";
 import type { WindowLoad, WindowResult, WindowSample } from "./sampling-window.ts";
 import { SamplingWindow } from "./sampling-window.ts";
 
-interface HoldRequest {
+/** Of the calls `keep` and `queue`. */
+export interface HoldRequest {
   readonly count: number;
+  /** The number of the first key: an ended process leaves its claims behind. Default 0. */
+  readonly from?: number;
+  /** Where the contestant can be told. */
   readonly ttl: number;
+  /** How many are asked for at once. Default 1,000. */
+  readonly batch?: number;
 }
 
-interface QueueRequest extends HoldRequest {
-  readonly key: string;
+export interface QueueRequest extends HoldRequest {
+  /** Undefined: each waits for another one of the keys that `keep` takes. */
+  readonly key?: string;
 }
 
 type Handlers = Readonly<Record<string, (argument: never) => unknown>>;
@@ -43,22 +50,29 @@ export function createWindowHandlers(name: string, address: string, open: () => 
       return startedAt;
     },
     /** Holds so many keys until the process ends. */
-    keep: async ({ count, ttl }: HoldRequest): Promise<void> => {
-      const holdKey = await REDIS_IMPLEMENTATIONS[name]?.holdLocks?.(address, ttl);
+    keep: async ({ count, from = 0, ttl, batch = 1_000 }: HoldRequest): Promise<void> => {
+      const holdKey = await findImplementation(name).holdLocks?.(address, ttl);
       if (holdKey === undefined) throw new Error(`"${name}" prolongs nothing by itself`);
-      for (let index = 0; index < count; index += 1_000) {
+      for (let index = 0; index < count; index += batch) {
         await Promise.all(
-          Array.from({ length: Math.min(1_000, count - index) }, (_, n) => holdKey(`kept:${index + n}`)),
+          Array.from({ length: Math.min(batch, count - index) }, (_, n) => holdKey(keptKey(from + index + n))),
         );
       }
     },
     /** Waits so many times for a key that somebody else keeps; with a lease of its own where that can be said. */
-    queue: async ({ count, ttl, key }: QueueRequest): Promise<void> => {
-      const holdKey = await REDIS_IMPLEMENTATIONS[name]?.holdLocks?.(address, ttl);
+    queue: async ({ count, from = 0, ttl, key }: QueueRequest): Promise<void> => {
+      const holdKey = await findImplementation(name).holdLocks?.(address, ttl);
       const implementation = holdKey === undefined ? await open() : null;
-      for (let n = 0; n < count; n++) (holdKey?.(key) ?? implementation?.acquire(key))?.catch(() => undefined);
+      for (let n = 0; n < count; n++) {
+        const wanted = key ?? keptKey(from + n);
+        (holdKey?.(wanted) ?? implementation?.acquire(wanted))?.catch(() => undefined);
+      }
     },
   };
+}
+
+function keptKey(index: number): string {
+  return `kept:${index}`;
 }
 
 function nowMicros(): number {

@@ -1,6 +1,6 @@
 /** Everybody who takes part, by name. */
 
-import type { LockImplementation } from "../harness/closed-loop.ts";
+import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 import { openAsyncMutex } from "./async-mutex.ts";
 import { openEchoBaseline, openQueueBaseline } from "./baselines.ts";
 import { openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
@@ -13,6 +13,8 @@ import { ZOOKEEPER_IMPLEMENTATIONS } from "./zookeeper.ts";
 interface ImplementationEntry {
   /** Ready to be measured. @param socket its server's path, where it has a server */
   open(socket: string): Promise<LockImplementation>;
+  /** For locks that are prolonged by themselves; undefined: it has none. */
+  holdLocks?(address: string, ttl: number): Promise<HoldKey>;
   /** The server it needs: the name of a program in bench/servers. */
   readonly server?: string;
 }

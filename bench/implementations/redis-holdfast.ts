@@ -7,8 +7,7 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import type { LocksOptions } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
 import { parsePort } from "../harness/address.ts";
-import type { LockImplementation } from "../harness/closed-loop.ts";
-import type { HoldKey } from "./redis-third-party.ts";
+import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 
 interface ClientOptions {
   readonly enableAutoPipelining?: boolean;

@@ -5,12 +5,9 @@
 
 import { createClient } from "redis";
 import { parsePort } from "../harness/address.ts";
-import type { LockImplementation } from "../harness/closed-loop.ts";
+import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 import { loadThirdParty } from "../harness/third-party.ts";
 import { createIoredis } from "./redis-holdfast.ts";
-
-/** Keeps a key until the process ends, prolonging it as the rival does by itself. Settles when it is held. */
-export type HoldKey = (key: string) => Promise<unknown>;
 
 const TTL_MS = 30_000;
 const LONG_TTL_MS = Number.MAX_SAFE_INTEGER;

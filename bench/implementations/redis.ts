@@ -1,8 +1,7 @@
 /** Everybody who takes part on Redis, by name. */
 
 import type { LocksOptions } from "../../src/index.ts";
-import type { LockImplementation } from "../harness/closed-loop.ts";
-import type { HoldKey } from "./redis-third-party.ts";
+import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 
 export interface RedisImplementation {
   /** @param address of the Redis */

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import type { RowDataPacket } from "mysql2/promise";
 import { createPool } from "mysql2/promise";
-import { Pool } from "pg";
+import { Client, Pool } from "pg";
 import type { LockImplementation } from "../harness/closed-loop.ts";
 import { openSqliteDatabase, sqlitePath } from "./sqlite-database.ts";
 
@@ -142,5 +142,48 @@ async function openMariaDbAdvisory(address: string): Promise<LockImplementation<
     },
     release: (unlock) => unlock(),
     close: () => pool.end(),
+  };
+}
+
+/**
+ * A row that two processes hand over, for the time that a hand-off takes at least: the statement of a release commits to the
+ * disk and notifies; the notification is the grant, and nothing is asked after it. For two callers.
+ */
+export async function openNotifyFloor(address: string): Promise<LockImplementation<string>> {
+  const client = new Client({ connectionString: address });
+  await client.connect();
+  await client.query(
+    "create table if not exists floor_handoffs (key text primary key, is_held boolean not null, waiting integer not null)",
+  );
+  await client.query("listen floor_handoffs");
+  const sender = randomUUID();
+  let grant: (() => void) | null = null;
+  client.on("notification", ({ payload }: { readonly payload: string }) => {
+    if (payload !== sender) grant?.();
+  });
+  return {
+    async acquire(key) {
+      const granted = new Promise<void>((resolve) => {
+        grant = resolve;
+      });
+      const { rows } = await client.query(
+        `insert into floor_handoffs as row values ($1, true, 0)
+         on conflict (key) do update set is_held = true, waiting = row.waiting + row.is_held::integer
+         returning waiting`,
+        [key],
+      );
+      if (rows[0]?.waiting !== 0) await granted;
+      grant = null;
+      return key;
+    },
+    release: (key) =>
+      client.query(
+        `with handed as (
+           update floor_handoffs set is_held = waiting > 0, waiting = greatest(waiting - 1, 0) where key = $1 returning key
+         )
+         select pg_notify('floor_handoffs', $2) from handed`,
+        [key, sender],
+      ),
+    close: () => client.end(),
   };
 }

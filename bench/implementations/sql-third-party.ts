@@ -40,12 +40,23 @@ export async function openSqlVerrou(address: string): Promise<LockImplementation
   return {
     async acquire(key) {
       const lock = factory.createLock(key, TTL_MS);
-      await lock.acquire();
+      await repeatAfterDeadlock(() => lock.acquire());
       return lock;
     },
-    release: (lock) => lock.release(),
+    release: (lock) => repeatAfterDeadlock(() => lock.release()),
     close: () => connection.destroy(),
   };
+}
+
+/** MariaDB ends one of two statements that wait for each other, and the library hands its error on. */
+async function repeatAfterDeadlock<T>(step: () => Promise<T>): Promise<T> {
+  for (;;) {
+    try {
+      return await step();
+    } catch (error) {
+      if ((error as { readonly code?: unknown }).code !== "ER_LOCK_DEADLOCK") throw error;
+    }
+  }
 }
 
 function createDialect({ PostgresDialect, MysqlDialect, SqliteDialect }: KyselyModule, address: string): unknown {

@@ -1,11 +1,11 @@
 /** Everybody who takes part on databases, by name. */
 
-import type { LocksOptions } from "../../src/index.ts";
-import type { LockImplementation } from "../harness/closed-loop.ts";
+import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 
 interface SqlImplementation {
   /** @param address the url of the database */
   open(address: string): Promise<LockImplementation>;
+  holdLocks?(address: string, ttl: number): Promise<HoldKey>;
 }
 
 // loaded only where they are needed: other cases' processes do without them
@@ -16,8 +16,6 @@ const loadThirdParty = (): Promise<typeof import("./sql-third-party.ts")> => imp
 /** The names of those that take part on one database. */
 export interface SqlNames {
   readonly holdfast: string;
-  /** handoffs 1: every grant is one of the database's. */
-  readonly strict: string;
   /** The least that a lock in a table can cost: a statement that inserts, and one that deletes. */
   readonly floor: string;
   /** Locks that end with their connection, called by hand; null: the database has none. */
@@ -25,9 +23,11 @@ export interface SqlNames {
   readonly thirdParties: readonly string[];
 }
 
+/** Two connections that hand a row over: the one commits and notifies, the other listens. */
+export const NOTIFY_FLOOR = "commit and NOTIFY";
+
 export const POSTGRES: SqlNames = {
   holdfast: "holdfast, PostgreSQL",
-  strict: "holdfast, PostgreSQL, handoffs 1",
   floor: "insert and delete, PostgreSQL",
   advisory: "pg_advisory_lock by hand",
   thirdParties: ["@verrou/core, PostgreSQL"],
@@ -35,7 +35,6 @@ export const POSTGRES: SqlNames = {
 
 export const MARIADB: SqlNames = {
   holdfast: "holdfast, MariaDB",
-  strict: "holdfast, MariaDB, handoffs 1",
   floor: "insert and delete, MariaDB",
   advisory: "GET_LOCK by hand",
   thirdParties: ["@verrou/core, MariaDB"],
@@ -43,7 +42,6 @@ export const MARIADB: SqlNames = {
 
 export const SQLITE: SqlNames = {
   holdfast: "holdfast, SQLite",
-  strict: "holdfast, SQLite, handoffs 1",
   floor: "insert and delete, SQLite",
   advisory: null,
   thirdParties: ["@verrou/core, SQLite"],
@@ -51,9 +49,10 @@ export const SQLITE: SqlNames = {
 
 const ALL = [POSTGRES, MARIADB, SQLITE];
 
-function holdfastImplementation(options: LocksOptions): SqlImplementation {
-  return { open: async (address) => (await loadHoldfast()).openSqlHoldfast(address, options) };
-}
+const HOLDFAST: SqlImplementation = {
+  open: async (address) => (await loadHoldfast()).openSqlHoldfast(address),
+  holdLocks: async (address, ttl) => (await (await loadHoldfast()).openSqlHoldfast(address, { ttl })).acquire,
+};
 
 function assignAll(
   names: (sqlNames: SqlNames) => readonly string[],
@@ -63,12 +62,12 @@ function assignAll(
 }
 
 export const SQL_IMPLEMENTATIONS: Readonly<Record<string, SqlImplementation>> = {
-  ...assignAll(({ holdfast }) => [holdfast], holdfastImplementation({})),
-  ...assignAll(({ strict }) => [strict], holdfastImplementation({ handoffs: 1 })),
+  ...assignAll(({ holdfast }) => [holdfast], HOLDFAST),
   ...assignAll(({ floor }) => [floor], { open: async (address) => (await loadByHand()).openTableFloor(address) }),
   ...assignAll(({ advisory }) => (advisory === null ? [] : [advisory]), {
     open: async (address) => (await loadByHand()).openAdvisoryByHand(address),
   }),
+  [NOTIFY_FLOOR]: { open: async (address) => (await loadByHand()).openNotifyFloor(address) },
   ...assignAll(({ thirdParties }) => thirdParties, {
     open: async (address) => (await loadThirdParty()).openSqlVerrou(address),
   }),
