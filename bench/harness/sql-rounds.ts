@@ -44,7 +44,7 @@ export const SQLITE_KIND: SqlKind = {
 
 /** The rivals of ours: of libraries, and by hand. */
 export function listRivals({ advisory, thirdParties }: SqlNames): readonly string[] {
-  return advisory === null ? thirdParties : [advisory, ...thirdParties];
+  return advisory === null ? thirdParties : [advisory.byHand, ...thirdParties];
 }
 
 export function measureOnDatabase(

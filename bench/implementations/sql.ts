@@ -18,8 +18,8 @@ export interface SqlNames {
   readonly holdfast: string;
   /** The least that a lock in a table can cost: a statement that inserts, and one that deletes. */
   readonly floor: string;
-  /** Locks that end with their connection, called by hand; null: the database has none. */
-  readonly advisory: string | null;
+  /** Locks that end with their connection, by our driver and called by hand; null: the database has none. */
+  readonly advisory: { readonly holdfast: string; readonly byHand: string } | null;
   readonly thirdParties: readonly string[];
 }
 
@@ -29,14 +29,14 @@ export const NOTIFY_FLOOR = "commit and NOTIFY";
 export const POSTGRES: SqlNames = {
   holdfast: "holdfast, PostgreSQL",
   floor: "insert and delete, PostgreSQL",
-  advisory: "pg_advisory_lock by hand",
+  advisory: { holdfast: "holdfast, advisory locks of PostgreSQL", byHand: "pg_advisory_lock by hand" },
   thirdParties: ["@verrou/core, PostgreSQL"],
 };
 
 export const MARIADB: SqlNames = {
   holdfast: "holdfast, MariaDB",
   floor: "insert and delete, MariaDB",
-  advisory: "GET_LOCK by hand",
+  advisory: { holdfast: "holdfast, GET_LOCK", byHand: "GET_LOCK by hand" },
   thirdParties: ["@verrou/core, MariaDB"],
 };
 
@@ -64,7 +64,10 @@ function assignAll(
 export const SQL_IMPLEMENTATIONS: Readonly<Record<string, SqlImplementation>> = {
   ...assignAll(({ holdfast }) => [holdfast], HOLDFAST),
   ...assignAll(({ floor }) => [floor], { open: async (address) => (await loadByHand()).openTableFloor(address) }),
-  ...assignAll(({ advisory }) => (advisory === null ? [] : [advisory]), {
+  ...assignAll(({ advisory }) => (advisory === null ? [] : [advisory.holdfast]), {
+    open: async (address) => (await loadHoldfast()).openAdvisoryHoldfast(address),
+  }),
+  ...assignAll(({ advisory }) => (advisory === null ? [] : [advisory.byHand]), {
     open: async (address) => (await loadByHand()).openAdvisoryByHand(address),
   }),
   [NOTIFY_FLOOR]: { open: async (address) => (await loadByHand()).openNotifyFloor(address) },
