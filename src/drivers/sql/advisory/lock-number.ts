@@ -1,6 +1,6 @@
 /** How PostgreSQL names the advisory lock of a key. */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import { isIntegerBetween } from "../../../util/validate.ts";
 
@@ -11,7 +11,7 @@ const MAX_INT = 2 ** 31 - 1;
 
 /** The first 64 bits of the key's SHA-256. All clients must agree on it. */
 export function hashKey(key: string): bigint {
-  return createHash("sha256").update(key).digest().readBigInt64BE();
+  return hash("sha256", key, "buffer").readBigInt64BE();
 }
 
 /**

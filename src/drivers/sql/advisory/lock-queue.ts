@@ -54,12 +54,17 @@ export class LockQueue {
   }
 
   /** Runs `work` when all earlier work has settled, so that two attempts never share a session's lock. */
-  async inTurn<T>(work: () => Promise<T>): Promise<T> {
-    this.#turnCount++;
-    const turn = this.#lastTurn.then(work).finally(() => this.#turnCount--);
-    this.#lastTurn = turn.catch(() => undefined);
+  inTurn<T>(work: () => Promise<T>): Promise<T> {
+    // at once if nothing is in progress: most locks have one claim at a time
+    const turn = this.#turnCount++ === 0 ? work() : this.#lastTurn.then(work);
+    // before the caller goes on, which may ask whether the queue is empty
+    this.#lastTurn = turn.then(this.#endTurn, this.#endTurn);
     return turn;
   }
+
+  readonly #endTurn = (): void => {
+    this.#turnCount--;
+  };
 
   remove(entry: Entry): void {
     this.holders.delete(entry);

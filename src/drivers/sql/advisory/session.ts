@@ -41,6 +41,7 @@ export class Session {
   #probe: Promise<void> | null = null;
   /** The statement before. Settles when the next one may be sent: pg is to refuse more than one at a time. */
   #lastStatement: Promise<unknown> = Promise.resolve();
+  #statementCount = 0;
 
   private constructor(id: string, connection: DedicatedConnection, context: SessionContext, confirmedAt: number) {
     this.id = id;
@@ -151,11 +152,16 @@ export class Session {
     });
   }
   #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const turn = this.#lastStatement.then(() => {
+    const send = async (): Promise<T> => {
       if (this.#isEnded) throw new Error(`${this.#context.dialect.name}: the connection has ended`);
       return work();
-    });
-    this.#lastStatement = turn.catch(() => undefined);
+    };
+    const turn = this.#statementCount++ === 0 ? send() : this.#lastStatement.then(send);
+    this.#lastStatement = turn.then(this.#endStatement, this.#endStatement);
     return turn;
   }
+
+  readonly #endStatement = (): void => {
+    this.#statementCount--;
+  };
 }

@@ -1,6 +1,6 @@
 /** Named locks of MariaDB and MySQL (GET_LOCK). */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import type { AdvisoryDialect, ServerLock } from "../advisory/dialect.ts";
@@ -81,7 +81,7 @@ export function createMysqlAdvisoryDialect(keyToName: (key: string) => string = 
 
 /** The first 128 bits of the key's SHA-256. All clients must agree on it. */
 function hashToName(key: string): string {
-  return NAME_PREFIX + createHash("sha256").update(key).digest("hex").slice(0, 32);
+  return NAME_PREFIX + hash("sha256", key, "hex").slice(0, 32);
 }
 
 /** Servers differ in whether they compare names by case, so names that differ only in it count as one lock. */
