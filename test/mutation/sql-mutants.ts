@@ -53,7 +53,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     file: postgres,
     find: "order by bucket for no key update",
     replace: "order by bucket",
-    tests: "test/integration/postgres/concurrency.test.ts",
+    tests: "test/integration/postgres/faults.test.ts",
   },
   {
     name: "on PostgreSQL, functions that run at any isolation level",
