@@ -46,6 +46,8 @@ export class Transactions {
   readonly #database: SqliteDatabase;
   readonly #options: TransactionOptions;
   readonly #timer: Timer;
+  /** Runs when the event loop has gone on. */
+  readonly #nextTurn: Timer;
   readonly #readBusyTimeout: SqliteStatement;
   #pending: PendingCall[] = [];
   #isScheduled = false;
@@ -60,6 +62,9 @@ export class Transactions {
     this.#options = options;
     this.#readBusyTimeout = database.prepare("pragma busy_timeout");
     this.#timer = options.clock.timer(() => this.#runPending());
+    this.#nextTurn = options.clock.timer(() => {
+      this.#turnStartedAt = null;
+    });
   }
 
   /**
@@ -87,12 +92,10 @@ export class Transactions {
     const now = this.#options.clock.now();
     if (this.#turnStartedAt === null) {
       this.#turnStartedAt = now;
-      setImmediate(() => {
-        this.#turnStartedAt = null;
-      });
+      this.#nextTurn.set(now);
     }
     if (now - this.#turnStartedAt < MAX_TURN_MS) queueMicrotask(() => this.#runPending());
-    else setImmediate(() => this.#runPending());
+    else this.#runInNextTurn();
   }
 
   /** Runs `work` on one state of the database, without excluding writers; null: not possible now. */
@@ -112,6 +115,7 @@ export class Transactions {
     this.#isClosed = true;
     this.#timer.keepAlive(false);
     this.#timer.stop();
+    this.#nextTurn.stop();
     for (const { reject } of this.#pending.splice(0))
       reject(new Error("sqlite: the driver was closed during the call"));
   }
@@ -224,10 +228,14 @@ export class Transactions {
   /** In another turn: a backlog of many batches would block the event loop. */
   #runRestLater(): void {
     const hasMore = this.#pending.length > 0;
-    this.#timer.keepAlive(hasMore);
-    if (!hasMore) return;
-    this.#timer.set(this.#options.clock.now());
+    if (!hasMore) return this.#timer.keepAlive(false);
     this.#isScheduled = true;
+    this.#runInNextTurn();
+  }
+
+  #runInNextTurn(): void {
+    this.#timer.keepAlive(true);
+    this.#timer.set(this.#options.clock.now());
   }
 
   #retryLater(): void {
