@@ -99,17 +99,17 @@ const COMMON_SECTIONS: readonly Section[] = [
       ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
       [
         "postgres://host:5432/database",
-        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, silenceWarnings, those of the library (sslmode, sslrootcert)",
+        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, guardDataLoss, silenceWarnings, those of the library (sslmode, sslrootcert)",
       ],
       [
         "mysql://host:3306/database",
-        "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, silenceWarnings, those of the library (ssl, ssl-ca, socketPath)",
+        "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, guardDataLoss, silenceWarnings, those of the library (ssl, ssl-ca, socketPath)",
       ],
       [
         "postgres+advisory://, mysql+advisory://",
         "advisory locks of these databases, without a table; and postgresql+, mariadb+; parameters: sessionMs, maxWaitConnections, silenceWarnings, those of the library",
       ],
-      ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameter: prefix"],
+      ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameters: prefix, guardDataLoss"],
       ["memory:", "a store within one process, for tests"],
     ],
   ],

@@ -128,6 +128,12 @@ withMariaDb((server) => {
         );
       await lockOnce(await fixture.open());
       expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 2"]);
+      await fixture.database.query(
+        "alter procedure holdfast_1_walk comment 'Holdfast, revision 7, for callers from revision 7'",
+      );
+      expect(await refused(fixture.driver())).toMatch(
+        /procedures of database .* are of revision 7, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+      );
     });
 
     test("a call while tables are missing says so, and is no reason to give up", async () => {

@@ -118,8 +118,51 @@ withPostgres((server) => {
     await expect(query(postgresMigration())).rejects.toThrow("newer version of Holdfast");
     const { driver } = await fixture.open();
     expect((await driver.claim(makeClaim("key"))).state).toBe("held");
+    await query("update holdfast.holdfast_layout set oldest_caller = 1000");
+    await expect(open()).rejects.toMatchObject(
+      fatal(
+        /functions of schema holdfast are of revision 1000, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+      ),
+    );
     await query("update holdfast.holdfast_layout set version = 2");
     await expect(open()).rejects.toMatchObject(fatal(/holdfast_layout.* has layout 2.*uses layout 1/));
+  });
+
+  test("functions of an older revision are replaced by open(), or refused if it may not", async () => {
+    await fixture.open();
+    await query("update holdfast.holdfast_layout set revision = 0, oldest_caller = 0");
+    await expect(open({ createTables: false })).rejects.toMatchObject(
+      fatal(/are of revision 0, older than \d+.*postgresMigration/),
+    );
+    await fixture.open();
+    expect(await query("select revision > 1 as is_current from holdfast.holdfast_layout")).toEqual([
+      { is_current: true },
+    ]);
+  });
+
+  test("two versions at once, while functions are replaced under load, never hold a key twice", async () => {
+    const drivers = await Promise.all(Array.from({ length: 3 }, () => fixture.open()));
+    let held = 0;
+    let most = 0;
+    let isOver = false;
+    const work = drivers.map(async ({ driver }) => {
+      while (!isOver) {
+        const claim = makeClaim("key", { wait: false });
+        const answer = await driver.claim(claim).catch(() => null);
+        if (answer?.state === "held") most = Math.max(most, ++held);
+        await new Promise(setImmediate);
+        if (answer?.state === "held") held--;
+        await driver.release([{ claim, hasUnansweredClaim: answer === null }]).catch(() => undefined);
+      }
+    });
+    for (let upgrade = 0; upgrade < 5; upgrade++) {
+      await query("update holdfast.holdfast_layout set revision = 0, oldest_caller = 0");
+      await fixture.open();
+      expect(await fixture.inspect()).toEqual([]);
+    }
+    isOver = true;
+    await Promise.all(work);
+    expect(most).toBe(1);
   });
 
   describe("a role", () => {

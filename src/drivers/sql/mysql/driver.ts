@@ -11,6 +11,7 @@ import { createMysqlDialect } from "./dialect.ts";
 import type { MysqlClient, MysqlOptions } from "./options.ts";
 import { validateMysqlOptions } from "./options.ts";
 
+export type { GuardDataLossOptions } from "../../data-loss-guard.ts";
 export { mysqlAdvisory } from "./advisory.ts";
 export type { MysqlAdvisoryOptions, MysqlAdvisoryWarning } from "./advisory-options.ts";
 export { mysqlMigration } from "./migration.ts";

@@ -8,6 +8,7 @@ import { PostgresDialect } from "./dialect.ts";
 import type { PostgresClient, PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
 
+export type { GuardDataLossOptions } from "../../data-loss-guard.ts";
 export { postgresAdvisory } from "./advisory.ts";
 export type { PostgresAdvisoryOptions, PostgresAdvisoryWarning } from "./advisory-options.ts";
 export { postgresMigration } from "./migration.ts";

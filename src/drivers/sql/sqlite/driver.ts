@@ -11,6 +11,7 @@ import type { SqliteOptions } from "./options.ts";
 import { validatePath, validateSqliteOptions } from "./options.ts";
 import { FILL_BUCKETS, SCHEMA, WRITE_LAYOUT } from "./statements.ts";
 
+export type { GuardDataLossOptions } from "../../data-loss-guard.ts";
 export type { SqliteLike } from "../clients/sqlite.ts";
 export type { SqliteOptions, SqliteWarning } from "./options.ts";
 

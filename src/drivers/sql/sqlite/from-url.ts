@@ -1,9 +1,11 @@
-/** The driver of a url: sqlite:PATH?prefix=NAME. */
+/** The driver of a url: sqlite:PATH?prefix=NAME&guardDataLoss=30s. */
 
 import { resolve } from "node:path";
 import type { Driver } from "../../../spi/driver.ts";
 import { describeValue } from "../../../util/duration.ts";
 import { requireValid } from "../../../util/validate.ts";
+import type { GuardDataLossOptions } from "../../data-loss-guard.ts";
+import { parseGuardDataLoss } from "../../data-loss-guard.ts";
 import { prefixRule } from "../schema.ts";
 import { sqlite } from "./driver.ts";
 import type { SqliteOptions } from "./options.ts";
@@ -14,6 +16,7 @@ export interface SqliteUrl {
   /** Absolute: a program that changes its folder keeps its locks. */
   readonly path: string;
   readonly prefix?: string;
+  readonly guardDataLoss?: true | GuardDataLossOptions;
 }
 
 /** @throws TypeError as parseSqliteUrl() */
@@ -33,13 +36,19 @@ export function parseSqliteUrl(url: string): SqliteUrl {
   }
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {
-    if (name !== "prefix") throw new TypeError(`url has no parameter ${describeValue(name)} for sqlite:`);
+    if (name !== "prefix" && name !== "guardDataLoss")
+      throw new TypeError(`url has no parameter ${describeValue(name)} for sqlite:`);
   }
   const prefix = parameters.get("prefix");
   if (prefix !== null) requireValid(prefix, "prefix", prefixRule);
+  const guardDataLoss = parameters.get("guardDataLoss");
   const path = `${slashes === "" ? "" : "/"}${decodePath(encodedPath)}`;
   validatePath(path);
-  return { path: resolve(path), ...(prefix !== null && { prefix }) };
+  return {
+    path: resolve(path),
+    ...(prefix !== null && { prefix }),
+    ...(guardDataLoss !== null && { guardDataLoss: parseGuardDataLoss(guardDataLoss) }),
+  };
 }
 
 function decodePath(path: string): string {
