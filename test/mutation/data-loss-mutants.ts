@@ -1,0 +1,65 @@
+/** Faults in guardDataLoss of databases: each grants a lock of a live holder after a loss of data. */
+
+import type { Mutant } from "./mutants.ts";
+
+const postgres = {
+  file: "src/drivers/sql/postgres/statements.ts",
+  tests: "test/integration/postgres/data-loss-guard.test.ts",
+};
+const mysql = { file: "src/drivers/sql/mysql/statements.ts", tests: "test/integration/mysql/data-loss-guard.test.ts" };
+const tests = "test/integration/sqlite/data-loss-guard.test.ts";
+
+export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
+  {
+    ...postgres,
+    name: "on PostgreSQL, rows of a dump regarded as those that were there",
+    find: " or i.writer <> i.row_writer",
+    replace: "",
+  },
+  {
+    ...postgres,
+    name: "on PostgreSQL, an emptied table regarded as the one that was there",
+    find: "or i.file <> pg_catalog.pg_relation_filepath({claims_literal}::pg_catalog.regclass)",
+    replace: "",
+  },
+  {
+    ...postgres,
+    name: "on PostgreSQL, a waiting claim granted in a grace period",
+    find: " or p_grace_ends > 0 then",
+    replace: " then",
+  },
+  {
+    ...mysql,
+    name: "on MariaDB, tables of a dump regarded as those that were there",
+    find: "COALESCE(v_created = v_table_created AND v_next",
+    replace: "COALESCE(v_next",
+  },
+  {
+    name: "on SQLite, an older state regarded as the one that was there",
+    file: "src/drivers/sql/sqlite/identity.ts",
+    find: "file === this.#file && sequence >= this.#seen",
+    replace: "file === this.#file",
+    tests,
+  },
+  {
+    name: "on SQLite, a copy of a file regarded as the file",
+    file: "src/drivers/sql/sqlite/identity.ts",
+    find: "file === this.#file && sequence >= this.#seen",
+    replace: "sequence >= this.#seen",
+    tests,
+  },
+  {
+    name: "on SQLite, a waiting claim granted in a grace period",
+    file: "src/drivers/sql/sqlite/routines.ts",
+    find: "stored.token === 0n && graceEnds > 0;",
+    replace: "false;",
+    tests,
+  },
+  {
+    name: "on SQLite, a new claim granted in a grace period",
+    file: "src/drivers/sql/sqlite/routines.ts",
+    find: "front.isWhole && isFree && graceEnds === 0",
+    replace: "front.isWhole && isFree",
+    tests,
+  },
+];
