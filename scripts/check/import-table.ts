@@ -12,6 +12,7 @@ const DRIVER_IMPORTS: readonly string[] = [
   "src/claim/lease-deadline.ts",
   "src/lock-table/admission.ts",
   "src/drivers/call-timeouts.ts",
+  "src/drivers/data-loss-guard.ts",
   "src/drivers/reply-codec.ts",
   "src/drivers/warnings.ts",
   ...SHARED,

@@ -27,7 +27,7 @@ export interface SqlOptions {
    */
   readonly commandTimeoutMs?: number;
   /**
-   * After a loss of data (a restored backup, a promoted standby that lacks commits, tables or a file created anew), grant
+   * After a loss of data (a restored backup, a promoted standby that lacks commits, tables or a file created again), grant
    * nothing new for the longest ttl, while holders restore their claims. So no lock of a live holder is granted to another
    * client. A restart of a database server, and the first use of a prefix, wait as long, too. All clients of a prefix need
    * the same setting. Default false.

@@ -7,15 +7,7 @@
  * A restart loses nothing, so it costs no grace period.
  */
 
-import type { SqliteRows } from "./rows.ts";
-
-/** The row, in microseconds. */
-export interface Identity {
-  readonly file: string;
-  readonly sequence: number;
-  readonly graceBegins: number;
-  readonly graceEnds: number;
-}
+import type { Identity, SqliteRows } from "./rows.ts";
 
 const NONE: Identity = { file: "", sequence: 0, graceBegins: 0, graceEnds: 0 };
 

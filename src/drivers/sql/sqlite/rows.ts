@@ -3,7 +3,6 @@
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest } from "../dialect.ts";
 import { expandNames, quoteIdentifier, toUpperBound } from "../schema.ts";
-import type { Identity } from "./identity.ts";
 import {
   COUNT_ROWS,
   DELETE_CLAIM,
@@ -34,6 +33,14 @@ import {
   WRITE_LAYOUT,
   WRITE_TOMBSTONE,
 } from "./statements.ts";
+
+/** The identity row (identity.ts). Times are microseconds. */
+export interface Identity {
+  readonly file: string;
+  readonly sequence: number;
+  readonly graceBegins: number;
+  readonly graceEnds: number;
+}
 
 /** 'o' owned, 'd' detached, 'r' revoked. */
 export type ClaimState = "o" | "d" | "r";
