@@ -23,6 +23,8 @@ interface TestClient {
 }
 
 interface TestPool extends TestClient {
+  on(event: "error", listener: () => void): void;
+  on(event: "connect", listener: (client: TestClient) => void): void;
   connect(): Promise<TestClient>;
   end(): Promise<void>;
 }
@@ -40,6 +42,8 @@ withPostgres((server) => {
     ({ url, urlOf } = fresh);
     pool = new pg.Pool({ connectionString: url, max: 8 }) as unknown as TestPool;
     pool.on("error", () => undefined);
+    // once for each connection: the transactions of many tests use the same ones
+    pool.on("connect", (client) => client.on("error", () => undefined));
     await pool.query("create table data (seq serial primary key, who text)");
     await pool.query("create table log (seq serial primary key, token bigint, mode text)");
     await pool.query("create table other (n int)");
@@ -167,7 +171,6 @@ withPostgres((server) => {
 
   async function begin(from: TestPool, level: string): Promise<TestTransaction> {
     const client = await from.connect();
-    client.on("error", () => undefined);
     await client.query(`begin isolation level ${level}`);
     const { rows } = await client.query("select pg_backend_pid() as pid");
     // without a snapshot: the level is set anew, and the first statement is the next one
