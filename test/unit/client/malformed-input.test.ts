@@ -26,7 +26,7 @@ const expectTypeError = async (attempt: () => unknown, pattern: RegExp): Promise
     (error: Error) => {
       assert.ok(error instanceof TypeError, `${error.name}: ${error.message}`);
       assert.match(error.message, pattern);
-      assert.ok(error.message.length < 300, "a message stays short whatever the input");
+      assert.ok(error.message.length < 400, "a message stays short whatever the input");
       return true;
     },
   );
@@ -308,7 +308,7 @@ describe("references", () => {
 
 test("an error that is not a typing mistake suggests what to do", async () => {
   const locks = createLocks(memory());
-  assert.throws(() => locks.all(["a", "b"] as unknown as string), /not in an array: spread it, all\(\.\.\.keys\)/);
+  assert.throws(() => locks.all([["a", "b"]] as never), /one by one or as one list, not a list inside a list/);
   const nested = locks.rw("k").read.using(() => locks.rw("k").write.acquire());
   await assert.rejects(nested, /would wait for itself; acquire the stronger lock first/);
   const lock = await locks.acquire("travels");
