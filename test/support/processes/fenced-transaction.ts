@@ -5,8 +5,8 @@ import { createFenceTable, fence } from "../../../src/fencing/index.ts";
 import { connect } from "../../../src/index.ts";
 import { builtFile } from "../built-file.ts";
 import type { FenceDatabase } from "../fence-scenarios.ts";
-import { until } from "../until.ts";
 import type { ProcessHarness, RunningProcess } from "./process-harness.ts";
+import { waitForOutput } from "./process-output.ts";
 
 export const FENCED_LEASE = "2s";
 
@@ -26,14 +26,7 @@ export async function startFencedProcess(
   const program = builtFile("build/test/support/processes/fenced-transaction.child.js");
   const running = harness.startProgram([process.execPath, program, lockUrl, dataUrl], { input: true });
   const waitFor = (word: RegExp): Promise<RegExpExecArray> =>
-    until(
-      () => {
-        const found = word.exec(running.out());
-        if (found === null && running.hasEnded()) throw new Error(`the process ended: ${running.err()}`);
-        return found;
-      },
-      { within: 15_000, what: `${word}` },
-    );
+    waitForOutput(running, () => word.exec(running.out()), { within: 15_000, what: `${word}` });
   await waitFor(/fenced/);
   return {
     ...running,

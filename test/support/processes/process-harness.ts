@@ -11,6 +11,7 @@ import { test as plain, vi } from "vitest";
 import { PROGRAM, readServerPids, sandboxEnvironment } from "../cli-sandbox.ts";
 import { expectNoSecret } from "../secret-scan.ts";
 import { until } from "../until.ts";
+import { waitForOutput } from "./process-output.ts";
 import type { ProcessId } from "./process-tree.ts";
 import {
   commandLine,
@@ -222,12 +223,9 @@ function captureProcess(child: ChildProcess, kill: (running: RunningProcess) => 
 
 /** A server that was started by hand, once it listens. */
 export async function waitUntilListening(running: RunningProcess): Promise<RunningServer> {
-  const outcome = await until(() => (running.hasEnded() ? running.err() : /^listening on (.+)$/m.exec(running.out())), {
-    within: 10_000,
-    what: "the server to listen",
-  });
-  if (typeof outcome === "string") throw new Error(`the server ended: ${outcome}`);
-  const address = outcome[1] as string;
+  const listens = (): RegExpExecArray | null => /^listening on (.+)$/m.exec(running.out());
+  const found = await waitForOutput(running, listens, { within: 10_000, what: "the server to listen" });
+  const address = found[1] as string;
   const url = address.startsWith("unix:") ? `holdfast+${address}` : address.replace("tcp:", "holdfast:");
   return { ...running, url, address };
 }

@@ -1,8 +1,8 @@
 /** The test's end of a worker process: orders to it, reports from it. */
 
 import { builtFile } from "../built-file.ts";
-import { until } from "../until.ts";
 import type { ProcessHarness, RunningProcess } from "./process-harness.ts";
+import { waitForOutput } from "./process-output.ts";
 
 /** What a worker is told to do. `of` names a lock of its own, and the register it writes to. */
 export type Order =
@@ -82,10 +82,10 @@ export async function startWorker(
       .slice(0, -1)
       .map((line) => JSON.parse(line) as Report);
   const waitForReport: Worker["waitForReport"] = async (of, event, timeoutMs = 10_000) =>
-    until(
+    waitForOutput(
+      running,
       () => {
         const report = reports().find((one) => one.of === of && one.event === event);
-        if (report === undefined && running.hasEnded()) throw new Error(`the worker ended: ${running.err()}`);
         const failed = reports().find((one) => one.of === of && one.event === "failed");
         if (failed !== undefined && event !== "failed") throw new Error(`the worker failed: ${failed.why}`);
         return report;
