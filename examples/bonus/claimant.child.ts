@@ -1,4 +1,5 @@
-// One process of claimants: all of its requests are made at once, over a pool of ten connections.
+// One process of claimants: at each message, which names a strategy, all of its requests are made at once, over a pool of ten
+// connections.
 
 import { once } from "node:events";
 import { createLocks } from "holdfast";
@@ -8,8 +9,7 @@ import type { StrategyName } from "./strategies.ts";
 import { STRATEGIES } from "./strategies.ts";
 
 const CONNECTIONS = 10;
-const [url = "", strategy = "", ...users] = process.argv.slice(2);
-const { claim } = STRATEGIES[strategy as StrategyName];
+const [url = "", ...users] = process.argv.slice(2);
 const database = openDatabase(url, CONNECTIONS);
 // a turn of this process serves many of its requests, since passing the lock on to another process takes longer than a claim
 const locks = createLocks(database.createDriver(), { handoffs: 1_024, handoffMs: 500, ttl: "2m" });
@@ -19,19 +19,22 @@ await Promise.all(
   Array.from({ length: CONNECTIONS }, () => database.use((connection) => connection.query("select 1"))),
 );
 await (await locks.acquire(`warm-up:${process.pid}`)).release();
+process.on("message", async (strategy: StrategyName) => process.send?.(await claimAll(strategy)));
 process.send?.("ready");
-await once(process, "message");
-
-const counts: Record<string, number> = {};
-let retries = 0;
-await Promise.all(
-  users.map(async (user) => {
-    const result = await claim(database, locks, Number(user));
-    counts[result.ending] = (counts[result.ending] ?? 0) + 1;
-    retries += result.retries;
-  }),
-);
-process.send?.({ counts, retries } satisfies ProcessReport);
+await once(process, "disconnect");
 await locks.close();
 await database.close();
-process.disconnect();
+
+async function claimAll(strategy: StrategyName): Promise<ProcessReport> {
+  const { claim } = STRATEGIES[strategy];
+  const counts: Record<string, number> = {};
+  let retries = 0;
+  await Promise.all(
+    users.map(async (user) => {
+      const result = await claim(database, locks, Number(user));
+      counts[result.ending] = (counts[result.ending] ?? 0) + 1;
+      retries += result.retries;
+    }),
+  );
+  return { counts, retries };
+}

@@ -54,8 +54,10 @@ async function runAll(url: string): Promise<void> {
   console.log(`${database.name}: ${BONUSES} bonuses, ${USERS + TWICE} requests of ${USERS} users`);
   printLine("strategy", "won", "sold out", "repeated", "retried", "left", "seconds");
   await database.use((connection) => createFenceTable(connection.handle));
+  const children = Array.from({ length: PROCESSES }, (_, index) => startClaimants(url, index));
+  await Promise.all(children.map((child) => nextMessage(child)));
   for (const name of names) {
-    const run = await runStrategy(url, database, name);
+    const run = await runStrategy(children, database, name);
     const problem = findProblem(run);
     printLine(
       name,
@@ -65,12 +67,19 @@ async function runAll(url: string): Promise<void> {
     );
     if (problem !== null && STRATEGIES[name].isSafe) process.exitCode = 1;
   }
+  const ends = children.map((child) => once(child, "exit"));
+  for (const child of children) child.disconnect();
+  await Promise.all(ends);
   await database.use(dropTables);
   await database.close();
   console.log();
 }
 
-async function runStrategy(url: string, database: Database, strategy: StrategyName): Promise<Run> {
+async function runStrategy(
+  children: readonly ChildProcess[],
+  database: Database,
+  strategy: StrategyName,
+): Promise<Run> {
   await database.use(async (connection) => {
     await dropTables(connection);
     await connection.query(
@@ -81,14 +90,11 @@ async function runStrategy(url: string, database: Database, strategy: StrategyNa
     await connection.query("create table t_bonus_winner (user_id int not null)");
     await connection.query("create index t_bonus_winner_user on t_bonus_winner (user_id)");
   });
-  const children = Array.from({ length: PROCESSES }, (_, index) => startClaimants(url, strategy, index));
-  await Promise.all(children.map((child) => nextMessage(child)));
   const startedAt = performance.now();
-  for (const child of children) child.send("go");
-  const reports = await Promise.all(children.map((child) => nextMessage<ProcessReport>(child)));
+  const reporting = children.map((child) => nextMessage<ProcessReport>(child));
+  for (const child of children) child.send(strategy);
+  const reports = await Promise.all(reporting);
   const seconds = (performance.now() - startedAt) / 1_000;
-  const running = children.filter(({ exitCode }) => exitCode === null);
-  await Promise.all(running.map((child) => once(child, "exit")));
   const [table] = await database.use((connection) =>
     connection.query(
       "select (select left_count from t_bonus) as remaining, count(*) as winners, count(distinct user_id) as users from t_bonus_winner",
@@ -110,11 +116,11 @@ async function runStrategy(url: string, database: Database, strategy: StrategyNa
 }
 
 /** Each user asks one process, and the first hundred users another one, too. */
-function startClaimants(url: string, strategy: StrategyName, index: number): ChildProcess {
+function startClaimants(url: string, index: number): ChildProcess {
   const users = Array.from({ length: USERS }, (_, user) => user);
   const once = users.filter((user) => user % PROCESSES === index);
   const again = users.slice(0, TWICE).filter((user) => (user + 1) % PROCESSES === index);
-  return fork(PROGRAM, [url, strategy, ...[...again, ...once].map(String)]);
+  return fork(PROGRAM, [url, ...[...again, ...once].map(String)]);
 }
 
 /** null: each bonus was given to one user, and no user has two. */
@@ -135,10 +141,16 @@ function printLine(strategy: string, ...cells: readonly string[]): void {
 
 /** The next message of a process, which must not end before. */
 async function nextMessage<T>(child: ChildProcess): Promise<T> {
-  const ended = once(child, "disconnect").then(() => {
+  const settled = new AbortController();
+  const { signal } = settled;
+  const ended = once(child, "disconnect", { signal }).then(() => {
     throw new Error("a process of claimants ended too early");
   });
-  const [message] = await Promise.race([once(child, "message"), ended]);
-  ended.catch(() => undefined);
-  return message as T;
+  try {
+    const [message] = await Promise.race([once(child, "message", { signal }), ended]);
+    return message as T;
+  } finally {
+    ended.catch(() => undefined);
+    settled.abort();
+  }
 }

@@ -24,7 +24,7 @@ withPostgres((server) => {
     traits: { manyKeys: false },
     // a call costs a commit, and several statements of the server
     timeScale: 1,
-    keys: process.env.HOLDFAST_LONG === "1" ? 100_000 : 1_000,
+    keys: process.env.HOLDFAST_LONG === "1" ? 100_000 : 300,
     open: async () => {
       // creating the tables takes longer than most tests
       await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");

@@ -14,7 +14,7 @@ testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "SQLite by libs
   verbs: ["detach", "revoke"],
   traits: { manyKeys: false },
   timeScale: 0.5,
-  keys: isLongRun ? 100_000 : 5_000,
+  keys: isLongRun ? 100_000 : 1_000,
   random: isLongRun ? { seeds: 200, steps: 200 } : { seeds: 3 },
   open: async () => {
     const path = newFile();

@@ -20,7 +20,7 @@ export function registerMysqlConformance(name: string, driver: (database: TestDa
     testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, name, {
       ...REDIS_SUITE_OPTIONS,
       traits: { manyKeys: false },
-      keys: isLongRun ? 100_000 : 1_000,
+      keys: isLongRun ? 100_000 : 300,
       open: async () => {
         database ??= server().freshDatabase();
         const store = await database;
