@@ -106,8 +106,12 @@ const COMMON_SECTIONS: readonly Section[] = [
         "MariaDB or MySQL, and mariadb://; parameters: prefix, createTables, guardDataLoss, silenceWarnings, those of the library (ssl, ssl-ca, socketPath)",
       ],
       [
-        "postgres+advisory://, mysql+advisory://",
-        "advisory locks of these databases, without a table; and postgresql+, mariadb+; parameters: sessionMs, maxWaitConnections, silenceWarnings, those of the library",
+        "postgres+advisory://host/db",
+        "advisory locks of PostgreSQL, without a table, and postgresql+advisory://; parameters: sessionMs, maxWaitConnections, silenceWarnings, those of the library",
+      ],
+      [
+        "mysql+advisory://host/db",
+        "GET_LOCK of MariaDB or MySQL, without a table, and mariadb+advisory://; parameters as above",
       ],
       ["sqlite:./locks.db", "a file of SQLite, for the processes of one machine; parameters: prefix, guardDataLoss"],
       ["memory:", "a store within one process, for tests"],
