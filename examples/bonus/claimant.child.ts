@@ -19,7 +19,9 @@ await Promise.all(
   Array.from({ length: CONNECTIONS }, () => database.use((connection) => connection.query("select 1"))),
 );
 await (await locks.acquire(`warm-up:${process.pid}`)).release();
-process.on("message", async (strategy: StrategyName) => process.send?.(await claimAll(strategy)));
+process.on("message", (strategy: StrategyName) => {
+  void claimAll(strategy).then((report) => process.send?.(report));
+});
 process.send?.("ready");
 await once(process, "disconnect");
 await locks.close();
