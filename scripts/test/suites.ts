@@ -76,9 +76,9 @@ export const SUITES: readonly Suite[] = [
     seconds: 120,
     longSeconds: 1800,
   },
-  sqlSuite("postgres", 110, 1800),
-  sqlSuite("mysql", 90, 1800),
-  sqlSuite("sqlite", 40, 1800),
+  sqlSuite("postgres", 112, 1800),
+  sqlSuite("mysql", 99, 1800),
+  sqlSuite("sqlite", 29, 1800),
   { name: "cli", tests: ["test/integration/cli/"], isSequential: true, seconds: 180, longSeconds: 300 },
   {
     name: "simulation",
