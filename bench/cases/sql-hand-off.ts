@@ -1,4 +1,4 @@
-/** How long a lock in a database is nobody's on its way from one process to the next. */
+/** How long it takes until a lock in a database passes from one process to the next. */
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";

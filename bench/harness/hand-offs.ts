@@ -1,4 +1,4 @@
-/** How long a lock is nobody's on its way from one process to the next. */
+/** How long it takes until a lock passes from one process to the next. */
 
 import { setTimeout as delay } from "node:timers/promises";
 import type { Row } from "./bench-case.ts";

@@ -42,7 +42,7 @@ export const SQLITE_KIND: SqlKind = {
   countsStatements: false,
 };
 
-/** The rivals of ours: of libraries, and by hand. */
+/** What Holdfast is compared with: libraries, and locks by hand. */
 export function listRivals({ advisory, thirdParties }: SqlNames): readonly string[] {
   return advisory === null ? thirdParties : [advisory.byHand, ...thirdParties];
 }

@@ -17,7 +17,7 @@ import { computeSpread, sum, variation } from "./stats.ts";
 const WARM_UP = 1;
 export const ROUNDS: number = 5;
 const QUICK_ROUNDS = 2;
-/** Every process has begun, and whoever came first has no lead. */
+/** Every process has begun, so the first one has no lead. */
 const LEAD_MS = 40;
 /** For callers that still wait when a round is over; then their processes are replaced. */
 const FINISH_TIMEOUT_MS = 500;
@@ -219,7 +219,7 @@ async function sampleWindow(
   }
 }
 
-/** With keys of their own: whoever was ended may have held the last ones. */
+/** With keys of their own: a process that was ended may have held the last ones. */
 async function replaceProcesses(group: StoreProcessGroup): Promise<void> {
   await Promise.all(group.clients.map((client) => client.end()));
   group.clients = group.start();

@@ -23,7 +23,7 @@ interface HeldRow {
 /** Inserts a row, or takes one over that has expired; whether it did. */
 type TakeRow = (row: HeldRow) => Promise<boolean>;
 
-/** For a key that nobody competes for: it does not wait. */
+/** For a key without other callers: it does not wait. */
 export async function openTableFloor(address: string): Promise<LockImplementation<HeldRow>> {
   const open = address.startsWith("postgres:")
     ? openPostgresTable
