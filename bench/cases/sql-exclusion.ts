@@ -35,8 +35,8 @@ function createCase(kind: SqlKind): BenchCase {
     title: `${title}, ${CALLERS} callers on one key`,
     about:
       "In one process, and in 4 processes of 16 callers. Nothing is done under the lock; each caller asks again at once. p50 and p99 " +
-      "are of the wait for a grant, of those who got one; the longest counts those still waiting. When the time is over nobody " +
-      "asks again, and those that have no grant half a second later are counted, and given up. Each commit is synced to the disk.",
+      "are of the wait for a grant, of those who got one; the longest counts those still waiting. At the end no " +
+      "caller asks again; those without a grant half a second later are counted, and given up. Each commit is synced to the disk.",
     async run() {
       const contestants = [names.holdfast, ...listRivals(names)];
       const rows: Row[] = [];

@@ -52,7 +52,7 @@ export function renderMarkdown(report: Report): string {
     ...cases.flatMap(({ title, checks }) =>
       checks.map(
         (check) =>
-          `| ${title} | ${check.kind} | ${check.what} | ${formatSpread(check.measured)} | ${check.sense} ${check.bound} | ${renderVerdict(check)} |`,
+          `| ${title} | ${check.kind} | ${check.what} | ${formatSpread(check.measured)} | ${check.sense} ${roundFigure(check.bound)} | ${renderVerdict(check)} |`,
       ),
     ),
     ...cases.flatMap(renderSection),
@@ -107,7 +107,7 @@ export function renderLines({ title, rows, checks, error }: CaseReport): string[
 }
 
 function renderCheck({ kind, what, measured, sense, bound }: Check): string {
-  return `${kind}: ${what} ${formatSpread(measured)}, wanted ${sense} ${bound}`;
+  return `${kind}: ${what} ${formatSpread(measured)}, wanted ${sense} ${roundFigure(bound)}`;
 }
 
 function renderVerdict({ kind, met }: Check): string {

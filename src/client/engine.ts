@@ -19,13 +19,19 @@ import { SuspendDetector } from "../util/suspend-detector.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Events } from "./events.ts";
 import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
-import { ReleaseQueue, splitBatches } from "./release-queue.ts";
-import type { ScheduledTask } from "./scheduler.ts";
+import { MAX_BATCH, ReleaseQueue, splitBatches } from "./release-queue.ts";
+import type { EarlyRun, ScheduledTask } from "./scheduler.ts";
 import { Scheduler } from "./scheduler.ts";
 import { StoreMonitor } from "./store-monitor.ts";
 
-/** When the timer fires for a renewal, renewals due within this time join its batch. */
-const EARLY_RUN_MS = 1_000;
+/**
+ * Which calls join those that the timer sends: the ones due within these times, and within these parts of their own leases.
+ * A renewal is due every third of a lease. Two claims that are renewed at other times meet after at most one renewal, since
+ * one of them is due within half of that interval when the other is. Rechecks and retries are due more often, and would
+ * pull renewals forward again and again: only what is due soon joins them.
+ */
+const WITH_RENEWAL: EarlyRun = { withinMs: 5_000, leaseShare: 1 / 6 };
+const WITH_RECHECK: EarlyRun = { withinMs: 1_000, leaseShare: 1 / 24 };
 
 /** The part of the client that has a claim. Called synchronously; may start or release claims in turn. */
 export interface ClaimListener {
@@ -106,8 +112,9 @@ export class ActiveClaim implements ScheduledTask {
     this.#events = events;
   }
 
-  onDue(now: number, withinMs: number): void {
-    this.#events.onDue(this, now, Math.min(withinMs, this.settings.ttlMs / 24));
+  onDue(now: number, early?: EarlyRun): void {
+    const withinMs = early === undefined ? 0 : Math.min(early.withinMs, this.settings.ttlMs * early.leaseShare);
+    this.#events.onDue(this, now, withinMs);
   }
 
   /** Is it held, by the local clock? */
@@ -198,6 +205,8 @@ export class Engine {
   readonly #suspendDetector: SuspendDetector;
   readonly #storeMonitor: StoreMonitor;
   #pendingRenewals: ActiveClaim[] = [];
+  /** One of them is due because of its lease: it is neither a recheck nor a retry. */
+  #hasPendingRenewal = false;
   #isStopped = false;
   /** The total time for which this machine was suspended, as far as it was detected. */
   suspendedMs = 0;
@@ -371,6 +380,8 @@ export class Engine {
       case "ask":
         return this.#callClaim(activeClaim, now);
       case "renew":
+        if (now - activeClaim.lastSentAt >= activeClaim.settings.ttlMs * WITH_RENEWAL.leaseShare)
+          this.#hasPendingRenewal = true;
         activeClaim.lastSentAt = now;
         if (this.#pendingRenewals.push(activeClaim) === 1) queueMicrotask(() => this.#sendRenewals());
         return;
@@ -410,6 +421,7 @@ export class Engine {
   #sendRenewals(): void {
     const renewals = this.#pendingRenewals;
     this.#pendingRenewals = [];
+    this.#hasPendingRenewal = false;
     for (const batch of splitBatches(renewals, this.driver)) this.#renewBatch(batch);
   }
 
@@ -475,8 +487,12 @@ export class Engine {
     const now = this.clock.now();
     this.observe(now);
     this.scheduler.runDue(now);
-    // a renewal is sent anyway: those that are due soon join its batch
-    if (this.#pendingRenewals.length > 0) this.scheduler.runEarly(now, EARLY_RUN_MS);
+    // a call is sent anyway: those that are due soon fill its batch
+    const pendingCount = this.#pendingRenewals.length;
+    if (pendingCount > 0) {
+      const early = this.#hasPendingRenewal ? WITH_RENEWAL : WITH_RECHECK;
+      this.scheduler.runEarly(now, early, MAX_BATCH - (pendingCount % MAX_BATCH));
+    }
     this.scheduler.arm();
   }
 

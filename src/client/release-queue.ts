@@ -16,7 +16,7 @@ import type { StoreMonitor } from "./store-monitor.ts";
 
 const MAX_RETRY_MS = 2_000;
 /** The most claims in one renew or release call. */
-const MAX_BATCH = 500;
+export const MAX_BATCH = 500;
 
 /** Receives whether the claim still existed at the store; null: the store never answered, or its answer proves nothing. */
 export type ReleaseCallback = (existed: boolean | null) => void;

@@ -5,12 +5,19 @@ import type { HeapItem } from "../util/deadline-heap.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { TimerClock } from "../util/timeout.ts";
 
+/** Which tasks may run early, to share a batch with others. */
+export interface EarlyRun {
+  /** Those due within this time, in milliseconds, */
+  readonly withinMs: number;
+  /** and within this part of their own lease. */
+  readonly leaseShare: number;
+}
+
 /** A task with a due time. */
 export interface ScheduledTask extends HeapItem {
-  /** May it run early, to share a batch with others? */
   readonly mayRunEarly: boolean;
-  /** The task is due now, or within `withinMs`. */
-  onDue(now: number, withinMs: number): void;
+  /** `early`: it is not due yet, but may be within what `early` allows. */
+  onDue(now: number, early?: EarlyRun): void;
 }
 
 export class Scheduler implements TimerClock {
@@ -72,20 +79,20 @@ export class Scheduler implements TimerClock {
   }
 
   runDue(now: number): void {
-    for (const task of this.#tasks.takeAllDue(now)) task.onDue(now, 0);
+    for (const task of this.#tasks.takeAllDue(now)) task.onDue(now);
   }
 
-  /** Runs those of the tasks due within this time that may run early. */
-  runEarly(now: number, withinMs: number): void {
-    for (const task of this.#tasks.takeAllDue(now + withinMs)) {
-      if (task.mayRunEarly) task.onDue(now, withinMs);
+  /** Runs early those of the next `max` tasks that may. */
+  runEarly(now: number, early: EarlyRun, max: number): void {
+    for (const task of this.#tasks.takeAllDue(now + early.withinMs, max)) {
+      if (task.mayRunEarly) task.onDue(now, early);
       else this.#tasks.set(task, task.dueAt);
     }
   }
 
   /** Runs all tasks and stops the timer. */
   stop(): void {
-    for (const task of this.#tasks.takeAllDue(Number.POSITIVE_INFINITY)) task.onDue(this.now(), 0);
+    for (const task of this.#tasks.takeAllDue(Number.POSITIVE_INFINITY)) task.onDue(this.now());
     this.#timer.keepAlive(false);
     this.#timer.stop();
   }

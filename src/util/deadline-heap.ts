@@ -77,10 +77,14 @@ export class DeadlineHeap<T extends HeapItem> {
     return first;
   }
 
-  /** Removes and returns all items that are due at `until`, earliest first. */
-  takeAllDue(until: number): T[] {
+  /** Removes and returns the items that are due at `until`, at most `max`, earliest first. */
+  takeAllDue(until: number, max: number = Number.POSITIVE_INFINITY): T[] {
     const due: T[] = [];
-    for (let item = this.takeDue(until); item !== null; item = this.takeDue(until)) due.push(item);
+    while (due.length < max) {
+      const item = this.takeDue(until);
+      if (item === null) break;
+      due.push(item);
+    }
     return due;
   }
 

@@ -3,7 +3,14 @@
  * is held ends with its last handle, whichever that is.
  */
 
-import { ClosedError, DeadlockError, DriverError, LockLostError, LockTimeoutError } from "../../src/errors.ts";
+import {
+  ClosedError,
+  DeadlockError,
+  DriverError,
+  LockLostError,
+  LockTimeoutError,
+  StorePausedError,
+} from "../../src/errors.ts";
 import type { Lock } from "../../src/index.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { HeldLock } from "./invariant-checker.ts";
@@ -141,14 +148,16 @@ const acquireLastKey: NestedAction = async (lockUser, { holds }, random) => {
   if (first === last || holds[0]?.permits === 1) return;
   const { lockable, holds: innerSpecs } = mutexRequest(locks, last);
   const request = lockUser.beginRequest("also asks for", innerSpecs, "", ttlMs);
+  const wait = random.pick([0, ttlMs, ttlMs * 3]);
   try {
-    const lock = await locks.all(first, lockable).acquire({ wait: random.pick([0, ttlMs, ttlMs * 3]) });
+    const lock = await locks.all(first, lockable).acquire({ wait });
     const heldLock = lockUser.recordHolding(lock, innerSpecs, request) as HeldLock;
     await lockUser.sleep(random.next() * ttlMs * 0.2);
     await lockUser.release(heldLock);
   } catch (error) {
     const expected = error instanceof LockTimeoutError || error instanceof DriverError || error instanceof ClosedError;
-    if (!expected) throw error;
+    const isPaused = error instanceof StorePausedError && wait === 0;
+    if (!(expected || isPaused)) throw error;
     lockUser.clientProcess.machine.note(`${lockUser.name}: ${error.message}`);
   }
 };

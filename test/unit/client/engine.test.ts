@@ -5,7 +5,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { LockLostError } from "../../../src/errors.ts";
-import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, Driver } from "../../../src/spi/driver.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 interface Fixture {
@@ -87,6 +87,59 @@ describe("the lease by the client's clock", () => {
     for (const lock of held) lock.throwIfLost();
     await Promise.all(held.map((lock) => lock.release()));
     assert.equal(fixture.calls.release, 3);
+  });
+
+  test("claims acquired at any time are soon renewed together, in one call for each third of the lease", async () => {
+    const fixture = createFixture({ ttl: "30s" });
+    for (let index = 0; index < 40; index++) {
+      await fixture.locks.acquire(`k${index}`);
+      await fixture.clock.advance((index * 7_919) % 600);
+    }
+    await fixture.clock.advance(10_000);
+    const before = fixture.calls.renew;
+    await fixture.clock.advance(60_000);
+    assert.equal(fixture.calls.renew - before, 6);
+  });
+
+  test("a renewal fills the batch of 500 with those that are due next, and leaves the others", async () => {
+    const clock = new FakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    const sizes: number[] = [];
+    const renew: Driver["renew"] = (claims) => {
+      sizes.push(claims.length);
+      return driver.renew(claims);
+    };
+    const locks = createLocks({ ...driver, renew }, { clock, ttl: "30s" });
+    await locks.acquire("first");
+    await clock.advance(1_000);
+    await Promise.all(Array.from({ length: 700 }, (_, index) => locks.acquire(`k${index}`)));
+    await clock.advance(9_000);
+    assert.deepEqual(sizes, [500]);
+  });
+
+  test("a waiting claim that is rechecked often does not make others renew more often", async () => {
+    const clock = new FakeClock();
+    const driver = memory({ store: memoryStore(clock) });
+    let renewalsOfHeld = 0;
+    const recheckOften = (answer: Answer): Answer =>
+      answer.state === "waiting" ? { ...answer, recheckMs: 250 } : answer;
+    const polled: Driver = {
+      ...driver,
+      claim: async (claim) => recheckOften(await driver.claim(claim)),
+      renew: async (claims) => {
+        renewalsOfHeld += claims.filter(({ locks }) => locks[0].key === "held").length;
+        return (await driver.renew(claims)).map((answer) => answer && recheckOften(answer));
+      },
+    };
+    const others = createLocks(driver, { clock, ttl: "10m" });
+    const locks = createLocks(polled, { clock, ttl: "30s" });
+    await others.acquire("wanted");
+    await locks.acquire("held");
+    const wanted = assert.rejects(locks.acquire("wanted", { wait: "2m" }), { code: "LOCK_TIMEOUT" });
+    await clock.advance(90_000);
+    assert.ok(renewalsOfHeld <= 10, `${renewalsOfHeld} renewals in three leases`);
+    await clock.advance(40_000);
+    await wanted;
   });
 
   test("each part of the store is asked in its own calls, and a hanging part delays no other", async () => {

@@ -68,7 +68,7 @@ export class PostgresDialect implements Dialect {
 }
 
 type Statements = Readonly<
-  Record<"claim" | "renew" | "release" | "detach" | "revoke" | "list" | "check" | "restore", string>
+  Record<"claim" | "renew" | "renewAndProbe" | "release" | "detach" | "revoke" | "list" | "check" | "restore", string>
 >;
 
 class PostgresSession implements DialectSession {
@@ -150,7 +150,7 @@ class PostgresSession implements DialectSession {
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
     const allReplies: string[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
-      const lines = await this.#callFunction(this.#statements.renew, [joinIds(batch), this.#inbox, this.#maxTtlMs]);
+      const lines = await this.#callRenew(batch);
       const replies = lines.slice(0, batch.length);
       this.#onReplies(replies, lines.slice(batch.length));
       allReplies.push(...replies);
@@ -262,6 +262,16 @@ class PostgresSession implements DialectSession {
     for (const push of pushes) this.#events.pushed(push, false);
   }
 
+  #callRenew(batch: readonly ClaimRow[]): Promise<readonly string[]> {
+    const values = [joinIds(batch), this.#inbox, this.#maxTtlMs];
+    if (this.#listener === null) return this.#callFunction(this.#statements.renew, values);
+    return this.#listener.callWithProbe((probe) =>
+      probe === null
+        ? this.#callFunction(this.#statements.renew, values)
+        : this.#callFunction(this.#statements.renewAndProbe, [...values, probe]),
+    );
+  }
+
   /** The lines of its reply. */
   async #callFunction(statement: string, values: readonly SqlValue[]): Promise<readonly string[]> {
     const { rows } = await this.#calls.run((connection) => this.#runReadCommitted(connection, statement, values));
@@ -306,6 +316,7 @@ function createStatements(location: PostgresLocation): Statements {
   return {
     claim: call("claim", 12),
     renew: call("renew", 3),
+    renewAndProbe: expandStatement("select {renew}($1, $2, $3) as reply, pg_catalog.pg_notify($2, $4)", location),
     release: call("release", 6),
     detach: call("detach", 3),
     revoke: call("revoke", 6),

@@ -7,7 +7,8 @@
  *   delivers nothing.
  * - A push counts as an answer only while it receives; before, it is a hint.
  * - When it begins or ceases to receive, pushes may be lost: it says so, and the claims are rechecked.
- * - A dead connection is always detected: a half-open one raises no event, so silence is probed while claims wait.
+ * - A dead connection is always detected: a half-open one raises no event, so after a silence the next renewal takes a
+ *   probe along, and the first answer to a new waiting claim sends one.
  */
 
 import { backoffMs } from "../../../util/backoff.ts";
@@ -87,7 +88,23 @@ export class Listener {
   /** Called when a claim was answered "waiting". */
   onWaiting(): void {
     if (this.#state.kind === "idle") void this.#open();
-    else if (this.#state.kind === "receiving") void this.#probeIfSilent(this.#state.connection);
+    else if (this.#state.kind === "receiving") this.#probeIfSilent(this.#state.connection);
+  }
+
+  /** Makes a call. If the connection has been silent, the call takes a probe along, which costs no statement of its own. */
+  async callWithProbe<T>(call: (probe: string | null) => Promise<T>): Promise<T> {
+    const state = this.#state;
+    if (state.kind !== "receiving" || !this.#isProbeDue) return call(null);
+    this.#isProbing = true;
+    const { payload, arrival } = this.#expectProbe();
+    try {
+      const reply = await call(payload);
+      void this.#closeIfLost(state.connection, this.#awaitProbe(arrival));
+      return reply;
+    } catch (error) {
+      this.#isProbing = false;
+      throw error;
+    }
   }
 
   close(): void {
@@ -170,25 +187,43 @@ export class Listener {
 
   /** Sends a notification the way of the calls, and waits until it arrives here. */
   async #probe(): Promise<ProbeResult> {
-    const { clock, notify } = this.#context;
-    const probe = `${PROBE_PREFIX}${++this.#probeCount}`;
-    const arrived = new Promise<ProbeResult>((resolve) => {
-      this.#onProbe = (payload) => {
-        if (payload === probe) resolve("arrived");
-      };
-    });
+    const { payload, arrival } = this.#expectProbe();
     try {
-      await notify(this.channel, probe);
+      await this.#context.notify(this.channel, payload);
     } catch {
       return "unknown";
     }
-    return withTimeout(clock, ATTEMPT_TIMEOUT_MS, arrived, () => "lost" as const);
+    return this.#awaitProbe(arrival);
   }
 
-  async #probeIfSilent(connection: DedicatedConnection): Promise<void> {
-    if (this.#isProbing || this.#context.clock.now() - this.#lastHeardAt < PROBE_AFTER_MS) return;
+  /** The payload of a new probe, and its arrival. */
+  #expectProbe(): { readonly payload: string; readonly arrival: Promise<ProbeResult> } {
+    const payload = `${PROBE_PREFIX}${++this.#probeCount}`;
+    const arrival = new Promise<ProbeResult>((resolve) => {
+      this.#onProbe = (received) => {
+        if (received === payload) resolve("arrived");
+      };
+    });
+    return { payload, arrival };
+  }
+
+  /** The probe has been sent. */
+  #awaitProbe(arrival: Promise<ProbeResult>): Promise<ProbeResult> {
+    return withTimeout(this.#context.clock, ATTEMPT_TIMEOUT_MS, arrival, () => "lost" as const);
+  }
+
+  get #isProbeDue(): boolean {
+    return !this.#isProbing && this.#context.clock.now() - this.#lastHeardAt >= PROBE_AFTER_MS;
+  }
+
+  #probeIfSilent(connection: DedicatedConnection): void {
+    if (!this.#isProbeDue) return;
     this.#isProbing = true;
-    const result = await this.#probe();
+    void this.#closeIfLost(connection, this.#probe());
+  }
+
+  async #closeIfLost(connection: DedicatedConnection, probe: Promise<ProbeResult>): Promise<void> {
+    const result = await probe;
     this.#isProbing = false;
     if (result === "lost") connection.release(true);
   }
