@@ -74,6 +74,18 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/conformance/"],
     may: ["src/spi/", "src/lock-table/", "src/client/", ...SHARED],
   },
+  // Locks for the tests of users: a client over the memory driver, with the faults of the chaos driver.
+  {
+    files: ["src/testing/"],
+    may: [
+      "src/spi/",
+      "src/client/",
+      "src/drivers/memory.ts",
+      "src/conformance/delegate.ts",
+      "src/conformance/chaos/driver.ts",
+      ...SHARED,
+    ],
+  },
   { files: ["src/cli/"], may: ["src/server/", ...CLI_IMPORTS, ...exportedSources()] },
   { files: ["src/index.ts"], may: ["src/client/", "src/spi/", "src/wrapping/", ...SHARED] },
 ];

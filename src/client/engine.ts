@@ -14,6 +14,7 @@ import { isFatalError } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver, Pause } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import type { HeapItem } from "../util/deadline-heap.ts";
+import { runInMicrotask } from "../util/microtask.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { SuspendDetector } from "../util/suspend-detector.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
@@ -323,6 +324,7 @@ export class Engine {
   reconnected(): void {
     const now = this.clock.now();
     for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
+    this.#releaseQueue.retryNow();
   }
 
   /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */
@@ -383,7 +385,7 @@ export class Engine {
         if (now - activeClaim.lastSentAt >= activeClaim.settings.ttlMs * WITH_RENEWAL.leaseShare)
           this.#hasPendingRenewal = true;
         activeClaim.lastSentAt = now;
-        if (this.#pendingRenewals.push(activeClaim) === 1) queueMicrotask(() => this.#sendRenewals());
+        if (this.#pendingRenewals.push(activeClaim) === 1) runInMicrotask(() => this.#sendRenewals());
         return;
       case "grant":
         return listener.onGranted(now);

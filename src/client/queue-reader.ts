@@ -11,6 +11,7 @@
  */
 
 import type { ClaimView } from "../spi/driver.ts";
+import { runInMicrotask } from "../util/microtask.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Engine } from "./engine.ts";
 import type { Scheduler } from "./scheduler.ts";
@@ -77,7 +78,7 @@ export class QueueReader {
   #scheduleSend(): void {
     if (this.#isSendScheduled) return;
     this.#isSendScheduled = true;
-    queueMicrotask(() => {
+    runInMicrotask(() => {
       this.#isSendScheduled = false;
       this.#engine.flushRenewals();
       this.#send();

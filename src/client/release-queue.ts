@@ -10,6 +10,7 @@
 import { isFatalError } from "../errors.ts";
 import type { Claim, Driver, Release } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
+import { runInMicrotask } from "../util/microtask.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { StoreMonitor } from "./store-monitor.ts";
@@ -53,6 +54,8 @@ export class ReleaseQueue {
   #inFlight = 0;
   #isStopped = false;
   #idleListeners: (() => void)[] = [];
+  /** Repeat releases that have failed; each waits for its time. */
+  readonly #retries = new Set<() => void>();
 
   constructor(driver: Driver, random: () => number, scheduler: Scheduler, storeMonitor: StoreMonitor) {
     this.#driver = driver;
@@ -87,6 +90,11 @@ export class ReleaseQueue {
     for (const batch of splitBatches(releases, this.#driver)) this.#send(batch);
   }
 
+  /** The store is connected again: repeats the failed releases now, so that their keys need not wait for a retry. */
+  retryNow(): void {
+    for (const retry of [...this.#retries]) retry();
+  }
+
   /** Settles when no release is left. */
   whenIdle(): Promise<void> {
     if (this.#inFlight === 0) return Promise.resolve();
@@ -102,7 +110,7 @@ export class ReleaseQueue {
     this.#pending.push(release);
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
-    queueMicrotask(() => {
+    runInMicrotask(() => {
       this.#isFlushScheduled = false;
       this.flush();
     });
@@ -153,9 +161,13 @@ export class ReleaseQueue {
     let retryAt = now + backoffMs(first.attempts, this.#random(), MAX_RETRY_MS);
     for (const { forgottenAt } of remembered) if (forgottenAt > now) retryAt = Math.min(retryAt, forgottenAt);
     const retry = (): void => {
+      timer.stop();
+      this.#retries.delete(retry);
       for (const pending of this.#dropForgotten(remembered, this.#scheduler.now())) this.#enqueue(pending);
     };
-    this.#scheduler.timer(retry).set(retryAt);
+    const timer = this.#scheduler.timer(retry);
+    timer.set(retryAt);
+    this.#retries.add(retry);
   }
 
   /** Returns the releases that must be repeated; finishes those whose claims the store has certainly dropped. */

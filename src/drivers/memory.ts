@@ -7,6 +7,7 @@ import type { Answer, Claim, ClaimId, Driver, DriverEvents, Traits } from "../sp
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { publicTag } from "../util/ids.ts";
+import { runInMicrotask } from "../util/microtask.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
 
 /** A store that several memory drivers share, so that their claims exclude each other. */
@@ -51,7 +52,7 @@ export function memory(options: MemoryOptions = {}): Driver {
   let events: DriverEvents | null = null;
   // each grant returns it as its owner: the table serves several drivers
   const notifyOwner = (id: ClaimId, answer: Answer): void => {
-    queueMicrotask(() => events?.answered(id, answer));
+    runInMicrotask(() => events?.answered(id, answer));
   };
   const wallMicros = (): number => Math.floor(clock.wall() * 1_000);
 

@@ -36,6 +36,21 @@ export const MUTANTS: readonly Mutant[] = [
   ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,
   ...ZOOKEEPER_MUTANTS,
+  // --- test locks, and what only fake timers show
+  {
+    name: "work for the end of a turn that fake timers keep for ever",
+    file: "src/util/microtask.ts",
+    find: "void Promise.resolve().then(run)",
+    replace: "queueMicrotask(run)",
+    tests: "test/unit/testing/fake-timers.test.ts",
+  },
+  {
+    name: "a failed release that is not repeated when the store is connected again",
+    file: "src/client/engine.ts",
+    find: "    this.#releaseQueue.retryNow();\n",
+    replace: "",
+    tests: "test/unit/client/release-queue.test.ts",
+  },
   // --- time and belief
   {
     name: "a detached lease longer than its claim's",

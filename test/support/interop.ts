@@ -75,6 +75,14 @@ export function loadPrisma(
   return { PrismaClient, adapters: loadInterop(adapter, folder) };
 }
 
+/** The program of Jest and the folder of its tests, or why it cannot be had. */
+export function findJest(): { readonly program: string; readonly folder: string } | string {
+  const folder = join(INTEROP, "jest");
+  if (!isLongRun && !isInstalled(folder)) return "not installed: long runs install it, which takes 20 s";
+  installMissing(folder);
+  return { program: join(folder, "node_modules/jest/bin/jest.js"), folder };
+}
+
 function tryRun(command: string, args: readonly string[], options: { cwd: string; timeout: number }): string {
   try {
     return execFileSync(command, args, { ...options, stdio: "pipe", encoding: "utf8" });

@@ -2,11 +2,12 @@ import assert from "node:assert/strict";
 import { describe, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
+import { chaos } from "../../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { FatalDriverError } from "../../../src/errors.ts";
 import type { Driver, Release } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
-import { FakeClock } from "../../support/fake-clock.ts";
+import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 
 interface Fixture {
   readonly clock: FakeClock;
@@ -64,6 +65,22 @@ describe("a release without an answer from the store", () => {
       assert.equal(sentAt.length, sentCount);
     });
   }
+
+  test("is repeated as soon as the store is connected again, without waiting for its retry", async () => {
+    const clock = new FakeClock(0);
+    const driver = chaos(memory({ store: memoryStore(clock) }));
+    const locks = createLocks(driver, { clock });
+    const lock = await locks.acquire("k");
+    driver.disconnect();
+    const release = trackSettlement(lock.release());
+    await flushEventLoop();
+    assert.equal(release.value, undefined);
+    driver.reconnect();
+    await flushEventLoop();
+    assert.equal(release.value, true);
+    assert.equal(driver.countCalls("release"), 2);
+    assert.equal(clock.pendingTimers, 0, "the retry is over");
+  });
 
   test("of a session claim is reported as unknown after that time, and still sent", async () => {
     const { clock, locks, sentAt } = createFixture(refusedError);

@@ -1,0 +1,39 @@
+/** The clocks of test locks: one that a test advances, and one that follows the timers of the test runner. */
+
+import type { Clock } from "../util/clock.ts";
+import type { ManualTime } from "./manual-time.ts";
+
+/** The longest delay of setTimeout, which fires at once for a longer one; a timer of a clock may fire early. */
+const MAX_TIMEOUT_MS = 2 ** 31 - 1;
+
+/** A clock on manual time. Its wall clock starts at the date of the process, which a test may have set. */
+export function manualClock(time: ManualTime): Clock {
+  const startedAt = Date.now();
+  return {
+    now: () => time.now,
+    wall: () => startedAt + time.now,
+    uptime: () => time.now,
+    timer: (run) => time.timer(run),
+  };
+}
+
+/** The date and the timeouts of the process. They are looked up at each call, since fake timers replace them. */
+export const timersClock: Clock = {
+  now: () => Date.now(),
+  wall: () => Date.now(),
+  uptime: () => Date.now(),
+  timer(run) {
+    let handle: NodeJS.Timeout | undefined;
+    const stop = (): void => clearTimeout(handle);
+    return {
+      set(due) {
+        stop();
+        if (due === null) return;
+        handle = setTimeout(run, Math.min(Math.max(due - Date.now(), 0), MAX_TIMEOUT_MS));
+        handle.unref();
+      },
+      keepAlive: () => undefined,
+      stop,
+    };
+  },
+};

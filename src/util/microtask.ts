@@ -1,0 +1,6 @@
+/** Work for the end of the current turn. */
+
+/** Runs it in a microtask. Not by queueMicrotask(), which the fake timers of a test runner replace: it would never run. */
+export function runInMicrotask(run: () => void): void {
+  void Promise.resolve().then(run);
+}
