@@ -231,7 +231,7 @@ export interface Driver {
    * Extend the leases of these claims, waiting or held, and return their answers in the same order. Queues no new claim,
    * but a waiting claim over several keys advances to its next queues, and a driver that guards against data loss may
    * restore held claims that the store lost, with their tokens. A claim that is missing from a queue it had entered is
-   * removed from the others and answered "none". The core also polls with this call: while more than three quarters of a
+   * removed from the others and answered "none". The core also polls with this call: while more than seven eighths of a
    * lease remain, a driver may read without writing, and the answer then has the true remainder. If one claim's answer
    * is unknown, return undefined for it, so that the others still get theirs.
    * `tokenCounts`: how many tokens each claim, if it is held, should have in all, from its first token on. A driver may

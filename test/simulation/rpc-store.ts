@@ -18,7 +18,7 @@ import type { SimulatedNetwork } from "./simulated-network.ts";
 export interface StoreBehavior {
   /** Ends leases by its own timer; else only on a call. */
   readonly hasTimer: boolean;
-  /** A renewal does not extend while more than three quarters of the lease are left. */
+  /** A renewal does not extend while more than seven eighths of the lease are left. */
   readonly renewalsOnlyLook: boolean;
   /** How often a grant is announced by a mere recheck. */
   readonly recheckChance: number;
@@ -64,7 +64,7 @@ export class RpcStore {
       !record.revokeReason &&
       typeof claim.ttlMs === "number"
     ) {
-      if (record.expiresAt - now > 0.75 * claim.ttlMs) return toAnswer(record, now, table.sessionMs);
+      if (record.expiresAt - now > 0.875 * claim.ttlMs) return toAnswer(record, now, table.sessionMs);
     }
     return table.renew(claim.id, push, now, this.micros());
   }

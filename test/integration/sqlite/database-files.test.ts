@@ -132,7 +132,7 @@ describe("a file", () => {
     const other = await openDriver(path);
     const otherGrant = expectHeld(await other.claim(makeClaim("k")));
     expect(otherGrant.token).toBeGreaterThan(token);
-    // within a quarter of its lease a renewal is only read, from the file that this connection has open
+    // within an eighth of its lease a renewal is only read, from the file that this connection has open
     expect((await driver.claim(makeClaim("k"))).state).toBe("waiting");
     expect(await driver.renew([claim])).toEqual([{ state: "none" }]);
     expect(warnings).toEqual([

@@ -213,7 +213,7 @@ export class Routines {
   }
 
   /**
-   * The answer to a renewal that needs no write; null: it needs one. A lease that was restarted within the last quarter of
+   * The answer to a renewal that needs no write; null: it needs one. A lease that was restarted within the last eighth of
    * its ttl is long enough, and nothing at the front of the queue must be due to change.
    */
   peek(id: string, now: number): ClaimReply | null {
@@ -347,9 +347,9 @@ export class Routines {
   }
 }
 
-/** Was the lease restarted within the last quarter of its ttl? A clock that stepped back makes it look younger than new. */
+/** Was the lease restarted within the last eighth of its ttl? A clock that stepped back makes it look younger than new. */
 export function isFresh({ expires, ttl }: { readonly expires: number; readonly ttl: number }, now: number): boolean {
-  return expires - now > 0.75 * ttl && expires - now <= ttl;
+  return expires - now > 0.875 * ttl && expires - now <= ttl;
 }
 
 export function formatWaitReply({ expires, ttl, firstExpires }: Wait, now: number, graceEnds = 0): string {

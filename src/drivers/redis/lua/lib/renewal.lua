@@ -1,11 +1,11 @@
 --[[ renewal.lua — renews the lease of a claim that has a record, and answers for it.
      needs    all other files of lib/
      defines  extendLease, isInItsQueues, recheckAfter, renewClaim, finalAnswers ]]
---- Restarts the lease, unless more than three quarters of it are left and its process was not found unreachable since. Its
+--- Restarts the lease, unless more than seven eighths of it are left and its process was not found unreachable since. Its
 --- first write is one that Redis does not refuse when memory is full.
 local function extendLease(claim, locks)
   local lastRenewedAt = claim.expires - claim.ttl
-  if nowMs - lastRenewedAt < 0.25 * claim.ttl and not claim.leaseCut and claim.lastMissedAt <= lastRenewedAt then return end
+  if nowMs - lastRenewedAt < 0.125 * claim.ttl and not claim.leaseCut and claim.lastMissedAt <= lastRenewedAt then return end
   claim.expires, claim.inbox = nowMs + claim.ttl, inbox
   if not hasWritten then call('PEXPIRE', claim.key, claim.ttl) end
   hasWritten = true

@@ -71,7 +71,7 @@ BEGIN
           -- what it kept waiting is granted now, and not at the next recheck of a process that may be gone
           CALL {walk}(v_key, v_bucket, v_now, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
           SET v_reply = 'n expired', v_walked = v_key;
-        ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 4 > v_ttl * 3) THEN
+        ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 8 > v_ttl * 7) THEN
           IF v_is_locked THEN
             SET v_expires = v_now + v_ttl;
             UPDATE {claims} SET expires = v_expires, inbox = p_inbox WHERE id = v_id;

@@ -3,7 +3,7 @@
                is off)
    Returns     a line for each claim, as claim.sql, or "b <end in ms>": unknown, or expired, in a grace
                period: if it was held, the caller may restore it; then a line for each grant to another claim of the inbox
-   Cost        O(claims x (admitted + expired claims)). Claims with more than three quarters of their leases left, whose
+   Cost        O(claims x (admitted + expired claims)). Claims with more than seven eighths of their leases left, whose
                answers are the same as before, are read only: without locks and writes */
 create or replace function {renew}(p_ids text, p_inbox text, p_max_ttl bigint) returns text language plpgsql {settings} as $body$
 declare
@@ -28,7 +28,7 @@ begin
     if not found then
       select reason into v_answer from {tombstones} where id = v_ids[v_index] and expires > v_now;
       v_answer := case when found then 'n ' || v_answer when v_grace_ends > 0 then 'b ' || (v_grace_ends + 999) / 1000 else 'n' end;
-    elsif (c.expires - v_now) * 4 > c.ttl * 3000 and c.expires <= v_now + c.ttl * 1000 and c.inbox = p_inbox and c.state <> 'r' then
+    elsif (c.expires - v_now) * 8 > c.ttl * 7000 and c.expires <= v_now + c.ttl * 1000 and c.inbox = p_inbox and c.state <> 'r' then
       if c.token > 0 then
         v_answer := {encode_answer}(c.token, c.token_count, c.expires, null, v_grace_ends, v_now);
       else
