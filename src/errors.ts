@@ -42,6 +42,22 @@ export class LockError extends Error {
     this.code = code;
     this.keys = details.keys ?? [];
   }
+
+  /**
+   * For JSON.stringify() and loggers: name, message, code, keys and the fields of the class, tokens as text, and the message
+   * of the cause. Only what structuredClone() can copy, which drops the code of an Error itself.
+   */
+  toJSON(): Record<string, unknown> {
+    const fields = Object.entries(this).map(([name, value]) => [
+      name,
+      typeof value === "bigint" ? String(value) : value,
+    ]);
+    return {
+      ...Object.fromEntries(fields),
+      message: this.message,
+      ...(this.cause !== undefined && { cause: this.cause instanceof Error ? this.cause.message : String(this.cause) }),
+    };
+  }
 }
 
 /** What blocked a request when its wait ended, read from the store's queue once. Every field may be unknown. */
@@ -93,12 +109,20 @@ export function describePause({ reason, remainingMs }: Pause): string {
   return `the store grants nothing new for about ${Math.ceil(remainingMs / 1_000)} s (${reasonText})`;
 }
 
+/** The optional fields of a LockLostError. */
+export interface LockLostErrorDetails extends LockErrorDetails {
+  readonly token?: bigint | undefined;
+}
+
 /** A held lock was lost: its lease expired or was revoked. Also the abort reason of `lock.signal`. */
 export class LockLostError extends LockError {
   readonly reason: LostReason;
-  constructor(message: string, reason: LostReason, details?: LockErrorDetails) {
+  /** The token of the lock; undefined if the store has none, or if the lock was not held here. */
+  readonly token: bigint | undefined;
+  constructor(message: string, reason: LostReason, details?: LockLostErrorDetails) {
     super("LOCK_LOST", message, details);
     this.reason = reason;
+    this.token = details?.token;
   }
 }
 
@@ -111,8 +135,8 @@ const LOSS_TEXT: Readonly<Record<LostReason, string>> = {
 };
 
 /** The error by which a holder learns of the loss. */
-export function lockLostError(reason: LostReason, keys: readonly string[]): LockLostError {
-  return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXT[reason]}`, reason, { keys });
+export function lockLostError(reason: LostReason, keys: readonly string[], token?: bigint): LockLostError {
+  return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXT[reason]}`, reason, { keys, token });
 }
 
 /** The acquire would wait for a lock that its own async flow holds. */

@@ -17,6 +17,7 @@ export {
   LockError,
   type LockErrorDetails,
   LockLostError,
+  type LockLostErrorDetails,
   LockTimeoutError,
   type LostReason,
   type Pause,

@@ -514,7 +514,8 @@ export class LocalHold implements ScheduledTask {
   }
 
   toLostError(): LockLostError {
-    return lockLostError(this.lostReason ?? "expired", this.target.keys);
+    const token = this.queue.context.traits.fencing ? this.token : undefined;
+    return lockLostError(this.lostReason ?? "expired", this.target.keys, token);
   }
 
   /** Releases one handle, and the lock with the last one. True if the lock was held until now. */
