@@ -25,6 +25,9 @@ export {
   StorePausedError,
   UnsupportedError,
 } from "./errors.ts";
+export type { Election, LeaderOptions, ObserveOptions } from "./leader/election.ts";
+export type { Leader } from "./leader/leader.ts";
+export type { Term } from "./leader/term.ts";
 export {
   ALL_PERMITS,
   type Answer,

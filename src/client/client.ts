@@ -178,13 +178,21 @@ export class Client {
       process.emitWarning(`${this.driver.name} has only session leases: ttl is ignored`, "HoldfastWarning");
     }
     const startedAt = context.engine.clock.now();
-    this.#queueFor(context, target, ttl).enqueue(new Waiter(target, settings, isTry, startedAt, resolve, reject));
+    this.#queueFor(context, target, settings, ttl).enqueue(
+      new Waiter(target, settings, isTry, startedAt, resolve, reject),
+    );
   }
 
-  #queueFor(context: ClientContext, target: LockTarget, ttl: number | "session"): LocalQueue {
+  #queueFor(
+    context: ClientContext,
+    target: LockTarget,
+    { hasOwnClaim }: AcquireSettings,
+    ttl: number | "session",
+  ): LocalQueue {
     const { settings } = this;
     // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
-    if (settings.handoffs === 1 || !isExclusive(target.locks)) return new LocalQueue(context, target, ttl, null);
+    if (settings.handoffs === 1 || hasOwnClaim === true || !isExclusive(target.locks))
+      return new LocalQueue(context, target, ttl, null);
     const name = queueName(target, ttl === settings.ttl ? "" : ttl);
     let queue = context.queues.get(name);
     if (queue === undefined) {

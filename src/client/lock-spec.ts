@@ -63,8 +63,9 @@ export interface LockTarget {
   readonly keys: readonly string[];
 }
 
-export function mutexTarget(prefix: string, key: unknown): LockTarget {
-  return { locks: exclusive(toFullKey(prefix, key)), keys: [key as string] };
+/** @param argument how messages name the key; default "key" */
+export function mutexTarget(prefix: string, key: unknown, argument?: string): LockTarget {
+  return { locks: exclusive(toFullKey(prefix, key, argument)), keys: [key as string] };
 }
 
 export function readTarget(prefix: string, key: unknown): LockTarget {
@@ -107,8 +108,7 @@ export function requireCount(value: unknown, name: string, max: number): number 
   return value as number;
 }
 
-function toFullKey(prefix: string, key: unknown): string {
-  if (prefix === "") return validateKey(key);
-  validateKey(key);
-  return validateKey(prefix + (key as string), "key with its prefix");
+function toFullKey(prefix: string, key: unknown, argument = "key"): string {
+  const valid = validateKey(key, argument);
+  return prefix === "" ? valid : validateKey(prefix + valid, `${argument} with its prefix`);
 }

@@ -1,5 +1,7 @@
 /** createLocks(driver): the main object of the API, and what it locks. */
 
+import type { Election, LeaderOptions } from "../leader/election.ts";
+import { createElection } from "../leader/election.ts";
 import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
@@ -71,6 +73,12 @@ export interface Locks extends AsyncDisposable {
     options: WrapOptions<ArgsOf<Args>, NoInfer<Result>>,
     fn: (this: This, ...args: Args) => Result | Promise<Result>,
   ): (this: This, ...args: Args) => Promise<Result>;
+  /**
+   * Returns a candidate for the leadership of a name: `for await (const term of locks.leader(name))` waits, and runs its body
+   * once for each term. The leader holds the exclusive lock on the key `name`.
+   * @throws TypeError for a wrong name or option, or if the client has `renew: false`
+   */
+  leader(name: string, options?: LeaderOptions): Election;
   /**
    * Continues a detached lock in this client. @throws TypeError for a damaged reference; UnsupportedError if this client
    * already holds the lock; LockLostError with the reason; DriverError
@@ -151,6 +159,7 @@ export function bindLocks(client: Client): Locks {
       typeof first === "function"
         ? wrap({ all }, key, {}, first)
         : wrap({ all }, key, first, second as (this: This, ...args: Args) => Result | Promise<Result>),
+    leader: (name, options = {}) => createElection(client, name, options),
     attach: (reference) => client.attach(reference),
     holds: (key) => flowHolds.find(prefix + key).length > 0,
     get traits() {
@@ -226,7 +235,9 @@ class BoundLockable<Extra> implements Lockable<Extra> {
   #resolveSettings(options: AcquireOptions | undefined, isTry: boolean): AcquireSettings {
     const { settings } = this.#client;
     const acquireSettings =
-      options === undefined ? settings : parseAcquireOptions(options, settings, isTry, this.#extraOption);
+      options === undefined
+        ? settings
+        : parseAcquireOptions(options, settings, isTry ? "tryAcquire" : "acquire", this.#extraOption);
     return isTry ? { ...acquireSettings, waitMs: 0 } : acquireSettings;
   }
 }

@@ -99,16 +99,21 @@ export interface AcquireSettings {
   /** Infinity: no limit. */
   readonly maxHoldMs: number;
   readonly signal: AbortSignal | undefined;
+  /** true: the request has a claim of its own at the store, and takes part in no hand-off. Default: false. */
+  readonly hasOwnClaim?: boolean;
 }
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
+
+/** An AbortSignal. */
+export const signalRule = (value: unknown): string | null => (value instanceof AbortSignal ? null : "an AbortSignal");
 
 /** The options that have no rule here are checked as they are parsed. */
 const TRY_RULES: OptionRules<TryOptions> = {
   ttl: noProblem,
   label: noProblem,
   maxHold: noProblem,
-  signal: (value) => (value instanceof AbortSignal ? null : "an AbortSignal"),
+  signal: signalRule,
 };
 const ACQUIRE_RULES: OptionRules<AcquireOptions> = { ...TRY_RULES, wait: noProblem };
 const CLIENT_RULES: OptionRules<LocksOptions> = {
@@ -145,15 +150,18 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
   };
 }
 
-/** @throws TypeError naming the option; @param extraOption the name of an option that the caller parses itself */
+/**
+ * @param caller the name of the function that takes the options; only acquire() has the option `wait`
+ * @param extraOption the name of an option that the caller parses itself
+ * @throws TypeError naming the option
+ */
 export function parseAcquireOptions(
   options: AcquireOptions,
   settings: ClientSettings,
-  isTry: boolean,
+  caller: "acquire" | "tryAcquire" | "leader",
   extraOption?: string,
 ): AcquireSettings {
-  const caller = isTry ? "tryAcquire" : "acquire";
-  const rules = isTry ? TRY_RULES : ACQUIRE_RULES;
+  const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
   const { wait, ttl, label, maxHold, signal } = options;
   return {
