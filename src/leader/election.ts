@@ -116,6 +116,7 @@ class LockElection implements Election {
   async *[Symbol.asyncIterator](): AsyncGenerator<Term, void, void> {
     // loaded on first use, since few programs elect a leader
     const { LeaderTerm } = await import("./term.ts");
+    if (this.#stopping.aborted) return;
     await this.#client.open();
     for (;;) {
       const lock = await this.#acquire();

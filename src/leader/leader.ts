@@ -40,6 +40,7 @@ export async function* watchLeader(
   intervalMs: number,
   signal: AbortSignal,
 ): AsyncGenerator<Leader | null, void, void> {
+  if (signal.aborted) return;
   const { scheduler } = (await client.open()).engine;
   let shown: Leader | null | undefined;
   let nextReadAt = scheduler.now();
@@ -48,7 +49,7 @@ export async function* watchLeader(
     scheduler.ref();
     let leader: Leader | null | undefined;
     try {
-      await waitUntil(scheduler, nextReadAt, signal);
+      if (scheduler.now() < nextReadAt) await waitUntil(scheduler, nextReadAt, signal);
       nextReadAt = scheduler.now() + intervalMs;
       leader = signal.aborted ? undefined : await readLeader(client, name);
     } catch (error) {
