@@ -96,6 +96,7 @@ export const SUITES: readonly Suite[] = [
     seconds: 150,
     longSeconds: 3600,
   },
+  { name: "leader", tests: ["test/leader/"], isSequential: true, seconds: 60, longSeconds: 600 },
   { name: "nemesis", tests: ["test/fault-injection/nemesis/"], isSequential: true, seconds: 90, longSeconds: 3600 },
 ];
 
@@ -113,7 +114,7 @@ function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSecon
 export const BUILD_SECONDS: number = 20;
 
 /** All suites and the build together, not in a long run. */
-export const TOTAL_SECONDS: number = 1_440;
+export const TOTAL_SECONDS: number = 1_500;
 
 export function isVitestSuite(suite: Suite): suite is Suite & VitestSuite {
   return "tests" in suite;
