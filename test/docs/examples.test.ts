@@ -5,8 +5,9 @@ import { basename, resolve } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parsePage } from "../../scripts/check/markdown.ts";
 import { builtFile } from "../support/built-file.ts";
-import type { CommandResult } from "../support/cli-sandbox.ts";
+import type { CommandResult, RunningCommand } from "../support/cli-sandbox.ts";
 import { cliSandbox } from "../support/cli-sandbox.ts";
+import { until } from "../support/until.ts";
 
 const sandbox = cliSandbox();
 
@@ -64,6 +65,27 @@ test("the first code block of README.md runs unchanged", async () => {
   const program = resolve("build/readme-example.mjs");
   writeFileSync(program, block?.code ?? "throw new Error('README.md has no ts block')");
   expect(await runExample(program)).toMatchObject({ code: 0, err: "" });
+});
+
+test("the program of the leader election page leads in one process at a time, and ends with SIGTERM", async () => {
+  const path = "docs/guide/leader-election.md";
+  const [block] = parsePage({ path, text: readFileSync(path, "utf8") }).blocks;
+  const program = resolve("build/leader-example.mjs");
+  writeFileSync(program, block?.code ?? "throw new Error('the page has no block')");
+  const start = (): RunningCommand => sandbox.startProgram([process.execPath, program], { cwd: sandbox.folder });
+  const leads = (command: RunningCommand): Promise<unknown> =>
+    until(() => command.out().startsWith("leading with token "), { within: 10_000, what: "a leader" });
+  const leader = start();
+  await leads(leader);
+  const next = start();
+  await sandbox.waitForQueue("scheduler");
+  expect(next.out()).toBe("");
+  for (const command of [leader, next]) {
+    await leads(command);
+    command.process.kill("SIGTERM");
+    const { code, out, err } = await command.ended;
+    expect([code, err, out.split("\n").slice(1)]).toEqual([0, "", ["no longer leading", ""]]);
+  }
 });
 
 test("README.md gives its two commands, each on a line of its own in a block of its own", () => {

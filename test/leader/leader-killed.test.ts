@@ -73,7 +73,7 @@ async function disturb(action: (typeof ACTIONS)[number], candidates: readonly Ca
   const leader = await until(() => findLeader(candidates), { within: NEXT_LEADER_MS, what: "a leader" });
   const termsOf = (some: readonly Candidate[]): number => listTerms(some).length;
   const others = candidates.filter((candidate) => candidate !== leader);
-  const [termsOfAll, termsOfOthers] = [termsOf(candidates), termsOf(others)];
+  const [termsOfAll, termsOfOthers, termsOfLeader] = [termsOf(candidates), termsOf(others), termsOf([leader])];
   if (action === "kill") leader.kill();
   else leader.process.kill(action === "stop" ? "SIGSTOP" : "SIGUSR2");
   await until(() => (action === "resign" ? termsOf(candidates) > termsOfAll : termsOf(others) > termsOfOthers), {
@@ -82,11 +82,11 @@ async function disturb(action: (typeof ACTIONS)[number], candidates: readonly Ca
   });
   if (action !== "stop") return leader;
   leader.process.kill("SIGCONT");
-  const stoppedTerm = await until(() => listTerms([leader]).at(-1)?.told, {
+  const told = await until(() => listTerms([leader])[termsOfLeader - 1]?.told, {
     within: NEXT_LEADER_MS,
     what: "the stopped leader to learn of its loss",
   });
-  expect(["expired", "unknown"]).toContain(stoppedTerm.reason);
+  expect(["expired", "unknown"]).toContain(told.reason);
   return leader;
 }
 

@@ -23,11 +23,12 @@ for await (const term of election) {
   let at = now();
   if (term.signal.aborted) continue;
   const common = { term: ++count, token: readToken(term) };
-  report({ ...common, event: "began", at });
   term.signal.addEventListener("abort", () => {
     const { reason } = term.signal.reason as { readonly reason: string };
     report({ ...common, event: "told", at: now(), reason });
   });
+  // with the listener in place: the test may stop the process as soon as it has read this line
+  report({ ...common, event: "began", at });
   for (;;) {
     await delay(WORK_MS);
     at = now();
