@@ -339,8 +339,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "token runs handed on beside shared holds",
     file: "src/client/client.ts",
-    find: "if (settings.handoffs === 1 || !isExclusive(target.locks)) return",
-    replace: "if (settings.handoffs === 1) return",
+    find: "|| hasOwnClaim === true || !isExclusive(target.locks))",
+    replace: "|| hasOwnClaim === true)",
   },
   {
     name: "a run handed on after it is spent",
