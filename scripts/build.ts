@@ -21,6 +21,7 @@ import { runTool } from "./check/process.ts";
 const OUTPUT_DIRECTORY = "dist";
 const CLI = "src/cli/main.ts";
 const SERVER = "src/server/server.ts";
+const LIBRARY = "src/index.ts";
 
 /** Folders keep their depth: code that looks for its neighbours by import.meta.url is one folder below dist. */
 const COMMON = {
@@ -54,9 +55,21 @@ const externalizeServer: Plugin = {
   },
 };
 
+/** Entries that use the library itself share its module with the user: currentLock() must find what they run. */
+const externalizeLibrary: Plugin = {
+  name: "library stays outside",
+  setup({ onResolve }) {
+    onResolve({ filter: /\/index\.ts$/ }, ({ path, resolveDir, kind }) =>
+      kind !== "entry-point" && resolve(resolveDir, path) === resolve(LIBRARY)
+        ? { path: "../index.js", external: true }
+        : null,
+    );
+  },
+};
+
 /**
  * An entry of the library, and in chunks what it loads on demand. No entry shares a chunk with another: that would cost
- * the main one files; so their classes differ, and errors are told apart by their codes.
+ * the main one files; so their classes differ, and errors are told apart by their codes. Some entries import the main one.
  */
 function sourceEntry(source: string): Promise<Metafile> {
   return bundleOptions({
@@ -68,6 +81,7 @@ function sourceEntry(source: string): Promise<Metafile> {
     chunkNames: "chunks/[name]-[hash]",
     // what the package does not depend on is bundled: zod, into what is loaded only with --http
     external: INSTALLED_WITH_PACKAGE,
+    plugins: [externalizeLibrary],
   });
 }
 

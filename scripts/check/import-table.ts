@@ -69,6 +69,11 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     ],
   },
   { files: ["src/optimistic/"], may: ["src/drivers/sql/clients/types.ts", "src/fencing/handles.ts", ...SHARED] },
+  // Middleware uses the library as its users do, and shares its module with them.
+  {
+    files: ["src/http/"],
+    may: ["src/index.ts", "src/client/options.ts", "src/wrapping/key-template.ts", ...SHARED],
+  },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],

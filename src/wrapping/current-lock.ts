@@ -12,13 +12,15 @@ export function runWithCurrentLock<T>(lock: Lock, fn: () => T): T {
 }
 
 /**
- * The lock that protects the running function of wrap() or method of @locked(): its signal, its token. Of nested ones it is
- * the innermost. After the function has settled, what it left running still finds the lock, which is then released.
+ * The lock that protects the running function of wrap(), method of @locked() or request of holdfast/http: its signal, its
+ * token. Of nested ones it is the innermost. After the function has settled, what it left running still finds the lock, which is then released.
  * @throws TypeError outside of such a function
  */
 export function currentLock(): Lock {
   const lock = storage?.getStore();
   if (lock === undefined)
-    throw new TypeError("currentLock() works only inside a function of wrap() or a method of @locked()");
+    throw new TypeError(
+      "currentLock() works only inside a function of wrap(), a method of @locked() or a request of holdfast/http",
+    );
   return lock;
 }

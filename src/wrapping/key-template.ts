@@ -5,10 +5,16 @@
 
 import { describeValue } from "../util/duration.ts";
 import { validateKey } from "../util/keys.ts";
-import { readParameters } from "./parameter-names.ts";
+import type { Parameters } from "./parameter-names.ts";
 
-/** A function whose arguments a template refers to. */
-export type WrappedFunction = (...args: never[]) => unknown;
+/** What the references of a template name. */
+export interface TemplateTarget {
+  /** How messages name it. */
+  readonly subject: string;
+  readonly parameters: Parameters;
+  /** What to do about a reference that names no parameter. Default: refer to its position. */
+  readonly remedy?: string;
+}
 
 /** A template that is bound to the parameters of a function. @throws TypeError naming the reference */
 export type ResolveKey = (args: readonly unknown[]) => string;
@@ -21,22 +27,23 @@ interface Reference {
 }
 
 const REFERENCE = /#\{([^{}]*)\}/g;
+const USE_POSITIONS = "minifiers and other decorators change names, so refer to its position, such as #{0}";
 const PATH = /^(?:\d{1,3}|[\p{ID_Start}$_][\p{ID_Continue}$]*)(?:\.[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
 /** They lead from a value to its class, and never to a part of a key. */
 const FORBIDDEN_PROPERTIES: readonly string[] = ["__proto__", "constructor", "prototype"];
 
 /**
- * Parses a template and binds its references to the function's parameters.
- * @param subject how messages name the function
+ * Parses a template and binds its references to the target's parameters.
  * @throws TypeError if the template is malformed, or a reference names no parameter
  */
-export function parseKeyTemplate(template: string, fn: WrappedFunction, subject: string): ResolveKey {
+export function parseKeyTemplate(template: string, target: TemplateTarget): ResolveKey {
+  const { subject } = target;
   const literals: string[] = [];
   const references: Reference[] = [];
   let end = 0;
   for (const match of template.matchAll(REFERENCE)) {
     literals.push(requireLiteral(template.slice(end, match.index), template, subject));
-    references.push(parseReference(match[1] as string, fn, subject));
+    references.push(parseReference(match[1] as string, target));
     end = match.index + match[0].length;
   }
   const lastLiteral = requireLiteral(template.slice(end), template, subject);
@@ -54,7 +61,8 @@ function requireLiteral(text: string, template: string, subject: string): string
   );
 }
 
-function parseReference(path: string, fn: WrappedFunction, subject: string): Reference {
+function parseReference(path: string, target: TemplateTarget): Reference {
+  const { subject } = target;
   const text = `#{${path}}`;
   if (!PATH.test(path)) {
     throw new TypeError(`${text} of ${subject} is not a reference: write #{name}, #{name.property} or #{0.property}`);
@@ -62,11 +70,12 @@ function parseReference(path: string, fn: WrappedFunction, subject: string): Ref
   const [root, ...properties] = path.split(".") as [string, ...string[]];
   const forbidden = properties.find((property) => FORBIDDEN_PROPERTIES.includes(property));
   if (forbidden !== undefined) throw new TypeError(`${text} of ${subject} must not read ${forbidden}`);
-  return { text, position: findPosition(root, text, fn, subject), properties };
+  return { text, position: findPosition(root, text, target), properties };
 }
 
-function findPosition(root: string, text: string, fn: WrappedFunction, subject: string): number {
-  const { names, mayHaveMore } = readParameters(fn);
+function findPosition(root: string, text: string, target: TemplateTarget): number {
+  const { subject, parameters, remedy = USE_POSITIONS } = target;
+  const { names, mayHaveMore } = parameters;
   if (/^\d/.test(root)) {
     const position = Number(root);
     if (position < names.length || mayHaveMore) return position;
@@ -77,9 +86,7 @@ function findPosition(root: string, text: string, fn: WrappedFunction, subject: 
   const known = names.filter((name) => name !== null);
   const list =
     known.length === 0 ? "whose parameters have no readable names" : `whose parameters are ${known.join(", ")}`;
-  throw new TypeError(
-    `${text} names no parameter of ${subject}, ${list}: minifiers and other decorators change names, so refer to its position, such as #{0}`,
-  );
+  throw new TypeError(`${text} names no parameter of ${subject}, ${list}: ${remedy}`);
 }
 
 function formatPart({ text, position, properties }: Reference, args: readonly unknown[], subject: string): string {

@@ -8,8 +8,8 @@ import { isLockTimeout } from "../errors.ts";
 import { validateKey } from "../util/keys.ts";
 import { functionRule, requireValid } from "../util/validate.ts";
 import { runWithCurrentLock } from "./current-lock.ts";
-import type { WrappedFunction } from "./key-template.ts";
 import { parseKeyTemplate } from "./key-template.ts";
+import { readParameters } from "./parameter-names.ts";
 
 /** What is needed of a Locks. */
 export interface LockSource {
@@ -59,7 +59,7 @@ export class LockedCall {
   constructor(
     keys: readonly KeySource<never>[],
     options: CallOptions<never, unknown>,
-    fn: WrappedFunction,
+    fn: (...args: never[]) => unknown,
     form: CallForm,
   ) {
     const { signal, condition, onBusy, ...acquireOptions } = options as CallOptions<AnyParams, unknown>;
@@ -77,7 +77,7 @@ export class LockedCall {
         return (self, args) => validateKey(getKey(...form.toParams(self, args)));
       }
       requireValid(key, "key", (value) => (typeof value === "string" ? null : "a string or a function"));
-      const resolveKey = parseKeyTemplate(key, fn, form.subject);
+      const resolveKey = parseKeyTemplate(key, { subject: form.subject, parameters: readParameters(fn) });
       return (_self, args) => resolveKey(args);
     });
   }

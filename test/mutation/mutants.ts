@@ -6,6 +6,7 @@
 import { readFileSync } from "node:fs";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
+import { HTTP_MUTANTS } from "./http-mutants.ts";
 import { LEADER_MUTANTS } from "./leader-mutants.ts";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
 import { SQL_MUTANTS } from "./sql-mutants.ts";
@@ -34,6 +35,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...DATA_LOSS_MUTANTS,
   ...FENCE_MUTANTS,
   ...LEADER_MUTANTS,
+  ...HTTP_MUTANTS,
   ...REDIS_MUTANTS,
   ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,

@@ -20,9 +20,14 @@ export type InteropModule = any;
 
 /** Loads a module from a folder below test/interop, whose package.json names its packages. */
 export function loadInterop(name: string, folder: string = ""): InteropModule {
+  return createRequire(join(installInterop(folder), "package.json"))(name);
+}
+
+/** Installs what the folder's package.json names, unless it is there. @returns the folder's path */
+export function installInterop(folder: string): string {
   const path = join(INTEROP, folder);
   installMissing(path);
-  return createRequire(join(path, "package.json"))(name);
+  return path;
 }
 
 /** better-sqlite3 12, or why it cannot be had: its binary depends on the platform and on the version of Node. */
@@ -100,7 +105,9 @@ function installMissing(path: string): void {
   if (isInstalled(path)) return;
   alone(path, () => {
     if (isInstalled(path)) return;
-    execFileSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"], {
+    const hasLockFile = existsSync(join(path, "package-lock.json"));
+    const command = hasLockFile ? ["ci"] : ["install", "--no-package-lock"];
+    execFileSync("npm", [...command, "--no-audit", "--no-fund", "--ignore-scripts"], {
       cwd: path,
       stdio: "pipe",
       timeout: INSTALL_MS,

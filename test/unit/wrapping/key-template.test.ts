@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
 import { parseKeyTemplate } from "../../../src/wrapping/key-template.ts";
+import { readParameters } from "../../../src/wrapping/parameter-names.ts";
 
 const pay = new Function("return (orderId, { id }, amount) => 1")() as (...args: never[]) => unknown;
 const passThrough = new Function("return (...args) => 1")() as (...args: never[]) => unknown;
 
 const parse = (template: string, fn = pay): ((args: readonly unknown[]) => string) =>
-  parseKeyTemplate(template, fn, "pay()");
+  parseKeyTemplate(template, { subject: "pay()", parameters: readParameters(fn) });
 
 test("names and positions, with properties, in any place of the template", () => {
   const args = ["o-1", { id: 7, user: { name: "ann" } }, 12n];

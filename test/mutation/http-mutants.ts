@@ -1,0 +1,54 @@
+/** Faults in the middleware of holdfast/http: two handlers of one key run at the same time, or a request keeps what it should not. */
+
+import type { Mutant } from "./mutants.ts";
+
+const tests = "test/frameworks/http.test.ts";
+const runner = { file: "src/http/request-runner.ts", tests };
+const nodeResponse = { file: "src/http/node-response.ts", tests };
+
+export const HTTP_MUTANTS: readonly Mutant[] = [
+  {
+    ...nodeResponse,
+    name: "a lock released when the client closes the connection, though the handler still runs",
+    find: "if (requestLock !== null) await whenEnded;",
+    replace:
+      'if (requestLock !== null) await Promise.race([whenEnded, new Promise<void>((resolve) => response.once("close", resolve))]);',
+  },
+  {
+    ...nodeResponse,
+    name: "the end of a response that has no client taken for no end",
+    find: "        resolve();\n",
+    replace: "        if (!response.destroyed) resolve();\n",
+  },
+  {
+    ...nodeResponse,
+    name: "a handler called for a response that has ended",
+    find: "    if (response.writableEnded) return;\n",
+    replace: "",
+  },
+  {
+    file: "src/http/hono.ts",
+    tests,
+    name: "the lock of a request of Hono released before the handler has ended",
+    find: "      return handled;",
+    replace: "      return Promise.resolve();",
+  },
+  {
+    ...runner,
+    name: "a request that goes on waiting though its client has gone",
+    find: "signal: (attempt) => attempt.clientSignal",
+    replace: "signal: () => undefined",
+  },
+  {
+    ...runner,
+    name: "a handler that is not told that its client has gone",
+    find: "AbortSignal.any([lock.signal, attempt.clientSignal])",
+    replace: "lock.signal",
+  },
+  {
+    ...runner,
+    name: "a handler that never ends keeps a lost lock at the store",
+    find: 'await Promise.race([attempt.handle(requestLock), once(lock.signal, "abort")]);',
+    replace: "await attempt.handle(requestLock);",
+  },
+];

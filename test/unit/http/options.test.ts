@@ -1,0 +1,45 @@
+import { expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import { memory } from "../../../src/drivers/memory.ts";
+import {
+  createExpressMiddleware,
+  createFastifyHook,
+  createHonoMiddleware,
+  requestLock,
+} from "../../../src/http/index.ts";
+
+const CREATORS = [createExpressMiddleware, createFastifyHook, createHonoMiddleware] as unknown as readonly ((
+  locks: Locks,
+  options: unknown,
+) => unknown)[];
+
+test.each([
+  [undefined, "options of NAME must be an object, not undefined"],
+  [{}, "key must be a string or a function, not undefined"],
+  [{ key: 3 }, "key must be a string or a function, not 3"],
+  [{ key: "order:#{id}" }, "#{id} names no parameter of NAME, whose parameters are params: write #{params.id} for"],
+  [{ key: "order:#{params.id" }, "has a reference that does not end"],
+  [{ key: "k", timeout: 3 }, 'NAME has no option "timeout"'],
+  [{ key: "k", signal: new AbortController().signal }, 'NAME has no option "signal"'],
+  [{ key: "k", wait: "soon" }, "wait must be"],
+  [{ key: "k", maxHold: -1 }, "maxHold must be"],
+  [{ key: "k", ttl: 3 }, "ttl must be"],
+  [{ key: "k", busyStatus: 200 }, "busyStatus must be 409 or 423, not 200"],
+  [{ key: "k", onRefused: "no" }, 'onRefused must be a function, not "no"'],
+])("options %o are refused when the middleware is made", (options, message) => {
+  const locks = createLocks(memory());
+  for (const create of CREATORS) expect(() => create(locks, options)).toThrow(message.replace("NAME", create.name));
+});
+
+test("locks must be a Locks", () => {
+  for (const create of CREATORS) {
+    expect(() => create("redis://host" as never, { key: "k" })).toThrow("locks must be a Locks");
+  }
+});
+
+test("requestLock() of a request without a lock is an error", () => {
+  for (const request of [{}, null, undefined, "request"]) {
+    expect(() => requestLock(request as object)).toThrow("must have passed through middleware of holdfast/http");
+  }
+});
