@@ -17,7 +17,7 @@ export const sqlHandOff: readonly BenchCase[] = [
   createCase(
     MARIADB_KIND,
     null,
-    "MariaDB cannot push: our waiter asks again, every 25 ms in its first second. GET_LOCK keeps a connection for each waiter.",
+    "MariaDB cannot push: our waiter asks again, every 3 ms at first. GET_LOCK keeps a connection for each waiter.",
   ),
 ];
 

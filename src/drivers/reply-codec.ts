@@ -3,6 +3,7 @@
  *
  *   h <token> <tokens> <remaining ms> <store ms> [<grace end>]    held
  *   w <remaining ms> <recheck ms> <store ms> [<grace end>]        waiting
+ *   q <remaining ms> <recheck ms> <store ms> <waiters ahead>      waiting; behind so many waiters at most
  *   n [<end reason>]                                              none
  *   p <grace end> <store ms>                                      none, because of a grace period
  *   b <grace end>                                                 none: the store has lost data and does not know the claim
@@ -30,12 +31,13 @@ export function decodeAnswer(reply: unknown, driverName: string): Answer {
         storeTimeMs: Number(field4),
       };
     case "w":
+    case "q":
       return {
         state: "waiting",
         remainingMs: Number(field1),
         recheckMs: Number(field2),
         storeTimeMs: Number(field3),
-        ...(field4 !== undefined && { paused: toGracePause(Number(field4), Number(field3)) }),
+        ...(state === "w" && field4 !== undefined && { paused: toGracePause(Number(field4), Number(field3)) }),
       };
     case "p":
       return { state: "none", paused: toGracePause(Number(field1), Number(field2)) };
@@ -58,7 +60,14 @@ function toGracePause(graceEndsAt: number, storeTimeMs: number): Pause {
 /** The end of the grace period that a reply reports: milliseconds of the store's wall clock. Null: no grace period. */
 export function parseGraceEnd(reply: unknown): string | null {
   const fields = String(reply).split(" ");
+  if (fields[0] === "q") return null;
   return (fields[0] === "b" || fields[0] === "p" ? fields[1] : fields[fields[0] === "h" ? 5 : 4]) ?? null;
+}
+
+/** How many waiters are ahead of a waiting claim at most; null: the reply does not say. */
+export function parseWaitersAhead(reply: unknown): number | null {
+  const fields = String(reply).split(" ");
+  return fields[0] === "q" ? Number(fields[4]) : null;
 }
 
 /** Whether the store has lost data and does not know the claim: if it was held, it can be restored. */

@@ -113,7 +113,7 @@ export interface DialectSession {
 export interface Dialect {
   /** "postgres", "mysql", "sqlite": the driver's name, which begins its error messages. */
   readonly name: string;
-  /** How often waiting claims are rechecked if pushes do not arrive. Default: 25 ms in the first second, then 250 ms. */
+  /** How often waiting claims are rechecked if pushes do not arrive. Default: every 3 to 25 ms in the first second, then 250 ms. */
   readonly recheckIntervals?: RecheckIntervals;
   /** What an acknowledged grant survives. */
   readonly durability: "restart" | "failover";

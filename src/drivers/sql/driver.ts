@@ -32,7 +32,7 @@ import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import type { RestoreLost } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
-import { decodeAnswer, decodePush } from "../reply-codec.ts";
+import { decodeAnswer, decodePush, parseWaitersAhead } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import type { ClaimRow, Dialect, DialectSession } from "./dialect.ts";
 import { ClaimLister } from "./list.ts";
@@ -42,8 +42,8 @@ import { DEFAULT_CONNECT_TIMEOUT_MS } from "./options.ts";
 import { RecheckTimes } from "./recheck.ts";
 import { toBucket } from "./schema.ts";
 
-/** One statement serves all waiting claims of a process, four times a second after their first second. */
-const DEFAULT_RECHECK_INTERVALS = { shortMs: 25, firstMs: 1_000, longMs: 250 };
+/** One statement serves all waiting claims of a process, four times a second if their queues have not moved for a second. */
+const DEFAULT_RECHECK_INTERVALS = { nextMs: 3.125, shortMs: 25, firstMs: 1_000, longMs: 250 };
 
 /** Creates the driver of a database. The options were validated by the dialect. */
 export function createSqlDriver(dialect: Dialect, options: SqlOptions): Driver {
@@ -252,7 +252,7 @@ class SqlDriver implements Driver {
     }
     // in a grace period nothing is granted before its end, at which the database has asked for a recheck
     if (this.#session?.hasPush !== false || answer.paused !== undefined) return answer;
-    return { ...answer, recheckMs: this.#recheckTimes.next(id, answer.recheckMs) };
+    return { ...answer, recheckMs: this.#recheckTimes.next(id, parseWaitersAhead(reply), answer.recheckMs) };
   }
 
   #onPush(message: string, isAnswer: boolean): void {

@@ -1,9 +1,11 @@
 // What waiting costs the server, and what is left behind.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { parseWaitersAhead } from "../../../src/drivers/reply-codec.ts";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
+import type { Claim } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
@@ -56,6 +58,33 @@ withMariaDb((server) => {
     }
     function countCalls(): Promise<number> {
       return fixture.status("Questions");
+    }
+  });
+
+  test("each answer to a waiting claim says how many waiters are ahead of it, so that the next one is rechecked most often", async () => {
+    const driver = await fixture.open();
+    const [key, bucket] = ["queue", toBucket("queue")];
+    const claims = [..."abcde"].map((first) => makeClaim(key, { id: makeId(first, "z") }));
+    const [holder, ...waiters] = claims as [Claim, ...Claim[]];
+    await driver.claim(holder);
+    for (const [index, { id }] of waiters.entries()) {
+      const values = `'inbox', 5, '${id}', '${key}', ${bucket}, 1, 1, 30000, 1, 0, 1, '', 0`;
+      expect(parseWaitersAhead(await callProcedure("claim", values))).toBe(index);
+      expect(parseWaitersAhead(await callProcedure("claim", values)), "the same call again").toBe(index);
+    }
+    const readPlaces = async (): Promise<(number | null)[]> => {
+      const records = waiters.map(({ id }) => `${String(bucket).padStart(4, "0")}${id}`).join("");
+      const lines = (await callProcedure("renew", `'inbox', 5, '${records}', 0`)).trim().split("\n");
+      return lines.map((line) => parseWaitersAhead(line.slice(27)));
+    };
+    expect(await readPlaces()).toEqual([0, 1, 2, 3]);
+    await driver.release(toReleases(holder));
+    expect(await readPlaces()).toEqual([null, 0, 1, 2]);
+
+    async function callProcedure(name: string, values: string): Promise<string> {
+      const [rows] = await fixture.database.query(`call holdfast_1_${name}(${values})`);
+      const [{ reply, replies = reply }] = rows as unknown as [{ reply?: string; replies?: string }];
+      return String(replies);
     }
   });
 

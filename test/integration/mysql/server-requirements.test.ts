@@ -110,7 +110,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 2, for callers from revision 2"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 3, for callers from revision 3"]);
       await fixture.database.query(
         "alter procedure holdfast_1_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -118,16 +118,16 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 2, for callers from revision 2"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 3, for callers from revision 3"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 7, for callers from revision 2'`,
+          `alter procedure ${name} comment 'Holdfast, revision 7, for callers from revision 3'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 2"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 3"]);
       await fixture.database.query(
         "alter procedure holdfast_1_walk comment 'Holdfast, revision 7, for callers from revision 7'",
       );

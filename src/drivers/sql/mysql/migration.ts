@@ -9,13 +9,13 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 2;
+export const REVISION = 3;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
  * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
  */
-const OLDEST_CALLER = 2;
+const OLDEST_CALLER = 3;
 
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";

@@ -39,7 +39,7 @@ import { WaitCache } from "./wait-cache.ts";
 const MIN_VERSION: readonly [number, number] = [3, 42];
 
 /** A recheck of an unchanged database costs some microseconds. */
-const RECHECK_INTERVALS = { shortMs: 5, firstMs: 1_000, longMs: 50 };
+const RECHECK_INTERVALS = { nextMs: 5, shortMs: 5, firstMs: 1_000, longMs: 50 };
 
 /** The database of a dialect: a path, or the user's handle. */
 export type DatabaseSource =

@@ -1,9 +1,11 @@
 /* claim.sql — queues a claim, or finds it by its id and restarts its lease, and answers whether it is held.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim; p_max_ttl: the
             longest ttl in ms, 0: guardDataLoss is off
-   returns  reply: "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>" | "n [reason]" |
+   returns  reply: "h <token> <tokens> <remaining ms> <store ms>" | "q <remaining ms> <recheck ms> <store ms> <waiters ahead>" |
+            "n [reason]" |
             "f": the floor is more than a day ahead of the clock, and would exhaust the bucket's tokens |
-            "p <end in ms> <store ms>": not granted because of a grace period, in which "h" and "w" have its end as another field
+            "p <end in ms> <store ms>": not granted because of a grace period, in which "h" has its end as another field |
+            "w <remaining ms> <recheck ms> <store ms> <end in ms>": waiting in a grace period
    cost     O(admitted + expired rows of the key) */
 CREATE PROCEDURE {claim}(
   IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_id VARBINARY(64), IN p_key VARBINARY(512), IN p_bucket SMALLINT,
@@ -17,7 +19,7 @@ BEGIN
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE v_neighbour VARBINARY(64);
   DECLARE v_other VARBINARY(512);
-  DECLARE v_now, v_last, v_arrival, v_expires, v_used, v_front, v_next, v_swept BIGINT;
+  DECLARE v_now, v_last, v_arrival, v_expires, v_used, v_front, v_next, v_swept, v_ahead BIGINT;
   DECLARE v_sweeps INT;
   DECLARE v_token BIGINT DEFAULT 0;
   DECLARE v_count INT DEFAULT p_count;
@@ -55,7 +57,8 @@ BEGIN
         IF v_state IS NOT NULL THEN
           UPDATE {claims} SET expires = v_now + ttl * 1000, inbox = p_inbox WHERE id = p_id;
           CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
-          SELECT token, token_count, v_now + ttl * 1000 INTO v_token, v_count, v_expires FROM {claims} WHERE id = p_id;
+          SELECT token, token_count, v_now + ttl * 1000, arrival - COALESCE(v_front, arrival) INTO v_token, v_count, v_expires, v_ahead
+            FROM {claims} WHERE id = p_id;
           LEAVE decide;
         END IF;
       END IF;
@@ -76,8 +79,9 @@ BEGIN
           CONCAT('p ', (v_grace_ends + 999) DIV 1000, ' ', v_now DIV 1000), 'n');
         LEAVE decide;
       END IF;
+      SET v_arrival = COALESCE(v_arrival, 0) + 1, v_ahead = v_arrival - COALESCE(v_front, v_arrival);
       INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
-        floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, COALESCE(v_arrival, 0) + 1, p_bucket, p_permits, p_limit,
+        floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,
         'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, IF(v_token > 0, v_now, NULL));
       -- rows of processes that died stay if their keys are not used again. One claim in 16 removes those that follow its own
       -- row in the order of ids, up to the first live one, and after the last row the first ones
@@ -98,7 +102,8 @@ BEGIN
       SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000);
     ELSEIF v_reply IS NULL THEN
       SET v_next = LEAST(COALESCE(v_next, v_expires), v_expires, IF(v_mode = 2, v_grace_ends, v_expires)),
-        v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((v_next - v_now) DIV 1000, 1), ' ', v_now DIV 1000);
+        v_reply = CONCAT(IF(v_mode = 2, 'w ', 'q '), (v_expires - v_now) DIV 1000, ' ', GREATEST((v_next - v_now) DIV 1000, 1), ' ',
+          v_now DIV 1000, IF(v_mode = 2, '', CONCAT(' ', v_ahead)));
     END IF;
     IF v_mode = 2 AND LEFT(v_reply, 1) IN ('h', 'w') THEN SET v_reply = CONCAT(v_reply, ' ', (v_grace_ends + 999) DIV 1000); END IF;
     -- the reply counts when the call has succeeded, so after the commit; the client decodes it while the log is flushed

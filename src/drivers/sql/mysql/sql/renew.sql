@@ -84,7 +84,9 @@ BEGIN
           IF v_token > 0 THEN
             SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
           ELSEIF v_is_locked OR (NOT v_is_stale AND v_arrival >= v_front) THEN
-            SET v_reply = CONCAT('w ', (v_expires - v_now) DIV 1000, ' ', GREATEST((LEAST(v_next, v_expires, IF(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) DIV 1000, 1), ' ', v_now DIV 1000, v_suffix);
+            SET v_reply = CONCAT(IF(v_grace_ends > 0, 'w ', 'q '), (v_expires - v_now) DIV 1000, ' ',
+              GREATEST((LEAST(v_next, v_expires, IF(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) DIV 1000, 1), ' ',
+              v_now DIV 1000, IF(v_grace_ends > 0, v_suffix, CONCAT(' ', v_arrival - v_front)));
           END IF;
         END IF;
         IF v_reply IS NULL THEN
