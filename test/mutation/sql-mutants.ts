@@ -9,9 +9,44 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     ...procedures,
     name: "on MariaDB, a bucket that is free and not locked",
-    find: " FOR UPDATE SKIP LOCKED",
+    find: " FOR UPDATE SKIP LOCKED;\\n  IF o_last IS NULL",
+    replace: ";\\n  IF o_last IS NULL",
+    tests: "test/integration/mysql/concurrent-claims.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, a claim of a free key that does not lock its bucket",
+    find: "WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;\\n    END IF;",
+    replace: "WHERE bucket = p_bucket;\\n    END IF;",
+    tests: "test/integration/mysql/concurrent-claims.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, a claim that takes a key for free without a look at its claims",
+    find: "\\n      AND NOT EXISTS (SELECT 1 FROM {claims} WHERE `key` = p_key)",
     replace: "",
     tests: "test/integration/mysql/concurrent-claims.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, a claim of a free key that does not ask whether it has ended",
+    find: "\\n      AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE id = p_id AND expires > v_now)",
+    replace: "",
+    tests: "test/integration/mysql/connection-faults.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, a release that leaves the next waiter without its grant",
+    find: " AND NOT EXISTS (SELECT 1 FROM {claims} WHERE `key` = v_key AND id <> v_id)",
+    replace: "",
+    tests: "test/integration/mysql/concurrent-claims.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, a release whose claim call may still arrive, without a tombstone",
+    find: "IF SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH",
+    replace: "IF LENGTH",
+    tests: "test/integration/mysql/connection-faults.test.ts",
   },
   {
     ...procedures,
@@ -37,8 +72,15 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     ...procedures,
     name: "on MariaDB, a release that reports a revoked claim as held",
-    find: "WHERE id = v_id AND state = 'o' AND expires > v_now;",
-    replace: "WHERE id = v_id;",
+    find: "WHERE id = v_id AND state = 'o' AND expires > v_now;\\n        SET v_is_released",
+    replace: "WHERE id = v_id;\\n        SET v_is_released",
+    tests: "test/conformance/mysql.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, a release of several claims that reports a revoked one as held",
+    find: "WHERE id = v_id AND state = 'o' AND expires > v_now;\\n    SET v_was_there",
+    replace: "WHERE id = v_id;\\n    SET v_was_there",
     tests: "test/conformance/mysql.test.ts",
   },
   {
@@ -88,6 +130,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     ...procedures,
     find: "GREATEST(v_last + 1, p_floor, v_now)",
     replace: "GREATEST(p_floor, v_now)",
+    tests: "test/integration/mysql/clock-steps.test.ts",
+  },
+  {
+    name: "on MariaDB, a token of a free key that is the clock's alone",
+    ...procedures,
+    find: "GREATEST(v_last + 1, v_now)",
+    replace: "v_now",
     tests: "test/integration/mysql/clock-steps.test.ts",
   },
   {

@@ -10,6 +10,12 @@ import type { DatabaseServer, ServerOptions } from "./sql-database.ts";
 /** Long enough to install it. */
 const START_MS = 180_000;
 
+/** By the stepped clock a write to the disk lasts for hours, at which InnoDB ends the server ("Long wait for double-write buffer flush"). */
+const SETTINGS_FOR_CLOCK_STEPS = {
+  "innodb-doublewrite": "OFF",
+  "innodb-fatal-semaphore-wait-threshold": "4294967295",
+};
+
 type Register = (server: () => DatabaseServer) => void;
 type RegisterWithClock = (server: () => DatabaseServer, clock: () => ShiftedClock) => void;
 type Start = (options: ServerOptions) => Promise<DatabaseServer>;
@@ -31,7 +37,8 @@ export function withPostgresClock(register: RegisterWithClock, options: ServerOp
 
 /** The same with a MariaDB whose clock the tests move. */
 export function withMariaDbClock(register: RegisterWithClock, options: ServerOptions = {}): void {
-  registerWithClock(mariaDbUnavailableReason(), startMariaDb, register, options);
+  const settings = { ...SETTINGS_FOR_CLOCK_STEPS, ...options.settings };
+  registerWithClock(mariaDbUnavailableReason(), startMariaDb, register, { ...options, settings });
 }
 
 function registerWithClock(

@@ -9,6 +9,8 @@ const TRANSACTION_OPEN = 1568;
 const MISSING_TABLES =
   "Holdfast's tables or procedures are missing: let open() create them (option createTables), or run the SQL of mysqlMigration()";
 
+const MISSING_RIGHT = "this user lacks a right; the comments of mysqlMigration() name the grants that it needs";
+
 interface KnownError {
   readonly numbers: readonly number[];
   readonly explanation: string;
@@ -28,7 +30,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   },
   {
     numbers: [1142, 1143, 1227, 1370],
-    explanation: "this user lacks a right; the comments of mysqlMigration() name the grants that it needs",
+    explanation: MISSING_RIGHT,
     isFatal: true,
     endsTransaction: true,
   },
@@ -125,6 +127,11 @@ export function toOpenError(error: unknown): unknown {
 /** Whether tables or procedures are not there. */
 export function isMissingError(error: unknown): boolean {
   return findKnownError(error)?.explanation === MISSING_TABLES;
+}
+
+/** Whether the user lacks a right to a table or a procedure. */
+export function isRightError(error: unknown): boolean {
+  return findKnownError(error)?.explanation === MISSING_RIGHT;
 }
 
 /**

@@ -9,7 +9,7 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 3;
+export const REVISION = 4;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
@@ -29,8 +29,10 @@ const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["restore", statements.RESTORE],
   ["lock_bucket", statements.LOCK_BUCKET],
   ["add_tombstone", statements.ADD_TOMBSTONE],
+  ["claim_queued", statements.CLAIM_QUEUED],
   ["claim", statements.CLAIM],
   ["renew", statements.RENEW],
+  ["release_rows", statements.RELEASE_ROWS],
   ["release", statements.RELEASE],
   ["detach", statements.DETACH],
   ["revoke", statements.REVOKE],
@@ -108,4 +110,4 @@ export function mysqlMigration(options: { readonly database?: string; readonly p
 
 const GRANTS = `Rights of a user that only locks (option createTables: false, or after the first open):
 GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON DATABASE.* TO USER;
-To create tables and procedures it also needs CREATE, INDEX, CREATE ROUTINE and ALTER ROUTINE.`;
+To create tables and procedures it also needs CREATE, CREATE ROUTINE and ALTER ROUTINE.`;

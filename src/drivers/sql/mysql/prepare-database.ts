@@ -4,7 +4,7 @@ import { createHash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import type { SqlConnection } from "../clients/types.ts";
 import { BUCKET_COUNT, explainLayout, explainRevision, LAYOUT_VERSION } from "../schema.ts";
-import { isMissingError } from "./errors.ts";
+import { explainError, isMissingError, isRightError } from "./errors.ts";
 import {
   expandStatement,
   listProcedures,
@@ -19,6 +19,8 @@ import { readVariables, withPlainSession } from "./server-variables.ts";
 
 /** The first versions with all that the procedures need; MySQL also in the order of clauses. */
 const MIN_VERSIONS = { MariaDB: [10, 6, 0], MySQL: [8, 0, 13] } as const;
+
+const MIGRATION_HINT = "run the SQL of mysqlMigration(), whose comments name the rights that a user needs";
 
 /** How long another process may take to create tables, in seconds. */
 const SETUP_LOCK_SECONDS = 4;
@@ -42,12 +44,29 @@ export async function prepareDatabase(
       );
     }
     const location = { database: name, prefix };
-    if ((await findMissing(connection, location)) === null) return name;
-    if (createTables) await createMissing(connection, location);
     const missing = await findMissing(connection, location);
-    if (missing !== null) throw new FatalDriverError(`mysql: ${missing}`);
+    if (missing === null) return name;
+    if (!createTables) {
+      throw new FatalDriverError(
+        `mysql: ${missing}: let open() create them (option createTables), or ${MIGRATION_HINT}`,
+      );
+    }
+    await createMissing(connection, location).catch((error: unknown) => {
+      throw isRightError(error) ? toCreateError(missing, error) : error;
+    });
+    const stillMissing = await findMissing(connection, location);
+    if (stillMissing !== null) throw new FatalDriverError(`mysql: ${stillMissing}: ${MIGRATION_HINT}`);
     return name;
   });
+}
+
+/** A right to what is missing may be all that the user lacks: it should not be told only that it may not create it. */
+function toCreateError(missing: string, cause: unknown): FatalDriverError {
+  const { message } = explainError(cause) as Error;
+  return new FatalDriverError(
+    `mysql: ${missing}, and this user cannot create them: ${message.replace("mysql: ", "")}`,
+    { cause },
+  );
 }
 
 function verifyServer(variables: ServerVariables): void {
@@ -80,7 +99,6 @@ function isAtLeast(version: readonly number[], wanted: readonly number[]): boole
  * @throws FatalDriverError if the tables have another layout
  */
 async function findMissing(connection: SqlConnection, location: MysqlLocation): Promise<string | null> {
-  const hint = "let open() create them (option createTables), or run the SQL of mysqlMigration()";
   try {
     const layout = await connection.query(expandStatement("SELECT version FROM {layout}", location));
     const versions = layout.rows.map(({ version }) => Number(version));
@@ -88,28 +106,27 @@ async function findMissing(connection: SqlConnection, location: MysqlLocation): 
       throw new FatalDriverError(explainLayout("mysql", expandStatement("{layout}", location), versions[0]));
     }
     const buckets = await connection.query(expandStatement("SELECT COUNT(*) AS count FROM {buckets}", location));
-    if (versions.length === 0 || Number(buckets.rows[0]?.count) < BUCKET_COUNT)
-      return `rows of the tables are missing: ${hint}`;
+    if (versions.length === 0 || Number(buckets.rows[0]?.count) < BUCKET_COUNT) return "rows of the tables are missing";
     await connection.query(expandStatement("SELECT 1 FROM {claims} LIMIT 0", location));
     await connection.query(expandStatement("SELECT 1 FROM {tombstones} LIMIT 0", location));
     const identity = await connection.query(expandStatement("SELECT 1 FROM {identity}", location));
-    if (identity.rows.length === 0) return `rows of the tables are missing: ${hint}`;
+    if (identity.rows.length === 0) return "rows of the tables are missing";
   } catch (error) {
-    if (isMissingError(error)) return `tables are missing: ${hint}`;
+    if (isMissingError(error)) return "tables are missing";
     throw error;
   }
   const revisions = await readRevisions(connection, location);
   const missing = listProcedures(location.prefix).filter((name) => !revisions.has(name));
   // a user sees only the procedures that it may execute
   if (missing.length > 0)
-    return `procedures are missing, or this user has no right to EXECUTE them (${missing.join(", ")}): ${hint}`;
+    return `procedures are missing, or this user has no right to EXECUTE them (${missing.join(", ")})`;
   const newest = [...revisions.values()].find(({ oldestCaller }) => oldestCaller > REVISION);
   if (newest !== undefined) {
     const where = `database ${location.database}`;
     throw new FatalDriverError(explainRevision("mysql", "procedures", where, newest.revision, REVISION));
   }
   if (Math.min(...[...revisions.values()].map(({ revision }) => revision)) < REVISION)
-    return `procedures are those of an older version of Holdfast: ${hint}`;
+    return "procedures are those of an older version of Holdfast";
   return null;
 }
 

@@ -1,0 +1,66 @@
+/* release_rows.sql — the part of release.sql for every case: several claims, a claim that others wait behind, one that has ended. The
+   caller has begun the transaction, and commits it.
+   in       as release.sql
+   returns  as release.sql
+   cost     O(admitted + expired rows of each key) */
+CREATE PROCEDURE {release_rows}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
+SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
+BEGIN
+  DECLARE v_flags VARBINARY(4000) DEFAULT '';
+  DECLARE v_pushes LONGBLOB DEFAULT '';
+  DECLARE v_id VARBINARY(64);
+  DECLARE v_key, v_touched VARBINARY(512);
+  DECLARE v_state CHAR(1) CHARACTER SET ascii;
+  DECLARE v_at INT DEFAULT 1;
+  DECLARE v_bucket, v_locked, v_length SMALLINT DEFAULT -1;
+  DECLARE v_was_there, v_in_flight, v_is_stale TINYINT;
+  DECLARE v_mode TINYINT DEFAULT 1;
+  DECLARE v_grace_ends BIGINT;
+  DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next BIGINT;
+  items: LOOP
+    SET v_key = NULL;
+    IF v_at < LENGTH(p_rows) THEN
+      SET v_length = CAST(SUBSTRING(p_rows, v_at + 47, 4) AS SIGNED), v_key = SUBSTRING(p_rows, v_at + 51, v_length);
+    END IF;
+    -- one walk for the releases of a key that follow each other; the bucket is still locked
+    IF v_touched IS NOT NULL AND (v_key IS NULL OR v_key <> v_touched) THEN
+      SELECT MIN(arrival) INTO v_behind FROM {claims} WHERE `key` = v_touched;
+      IF v_behind IS NOT NULL THEN
+        IF p_max_ttl > 0 THEN
+          CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
+          SET v_mode = IF(v_grace_ends IS NULL OR v_grace_ends > 0, 2, 1);
+        END IF;
+        CALL {walk}(v_touched, v_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+      END IF;
+      SET v_touched = NULL;
+    END IF;
+    IF v_key IS NULL THEN LEAVE items; END IF;
+    SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26),
+      v_in_flight = SUBSTRING(p_rows, v_at + 30, 1) = '1';
+    IF v_bucket <> v_locked THEN
+      CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+      SET v_locked = v_bucket;
+    END IF;
+    -- most claims are the caller's own and live
+    DELETE FROM {claims} WHERE id = v_id AND state = 'o' AND expires > v_now;
+    SET v_was_there = ROW_COUNT() = 1;
+    IF v_was_there THEN SET v_touched = v_key; END IF;
+    IF v_in_flight OR NOT v_was_there THEN
+      SET v_ttl = CAST(SUBSTRING(p_rows, v_at + 31, 16) AS SIGNED) * 1000, v_state = NULL, v_expires = NULL;
+      SELECT state, expires INTO v_state, v_expires FROM {claims} WHERE id = v_id;
+      IF v_state IS NOT NULL THEN
+        DELETE FROM {claims} WHERE id = v_id;
+        SET v_touched = v_key, v_was_there = v_state <> 'r' AND v_expires > v_now;
+      END IF;
+      IF v_in_flight OR (v_state <> 'o' AND v_expires > v_now) THEN
+        CALL {add_tombstone}(v_id, v_bucket, IF(v_state = 'r', 'revoked', 'released'), v_now, v_ttl);
+      END IF;
+    END IF;
+    SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0')), v_at = v_at + 51 + v_length;
+  END LOOP;
+  -- a loss is noted after the last bucket is locked
+  IF v_mode = 2 THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
+  IF v_pushes <> '' OR LOCATE('0', v_flags) > 0 THEN
+    SELECT CONVERT(CONCAT(v_flags, v_pushes) USING ascii) AS reply;
+  END IF;
+END
