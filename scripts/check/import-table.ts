@@ -79,6 +79,8 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/conformance/"],
     may: ["src/spi/", "src/lock-table/", "src/client/", ...SHARED],
   },
+  // Another API over what the package exports.
+  { files: ["src/web-locks/"], may: ["src/client/lock.ts", "src/client/locks.ts", ...SHARED] },
   // Locks for the tests of users: a client over the memory driver, with the faults of the chaos driver.
   {
     files: ["src/testing/"],

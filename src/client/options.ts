@@ -29,6 +29,11 @@ export interface AcquireOptions {
   readonly label?: string | undefined;
   /** After this time the lock is lost, and its signal is aborted with reason "maxHold". Default: the client's `maxHold`. */
   readonly maxHold?: Duration | undefined;
+  /**
+   * false: this request has a claim of its own at the store, as with `handoffs: 1`. It is served strictly in order of arrival
+   * and is listed while it waits. Default true: a local holder may hand the lock off to it.
+   */
+  readonly handoff?: boolean | undefined;
 }
 
 /** The options of tryAcquire(), which never waits. */
@@ -113,6 +118,7 @@ const TRY_RULES: OptionRules<TryOptions> = {
   ttl: noProblem,
   label: noProblem,
   maxHold: noProblem,
+  handoff: booleanRule,
   signal: signalRule,
 };
 const ACQUIRE_RULES: OptionRules<AcquireOptions> = { ...TRY_RULES, wait: noProblem };
@@ -163,7 +169,7 @@ export function parseAcquireOptions(
 ): AcquireSettings {
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
-  const { wait, ttl, label, maxHold, signal } = options;
+  const { wait, ttl, label, maxHold, signal, handoff } = options;
   return {
     waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
@@ -171,6 +177,7 @@ export function parseAcquireOptions(
     label: label === undefined ? settings.label : cleanLabel(label),
     maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
+    hasOwnClaim: handoff === false,
   };
 }
 

@@ -44,21 +44,26 @@ export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings):
 
   if (!traits.fifo) return;
 
-  test("handoffs: 1 is first come, first served, across clients and within one", async (context) => {
-    const players = [await openTestClient(context, { handoffs: 1 }), await openTestClient(context, { handoffs: 1 })];
-    // one client for all checks: opening one for each would take longer than the others wait
-    const { driver } = await context.openClient();
-    const first = await (players[0] as TestClient).locks.acquire("key");
-    const served: number[] = [];
-    const waits: Promise<unknown>[] = [];
-    for (let index = 0; index < 8; index++) {
-      const { locks } = players[(index >> 1) % 2] as TestClient;
-      waits.push(deferRejection(locks.using("key", () => served.push(index))));
-      await waitForClaims(context, index + 2, driver);
-    }
-    await first.release();
-    await Promise.all(waits);
-    assert.deepEqual(served, [0, 1, 2, 3, 4, 5, 6, 7]);
-    await waitForEmptyStore(context);
-  });
+  for (const [how, clientOptions, requestOptions] of [
+    ["handoffs: 1", { handoffs: 1 }, {}],
+    ["handoff: false of each request", {}, { handoff: false }],
+  ] as const) {
+    test(`${how} is first come, first served, across clients and within one`, async (context) => {
+      const players = [await openTestClient(context, clientOptions), await openTestClient(context, clientOptions)];
+      // one client for all checks: opening one for each would take longer than the others wait
+      const { driver } = await context.openClient();
+      const first = await (players[0] as TestClient).locks.acquire("key");
+      const served: number[] = [];
+      const waits: Promise<unknown>[] = [];
+      for (let index = 0; index < 8; index++) {
+        const { locks } = players[(index >> 1) % 2] as TestClient;
+        waits.push(deferRejection(locks.using("key", requestOptions, () => served.push(index))));
+        await waitForClaims(context, index + 2, driver);
+      }
+      await first.release();
+      await Promise.all(waits);
+      assert.deepEqual(served, [0, 1, 2, 3, 4, 5, 6, 7]);
+      await waitForEmptyStore(context);
+    });
+  }
 }

@@ -55,6 +55,35 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "",
     tests: "test/unit/client/release-queue.test.ts",
   },
+  // --- web locks
+  {
+    name: "a steal that does not overtake the waiters of its process",
+    file: "src/web-locks/web-locks.ts",
+    find: "    for (const waiting of this.#waiting.get(name) ?? []) waiting.abort();\n",
+    replace: "",
+    tests: "test/unit/web-locks/web-locks.test.ts",
+  },
+  {
+    name: "a steal that leaves the lock to holders in other clients",
+    file: "src/web-locks/web-locks.ts",
+    find: '      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });\n',
+    replace: "",
+    tests: "test/unit/web-locks/web-locks.test.ts",
+  },
+  {
+    name: "a lost web lock that is released while its callback still works",
+    file: "src/web-locks/held-lock.ts",
+    find: "    if (!signal.aborted) {\n",
+    replace: "    if (!signal.aborted) {\n      void this.#lock.release();\n",
+    tests: "test/unit/web-locks/web-locks.test.ts",
+  },
+  {
+    name: "a request without hand-off that shares the claim of others",
+    file: "src/client/client.ts",
+    find: "hasOwnClaim === true || ",
+    replace: "",
+    tests: "test/unit/web-locks/web-locks.test.ts",
+  },
   // --- time and belief
   {
     name: "a detached lease longer than its claim's",

@@ -132,6 +132,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ["wait as an object", { wait: {} }, /^wait must/],
     ["a hundred years and a millisecond", { wait: MAX_DURATION_MS + 1 }, /^wait must/],
     ["a signal that is none", { signal: {} }, /^signal must/],
+    ["handoff", { handoff: 0 }, /^handoff must be true or false/],
     ["a label that is no text", { label: 7 }, /^label must/],
     ["an option that does not exist", { timeout: 5 }, /no option "timeout"/],
     ["__proto__ as an option of its own", JSON.parse('{"__proto__":1}'), /no option "__proto__"/],
