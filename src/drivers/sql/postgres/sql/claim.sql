@@ -5,26 +5,21 @@
                "f": the floor is more than a day ahead of the clock | "p <end in ms> <store ms>": not granted because of a grace
                period, in which "h" and "w" have its end as another field; then a line for each grant to another claim of the inbox
    Cost        two statements if the key has no claims, else O(its admitted + expired claims). A refusal without the lock writes
-               nothing */
+               nothing
+
+   Invariants of the two statements for a key without claims
+   - The update takes the place of lock_buckets: it locks the bucket's row, and the clock is read after it.
+   - Without the bucket's row there is no token, and without a token no insert.
+   - The insert is a later statement, so it sees everything that the lock's last owner has committed. */
 create or replace function {claim}(
   p_id text, p_key text, p_bucket int, p_permits int, p_limit int, p_ttl bigint, p_tokens int, p_floor bigint, p_wait boolean,
   p_label text, p_inbox text, p_max_ttl bigint
 ) returns text language plpgsql {settings} set lock_timeout = 4000 as $body$
 declare
   v_now bigint;
-  v_expires bigint;
-  v_grace_ends bigint := 0;
-  v_used bigint := 0;
   v_token bigint;
-  v_is_known boolean;
-  v_is_queued boolean;
-  v_is_admitted boolean := true;
-  v_arrival bigint := 1;
   v_next_expiry bigint;
-  v_reason text;
-  v_pushes text[] := '{}';
   f record;
-  w record;
 begin
   if not p_wait then
     -- a refusal changes nothing, so it needs no lock
@@ -35,12 +30,9 @@ begin
       return 'n';
     end if;
   end if;
-  -- a key without claims: the update takes the place of lock_buckets, so the clock and the queue are read after it. Without
-  -- the bucket's row there is no token
   if p_max_ttl = 0 and pg_catalog.current_setting('transaction_isolation') = 'read committed' and p_floor <= {read_clock}() then
     update {buckets} set last_token = greatest(last_token + 1, p_floor, {read_clock}()) + p_tokens - 1
-      where bucket = p_bucket returning last_token - p_tokens + 1 into v_token;
-    v_now := {read_clock}();
+      where bucket = p_bucket returning last_token - p_tokens + 1, {read_clock}() into v_token, v_now;
     insert into {claims} select
       p_id, p_key, 1, p_bucket, p_permits, p_limit, 'o', p_ttl, v_now + p_ttl * 1000, v_token, p_tokens, p_floor, p_inbox, p_wait,
       p_label, v_now, v_now
@@ -48,54 +40,66 @@ begin
       and not exists (select from {tombstones} where id = p_id and expires > v_now)
     returning (select expires from {claims} where id > p_id order by id limit 1) into v_next_expiry;
     if found then
-      if v_next_expiry <= v_now then
-        v_pushes := {sweep}(p_id, v_grace_ends, p_inbox, v_pushes);
-      end if;
-      return pg_catalog.array_to_string('h ' || v_token || ' ' || p_tokens || ' ' || p_ttl || ' ' || v_now / 1000 || v_pushes, E'\n');
+      return pg_catalog.array_to_string('h ' || v_token || ' ' || p_tokens || ' ' || p_ttl || ' ' || v_now / 1000
+        || case when v_next_expiry <= v_now then {sweep}(p_id, 0, p_inbox, '{}') end, E'\n');
     end if;
   end if;
   -- the token that was taken above stays unused: the walk may grant others before this claim
   v_token := 0;
-  v_now := {lock_buckets}(array[p_bucket]);
-  select exists (select from {claims} where id = p_id), exists (select from {claims} where key = p_key),
-    (select reason from {tombstones} where id = p_id and expires > v_now) into v_is_known, v_is_queued, v_reason;
-  if p_max_ttl > 0 then
-    v_grace_ends := coalesce({read_grace}(p_max_ttl, v_now), {start_grace}(p_max_ttl, false));
-    v_is_admitted := v_grace_ends = 0;
-  end if;
-  if v_is_known then
-    f := {restart_lease}(p_id, v_now, v_grace_ends, p_inbox, v_pushes);
-    return pg_catalog.array_to_string(f.answer || f.pushes, E'\n');
-  elsif v_reason is not null then
-    return 'n ' || v_reason;
-  elsif p_floor > v_now + 86400000000 then
-    -- after the clock has stepped back, floors are the tokens of earlier grants
-    if p_floor > (select last_token + 1 from {buckets} where bucket = p_bucket) then
-      return 'f';
+  -- a block of its own: setting its variables would cost as much as the two statements above
+  declare
+    v_expires bigint;
+    v_grace_ends bigint := 0;
+    v_used bigint := 0;
+    v_is_known boolean;
+    v_is_queued boolean;
+    v_is_admitted boolean := true;
+    v_arrival bigint := 1;
+    v_reason text;
+    v_pushes text[] := '{}';
+    w record;
+  begin
+    v_now := {lock_buckets}(array[p_bucket]);
+    select exists (select from {claims} where id = p_id), exists (select from {claims} where key = p_key),
+      (select reason from {tombstones} where id = p_id and expires > v_now) into v_is_known, v_is_queued, v_reason;
+    if p_max_ttl > 0 then
+      v_grace_ends := coalesce({read_grace}(p_max_ttl, v_now), {start_grace}(p_max_ttl, false));
+      v_is_admitted := v_grace_ends = 0;
     end if;
-  end if;
-  if v_is_queued then
-    w := {walk}(p_key, p_bucket, v_now, v_grace_ends, p_inbox, v_pushes);
-    v_used := w.used;
-    v_is_admitted := v_is_admitted and w.blocked_at is null and v_used + p_permits <= p_limit;
-    v_next_expiry := w.next_expiry;
-    v_pushes := w.pushes;
-    v_arrival := coalesce((select arrival from {claims} where key = p_key order by arrival desc limit 1), 0) + 1;
-  end if;
-  if v_is_admitted then
-    update {buckets} set last_token = greatest(last_token + 1, p_floor, v_now) + p_tokens - 1
-      where bucket = p_bucket returning last_token - p_tokens + 1 into strict v_token;
-  elsif not p_wait and v_grace_ends > 0 and v_used + p_permits <= p_limit then
-    -- unknown is not busy: the holder may not have restored its claim yet
-    return 'p ' || (v_grace_ends + 999) / 1000 || ' ' || v_now / 1000;
-  elsif not p_wait then
-    return pg_catalog.array_to_string(array['n'] || v_pushes, E'\n');
-  end if;
-  v_expires := v_now + p_ttl * 1000;
-  insert into {claims} values (
-    p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl, v_expires, v_token, p_tokens, p_floor, p_inbox, p_wait,
-    p_label, v_now, case when v_token > 0 then v_now end
-  );
-  v_pushes := {sweep}(p_id, v_grace_ends, p_inbox, v_pushes);
-  return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, v_next_expiry, v_grace_ends, v_now) || v_pushes, E'\n');
+    if v_is_known then
+      f := {restart_lease}(p_id, v_now, v_grace_ends, p_inbox, v_pushes);
+      return pg_catalog.array_to_string(f.answer || f.pushes, E'\n');
+    elsif v_reason is not null then
+      return 'n ' || v_reason;
+    elsif p_floor > v_now + 86400000000 then
+      -- after the clock has stepped back, floors are the tokens of earlier grants
+      if p_floor > (select last_token + 1 from {buckets} where bucket = p_bucket) then
+        return 'f';
+      end if;
+    end if;
+    if v_is_queued then
+      w := {walk}(p_key, p_bucket, v_now, v_grace_ends, p_inbox, v_pushes);
+      v_used := w.used;
+      v_is_admitted := v_is_admitted and w.blocked_at is null and v_used + p_permits <= p_limit;
+      v_next_expiry := w.next_expiry;
+      v_pushes := w.pushes;
+      v_arrival := coalesce((select arrival from {claims} where key = p_key order by arrival desc limit 1), 0) + 1;
+    end if;
+    if v_is_admitted then
+      update {buckets} set last_token = greatest(last_token + 1, p_floor, v_now) + p_tokens - 1
+        where bucket = p_bucket returning last_token - p_tokens + 1 into strict v_token;
+    elsif not p_wait and v_grace_ends > 0 and v_used + p_permits <= p_limit then
+      -- unknown is not busy: the holder may not have restored its claim yet
+      return 'p ' || (v_grace_ends + 999) / 1000 || ' ' || v_now / 1000;
+    elsif not p_wait then
+      return pg_catalog.array_to_string(array['n'] || v_pushes, E'\n');
+    end if;
+    v_expires := v_now + p_ttl * 1000;
+    insert into {claims} values (
+      p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl, v_expires, v_token, p_tokens, p_floor, p_inbox, p_wait,
+      p_label, v_now, case when v_token > 0 then v_now end
+    );
+    v_pushes := {sweep}(p_id, v_grace_ends, p_inbox, v_pushes);
+    return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, v_next_expiry, v_grace_ends, v_now) || v_pushes, E'\n');
+  end;
 end $body$;
