@@ -1,4 +1,4 @@
-import { Client, Pool } from "pg";
+import { Pool } from "pg";
 import { afterAll, beforeAll } from "vitest";
 import { postgresAdvisory } from "../../src/drivers/sql/postgres/driver.ts";
 import { registerAdvisoryConformance } from "../support/stores/advisory-conformance.ts";
@@ -6,11 +6,11 @@ import { findAdvisoryViolations, readAdvisoryLocks } from "../support/stores/pos
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 
 withPostgres((server) => {
-  let admin: Client;
+  /** The suite may inspect several times at once: a pool sends one statement after another. */
+  let admin: Pool;
 
-  beforeAll(async () => {
-    admin = new Client(server().url);
-    await admin.connect();
+  beforeAll(() => {
+    admin = new Pool({ connectionString: server().url, max: 1 });
   });
 
   afterAll(() => admin.end());

@@ -1,6 +1,6 @@
 /** The suite on PostgreSQL by the other clients: postgres.js, and a single Client of pg, which has no pushes. */
 
-import { Client } from "pg";
+import { Client, Pool } from "pg";
 import postgresJs from "postgres";
 import { afterAll, beforeAll } from "vitest";
 import type { PostgresClient } from "../../src/drivers/sql/postgres/driver.ts";
@@ -27,11 +27,11 @@ const CLIENTS: readonly (readonly [name: string, topics: "all" | "driver", creat
 ];
 
 withPostgres((server) => {
-  let admin: Client;
+  /** The suite may inspect several times at once: a pool sends one statement after another. */
+  let admin: Pool;
 
   beforeAll(async () => {
-    admin = new Client(server().url);
-    await admin.connect();
+    admin = new Pool({ connectionString: server().url, max: 1 });
     await admin.query(postgresMigration());
   });
 

@@ -1,6 +1,6 @@
 /** The suite's first topics, and pauses, with guardDataLoss, on tables that have been in use for long. */
 
-import { Client, Pool } from "pg";
+import { Pool } from "pg";
 import type { TestAPI } from "vitest";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { DRIVER_TOPICS, defineTests } from "../../src/conformance/topics.ts";
@@ -14,11 +14,11 @@ import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
 const GUARDED_TOPICS = ["lifecycle", "contention"];
 
 withPostgres((server) => {
-  let admin: Client;
+  /** The suite may inspect several times at once: a pool sends one statement after another. */
+  let admin: Pool;
 
   beforeAll(async () => {
-    admin = new Client(server().url);
-    await admin.connect();
+    admin = new Pool({ connectionString: server().url, max: 1 });
     await admin.query(postgresMigration());
   });
 

@@ -1,4 +1,4 @@
-import { Client, Pool } from "pg";
+import { Pool } from "pg";
 import type { TestAPI } from "vitest";
 import { afterAll, beforeAll, describe, test } from "vitest";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
@@ -9,11 +9,11 @@ import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
 
 withPostgres((server) => {
-  let admin: Client;
+  /** The suite may inspect several times at once: a pool sends one statement after another. */
+  let admin: Pool;
 
   beforeAll(async () => {
-    admin = new Client(server().url);
-    await admin.connect();
+    admin = new Pool({ connectionString: server().url, max: 1 });
     await admin.query(postgresMigration());
   });
 

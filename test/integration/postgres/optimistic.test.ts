@@ -44,7 +44,8 @@ withPostgres((server) => {
     "a Client of pg",
     async () => {
       const client = await openClient();
-      return { handle: client, close: () => client.end() };
+      // pg 9 refuses a statement while another one runs
+      return { handle: client, callers: 1, close: () => client.end() };
     },
     query,
   );

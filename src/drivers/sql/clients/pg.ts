@@ -1,5 +1,6 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
+import { hash } from "node:crypto";
 import type { Emitter } from "./connection.ts";
 import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
 import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
@@ -43,6 +44,8 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const TEXT_TYPES: readonly number[] = [705, 25, 19, 1043, 114];
 /** What the server last said to a client of pg before 8.19: the status as getTransactionStatus() returns it. */
 const lastStatuses = new WeakMap<PgClientLike, string>();
+/** The server does not know the name of a prepared statement, or knows it already. */
+const NAME_ERRORS: readonly string[] = ["26000", "42P05"];
 /** Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types. */
 const PLAIN_TYPES = { length: 0, getTypeParser };
 
@@ -53,15 +56,18 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
   // still receive that message
   if (!pool.listeners("acquire").includes(ignoreErrors)) pool.on("acquire", ignoreErrors);
   const { Client } = pool;
+  const names = new StatementNames();
   return {
     dialect: "postgres",
     library: "pg",
     async connect() {
       const client = await pool.connect();
-      await learnStatus(client).catch((error: unknown) => {
-        client.release(true);
-        throw error;
-      });
+      if (!isStatusKnown(client)) {
+        await learnStatus(client).catch((error: unknown) => {
+          client.release(true);
+          throw error;
+        });
+      }
       // a transaction of the driver that failed half-way must not reach the next user of the connection
       const release = (isBroken: boolean): void => client.release(isBroken || isInTransaction(client));
       if (isInTransaction(client)) {
@@ -69,7 +75,7 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
         release(true);
         throw createTransactionError("pg", "a connection of the pool was returned inside a transaction");
       }
-      return adaptClient(client, release);
+      return adaptClient(client, names, release);
     },
     ...(Client !== undefined && { connectDedicated: () => connectDedicated(Client, pool.options) }),
     async close() {
@@ -83,20 +89,23 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
 export function adaptPgClient(client: PgClientLike): SqlClient {
   ignoreErrors(client);
   const turns = new Turns();
+  const names = new StatementNames();
   return {
     dialect: "postgres",
     library: "pg",
     async connect() {
       const endTurn = await turns.take();
-      await learnStatus(client).catch((error: unknown) => {
-        endTurn();
-        throw error;
-      });
+      if (!isStatusKnown(client)) {
+        await learnStatus(client).catch((error: unknown) => {
+          endTurn();
+          throw error;
+        });
+      }
       if (isInTransaction(client)) {
         endTurn();
         throw createTransactionError("pg", "the client is inside a transaction");
       }
-      const connection = adaptClient(client, endTurn);
+      const connection = adaptClient(client, names, endTurn);
       return {
         ...connection,
         async query(text, values) {
@@ -121,12 +130,59 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
   };
 }
 
-function adaptClient(client: PgClientLike, release: (isBroken: boolean) => void): SqlConnection {
+function adaptClient(
+  client: PgClientLike,
+  names: StatementNames,
+  release: (isBroken: boolean) => void,
+): SqlConnection {
   return createConnection({
-    run: async (text, values) => toSqlResult(await client.query(createQuery(text, values))),
+    run: (text, values) => run(client, names, text, values),
     release,
     isServerError: isPostgresServerError,
   });
+}
+
+async function run(
+  client: PgClientLike,
+  names: StatementNames,
+  text: string,
+  values: readonly SqlValue[],
+): Promise<SqlResult> {
+  // in a transaction the error of a name would undo what was done before
+  const name = values.length === 0 || isInTransaction(client) ? null : names.get(text);
+  try {
+    return toSqlResult(await client.query(createQuery(text, values, name)));
+  } catch (error) {
+    if (name === null || !NAME_ERRORS.includes(String((error as { readonly code?: unknown }).code))) throw error;
+    // nothing was executed
+    names.disable();
+    return toSqlResult(await client.query(createQuery(text, values, null)));
+  }
+}
+
+/**
+ * The names under which connections keep statements with parameters prepared, which are always the same few: the server parses and
+ * plans each once. A pooler in transaction mode may give a statement to a session that does not know its name; then names are
+ * not used any more.
+ */
+class StatementNames {
+  readonly #names = new Map<string, string>();
+  #isDisabled = false;
+
+  /** Null: do without. Sessions that clients share know equal names only for equal statements. */
+  get(text: string): string | null {
+    if (this.#isDisabled) return null;
+    let name = this.#names.get(text);
+    if (name === undefined) {
+      name = `holdfast_${hash("sha256", text, "hex").slice(0, 32)}`;
+      this.#names.set(text, name);
+    }
+    return name;
+  }
+
+  disable(): void {
+    this.#isDisabled = true;
+  }
 }
 
 async function connectDedicated(
@@ -152,7 +208,7 @@ async function connectDedicated(
   }
   client.unref?.();
   return {
-    ...adaptClient(client, () => {
+    ...adaptClient(client, new StatementNames(), () => {
       client.end().catch(ignoreError);
       signal.end();
     }),
@@ -168,9 +224,11 @@ async function connectDedicated(
   };
 }
 
-/** Every setting of the client that changes results is overridden, and nothing is prepared under a name. */
-function createQuery(text: string, values: readonly SqlValue[]): object {
-  return { text, values: [...values], types: PLAIN_TYPES };
+/** Every setting of the client that changes results is overridden. */
+function createQuery(text: string, values: readonly SqlValue[], name: string | null): object {
+  return name === null
+    ? { text, values: [...values], types: PLAIN_TYPES }
+    : { name, text, values: [...values], types: PLAIN_TYPES };
 }
 
 function toSqlResult(result: PgResult | readonly PgResult[]): SqlResult {
@@ -199,12 +257,15 @@ function getTypeParser(type: number, format: string = "text"): (value: string | 
  * says so after every statement, so an empty one is sent if none was seen yet.
  */
 async function learnStatus(client: PgClientLike): Promise<void> {
-  const { connection } = client;
-  if (connection === undefined || client.getTransactionStatus !== undefined || lastStatuses.has(client)) return;
-  connection.on("readyForQuery", ({ status }: { readonly status: string }) => {
+  client.connection?.on("readyForQuery", ({ status }: { readonly status: string }) => {
     lastStatuses.set(client, status);
   });
   await client.query({ text: "" });
+}
+
+/** Also of a client that never says it. */
+function isStatusKnown(client: PgClientLike): boolean {
+  return client.getTransactionStatus !== undefined || client.connection === undefined || lastStatuses.has(client);
 }
 
 function isInTransaction(client: PgClientLike): boolean {

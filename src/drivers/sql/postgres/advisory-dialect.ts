@@ -84,6 +84,11 @@ export function createPostgresAdvisoryDialect(keyToLock: (key: string) => LockNu
       }
     },
     async unlock(connection, modes) {
+      const [mode] = modes;
+      if (mode !== undefined && modes.length === 1) {
+        const row = await readRow(connection, `select ${callOf("pg_advisory_unlock", mode)} as is_unlocked`, mode);
+        return [row.is_unlocked === true];
+      }
       const calls = modes.map((mode, index) => `${literalCallOf("pg_advisory_unlock", mode)} as lock_${index}`);
       const row = await readRow(connection, `select ${calls.join(", ")}`);
       return modes.map((_, index) => row[`lock_${index}`] === true);
