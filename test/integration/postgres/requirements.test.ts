@@ -111,6 +111,14 @@ withPostgres((server) => {
     });
   });
 
+  test("the error of a missing bucket row names the migration, which inserts the row", async () => {
+    await (await fixture.open()).driver.close();
+    await query("delete from holdfast.holdfast_1_buckets where bucket = 0");
+    await expect(open()).rejects.toMatchObject(fatal(/rows of the buckets table.*postgresMigration.*HF002/));
+    await query(postgresMigration());
+    expect((await (await fixture.open()).driver.claim(makeClaim("key"))).state).toBe("held");
+  });
+
   test("tables of another layout are refused, functions of a newer revision are kept", async () => {
     await fixture.open();
     await query("update holdfast.holdfast_layout set revision = 1000");

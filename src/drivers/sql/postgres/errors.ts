@@ -5,11 +5,11 @@ import { explainTlsError } from "../tls-errors.ts";
 
 /** The functions refuse to run in this transaction (lock_buckets.sql). */
 export const WRONG_ISOLATION = "HF001";
-/** Rows of the buckets table are missing. */
-const MISSING_BUCKETS = "HF002";
 /** The functions are those of a newer version of the library (schema.sql). */
 export const NEWER_REVISION = "HF003";
 
+/** Of a schema, a table and a function. */
+const MISSING_CODES = /^(?:3F000|42P01|42883)$/;
 const MISSING_TABLES =
   "Holdfast's tables or functions are missing: let open() create them (option createTables), or run the SQL of postgresMigration()";
 
@@ -28,7 +28,13 @@ const KNOWN_ERRORS: readonly KnownError[] = [
     explanation: "this role lacks a right; the comments of postgresMigration() name the grants that it needs",
     isFatal: true,
   },
-  { codes: /^(?:3F000|42P01|42883|HF002)$/, explanation: MISSING_TABLES, isFatal: true },
+  { codes: MISSING_CODES, explanation: MISSING_TABLES, isFatal: true },
+  {
+    // open() leaves tables of its own revision as they are
+    codes: /^HF002$/,
+    explanation: "rows of the buckets table are missing: run the SQL of postgresMigration(), which inserts them",
+    isFatal: true,
+  },
   {
     codes: /^25006$/,
     explanation: "the database is read-only: connect to the primary server, with default_transaction_read_only off",
@@ -108,7 +114,7 @@ export function toOpenError(error: unknown): unknown {
 
 /** Whether tables or functions are not there. */
 export function isMissingError(error: unknown): boolean {
-  return new RegExp(`^(?:3F000|42P01|42883|${MISSING_BUCKETS})$`).test(readErrorCode(error));
+  return MISSING_CODES.test(readErrorCode(error));
 }
 
 /** Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. */
