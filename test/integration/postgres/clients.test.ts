@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { loadPostgresClient } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
+import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -310,6 +311,42 @@ withPostgres((server) => {
     const client = adaptPostgresClient(pool);
     await expect(query(client, "select pg_sleep(30)")).rejects.toThrow("timeout");
     expect(pool.totalCount).toBe(0);
+  });
+
+  describe("statements that pg prepares under a name", () => {
+    const PREPARED = "select count(*)::int as n from pg_prepared_statements where name like 'holdfast_%'";
+    const connectTo = async (connectionString: string): Promise<SqlConnection> => {
+      const pool = new pg.Pool({ connectionString, max: 1 });
+      onTestFinished(() => pool.end());
+      const connection = await adaptPostgresClient(pool).connect();
+      onTestFinished(() => connection.release());
+      return connection;
+    };
+    const countPrepared = async (connection: SqlConnection) => (await connection.query(PREPARED)).rows[0]?.n;
+    const echo = async (connection: SqlConnection, text: string) =>
+      (await connection.query("select $1::text as t", [text])).rows;
+
+    test("are those with parameters, each once, and none in a transaction", async () => {
+      const connection = await connectTo(server().url);
+      for (const text of ["a", "b"]) expect(await echo(connection, text)).toEqual([{ t: text }]);
+      expect(await countPrepared(connection)).toBe(1);
+      await connection.query("begin");
+      expect((await connection.query("select $1::int as n", [5])).rows).toEqual([{ n: 5 }]);
+      await connection.query("rollback");
+      expect(await countPrepared(connection)).toBe(1);
+    });
+
+    test("are given up behind a pooler whose sessions know the name already, or do not", async () => {
+      const pooler = await startPgBouncer(server().port, { poolSize: 1 });
+      onTestFinished(() => pooler.dispose());
+      const [first, second] = [await connectTo(pooler.urlOf("postgres")), await connectTo(pooler.urlOf("postgres"))];
+      expect(await echo(first, "a")).toEqual([{ t: "a" }]);
+      expect(await echo(second, "b")).toEqual([{ t: "b" }]);
+      await first.query("discard all");
+      expect(await echo(first, "c")).toEqual([{ t: "c" }]);
+      for (const connection of [first, second]) expect(await echo(connection, "d")).toEqual([{ t: "d" }]);
+      expect(await countPrepared(first)).toBe(0);
+    });
   });
 
   test("drivers that share a pool share one listener", () => {
