@@ -146,10 +146,9 @@ class SqlDriver implements Driver {
       this.#recheckTimes.forget(claim.id);
       this.#guard.onRelease(claim.id);
     }
-    const rows = releases.map(({ claim, hasUnansweredClaim }) => ({
-      ...this.#toRow(claim),
-      hasUnansweredClaim,
-    }));
+    const rows = releases.map(({ claim, hasUnansweredClaim }) =>
+      Object.assign(this.#toRow(claim), { hasUnansweredClaim }),
+    );
     const failuresBefore = this.#failureCount;
     let pushes: readonly string[] = [];
     const flags = await this.#callSorted(rows, async (session, sorted) => {
@@ -213,20 +212,26 @@ class SqlDriver implements Driver {
   async #callSorted<R extends { readonly bucket: number }, T>(
     rows: readonly R[],
     call: (session: DialectSession, sorted: readonly R[]) => Promise<readonly T[]>,
-  ): Promise<T[]> {
+  ): Promise<readonly T[]> {
     if (rows.length === 0) return [];
+    if (rows.length === 1) return this.#callAll(rows, call);
     const order = Array.from(rows.keys()).sort((left, right) => (rows[left] as R).bucket - (rows[right] as R).bucket);
-    const sortedResults = await this.#call((session) =>
-      call(
-        session,
-        order.map((index) => rows[index] as R),
-      ),
+    const sortedResults = await this.#callAll(
+      order.map((index) => rows[index] as R),
+      call,
     );
-    if (sortedResults.length !== rows.length)
-      throw new Error(`${this.name}: the database answered for ${sortedResults.length} of ${rows.length} claims`);
     const results: T[] = new Array(rows.length);
     for (const [position, index] of order.entries()) results[index] = sortedResults[position] as T;
     return results;
+  }
+
+  async #callAll<R, T>(
+    rows: readonly R[],
+    call: (session: DialectSession, rows: readonly R[]) => Promise<readonly T[]>,
+  ): Promise<readonly T[]> {
+    const results = await this.#call((session) => call(session, rows));
+    if (results.length === rows.length) return results;
+    throw new Error(`${this.name}: the database answered for ${results.length} of ${rows.length} claims`);
   }
 
   #toRow({ id, locks: [lock], ttlMs, tokenCount, floor, wait, label }: Claim): ClaimRow {

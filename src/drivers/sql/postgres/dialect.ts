@@ -346,7 +346,7 @@ function joinBuckets(rows: readonly ClaimRow[]): string {
 }
 
 function decodeFlags(flags: string): boolean[] {
-  return Array.from(flags, (flag) => flag === "1");
+  return flags.split("").map((flag) => flag === "1");
 }
 
 function toListedRow(row: SqlRow): ListedRow {
