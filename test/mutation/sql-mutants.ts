@@ -116,7 +116,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     file: postgres,
     find: "where v_token > 0 and not exists (select from {claims} where key = p_key)",
     replace: "where v_token > 0 and not exists (select from {claims} where key = p_key and arrival = 1)",
-    tests: "test/conformance/postgres.test.ts",
+    tests: "test/integration/postgres/first-claim.test.ts",
   },
   {
     name: "on PostgreSQL, a first claim of a key with a token that follows only the clock",
@@ -130,7 +130,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     file: postgres,
     find: "where bucket = p_buckets::int for no key update",
     replace: "where bucket = p_buckets::int",
-    tests: "test/integration/postgres/faults.test.ts",
+    tests: "test/integration/postgres/first-claim.test.ts",
   },
   {
     name: "an advisory lock that a second claim of the process takes once more",

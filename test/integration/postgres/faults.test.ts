@@ -99,8 +99,6 @@ withPostgres((server) => {
 
   test("a session that keeps the bucket rows locked delays calls, each at most until its timeout, and changes nothing", async () => {
     const { driver } = await fixture.open({ commandTimeoutMs: 700 });
-    const held = makeClaim("held");
-    expect((await driver.claim(held)).state).toBe("held");
     const locker = new Client(fixture.database.url);
     await locker.connect();
     await locker.query("begin");
@@ -110,7 +108,6 @@ withPostgres((server) => {
     await expect(driver.claim(claim)).rejects.toThrow("postgres: no answer within 700 ms");
     expect(performance.now() - started).toBeLessThan(3_000);
     await expect(driver.release([{ claim, hasUnansweredClaim: true }])).rejects.toThrow("no answer within 700 ms");
-    await expect(driver.release([{ claim: held, hasUnansweredClaim: false }])).rejects.toThrow("no answer within 700 ms");
     await locker.query("rollback");
     await locker.end();
     expect(await driver.release([{ claim, hasUnansweredClaim: true }])).toEqual([expect.any(Boolean)]);
