@@ -89,7 +89,6 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
 export function adaptPgClient(client: PgClientLike): SqlClient {
   ignoreErrors(client);
   const turns = new Turns();
-  const names = new StatementNames();
   return {
     dialect: "postgres",
     library: "pg",
@@ -105,7 +104,7 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
         endTurn();
         throw createTransactionError("pg", "the client is inside a transaction");
       }
-      const connection = adaptClient(client, names, endTurn);
+      const connection = adaptClient(client, null, endTurn);
       return {
         ...connection,
         async query(text, values) {
@@ -130,9 +129,10 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
   };
 }
 
+/** @param names null: nothing is prepared */
 function adaptClient(
   client: PgClientLike,
-  names: StatementNames,
+  names: StatementNames | null,
   release: (isBroken: boolean) => void,
 ): SqlConnection {
   return createConnection({
@@ -144,17 +144,18 @@ function adaptClient(
 
 async function run(
   client: PgClientLike,
-  names: StatementNames,
+  names: StatementNames | null,
   text: string,
   values: readonly SqlValue[],
 ): Promise<SqlResult> {
   // in a transaction the error of a name would undo what was done before
-  const name = values.length === 0 || isInTransaction(client) ? null : names.get(text);
+  const name = names === null || values.length === 0 || isInTransaction(client) ? null : names.get(text);
   try {
     return toSqlResult(await client.query(createQuery(text, values, name)));
   } catch (error) {
-    if (name === null || !NAME_ERRORS.includes(String((error as { readonly code?: unknown }).code))) throw error;
-    // nothing was executed
+    if (names === null || name === null || !NAME_ERRORS.includes(String((error as { readonly code?: unknown }).code)))
+      throw error;
+    // nothing was executed. If the call was abandoned meanwhile, the connection is closed and sends nothing any more
     names.disable();
     return toSqlResult(await client.query(createQuery(text, values, null)));
   }
