@@ -3,14 +3,14 @@ import { afterAll, beforeAll } from "vitest";
 import { postgresAdvisory } from "../../src/drivers/sql/postgres/driver.ts";
 import { registerAdvisoryConformance } from "../support/stores/advisory-conformance.ts";
 import { findAdvisoryViolations, readAdvisoryLocks } from "../support/stores/postgres-advisory.ts";
+import { connectAdmin } from "../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 
 withPostgres((server) => {
-  /** The suite may inspect several times at once: a pool sends one statement after another. */
   let admin: Pool;
 
-  beforeAll(() => {
-    admin = new Pool({ connectionString: server().url, max: 1 });
+  beforeAll(async () => {
+    admin = await connectAdmin(server().url);
   });
 
   afterAll(() => admin.end());

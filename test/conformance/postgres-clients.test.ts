@@ -1,11 +1,13 @@
 /** The suite on PostgreSQL by the other clients: postgres.js, and a single Client of pg, which has no pushes. */
 
-import { Client, Pool } from "pg";
+import type { Pool } from "pg";
+import { Client } from "pg";
 import postgresJs from "postgres";
 import { afterAll, beforeAll } from "vitest";
 import type { PostgresClient } from "../../src/drivers/sql/postgres/driver.ts";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { testDriver } from "../client/suite.ts";
+import { connectAdmin } from "../support/stores/postgres-fixture.ts";
 import { createLibraryRunner, inspectInLongRun, SQL_SUITE_OPTIONS } from "../support/stores/sql-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
@@ -27,11 +29,10 @@ const CLIENTS: readonly (readonly [name: string, topics: "all" | "driver", creat
 ];
 
 withPostgres((server) => {
-  /** The suite may inspect several times at once: a pool sends one statement after another. */
   let admin: Pool;
 
   beforeAll(async () => {
-    admin = new Pool({ connectionString: server().url, max: 1 });
+    admin = await connectAdmin(server().url);
     await admin.query(postgresMigration());
   });
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { DRIVER_TOPICS, defineTests } from "../../src/conformance/topics.ts";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
-import { forgetIdentity, markLongInUse } from "../support/stores/postgres-fixture.ts";
+import { connectAdmin, forgetIdentity, markLongInUse } from "../support/stores/postgres-fixture.ts";
 import { REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
@@ -14,11 +14,10 @@ import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
 const GUARDED_TOPICS = ["lifecycle", "contention"];
 
 withPostgres((server) => {
-  /** The suite may inspect several times at once: a pool sends one statement after another. */
   let admin: Pool;
 
   beforeAll(async () => {
-    admin = new Pool({ connectionString: server().url, max: 1 });
+    admin = await connectAdmin(server().url);
     await admin.query(postgresMigration());
   });
 

@@ -4,16 +4,16 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
+import { connectAdmin } from "../support/stores/postgres-fixture.ts";
 import { REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
 
 withPostgres((server) => {
-  /** The suite may inspect several times at once: a pool sends one statement after another. */
   let admin: Pool;
 
   beforeAll(async () => {
-    admin = new Pool({ connectionString: server().url, max: 1 });
+    admin = await connectAdmin(server().url);
     await admin.query(postgresMigration());
   });
 

@@ -137,14 +137,14 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     file: "src/drivers/sql/advisory/driver.ts",
     find: "    if (!queue.admits(entry)) return false;\n",
     replace: "",
-    tests: "test/conformance/postgres-advisory.test.ts",
+    tests: "test/integration/postgres/advisory-claims.test.ts",
   },
   {
     name: "an advisory lock that a call takes after its claim has ended",
     file: "src/drivers/sql/advisory/driver.ts",
     find: "    if (ended !== undefined) return ended;\n",
     replace: "",
-    tests: "test/conformance/postgres-advisory.test.ts",
+    tests: "test/integration/postgres/advisory-claims.test.ts",
   },
   {
     name: "on PostgreSQL, deleted rows that stay in the pages until autovacuum",

@@ -19,6 +19,7 @@ declare module "pg" {
 
   interface PoolOptions extends ClientOptions {
     readonly max?: number;
+    readonly idleTimeoutMillis?: number;
   }
 
   export class Client extends EventEmitter {

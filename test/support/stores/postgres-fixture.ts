@@ -42,6 +42,13 @@ export interface PostgresFixture {
   close(): Promise<void>;
 }
 
+/** The suite's own connection, open before its first test. A pool, since inspections may come at once: it sends one after another. */
+export async function connectAdmin(url: string): Promise<Pool> {
+  const pool = new Pool({ connectionString: url, max: 1, idleTimeoutMillis: 0 });
+  await pool.query("select 1");
+  return pool;
+}
+
 export async function createPostgresFixture(server: DatabaseServer): Promise<PostgresFixture> {
   const database = await server.freshDatabase();
   const warnings: string[] = [];
