@@ -11,6 +11,7 @@ export const ELECTION = "scheduler";
 /** The store of a url, or "quorum:url,url,url": the majority of these Redis servers. */
 export async function connectStore(url: string): Promise<Locks> {
   const [, members] = /^quorum:(.*)$/.exec(url) ?? [];
-  if (members === undefined) return connect(url);
+  // a machine that starts three stores and fifteen processes takes its time
+  if (members === undefined) return connect(url, { connectTimeout: "30s" });
   return createLocks(quorum(members.split(",").map((member) => redis(() => new Redis(member)))));
 }
