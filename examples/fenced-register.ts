@@ -3,15 +3,15 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { connect } from "holdfast";
+import { createFenceGuard } from "holdfast/fencing";
 
 /** What every resource worth a lock should do: remember the highest token, and refuse lower ones. */
 class Register {
   value = "";
-  #token = 0n;
+  readonly #guard = createFenceGuard();
 
   write(value: string, token: bigint): void {
-    if (token < this.#token) throw new Error("refused: a later holder has written already");
-    this.#token = token;
+    this.#guard.check("register", token); // throws a StaleLockError
     this.value = value;
   }
 }
@@ -32,7 +32,7 @@ await delay(1); // whatever the first holder was doing, it goes on now
 try {
   register.write("late", lostReason.token);
 } catch (error) {
-  console.log(`the late write was ${(error as Error).message}`);
+  console.log(`the late write was refused: ${(error as { readonly code?: string }).code}`);
 }
 console.log(`the register says: ${register.value}`);
 console.log(`the first holder still held it: ${await lostReason.release()}, the second: ${await lock.release()}`);

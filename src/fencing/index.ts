@@ -1,7 +1,8 @@
-/** holdfast/fencing: work that cannot commit if the lock was lost. */
+/** holdfast/fencing: work that cannot commit, and writes that are refused, if the lock was lost. */
 
 export { FenceConflictError, StaleLockError } from "./errors.ts";
 export { fence, fenceSync } from "./fence.ts";
+export { createFenceGuard, type FenceGuard, type FenceGuardOptions } from "./guard.ts";
 export type { FencedLock } from "./locks.ts";
 export { restoreIdleTimeout } from "./mysql-fence.ts";
 export type { FenceOptions, TableOptions } from "./options.ts";

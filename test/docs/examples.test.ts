@@ -15,15 +15,18 @@ const sandbox = cliSandbox();
 const EXPECTED_OUTPUT: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "fenced-register": [
     ["the second token is higher: true"],
-    ["the late write was refused: a later holder has written already"],
+    ["the late write was refused: STALE_LOCK"],
     ["the register says: second"],
     ["the first holder still held it: false, the second: true"],
   ],
   "paused-holder": [
-    ["the next holder writes: accepted"],
-    ["the stopped holder goes on and writes: refused"],
-    ['what the stopped holder is told: lost the lock on "register": its lease ended before a renewal succeeded'],
-    ["the register says: second"],
+    ["the next holder writes 50, without a token: accepted"],
+    ["the next holder writes 50, with its token: accepted"],
+    ["the stopped holder writes 70, without a token: accepted"],
+    ["the stopped holder writes 70, with its token: refused (STALE_LOCK)"],
+    ['what the stopped holder is told: lost the lock on "account": its lease ended before a renewal succeeded'],
+    ["100 - 30 - 50 without tokens: 70, one withdrawal is lost"],
+    ["with tokens: 50, the late one was refused and can be repeated"],
   ],
   "read-write": [
     ["one reads version 1", "two reads version 1", "three reads version 1"],

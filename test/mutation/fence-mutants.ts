@@ -6,7 +6,21 @@ const postgres = { file: "src/fencing/postgres-fence.ts", tests: "test/integrati
 const mysql = { file: "src/fencing/mysql-fence.ts", tests: "test/integration/mysql/fence.test.ts" };
 const sqlite = { file: "src/fencing/sqlite-fence.ts", tests: "test/integration/sqlite/fence.test.ts" };
 
+const guard = { file: "src/fencing/guard.ts", tests: "test/unit/fencing/guard.test.ts" };
+
 export const FENCE_MUTANTS: readonly Mutant[] = [
+  {
+    ...guard,
+    name: "a guard that forgets a key and then accepts its old tokens",
+    find: "    if (token > this.#floor) this.#floor = token;\n",
+    replace: "",
+  },
+  {
+    ...guard,
+    name: "a guard that compares tokens before the write ahead has ended",
+    find: "(previous ?? Promise.resolve()).then(",
+    replace: "Promise.resolve().then(",
+  },
   {
     ...postgres,
     name: "on PostgreSQL, a fence that lowers the token",

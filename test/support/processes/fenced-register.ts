@@ -5,6 +5,8 @@
 
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
+import type { FenceGuard } from "../../../src/fencing/index.ts";
+import { createFenceGuard, StaleLockError } from "../../../src/fencing/index.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 
 export type Effect = {
@@ -28,7 +30,7 @@ export type FencedRegister = {
 export async function openFencedRegister(harness: ProcessHarness): Promise<FencedRegister> {
   const path = harness.path("register");
   const log: Effect[] = [];
-  const highest = new Map<string, bigint>();
+  const guard = createFenceGuard();
   const server = createServer((socket) => {
     socket.on("error", () => undefined);
     const lines = createInterface({ input: socket });
@@ -42,9 +44,7 @@ export async function openFencedRegister(harness: ProcessHarness): Promise<Fence
         pid,
       } = JSON.parse(line) as Record<"what" | "key" | "token", string> & { pid: number };
       const token = BigInt(text);
-      const highestToken = highest.get(key) ?? 0n;
-      const accepted = token >= highestToken;
-      if (accepted) highest.set(key, token);
+      const accepted = isAccepted(guard, key, token);
       log.push({ what: what as Effect["what"], key, token, pid, accepted, at: process.hrtime.bigint() });
       socket.write(accepted ? "accepted\n" : "refused\n");
     });
@@ -52,6 +52,16 @@ export async function openFencedRegister(harness: ProcessHarness): Promise<Fence
   await new Promise<void>((resolve) => server.listen(path, resolve));
   harness.onTeardown(() => void server.close());
   return { path, log, faults: () => findFaults(log) };
+}
+
+function isAccepted(guard: FenceGuard, key: string, token: bigint): boolean {
+  try {
+    guard.check(key, token);
+    return true;
+  } catch (error) {
+    if (error instanceof StaleLockError) return false;
+    throw error;
+  }
 }
 
 function findFaults(log: readonly Effect[]): string[] {
