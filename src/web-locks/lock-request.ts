@@ -5,7 +5,7 @@ import { validateKey } from "../util/keys.ts";
 import { functionRule, requireValid } from "../util/validate.ts";
 import type { WebLock, WebLockMode } from "./types.ts";
 
-export type LockCallback = (lock: WebLock | null) => unknown;
+type LockCallback = (lock: WebLock | null) => unknown;
 
 export interface LockRequest {
   readonly name: string;
