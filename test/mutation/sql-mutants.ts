@@ -39,7 +39,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     name: "on MariaDB, a release that leaves the next waiter without its grant",
     find: " AND NOT EXISTS (SELECT 1 FROM {claims} WHERE `key` = v_key AND id <> v_id)",
     replace: "",
-    tests: "test/integration/mysql/concurrent-claims.test.ts",
+    tests: "test/integration/mysql/recheck-cost.test.ts",
   },
   {
     ...procedures,
