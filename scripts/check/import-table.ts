@@ -74,6 +74,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/http/"],
     may: ["src/index.ts", "src/client/options.ts", "src/wrapping/key-template.ts", ...SHARED],
   },
+  { files: ["src/nestjs/"], may: ["src/index.ts", ...SHARED] },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],

@@ -1,11 +1,13 @@
 /** Programs of a user, compiled by a version of TypeScript against the package as it is published, and run. */
 
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { builtFile } from "./built-file.ts";
 import { installInterop } from "./interop.ts";
+import { onCleanup } from "./server-fixture.ts";
 
 const run = promisify(execFile);
 const TIMEOUT_MS = 60_000;
@@ -64,6 +66,31 @@ export async function runCompiled(
   url: string,
 ): Promise<{ readonly stdout: string; readonly stderr: string }> {
   return run(process.execPath, [program], { timeout: TIMEOUT_MS, env: { ...process.env, HOLDFAST_URL: url } });
+}
+
+export interface RunningProgram {
+  /** What it has printed, errors included. */
+  output(): string;
+  /** Sends SIGTERM. */
+  stop(): void;
+  readonly ended: Promise<unknown>;
+}
+
+/** Starts a program that runs until it is stopped, at the latest after the test. */
+export function startCompiled(program: string, url: string): RunningProgram {
+  const child = spawn(process.execPath, [program], { env: { ...process.env, HOLDFAST_URL: url } });
+  let text = "";
+  const onData = (part: Buffer): void => {
+    text += part;
+  };
+  child.stdout.on("data", onData);
+  child.stderr.on("data", onData);
+  const ended = once(child, "close");
+  onCleanup(async () => {
+    if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
+    await ended;
+  });
+  return { output: () => text, stop: () => void child.kill("SIGTERM"), ended };
 }
 
 function tryLink(target: string, path: string): void {
