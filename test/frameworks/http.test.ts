@@ -82,15 +82,11 @@ describe.each(FRAMEWORKS)("%s", (_name, start) => {
   test("handlers of one key never overlap, on two servers; every request is answered", async () => {
     const server = await startLockServer();
     const running = new Map<string, number>();
-    let [mostOfOneKey, mostOfAll, calls] = [0, 0, 0];
+    let [mostOfOneKey, calls] = [0, 0];
     const handler = async (id: string): Promise<string> => {
       calls++;
       running.set(id, (running.get(id) ?? 0) + 1);
       mostOfOneKey = Math.max(mostOfOneKey, running.get(id) as number);
-      mostOfAll = Math.max(
-        mostOfAll,
-        [...running.values()].reduce((sum, count) => sum + count),
-      );
       await new Promise(setImmediate);
       running.set(id, (running.get(id) as number) - 1);
       return id;
@@ -106,7 +102,6 @@ describe.each(FRAMEWORKS)("%s", (_name, start) => {
     );
     expect(calls).toBe(120);
     expect(mostOfOneKey).toBe(1);
-    expect(mostOfAll).toBeGreaterThan(1);
     await waitUntilFree(server);
   });
 
