@@ -17,7 +17,7 @@ import { findLuaFaults, renderLuaModule } from "./check/lua.ts";
 import { checkTypesResolve, findExportMapFaults, findPackedFaults } from "./check/package-rules.ts";
 import { isInstalled, runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
-import { findSnippetFaults } from "./check/snippets.ts";
+import { findProgramFaults, findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
 import { findSqlFaults, renderSqlModules } from "./check/sql.ts";
 import { deadSuiteRows, findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
@@ -67,6 +67,7 @@ const CHECKS: readonly Check[] = [
   { name: "tests have a suite", faults: testsWithoutOneSuite },
   { name: "CI runs every suite", faults: () => findMatrixProblems() },
   { name: "snippets compile", faults: () => findSnippetFaults() },
+  { name: "programs in pages", faults: () => findProgramFaults() },
   { name: "links", faults: () => brokenLinks() },
   { name: "paths in pages", faults: () => findMissingPaths() },
   { name: "reference is complete", faults: findUndocumented },

@@ -75,6 +75,8 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     may: ["src/index.ts", "src/client/options.ts", "src/wrapping/key-template.ts", ...SHARED],
   },
   { files: ["src/nestjs/"], may: ["src/index.ts", ...SHARED] },
+  // Jobs use the locks that a user passes.
+  { files: ["src/cron/"], may: ["src/client/lock.ts", "src/client/locks.ts", ...SHARED] },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],

@@ -13,6 +13,8 @@ export type Block = {
   readonly code: string;
   /** What the nearest `<!-- given ... -->` above it says: context that readers are told in words. */
   readonly given: { readonly line: number; readonly code: string };
+  /** The file of `<!-- program FILE -->` right above it, which it shows as it is. */
+  readonly program: string | null;
 };
 
 type ParsedPage = {
@@ -23,6 +25,7 @@ type ParsedPage = {
 
 const IGNORED_DIRECTORIES: ReadonlySet<string> = new Set(["node_modules", "dist", "build", "coverage", ".git"]);
 const GIVEN_COMMENT = /^<!-- given\b/;
+const PROGRAM_COMMENT = /^<!-- program (\S+) -->$/;
 
 export function readPages(folder = "."): Page[] {
   return readdirSync(folder, { withFileTypes: true })
@@ -39,17 +42,20 @@ export function parsePage({ text }: Page): ParsedPage {
   const blocks: Block[] = [];
   const prose = lines.map(() => "");
   let given = { line: 1, code: "" };
+  let program: string | null = null;
   for (let at = 0; at < lines.length; at++) {
     const line = lines[at] as string;
     const fence = /^ *(`{3,}|~{3,}) *(\S*)/.exec(line);
     if (fence !== null) {
       const end = findEnd(lines, at, (one) => one.trim() === fence[1]);
       const code = lines.slice(at + 1, end).join("\n");
-      blocks.push({ line: at + 2, language: fence[2] as string, code, given });
+      blocks.push({ line: at + 2, language: fence[2] as string, code, given, program });
+      program = null;
       at = end;
     } else if (line.startsWith("<!--")) {
       const end = line.includes("-->") ? at : findEnd(lines, at, (one) => one.includes("-->"));
       if (GIVEN_COMMENT.test(line)) given = { line: at + 1, code: parseGivenComment(lines.slice(at, end + 1)) };
+      program = PROGRAM_COMMENT.exec(line)?.[1] ?? null;
       at = end;
     } else {
       prose[at] = line;

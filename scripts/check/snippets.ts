@@ -9,7 +9,10 @@
 //   -->
 //
 // It holds for all blocks below it, up to the next one. A block may declare the same names anew.
+//
+// A block below `<!-- program FILE -->` shows a program as it is. A suite compiles and runs that file.
 
+import { existsSync, readFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import ts from "typescript";
 import type { Block, Page } from "./markdown.ts";
@@ -29,7 +32,7 @@ export function findSnippetFaults(pages: readonly Page[] = readPages()): string[
   const snippets = new Map<string, Snippet>();
   for (const page of pages) {
     for (const block of parsePage(page).blocks) {
-      if (!LANGUAGES.has(block.language)) continue;
+      if (!LANGUAGES.has(block.language) || block.program !== null) continue;
       snippets.set(resolve(`${page.path}.${block.line}.ts`), createSnippet(page.path, block));
     }
   }
@@ -39,6 +42,17 @@ export function findSnippetFaults(pages: readonly Page[] = readPages()): string[
     const diagnostics = [...program.getSyntacticDiagnostics(source), ...program.getSemanticDiagnostics(source)];
     return diagnostics.map((diagnostic) => formatDiagnostic(snippet, diagnostic));
   });
+}
+
+/** Blocks that differ from the program that they show. */
+export function findProgramFaults(pages: readonly Page[] = readPages()): string[] {
+  return pages.flatMap((page) =>
+    parsePage(page).blocks.flatMap(({ line, code, program }) => {
+      if (program === null) return [];
+      const shown = existsSync(program) ? readFileSync(program, "utf8") : null;
+      return shown === `${code}\n` ? [] : [`${page.path}:${line} differs from ${program}`];
+    }),
+  );
 }
 
 function createSnippet(page: string, block: Block): Snippet {

@@ -4,6 +4,7 @@
  */
 
 import { readFileSync } from "node:fs";
+import { CRON_MUTANTS } from "./cron-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { HTTP_MUTANTS } from "./http-mutants.ts";
@@ -32,6 +33,7 @@ export function applyMutant({ name, file, find, replace }: Mutant): string {
 }
 
 export const MUTANTS: readonly Mutant[] = [
+  ...CRON_MUTANTS,
   ...DATA_LOSS_MUTANTS,
   ...FENCE_MUTANTS,
   ...LEADER_MUTANTS,

@@ -1,11 +1,12 @@
 // The checks of the Markdown files find the faults they exist for, and name the place.
 
+import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { findApiFaults } from "../../../scripts/check/api-page.ts";
 import { brokenLinks } from "../../../scripts/check/doc-links.ts";
 import type { Page } from "../../../scripts/check/markdown.ts";
 import { findAnchors, parsePage } from "../../../scripts/check/markdown.ts";
-import { findSnippetFaults } from "../../../scripts/check/snippets.ts";
+import { findProgramFaults, findSnippetFaults } from "../../../scripts/check/snippets.ts";
 
 function makePage(...lines: readonly string[]): Page {
   return { path: "docs/page.md", text: lines.join("\n") };
@@ -33,8 +34,8 @@ test("code blocks have their language, their line and the declarations given abo
     ),
   );
   expect(blocks).toEqual([
-    { line: 3, language: "ts", code: "a();\n\nb();", given: { line: 1, code: "" } },
-    { line: 12, language: "sh", code: "ls", given: { line: 7, code: "\ndeclare const c: number;\n" } },
+    { line: 3, language: "ts", code: "a();\n\nb();", given: { line: 1, code: "" }, program: null },
+    { line: 12, language: "sh", code: "ls", given: { line: 7, code: "\ndeclare const c: number;\n" }, program: null },
   ]);
   expect(prose.filter((line) => line !== "")).toEqual(["# Page", "text"]);
 });
@@ -116,4 +117,16 @@ test("the reference names every export and each of its members, and nothing else
   expect(reference("## `Lock`", "token, release", "### `Gone`")).toEqual([
     "docs/reference/api.md:3 is about Gone, which nothing exports",
   ]);
+});
+
+test("a block that shows a program is its file, to the letter", () => {
+  const path = "examples/semaphore.ts";
+  const page = (code: string): Page => ({
+    path: "a.md",
+    text: `<!-- program ${path} -->\n\n\`\`\`ts\n${code}\`\`\`\n`,
+  });
+  const text = readFileSync(path, "utf8");
+  expect(findProgramFaults([page(text)])).toEqual([]);
+  expect(findProgramFaults([page(`${text}// more\n`)])).toEqual([`a.md:4 differs from ${path}`]);
+  expect(findProgramFaults([{ path: "a.md", text: page(text).text.replace("semaphore", "gone") }])).toHaveLength(1);
 });

@@ -1,0 +1,20 @@
+// A task of node-cron that runs once per tick, in however many processes this program runs.
+
+import { connect } from "holdfast";
+import { createRunCoordinator } from "holdfast/cron";
+import { schedule } from "node-cron";
+
+const locks = await connect();
+
+const task = schedule("* * * * * *", ({ date }) => console.log(`report for ${date.toISOString()}`), {
+  name: "report", // the same in every process
+  timezone: "Etc/UTC",
+  distributed: true,
+  runCoordinator: createRunCoordinator(locks, { overlap: false }),
+});
+task.on("execution:skipped", ({ date, reason }) => console.log(`skipped ${date.toISOString()}: ${reason}`));
+
+process.once("SIGTERM", async () => {
+  await task.stop();
+  await locks.close();
+});

@@ -1,0 +1,39 @@
+/** Faults in the claims on ticks: a tick runs twice, or not at all. */
+
+import type { Mutant } from "./mutants.ts";
+
+const tick = { file: "src/cron/tick.ts", tests: "test/unit/cron/cron.test.ts" };
+
+export const CRON_MUTANTS: readonly Mutant[] = [
+  {
+    ...tick,
+    name: "a tick that is free again when its process closes its client",
+    find: "    await lock.detach({ ttl });\n",
+    replace: "",
+  },
+  {
+    ...tick,
+    name: "a tick that is free again before the slowest clock has come",
+    find: "tick.getTime() + maxDelayMs + clockSkewMs - Date.now()",
+    replace: "tick.getTime() + maxDelayMs - Date.now()",
+  },
+  {
+    ...tick,
+    name: "a claim on a tick that counts though it was answered too late",
+    find: "  if (isLate()) {\n",
+    replace: "  if (isLate() && ttl < 0) {\n",
+  },
+  {
+    ...tick,
+    name: "a tick claimed by a process that comes too late",
+    find: '  if (isLate()) return "late";\n',
+    replace: "",
+  },
+  {
+    file: "src/cron/job.ts",
+    tests: tick.tests,
+    name: "a tick that runs beside an earlier one though they may not overlap",
+    find: '(await locks.tryAcquire(jobKey(name))) ?? "overlap"',
+    replace: "await locks.tryAcquire(jobKey(name))",
+  },
+];

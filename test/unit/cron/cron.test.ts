@@ -1,0 +1,244 @@
+import { EventEmitter, once } from "node:events";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import type { SkippedTick } from "../../../src/cron/index.ts";
+import { createRunCoordinator, wrapJob } from "../../../src/cron/index.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { DriverError, LockLostError, UnsupportedError } from "../../../src/errors.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { checkLeaksAfterEach } from "../../support/leak-check.ts";
+
+checkLeaksAfterEach();
+
+const TICK = new Date("2026-11-23T03:00:00.000Z");
+const KEY = `job:report:${TICK.toISOString()}`;
+const ran = (): string => "ran";
+
+let open: Locks[] = [];
+let store = memoryStore();
+
+beforeEach(() => {
+  store = memoryStore();
+  vi.useFakeTimers({ toFake: ["Date"], now: TICK });
+});
+
+afterEach(async () => {
+  vi.useRealTimers();
+  await Promise.all(open.map((locks) => locks.close()));
+  open = [];
+});
+
+/** The locks of another process on the same store. */
+function client(change: (driver: Driver) => Driver = (driver) => driver): Locks {
+  const locks = createLocks(change(memory({ store })));
+  open.push(locks);
+  return locks;
+}
+
+/** The time left of the lease of a key, by the store's clock. */
+async function leaseLeftMs(key: string): Promise<number | undefined> {
+  const [view] = await client().list(key);
+  return view?.answer.state === "held" ? view.answer.remainingMs : undefined;
+}
+
+test("of all calls with one tick, one runs the job, although it takes no time; the next tick runs again", async () => {
+  const skipped: SkippedTick[] = [];
+  const calls = [client(), client(), client()].map((locks) =>
+    wrapJob(locks, "report", ran, { onSkipped: (tick) => skipped.push(tick) }),
+  );
+  const runOnAll = async (tick: Date): Promise<(string | undefined)[]> => {
+    const results: (string | undefined)[] = [];
+    for (const call of [...calls, ...calls]) results.push(await call(tick));
+    return results;
+  };
+  expect((await runOnAll(TICK)).filter((result) => result === "ran")).toEqual(["ran"]);
+  expect(skipped).toHaveLength(5);
+  expect(skipped[0]).toEqual({ name: "report", tick: TICK, reason: "taken" });
+  expect((await runOnAll(new Date(TICK.getTime() + 1_000))).filter((result) => result === "ran")).toEqual(["ran"]);
+});
+
+test("calls of one client at the same moment run the job once", async () => {
+  const call = wrapJob(client(), "report", ran);
+  expect((await Promise.all([call(TICK), call(TICK), call(TICK)])).sort()).toEqual(["ran", undefined, undefined]);
+});
+
+test("the tick stays claimed when its process closes its client, until no clock can come with it", async () => {
+  const locks = client();
+  vi.setSystemTime(TICK.getTime() - 2_000);
+  await wrapJob(locks, "report", ran, { clockSkew: "5s", maxDelay: "20s" })(TICK);
+  await locks.close();
+  const leftMs = await leaseLeftMs(KEY);
+  // this clock is 2 s ahead of those that show the tick
+  expect(leftMs).toBeGreaterThan(26_000);
+  expect(leftMs).toBeLessThanOrEqual(27_270);
+});
+
+test("a process that comes later than maxDelay does not run the tick", async () => {
+  const reasons: string[] = [];
+  const call = wrapJob(client(), "report", ran, {
+    maxDelay: "2s",
+    onSkipped: ({ reason }) => void reasons.push(reason),
+  });
+  vi.setSystemTime(TICK.getTime() + 2_001);
+  expect(await call(TICK)).toBeUndefined();
+  expect(reasons).toEqual(["late"]);
+  vi.setSystemTime(TICK.getTime() + 2_000);
+  expect(await call(TICK)).toBe("ran");
+});
+
+test("a claim that is answered later than maxDelay does not count, and is given up", async () => {
+  const slow = client((driver) => ({
+    ...driver,
+    claim: async (claim) => {
+      vi.setSystemTime(TICK.getTime() + 2_001);
+      return driver.claim(claim);
+    },
+  }));
+  const reasons: string[] = [];
+  const options = { maxDelay: "2s", onSkipped: ({ reason }: SkippedTick) => void reasons.push(reason) } as const;
+  expect(await wrapJob(slow, "report", ran, options)(TICK)).toBeUndefined();
+  expect(reasons).toEqual(["late"]);
+  expect(await leaseLeftMs(KEY)).toBeUndefined();
+});
+
+test("with overlap false a tick is skipped while an earlier one runs, in another process too; with true it runs", async () => {
+  const jobEnd = new EventEmitter();
+  const tokens: (bigint | undefined)[] = [];
+  const first = wrapJob(
+    client(),
+    "report",
+    async ({ lock }) => {
+      tokens.push(lock?.token);
+      await once(jobEnd, "end");
+    },
+    { overlap: false },
+  );
+  const reasons: string[] = [];
+  const options = { overlap: false, onSkipped: ({ reason }: SkippedTick) => void reasons.push(reason) };
+  const second = wrapJob(client(), "report", ({ lock }) => void tokens.push(lock?.token), options);
+  const running = first(TICK);
+  await vi.waitFor(() => expect(tokens).toHaveLength(1));
+  await second(new Date(TICK.getTime() + 1));
+  expect(reasons).toEqual(["overlap"]);
+  expect(await wrapJob(client(), "report", ({ lock }) => lock)(new Date(TICK.getTime() + 2))).toBeNull();
+  jobEnd.emit("end");
+  await running;
+  await second(new Date(TICK.getTime() + 3));
+  const [earlier = 0n, later = 0n] = tokens;
+  expect(later).toBeGreaterThan(earlier);
+  expect(await client().list("job:report")).toHaveLength(4);
+});
+
+test("a job that throws rejects the call and releases its lock; the tick is not run again", async () => {
+  const fail = wrapJob(
+    client(),
+    "report",
+    () => {
+      throw new Error("disk full");
+    },
+    { overlap: false },
+  );
+  await expect(fail(TICK)).rejects.toThrow("disk full");
+  expect(await leaseLeftMs("job:report:")).toBeGreaterThan(0);
+  expect(await client().list()).toHaveLength(1);
+  expect(await wrapJob(client(), "report", ran)(TICK)).toBeUndefined();
+});
+
+test("a job whose lock was lost rejects", async () => {
+  const job = wrapJob(
+    client(),
+    "report",
+    async ({ lock }) => {
+      const [held] = await client().list("job:report");
+      if (held?.answer.state !== "held" || lock === null) throw new Error("no lock");
+      await client().revoke("job:report", held.answer.token, { now: true });
+      await vi.waitFor(() => expect(lock.signal.aborted).toBe(true), 10_000);
+    },
+    { overlap: false },
+  );
+  await expect(job(TICK)).rejects.toBeInstanceOf(LockLostError);
+}, 20_000);
+
+test("if the store does not confirm that the tick is kept, nobody runs it", async () => {
+  const unconfirmed = client((driver) => ({
+    ...driver,
+    detach: async () => {
+      throw new Error("connection reset");
+    },
+  }));
+  const call = wrapJob(unconfirmed, "report", ran, { maxDelay: "100ms", clockSkew: "100ms" });
+  await expect(call(TICK)).rejects.toBeInstanceOf(DriverError);
+  expect(await wrapJob(client(), "report", ran)(TICK)).toBeUndefined();
+});
+
+test("a store without leases is refused, and nothing stays locked", async () => {
+  const sessions = client((driver) => ({
+    ...driver,
+    open: async (events) => ({ ...(await driver.open(events)), lease: { claim: false, sessionMs: 30_000 } }),
+  }));
+  await expect(wrapJob(sessions, "report", ran)(TICK)).rejects.toBeInstanceOf(UnsupportedError);
+  expect(await client().list()).toEqual([]);
+});
+
+test("the argument of croner gives the latest tick at the beginning of the run", async () => {
+  const references: (Date | undefined)[] = [];
+  const job = (startedAt: Date | null, once: Date | null = null): never =>
+    ({
+      currentRun: () => startedAt,
+      getOnce: () => once,
+      previousRuns: (n: number, reference?: Date) => {
+        references.push(reference);
+        return n === 1 ? [TICK] : [];
+      },
+    }) as never;
+  const call = wrapJob(client(), "report", ({ tick }) => tick);
+  expect(await call(job(new Date(TICK.getTime() + 400)))).toEqual(TICK);
+  expect(references).toEqual([new Date(TICK.getTime() + 401)]);
+  const once = new Date(TICK.getTime() - 7);
+  expect(await call(job(null, once))).toEqual(once);
+});
+
+test("a coordinator lets one process run a tick of node-cron, and keeps its claim for distributedLease", async () => {
+  const [first, second] = [createRunCoordinator(client()), createRunCoordinator(client())];
+  expect(await first.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(true);
+  expect(await second.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(false);
+  expect(await leaseLeftMs(KEY)).toBeGreaterThan(80_000);
+  await first.onComplete(`report:${TICK.toISOString()}`);
+  expect(await second.shouldRun(`report:${TICK.toISOString()}`, 90_000)).toBe(false);
+});
+
+test("a coordinator with overlap false holds the job's lock until the run is complete", async () => {
+  const coordinators = [client(), client()].map((locks) => createRunCoordinator(locks, { overlap: false }));
+  const [first, second] = coordinators as [(typeof coordinators)[number], (typeof coordinators)[number]];
+  const keyAfter = (ms: number): string => `report:${new Date(TICK.getTime() + ms).toISOString()}`;
+  expect(await first.shouldRun(keyAfter(0), 0)).toBe(true);
+  expect(await second.shouldRun(keyAfter(1), 0)).toBe(false);
+  await first.onComplete(keyAfter(0));
+  expect(await second.shouldRun(keyAfter(2), 0)).toBe(true);
+  await second.onComplete(keyAfter(2));
+});
+
+test("wrong arguments are refused by name", async () => {
+  const locks = client();
+  const wrap = wrapJob as (...args: unknown[]) => (tick: unknown) => Promise<unknown>;
+  expect(() => wrap("redis://host", "report", ran)).toThrow("locks must be a Locks");
+  expect(() => wrap(locks, "", ran)).toThrow("name must not be empty");
+  expect(() => wrap(locks, "x".repeat(512), ran)).toThrow("name must have at most 512 bytes");
+  expect(() => wrap(locks, "report", "ran")).toThrow("job must be a function");
+  expect(() => wrap(locks, "report", ran, { wait: 3 })).toThrow('wrapJob has no option "wait"');
+  expect(() => wrap(locks, "report", ran, { clockSkew: "soon" })).toThrow("clockSkew must be");
+  expect(() => wrap(locks, "report", ran, { maxDelay: -1 })).toThrow("maxDelay must be");
+  expect(() => wrap(locks, "report", ran, { overlap: "no" })).toThrow("overlap must be true or false");
+  expect(() => wrap(locks, "report", ran, { onSkipped: 3 })).toThrow("onSkipped must be a function");
+  for (const tick of [
+    undefined,
+    "now",
+    new Date(Number.NaN),
+    3,
+    { previousRuns: () => [], currentRun: () => null, getOnce: () => null },
+  ])
+    await expect(wrap(locks, "report", ran)(tick)).rejects.toThrow("tick must be a valid date");
+  expect(() => createRunCoordinator(locks, { onSkipped: ran } as never)).toThrow('has no option "onSkipped"');
+  await expect(createRunCoordinator(locks).shouldRun(`:${TICK.toISOString()}`, 1)).rejects.toThrow("name the task");
+});
