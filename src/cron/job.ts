@@ -15,7 +15,7 @@ export interface SkippedTick {
   readonly tick: Date;
   /**
    * "taken": another process runs it, or has run it. "late": this process came later than `maxDelay`. "overlap": an earlier tick
-   * still runs; nobody runs this one.
+   * still runs; no process runs this one.
    */
   readonly reason: "taken" | "late" | "overlap";
 }

@@ -5,7 +5,7 @@
  *   - a process does not claim a tick when its own clock shows more than `tick + maxDelay`;
  *   - two clocks differ by at most `clockSkew`.
  *
- * So nobody comes after the claimant's own clock has shown `tick + maxDelay + clockSkew`, and until then the claim is held. It is
+ * So no process comes after the claimant's own clock has shown `tick + maxDelay + clockSkew`, and until then the claim is held. It is
  * detached before the job runs: it lasts whether the job takes no time at all, or its process dies, or ends.
  */
 
@@ -74,7 +74,7 @@ export function jobKey(name: string): string {
  * Claims a tick for this process: true to one caller among all processes. "late": this process comes too late with it. "taken":
  * another one has it.
  * @param keepMs the claim lasts at least so long
- * @throws what tryAcquire() and detach() throw; the tick may then be claimed, and nobody runs it
+ * @throws what tryAcquire() and detach() throw; the tick may then be claimed, and no process runs it
  */
 export async function claimTick(
   locks: Locks,
@@ -86,8 +86,8 @@ export async function claimTick(
   const key = `${jobKey(name)}:${tick.toISOString()}`;
   const isLate = (): boolean => Date.now() > tick.getTime() + maxDelayMs;
   if (isLate()) return "late";
-  const untilNobodyComesMs = (tick.getTime() + maxDelayMs + clockSkewMs - Date.now()) * CLOCK_RATE_MARGIN;
-  const ttl = Math.ceil(Math.max(untilNobodyComesMs, keepMs, MIN_TTL_MS));
+  const untilLastOneMs = (tick.getTime() + maxDelayMs + clockSkewMs - Date.now()) * CLOCK_RATE_MARGIN;
+  const ttl = Math.ceil(Math.max(untilLastOneMs, keepMs, MIN_TTL_MS));
   const lock = await locks.tryAcquire(key, { ttl, maxHold: Number.POSITIVE_INFINITY });
   if (lock === null) return "taken";
   // the store may have granted it when the claim of another process had just expired
