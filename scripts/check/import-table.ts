@@ -45,6 +45,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/net/"], may: ["src/errors.ts", "src/util/"] },
   // The memory driver is the lock table with a clock.
   { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
+  { files: ["src/drivers/memory-from-url.ts"], may: [...DRIVER_IMPORTS, "src/drivers/memory.ts"] },
   // The server driver speaks the server's protocol.
   { files: ["src/drivers/server/"], may: [...DRIVER_IMPORTS, "src/protocol/", "src/net/"] },
   { files: ["src/drivers/zookeeper/", "src/drivers/sql/"], may: [...DRIVER_IMPORTS, "src/net/"] },

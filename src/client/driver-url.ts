@@ -30,12 +30,7 @@ interface Scheme {
 const SCHEMES: Readonly<Record<string, Scheme>> = {
   "memory:": {
     parameters: [],
-    async createDriver(url) {
-      // a url with a name would suggest that other processes can share the store
-      if (!/^memory:(\/\/)?$/.test(url))
-        throw new TypeError(`url of a store in memory is "memory:", not ${describeValue(url)}`);
-      return (await import("../drivers/memory.ts")).memory();
-    },
+    createDriver: async (url) => (await import("../drivers/memory-from-url.ts")).memoryFromUrl(url),
   },
   "holdfast:": {
     parameters: [],

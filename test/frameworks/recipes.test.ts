@@ -1,10 +1,13 @@
 /** The program of each recipe runs as a user would run it: compiled together, each with a store of its own. */
 
-import { readdirSync, readFileSync, rmSync } from "node:fs";
-import { basename, join } from "node:path";
+import { readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { basename, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, vi } from "vitest";
+import { PROGRAM } from "../support/cli-sandbox.ts";
+import { loadInterop } from "../support/interop.ts";
 import type { ProcessHarness, RunningProcess } from "../support/processes/process-harness.ts";
 import { test } from "../support/processes/process-harness.ts";
+import { startRedis } from "../support/stores/redis.ts";
 import { compilePrograms, createProgramFolder } from "../support/typescript-programs.ts";
 import { until } from "../support/until.ts";
 
@@ -22,6 +25,8 @@ beforeAll(async () => {
     folder,
     "typescript7",
     sources.map((name) => join(SOURCES, name)),
+    // for NestJS
+    { experimentalDecorators: true, emitDecoratorMetadata: true },
   );
   for (const path of compiled) programs.set(basename(path, ".js"), path);
 }, 60_000);
@@ -77,3 +82,101 @@ test.concurrent.for(["cron", "node-cron"])(
     for (const line of lines) expect(line).toMatch(/^(report for \S+Z|skipped \S+Z: (taken|not-elected))$/);
   },
 );
+
+/** Where a program that listens on a free port can be reached. */
+function originOf(running: RunningProcess): string {
+  const { port } = JSON.parse(/^\{.*\}$/m.exec(running.out())?.[0] ?? "{}") as { readonly port: number };
+  return `http://127.0.0.1:${port}`;
+}
+
+const post = (running: RunningProcess, path: string): Promise<Response> =>
+  fetch(`${originOf(running)}${path}`, { method: "POST", headers: { connection: "close" } });
+
+test.concurrent("order-handler: a second request for an order gets 409 in another process, other orders do not", async ({
+  harness,
+}) => {
+  const env = storeOf(harness);
+  const [first, second] = [start(harness, "order-handler", env), start(harness, "order-handler", env)];
+  await Promise.all([waitFor(first, '"port"'), waitFor(second, '"port"')]);
+  const answers = await Promise.all([post(first, "/orders/42/pay"), post(second, "/orders/42/pay")]);
+  expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
+  expect((await post(second, "/orders/43/pay")).status).toBe(200);
+  expect((await post(second, "/orders/42/pay")).status).toBe(200);
+  expect((await post(second, "/orders")).status).toBe(404);
+  await Promise.all([terminate(first), terminate(second)]);
+});
+
+test.concurrent("shared-file: no increment of three processes is lost", async ({ harness }) => {
+  const file = harness.path("counter.json");
+  const processes = [1, 2, 3].map(() => start(harness, "shared-file", storeOf(harness), [file]));
+  for (const running of processes)
+    expect([await running.ended, running.err()]).toEqual([{ code: 0, signal: null }, ""]);
+  expect(readFileSync(file, "utf8")).toBe('{"count":30}');
+});
+
+test.concurrent("migrations: of three instances one applies each", async ({ harness }) => {
+  const args = [harness.path("applied.json")];
+  const processes = [1, 2, 3].map(() => start(harness, "migrations", storeOf(harness), args));
+  for (const running of processes)
+    expect([await running.ended, running.err()]).toEqual([{ code: 0, signal: null }, ""]);
+  const lines = processes.flatMap((running) => running.out().trimEnd().split("\n"));
+  expect(lines.filter((line) => line.startsWith("applying")).sort()).toEqual([
+    "applying 001-orders",
+    "applying 002-invoices",
+    "applying 003-index",
+  ]);
+  expect(lines.filter((line) => line === "up to date")).toHaveLength(3);
+});
+
+test.concurrent("deploy.sh: two deployments of one environment run one after the other", async ({ harness }) => {
+  symlinkSync(PROGRAM, harness.path("holdfast"));
+  const env = { ...storeOf(harness), PATH: `${harness.folder}:${process.env.PATH}` };
+  const deploy = (): RunningProcess =>
+    harness.startProgram(["sh", resolve(SOURCES, "deploy.sh"), "production"], { env });
+  const processes = [deploy(), deploy()];
+  for (const running of processes) expect(await running.ended).toEqual({ code: 0, signal: null });
+  const tokens = processes.map((running) => /^deploying to production with token (\d+)$/m.exec(running.out())?.[1]);
+  expect(new Set(tokens).size).toBe(2);
+});
+
+test.concurrent.for(["express", "fastify", "nest"])(
+  "shutdown-%s: the running request ends under its lock, which is free afterwards",
+  async (framework, { harness }) => {
+    const env = storeOf(harness);
+    const running = start(harness, `shutdown-${framework}`, env);
+    await waitFor(running, '"port"');
+    const answer = post(running, "/orders/42/pay");
+    await waitFor(running, "paying");
+    running.process.kill("SIGTERM");
+    expect(await (await answer).json()).toEqual({ paid: "42" });
+    expect([(await running.ended).code ?? 0, running.err()]).toEqual([0, ""]);
+    expect(await harness.list(env.HOLDFAST_URL)).toEqual([]);
+  },
+);
+
+test.concurrent("bullmq: the jobs of a customer run one after the other in two workers", async ({ harness }) => {
+  const redis = await startRedis();
+  const connection = { host: "127.0.0.1", port: redis.port };
+  const { Queue } = loadInterop("bullmq", "frameworks");
+  const queue = new Queue("charges", { connection });
+  try {
+    const env = { HOLDFAST_URL: `${redis.url}?silenceWarnings=appendonly`, REDIS_URL: redis.url };
+    const workers = [start(harness, "bullmq", env), start(harness, "bullmq", env)];
+    for (const worker of workers) await waitFor(worker, "ready");
+    const done = (): number => workers.reduce((sum, worker) => sum + worker.out().split("charged ").length - 1, 0);
+    await queue.addBulk(["a", "a", "a", "b"].map((customer) => ({ name: "charge", data: { customer } })));
+    await until(() => done() === 4, { within: 20_000, what: "four jobs" });
+    for (const worker of workers) {
+      await terminate(worker);
+      // within one worker the jobs of a customer never overlap
+      const own = worker
+        .out()
+        .split("\n")
+        .filter((line) => line.endsWith(" a"));
+      for (const [index, line] of own.entries()) expect(line).toBe(index % 2 === 0 ? "charging a" : "charged a");
+    }
+  } finally {
+    await queue.close();
+    await redis.stop();
+  }
+});
