@@ -2,10 +2,12 @@
 
 export type { RevokeOptions } from "./client/admin.ts";
 export { connect } from "./client/connect.ts";
-export type { LockEvent, LockEvents } from "./client/events.ts";
+export type { FailedOutcome, LockEvent, LockEvents, LockMode } from "./client/events.ts";
+export type { Interceptor } from "./client/interceptors.ts";
 export type { Lock, LockGrant } from "./client/lock.ts";
 export type { Lockable } from "./client/locks.ts";
 export { createLocks, type Locks } from "./client/locks.ts";
+export type { ClientLogger } from "./client/logger.ts";
 export type { AcquireOptions, ConnectOptions, DetachOptions, LocksOptions, TryOptions } from "./client/options.ts";
 export {
   type BlockerInfo,

@@ -78,6 +78,12 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/nestjs/"], may: ["src/index.ts", ...SHARED] },
   // Jobs use the locks that a user passes.
   { files: ["src/cron/"], may: ["src/client/lock.ts", "src/client/locks.ts", ...SHARED] },
+
+  // Spans and metrics of a client, from its events.
+  {
+    files: ["src/opentelemetry/"],
+    may: ["src/client/locks.ts", "src/client/lock.ts", "src/client/events.ts", ...SHARED],
+  },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],

@@ -17,11 +17,13 @@ import { withTimeout } from "../util/timeout.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { isExclusive } from "./handoff-budget.ts";
+import { Interceptors } from "./interceptors.ts";
 import type { ClientContext, LocalHold } from "./local-queue.ts";
 import { LocalQueue, Waiter } from "./local-queue.ts";
 import { LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { checkSupported, resolveNesting } from "./lock-spec.ts";
+import { logWarning } from "./logger.ts";
 import type { AcquireSettings, ClientSettings } from "./options.ts";
 import { resolveTtl } from "./options.ts";
 import { QueueReader } from "./queue-reader.ts";
@@ -35,12 +37,14 @@ export class Client {
   readonly settings: ClientSettings;
   readonly driver: Driver;
   readonly events: Events = new Events();
+  readonly interceptors: Interceptors = new Interceptors();
   readonly flowHolds: FlowHolds = new FlowHolds();
   readonly #random: () => number;
   #context: ClientContext | null = null;
   #opening: Promise<ClientContext> | null = null;
   #closing: Promise<void> | null = null;
   #hasWarnedOfTtl = false;
+  #isLogging = false;
 
   constructor(driver: Driver, settings: ClientSettings, random: () => number) {
     this.driver = driver;
@@ -101,6 +105,12 @@ export class Client {
 
   async #open(): Promise<ClientContext> {
     const { driver, settings, events } = this;
+    if (settings.logger !== undefined && !this.#isLogging) {
+      this.#isLogging = true;
+      // loaded only when it is needed
+      const { logEvents } = await import("./event-log.ts");
+      logEvents(events, settings.logger, driver.name);
+    }
     const engine = new Engine(driver, settings.clock, this.#random, events);
     let traits: Traits;
     try {
@@ -175,7 +185,10 @@ export class Client {
     const ttl = resolveTtl(settings, context.traits, this.driver.name);
     if (ttl !== settings.ttl && settings.isTtlExplicit && !this.#hasWarnedOfTtl) {
       this.#hasWarnedOfTtl = true;
-      process.emitWarning(`${this.driver.name} has only session leases: ttl is ignored`, "HoldfastWarning");
+      const { logger } = this.settings;
+      const warning = `${this.driver.name} has only session leases: ttl is ignored`;
+      if (logger === undefined) process.emitWarning(warning, "HoldfastWarning");
+      else logWarning(logger, warning);
     }
     const startedAt = context.engine.clock.now();
     this.#queueFor(context, target, settings, ttl).enqueue(

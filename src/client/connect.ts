@@ -4,6 +4,7 @@ import { requireObject } from "../util/validate.ts";
 import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
 import { bindLocks } from "./locks.ts";
+import { logWarning } from "./logger.ts";
 import type { ConnectOptions } from "./options.ts";
 import { parseClientOptions } from "./options.ts";
 
@@ -20,7 +21,9 @@ export async function connect(url?: string, options: ConnectOptions = {}): Promi
   const settings = parseClientOptions(rest, "connect");
   const { createDriver } = await import("./driver-url.ts");
   // the driver sends the label once, so that not every claim must carry it
-  const driver = await createDriver(url, { connectTimeout, credential, label: settings.label });
+  const { label, logger } = settings;
+  const warn = logger && ((warning: string): void => logWarning(logger, warning));
+  const driver = await createDriver(url, { connectTimeout, credential, label, warn });
   const client = new Client(driver, settings, Math.random);
   await client.open();
   return bindLocks(client);

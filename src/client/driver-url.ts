@@ -14,6 +14,8 @@ interface DriverUrlOptions {
   readonly label: string;
   /** Sent to the server; undefined: none. */
   readonly credential?: Credential;
+  /** Receives the warnings of a driver that has some; undefined: they are process warnings. */
+  readonly warn?: (warning: string) => void;
 }
 
 interface Scheme {
@@ -98,42 +100,42 @@ async function zookeeperDriver(url: string, options: DriverUrlOptions): Promise<
   return (await import("../drivers/zookeeper/from-url.ts")).zookeeperFromUrl(url, options);
 }
 
-async function redisDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, { connectTimeoutMs, label });
+async function redisDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/redis/from-url.ts")).redisFromUrl(url, options);
 }
 
-async function postgresDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/sql/postgres/from-url.ts")).postgresFromUrl(url, { connectTimeoutMs, label });
+async function postgresDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/sql/postgres/from-url.ts")).postgresFromUrl(url, options);
 }
 
 async function postgresAdvisoryDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  const { connectTimeoutMs, label } = options;
   const { postgresAdvisoryFromUrl } = await import("../drivers/sql/postgres/advisory-from-url.ts");
-  return postgresAdvisoryFromUrl(url, { connectTimeoutMs, label });
+  return postgresAdvisoryFromUrl(url, options);
 }
 
-async function sqliteDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, { connectTimeoutMs, label });
+async function sqliteDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/sql/sqlite/from-url.ts")).sqliteFromUrl(url, options);
 }
 
-async function mysqlDriver(url: string, { connectTimeoutMs, label }: DriverUrlOptions): Promise<Driver> {
-  return (await import("../drivers/sql/mysql/from-url.ts")).mysqlFromUrl(url, { connectTimeoutMs, label });
+async function mysqlDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
+  return (await import("../drivers/sql/mysql/from-url.ts")).mysqlFromUrl(url, options);
 }
 
 async function mysqlAdvisoryDriver(url: string, options: DriverUrlOptions): Promise<Driver> {
-  const { connectTimeoutMs, label } = options;
   const { mysqlAdvisoryFromUrl } = await import("../drivers/sql/mysql/advisory-from-url.ts");
-  return mysqlAdvisoryFromUrl(url, { connectTimeoutMs, label });
+  return mysqlAdvisoryFromUrl(url, options);
 }
 
 /** Creates the driver of a url; does not open it. @throws TypeError as connect() */
 export async function createDriver(
   urlOption: string | undefined,
-  options: { readonly [Name in "connectTimeout" | "credential" | "label"]?: ConnectOptions[Name] | undefined } = {},
+  options: {
+    readonly [Name in "connectTimeout" | "credential" | "label"]?: ConnectOptions[Name] | undefined;
+  } & { readonly warn?: ((warning: string) => void) | undefined } = {},
 ): Promise<Driver> {
   // an empty variable counts as unset; an empty argument is a mistake and must not select the default store
   const url = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
-  const { connectTimeout = 5_000, label = "" } = options;
+  const { connectTimeout = 5_000, label = "", warn } = options;
   const connectTimeoutMs = parseDuration(connectTimeout, "connectTimeout");
   if (url === undefined) {
     rejectCredential(options.credential, "the per-user server");
@@ -143,7 +145,7 @@ export async function createDriver(
   const ownParser = typeof url === "string" ? SCHEMES[/^[a-z+]+:/.exec(url)?.[0] ?? ""] : undefined;
   if (ownParser?.parsesOwnUrl) {
     rejectCredential(options.credential, url.slice(0, url.indexOf(":") + 1));
-    return ownParser.createDriver(url, { connectTimeoutMs, label });
+    return ownParser.createDriver(url, { connectTimeoutMs, label, ...(warn !== undefined && { warn }) });
   }
   if (typeof url !== "string" || !URL.canParse(url)) {
     throw new TypeError(`url must be a url, for example redis://host:6379, not ${describeValue(url)}`);

@@ -439,6 +439,7 @@ export class Engine {
     const calls = renewable.map(({ lastCall }) => lastCall);
     rejectOnThrow(() => this.driver.renew(renewable.map(({ claim }) => claim))).then(
       (answers) => {
+        this.#emitRenewed(renewable.length, sentAt, undefined);
         for (const [index, activeClaim] of renewable.entries()) {
           const answer = answers[index];
           if (answer !== undefined) this.#onAnswer(activeClaim, calls[index] as number, sentAt, answer);
@@ -452,10 +453,17 @@ export class Engine {
         }
       },
       (error: unknown) => {
+        this.#emitRenewed(renewable.length, sentAt, error);
         for (const [index, activeClaim] of renewable.entries())
           this.#onCallFailed(activeClaim, calls[index] as number, sentAt, error);
       },
     );
+  }
+
+  #emitRenewed(claims: number, sentAt: number, error: unknown): void {
+    if (!this.#events.hasListeners("renewed")) return;
+    const tookMs = this.clock.now() - sentAt;
+    this.#events.emit("renewed", { store: this.driver.name, claims, tookMs, error });
   }
 
   #recordContact(claim: Claim): void {

@@ -27,7 +27,8 @@ import { randomId } from "../util/ids.ts";
 import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
-import type { Events } from "./events.ts";
+import { modeOf, nextRequest, outcomeOf } from "./event-fields.ts";
+import type { Events, LockEvent } from "./events.ts";
 import type { HandoffLimits } from "./handoff-budget.ts";
 import { HandoffBudget } from "./handoff-budget.ts";
 import type { LockTarget } from "./lock-spec.ts";
@@ -79,7 +80,10 @@ export class LocalQueue implements ClaimListener {
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
-    if (!isBusy) return this.#startClaim(waiter.startedAt);
+    this.#emitRequested(waiter);
+    // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
+    if (waiter.queue === null) return;
+    if (!isBusy) return this.#activeClaim === null ? this.#startClaim(waiter.startedAt) : undefined;
     if (waiter.noWait) return this.#rejectBusy(waiter, this.#activeClaim as ActiveClaim);
     this.#emitWaiting(waiter);
   }
@@ -205,6 +209,7 @@ export class LocalQueue implements ClaimListener {
     this.#localHold = null;
     this.context.engine.scheduler.cancel(localHold);
     void this.#releaseToStore(localHold.activeClaim, true, this.context.engine.clock.now());
+    this.#emitReleased(localHold);
     localHold.lose("released");
   }
 
@@ -223,6 +228,8 @@ export class LocalQueue implements ClaimListener {
     this.#activeClaim = null;
     engine.scheduler.cancel(localHold);
     this.#startNext();
+    if (this.context.events.hasListeners("detached"))
+      this.context.events.emit("detached", { ...this.describe(localHold), heldMs: this.#heldMs(localHold) });
   }
 
   /** Takes over a claim that was made elsewhere and is held: from now on its events come here. */
@@ -230,7 +237,15 @@ export class LocalQueue implements ClaimListener {
     activeClaim.listener = this;
     this.#activeClaim = activeClaim;
     const { engine, settings } = this.context;
-    return this.#hold(activeClaim, this.target, token, engine.clock.now(), settings);
+    const origin = { target: this.target, request: nextRequest(), settings };
+    const localHold = this.#hold(activeClaim, origin, token, engine.clock.now());
+    if (this.context.events.hasListeners("attached")) this.context.events.emit("attached", this.describe(localHold));
+    return localHold;
+  }
+
+  /** The fields of events about the lock. */
+  describe(localHold: LocalHold): LockEvent & { readonly token: bigint } {
+    return { ...this.#describeRequest(localHold), token: localHold.token };
   }
 
   #startClaim(now: number): void {
@@ -253,23 +268,18 @@ export class LocalQueue implements ClaimListener {
   #grantNext(activeClaim: ActiveClaim, token: bigint, now: number): void {
     const waiter = this.#waiters.first as Waiter;
     this.#waiters.remove(waiter);
-    const localHold = this.#hold(activeClaim, waiter.target, token, now, waiter.settings);
+    const localHold = this.#hold(activeClaim, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
     this.#emitAcquired(localHold, waiter);
   }
 
-  #hold(
-    activeClaim: ActiveClaim,
-    target: LockTarget,
-    token: bigint,
-    now: number,
-    { maxHoldMs }: AcquireSettings,
-  ): LocalHold {
-    const localHold = new LocalHold(this, activeClaim, target, token, now);
+  #hold(activeClaim: ActiveClaim, origin: RequestOrigin, token: bigint, now: number): LocalHold {
+    const localHold = new LocalHold(this, activeClaim, origin, token, now);
     this.#localHold = localHold;
     const { engine, tokenFloors } = this.context;
-    tokenFloors.record(target.locks, token);
+    const { maxHoldMs } = origin.settings;
+    tokenFloors.record(origin.target.locks, token);
     if (maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + maxHoldMs);
     return localHold;
   }
@@ -331,42 +341,69 @@ export class LocalQueue implements ClaimListener {
     void error.then((timeout) => waiter.reject(timeout));
   }
 
+  #describeRequest({ target, request, keyTemplate }: Waiter | LocalHold): LockEvent {
+    const store = this.context.engine.driver.name;
+    return { keys: target.keys, keyTemplate, mode: modeOf(target.locks), store, request };
+  }
+
+  #emitRequested(waiter: Waiter): void {
+    if (!this.context.events.hasListeners("requested")) return;
+    this.context.events.emit("requested", { ...this.#describeRequest(waiter), label: waiter.settings.label });
+  }
+
+  /** Called once the request has been rejected. */
+  emitFailed(waiter: Waiter, error: unknown): void {
+    if (!this.context.events.hasListeners("failed")) return;
+    const waitedMs = this.context.engine.clock.now() - waiter.startedAt;
+    this.context.events.emit("failed", {
+      ...this.#describeRequest(waiter),
+      waitedMs,
+      outcome: outcomeOf(error),
+      error,
+    });
+  }
+
   #emitAcquired(localHold: LocalHold, waiter: Waiter): void {
     if (!this.context.events.hasListeners("acquired")) return;
-    const { label } = waiter.settings;
     const waitedMs = localHold.grantedAt - waiter.startedAt;
-    this.context.events.emit("acquired", { keys: localHold.target.keys, token: localHold.token, waitedMs, label });
+    this.context.events.emit("acquired", { ...this.describe(localHold), waitedMs, label: waiter.settings.label });
   }
 
   #emitWaiting(waiter: Waiter): void {
     if (!this.context.events.hasListeners("waiting")) return;
-    this.context.events.emit("waiting", { keys: waiter.target.keys, label: waiter.settings.label });
+    this.context.events.emit("waiting", { ...this.#describeRequest(waiter), label: waiter.settings.label });
   }
 
   #emitHandedOff(localHold: LocalHold | null): void {
     if (localHold === null || !this.context.events.hasListeners("handedOff")) return;
-    this.context.events.emit("handedOff", { keys: localHold.target.keys, token: localHold.token });
+    this.context.events.emit("handedOff", this.describe(localHold));
   }
 
   #emitReleased(localHold: LocalHold): void {
     if (!this.context.events.hasListeners("released")) return;
-    const heldMs = this.context.engine.clock.now() - localHold.grantedAt;
-    this.context.events.emit("released", { keys: localHold.target.keys, token: localHold.token, heldMs });
+    this.context.events.emit("released", { ...this.describe(localHold), heldMs: this.#heldMs(localHold) });
+  }
+
+  #heldMs({ grantedAt }: LocalHold): number {
+    return this.context.engine.clock.now() - grantedAt;
   }
 
   #emitLost(localHold: LocalHold, reason: LostReason): void {
-    this.context.events.emit("lost", { keys: localHold.target.keys, token: localHold.token, reason });
+    this.context.events.emit("lost", { ...this.describe(localHold), reason, heldMs: this.#heldMs(localHold) });
   }
 
   #emitConfirmation(event: "jeopardy" | "restored"): void {
     const { events, engine } = this.context;
     if (this.#localHold === null) return;
-    const { activeClaim, target, token } = this.#localHold;
-    const detail = { keys: target.keys, token, remainingMs: activeClaim.remainingMs(engine.clock.now()) };
+    const { activeClaim } = this.#localHold;
+    const detail = { ...this.describe(this.#localHold), remainingMs: activeClaim.remainingMs(engine.clock.now()) };
     if (event === "restored") events.emit(event, detail);
     else events.emit(event, { ...detail, error: activeClaim.failure });
   }
 }
+
+/** Where a local hold comes from: a waiter, or attach(). */
+type RequestOrigin = Pick<Waiter, "target" | "request" | "settings">;
 
 /** One local request while it waits: for the store, or behind other requests of this client. */
 export class Waiter implements ScheduledTask {
@@ -379,8 +416,11 @@ export class Waiter implements ScheduledTask {
   /** tryAcquire(): busy resolves with null instead of an error that names the holder. */
   readonly isTry: boolean;
   readonly startedAt: number;
+  readonly request: number = nextRequest();
   /** The queue that it waits in; null once it is settled. */
   queue: LocalQueue | null = null;
+  /** The queue that it has joined. */
+  #joined: LocalQueue | null = null;
   // a scheduled task: due at the end of the wait
   readonly mayRunEarly = false;
   dueAt = 0;
@@ -417,8 +457,13 @@ export class Waiter implements ScheduledTask {
       signal.addEventListener("abort", this.#onAbort, { once: true });
     }
     this.queue = queue;
+    this.#joined = queue;
     if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)
       queue.context.engine.scheduler.schedule(this, this.startedAt + waitMs);
+  }
+
+  get keyTemplate(): string | undefined {
+    return this.settings.keyTemplate;
   }
 
   onDue(): void {
@@ -435,6 +480,8 @@ export class Waiter implements ScheduledTask {
     this.leave();
     if (this.isTry && error === null) this.#resolve(null);
     else this.#reject(error);
+    // after it is settled, like a grant
+    this.#joined?.emitFailed(this, error);
   }
 
   /** Leaves the queue: from now on the wait can neither time out nor be aborted. */
@@ -451,6 +498,8 @@ export class LocalHold implements ScheduledTask {
   readonly queue: LocalQueue;
   readonly activeClaim: ActiveClaim;
   readonly target: LockTarget;
+  readonly request: number;
+  readonly keyTemplate: string | undefined;
   readonly token: bigint;
   readonly grantedAt: number;
   /** The number of unreleased handles: the first one, and one for each request that joined. */
@@ -464,10 +513,18 @@ export class LocalHold implements ScheduledTask {
   dueAt = 0;
   heapIndex = -1;
 
-  constructor(queue: LocalQueue, activeClaim: ActiveClaim, target: LockTarget, token: bigint, grantedAt: number) {
+  constructor(
+    queue: LocalQueue,
+    activeClaim: ActiveClaim,
+    { target, request, settings }: RequestOrigin,
+    token: bigint,
+    grantedAt: number,
+  ) {
     this.queue = queue;
     this.activeClaim = activeClaim;
     this.target = target;
+    this.request = request;
+    this.keyTemplate = settings.keyTemplate;
     this.token = token;
     this.grantedAt = grantedAt;
   }

@@ -3,6 +3,7 @@
 import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";
+import type { LockEvent } from "./events.ts";
 import type { LocalHold } from "./local-queue.ts";
 import type { DetachOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
@@ -93,6 +94,12 @@ export class LockHandle implements Lock {
   /** The local holds that this handle combines. */
   get localHolds(): readonly [LocalHold, ...LocalHold[]] {
     return this.#localHolds;
+  }
+
+  /** The event fields of its request. If requests were joined, or the store takes keys one by one, those of the first. */
+  describe(): LockEvent {
+    const [localHold] = this.#localHolds;
+    return { ...localHold.queue.describe(localHold), keys: this.keys };
   }
 
   get token(): bigint {

@@ -13,6 +13,7 @@ import type { RevokeOptions } from "./admin.ts";
 import { Client } from "./client.ts";
 import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
+import type { Interceptor } from "./interceptors.ts";
 import type { Lock, LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-spec.ts";
@@ -103,6 +104,11 @@ export interface Locks extends AsyncDisposable {
   revoke(key: string, token: bigint, options?: RevokeOptions): Promise<boolean>;
   /** Adds a listener for an event of this client; see LockEvents. */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
+  /**
+   * Runs `interceptor` around each function that using(), wrap() or @locked() calls, for example to set a tracing context. An
+   * error of it becomes that of the call. The Disposable removes it. @throws TypeError if it is not a function
+   */
+  intercept(interceptor: Interceptor): Disposable;
   /** Rejects waiting requests with ClosedError, releases all locks (waiting at most 10 s) and closes the connection. */
   close(): Promise<void>;
 }
@@ -170,6 +176,7 @@ export function bindLocks(client: Client): Locks {
     revoke: async (key, token, options = {}) => (await import("./admin.ts")).revoke(client, key, token, options),
     closeOnSignal: () => closeOnSignal(() => client.close()),
     on: (event, listener) => client.events.on(event, listener),
+    intercept: (interceptor) => client.interceptors.add(interceptor),
     close: () => client.close(),
     [Symbol.asyncDispose]: () => client.close(),
   };
@@ -218,7 +225,7 @@ class BoundLockable<Extra> implements Lockable<Extra> {
     const fn = typeof first === "function" ? (first as (lock: Lock) => T | Promise<T>) : second;
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
     const lock = await this.#acquire(typeof first === "function" ? undefined : first, false);
-    return runWithLock(lock as LockHandle, fn);
+    return this.#client.interceptors.run(lock as LockHandle, () => runWithLock(lock as LockHandle, fn));
   }
 
   /** Not an async function, since an uncontended acquire should cost only one promise. */

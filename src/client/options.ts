@@ -11,7 +11,9 @@ import type { Duration } from "../util/duration.ts";
 import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import type { OptionRules } from "../util/validate.ts";
-import { booleanRule, clockRule, countRule, noProblem, validateOptions } from "../util/validate.ts";
+import { booleanRule, clockRule, countRule, noProblem, stringRule, validateOptions } from "../util/validate.ts";
+import type { ClientLogger } from "./logger.ts";
+import { loggerRule } from "./logger.ts";
 
 /** The options of acquire(). */
 export interface AcquireOptions {
@@ -34,6 +36,11 @@ export interface AcquireOptions {
    * and is listed while it waits. Default true: a local holder may hand the lock off to it.
    */
   readonly handoff?: boolean | undefined;
+
+   * What stands for the keys in events, metrics and spans, the same for many keys: "order:{id}". Default: none; for wrap() and
+   * @locked() the templates of their keys.
+   */
+  readonly keyTemplate?: string | undefined;
 }
 
 /** The options of tryAcquire(), which never waits. */
@@ -59,6 +66,11 @@ export interface LocksOptions {
   readonly maxHold?: Duration | undefined;
   /** false: no renewal and no timer while a lock is held, for short-lived functions; the lease lasts `ttl`. Default true. */
   readonly renew?: boolean | undefined;
+  /**
+   * Receives what happens to locks and to the store, and warnings: a logger such as pino's, or console. For connect() also the
+   * warnings of the driver. Default: none; warnings are process warnings.
+   */
+  readonly logger?: ClientLogger | undefined;
   /** The clock; tests replace it. */
   readonly clock?: Clock | undefined;
 }
@@ -90,6 +102,7 @@ export interface ClientSettings extends AcquireSettings {
   readonly handoffMs: number;
   readonly reentrant: boolean;
   readonly renew: boolean;
+  readonly logger: ClientLogger | undefined;
   readonly clock: Clock;
 }
 
@@ -104,6 +117,7 @@ export interface AcquireSettings {
   /** Infinity: no limit. */
   readonly maxHoldMs: number;
   readonly signal: AbortSignal | undefined;
+  readonly keyTemplate?: string | undefined;
   /** true: the request has a claim of its own at the store, and takes part in no hand-off. Default: false. */
   readonly hasOwnClaim?: boolean;
 }
@@ -120,6 +134,7 @@ const TRY_RULES: OptionRules<TryOptions> = {
   maxHold: noProblem,
   handoff: booleanRule,
   signal: signalRule,
+  keyTemplate: stringRule,
 };
 const ACQUIRE_RULES: OptionRules<AcquireOptions> = { ...TRY_RULES, wait: noProblem };
 const CLIENT_RULES: OptionRules<LocksOptions> = {
@@ -132,6 +147,7 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
   reentrant: booleanRule,
   maxHold: noProblem,
   renew: booleanRule,
+  logger: loggerRule,
   clock: clockRule,
 };
 
@@ -152,6 +168,7 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     reentrant,
     maxHoldMs: parseMaxHold(maxHold),
     renew,
+    logger: options.logger,
     clock,
   };
 }
@@ -170,6 +187,8 @@ export function parseAcquireOptions(
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
   const { wait, ttl, label, maxHold, signal, handoff } = options;
+
+  const { wait, ttl, label, maxHold, signal, keyTemplate } = options;
   return {
     waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
@@ -178,6 +197,8 @@ export function parseAcquireOptions(
     maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
     hasOwnClaim: handoff === false,
+
+    keyTemplate,
   };
 }
 

@@ -70,7 +70,8 @@ export class LockedCall {
     if (keys.length === 0) throw new TypeError(`${form.caller} needs at least one key`);
     this.#form = form;
     this.#options = { signal, condition, onBusy };
-    this.#acquireOptions = acquireOptions;
+    const keyTemplate = keys.every((key) => typeof key === "string") ? keys.join(", ") : undefined;
+    this.#acquireOptions = { keyTemplate, ...acquireOptions };
     this.#keys = keys.map((key) => {
       if (typeof key === "function") {
         const getKey = key as (...params: AnyParams) => string;

@@ -9,6 +9,7 @@ import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { HTTP_MUTANTS } from "./http-mutants.ts";
 import { LEADER_MUTANTS } from "./leader-mutants.ts";
+import { OBSERVABILITY_MUTANTS } from "./observability-mutants.ts";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
 import { SQL_MUTANTS } from "./sql-mutants.ts";
 import { STORAGE_MUTANTS } from "./storage-mutants.ts";
@@ -38,6 +39,8 @@ export const MUTANTS: readonly Mutant[] = [
   ...FENCE_MUTANTS,
   ...LEADER_MUTANTS,
   ...HTTP_MUTANTS,
+
+  ...OBSERVABILITY_MUTANTS,
   ...REDIS_MUTANTS,
   ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,

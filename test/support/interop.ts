@@ -1,7 +1,16 @@
 /** Packages that only some tests need, and that are no dev dependencies: installed into a folder below test/interop. */
 
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createRequire } from "node:module";
 import { join, resolve } from "node:path";
 
@@ -86,6 +95,24 @@ export function findJest(): { readonly program: string; readonly folder: string 
   if (!isLongRun && !isInstalled(folder)) return "not installed: long runs install it, which takes 20 s";
   installMissing(folder);
   return { program: join(folder, "node_modules/jest/bin/jest.js"), folder };
+}
+
+/**
+ * Copies a program of examples/ to where it finds the packages of the folder of this name, and this package by its name. Returns
+ * the path of the copy.
+ */
+export function prepareExample(name: string): string {
+  const modules = join(INTEROP, name, "node_modules");
+  installMissing(join(INTEROP, name));
+  alone(join(INTEROP, name), () => {
+    // not a link to the project: tools that follow links would never come to an end
+    mkdirSync(join(modules, "holdfast"), { recursive: true });
+    copyFileSync("package.json", join(modules, "holdfast/package.json"));
+    if (!existsSync(join(modules, "holdfast/dist"))) symlinkSync(resolve("dist"), join(modules, "holdfast/dist"));
+    mkdirSync(join(modules, ".example"), { recursive: true });
+    copyFileSync(join("examples", name, "main.mjs"), join(modules, ".example/main.mjs"));
+  });
+  return join(modules, ".example/main.mjs");
 }
 
 function tryRun(command: string, args: readonly string[], options: { cwd: string; timeout: number }): string {

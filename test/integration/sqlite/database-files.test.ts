@@ -4,6 +4,7 @@ import { chmodSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, sta
 import { dirname, join } from "node:path";
 import Database from "libsql";
 import { describe, expect, test } from "vitest";
+import { connect } from "../../../src/client/connect.ts";
 import type { SqliteOptions } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { sqlite, sqliteMigration } from "../../../src/drivers/sql/sqlite/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
@@ -45,6 +46,18 @@ describe("open()", () => {
     const warnings: string[] = [];
     await openDriver(path, { warn: (warning) => warnings.push(warning) });
     expect(statSync(path).mode & 0o777).toBe(0o664);
+    expect(warnings).toEqual([expect.stringContaining("every user of this machine may read the file")]);
+  });
+
+  test("of a url: the logger of connect() receives its warnings", async () => {
+    const path = newFile();
+    writeFileSync(path, "");
+    chmodSync(path, 0o664);
+    const warnings: string[] = [];
+    const noop = (): void => undefined;
+    const logger = { debug: noop, info: noop, warn: (_: object, text: string) => warnings.push(text), error: noop };
+    const locks = await connect(`sqlite:${path}`, { logger });
+    await locks.close();
     expect(warnings).toEqual([expect.stringContaining("every user of this machine may read the file")]);
   });
 

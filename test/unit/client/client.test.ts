@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
+import type { ClientLogger } from "../../../src/client/logger.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
@@ -232,6 +233,13 @@ function sessionOnlyDriver(): Driver {
   });
 }
 
+const SILENT: ClientLogger = {
+  debug: () => undefined,
+  info: () => undefined,
+  warn: () => undefined,
+  error: () => undefined,
+};
+
 test("a ttl causes a warning only where one was given, and once per client", async () => {
   const warnings: string[] = [];
   const onWarning = ({ message }: Error): number => warnings.push(message);
@@ -252,7 +260,13 @@ test("a ttl causes a warning only where one was given, and once per client", asy
     expect(await readWarnings()).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
     await (await sessionLocks.acquire("k", { ttl: "10s" })).release();
     expect(await readWarnings()).toHaveLength(2);
-    await Promise.all([sessionLocks.close(), locksWithTtl.close()]);
+    const logged: string[] = [];
+    const logger = { ...SILENT, warn: (_: object, message: string) => logged.push(message) };
+    const loggingLocks = createLocks(sessionOnlyDriver(), { logger, ttl: "10s" });
+    await (await loggingLocks.acquire("k")).release();
+    expect(logged).toEqual([expect.stringMatching(/has only session leases: ttl is ignored/)]);
+    expect(await readWarnings()).toHaveLength(2);
+    await Promise.all([sessionLocks.close(), locksWithTtl.close(), loggingLocks.close()]);
   } finally {
     process.off("warning", onWarning);
   }

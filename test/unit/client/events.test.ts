@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
 import { test } from "vitest";
-import type { LockEvents } from "../../../src/client/events.ts";
+import type { LockEvent, LockEvents } from "../../../src/client/events.ts";
+import type { Lock } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { createTestLocks } from "../../../src/testing/index.ts";
 
 test("lock events are published on diagnostics channels, without secrets", async () => {
   const events: [string, unknown][] = [];
@@ -80,5 +82,109 @@ test("the loss of a lock is reported once, with its reason", async () => {
   await abortEvent;
   assert.equal(await lock.release(), false);
   assert.deepEqual(reasons, ["revoked"]);
+  await locks.close();
+});
+
+test("the events of a request and of its lock have one number, and tell how both ended", async () => {
+  const locks = createTestLocks();
+  const seen: [string, number][] = [];
+  const names = ["requested", "acquired", "failed", "released", "detached", "attached", "lost"] as const;
+  for (const name of names) locks.on(name, (detail: LockEvent) => seen.push([name, detail.request]));
+  const lock = await locks.acquire("k");
+  assert.equal(await locks.tryAcquire("k"), null);
+  const reference = await lock.detach();
+  await locks.attach(reference);
+  await locks.releaseAll();
+  await locks.acquire("k");
+  locks.lose("k");
+  await locks.close();
+  const first = seen[0]?.[1] ?? 0;
+  assert.deepEqual(
+    seen.map(([name, request]) => [name, request - first]),
+    [
+      ["requested", 0],
+      ["acquired", 0],
+      ["requested", 1],
+      ["failed", 1],
+      ["detached", 0],
+      ["attached", 2],
+      ["released", 2],
+      ["requested", 3],
+      ["acquired", 3],
+      ["lost", 3],
+    ],
+  );
+});
+
+test("a listener may withdraw a request as it is made, and request the same key", { timeout: 5_000 }, async () => {
+  const locks = createTestLocks();
+  const controller = new AbortController();
+  let inner: Promise<Lock> = Promise.reject(new Error("not requested"));
+  inner.catch(() => undefined);
+  const listening = locks.on("requested", () => {
+    listening[Symbol.dispose]();
+    controller.abort();
+    inner = locks.acquire("k");
+  });
+  await assert.rejects(locks.acquire("k", { signal: controller.signal }), { name: "AbortError" });
+  assert.equal(await (await inner).release(), true);
+  const nested = locks.on("requested", () => {
+    nested[Symbol.dispose]();
+    inner = locks.acquire("k");
+  });
+  await (await locks.acquire("k")).release();
+  assert.equal(await (await inner).release(), true);
+  assert.deepEqual(locks.heldKeys(), []);
+  await locks.close();
+});
+
+test("calls that renew are reported with their time, and with the error of one that failed", async () => {
+  const locks = createTestLocks();
+  const calls: LockEvents["renewed"][] = [];
+  locks.on("renewed", (call) => calls.push(call));
+  await locks.acquire("k", { ttl: "3s" });
+  await locks.advance("1s");
+  assert.deepEqual(calls, [{ store: "memory", claims: 1, tookMs: 0, error: undefined }]);
+  locks.storeDown();
+  await locks.advance("1s");
+  assert.ok((calls.at(-1)?.error as unknown) instanceof Error);
+  await locks.close();
+});
+
+test("interceptors run around using() in the order of their addition, and see its result and its error", async () => {
+  const locks = createTestLocks();
+  const seen: unknown[] = [];
+  const add = (name: string): Disposable =>
+    locks.intercept(async (lock, event, run) => {
+      seen.push([name, lock.keys, event.keyTemplate, locks.holds("k")]);
+      try {
+        const result = await run();
+        seen.push([name, result, locks.heldKeys()]);
+        return result;
+      } catch (error) {
+        seen.push([name, (error as Error).message]);
+        throw error;
+      }
+    });
+  const [outer, inner] = [add("outer"), add("inner")];
+  assert.equal(await locks.using("k", { keyTemplate: "t" }, () => "done"), "done");
+  assert.deepEqual(seen.splice(0), [
+    ["outer", ["k"], "t", false],
+    ["inner", ["k"], "t", false],
+    ["inner", "done", []],
+    ["outer", "done", []],
+  ]);
+  outer[Symbol.dispose]();
+  await assert.rejects(
+    locks.using("k", () => Promise.reject(new Error("my error"))),
+    { message: "my error" },
+  );
+  assert.deepEqual(seen.splice(0), [
+    ["inner", ["k"], undefined, false],
+    ["inner", "my error"],
+  ]);
+  inner[Symbol.dispose]();
+  await locks.using("k", () => undefined);
+  assert.deepEqual(seen, []);
   await locks.close();
 });

@@ -20,7 +20,10 @@ export interface SqliteUrl {
 }
 
 /** @throws TypeError as parseSqliteUrl() */
-export function sqliteFromUrl(url: string, options: Pick<SqliteOptions, "connectTimeoutMs" | "label">): Driver {
+export function sqliteFromUrl(
+  url: string,
+  options: Pick<SqliteOptions, "connectTimeoutMs" | "label" | "warn">,
+): Driver {
   const { path, ...parameters } = parseSqliteUrl(url);
   return sqlite(path, { ...options, ...parameters });
 }

@@ -1,0 +1,25 @@
+/** What events tell of a request: its number, its mode, and how it ended. */
+
+import { ClosedError, isLockTimeout, LockError } from "../errors.ts";
+import type { LockSpec } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
+import type { FailedOutcome, LockMode } from "./events.ts";
+
+export function modeOf(locks: readonly LockSpec[]): LockMode {
+  if (locks.some(({ limit }) => limit !== ALL_PERMITS)) return "semaphore";
+  return locks.every(({ permits }) => permits === ALL_PERMITS) ? "exclusive" : "shared";
+}
+
+export function outcomeOf(error: unknown): FailedOutcome {
+  if (error === null) return "busy";
+  if (isLockTimeout(error)) return "timeout";
+  // the reason of a signal is the program's own
+  return error instanceof LockError && !(error instanceof ClosedError) ? "error" : "cancelled";
+}
+
+let lastRequest = 0;
+
+/** Requests are numbered by process, since channels have the events of all clients. */
+export function nextRequest(): number {
+  return ++lastRequest;
+}

@@ -1,0 +1,3 @@
+/** The package entry holdfast/opentelemetry. */
+
+export { type InstrumentOptions, instrument } from "./instrument.ts";
