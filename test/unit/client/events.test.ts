@@ -124,10 +124,8 @@ test("a listener may withdraw a request as it is made, and request the same key"
   const listening = locks.on("requested", () => {
     listening[Symbol.dispose]();
     controller.abort();
-    inner = locks.acquire("k");
   });
   await assert.rejects(locks.acquire("k", { signal: controller.signal }), { name: "AbortError" });
-  assert.equal(await (await inner).release(), true);
   const nested = locks.on("requested", () => {
     nested[Symbol.dispose]();
     inner = locks.acquire("k");
