@@ -36,7 +36,7 @@ export interface AcquireOptions {
    * and is listed while it waits. Default true: a local holder may hand the lock off to it.
    */
   readonly handoff?: boolean | undefined;
-
+  /**
    * What stands for the keys in events, metrics and spans, the same for many keys: "order:{id}". Default: none; for wrap() and
    * @locked() the templates of their keys.
    */
@@ -186,9 +186,7 @@ export function parseAcquireOptions(
 ): AcquireSettings {
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
-  const { wait, ttl, label, maxHold, signal, handoff } = options;
-
-  const { wait, ttl, label, maxHold, signal, keyTemplate } = options;
+  const { wait, ttl, label, maxHold, signal, handoff, keyTemplate } = options;
   return {
     waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
@@ -197,7 +195,6 @@ export function parseAcquireOptions(
     maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
     hasOwnClaim: handoff === false,
-
     keyTemplate,
   };
 }
