@@ -74,17 +74,24 @@ test("the tick stays claimed when its process closes its client, until no clock 
   expect(leftMs).toBeLessThanOrEqual(27_270);
 });
 
-test("a process that comes later than maxDelay does not run the tick", async () => {
+test("a process that comes later than maxDelay does not even ask for the tick", async () => {
   const reasons: string[] = [];
-  const call = wrapJob(client(), "report", ran, {
-    maxDelay: "2s",
-    onSkipped: ({ reason }) => void reasons.push(reason),
-  });
+  const asked: string[] = [];
+  const locks = client((driver) => ({
+    ...driver,
+    claim: (claim) => {
+      asked.push(...claim.locks.map(({ key }) => key));
+      return driver.claim(claim);
+    },
+  }));
+  const options = { maxDelay: "2s", onSkipped: ({ reason }: SkippedTick) => void reasons.push(reason) } as const;
+  const call = wrapJob(locks, "report", ran, options);
   vi.setSystemTime(TICK.getTime() + 2_001);
   expect(await call(TICK)).toBeUndefined();
-  expect(reasons).toEqual(["late"]);
+  expect([reasons, asked]).toEqual([["late"], []]);
   vi.setSystemTime(TICK.getTime() + 2_000);
   expect(await call(TICK)).toBe("ran");
+  expect(asked).toEqual([KEY]);
 });
 
 test("a claim that is answered later than maxDelay does not count, and is given up", async () => {
