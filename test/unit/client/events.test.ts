@@ -121,11 +121,16 @@ test("a listener may withdraw a request as it is made, and request the same key"
   const controller = new AbortController();
   let inner: Promise<Lock> = Promise.reject(new Error("not requested"));
   inner.catch(() => undefined);
+  const holder = await locks.acquire("k");
   const listening = locks.on("requested", () => {
     listening[Symbol.dispose]();
     controller.abort();
   });
+  const seen: string[] = [];
+  for (const name of ["waiting", "failed"] as const) locks.on(name, () => seen.push(name));
   await assert.rejects(locks.acquire("k", { signal: controller.signal }), { name: "AbortError" });
+  assert.deepEqual(seen, ["failed"]);
+  await holder.release();
   const nested = locks.on("requested", () => {
     nested[Symbol.dispose]();
     inner = locks.acquire("k");

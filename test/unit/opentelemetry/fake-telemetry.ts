@@ -9,7 +9,7 @@ export interface Point {
   readonly attributes: Attributes;
 }
 
-export interface RecordedSpan {
+interface RecordedSpan {
   readonly name: string;
   /** The name of the span that was active when this one began. */
   readonly parent: string | undefined;
