@@ -103,7 +103,6 @@ class LockElection implements Election {
     this.#client = client;
     this.#target = target;
     this.#stopping = joinSignals(this.#closing.signal, settings.signal);
-    this.#stopping.addEventListener("abort", () => this.resign(), { once: true });
     // a claim of its own: the store shows the label and the token of each term
     this.#settings = {
       ...settings,
@@ -116,16 +115,21 @@ class LockElection implements Election {
   async *[Symbol.asyncIterator](): AsyncGenerator<Term, void, void> {
     // loaded on first use, since few programs elect a leader
     const { LeaderTerm } = await import("./term.ts");
-    if (this.#stopping.aborted) return;
-    await this.#client.open();
+    if (!(await this.#open())) return;
     for (;;) {
       const lock = await this.#acquire();
       if (lock === null) return;
       const term = new LeaderTerm(this.name, lock);
+      const endTerm = (): void => term.end();
       this.#terms.add(term);
+      // only while a term lasts: the user's signal would keep an election that has a listener in memory
+      this.#stopping.addEventListener("abort", endTerm, { once: true });
       try {
+        // in the turn that adds the term: a stop before it found no term, a later one finds this one
+        if (this.#stopping.aborted) return;
         yield term;
       } finally {
+        this.#stopping.removeEventListener("abort", endTerm);
         this.#terms.delete(term);
         await term.resign();
       }
@@ -156,6 +160,16 @@ class LockElection implements Election {
     return this.close();
   }
 
+  /** Opens the client. False: the election was stopped. @throws ClosedError, DriverError, FatalDriverError */
+  async #open(): Promise<boolean> {
+    try {
+      if (!this.#stopping.aborted) await this.#client.open();
+    } catch (error) {
+      if (!this.#stopping.aborted) throw error;
+    }
+    return !this.#stopping.aborted;
+  }
+
   /** The lock of the next term; null if the election was stopped, or its client closed, before the grant. */
   async #acquire(): Promise<Lock | null> {
     if (this.#client.flowHolds.find(this.#target.locks[0].key).length > 0) {
@@ -165,10 +179,7 @@ class LockElection implements Election {
       });
     }
     try {
-      const lock = (await this.#client.acquire(this.#target, this.#settings, false)) as Lock;
-      if (!this.#stopping.aborted) return lock;
-      await lock.release();
-      return null;
+      return (await this.#client.acquire(this.#target, this.#settings, false)) as Lock;
     } catch (error) {
       if (this.#stopping.aborted || error instanceof ClosedError) return null;
       throw error;

@@ -1,6 +1,7 @@
 /** Who leads, as the store's queue shows it: read once, or watched. */
 
 import type { Client } from "../client/client.ts";
+import { isExclusive } from "../client/handoff-budget.ts";
 import type { Scheduler } from "../client/scheduler.ts";
 import { ClosedError, DriverError, UnsupportedError, wrapDriverError } from "../errors.ts";
 
@@ -23,10 +24,15 @@ export async function readLeader(client: Client, name: string): Promise<Leader |
       keys: [name],
     });
   }
-  const { views } = await queueReader.read(client.settings.prefix + name).catch((error: unknown) => {
+  const key = client.settings.prefix + name;
+  const { views } = await queueReader.read(key).catch((error: unknown) => {
     throw wrapDriverError(error, `could not read who leads ${JSON.stringify(name)}`, [name]);
   });
-  for (const { answer, label } of views) if (answer.state === "held") return { label, token: answer.token };
+  for (const { answer, label, locks } of views) {
+    // readers and holders of permits lead nothing
+    const isLeader = answer.state === "held" && isExclusive(locks.filter((spec) => spec.key === key));
+    if (isLeader) return { label, token: answer.token };
+  }
   return null;
 }
 

@@ -16,7 +16,8 @@ export interface Term
   readonly token: bigint;
   /**
    * Aborted with a LockLostError as soon as the term has ended or should end: the lease ended by this process's clock, the
-   * lock was revoked, or the leader resigned or was closed. Always before another leader can start.
+   * lock was revoked, or the leader resigned or was closed. Always before another leader can start, except after the machine
+   * was suspended: then when the store has answered, or after a sixth of the lease. throwIfLost() tells at once.
    */
   readonly signal: AbortSignal;
   /** @throws LockLostError if the term has ended by this process's clocks, even before a timer has aborted the signal */

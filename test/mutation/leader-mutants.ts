@@ -48,8 +48,8 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...election,
     name: "a term of an election that was closed with the grant",
-    find: "if (!this.#stopping.aborted) return lock;",
-    replace: "return lock;",
+    find: "if (this.#stopping.aborted) return;",
+    replace: "",
   },
   {
     ...election,
@@ -66,7 +66,13 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...leader,
     name: "a candidate that waits shown as the leader",
-    find: 'if (answer.state === "held") return { label, token: answer.token };',
-    replace: "return { label, token: 0n };",
+    find: 'answer.state === "held" && isExclusive',
+    replace: 'answer.state !== "none" && isExclusive',
+  },
+  {
+    ...leader,
+    name: "a reader shown as the leader",
+    find: " && isExclusive(locks.filter((spec) => spec.key === key))",
+    replace: "",
   },
 ];

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { inspect } from "node:util";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import type { LocksOptions } from "../../../src/client/options.ts";
@@ -345,6 +345,52 @@ describe("the end of an election", () => {
     await lock.release();
     await loop.ended;
     expect([loop.terms, await b.list()]).toEqual([[], []]);
+  });
+
+  test.each(["close", "signal"] as const)(
+    "wherever %s falls between a grant and the body: no body gets a term whose signal stays silent, no claim is left",
+    async (how) => {
+      for (let turns = 0; turns < 12; turns++) {
+        const [a, b] = openClients(2) as [Locks, Locks];
+        const lock = await b.acquire("scheduler");
+        const controller = new AbortController();
+        const loop = campaign(a, { signal: controller.signal });
+        await flushEventLoop();
+        void lock.release();
+        for (let turn = 0; turn < turns; turn++) await null;
+        if (how === "close") void loop.election.close();
+        else controller.abort();
+        await flushEventLoop();
+        for (const term of loop.terms) expect(term.signal.aborted).toBe(true);
+        loop.endBody();
+        await loop.ended;
+        expect([turns, await b.list()]).toEqual([turns, []]);
+      }
+    },
+  );
+
+  test("an election that is closed while its client opens ends without an error, although the store cannot be opened", async () => {
+    let fail = (_error: Error): void => undefined;
+    const [a] = openClients(1, {}, (driver) => ({
+      ...driver,
+      open: () => new Promise((_resolve, reject) => (fail = reject)),
+    })) as [Locks];
+    const loop = campaign(a);
+    await flushEventLoop();
+    await loop.election.close();
+    fail(new Error("the store is down"));
+    await loop.ended;
+  });
+
+  test("an election without a loop adds no listener to the user's signal, which would keep it in memory", () => {
+    const [a] = openClients(1) as [Locks];
+    const listen = vi.spyOn(EventTarget.prototype, "addEventListener");
+    try {
+      a.leader("scheduler", { signal: new AbortController().signal });
+      expect(listen).not.toHaveBeenCalled();
+    } finally {
+      listen.mockRestore();
+    }
   });
 
   test("closing the client ends its loops without an error; a client that is closed is an error", async () => {

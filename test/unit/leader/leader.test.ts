@@ -78,6 +78,21 @@ test("current() is the leader with its label and token, or null; the next waiter
   expect(await observer.leader("scheduler").current()).toBeNull();
 });
 
+test("a reader or a holder of permits on the key is no leader, and the candidate behind it is none yet", async () => {
+  const { candidate, observer } = createFixture();
+  for (const lockable of [candidate.rw("scheduler").read, candidate.semaphore("scheduler", 2)]) {
+    const lock = await lockable.acquire();
+    const election = candidate.leader("scheduler");
+    const next = election[Symbol.asyncIterator]().next();
+    await flushEventLoop();
+    expect((await observer.list()).map(({ answer }) => answer.state)).toEqual(["held", "waiting"]);
+    expect(await observer.leader("scheduler").current()).toBeNull();
+    await election.close();
+    await next;
+    await lock.release();
+  }
+});
+
 test("observe() yields the leader now, then each other one, and null while there is none; it asks once per interval", async () => {
   const { clock, candidate, observer, reads } = createFixture();
   const { seen, ended } = watch(observer, { interval: "2s" });
