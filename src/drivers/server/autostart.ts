@@ -27,6 +27,8 @@ const POLL_INTERVAL_MS = 10;
  * If another process's server was about to listen, or one was about to exit, another start is tried after this time.
  */
 const RESTART_INTERVAL_MS = 250;
+/** Without them, Deno would ask for each permission, on a terminal that the server does not have. */
+const RUNTIME_FLAGS: readonly string[] = "deno" in process.versions ? ["run", "--allow-all"] : [];
 
 /** Options of the on-demand server's driver. */
 export interface AutostartOptions {
@@ -98,7 +100,8 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
   let child: ChildProcess;
   try {
     // spawned through a short-lived shell, so that the server is re-parented and survives a kill of this process tree
-    child = spawn("sh", ["-c", '"$@" &', "sh", process.execPath, findServerProgram(), "serve", "--on-demand"], {
+    const program = [process.execPath, ...RUNTIME_FLAGS, findServerProgram()];
+    child = spawn("sh", ["-c", '"$@" &', "sh", ...program, "serve", "--on-demand"], {
       cwd: "/",
       detached: true,
       stdio: ["ignore", log, log, "pipe"],
@@ -113,7 +116,10 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
   throw new Error(`the lock server could not be started: ${message}; see ${getLogPath(directory)}`);
 }
 
-/** Everything the server wrote to its ready descriptor, which it closes once it is ready or has failed. */
+/**
+ * The line that the server wrote to its ready descriptor once it was ready or had failed; "" if it ended before. A server on
+ * Deno cannot close an inherited descriptor, so the end of the line counts.
+ */
 function readReadyMessage(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     child.once("error", reject);
@@ -121,6 +127,7 @@ function readReadyMessage(child: ChildProcess): Promise<string> {
     const stream = child.stdio[READY_FD] as Readable | null | undefined;
     stream?.setEncoding("utf8").on("data", (chunk: string) => {
       message += chunk;
+      if (message.endsWith("\n")) stream.destroy();
     });
     stream?.once("error", reject);
     stream?.once("close", () => resolve(message.trim()));

@@ -22,7 +22,7 @@ const READY_DESCRIPTOR = 3;
 export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
   process.umask(0o077);
   // an inherited pipe, for example of `out=$(holdfast run ...)`, would stay open as long as this server runs
-  for (const descriptor of listInheritable(READY_DESCRIPTOR)) closeSync(descriptor);
+  for (const descriptor of listInheritable(READY_DESCRIPTOR)) closeInherited(descriptor);
   try {
     const directory = resolveUserDirectory();
     const socket = prepareSocketPath(directory);
@@ -43,6 +43,15 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
     log("could not start", error);
     notifyStarter((error as Error).message);
     return 1;
+  }
+}
+
+/** Deno reports EBADF: it closes only what it has opened itself. */
+function closeInherited(descriptor: number): void {
+  try {
+    closeSync(descriptor);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EBADF") throw error;
   }
 }
 
