@@ -61,7 +61,7 @@ export const SUITES: readonly Suite[] = [
     seconds: 230,
     longSeconds: 9000,
   },
-  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 60, longSeconds: 60 },
+  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 80, longSeconds: 260 },
   {
     name: "server",
     tests: ["test/integration/server/", "test/fuzz/server", "test/fuzz/storage"],

@@ -1,5 +1,8 @@
 /** The result of an acquire: a handle on one local hold, or on several if the store takes keys one by one or some were joined. */
 
+// The types of programs that compile without it, as by default, would lack AsyncDisposable.
+/// <reference lib="esnext.disposable" preserve="true" />
+
 import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";

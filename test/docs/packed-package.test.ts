@@ -1,50 +1,138 @@
-// The package as users get it: packed, installed into an empty directory, run and bundled there. Nothing is downloaded:
-// its dependencies are linked from this repository.
+// The package as users get it: packed, installed into an empty directory, run and bundled there. Its dependencies are
+// linked from this repository; other runtimes come from npm's cache, or are downloaded.
 
-import { execFile } from "node:child_process";
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { exec } from "node:child_process";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findLinks, parsePage, readPages } from "../../scripts/check/markdown.ts";
-import { cliSandbox } from "../support/cli-sandbox.ts";
+import type { CommandResult } from "../support/cli-sandbox.ts";
+import { cliSandbox, readServerPids } from "../support/cli-sandbox.ts";
+import { findRuntimes } from "../support/runtimes.ts";
+import { until } from "../support/until.ts";
 
 const sandbox = cliSandbox();
-const runNode = promisify(execFile);
+const runShell = promisify(exec);
 const { dependencies, version } = JSON.parse(readFileSync("package.json", "utf8")) as {
   readonly dependencies: Readonly<Record<string, string>>;
   readonly version: string;
 };
 
+const runtimes = await findRuntimes();
+const README = parsePage({ path: "README.md", text: readFileSync("README.md", "utf8") });
+const screensEnd = README.prose.indexOf("## What it guarantees");
+const screens = README.blocks.filter(({ line }) => line < screensEnd).map(({ code }) => code);
+const [packing = "", inClone = "", invoice = "", inProject = "", message = "", orders = "", compiling = ""] = screens;
+
 let project = "";
 
 beforeAll(async () => {
   project = mkdtempSync("/tmp/hf-packed-");
-  const npmFlags = ["--ignore-scripts", "--silent"];
-  await runNode("npm", ["pack", ...npmFlags, "--pack-destination", project]);
-  writeFileSync(join(project, "package.json"), JSON.stringify({ name: "project", private: true, type: "module" }));
-  const linked = Object.keys(dependencies).map((name) => resolve("node_modules", name));
-  const offline = ["--offline", "--no-audit", "--no-fund", "--no-package-lock"];
-  await runNode("npm", ["install", ...npmFlags, ...offline, `./holdfast-${version}.tgz`, ...linked], { cwd: project });
+  const npmFlags = "--ignore-scripts --silent";
+  const [pack, install] = packing.split("\n").map((line) => line.replace(/ +#.*/, "")) as [string, string];
+  await runShell(`${pack.replace("npm ci && ", "")} ${npmFlags} --pack-destination ${project}`);
+  await runShell("npm init --yes --silent", { cwd: project });
+  // of the project's own, so that nothing is downloaded
+  const linked = [...Object.keys(dependencies), "@typescript/native"].map((name) => resolve("node_modules", name));
+  const offline = "--offline --no-audit --no-fund --no-package-lock";
+  const command = `${install.replace("/path/to", ".")} ${npmFlags} ${offline} ${linked.join(" ")}`;
+  await runShell(command, { cwd: project });
+  writeFileSync(join(project, "invoice.mjs"), invoice);
+  writeFileSync(join(project, "orders.mts"), orders);
+  await runShell(compiling.replace(/ && .*/, ""), { cwd: project });
 }, 120_000);
 afterAll(() => rmSync(project, { recursive: true, force: true }));
 
 const installedPath = (...path: readonly string[]): string => join(project, "node_modules/holdfast", ...path);
 
-test("the README's program and the command run", async () => {
-  const page = parsePage({ path: "README.md", text: readFileSync(installedPath("README.md"), "utf8") });
-  const program = join(project, "readme.mjs");
-  writeFileSync(program, page.blocks.find(({ language }) => language === "ts")?.code ?? "throw new Error('none')");
-  const result = await sandbox.startProgram([process.execPath, program], { cwd: project }).ended;
-  expect(result).toMatchObject({ code: 0, err: "", out: expect.stringMatching(/^nobody else works on invoice:42; /) });
-  const bin = join(project, "node_modules/.bin/holdfast");
-  expect(await sandbox.startProgram([bin, "run", "k", "--", "echo", "ran"], { cwd: project }).ended).toMatchObject({
-    code: 0,
-    out: "ran\n",
-    err: "",
+describe("the first two screens of the README", () => {
+  test("are these blocks, which the tests below run", () => {
+    expect(screensEnd).toBeLessThan(105);
+    expect(screens).toHaveLength(7);
+    expect(packing).toContain(`npm install /path/to/holdfast-${version}.tgz`);
+    expect(inClone).toBe("npm ci && npx holdfast run nightly-report -- echo hello");
+    expect(README.prose.join("\n")).toContain("write `npx holdfast`");
   });
-  expect((await sandbox.startProgram([bin, "--version"]).ended).out).toBe(`${version}\n`);
+
+  test("the command for a clone", async () => {
+    const command = inClone.replace("npm ci && ", "");
+    expect((await sandbox.startProgram(["sh", "-c", command]).ended).out).toBe("hello\n");
+  });
+
+  test("the command in a second terminal prints who holds the lock", async () => {
+    const command = `npx ${inProject}`;
+    const first = sandbox.startProgram(["sh", "-c", command.replace("sleep 2", "sleep 60")], { cwd: project });
+    await until(async () => (await sandbox.run(["ls", "nightly-report"])).out.includes("(sleep)"), {
+      within: 20_000,
+      what: "the first command to hold the lock",
+    });
+    const second = sandbox.startProgram(["sh", "-c", command], { cwd: project });
+    const pattern = message
+      .replace(/[()]/g, "\\$&")
+      .replace("ana@web-1 pid 12219", "\\S+ pid (\\d+)")
+      .replace("1 s", "\\d s");
+    const findMessage = () => new RegExp(`^${pattern}$`, "m").exec(second.err());
+    await until(() => findMessage() !== null, { within: 20_000, what: "the second command to print the holder" });
+    process.kill(Number(findMessage()?.[1]), "SIGTERM");
+    expect((await second.ended).code).toBe(0);
+    await first.ended;
+  });
+
+  test("the compiled program", async () => {
+    const command = compiling.replace(/.* && /, "");
+    const result = await sandbox.startProgram(["sh", "-c", command], { cwd: project }).ended;
+    expect(result).toEqual({ code: 0, signal: null, out: "paid 42\n", err: "" });
+  });
+
+  test("the installed command", async () => {
+    const bin = join(project, "node_modules/.bin/holdfast");
+    expect((await sandbox.startProgram([bin, "--version"]).ended).out).toBe(`${version}\n`);
+  });
+
+  describe.concurrent.each(runtimes)("on $name", ({ name, command, hasDecorators }) => {
+    const start = (...args: readonly string[]): Promise<CommandResult> =>
+      sandbox.startProgram([...command, ...args] as [string, ...string[]], {
+        cwd: project,
+        // a server of its own, which this runtime starts
+        env: { ...packageFiles(name), NO_COLOR: "1" },
+      }).ended;
+    const holdfast = (line: string): Promise<CommandResult> =>
+      start(installedPath("dist/cli/main.js"), ...line.split(" ").slice(1));
+
+    test("the programs and the command, and a killed server", async ({ skip }) => {
+      if (typeof command === "string") return skip(command);
+      const clean = { code: 0, signal: null, err: "" };
+      expect(await start("invoice.mjs")).toEqual({
+        ...clean,
+        out: expect.stringMatching(/^nobody else works on invoice:42; my token is \d+\n$/),
+      });
+      const log = join(packageFiles(name).HOLDFAST_DIR, "server.log");
+      const [pid] = readServerPids(log) as [number];
+      expect(readlinkSync(`/proc/${pid}/exe`)).toBe(realpathSync(command[0]));
+      const [run, decorated] = await Promise.all([
+        holdfast(inProject),
+        start(hasDecorators ? "orders.mts" : "orders.mjs"),
+      ]);
+      expect(run).toEqual({ ...clean, out: "" });
+      expect(decorated).toEqual({ ...clean, out: "paid 42\n" });
+      process.kill(pid, "SIGKILL");
+      expect(await holdfast("holdfast run k -- sh -c exit")).toEqual({ ...clean, out: "" });
+      expect(readServerPids(log)).toHaveLength(2);
+    });
+  });
 });
 
 test("the package contains the pages and everything they link to, except what only contributors need", () => {
@@ -177,7 +265,7 @@ test("a bundle split into chunks loads no store that the program does not use", 
   };
   load([...outputs].find(([, { entryPoint }]) => entryPoint === "<stdin>")?.[0] as string);
   const bytes = [...loadedModules].reduce((sum, path) => sum + (outputs.get(path)?.bytes ?? 0), 0);
-  expect(bytes).toBeLessThan(130_000);
+  expect(bytes).toBeLessThan(132_000);
 });
 
 /** A directory, and so a server, of its own. */
