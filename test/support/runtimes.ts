@@ -17,8 +17,7 @@ export type Runtime = {
 export async function findRuntimes(): Promise<Runtime[]> {
   const majors = ["20", "24"].filter((major) => major !== process.versions.node.split(".")[0]);
   const nodes = majors.map((major) => findRuntime(`node@${major}`, ["node", "-p", "process.execPath"]));
-  return Promise.all([
-    { name: `Node ${process.versions.node}`, command: [process.execPath] as const, hasDecorators: false },
+  const others = await Promise.all([
     ...nodes,
     findRuntime("bun@1", ["bun", "-p", "process.execPath"], { hasDecorators: true }),
     findRuntime("deno@2", ["deno", "eval", "console.log(Deno.execPath())"], {
@@ -26,6 +25,7 @@ export async function findRuntimes(): Promise<Runtime[]> {
       flags: ["run", "--allow-all"],
     }),
   ]);
+  return [{ name: `Node ${process.versions.node}`, command: [process.execPath], hasDecorators: false }, ...others];
 }
 
 async function findRuntime(
