@@ -19,7 +19,11 @@ export class HeldLock {
     this.webLock = {
       name,
       mode,
-      signal,
+      get signal() {
+        // reading the signal of the lock compares the clocks with the lease: a process that was stopped learns of its loss here
+        void lock.signal;
+        return signal;
+      },
       get token() {
         return lock.token;
       },
@@ -27,6 +31,7 @@ export class HeldLock {
     this.loss = new Promise((_resolve, reject) => {
       signal.addEventListener("abort", () => reject(signal.reason), { once: true });
     });
+    this.loss.catch(() => undefined); // it may be lost before anyone waits for it
     lock.signal.addEventListener("abort", () => this.#lose("lost", lock.signal.reason), { once: true });
     if (lock.signal.aborted) this.#lose("lost", lock.signal.reason);
   }
@@ -50,10 +55,12 @@ export class HeldLock {
 
   #lose(how: "stolen" | "lost", cause?: unknown): DOMException {
     const { signal } = this.#controller;
-    if (!signal.aborted) {
-      const message = `the lock ${formatKeys([this.webLock.name])} was ${how}`;
-      this.#controller.abort(new DOMException(message, { name: "AbortError", ...(cause !== undefined && { cause }) }));
-    }
+    if (!signal.aborted) this.#controller.abort(createLossError(this.webLock.name, how, cause));
     return signal.reason as DOMException;
   }
+}
+
+export function createLossError(name: string, how: "stolen" | "lost", cause?: unknown): DOMException {
+  const message = `the lock ${formatKeys([name])} was ${how}`;
+  return new DOMException(message, { name: "AbortError", ...(cause !== undefined && { cause }) });
 }

@@ -4,10 +4,10 @@ import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
 import { UnsupportedError } from "../errors.ts";
 import { isObject, requireValid } from "../util/validate.ts";
-import { HeldLock } from "./held-lock.ts";
+import { createLossError, HeldLock } from "./held-lock.ts";
 import type { LockRequest } from "./lock-request.ts";
 import { notSupported, parseRequest } from "./lock-request.ts";
-import type { WebLockInfo, WebLockManager, WebLockSnapshot } from "./types.ts";
+import type { WebLockInfo, WebLockManager, WebLockMode, WebLockSnapshot } from "./types.ts";
 
 const locksRule = (value: unknown): string | null =>
   isObject(value) && typeof value.mutex === "function" ? null : "the locks of connect() or createLocks()";
@@ -29,6 +29,8 @@ class LocksManager implements WebLockManager {
   readonly #locks: Locks;
   /** For each name, the requests that wait: aborting one makes it wait again, behind others. */
   readonly #waiting = new Map<string, Set<AbortController>>();
+  /** For each name, the requests that try once or steal, and have no lock yet: aborting one makes it lose its lock. */
+  readonly #trying = new Map<string, Set<AbortController>>();
   readonly #held = new Map<string, Set<HeldLock>>();
 
   constructor(locks: Locks) {
@@ -37,10 +39,10 @@ class LocksManager implements WebLockManager {
 
   async request<T>(name: string, ...rest: readonly unknown[]): Promise<T> {
     const request = parseRequest(name, rest);
-    const lock = await this.#acquire(request).catch((error: unknown) => {
+    const heldLock = await this.#acquire(request).catch((error: unknown) => {
       throw toStandardError(error);
     });
-    return (lock === null ? request.callback(null) : this.#hold(request, lock)) as T;
+    return (heldLock === null ? request.callback(null) : this.#run(heldLock, request)) as T;
   }
 
   async query(): Promise<WebLockSnapshot> {
@@ -58,32 +60,54 @@ class LocksManager implements WebLockManager {
     return snapshot;
   }
 
-  async #acquire({ name, mode, ifAvailable, steal, signal }: LockRequest): Promise<Lock | null> {
+  async #acquire({ name, mode, ifAvailable, steal, signal }: LockRequest): Promise<HeldLock | null> {
     const lockable = mode === "exclusive" ? this.#locks.mutex(name) : this.#locks.rw(name).read;
-    if (ifAvailable) return lockable.tryAcquire(OWN_CLAIM);
-    return steal ? this.#steal(name, lockable) : this.#wait(name, lockable, signal);
+    if (ifAvailable) return this.#try(name, mode, () => lockable.tryAcquire(OWN_CLAIM));
+    if (steal) return this.#try(name, mode, (controller) => this.#steal(name, lockable, controller));
+    return this.#wait(name, mode, lockable, signal);
   }
 
-  async #wait(name: string, lockable: Lockable, signal: AbortSignal | undefined): Promise<Lock> {
+  async #wait(name: string, mode: WebLockMode, lockable: Lockable, signal: AbortSignal | undefined): Promise<HeldLock> {
     for (;;) {
       const controller = new AbortController();
       const { signal: overtaken } = controller;
-      const forget = addTo(this.#waiting, name, controller);
+      add(this.#waiting, name, controller);
       try {
         const either = signal === undefined ? overtaken : AbortSignal.any([signal, overtaken]);
         const lock = await lockable.acquire({ ...OWN_CLAIM, signal: either });
-        if (!overtaken.aborted) return lock;
+        if (!overtaken.aborted) return this.#hold(name, mode, lock);
         await lock.release(); // granted and overtaken in the same turn
       } catch (error) {
         if (!overtaken.aborted || error !== overtaken.reason) throw error;
       } finally {
-        forget();
+        remove(this.#waiting, name, controller);
       }
     }
   }
 
+  /** Acquires once. A steal that comes before the grant takes this lock, too: the last one wins. */
+  async #try(
+    name: string,
+    mode: WebLockMode,
+    acquire: (controller: AbortController) => Promise<Lock | null>,
+  ): Promise<HeldLock | null> {
+    const controller = new AbortController();
+    add(this.#trying, name, controller);
+    try {
+      const lock = await acquire(controller);
+      if (lock === null) return null;
+      if (!controller.signal.aborted) return this.#hold(name, mode, lock);
+      await lock.release();
+      throw controller.signal.reason;
+    } finally {
+      remove(this.#trying, name, controller);
+    }
+  }
+
   /** Takes the lock from its holders, and overtakes the requests of this process. */
-  async #steal(name: string, lockable: Lockable): Promise<Lock> {
+  async #steal(name: string, lockable: Lockable, controller: AbortController): Promise<Lock> {
+    // the flow has it already: the request joins it, as any other would
+    if (this.#locks.holds(name)) return lockable.acquire(OWN_CLAIM);
     const views = await this.#locks.list(name);
     const { traits } = this.#locks;
     if (!traits?.fencing || traits.list === "own") {
@@ -94,16 +118,27 @@ class LocksManager implements WebLockManager {
       if (answer.state !== "held" || ownTokens.has(answer.token) || locks.every(({ key }) => key !== name)) continue;
       await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });
     }
+    controller.signal.throwIfAborted();
     // in one turn, so that the store gets the releases, then this claim, then the claims of those who wait again
     for (const waiting of this.#waiting.get(name) ?? []) waiting.abort();
+    for (const trying of this.#trying.get(name) ?? []) {
+      if (trying === controller) break; // those behind it came later
+      trying.abort(createLossError(name, "stolen"));
+    }
     for (const heldLock of this.#held.get(name) ?? []) heldLock.steal();
     return lockable.acquire(OWN_CLAIM);
   }
 
-  /** A loss rejects at once, but the lock is released only when the callback has settled. */
-  #hold({ name, mode, callback }: LockRequest, lock: Lock): Promise<unknown> {
+  /** Called in the turn that has found that no steal came before: a later one finds the lock. */
+  #hold(name: string, mode: WebLockMode, lock: Lock): HeldLock {
     const heldLock = new HeldLock(name, mode, lock);
-    const forget = addTo(this.#held, name, heldLock);
+    // a lock that the flow held before stays held after a release: it can only be revoked
+    if (!this.#locks.holds(name)) add(this.#held, name, heldLock);
+    return heldLock;
+  }
+
+  /** A loss rejects at once, but the lock is released only when the callback has settled. */
+  #run(heldLock: HeldLock, { name, callback }: LockRequest): Promise<unknown> {
     const work = (async () => callback(heldLock.webLock))();
     const released = work
       .then(
@@ -116,19 +151,19 @@ class LocksManager implements WebLockManager {
           throw error;
         },
       )
-      .finally(forget);
+      .finally(() => remove(this.#held, name, heldLock));
     return Promise.race([released, heldLock.loss]);
   }
 }
 
-/** Returns a function that removes it again. */
-function addTo<T>(sets: Map<string, Set<T>>, name: string, item: T): () => void {
-  const set = sets.get(name) ?? new Set();
-  sets.set(name, set.add(item));
-  return () => {
-    set.delete(item);
-    if (set.size === 0 && sets.get(name) === set) sets.delete(name);
-  };
+function add<T>(sets: Map<string, Set<T>>, name: string, item: T): void {
+  sets.set(name, (sets.get(name) ?? new Set()).add(item));
+}
+
+function remove<T>(sets: Map<string, Set<T>>, name: string, item: T): void {
+  const set = sets.get(name);
+  set?.delete(item);
+  if (set?.size === 0) sets.delete(name);
 }
 
 function toStandardError(error: unknown): unknown {

@@ -69,6 +69,13 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/unit/web-locks/web-locks.test.ts",
   },
   {
+    name: "a steal that leaves the lock to a request of its process that is on its way",
+    file: "src/web-locks/web-locks.ts",
+    find: '      trying.abort(createLossError(name, "stolen"));\n',
+    replace: "",
+    tests: "test/unit/web-locks/web-locks.test.ts",
+  },
+  {
     name: "a steal that leaves the lock to holders in other clients",
     file: "src/web-locks/web-locks.ts",
     find: '      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });\n',
@@ -78,8 +85,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a lost web lock that is released while its callback still works",
     file: "src/web-locks/held-lock.ts",
-    find: "    if (!signal.aborted) {\n",
-    replace: "    if (!signal.aborted) {\n      void this.#lock.release();\n",
+    find: "    if (!signal.aborted) this.#controller",
+    replace: "    void this.#lock.release();\n    if (!signal.aborted) this.#controller",
     tests: "test/unit/web-locks/web-locks.test.ts",
   },
   {

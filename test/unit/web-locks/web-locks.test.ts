@@ -12,6 +12,7 @@ import { createTestLocks } from "../../../src/testing/index.ts";
 import type { WebLock, WebLockManager } from "../../../src/web-locks/index.ts";
 import { webLocks } from "../../../src/web-locks/index.ts";
 import { withTraits } from "../../support/driver-events.ts";
+import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { until } from "../../support/until.ts";
 import { defineWebLockTests } from "../../support/web-lock-behaviors.ts";
@@ -108,7 +109,82 @@ describe("several clients of one store", () => {
   });
 });
 
+describe("steal", () => {
+  /** Calls take turns of the event loop on their way to the store and back. */
+  function slow(driver: Driver): Driver {
+    const travel = async <T>(call: () => Promise<T>): Promise<T> => {
+      await flushEventLoop(1);
+      const answer = await call();
+      await flushEventLoop(1);
+      return answer;
+    };
+    return delegate(driver, {
+      claim: (claim) => travel(() => driver.claim(claim)),
+      release: (releases) => travel(() => driver.release(releases)),
+      list: (query, options) => travel(() => driver.list(query, options)),
+    });
+  }
+
+  test.each([{ ifAvailable: true }, { steal: true }])(
+    "takes the lock also from a request with %o that is on its way to the store or back",
+    async (options) => {
+      for (let turns = 0; turns < 8; turns++) {
+        const locks = openLocks(slow(memory()));
+        const manager = webLocks(locks);
+        const end = new AbortController();
+        const first = manager.request(
+          "name",
+          options,
+          () => new Promise<void>((resolve) => end.signal.addEventListener("abort", () => resolve())),
+        );
+        const rejected = assert.rejects(first, isDomException("AbortError"));
+        await flushEventLoop(turns);
+        assert.equal(await manager.request("name", { steal: true }, () => "stolen"), "stolen");
+        await rejected;
+        end.abort();
+        await until(async () => (await locks.list()).length === 0, { within: 5_000, what: "the end" });
+      }
+    },
+  );
+
+  test("inside using() of the name it joins the lock; from elsewhere it takes a lock that a request has joined", async () => {
+    const locks = openLocks(memory());
+    const manager = webLocks(locks);
+    await locks.using("name", async ({ token, signal }) => {
+      assert.equal(await manager.request("name", { steal: true }, (lock) => lock?.token), token);
+      assert.equal(signal.aborted, false);
+    });
+    let hasJoined = false;
+    const victim = locks.using("name", ({ signal }) =>
+      manager.request("name", () => {
+        hasJoined = true;
+        return new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      }),
+    );
+    const rejected = assert.rejects(victim, isDomException("AbortError"));
+    await until(() => hasJoined, { within: 5_000, what: "the request that joins" });
+    assert.equal(await manager.request("name", { steal: true }, () => "stolen"), "stolen");
+    await rejected;
+    assert.deepEqual(await locks.list(), []);
+  });
+});
+
 describe("a lock that is lost", () => {
+  test("a process that was stopped learns of it by reading the signal, before its timers run", async () => {
+    const clock = new FakeClock();
+    const locks = openLocks(memory({ store: memoryStore(clock) }), { clock });
+    let end = (): void => {};
+    const request = webLocks(locks).request("name", (lock) => {
+      clock.jump(60_000);
+      assert.equal(lock?.signal.aborted, true);
+      return new Promise<void>((resolve) => {
+        end = resolve;
+      });
+    });
+    await assert.rejects(request, isDomException("AbortError"));
+    end();
+  });
+
   test("the request rejects with AbortError at once, although the callback has not settled", async () => {
     const locks = createTestLocks();
     let finish = (_value: string): void => {};
