@@ -84,12 +84,21 @@ export function fenceSync(db: unknown, lock: FencedLock, options: FenceOptions =
 
 async function fenceSqlite(handle: SqlHandle, step: FenceStep): Promise<FenceVerdict> {
   if (handle.isInTransaction() === null && (await canBegin(() => handle.query("begin")))) {
-    await handle.query("rollback");
+    await rollBack(handle);
     return "noTransaction";
   }
   const { text, values } = createSqliteFence(step);
   const { rows } = await handle.query(text, values);
   return rows.length > 0 ? "accepted" : "stale";
+}
+
+/** A pool that takes back a connection inside a transaction may have ended that one already. */
+async function rollBack(handle: SqlHandle): Promise<void> {
+  try {
+    await handle.query("rollback");
+  } catch (error) {
+    if (!isErrorAbout(error, /no transaction is active/)) throw error;
+  }
 }
 
 /** SQLite refuses to begin a transaction inside another one: that tells where the library does not. */
@@ -116,7 +125,11 @@ function requireSqliteTransaction(database: SqliteDatabase): void {
 }
 
 function isNestedError(error: unknown): boolean {
-  return listDetails(error).some(({ message }) => /within a transaction/.test(String(message)));
+  return isErrorAbout(error, /within a transaction/);
+}
+
+function isErrorAbout(error: unknown, subject: RegExp): boolean {
+  return listDetails(error).some(({ message }) => subject.test(String(message)));
 }
 
 function toStep(

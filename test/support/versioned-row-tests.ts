@@ -149,9 +149,12 @@ export function testVersionedRow(name: string, open: () => RowClient | Promise<R
       await query("update t_stock set version = 9007199254740993 where id = 1");
       const written = optimistic(stockRow(client.handle), takeOne).then(
         ({ status }) => status,
-        (error: Error) => error.message,
+        // Drizzle wraps the error of @libsql/client, which rounds no integer
+        ({ message, cause }: Error) => (cause instanceof Error ? cause.message : message),
       );
-      expect(await written).toMatch(/^written$|must contain an integer that is not rounded/);
+      expect(await written).toMatch(
+        /^written$|must contain an integer that is not rounded|cannot be safely represented as a JavaScript number/,
+      );
       const [row] = await query("select cast(version as char(20)) as version from t_stock where id = 1");
       const isWritten = (await written) === "written";
       expect(String(row?.version).trim()).toBe(isWritten ? "9007199254740994" : "9007199254740993");

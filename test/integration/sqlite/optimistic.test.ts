@@ -3,34 +3,17 @@
 import Database from "libsql";
 import { beforeEach, describe, expect, test } from "vitest";
 import { optimistic } from "../../../src/optimistic/index.ts";
-import { useSqliteFiles } from "../../support/stores/sqlite.ts";
+import { queryOnce, useSqliteFiles } from "../../support/stores/sqlite.ts";
 import { createStockTable, PATIENT, stockRow, takeOne, testVersionedRow } from "../../support/versioned-row-tests.ts";
-
-type Row = Readonly<Record<string, unknown>>;
 
 const newFile = useSqliteFiles();
 let path = newFile();
 
-/** Over a connection of its own. */
-async function query(text: string): Promise<readonly Row[]> {
-  const database = new Database(path);
-  try {
-    const statement = database.prepare(text);
-    if (!/^(?:select|pragma)/.test(text)) {
-      statement.run();
-      return [];
-    }
-    return statement.safeIntegers(true).all() as Row[];
-  } finally {
-    database.close();
-  }
-}
+const query = (text: string) => queryOnce(new Database(path), text);
 
 beforeEach(async () => {
   path = newFile();
-  const database = new Database(path);
-  database.exec("pragma journal_mode = wal");
-  database.close();
+  await query("pragma journal_mode = wal");
 });
 
 testVersionedRow(

@@ -29,6 +29,23 @@ function isWritable(folder: string): boolean {
   }
 }
 
+/** Runs a statement and closes the connection. Integers come as bigint. */
+export async function queryOnce(
+  database: InstanceType<typeof Database>,
+  text: string,
+): Promise<readonly Readonly<Record<string, unknown>>[]> {
+  try {
+    const statement = database.prepare(text);
+    if (!/^(?:select|pragma)/.test(text)) {
+      statement.run();
+      return [];
+    }
+    return statement.safeIntegers(true).all() as Record<string, unknown>[];
+  } finally {
+    database.close();
+  }
+}
+
 /** Reads what is wrong in the tables of a file, by a connection of its own. */
 export class SqliteInspector {
   readonly #path: string;
