@@ -85,6 +85,43 @@ export async function startMariaDb(options: ServerOptions = {}): Promise<Databas
   };
 }
 
+/** The settings of a server that replicas can follow. */
+export const REPLICATED = { "log-bin": "binary-log", "binlog-format": "ROW", "server-id": "1" } as const;
+
+/** A server that follows another one. */
+export interface MariaDbReplica extends DatabaseServer {
+  /** Waits until it has executed what the primary has committed. */
+  catchUp(): Promise<void>;
+  /** Follows no more, as a replica that the primary cannot reach. */
+  stopFollowing(): Promise<void>;
+  /** Accepts writes from now on. */
+  promote(): Promise<void>;
+}
+
+/** Starts a read-only replica of a server that was started with REPLICATED: it executes everything that the log has. */
+export async function startMariaDbReplica(primary: DatabaseServer): Promise<MariaDbReplica> {
+  const replica = await startMariaDb({ settings: { "server-id": "2", "read-only": "1" } });
+  const source = `master_host = '127.0.0.1', master_port = ${primary.port}, master_user = '${ADMIN}'`;
+  await replica.query(`change master to ${source}, master_connect_retry = 1`);
+  await replica.query("start slave");
+  return Object.defineProperties(
+    {
+      catchUp: async () => {
+        const [primaryState] = await primary.query("select @@global.gtid_binlog_pos as position");
+        const [state] = await replica.query("select master_gtid_wait(?, 10) as result", [primaryState?.position]);
+        if (Number(state?.result) !== 0) throw new Error("the replica does not follow");
+      },
+      stopFollowing: async () => void (await replica.query("stop slave")),
+      promote: async () => {
+        await replica.query("stop slave");
+        await replica.query("reset slave all");
+        await replica.query("set global read_only = 0");
+      },
+    },
+    Object.getOwnPropertyDescriptors(replica),
+  ) as MariaDbReplica;
+}
+
 /** Why there is no MariaDB here and none can be had; null if there is. */
 export function mariaDbUnavailableReason(): string | null {
   if (isInstalled() || canInstall()) return null;

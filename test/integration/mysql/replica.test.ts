@@ -1,0 +1,92 @@
+// A replica that follows asynchronously: it is refused while it is one, and promoted it may lack the last grants, which
+// guardDataLoss notices.
+
+import { connect } from "node:net";
+import { createPool } from "mysql2";
+import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
+import { mysqlAdvisory } from "../../../src/drivers/sql/mysql/driver.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
+import { exclusive, expectLockKept, MAX_TTL_MS } from "../../support/stores/data-loss-scenario.ts";
+import type { MariaDbReplica } from "../../support/stores/mariadb.ts";
+import { queryMariaDb, REPLICATED, startMariaDbReplica } from "../../support/stores/mariadb.ts";
+import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture, markLongInUse } from "../../support/stores/mysql-fixture.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
+import { until } from "../../support/until.ts";
+
+const WITHIN = 10_000;
+
+withMariaDb(
+  (server) => {
+    let fixture: MysqlFixture;
+    let replica: MariaDbReplica;
+    let replicaUrl: string;
+    /** Where new connections of the drivers go. */
+    let port: number;
+    beforeEach(async () => {
+      fixture = createMysqlFixture(await server().freshDatabase());
+      replica = await startMariaDbReplica(server());
+      replicaUrl = fixture.database.url.replace(`:${server().port}/`, `:${replica.port}/`);
+      ({ port } = server());
+    });
+    afterEach(async () => {
+      await fixture.close();
+      await replica.dispose();
+    });
+
+    const query = (text: string) => queryMariaDb(replicaUrl, text);
+    const open = (): Promise<Driver> =>
+      fixture.open({
+        pool: { stream: () => connect(port, "127.0.0.1") },
+        driver: { guardDataLoss: { maxTtlMs: MAX_TTL_MS }, warn: () => undefined },
+      });
+
+    test("it is refused; promoted without the last grants it grants no lock of a live holder, which keeps it", async () => {
+      const [holder, other] = [await open(), await open()];
+      await markLongInUse(fixture.database);
+      await replica.catchUp();
+      expect(await query("select version from holdfast_layout")).toHaveLength(1);
+      await expectRefused();
+      await expectLockKept({
+        holder,
+        other,
+        backUp: () => replica.stopFollowing(),
+        async lose() {
+          await server().crash();
+          await replica.promote();
+          ({ port } = replica);
+          expect(await query("select * from holdfast_1_claims")).toEqual([]);
+          for (const driver of [holder, other]) await reconnect(driver);
+        },
+        endGracePeriod: () => query("update holdfast_1_identity set grace_begins = 0, grace_ends = 0"),
+        inspect: (isPaused) => findMySqlViolations(query, { isPaused }),
+      });
+    });
+
+    async function expectRefused(): Promise<void> {
+      const refusal = {
+        name: "FatalDriverError",
+        message: expect.stringMatching(/the server is read-only: .*primary/),
+      };
+      await expect(fixture.open({ pool: { uri: replicaUrl } })).rejects.toMatchObject(refusal);
+      const pool = createPool({ uri: replicaUrl });
+      onTestFinished(() => pool.promise().end());
+      const advisory = mysqlAdvisory(pool);
+      await expect(advisory.open(NO_EVENTS)).rejects.toMatchObject(refusal);
+      await advisory.close();
+    }
+
+    /** The first calls meet the end of the connections to the primary. */
+    function reconnect(driver: Driver): Promise<unknown> {
+      const canCall = (): Promise<boolean> =>
+        driver.renew([exclusive()]).then(
+          () => true,
+          () => false,
+        );
+      return until(canCall, { within: WITHIN, what: "a connection to the promoted replica" });
+    }
+  },
+  { settings: REPLICATED },
+);
