@@ -357,7 +357,7 @@ describe("the end of an election", () => {
         const loop = campaign(a, { signal: controller.signal });
         await flushEventLoop();
         void lock.release();
-        for (let turn = 0; turn < turns; turn++) await null;
+        for (let turn = 0; turn < turns; turn++) await Promise.resolve();
         if (how === "close") void loop.election.close();
         else controller.abort();
         await flushEventLoop();
