@@ -19,8 +19,8 @@ export async function findRuntimes(): Promise<Runtime[]> {
   const nodes = majors.map((major) => findRuntime(`node@${major}`, ["node", "-p", "process.execPath"]));
   const others = await Promise.all([
     ...nodes,
-    findRuntime("bun@1", ["bun", "-p", "process.execPath"], { hasDecorators: true }),
-    findRuntime("deno@2", ["deno", "eval", "console.log(Deno.execPath())"], {
+    findRuntime("bun@1.4", ["bun", "-p", "process.execPath"], { hasDecorators: true }),
+    findRuntime("deno@2.9", ["deno", "eval", "console.log(Deno.execPath())"], {
       hasDecorators: true,
       flags: ["run", "--allow-all"],
     }),

@@ -27,8 +27,6 @@ const POLL_INTERVAL_MS = 10;
  * If another process's server was about to listen, or one was about to exit, another start is tried after this time.
  */
 const RESTART_INTERVAL_MS = 250;
-/** Without them, Deno would ask for each permission, on a terminal that the server does not have. */
-const RUNTIME_FLAGS: readonly string[] = "deno" in process.versions ? ["run", "--allow-all"] : [];
 
 /** Options of the on-demand server's driver. */
 export interface AutostartOptions {
@@ -99,9 +97,9 @@ async function spawnServer(directory: string, timeoutMs: number): Promise<void> 
   const log = openLog(directory);
   let child: ChildProcess;
   try {
-    // spawned through a short-lived shell, so that the server is re-parented and survives a kill of this process tree
-    const program = [process.execPath, ...RUNTIME_FLAGS, findServerProgram()];
-    child = spawn("sh", ["-c", '"$@" &', "sh", ...program, "serve", "--on-demand"], {
+    // spawned through a short-lived shell, so that the server is re-parented and survives a kill of this process tree;
+    // Deno finds itself in the shell's words and adds `run -A`
+    child = spawn("sh", ["-c", '"$@" &', "sh", process.execPath, findServerProgram(), "serve", "--on-demand"], {
       cwd: "/",
       detached: true,
       stdio: ["ignore", log, log, "pipe"],
