@@ -26,7 +26,8 @@ export interface FenceGuard {
   check(key: string, token: bigint): void;
   /**
    * Calls `write` after check(), when no other run() call for this key is in progress: a write that takes time ends before
-   * the next holder's begins. @throws as check(), and what `write` throws
+   * the next holder's begins. `write` must not wait for another run() of the same key, which waits for it.
+   * @throws as check(), and what `write` throws
    */
   run<T>(key: string, token: bigint, write: () => T | PromiseLike<T>): Promise<T>;
 }

@@ -27,6 +27,8 @@ interface Reference {
 }
 
 const REFERENCE = /#\{([^{}]*)\}/g;
+/** What encodeKeyPart() leaves in no value. */
+const SEPARATOR = /[:/#]/;
 const USE_POSITIONS = "minifiers and other decorators change names, so refer to its position, such as #{0}";
 const PATH = /^(?:\d{1,3}|[\p{ID_Start}$_][\p{ID_Continue}$]*)(?:\.[\p{ID_Start}$_][\p{ID_Continue}$]*)*$/u;
 /** They lead from a value to its class, and never to a part of a key. */
@@ -42,7 +44,13 @@ export function parseKeyTemplate(template: string, target: TemplateTarget): Reso
   const references: Reference[] = [];
   let end = 0;
   for (const match of template.matchAll(REFERENCE)) {
-    literals.push(requireLiteral(template.slice(end, match.index), template, subject));
+    const literal = requireLiteral(template.slice(end, match.index), template, subject);
+    if (references.length > 0 && !SEPARATOR.test(literal)) {
+      throw new TypeError(
+        `the key ${JSON.stringify(template)} of ${subject} needs ":", "/" or "#" before ${match[0]}: else different values would share a key`,
+      );
+    }
+    literals.push(literal);
     references.push(parseReference(match[1] as string, target));
     end = match.index + match[0].length;
   }

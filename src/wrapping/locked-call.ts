@@ -49,6 +49,8 @@ type AnyParams = readonly unknown[];
 const signalRule = (value: unknown): string | null =>
   value instanceof AbortSignal || typeof value === "function" ? null : "an AbortSignal, or a function that returns one";
 
+const GENERATOR_TAGS: readonly string[] = ["[object GeneratorFunction]", "[object AsyncGeneratorFunction]"];
+
 export class LockedCall {
   readonly #form: CallForm;
   readonly #keys: readonly ((self: unknown, args: AnyParams) => string)[];
@@ -62,6 +64,9 @@ export class LockedCall {
     fn: (...args: never[]) => unknown,
     form: CallForm,
   ) {
+    if (GENERATOR_TAGS.includes(Object.prototype.toString.call(fn))) {
+      throw new TypeError(`${form.subject} must not be a generator: its body would run after the lock was released`);
+    }
     const { signal, condition, onBusy, ...acquireOptions } = options as CallOptions<AnyParams, unknown>;
     validateAcquireOptions(form.caller, acquireOptions);
     if (signal !== undefined) requireValid(signal, "signal", signalRule);

@@ -11,7 +11,7 @@ const parse = (template: string, fn = pay): ((args: readonly unknown[]) => strin
 test("names and positions, with properties, in any place of the template", () => {
   const args = ["o-1", { id: 7, user: { name: "ann" } }, 12n];
   expect(parse("order:#{orderId}")(args)).toBe("order:o-1");
-  expect(parse("#{0}/#{1.user.name}#{amount}!")(args)).toBe("o-1/ann12!");
+  expect(parse("#{0}/#{1.user.name}#-#{amount}!")(args)).toBe("o-1/ann#-12!");
   expect(parse("#{5}", passThrough)([1, 2, 3, 4, 5, true])).toBe("true");
   expect(parse("nightly")([])).toBe("nightly");
   expect(parse("a # b {c} #c")([])).toBe("a # b {c} #c");
@@ -45,6 +45,8 @@ test.each([
   ["#{3}", /^#\{3\} names no parameter of pay\(\), which has 3, counted from 0$/],
   ["#{orderId", /a reference that does not end/],
   ["#{a#{orderId}}", /a reference that does not end/],
+  ["a#{0}#{1}", /needs ":", "\/" or "#" before #\{1\}: else different values would share a key$/],
+  ["#{orderId}-#{amount}", /before #\{amount\}/],
   ["#{}", /is not a reference/],
   ["#{ orderId }", /is not a reference/],
   ["#{orderId.}", /is not a reference/],

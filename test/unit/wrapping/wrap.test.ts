@@ -126,6 +126,9 @@ test("bad arguments are refused by wrap() itself, bad keys by the call before an
   expect(() => wrap("k", { condition: 1 }, fn)).toThrow("condition must be a function, not 1");
   expect(() => wrap("k", { signal: 1 }, fn)).toThrow("signal must be an AbortSignal, or a function that returns one");
   expect(() => wrap([], fn)).toThrow("wrap needs at least one key");
+  const late = /^the function must not be a generator: its body would run after the lock was released$/;
+  expect(() => wrap("k", function* () {})).toThrow(late);
+  expect(() => wrap("k", async function* () {})).toThrow(late);
   await expect(wrap(() => 3, fn)()).rejects.toThrow("key must be a string, not 3");
 });
 
