@@ -8,6 +8,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptMysqlClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { loadMysqlClient } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
+import { lockWithLibraries } from "../../support/installed-package.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -80,6 +81,24 @@ withMariaDb((server) => {
   async function threadOf(connection: SqlConnection): Promise<unknown> {
     return (await connection.query("select connection_id() as id")).rows[0]?.id;
   }
+
+  describe.concurrent("by url", () => {
+    test.each([
+      ["mysql:", "mysql2"],
+      ["mariadb:", "mysql2"],
+      ["mysql:", "mariadb"],
+      ["mariadb:", "mariadb"],
+    ])("%s uses %s where it is the only library", async (scheme, library) => {
+      const url = (await server().freshDatabase()).url.replace("mysql:", scheme);
+      expect(await lockWithLibraries(url, [`node_modules/${library}`])).toBe("locked");
+    });
+
+    test("without a library the error says what to install", async () => {
+      expect(await lockWithLibraries(server().url, ["node_modules/pg"])).toBe(
+        'DRIVER_FATAL MariaDB and MySQL urls need the package "mysql2" or "mariadb", neither of which is installed: npm install mysql2',
+      );
+    });
+  });
 
   describe.each(Object.entries(LIBRARIES))("%s", (name, create) => {
     test.each(["as it is", "with settings that change results"])("a client %s returns plain rows", async (which) => {

@@ -6,6 +6,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptPostgresClient } from "../../../src/drivers/sql/clients/detect.ts";
 import { loadPostgresClient } from "../../../src/drivers/sql/clients/load.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "../../../src/drivers/sql/clients/types.ts";
+import { lockWithLibraries } from "../../support/installed-package.ts";
 import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
@@ -51,6 +52,19 @@ withPostgres((server) => {
       { within: 5_000, what: "the end of the connection" },
     );
   }
+
+  describe.concurrent("by url", () => {
+    test.each(["pg", "postgres"])("%s is used where it is the only library", async (library) => {
+      const { url } = await server().freshDatabase();
+      expect(await lockWithLibraries(url, [`node_modules/${library}`])).toBe("locked");
+    });
+
+    test("without a library the error says what to install", async () => {
+      expect(await lockWithLibraries(server().url, ["node_modules/mysql2"])).toBe(
+        'DRIVER_FATAL PostgreSQL urls need the package "pg" or "postgres", neither of which is installed: npm install pg',
+      );
+    });
+  });
 
   describe.each(Object.entries(LIBRARIES))("%s", (name, create) => {
     test.each([0, 1, 2])("a client returns plain rows (settings %i)", async (which) => {

@@ -7,6 +7,7 @@ import Database from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { adaptSqliteDatabase } from "../../../src/drivers/sql/clients/detect.ts";
 import type { SqliteDatabase } from "../../../src/drivers/sql/clients/types.ts";
+import { lockWithLibraries } from "../../support/installed-package.ts";
 import type { SqliteLibrary } from "../../support/stores/sqlite-libraries.ts";
 import { listOtherLibraries } from "../../support/stores/sqlite-libraries.ts";
 
@@ -18,7 +19,31 @@ function temporaryFile(): string {
   return join(folder, "locks.db");
 }
 
-describe.each([LIBSQL, ...listOtherLibraries()])("$name", ({ name, open: openHandle }) => {
+const OTHER_LIBRARIES = listOtherLibraries();
+const HAS_NODE_SQLITE = OTHER_LIBRARIES.some(({ name }) => name === "node:sqlite");
+const FOLDERS: Readonly<Record<string, string>> = {
+  libsql: "node_modules/libsql",
+  "better-sqlite3": "test/interop/better-sqlite3/node_modules/better-sqlite3",
+};
+
+describe.concurrent("by url", () => {
+  const installable = [LIBSQL, ...OTHER_LIBRARIES].filter(({ name }) => name in FOLDERS);
+
+  // where there is node:sqlite it comes first
+  test.skipIf(HAS_NODE_SQLITE).each(installable)("$name is used where it is the only library", async ({ name }) => {
+    expect(await lockWithLibraries("sqlite:locks.db", [String(FOLDERS[name])])).toBe("locked");
+  });
+
+  test("without a library node:sqlite is used, or the error says what to install", async () => {
+    expect(await lockWithLibraries("sqlite:locks.db", ["node_modules/pg"])).toMatch(
+      HAS_NODE_SQLITE
+        ? /^locked$/
+        : /^DRIVER_FATAL sqlite \S+: sqlite urls need the package "libsql" or "better-sqlite3", neither of which is installed: npm install libsql, or use Node 22.13 or newer$/,
+    );
+  });
+});
+
+describe.each([LIBSQL, ...OTHER_LIBRARIES])("$name", ({ name, open: openHandle }) => {
   const open = (path: string): SqliteDatabase => {
     const handle = openHandle(path);
     onTestFinished(() => void handle.close());
