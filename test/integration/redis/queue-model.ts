@@ -190,7 +190,7 @@ export class QueueModel {
     const { request } = entry;
     if (entry.isRevoked) return { text: "n revoked" };
     const lastCallAt = entry.expiresAt - request.ttlMs;
-    if (this.now - lastCallAt >= 0.25 * request.ttlMs || entry.unreachableSince > lastCallAt) {
+    if (this.now - lastCallAt >= 0.125 * request.ttlMs || entry.unreachableSince > lastCallAt) {
       entry.expiresAt = this.now + request.ttlMs;
       entry.inbox = inbox;
       this.#updateExpiry(entry);
