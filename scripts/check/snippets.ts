@@ -26,7 +26,7 @@ type Snippet = {
   readonly linesBefore: number;
 };
 
-const LANGUAGES: ReadonlySet<string> = new Set(["ts", "typescript", "mts", "js", "javascript", "mjs"]);
+export const LANGUAGES: ReadonlySet<string> = new Set(["ts", "typescript", "mts", "js", "javascript", "mjs"]);
 
 export function findSnippetFaults(pages: readonly Page[] = readPages()): string[] {
   const snippets = new Map<string, Snippet>();
@@ -55,7 +55,8 @@ export function findProgramFaults(pages: readonly Page[] = readPages()): string[
   );
 }
 
-function createSnippet(page: string, block: Block): Snippet {
+/** The module of a block: what it exports, or else a function `snippet` with its statements. */
+export function createSnippet(page: string, block: Block): Snippet {
   const file = ts.createSourceFile("block.ts", block.code, ts.ScriptTarget.ES2022);
   const { statements } = file;
   const imports = statements.filter(ts.isImportDeclaration);
