@@ -45,7 +45,7 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/zookeeper",
       ...SQL_STORES.map((store) => `test/conformance/${store}`),
     ],
-    seconds: 75,
+    seconds: 65,
     longSeconds: 1200,
   },
   {
@@ -61,15 +61,15 @@ export const SUITES: readonly Suite[] = [
     seconds: 230,
     longSeconds: 9000,
   },
-  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 80, longSeconds: 260 },
+  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 70, longSeconds: 260 },
   {
     name: "server",
     tests: ["test/integration/server/", "test/fuzz/server", "test/fuzz/storage"],
-    seconds: 90,
+    seconds: 75,
     longSeconds: 1200,
   },
   { name: "http", tests: ["test/integration/http/", "test/fuzz/http"], seconds: 60, longSeconds: 3600 },
-  { name: "frameworks", tests: ["test/frameworks/"], seconds: 65, longSeconds: 300 },
+  { name: "frameworks", tests: ["test/frameworks/"], seconds: 45, longSeconds: 300 },
   {
     name: "zookeeper",
     store: "zookeeper",
@@ -115,7 +115,7 @@ function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSecon
 export const BUILD_SECONDS: number = 20;
 
 /** All suites and the build together, not in a long run. */
-export const TOTAL_SECONDS: number = 1_565;
+export const TOTAL_SECONDS: number = 1_500;
 
 export function isVitestSuite(suite: Suite): suite is Suite & VitestSuite {
   return "tests" in suite;
