@@ -199,15 +199,17 @@ export function emitProcessWarning(error: unknown, type: string): void {
   process.emitWarning(error instanceof Error ? error : String(error), type);
 }
 
-/** Wraps a user's listener: an exception becomes a process warning, so that it neither breaks a lock nor gets lost. */
+/** Wraps a user's listener: an exception or a rejection becomes a process warning, so that it neither breaks a lock nor gets lost. */
 export function safeListener<Args extends readonly unknown[]>(
   listener: (...args: Args) => unknown,
 ): (...args: Args) => void {
+  const warn = (error: unknown): void => emitProcessWarning(error, "HoldfastListenerWarning");
   return (...args) => {
     try {
-      listener(...args);
+      const result = listener(...args);
+      if (result instanceof Promise) result.catch(warn);
     } catch (error) {
-      emitProcessWarning(error, "HoldfastListenerWarning");
+      warn(error);
     }
   };
 }

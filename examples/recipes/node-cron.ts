@@ -6,7 +6,18 @@ import { schedule } from "node-cron";
 
 const locks = await connect();
 
-const task = schedule("* * * * * *", ({ date }) => console.log(`report for ${date.toISOString()}`), {
+let running: Promise<void> | undefined;
+
+async function sendReport(tick: Date): Promise<void> {
+  console.log(`report for ${tick.toISOString()}`);
+}
+
+function onTick({ date }: { readonly date: Date }): Promise<void> {
+  running = sendReport(date);
+  return running;
+}
+
+const task = schedule("* * * * * *", onTick, {
   name: "report", // the same in every process
   timezone: "Etc/UTC",
   distributed: true,
@@ -16,5 +27,6 @@ task.on("execution:skipped", ({ date, reason }) => console.log(`skipped ${date.t
 
 process.once("SIGTERM", async () => {
   await task.stop();
+  await running?.catch(() => undefined); // close() would release its lock while it runs
   await locks.close();
 });

@@ -13,8 +13,7 @@ export function modeOf(locks: readonly LockSpec[]): LockMode {
 export function outcomeOf(error: unknown): FailedOutcome {
   if (error === null) return "busy";
   if (isLockTimeout(error)) return "timeout";
-  // the reason of a signal is the program's own
-  return error instanceof LockError && !(error instanceof ClosedError) ? "error" : "cancelled";
+  return error instanceof ClosedError ? "cancelled" : "error";
 }
 
 let lastRequest = 0;

@@ -118,7 +118,8 @@ export class Events {
     return {
       [Symbol.dispose]: () => {
         listeners.delete(safe);
-        if (listeners.size === 0) this.#listeners.delete(event);
+        // disposed a second time, it must leave alone what was added since
+        if (listeners.size === 0 && this.#listeners.get(event) === listeners) this.#listeners.delete(event);
       },
     };
   }

@@ -5,7 +5,8 @@ import type { Lock, LockHandle } from "./lock.ts";
 
 /**
  * Runs around each function that using(), wrap() or @locked() calls, in its async context. Must call `run`, which calls the
- * function and releases the lock, once, and return its result. `event` describes the request that got the lock.
+ * function and releases the lock, once, and return its result. `event` describes the request that got the lock. If it settles
+ * without having called `run`, the lock is released, and the function does not run.
  */
 export type Interceptor = <T>(lock: Lock, event: LockEvent, run: () => Promise<T>) => Promise<T>;
 
@@ -20,14 +21,28 @@ export class Interceptors {
     return { [Symbol.dispose]: () => void this.#entries.delete(entry) };
   }
 
-  /** Calls `run` inside the interceptors; the one that was added first is the outermost. */
+  /**
+   * Calls `run` inside the interceptors; the one that was added first is the outermost. If none of them comes to call it, the lock
+   * is released here: its caller has no handle.
+   */
   run<T>(lock: LockHandle, run: () => Promise<T>): Promise<T> {
-    if (this.#entries.size === 0) return run();
-    let outermost = run;
+    return this.#entries.size === 0 ? run() : this.#runInside(lock, run);
+  }
+
+  async #runInside<T>(lock: LockHandle, run: () => Promise<T>): Promise<T> {
+    let isCalled = false;
+    let outermost = (): Promise<T> => {
+      isCalled = true;
+      return run();
+    };
     for (const { interceptor } of [...this.#entries].reverse()) {
       const inner = outermost;
       outermost = () => interceptor(lock, lock.describe(), inner);
     }
-    return outermost();
+    try {
+      return await outermost();
+    } finally {
+      if (!isCalled) await lock.release();
+    }
   }
 }

@@ -28,7 +28,7 @@ import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
 import { modeOf, nextRequest, outcomeOf } from "./event-fields.ts";
-import type { Events, LockEvent } from "./events.ts";
+import type { Events, FailedOutcome, LockEvent } from "./events.ts";
 import type { HandoffLimits } from "./handoff-budget.ts";
 import { HandoffBudget } from "./handoff-budget.ts";
 import type { LockTarget } from "./lock-spec.ts";
@@ -89,9 +89,9 @@ export class LocalQueue implements ClaimListener {
   }
 
   /** The user has cancelled the request. Without further requests the claim is released, too. */
-  withdraw(waiter: Waiter, reason: unknown): void {
+  withdraw(waiter: Waiter, reason: unknown, outcome?: FailedOutcome): void {
     this.#removeWaiter(waiter);
-    waiter.reject(reason);
+    waiter.reject(reason, outcome);
   }
 
   timeOut(waiter: Waiter): void {
@@ -352,13 +352,13 @@ export class LocalQueue implements ClaimListener {
   }
 
   /** Called once the request has been rejected. */
-  emitFailed(waiter: Waiter, error: unknown): void {
+  emitFailed(waiter: Waiter, error: unknown, outcome: FailedOutcome): void {
     if (!this.context.events.hasListeners("failed")) return;
     const waitedMs = this.context.engine.clock.now() - waiter.startedAt;
     this.context.events.emit("failed", {
       ...this.#describeRequest(waiter),
       waitedMs,
-      outcome: outcomeOf(error),
+      outcome,
       error,
     });
   }
@@ -451,7 +451,8 @@ export class Waiter implements ScheduledTask {
   join(queue: LocalQueue): void {
     const { waitMs, signal } = this.settings;
     if (signal !== undefined) {
-      this.#onAbort = () => this.queue?.withdraw(this, signal.reason);
+      // the reason is the program's own: it may be an error of ours, or null
+      this.#onAbort = () => this.queue?.withdraw(this, signal.reason, "cancelled");
       // many waits may share one signal, with a listener each: suppress Node's warning about a leak
       setMaxListeners(0, signal);
       signal.addEventListener("abort", this.#onAbort, { once: true });
@@ -476,12 +477,12 @@ export class Waiter implements ScheduledTask {
   }
 
   /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
-  reject(error: unknown): void {
+  reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
     this.leave();
-    if (this.isTry && error === null) this.#resolve(null);
+    if (this.isTry && outcome === "busy") this.#resolve(null);
     else this.#reject(error);
     // after it is settled, like a grant
-    this.#joined?.emitFailed(this, error);
+    this.#joined?.emitFailed(this, error, outcome);
   }
 
   /** Leaves the queue: from now on the wait can neither time out nor be aborted. */

@@ -48,6 +48,7 @@ export interface CronerJob {
   getOnce(): Date | null;
   /** The latest ticks before a time. */
   previousRuns(n: number, reference?: Date): readonly Date[];
+  readonly options?: { readonly interval?: number | undefined };
 }
 
 /**
@@ -87,14 +88,18 @@ export function wrapJob<Result>(
   };
 }
 
-/** Locks the job with `overlap: false`; null if runs may overlap. */
+/** Locks the job with `overlap: false`; null if runs may overlap. `maxHold` in milliseconds, default that of the client. */
 export async function startJob(
   locks: Locks,
   name: string,
   { overlap }: TickSettings,
+  maxHold?: number,
 ): Promise<Lock | "overlap" | null> {
   if (overlap) return null;
-  return (await locks.tryAcquire(jobKey(name))) ?? "overlap";
+  const key = jobKey(name);
+  // a call made by the running job would join its lock
+  if (locks.holds(key)) return "overlap";
+  return (await locks.tryAcquire(key, { maxHold })) ?? "overlap";
 }
 
 /** @throws TypeError for anything that tells no time */
@@ -104,8 +109,13 @@ function toTick(source: unknown): Date {
   throw new TypeError(`tick must be a valid date, or what croner passes to its function, not ${describeValue(source)}`);
 }
 
-/** croner tells when the run has begun, by the clock of this machine: up to a second, or a pause, after the tick. */
+/**
+ * croner tells when the run has begun, by the clock of this machine: up to a second, or a pause, after the tick.
+ * @throws TypeError if the schedule has an interval: each process then counts from its own start, so they have no common ticks
+ */
 function toCronerTick(job: CronerJob): Date | undefined {
+  if (job.options?.interval)
+    throw new TypeError("the schedule must not have the option interval of croner: use a pattern");
   const startedAt = job.currentRun() ?? new Date();
   return job.getOnce() ?? job.previousRuns(1, new Date(startedAt.getTime() + 1))[0];
 }

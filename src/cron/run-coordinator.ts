@@ -2,11 +2,21 @@
 
 import type { Lock } from "../client/lock.ts";
 import type { Locks } from "../client/locks.ts";
-import { describeValue } from "../util/duration.ts";
-import { validateOptions } from "../util/validate.ts";
+import type { Duration } from "../util/duration.ts";
+import { describeValue, parseDuration } from "../util/duration.ts";
+import { noProblem, validateOptions } from "../util/validate.ts";
 import { startJob } from "./job.ts";
 import type { TickOptions } from "./tick.ts";
 import { claimTick, parseTickOptions, requireLocks, TICK_RULES } from "./tick.ts";
+
+/** The options of createRunCoordinator(). */
+export interface RunCoordinatorOptions extends TickOptions {
+  /**
+   * With `overlap: false`: this time and a lease after its begin, a run does not keep others out any more. node-cron does not report
+   * the end of every run: not of one whose background process has died. Default 1 h.
+   */
+  readonly maxHold?: Duration | undefined;
+}
 
 /** What node-cron takes as `runCoordinator`. */
 export interface RunCoordinator {
@@ -21,13 +31,15 @@ export interface RunCoordinator {
   onComplete(key: string): Promise<void>;
 }
 
+const DEFAULT_MAX_HOLD = "1h";
 const KEY_PATTERN = /^(.+):(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)$/s;
 
 /** Returns the coordinator for the tasks of this process. @throws TypeError naming the wrong option */
-export function createRunCoordinator(locks: Locks, options: TickOptions = {}): RunCoordinator {
+export function createRunCoordinator(locks: Locks, options: RunCoordinatorOptions = {}): RunCoordinator {
   requireLocks(locks);
-  validateOptions("createRunCoordinator", options, TICK_RULES);
+  validateOptions("createRunCoordinator", options, { ...TICK_RULES, maxHold: noProblem });
   const settings = parseTickOptions(options);
+  const maxHoldMs = parseDuration(options.maxHold ?? DEFAULT_MAX_HOLD, "maxHold", 1);
   /** By the keys of the runs that hold them. */
   const jobLocks = new Map<string, Lock>();
   return {
@@ -38,7 +50,7 @@ export function createRunCoordinator(locks: Locks, options: TickOptions = {}): R
           `key must be the task's name and the time of a tick, not ${describeValue(key)}: name the task`,
         );
       if ((await claimTick(locks, name, new Date(time), settings, ttlMs)) !== "claimed") return false;
-      const lock = await startJob(locks, name, settings);
+      const lock = await startJob(locks, name, settings, maxHoldMs);
       if (lock === "overlap") return false;
       if (lock !== null) jobLocks.set(key, lock);
       return true;

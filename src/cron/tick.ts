@@ -88,7 +88,11 @@ export async function claimTick(
   if (isLate()) return "late";
   const untilLastOneMs = (tick.getTime() + maxDelayMs + clockSkewMs - Date.now()) * CLOCK_RATE_MARGIN;
   const ttl = Math.ceil(Math.max(untilLastOneMs, keepMs, MIN_TTL_MS));
-  const lock = await locks.tryAcquire(key, { ttl, maxHold: Number.POSITIVE_INFINITY });
+  const lock = await locks.tryAcquire(key, {
+    ttl,
+    maxHold: Number.POSITIVE_INFINITY,
+    keyTemplate: `${jobKey(name)}:{tick}`,
+  });
   if (lock === null) return "taken";
   // the store may have granted it when the claim of another process had just expired
   if (isLate()) {

@@ -47,7 +47,11 @@ export function createExpressMiddleware(
   const { onRefused = answerRefusal } = options;
   return (request, response, next) => {
     runNodeRequest(run, request, response, next)
-      .then((outcome) => (typeof outcome === "string" ? undefined : onRefused(outcome, request, response, next)))
+      .then((outcome) => {
+        // other middleware may have answered during the wait
+        if (typeof outcome === "string" || response.writableEnded) return undefined;
+        return onRefused(outcome, request, response, next);
+      })
       .catch(next);
   };
 }

@@ -65,7 +65,7 @@ export function createRequestRunner<Request extends object, Args extends readonl
   requireValid(locks, "locks", (value) => (isObject(value) && typeof value.wrap === "function" ? null : "a Locks"));
   requireObject(options, caller);
   const { key, busyStatus = 409, onRefused, wait = 0, maxHold = "5m", ...others } = options;
-  const acquireOptions = { ...others, wait, maxHold };
+  const acquireOptions = { ...(typeof key === "string" && { keyTemplate: key }), ...others, wait, maxHold };
   // each request has its own
   if (Object.hasOwn(options, "signal")) throw new TypeError(`${caller} has no option "signal"`);
   validateAcquireOptions(caller, acquireOptions);

@@ -40,7 +40,8 @@ export function Locked<This = unknown, Args extends readonly unknown[] = readonl
 ): LockedDecorator<This, Args, Busy> {
   const keys = Array.isArray(key) ? { keys: key } : { key: key as KeySource<readonly [self: This, ...args: Args]> };
   // without a key there would be the default one, which locked() reports at the wrong place
-  if (key === undefined) throw new TypeError("key of @Locked() must be a string, a function or an array of these");
+  if (key === undefined || key === null)
+    throw new TypeError("key of @Locked() must be a string, a function or an array of these");
   const decorate = locked<This, Args, Busy>(readLocks, { ...options, ...keys }) as Decorate;
   return ((target: object, property: string | symbol, descriptor: object) => {
     if (isObject(property)) throw new TypeError("@Locked() needs experimentalDecorators, as NestJS does");

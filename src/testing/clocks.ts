@@ -30,7 +30,7 @@ export const timersClock: Clock = {
         stop();
         if (due === null) return;
         handle = setTimeout(run, Math.min(Math.max(due - Date.now(), 0), MAX_TIMEOUT_MS));
-        handle.unref();
+        handle.unref?.(); // a number under jsdom
       },
       keepAlive: () => undefined,
       stop,

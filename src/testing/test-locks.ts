@@ -78,6 +78,8 @@ export function createTestLocks(options: TestLocksOptions = {}): TestLocks {
     async advance(by: Duration): Promise<void> {
       const ms = parseDuration(by, "by");
       if (kind !== "manual") throw new TypeError('advance() needs clock "manual": advance the fake timers instead');
+      // the client loads it when it opens
+      if (settings.logger !== undefined) await import("../client/event-log.ts");
       await time.advance(ms, settlePromises);
     },
     lose(key: string, reason: LostReason = "expired"): void {

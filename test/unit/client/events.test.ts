@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import { once } from "node:events";
 import { test } from "vitest";
 import type { LockEvent, LockEvents } from "../../../src/client/events.ts";
 import type { Lock } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { LockLostError, LockTimeoutError } from "../../../src/errors.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
 
 test("lock events are published on diagnostics channels, without secrets", async () => {
@@ -189,5 +191,58 @@ test("interceptors run around using() in the order of their addition, and see it
   inner[Symbol.dispose]();
   await locks.using("k", () => undefined);
   assert.deepEqual(seen, []);
+  await locks.close();
+});
+
+test("an interceptor that ends without calling run leaves no lock behind", async () => {
+  const locks = createTestLocks();
+  const failing = locks.intercept(() => Promise.reject(new Error("my tracer")));
+  await assert.rejects(
+    locks.using("k", () => "done"),
+    { message: "my tracer" },
+  );
+  assert.deepEqual(locks.heldKeys(), []);
+  failing[Symbol.dispose]();
+  assert.equal(await locks.using("k", () => "done"), "done");
+  await locks.close();
+});
+
+test("a listener that is disposed a second time takes no other with it", async () => {
+  const locks = createTestLocks();
+  const first = locks.on("acquired", () => undefined);
+  first[Symbol.dispose]();
+  let calls = 0;
+  locks.on("acquired", () => calls++);
+  first[Symbol.dispose]();
+  await locks.acquire("k");
+  assert.equal(calls, 1);
+  await locks.close();
+});
+
+test("a request whose signal is aborted was cancelled, whatever the reason", async () => {
+  const locks = createTestLocks();
+  await locks.acquire("k");
+  const outcomes: unknown[] = [];
+  locks.on("failed", ({ outcome }) => outcomes.push(outcome));
+  for (const reason of [null, new LockTimeoutError("my own"), new LockLostError("of another lock", "expired")]) {
+    const abort = new AbortController();
+    const waiting = locks.acquire("k", { signal: abort.signal }).then(
+      () => "granted",
+      (error: unknown) => error,
+    );
+    await locks.advance(0);
+    abort.abort(reason);
+    assert.equal(await waiting, reason);
+  }
+  assert.deepEqual(outcomes, ["cancelled", "cancelled", "cancelled"]);
+  await locks.close();
+});
+
+test("a listener that rejects is reported, too", async () => {
+  const warned = once(process, "warning");
+  const locks = createTestLocks();
+  locks.on("acquired", () => Promise.reject(new Error("later")));
+  await locks.acquire("k");
+  assert.equal(((await warned)[0] as Error).message, "later");
   await locks.close();
 });

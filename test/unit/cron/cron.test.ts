@@ -137,6 +137,22 @@ test("with overlap false a tick is skipped while an earlier one runs, in another
   expect(await client().list("job:report")).toHaveLength(4);
 });
 
+test("with overlap false the running job cannot start itself again", async () => {
+  const reasons: string[] = [];
+  const options = { overlap: false, onSkipped: ({ reason }: SkippedTick) => void reasons.push(reason) };
+  let runs = 0;
+  const call = wrapJob(
+    client(),
+    "report",
+    async ({ tick }): Promise<void> => {
+      if (++runs === 1) await call(new Date(tick.getTime() + 1));
+    },
+    options,
+  );
+  await call(TICK);
+  expect([runs, reasons]).toEqual([1, ["overlap"]]);
+});
+
 test("a job that throws rejects the call and releases its lock; the tick is not run again", async () => {
   const fail = wrapJob(
     client(),
@@ -224,6 +240,23 @@ test("a coordinator with overlap false holds the job's lock until the run is com
   await first.onComplete(keyAfter(0));
   expect(await second.shouldRun(keyAfter(2), 0)).toBe(true);
   await second.onComplete(keyAfter(2));
+});
+
+test("a run whose end node-cron does not report keeps others out until maxHold, and its lease ends", async () => {
+  const locks = createLocks(memory({ store }), { ttl: "300ms" });
+  open.push(locks);
+  const first = createRunCoordinator(locks, { overlap: false, maxHold: "50ms" });
+  const second = createRunCoordinator(client(), { overlap: false });
+  expect(await first.shouldRun(`report:${TICK.toISOString()}`, 0)).toBe(true);
+  // the tick alone
+  await vi.waitFor(async () => expect(await client().list("job:report")).toHaveLength(1), 5_000);
+  expect(await second.shouldRun(`report:${new Date(TICK.getTime() + 1).toISOString()}`, 0)).toBe(true);
+  expect(() => createRunCoordinator(client(), { maxHold: 0 })).toThrow(/maxHold/);
+});
+
+test("a schedule of croner with an interval is refused: its processes have no common ticks", async () => {
+  const job = { currentRun: () => TICK, getOnce: () => null, previousRuns: () => [TICK], options: { interval: 40 } };
+  await expect(wrapJob(client(), "report", ran)(job as never)).rejects.toThrow(/interval/);
 });
 
 test("wrong arguments are refused by name", async () => {
