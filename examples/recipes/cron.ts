@@ -15,7 +15,7 @@ const sendReport = wrapJob(
   { overlap: false, onSkipped: ({ tick, reason }) => console.log(`skipped ${tick.toISOString()}: ${reason}`) },
 );
 
-let running: Promise<unknown> | undefined;
+let running: Promise<void> | undefined;
 const job = new Cron("* * * * * *", { timezone: "Etc/UTC", catch: (error) => console.error(error) }, (tick) => {
   running = sendReport(tick);
   return running;

@@ -1,8 +1,9 @@
 // The files of src, parsed once for all of our own checks. No type checker: syntax is enough for them.
 
-import { readdirSync, readFileSync } from "node:fs";
-import { join, posix } from "node:path";
+import { readFileSync } from "node:fs";
+import { posix } from "node:path";
 import ts from "typescript";
+import { listFiles } from "../list-files.ts";
 
 /** Parsed files by path, such as "src/lock-table/admission.ts". */
 export type SourceTree = ReadonlyMap<string, ts.SourceFile>;
@@ -19,9 +20,8 @@ export type ImportEdge = {
 };
 
 export function readSourceTree(folder: string): SourceTree {
-  const paths = readdirSync(folder, { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".ts"))
-    .map((name) => join(folder, name).replaceAll("\\", "/"))
+  const paths = listFiles(folder)
+    .filter((path) => path.endsWith(".ts"))
     .sort();
   return new Map(paths.map((path) => [path, parseSource(path, readFileSync(path, "utf8"))]));
 }

@@ -1,7 +1,7 @@
 // The suites of `npm test`, in the order they run, each with the seconds it may take. vitest.config.ts reads it too.
 
-import { existsSync, readdirSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync } from "node:fs";
+import { listFiles } from "../list-files.ts";
 
 export type Suite = {
   readonly name: string;
@@ -141,10 +141,7 @@ export function toGlobs(prefixes: readonly string[]): string[] {
 }
 
 export function listTestFiles(): string[] {
-  return readdirSync("test", { recursive: true, encoding: "utf8" })
-    .filter((name) => name.endsWith(".test.ts") || name.endsWith(".test-d.ts"))
-    .map((name) => join("test", name).replaceAll("\\", "/"))
-    .filter((name) => !name.includes("node_modules"));
+  return listFiles("test").filter((name) => name.endsWith(".test.ts") || name.endsWith(".test-d.ts"));
 }
 
 function includesFile(suite: VitestSuite, file: string): boolean {

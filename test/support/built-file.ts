@@ -1,7 +1,8 @@
 /** What tests start from dist and build must be as new as its sources: a test of an old program proves nothing. */
 
-import { existsSync, readdirSync, statSync } from "node:fs";
-import { join, resolve } from "node:path";
+import { existsSync, statSync } from "node:fs";
+import { resolve } from "node:path";
+import { listFiles } from "../../scripts/list-files.ts";
 
 interface Source {
   readonly path: string;
@@ -27,11 +28,9 @@ export function builtFile(path: string): string {
 function findNewestSource(folder: string): Source {
   const knownNewest = newestSources.get(folder);
   if (knownNewest !== undefined) return knownNewest;
-  // no program contains a test, and test/interop installs packages while tests run
-  const names = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter(
-    (name) => /(?<!\.test)\.ts$|\.sh$/.test(name) && !name.includes("node_modules"),
-  );
-  const sources = names.map((name) => ({ path: join(folder, name), modifiedAt: statSync(join(folder, name)).mtimeMs }));
+  // no program contains a test
+  const paths = listFiles(folder).filter((path) => /(?<!\.test)\.ts$|\.sh$/.test(path));
+  const sources = paths.map((path) => ({ path, modifiedAt: statSync(path).mtimeMs }));
   const newest = sources.reduce((latest, source) => (source.modifiedAt > latest.modifiedAt ? source : latest));
   newestSources.set(folder, newest);
   return newest;

@@ -4,6 +4,7 @@ import { execFileSync } from "node:child_process";
 import {
   copyFileSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   readFileSync,
   rmSync,
@@ -102,17 +103,27 @@ export function findJest(): { readonly program: string; readonly folder: string 
  * the path of the copy.
  */
 export function prepareExample(name: string): string {
-  const modules = join(INTEROP, name, "node_modules");
-  installMissing(join(INTEROP, name));
+  const modules = installWithPackage(name);
   alone(join(INTEROP, name), () => {
-    // not a link to the project: tools that follow links would never come to an end
-    mkdirSync(join(modules, "holdfast"), { recursive: true });
-    copyFileSync("package.json", join(modules, "holdfast/package.json"));
-    if (!existsSync(join(modules, "holdfast/dist"))) symlinkSync(resolve("dist"), join(modules, "holdfast/dist"));
     mkdirSync(join(modules, ".example"), { recursive: true });
     copyFileSync(join("examples", name, "main.mjs"), join(modules, ".example/main.mjs"));
   });
   return join(modules, ".example/main.mjs");
+}
+
+/** Installs the packages of a folder and, as `holdfast`, this package as it was built. Returns the path of node_modules. */
+export function installWithPackage(folder: string): string {
+  const path = installInterop(folder);
+  const modules = join(path, "node_modules");
+  const copy = join(modules, "holdfast");
+  alone(path, () => {
+    // not a link to the project: tools that follow links would never come to an end
+    if (lstatSync(copy, { throwIfNoEntry: false })?.isSymbolicLink()) rmSync(copy);
+    mkdirSync(copy, { recursive: true });
+    copyFileSync("package.json", join(copy, "package.json"));
+    if (!existsSync(join(copy, "dist"))) symlinkSync(resolve("dist"), join(copy, "dist"));
+  });
+  return modules;
 }
 
 function tryRun(command: string, args: readonly string[], options: { cwd: string; timeout: number }): string {

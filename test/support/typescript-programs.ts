@@ -2,11 +2,11 @@
 
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, symlinkSync, writeFileSync } from "node:fs";
-import { basename, join, resolve } from "node:path";
+import { copyFileSync, existsSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { builtFile } from "./built-file.ts";
-import { installInterop } from "./interop.ts";
+import { installWithPackage } from "./interop.ts";
 import { onCleanup } from "./server-fixture.ts";
 
 const run = promisify(execFile);
@@ -30,9 +30,7 @@ const STRICT_OPTIONS = {
 export function createProgramFolder(): string {
   // what `holdfast` resolves to
   builtFile("dist/index.js");
-  const modules = join(installInterop("frameworks"), "node_modules");
-  const link = join(modules, "holdfast");
-  if (!existsSync(link)) tryLink(resolve("."), link);
+  const modules = installWithPackage("frameworks");
   mkdirSync(join(modules, ".programs"), { recursive: true });
   const folder = mkdtempSync(join(modules, ".programs", "p-"));
   writeFileSync(join(folder, "package.json"), JSON.stringify({ type: "module" }));
@@ -91,13 +89,4 @@ export function startCompiled(program: string, url: string): RunningProgram {
     await ended;
   });
   return { output: () => text, stop: () => void child.kill("SIGTERM"), ended };
-}
-
-function tryLink(target: string, path: string): void {
-  try {
-    symlinkSync(target, path);
-  } catch (error) {
-    // another test file was faster
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-  }
 }

@@ -241,7 +241,9 @@ test("a request whose signal is aborted was cancelled, whatever the reason", asy
 test("a listener that rejects is reported, too", async () => {
   const warned = once(process, "warning");
   const locks = createTestLocks();
-  locks.on("acquired", () => Promise.reject(new Error("later")));
+  locks.on("acquired", (async () => {
+    throw new Error("later");
+  }) as () => void);
   await locks.acquire("k");
   assert.equal(((await warned)[0] as Error).message, "later");
   await locks.close();
