@@ -1,6 +1,6 @@
 /** What events tell of a request: its number, its mode, and how it ended. */
 
-import { ClosedError, isLockTimeout, LockError } from "../errors.ts";
+import { ClosedError, isLockTimeout } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import type { FailedOutcome, LockMode } from "./events.ts";

@@ -34,7 +34,7 @@ export function loadInterop(name: string, folder: string = ""): InteropModule {
 }
 
 /** Installs what the folder's package.json names, unless it is there. @returns the folder's path */
-export function installInterop(folder: string): string {
+function installInterop(folder: string): string {
   const path = join(INTEROP, folder);
   installMissing(path);
   return path;
