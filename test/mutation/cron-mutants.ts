@@ -33,7 +33,14 @@ export const CRON_MUTANTS: readonly Mutant[] = [
     file: "src/cron/job.ts",
     tests: tick.tests,
     name: "a tick that runs beside an earlier one though they may not overlap",
-    find: '(await locks.tryAcquire(jobKey(name))) ?? "overlap"',
-    replace: "await locks.tryAcquire(jobKey(name))",
+    find: '(await locks.tryAcquire(key, { maxHold })) ?? "overlap"',
+    replace: "await locks.tryAcquire(key, { maxHold })",
+  },
+  {
+    file: "src/cron/job.ts",
+    tests: tick.tests,
+    name: "a job that starts itself again joins its own lock",
+    find: 'if (locks.holds(key)) return "overlap";',
+    replace: "",
   },
 ];
