@@ -1,5 +1,5 @@
 // A lock that travels: one process acquires it, another one finishes the work and releases it. The reference that goes
-// from one to the other is a secret: who has it can renew and release the lock. So it goes by a pipe, never by argument.
+// from one to the other is a secret: any program that has it can renew and release the lock. So it goes by a pipe, never by argument.
 
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -10,7 +10,7 @@ async function acquireAndDetach(): Promise<void> {
   const locks = await connect();
   const lock = await locks.acquire("checkout:42", { ttl: "30s" });
   const { token } = lock;
-  const reference = await lock.detach(); // not renewed from here on: 30 seconds for somebody to take it up
+  const reference = await lock.detach(); // not renewed from here on: another process has 30 seconds to attach it
   console.log(`free meanwhile: ${(await locks.tryAcquire("checkout:42")) !== null}`);
 
   const child = fork(fileURLToPath(import.meta.url), ["second"]);

@@ -25,5 +25,5 @@ process.once("SIGTERM", async () => {
   const timer = setTimeout(() => server.closeAllConnections(), 20_000); // less than the grace period of the platform
   await closed;
   clearTimeout(timer);
-  await locks.close(); // releases what is left: the next holder need not wait for a lease
+  await locks.close(); // releases the remaining locks: the next holder need not wait for a lease
 });
