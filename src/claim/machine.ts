@@ -346,7 +346,7 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
     // only possible while unconfirmed: the confirmed lease has already ended by the local clock, so ask again
     if (now >= deadline) return requestRenewal({ ...state, deadline, callState: afterLateReply(state.callState) }, now);
     const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
-    const { token, tokenCount, grantedAtCall, callState } = state;
+    const { token, grantedAtCall, callState } = state;
     const restored: readonly Effect[] = callState.failures > 0 ? ["restored"] : NO_EFFECTS;
     const held: HeldState = {
       status: "held",
@@ -354,7 +354,8 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
       deadline,
       dueAt,
       token,
-      tokenCount,
+      // a renewal may have lengthened the range
+      tokenCount: answer.tokenCount,
       grantedAtCall,
       unconfirmedUntil: null,
     };

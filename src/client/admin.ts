@@ -3,6 +3,7 @@
 import { UnsupportedError, wrapDriverError } from "../errors.ts";
 import type { ClaimView, Page } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
+import { publicTag } from "../util/ids.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
 import { callWithTimeout } from "../util/timeout.ts";
 import { booleanRule, noProblem, validateOptions } from "../util/validate.ts";
@@ -25,13 +26,21 @@ export interface RevokeOptions {
 export async function listClaims(client: Client, keyPrefix: string): Promise<readonly ClaimView[]> {
   if (typeof keyPrefix !== "string") throw new TypeError("prefix must be a string");
   const { settings, driver } = client;
-  const { engine } = await client.open();
+  const { engine, cachedLocks } = await client.open();
   const { prefix } = settings;
   const call = (): Promise<Page<ClaimView>> => driver.list({ prefix: prefix + keyPrefix }, { max: MAX_LISTED });
   const { items } = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, "could not list claims", []);
   });
-  return prefix === "" ? items : items.map((view) => stripPrefix(view, prefix));
+  const now = engine.clock.now();
+  const unusedSince = new Map(
+    cachedLocks.listIdle().map(({ activeClaim, idleSince }) => [publicTag(activeClaim.claim.id), idleSince]),
+  );
+  return items.map((view) => {
+    const idleSince = unusedSince.get(view.tag);
+    const stripped = prefix === "" ? view : stripPrefix(view, prefix);
+    return idleSince === undefined ? stripped : { ...stripped, unusedMs: now - idleSince };
+  });
 }
 
 function stripPrefix(view: ClaimView, prefix: string): ClaimView {

@@ -8,27 +8,32 @@ import {
   isFatalError,
   LockTimeoutError,
   lockLostError,
+  UnsupportedError,
   wrapDriverError,
 } from "../errors.ts";
 import type { Driver, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
+import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { isExclusive } from "./handoff-budget.ts";
 import { Interceptors } from "./interceptors.ts";
-import type { ClientContext, LocalHold } from "./local-queue.ts";
-import { LocalQueue, Waiter } from "./local-queue.ts";
+import type { LocalHold } from "./local-hold.ts";
+import type { ClientContext } from "./local-queue.ts";
+import { LocalQueue } from "./local-queue.ts";
 import { LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { checkSupported, resolveNesting } from "./lock-spec.ts";
 import { logWarning } from "./logger.ts";
 import type { AcquireSettings, ClientSettings } from "./options.ts";
 import { resolveTtl } from "./options.ts";
+import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
 import { FlowHolds } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
+import { Waiter } from "./waiter.ts";
 
 /** How long close() waits for the store to answer releases. */
 const CLOSE_TIMEOUT_MS = 5_000;
@@ -118,7 +123,7 @@ export class Client {
         answered: (id, answer) => engine.answered(id, answer),
         changed: (id) => engine.changed(id),
         reconnected: () => engine.reconnected(),
-        recalled: () => undefined, // no claim asks for it
+        recalled: (id) => engine.recalled(id),
       });
     } catch (error) {
       this.#opening = null; // so that a later request tries again
@@ -129,8 +134,10 @@ export class Client {
       traits,
       settings,
       events,
+      queueEvents: new QueueEvents(events, settings.clock, driver.name),
       tokenFloors: createTokenFloors(traits.durability !== "process"),
       queueReader: new QueueReader(engine),
+      cachedLocks: new CachedLocks(engine, traits),
       queues: new SlotMap(),
     };
     return this.#context;
@@ -162,15 +169,37 @@ export class Client {
   ): Promise<LockHandle | null> {
     const { traits } = context;
     checkSupported(target, traits, this.driver.name);
+    if (settings.cacheMs > 0) this.#checkCache(target, traits);
     settings.signal?.throwIfAborted();
     if (!this.flowHolds.isEmpty || (!traits.manyKeys && target.locks.length > 1)) {
       return this.#acquireInParts(context, target, settings, isTry);
     }
+    const cached = settings.cacheMs > 0 ? this.#reuse(context, target, settings) : null;
+    if (cached !== null) return Promise.resolve(new LockHandle([cached], target.keys, this.flowHolds));
     return new Promise((resolve, reject) => {
       const onGranted = (localHold: LocalHold | null): void =>
         resolve(localHold === null ? null : new LockHandle([localHold], target.keys, this.flowHolds));
       this.#enqueue(context, target, settings, isTry, onGranted, reject);
     });
+  }
+
+  /** @throws UnsupportedError if the store cannot recall what the client would keep */
+  #checkCache({ locks, keys }: LockTarget, traits: Traits): void {
+    const problem = cacheProblem(traits, this.driver);
+    if (problem !== null && isExclusive(locks)) throw new UnsupportedError(problem, { keys });
+  }
+
+  /** The fast path of a cached lock: neither a waiter nor a call. */
+  #reuse(context: ClientContext, target: LockTarget, settings: AcquireSettings): LocalHold | null {
+    const ttl = context.traits.lease.claim ? settings.ttl : "session";
+    const queue = settings.hasOwnClaim === true ? undefined : context.queues.get(this.#queueName(target, ttl));
+    // a reader of the same key has no part in it
+    if (queue === undefined || !isExclusive(target.locks) || this.events.hasListeners("requested")) return null;
+    return queue.reuse(target, settings, context.engine.clock.now());
+  }
+
+  #queueName(target: LockTarget, ttl: number | "session"): string {
+    return queueName(target, ttl === this.settings.ttl ? "" : ttl);
   }
 
   /** @param resolve receives the local hold, or null if `isTry` and the keys were busy */
@@ -206,7 +235,7 @@ export class Client {
     // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
     if (settings.handoffs === 1 || hasOwnClaim === true || !isExclusive(target.locks))
       return new LocalQueue(context, target, ttl, null);
-    const name = queueName(target, ttl === settings.ttl ? "" : ttl);
+    const name = this.#queueName(target, ttl);
     let queue = context.queues.get(name);
     if (queue === undefined) {
       queue = new LocalQueue(context, target, ttl, name);

@@ -1,6 +1,8 @@
 /** connect(url): locks on the store at a url. */
 
+import { UnsupportedError } from "../errors.ts";
 import { requireObject } from "../util/validate.ts";
+import { cacheProblem } from "./cached-locks.ts";
 import { Client } from "./client.ts";
 import type { Locks } from "./locks.ts";
 import { bindLocks } from "./locks.ts";
@@ -13,7 +15,7 @@ import { parseClientOptions } from "./options.ts";
  * `redis://host`, `zookeeper://host`, `memory:` and others (docs/reference/api.md lists all). Default: HOLDFAST_URL, else
  * the per-user lock server of this machine, which connect() starts if necessary. Resolves when the store has been reached.
  * @throws TypeError for an invalid url or option; DriverError if the store was not reached in time; FatalDriverError if it
- * refused the connection
+ * refused the connection; UnsupportedError if the store cannot do what `cache` needs
  */
 export async function connect(url?: string, options: ConnectOptions = {}): Promise<Locks> {
   requireObject(options, "connect");
@@ -25,6 +27,11 @@ export async function connect(url?: string, options: ConnectOptions = {}): Promi
   const warn = logger && ((warning: string): void => logWarning(logger, warning));
   const driver = await createDriver(url, { connectTimeout, credential, label, warn });
   const client = new Client(driver, settings, Math.random);
-  await client.open();
+  const { traits } = await client.open();
+  const problem = settings.cacheMs > 0 ? cacheProblem(traits, driver) : null;
+  if (problem !== null) {
+    await client.close();
+    throw new UnsupportedError(problem);
+  }
   return bindLocks(client);
 }

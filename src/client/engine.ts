@@ -51,6 +51,10 @@ export interface ClaimListener {
   onConfirmed(): void;
   /** The store has queued the claim. */
   onQueued(): void;
+  /** Another claim waits for this one, which is held. Called once. */
+  onRecalled(now: number): void;
+  /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
+  tokensToRenew(): number;
   /** The client closes: no request may wait any longer. */
   onClose(error: ClosedError): void;
   /** Gives up a lock that is held, although its holder has not released it. */
@@ -91,6 +95,10 @@ export class ActiveClaim implements ScheduledTask {
   #isInJeopardy = false;
   /** The last call sent before the store's clock stepped; the answer to a later call ends the jeopardy. Infinity: no step. */
   callAtClockStep: number = Number.POSITIVE_INFINITY;
+  /** The last call sent before the connection broke; the answer to a later call verifies the claim. -1: none is needed. */
+  #callAtBreak = -1;
+  /** Another claim waits for it, as the store has said. Never reset: it may overtake the grant that it refers to. */
+  isRecalled = false;
   readonly mayRunEarly = true;
   dueAt = 0;
   heapIndex = -1;
@@ -170,6 +178,21 @@ export class ActiveClaim implements ScheduledTask {
   onClockStep(): void {
     this.callAtClockStep = this.lastCall;
     this.markUnconfirmed();
+  }
+
+  /** The connection broke: pushes may have been missed, and the store may be another one. */
+  onBreak(): void {
+    this.#callAtBreak = this.lastCall;
+  }
+
+  /** The call with this number was answered "held". */
+  onVerified(call: number): void {
+    if (call > this.#callAtBreak) this.#callAtBreak = -1;
+  }
+
+  /** Has the store confirmed the claim since its connection broke, or its clock stepped? */
+  get isVerified(): boolean {
+    return this.#callAtBreak === -1 && this.callAtClockStep === Number.POSITIVE_INFINITY;
   }
 
   forget(): void {
@@ -275,6 +298,13 @@ export class Engine {
     this.scheduler.arm();
   }
 
+  /** While all claims are idle, neither the timer nor the driver's connections keep the process alive. */
+  setIdle({ claim }: ActiveClaim, isIdle: boolean): void {
+    if (isIdle) this.scheduler.unref();
+    else this.scheduler.ref();
+    this.driver.setIdle?.(claim, isIdle);
+  }
+
   /** Makes a call for claims outside their machines. */
   async callFor<T>(activeClaims: readonly ActiveClaim[], call: () => Promise<T>): Promise<T> {
     for (const activeClaim of activeClaims) activeClaim.openCalls++;
@@ -315,6 +345,7 @@ export class Engine {
     if (answer.state === "held") this.observe(now);
     activeClaim.recordAnswer(answer, now);
     this.#apply(activeClaim, { type: "pushed", answer }, now);
+    if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);
   }
 
   changed(id: ClaimId): void {
@@ -324,8 +355,16 @@ export class Engine {
 
   reconnected(): void {
     const now = this.clock.now();
-    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
+    for (const activeClaim of this.listClaims()) {
+      activeClaim.onBreak();
+      this.#apply(activeClaim, { type: "notified" }, now);
+    }
     this.#releaseQueue.retryNow();
+  }
+
+  recalled(id: ClaimId): void {
+    const activeClaim = this.#claims.get(id);
+    if (activeClaim !== undefined) this.#recall(activeClaim, this.clock.now());
   }
 
   /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */
@@ -351,6 +390,13 @@ export class Engine {
     this.scheduler.ref();
     this.#perform(activeClaim, firstStep, now);
     return activeClaim;
+  }
+
+  #recall(activeClaim: ActiveClaim, now: number): void {
+    if (activeClaim.isRecalled || activeClaim.isForgotten) return;
+    activeClaim.isRecalled = true;
+    // else its grant finds the mark
+    if (activeClaim.state.status === "held") activeClaim.listener.onRecalled(now);
   }
 
   #apply(activeClaim: ActiveClaim, event: ClaimEvent, now: number): void {
@@ -437,7 +483,12 @@ export class Engine {
     const sentAt = this.clock.now();
     for (const activeClaim of renewable) activeClaim.openCalls++;
     const calls = renewable.map(({ lastCall }) => lastCall);
-    rejectOnThrow(() => this.driver.renew(renewable.map(({ claim }) => claim))).then(
+    const claims = renewable.map(({ claim }) => claim);
+    const tokenCounts = renewable.map(({ state, listener }) =>
+      state.status === "held" ? listener.tokensToRenew() : 0,
+    );
+    const hasTokenCounts = tokenCounts.some((count) => count > 0);
+    rejectOnThrow(() => (hasTokenCounts ? this.driver.renew(claims, tokenCounts) : this.driver.renew(claims))).then(
       (answers) => {
         this.#emitRenewed(renewable.length, sentAt, undefined);
         for (const [index, activeClaim] of renewable.entries()) {
@@ -478,6 +529,10 @@ export class Engine {
     activeClaim.recordAnswer(answer, now);
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
     this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);
+    if (answer.state === "held") {
+      activeClaim.onVerified(call);
+      if (answer.recalled === true) this.#recall(activeClaim, now);
+    }
     if (call > activeClaim.callAtClockStep && activeClaim.isHeld(now)) activeClaim.markConfirmed();
     if (hasClockStepped) this.#onStoreClockStep(now);
     activeClaim.endCall();

@@ -13,6 +13,10 @@ export type Interceptor = <T>(lock: Lock, event: LockEvent, run: () => Promise<T
 export class Interceptors {
   readonly #entries = new Set<{ readonly interceptor: Interceptor }>();
 
+  get isEmpty(): boolean {
+    return this.#entries.size === 0;
+  }
+
   /** @throws TypeError if the interceptor is not a function */
   add(interceptor: Interceptor): Disposable {
     if (typeof interceptor !== "function") throw new TypeError("interceptor must be a function");
@@ -26,7 +30,7 @@ export class Interceptors {
    * is released here: its caller has no handle.
    */
   run<T>(lock: LockHandle, run: () => Promise<T>): Promise<T> {
-    return this.#entries.size === 0 ? run() : this.#runInside(lock, run);
+    return this.isEmpty ? run() : this.#runInside(lock, run);
   }
 
   async #runInside<T>(lock: LockHandle, run: () => Promise<T>): Promise<T> {

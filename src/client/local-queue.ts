@@ -5,39 +5,40 @@
  *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
  *   pending    `activeClaim` is being requested or waits at the store, for the first waiter
  *   held       `localHold` is the local holder; the other requests wait
+ *   idle       no request waits or holds here, and `activeClaim` is kept for the next request (cached-locks.ts)
  *
- * Invariants: a local queue has at most one live claim. A lost claim leaves the queue at once: its local hold keeps it until
- * the holder's code has ended, but local waiters can queue at the store without waiting for that code.
+ * Invariants
+ * - A local queue has at most one live claim. A lost claim leaves the queue at once: its local hold keeps it until the
+ *   holder's code has ended, but local waiters can queue at the store without waiting for that code.
+ * - A request is granted from an idle claim only if, by clocks that are read for it, enough of the lease is left, the last
+ *   call did not fail, the store has confirmed the claim since its connection broke, no recall has come, and a token of the
+ *   range is unused. Else the claim is released, and the request makes a new one.
  */
 
-import { setMaxListeners } from "node:events";
-import type { ClosedError, LockLostError, LostReason } from "../errors.ts";
-import {
-  DriverError,
-  describePause,
-  formatKeys,
-  isFatalError,
-  lockLostError,
-  StorePausedError,
-  wrapDriverError,
-} from "../errors.ts";
+import type { ClosedError, LostReason } from "../errors.ts";
+import { DriverError, describePause, formatKeys, isFatalError, StorePausedError, wrapDriverError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import { randomId } from "../util/ids.ts";
 import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
+import type { CachedLocks, CachingQueue } from "./cached-locks.ts";
+import { CachedLock } from "./cached-locks.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
-import { modeOf, nextRequest, outcomeOf } from "./event-fields.ts";
+import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome, LockEvent } from "./events.ts";
 import type { HandoffLimits } from "./handoff-budget.ts";
 import { HandoffBudget } from "./handoff-budget.ts";
+import type { HoldQueue, RequestOrigin } from "./local-hold.ts";
+import { LocalHold } from "./local-hold.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import type { AcquireSettings, ClientSettings } from "./options.ts";
 import { toClaimSettings } from "./options.ts";
+import type { QueueEvents } from "./queue-events.ts";
 import type { QueueReader } from "./queue-reader.ts";
-import type { ScheduledTask } from "./scheduler.ts";
 import { createTimeoutError } from "./timeout-error.ts";
 import type { TokenFloors } from "./token-floors.ts";
+import type { Waiter, WaiterQueue } from "./waiter.ts";
 
 const MAX_RESTART_DELAY_MS = 1_000;
 const NO_HANDOFFS: HandoffLimits = { handoffs: 1, handoffMs: 0 };
@@ -48,13 +49,15 @@ export interface ClientContext {
   readonly traits: Traits;
   readonly settings: ClientSettings;
   readonly events: Events;
+  readonly queueEvents: QueueEvents;
   readonly tokenFloors: TokenFloors;
   readonly queueReader: QueueReader;
+  readonly cachedLocks: CachedLocks;
   /** The queues that other requests can join, by name. */
   readonly queues: SlotMap<string, LocalQueue>;
 }
 
-export class LocalQueue implements ClaimListener {
+export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, CachingQueue {
   readonly context: ClientContext;
   readonly target: LockTarget;
   readonly #ttl: number | "session";
@@ -64,6 +67,10 @@ export class LocalQueue implements ClaimListener {
   readonly #budget: HandoffBudget;
   #activeClaim: ActiveClaim | null = null;
   #localHold: LocalHold | null = null;
+  /** The claim was idle at least once; it may be in use now. */
+  #cachedLock: CachedLock | null = null;
+  /** The store pushes it when another claim waits for the one of this queue. */
+  readonly #isRecallable: boolean;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
@@ -72,20 +79,38 @@ export class LocalQueue implements ClaimListener {
     this.target = target;
     this.#ttl = ttl;
     this.#name = name;
-    this.#budget = new HandoffBudget(name === null ? NO_HANDOFFS : context.settings);
+    const { recall } = context.traits;
+    this.#isRecallable = name !== null && recall !== false;
+    const suggestedTokens = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
+    const limits = name === null ? NO_HANDOFFS : context.settings;
+    this.#budget = new HandoffBudget(limits, recall === "push", suggestedTokens);
   }
 
   enqueue(waiter: Waiter): void {
-    const isBusy = this.#activeClaim !== null;
+    const isBusy = this.#activeClaim !== null && !this.#isIdle;
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
-    this.#emitRequested(waiter);
+    this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
+    if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
     if (!isBusy) return this.#activeClaim === null ? this.#startClaim(waiter.startedAt) : undefined;
     if (waiter.noWait) return this.#rejectBusy(waiter, this.#activeClaim as ActiveClaim);
-    this.#emitWaiting(waiter);
+    this.context.queueEvents.emitWaiting(waiter);
+  }
+
+  /**
+   * Grants the lock at once, without a waiter, if its claim is idle and may be used; else null: the request must be enqueued.
+   * Not for a client with listeners of the event "requested".
+   */
+  reuse(target: LockTarget, settings: AcquireSettings, now: number): LocalHold | null {
+    const activeClaim = this.#isIdle ? this.#takeIdle(now) : null;
+    if (activeClaim === null) return null;
+    const origin = { target, settings, request: nextRequest() };
+    const localHold = this.#hold(activeClaim, origin, this.#budget.takeToken(), now);
+    this.context.queueEvents.emitAcquired(localHold, now);
+    return localHold;
   }
 
   /** The user has cancelled the request. Without further requests the claim is released, too. */
@@ -112,13 +137,26 @@ export class LocalQueue implements ClaimListener {
     const activeClaim = this.#activeClaim as ActiveClaim;
     if (activeClaim.state.status !== "held") return;
     this.#restarts = 0;
-    this.#budget.onGranted(activeClaim.state.token, activeClaim.state.tokenCount, now);
-    this.#grantNext(activeClaim, this.#budget.firstToken(), now);
+    const { token, tokenCount } = activeClaim.state;
+    this.#budget.onGranted(token, tokenCount, now);
+    if (activeClaim.isRecalled) this.#budget.onRecalled(now);
+    this.#recordTokens(token, tokenCount);
+    this.#grantNext(activeClaim, this.#budget.takeToken(), now);
   }
 
   onQueued(): void {
     const head = this.#waiters.first;
-    if (head !== null) this.#emitWaiting(head);
+    if (head !== null) this.context.queueEvents.emitWaiting(head);
+  }
+
+  onRecalled(now: number): void {
+    if (!this.#isIdle) return this.#budget.onRecalled(now);
+    this.context.cachedLocks.recordRecall(this.#cachedLock as CachedLock, now);
+    this.giveBack(now);
+  }
+
+  tokensToRenew(): number {
+    return this.#budget.tokensToRenew();
   }
 
   onBusy(): void {
@@ -157,27 +195,31 @@ export class LocalQueue implements ClaimListener {
   }
 
   onLost(reason: LostReason): void {
-    const localHold = this.#localHold as LocalHold;
+    const { engine, queueEvents } = this.context;
+    const localHold = this.#localHold;
+    const activeClaim = this.#activeClaim as ActiveClaim;
     this.#localHold = null;
-    this.#activeClaim = null;
-    this.context.engine.scheduler.cancel(localHold);
+    this.#leaveClaim();
+    // it is not in use, so there is no code to wait for
+    if (localHold === null) engine.release(activeClaim);
+    else engine.scheduler.cancel(localHold);
     // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
     this.#startNext();
-    this.#emitLost(localHold, reason);
+    if (localHold === null) return;
+    queueEvents.emitLost(localHold, reason);
     localHold.lose(reason);
   }
 
   onUnconfirmed(): void {
-    this.#emitConfirmation("jeopardy");
+    if (this.#localHold !== null) this.context.queueEvents.emitConfirmation("jeopardy", this.#localHold);
   }
 
   onConfirmed(): void {
-    this.#emitConfirmation("restored");
+    if (this.#localHold !== null) this.context.queueEvents.emitConfirmation("restored", this.#localHold);
   }
 
-  /** Called when the last handle of the local holder is released. True if the lock was held until now. */
   release(localHold: LocalHold): boolean | Promise<boolean> {
-    const { engine } = this.context;
+    const { engine, queueEvents } = this.context;
     const now = engine.clock.now();
     if (localHold === this.#localHold) engine.observe(now, localHold.activeClaim); // may find that the lock is lost
     engine.scheduler.cancel(localHold);
@@ -189,27 +231,43 @@ export class LocalQueue implements ClaimListener {
     const isHeld = localHold.activeClaim.isHeld(now);
     this.#localHold = null;
     const { activeClaim } = localHold;
-    this.#emitReleased(localHold);
+    queueEvents.emitReleased(localHold);
     // a listener of the event may have withdrawn the last request, and with it the claim
     if (this.#activeClaim !== activeClaim) return isHeld;
+    if (isHeld) this.#syncTokens(activeClaim);
     const isWanted = this.#waiters.size > 0 && hasEnoughLease(activeClaim, now);
-    const token = isHeld ? this.#budget.nextToken(now, isWanted) : null;
+    const isKept = isHeld && this.#waiters.size === 0 && this.#mayKeep(activeClaim, localHold.settings, now);
+    if (isKept && this.#budget.hasTokens) return this.#keep(activeClaim, localHold.settings, now);
+    const token = isHeld ? this.#budget.nextToken(now, isWanted || isKept) : null;
     if (token !== null) {
       this.#grantNext(activeClaim, token, now);
-      this.#emitHandedOff(this.#localHold as LocalHold | null);
+      queueEvents.emitHandedOff(this.#localHold as LocalHold | null);
       return true;
     }
+    if (localHold.settings.cacheMs > 0) this.#rememberTokens();
     return this.#releaseToStore(activeClaim, isHeld, now);
+  }
+
+  giveBack(now: number): void {
+    const activeClaim = this.#activeClaim as ActiveClaim;
+    this.#budget.endRange(!this.#budget.hasTokens);
+    this.#rememberTokens();
+    this.#leaveClaim();
+    this.context.engine.release(activeClaim, undefined, now);
+    this.#startNext(now);
   }
 
   /** Releases the claim although the local holder has not released it. */
   onReleaseAll(): void {
+    const { engine, queueEvents } = this.context;
+    const now = engine.clock.now();
+    if (this.#isIdle) return this.giveBack(now);
     const localHold = this.#localHold;
     if (localHold === null) return;
     this.#localHold = null;
-    this.context.engine.scheduler.cancel(localHold);
-    void this.#releaseToStore(localHold.activeClaim, true, this.context.engine.clock.now());
-    this.#emitReleased(localHold);
+    engine.scheduler.cancel(localHold);
+    void this.#releaseToStore(localHold.activeClaim, true, now);
+    queueEvents.emitReleased(localHold);
     localHold.lose("released");
   }
 
@@ -217,7 +275,6 @@ export class LocalQueue implements ClaimListener {
     for (const waiter of [...this.#waiters]) this.withdraw(waiter, error);
   }
 
-  /** Drops the claim without releasing it: its holder has detached it. */
   transferOut(localHold: LocalHold): void {
     const { engine } = this.context;
     // released meanwhile: it is not this holder's claim any more
@@ -225,11 +282,10 @@ export class LocalQueue implements ClaimListener {
     localHold.refCount = 0;
     if (localHold !== this.#localHold) return; // lost meanwhile: the queue has a new claim, or none
     this.#localHold = null;
-    this.#activeClaim = null;
+    this.#leaveClaim();
     engine.scheduler.cancel(localHold);
     this.#startNext();
-    if (this.context.events.hasListeners("detached"))
-      this.context.events.emit("detached", { ...this.describe(localHold), heldMs: this.#heldMs(localHold) });
+    this.context.queueEvents.emitDetached(localHold);
   }
 
   /** Takes over a claim that was made elsewhere and is held: from now on its events come here. */
@@ -239,27 +295,34 @@ export class LocalQueue implements ClaimListener {
     const { engine, settings } = this.context;
     const origin = { target: this.target, request: nextRequest(), settings };
     const localHold = this.#hold(activeClaim, origin, token, engine.clock.now());
-    if (this.context.events.hasListeners("attached")) this.context.events.emit("attached", this.describe(localHold));
+    this.#recordTokens(token, 1);
+    this.context.queueEvents.emitAttached(localHold);
     return localHold;
   }
 
-  /** The fields of events about the lock. */
   describe(localHold: LocalHold): LockEvent & { readonly token: bigint } {
-    return { ...this.#describeRequest(localHold), token: localHold.token };
+    return this.context.queueEvents.describe(localHold);
+  }
+
+  onFailedRequest(waiter: Waiter, error: unknown, outcome: FailedOutcome): void {
+    this.context.queueEvents.emitFailed(waiter, error, outcome);
   }
 
   #startClaim(now: number): void {
     const head = this.#waiters.first as Waiter;
-    const { engine, settings, tokenFloors, traits } = this.context;
+    const { engine, settings, tokenFloors, traits, cachedLocks } = this.context;
+    const isCached = this.#name !== null && head.settings.cacheMs > 0;
     const claim: Claim = {
       id: randomId(),
       locks: this.target.locks,
       ttlMs: this.#ttl,
-      tokenCount: this.#budget.tokensToRequest(this.#waiters.size),
+      tokenCount: this.#budget.tokensToRequest(this.#waiters.size, isCached),
       floor: tokenFloors.floor(this.target.locks),
       wait: !head.noWait,
       label: head.settings.label,
+      recall: this.#isRecallable,
     };
+    cachedLocks.giveBackFor(claim.locks, now);
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
     const claimSettings = toClaimSettings(this.#ttl, claim.wait, traits, settings);
     this.#activeClaim = engine.start(claim, claimSettings, this, now, delayMs);
@@ -271,22 +334,89 @@ export class LocalQueue implements ClaimListener {
     const localHold = this.#hold(activeClaim, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold);
-    this.#emitAcquired(localHold, waiter);
+    this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
+  }
+
+  get #isIdle(): boolean {
+    return this.#cachedLock?.isIdle === true;
+  }
+
+  /** May the claim be kept for the next request, now that it is not in use? */
+  #mayKeep(activeClaim: ActiveClaim, { cacheMs }: AcquireSettings, now: number): boolean {
+    if (cacheMs === 0 || this.#name === null || activeClaim.isRecalled) return false;
+    // a process that is cut off would keep a claim that silence does not end
+    if (activeClaim.settings.survivesSilence) return false;
+    return hasEnoughLease(activeClaim, now) && this.context.cachedLocks.allows(this.#name, now);
+  }
+
+  #keep(activeClaim: ActiveClaim, { cacheMs }: AcquireSettings, now: number): true {
+    const { cachedLocks } = this.context;
+    if (this.#cachedLock === null) {
+      this.#cachedLock = new CachedLock(cachedLocks, this, this.#name as string, activeClaim);
+      cachedLocks.add(this.#cachedLock);
+    }
+    this.#cachedLock.becomeIdle(now, cacheMs);
+    return true;
+  }
+
+  /** A waiter has come while the claim is idle. */
+  #grantIdle(now: number): void {
+    const activeClaim = this.#takeIdle(now);
+    if (activeClaim !== null) this.#grantNext(activeClaim, this.#budget.takeToken(), now);
+  }
+
+  /** Returns the claim, which is idle, if a request may use it now; null: it is over, and waiters have a new one. */
+  #takeIdle(now: number): ActiveClaim | null {
+    const activeClaim = this.#activeClaim as ActiveClaim;
+    // a machine that slept may have lost it; a listener of that event may have used or ended it
+    this.context.engine.observe(now, activeClaim);
+    if (!this.#isIdle || this.#activeClaim !== activeClaim) return null;
+    this.#syncTokens(activeClaim);
+    const isUsable =
+      activeClaim.isHeld(now) && hasEnoughLease(activeClaim, now) && activeClaim.isVerified && !activeClaim.isRecalled;
+    if (isUsable && this.#budget.hasTokens) {
+      (this.#cachedLock as CachedLock).becomeUsed();
+      return activeClaim;
+    }
+    this.giveBack(now);
+    return null;
+  }
+
+  /** The claim is not the one of this queue any more. */
+  #leaveClaim(): void {
+    this.#activeClaim = null;
+    if (this.#cachedLock === null) return;
+    this.context.cachedLocks.remove(this.#cachedLock);
+    this.#cachedLock = null;
+  }
+
+  /** Takes over the length of the token range from the last answer. */
+  #syncTokens({ state }: ActiveClaim): void {
+    if (state.status !== "held" || state.tokenCount === this.#budget.tokenCount) return;
+    this.#budget.setTokenCount(state.tokenCount);
+    this.#recordTokens(state.token, state.tokenCount);
+  }
+
+  /** The store must not grant one of these tokens again. */
+  #recordTokens(token: bigint, tokenCount: number): void {
+    this.context.tokenFloors.record(this.target.locks, token + BigInt(tokenCount - 1));
+  }
+
+  #rememberTokens(): void {
+    if (this.#name !== null) this.context.cachedLocks.recordTokens(this.#name, this.#budget.suggestedCount);
   }
 
   #hold(activeClaim: ActiveClaim, origin: RequestOrigin, token: bigint, now: number): LocalHold {
     const localHold = new LocalHold(this, activeClaim, origin, token, now);
     this.#localHold = localHold;
-    const { engine, tokenFloors } = this.context;
     const { maxHoldMs } = origin.settings;
-    tokenFloors.record(origin.target.locks, token);
-    if (maxHoldMs < Number.POSITIVE_INFINITY) engine.scheduler.schedule(localHold, now + maxHoldMs);
+    if (maxHoldMs < Number.POSITIVE_INFINITY) this.context.engine.scheduler.schedule(localHold, now + maxHoldMs);
     return localHold;
   }
 
   /** Releases the claim and, if requests wait here, starts the next claim in the same turn. */
   #releaseToStore(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
-    this.#activeClaim = null;
+    this.#leaveClaim();
     const { engine } = this.context;
     const expiresAt = activeClaim.state.status === "held" ? activeClaim.state.deadline + engine.suspendedMs : 0;
     const result = new Promise<boolean>((resolve) => {
@@ -307,9 +437,9 @@ export class LocalQueue implements ClaimListener {
 
   #removeWaiter(waiter: Waiter): void {
     this.#waiters.remove(waiter);
-    if (this.#waiters.size > 0 || this.#localHold !== null) return;
+    if (this.#waiters.size > 0 || this.#localHold !== null || this.#isIdle) return;
     const activeClaim = this.#activeClaim;
-    this.#activeClaim = null;
+    this.#leaveClaim();
     if (activeClaim !== null) this.context.engine.release(activeClaim);
     this.#startNext();
   }
@@ -339,247 +469,6 @@ export class LocalQueue implements ClaimListener {
     this.#removeWaiter(waiter);
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
-  }
-
-  #describeRequest({ target, request, keyTemplate }: Waiter | LocalHold): LockEvent {
-    const store = this.context.engine.driver.name;
-    return { keys: target.keys, keyTemplate, mode: modeOf(target.locks), store, request };
-  }
-
-  #emitRequested(waiter: Waiter): void {
-    if (!this.context.events.hasListeners("requested")) return;
-    this.context.events.emit("requested", { ...this.#describeRequest(waiter), label: waiter.settings.label });
-  }
-
-  /** Called once the request has been rejected. */
-  emitFailed(waiter: Waiter, error: unknown, outcome: FailedOutcome): void {
-    if (!this.context.events.hasListeners("failed")) return;
-    const waitedMs = this.context.engine.clock.now() - waiter.startedAt;
-    this.context.events.emit("failed", {
-      ...this.#describeRequest(waiter),
-      waitedMs,
-      outcome,
-      error,
-    });
-  }
-
-  #emitAcquired(localHold: LocalHold, waiter: Waiter): void {
-    if (!this.context.events.hasListeners("acquired")) return;
-    const waitedMs = localHold.grantedAt - waiter.startedAt;
-    this.context.events.emit("acquired", { ...this.describe(localHold), waitedMs, label: waiter.settings.label });
-  }
-
-  #emitWaiting(waiter: Waiter): void {
-    if (!this.context.events.hasListeners("waiting")) return;
-    this.context.events.emit("waiting", { ...this.#describeRequest(waiter), label: waiter.settings.label });
-  }
-
-  #emitHandedOff(localHold: LocalHold | null): void {
-    if (localHold === null || !this.context.events.hasListeners("handedOff")) return;
-    this.context.events.emit("handedOff", this.describe(localHold));
-  }
-
-  #emitReleased(localHold: LocalHold): void {
-    if (!this.context.events.hasListeners("released")) return;
-    this.context.events.emit("released", { ...this.describe(localHold), heldMs: this.#heldMs(localHold) });
-  }
-
-  #heldMs({ grantedAt }: LocalHold): number {
-    return this.context.engine.clock.now() - grantedAt;
-  }
-
-  #emitLost(localHold: LocalHold, reason: LostReason): void {
-    this.context.events.emit("lost", { ...this.describe(localHold), reason, heldMs: this.#heldMs(localHold) });
-  }
-
-  #emitConfirmation(event: "jeopardy" | "restored"): void {
-    const { events, engine } = this.context;
-    if (this.#localHold === null) return;
-    const { activeClaim } = this.#localHold;
-    const detail = { ...this.describe(this.#localHold), remainingMs: activeClaim.remainingMs(engine.clock.now()) };
-    if (event === "restored") events.emit(event, detail);
-    else events.emit(event, { ...detail, error: activeClaim.failure });
-  }
-}
-
-/** Where a local hold comes from: a waiter, or attach(). */
-type RequestOrigin = Pick<Waiter, "target" | "request" | "settings">;
-
-/** One local request while it waits: for the store, or behind other requests of this client. */
-export class Waiter implements ScheduledTask {
-  previous: Waiter | null = null;
-  next: Waiter | null = null;
-  readonly target: LockTarget;
-  readonly settings: AcquireSettings;
-  /** `wait: 0`: if the lock is not granted at once, it is busy. */
-  readonly noWait: boolean;
-  /** tryAcquire(): busy resolves with null instead of an error that names the holder. */
-  readonly isTry: boolean;
-  readonly startedAt: number;
-  readonly request: number = nextRequest();
-  /** The queue that it waits in; null once it is settled. */
-  queue: LocalQueue | null = null;
-  /** The queue that it has joined. */
-  #joined: LocalQueue | null = null;
-  // a scheduled task: due at the end of the wait
-  readonly mayRunEarly = false;
-  dueAt = 0;
-  heapIndex = -1;
-  readonly #resolve: (localHold: LocalHold | null) => void;
-  readonly #reject: (error: unknown) => void;
-  #onAbort: (() => void) | null = null;
-
-  /** @param resolve receives the local hold, or null if `isTry` and the keys were busy */
-  constructor(
-    target: LockTarget,
-    settings: AcquireSettings,
-    isTry: boolean,
-    startedAt: number,
-    resolve: (localHold: LocalHold | null) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.target = target;
-    this.settings = settings;
-    this.noWait = settings.waitMs === 0;
-    this.isTry = isTry;
-    this.startedAt = startedAt;
-    this.#resolve = resolve;
-    this.#reject = reject;
-  }
-
-  /** Joins a local queue: from now on the wait can time out or be aborted. @throws what addEventListener of the signal throws */
-  join(queue: LocalQueue): void {
-    const { waitMs, signal } = this.settings;
-    if (signal !== undefined) {
-      // the reason is the program's own: it may be an error of ours, or null
-      this.#onAbort = () => this.queue?.withdraw(this, signal.reason, "cancelled");
-      // many waits may share one signal, with a listener each: suppress Node's warning about a leak
-      setMaxListeners(0, signal);
-      signal.addEventListener("abort", this.#onAbort, { once: true });
-    }
-    this.queue = queue;
-    this.#joined = queue;
-    if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)
-      queue.context.engine.scheduler.schedule(this, this.startedAt + waitMs);
-  }
-
-  get keyTemplate(): string | undefined {
-    return this.settings.keyTemplate;
-  }
-
-  onDue(): void {
-    this.queue?.timeOut(this);
-  }
-
-  grant(localHold: LocalHold): void {
-    this.leave();
-    this.#resolve(localHold);
-  }
-
-  /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
-  reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
-    this.leave();
-    if (this.isTry && outcome === "busy") this.#resolve(null);
-    else this.#reject(error);
-    // after it is settled, like a grant
-    this.#joined?.emitFailed(this, error, outcome);
-  }
-
-  /** Leaves the queue: from now on the wait can neither time out nor be aborted. */
-  leave(): void {
-    if (this.heapIndex !== -1) this.queue?.context.engine.scheduler.cancel(this);
-    this.queue = null;
-    if (this.#onAbort !== null) this.settings.signal?.removeEventListener("abort", this.#onAbort);
-    this.#onAbort = null;
-  }
-}
-
-/** One local holder's time with a claim: from its grant or hand-off until its last handle is released. */
-export class LocalHold implements ScheduledTask {
-  readonly queue: LocalQueue;
-  readonly activeClaim: ActiveClaim;
-  readonly target: LockTarget;
-  readonly request: number;
-  readonly keyTemplate: string | undefined;
-  readonly token: bigint;
-  readonly grantedAt: number;
-  /** The number of unreleased handles: the first one, and one for each request that joined. */
-  refCount = 1;
-  /** The number of async contexts entered with this lock: while there is one, the lock cannot be detached. */
-  openFlows = 0;
-  lostReason: LostReason | null = null;
-  #abort: AbortController | null = null;
-  // a scheduled task: due at the end of maxHold
-  readonly mayRunEarly = false;
-  dueAt = 0;
-  heapIndex = -1;
-
-  constructor(
-    queue: LocalQueue,
-    activeClaim: ActiveClaim,
-    { target, request, settings }: RequestOrigin,
-    token: bigint,
-    grantedAt: number,
-  ) {
-    this.queue = queue;
-    this.activeClaim = activeClaim;
-    this.target = target;
-    this.request = request;
-    this.keyTemplate = settings.keyTemplate;
-    this.token = token;
-    this.grantedAt = grantedAt;
-  }
-
-  /** Can requests still join it? Says nothing about the lease. */
-  get isOpen(): boolean {
-    return this.refCount > 0;
-  }
-
-  /** Reads the clocks. If they show that the lease has ended, the loss is reported now: the timer may be late. */
-  observe(): number {
-    const { engine } = this.queue.context;
-    const now = engine.clock.now();
-    if (this.isOpen && this.lostReason === null) engine.observe(now, this.activeClaim);
-    return now;
-  }
-
-  isHeld(now: number): boolean {
-    return this.isOpen && this.lostReason === null && this.activeClaim.isHeld(now);
-  }
-
-  remainingMs(now: number): number {
-    return this.isHeld(now) ? this.activeClaim.remainingMs(now) : 0;
-  }
-
-  /** The end of maxHold. */
-  onDue(): void {
-    if (this.isOpen && this.lostReason === null) this.queue.context.engine.exceedMaxHold(this.activeClaim);
-  }
-
-  lose(reason: LostReason): void {
-    if (this.lostReason !== null) return;
-    this.lostReason = reason;
-    this.#abort?.abort(this.toLostError());
-  }
-
-  /** Aborted when the lock is lost. Created when first read, and shared by all requests that joined. */
-  get signal(): AbortSignal {
-    if (this.#abort === null) {
-      this.#abort = new AbortController();
-      if (this.lostReason !== null) this.#abort.abort(this.toLostError());
-    }
-    return this.#abort.signal;
-  }
-
-  toLostError(): LockLostError {
-    const token = this.queue.context.traits.fencing ? this.token : undefined;
-    return lockLostError(this.lostReason ?? "expired", this.target.keys, token);
-  }
-
-  /** Releases one handle, and the lock with the last one. True if the lock was held until now. */
-  release(): boolean | Promise<boolean> {
-    this.refCount--;
-    return this.isOpen ? this.isHeld(this.observe()) : this.queue.release(this);
   }
 }
 

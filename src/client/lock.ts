@@ -7,7 +7,7 @@ import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";
 import type { LockEvent } from "./events.ts";
-import type { LocalHold } from "./local-queue.ts";
+import type { LocalHold } from "./local-hold.ts";
 import type { DetachOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
 
@@ -76,8 +76,10 @@ type HandleState =
 
 const HELD: HandleState = { kind: "held" };
 const RELEASING: HandleState = { kind: "releasing" };
-/** Shared by all handles whose release needs no answer: a hand-off allocates nothing for them. */
-const RELEASED_HELD = { kind: "released", result: Promise.resolve(true) } as const satisfies HandleState;
+/** The result of each release that needs no answer: a hand-off allocates nothing for it. */
+export const HELD_UNTIL_RELEASE: Promise<boolean> = Promise.resolve(true);
+const RELEASED_HELD = { kind: "released", result: HELD_UNTIL_RELEASE } as const satisfies HandleState;
+const DISPOSED: Promise<void> = Promise.resolve();
 const RELEASED_LOST = { kind: "released", result: Promise.resolve(false) } as const satisfies HandleState;
 
 export class LockHandle implements Lock {
@@ -188,9 +190,12 @@ export class LockHandle implements Lock {
     return next.result;
   }
 
-  async [Symbol.asyncDispose](): Promise<void> {
-    if (this.#state.kind !== "held") return;
-    if (!(await this.release())) throw this.releaseLoss();
+  [Symbol.asyncDispose](): Promise<void> {
+    const released = this.#state.kind === "held" ? this.release() : HELD_UNTIL_RELEASE;
+    if (released === HELD_UNTIL_RELEASE) return DISPOSED;
+    return released.then((wasHeld) => {
+      if (!wasHeld) throw this.releaseLoss();
+    });
   }
 
   /** Why release() returned false. */

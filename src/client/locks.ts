@@ -15,10 +15,12 @@ import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
 import type { Interceptor } from "./interceptors.ts";
 import type { Lock, LockHandle } from "./lock.ts";
+import { HELD_UNTIL_RELEASE } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import { combineTargets, mutexTarget, readTarget, requireCount, semaphoreTarget } from "./lock-spec.ts";
 import type { AcquireOptions, AcquireSettings, LocksOptions, TryOptions } from "./options.ts";
 import { parseAcquireOptions, parseClientOptions } from "./options.ts";
+import type { FlowHolds } from "./reentrancy.ts";
 
 /** Something that can be locked: a fixed set of keys and permits. */
 export interface Lockable<Extra = unknown> {
@@ -142,11 +144,11 @@ export function bindLocks(client: Client): Locks {
   return {
     acquire: (key, options) => rejectOnThrow(() => mutex(key).acquire(options)),
     tryAcquire: (key, options) => rejectOnThrow(() => mutex(key).tryAcquire(options)),
-    using: async <T>(
+    using: <T>(
       key: string,
       first: AcquireOptions | ((lock: Lock) => T | Promise<T>),
       second?: (lock: Lock) => T | Promise<T>,
-    ) => mutex(key).using(first as AcquireOptions, second as (lock: Lock) => T | Promise<T>),
+    ) => rejectOnThrow(() => mutex(key).using(first as AcquireOptions, second as (lock: Lock) => T | Promise<T>)),
     mutex,
     rw: (key) => ({ read: bind(readTarget(prefix, key)), write: mutex(key) }),
     semaphore(key, limit) {
@@ -218,14 +220,16 @@ class BoundLockable<Extra> implements Lockable<Extra> {
     return this.#acquire(options, true);
   }
 
-  async using<T>(
+  using<T>(
     first: (AcquireOptions & Extra) | ((lock: Lock) => T | Promise<T>),
     second?: (lock: Lock) => T | Promise<T>,
   ): Promise<T> {
     const fn = typeof first === "function" ? (first as (lock: Lock) => T | Promise<T>) : second;
-    if (typeof fn !== "function") throw new TypeError("fn must be a function");
-    const lock = await this.#acquire(typeof first === "function" ? undefined : first, false);
-    return this.#client.interceptors.run(lock as LockHandle, () => runWithLock(lock as LockHandle, fn));
+    if (typeof fn !== "function") return Promise.reject(new TypeError("fn must be a function"));
+    const acquired = this.#acquire(typeof first === "function" ? undefined : first, false) as Promise<LockHandle>;
+    const { flowHolds, interceptors } = this.#client;
+    if (interceptors.isEmpty) return runWithLock(flowHolds, acquired, fn);
+    return acquired.then((lock) => interceptors.run(lock, () => runWithLock(flowHolds, lock, fn)));
   }
 
   /** Not an async function, since an uncontended acquire should cost only one promise. */
@@ -249,15 +253,30 @@ class BoundLockable<Extra> implements Lockable<Extra> {
   }
 }
 
-/** An error of fn takes precedence; a loss is thrown even if fn succeeded. */
-async function runWithLock<T>(lock: LockHandle, fn: (lock: Lock) => T | Promise<T>): Promise<T> {
+/**
+ * An error of fn takes precedence; a loss is thrown even if fn succeeded. One function with one promise, since each promise
+ * more costs as much as a tenth of a lock in memory.
+ */
+async function runWithLock<T>(
+  flowHolds: FlowHolds,
+  acquired: LockHandle | Promise<LockHandle>,
+  fn: (lock: Lock) => T | Promise<T>,
+): Promise<T> {
+  const lock = acquired instanceof Promise ? await acquired : acquired;
   let result: T;
   try {
-    result = await lock.run(() => fn(lock));
+    lock.throwIfLost();
+    const frame = flowHolds.enter(lock.localHolds);
+    try {
+      result = await flowHolds.runIn(frame, () => fn(lock));
+    } finally {
+      flowHolds.leave(frame);
+    }
   } catch (error) {
     await lock.release();
     throw error;
   }
-  if (!(await lock.release())) throw lock.releaseLoss();
+  const released = lock.release();
+  if (released !== HELD_UNTIL_RELEASE && !(await released)) throw lock.releaseLoss();
   return result;
 }

@@ -37,6 +37,12 @@ export interface AcquireOptions {
    */
   readonly handoff?: boolean | undefined;
   /**
+   * How long this client keeps the lock after its last release here: a later request here takes it without a call, until
+   * another process wants it. After a crash others wait for the lease. Exclusive locks only: readers and semaphores ignore
+   * it. 0: not at all. Default: the client's `cache`.
+   */
+  readonly cache?: Duration | undefined;
+  /**
    * What stands for the keys in events, metrics and spans, the same for many keys: "order:{id}". Default: none; for wrap() and
    * @locked() the templates of their keys.
    */
@@ -56,10 +62,15 @@ export interface LocksOptions {
   readonly label?: string | undefined;
   /** Added in front of every key at the store; the keys that this client shows do not contain it. Default: none. */
   readonly prefix?: string | undefined;
-  /** How many local requests one grant of the store may serve, 1 to 1024. 1: strict order of arrival. Default 64. */
+  /**
+   * How many local requests may hold the lock in turn while other processes wait for it, 1 to 1024. 1: strict order of
+   * arrival. Default 64.
+   */
   readonly handoffs?: number | undefined;
-  /** How long after the store's grant the lock may be handed off locally. Default 10 ms. */
+  /** How long the lock may be handed off locally while other processes wait for it. Default 10 ms. */
   readonly handoffMs?: number | undefined;
+  /** The default for the `cache` of every acquire. Default 0. */
+  readonly cache?: Duration | undefined;
   /** May a request join a lock that its own async flow holds? Default true. */
   readonly reentrant?: boolean | undefined;
   /** The default for the `maxHold` of every acquire. Default: never. */
@@ -120,6 +131,8 @@ export interface AcquireSettings {
   readonly keyTemplate?: string | undefined;
   /** true: the request has a claim of its own at the store, and takes part in no hand-off. Default: false. */
   readonly hasOwnClaim?: boolean;
+  /** 0: the lock is not cached. */
+  readonly cacheMs: number;
 }
 
 const UNLIMITED = Number.POSITIVE_INFINITY;
@@ -133,6 +146,7 @@ const TRY_RULES: OptionRules<TryOptions> = {
   label: noProblem,
   maxHold: noProblem,
   handoff: booleanRule,
+  cache: noProblem,
   signal: signalRule,
   keyTemplate: stringRule,
 };
@@ -144,6 +158,7 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
   prefix: noProblem,
   handoffs: countRule(1_024),
   handoffMs: noProblem,
+  cache: noProblem,
   reentrant: booleanRule,
   maxHold: noProblem,
   renew: booleanRule,
@@ -155,7 +170,7 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
 export function parseClientOptions(options: LocksOptions = {}, caller = "createLocks"): ClientSettings {
   validateOptions(caller, options, CLIENT_RULES);
   const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock } = options;
-  const { handoffs = 64, handoffMs = 10, reentrant = true, maxHold = UNLIMITED, renew = true } = options;
+  const { handoffs = 64, handoffMs = 10, reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
   return {
     waitMs: parseTimeLimit(wait, "wait"),
     ttl: parseTtl(ttl),
@@ -167,6 +182,7 @@ export function parseClientOptions(options: LocksOptions = {}, caller = "createL
     handoffMs: parseDuration(handoffMs, "handoffMs"),
     reentrant,
     maxHoldMs: parseMaxHold(maxHold),
+    cacheMs: parseCache(cache, { handoffs, renew }),
     renew,
     logger: options.logger,
     clock,
@@ -186,7 +202,7 @@ export function parseAcquireOptions(
 ): AcquireSettings {
   const rules = caller === "acquire" ? ACQUIRE_RULES : TRY_RULES;
   validateOptions(caller, options, extraOption === undefined ? rules : { ...rules, [extraOption]: noProblem });
-  const { wait, ttl, label, maxHold, signal, handoff, keyTemplate } = options;
+  const { wait, ttl, label, maxHold, signal, handoff, cache, keyTemplate } = options;
   return {
     waitMs: wait === undefined ? settings.waitMs : parseTimeLimit(wait, "wait"),
     ttl: ttl === undefined ? settings.ttl : parseTtl(ttl),
@@ -194,6 +210,7 @@ export function parseAcquireOptions(
     label: label === undefined ? settings.label : cleanLabel(label),
     maxHoldMs: maxHold === undefined ? settings.maxHoldMs : parseMaxHold(maxHold),
     signal,
+    cacheMs: cache === undefined ? settings.cacheMs : parseCache(cache, settings, handoff),
     hasOwnClaim: handoff === false,
     keyTemplate,
   };
@@ -202,11 +219,12 @@ export function parseAcquireOptions(
 /** For those who keep the options for later calls. @throws TypeError naming the option; @param caller as above */
 export function validateAcquireOptions(caller: string, options: AcquireOptions): void {
   validateOptions(caller, options, ACQUIRE_RULES);
-  const { wait, ttl, label, maxHold } = options;
+  const { wait, ttl, label, maxHold, cache } = options;
   if (wait !== undefined) parseTimeLimit(wait, "wait");
   if (ttl !== undefined) parseTtl(ttl);
   if (label !== undefined) cleanLabel(label);
   if (maxHold !== undefined) parseMaxHold(maxHold);
+  if (cache !== undefined) parseDuration(cache, "cache");
 }
 
 /** Returns the ttl of a claim at this store. @throws UnsupportedError for "session" if the store has no sessions */
@@ -237,6 +255,20 @@ function parseTimeLimit(value: unknown, name: string, min?: number): number {
 
 function parseMaxHold(value: unknown): number {
   return parseTimeLimit(value, "maxHold", 1);
+}
+
+/** @throws TypeError if the lock could not be kept as it is meant */
+function parseCache(
+  value: unknown,
+  { handoffs, renew }: Pick<ClientSettings, "handoffs" | "renew">,
+  handoff: boolean = true,
+): number {
+  const cacheMs = parseDuration(value, "cache");
+  if (cacheMs === 0) return cacheMs;
+  if (handoffs === 1 || !handoff)
+    throw new TypeError("cache must be 0 with handoffs: 1 or handoff: false: a cached lock is handed on out of order");
+  if (!renew) throw new TypeError("cache must be 0 with renew: false: the lease of a cached lock is renewed");
+  return cacheMs;
 }
 
 function parseTtl(value: unknown): number | "session" {

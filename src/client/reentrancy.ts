@@ -5,10 +5,10 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { LockSpec } from "../spi/driver.ts";
-import type { LocalHold } from "./local-queue.ts";
+import type { LocalHold } from "./local-hold.ts";
 
 /** The locks of a flow, innermost frame first. Created when a lock is held, so that parallel requests cannot share it. */
-interface FlowFrame {
+export interface FlowFrame {
   readonly localHolds: readonly LocalHold[];
   readonly outer: FlowFrame | null;
 }
@@ -23,15 +23,11 @@ export class FlowHolds {
   #storage: AsyncLocalStorage<FlowFrame> | null = null;
 
   run<T>(localHolds: readonly LocalHold[], fn: () => T): T {
-    this.#storage ??= new AsyncLocalStorage<FlowFrame>();
-    const outer = this.#storage.getStore() ?? null;
-    for (const localHold of localHolds) localHold.openFlows++;
-    const leave = (): void => {
-      for (const localHold of localHolds) localHold.openFlows--;
-    };
+    const frame = this.enter(localHolds);
+    const leave = (): void => this.leave(frame);
     let hasLeft = true;
     try {
-      const result = this.#storage.run({ localHolds, outer }, fn);
+      const result = this.runIn(frame, fn);
       if (!isPromise(result)) return result;
       hasLeft = false;
       // an async fn is inside the context until it settles
@@ -40,6 +36,22 @@ export class FlowHolds {
     } finally {
       if (hasLeft) leave();
     }
+  }
+
+  /** Begins a context with these locks inside the present one; leave() must follow. */
+  enter(localHolds: readonly LocalHold[]): FlowFrame {
+    for (const localHold of localHolds) localHold.openFlows++;
+    return { localHolds, outer: this.#storage?.getStore() ?? null };
+  }
+
+  /** Calls fn in the context. */
+  runIn<T>(frame: FlowFrame, fn: () => T): T {
+    this.#storage ??= new AsyncLocalStorage<FlowFrame>();
+    return this.#storage.run(frame, fn);
+  }
+
+  leave({ localHolds }: FlowFrame): void {
+    for (const localHold of localHolds) localHold.openFlows--;
   }
 
   /** Disables the storage: on Node 20 and 22 every await of the process is slower until then. */

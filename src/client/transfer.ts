@@ -16,7 +16,8 @@ import { describeValue, formatDuration, parseDuration } from "../util/duration.t
 import { callWithTimeout, sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
-import type { ClientContext, LocalHold } from "./local-queue.ts";
+import type { LocalHold } from "./local-hold.ts";
+import type { ClientContext } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
 import type { DetachOptions } from "./options.ts";
 import { toClaimSettings } from "./options.ts";
@@ -198,6 +199,7 @@ class AttachAttempt implements ClaimListener {
   readonly onExpired = neverCalled;
   readonly onFailed = neverCalled;
   readonly onQueued = neverCalled;
+  readonly onRecalled = ignoreRecall;
   readonly #context: ClientContext;
   readonly #keys: readonly string[];
   readonly #token: bigint;
@@ -227,6 +229,10 @@ class AttachAttempt implements ClaimListener {
     // it is unconfirmed from the start
   }
 
+  tokensToRenew(): number {
+    return 0;
+  }
+
   onLost(reason: LostReason): void {
     const { lastError } = this.#activeClaim;
     const isUnanswered = reason === "expired" && lastError !== null;
@@ -250,6 +256,10 @@ class AttachAttempt implements ClaimListener {
     this.#context.engine.forget(this.#activeClaim);
     this.#reject(error);
   }
+}
+
+function ignoreRecall(): void {
+  // a detached claim does not ask for it; a store may say it nevertheless
 }
 
 function neverCalled(): never {

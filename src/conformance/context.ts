@@ -28,6 +28,8 @@ export interface DriverClient {
   readonly driver: Driver;
   readonly traits: Traits;
   readonly pushes: readonly Push[];
+  /** The claims that the store has recalled, one entry for each push. */
+  readonly recalls: readonly ClaimId[];
   claim(claim: Claim): Promise<Answer>;
   /** The claim's answer, by a renewal. */
   renew(claim: Claim): Promise<Answer>;
@@ -240,15 +242,17 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
     async openClient() {
       const opened = await driver();
       const pushes: Push[] = [];
+      const recalls: ClaimId[] = [];
       const traits = await opened.open({
         answered: (id, answer) => void pushes.push({ id, answer }),
         changed: (id) => void pushes.push({ id, answer: undefined }),
         reconnected: () => void pushes.push({ id: null, answer: undefined }),
         recalled(id) {
-          if (settings.traits.recall !== "push") violations.add(`claim ${id} was recalled, and recall is not "push"`);
+          recalls.push(id);
+          if (settings.traits.recall !== "push") violations.add('a claim was recalled, and recall is not "push"');
         },
       });
-      return createClient(settings, opened, traits, pushes, until);
+      return createClient(settings, opened, traits, { pushes, recalls }, until);
     },
     listClaims,
     createClaim: (target, options) => createClaim(settings, target, options),
@@ -295,7 +299,7 @@ function createClient(
   settings: ConformanceSettings,
   driver: Driver,
   traits: Traits,
-  pushes: readonly Push[],
+  received: Pick<DriverClient, "pushes" | "recalls">,
   waitUntil: TestContext["waitUntil"],
 ): DriverClient {
   const claim = (target: Claim): Promise<Answer> => driver.claim(target);
@@ -308,7 +312,7 @@ function createClient(
   return {
     driver,
     traits,
-    pushes,
+    ...received,
     claim,
     renew,
     release: (...claims) => driver.release(claims.map((claim) => ({ claim, hasUnansweredClaim: false }))),

@@ -4,7 +4,7 @@ import type { Driver } from "../spi/driver.ts";
 
 /** A driver that forwards to `driver`, except for the given members. It has the optional verbs that `driver` has. */
 export function delegate(driver: Driver, members: Partial<Driver>): Driver {
-  const { shardOf, forget, detach, revoke, diagnose } = driver;
+  const { shardOf, setIdle, forget, detach, revoke, diagnose } = driver;
   return {
     name: driver.name,
     open: (events) => driver.open(events),
@@ -13,6 +13,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     ...(shardOf && { shardOf: (claim) => shardOf.call(driver, claim) }),
     release: (releases) => driver.release(releases),
     ...(forget && { forget: (claim) => forget.call(driver, claim) }),
+    ...(setIdle && { setIdle: (claim, isIdle) => setIdle.call(driver, claim, isIdle) }),
     ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(diagnose && { diagnose: () => diagnose.call(driver) }),

@@ -59,8 +59,9 @@ async function runWithFaults(run: FaultRun, seed: number, steps: number): Promis
   const { context } = run;
   // leases are long compared with the run: no holder loses its lock, so that every overlap is a fault
   const options = { ttl: context.scaleLease(1_200), wait: context.scaleMs(5_000) };
+  const cache = run.traits.recall === false ? 0 : context.scaleMs(100);
   const testClients = [
-    await openTestClient(context, options, { ...CHAOS_OPTIONS, seed: seed * 3 }),
+    await openTestClient(context, { ...options, cache }, { ...CHAOS_OPTIONS, seed: seed * 3 }),
     await openTestClient(context, options, { ...CHAOS_OPTIONS, seed: seed * 3 + 1 }),
     await openTestClient(context, { ...options, handoffs: 1 }, { ...CHAOS_OPTIONS, seed: seed * 3 + 2 }),
   ];

@@ -127,6 +127,7 @@ function randomClaim(run: OracleRun): KnownClaim {
     floor: random.chance(0.3) ? highest : 0n,
     wait: random.chance(0.75),
     label: "oracle",
+    recall: traits.recall !== false && run.claims.length % 2 === 0,
   };
   return { claim, driver: random.pick(drivers), hasTombstone: false, isGone: false, isRevoked: false, token: null };
 }
@@ -228,6 +229,9 @@ function compareAnswer(run: OracleRun, knownClaim: KnownClaim, expected: Answer,
     return;
   }
   if (knownClaim.token === null) recordGrant(run, knownClaim, answer);
+  // a store may take a claim for wanted for longer than it is
+  if (run.settings.traits.recall !== false && expected.state === "held" && expected.recalled === true)
+    assert.equal(answer.recalled, true, `${verb} of ${name}: another claim waits for it`);
   if (run.settings.traits.fencing) assert.equal(answer.token, knownClaim.token, `${verb} of ${name}: the token stays`);
 }
 

@@ -17,6 +17,7 @@ import { testMultiKey } from "./driver/multi-key.ts";
 import { testOrder } from "./driver/order.ts";
 import { testPauses } from "./driver/pauses.ts";
 import { testPermits } from "./driver/permits.ts";
+import { testRecall } from "./driver/recall.ts";
 import { testRevoke } from "./driver/revoke.ts";
 import { testTokens } from "./driver/tokens.ts";
 import { testRandomFaults } from "./end-to-end.ts";
@@ -49,6 +50,7 @@ export const DRIVER_TOPICS: Topics = [
   ["close", testClose],
   ["detach", testDetach],
   ["revoke", testRevoke],
+  ["recall", testRecall],
   ["idle keys", testIdleKeys],
   ["against the lock table", testModel],
   ["end to end, under random faults", testRandomFaults],

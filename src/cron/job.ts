@@ -22,8 +22,8 @@ export interface SkippedTick {
 
 /** The options of wrapJob(). */
 export interface JobOptions extends TickOptions {
-  /** Called when this process does not run a tick. */
-  readonly onSkipped?: ((skipped: SkippedTick) => void) | undefined;
+  /** Called when this process does not run a tick. The call waits for its promise, and rejects with what it throws. */
+  readonly onSkipped?: ((skipped: SkippedTick) => unknown) | undefined;
 }
 
 /** What a job is told about the tick it runs for. */
@@ -54,8 +54,9 @@ export interface CronerJob {
 /**
  * Returns a function for a scheduler in every process: of all calls with the same tick, one runs the job. The tick is the
  * argument of a call: a date, or what croner passes. The function returns what the job returns, or undefined if it did not run.
- * @throws TypeError naming the wrong argument; the returned function rejects with what the job throws; with LockLostError if
- * the lock of `overlap: false` was lost meanwhile; and with the errors of tryAcquire(): then this process does not run the tick
+ * @throws TypeError naming the wrong argument; the returned function rejects with what the job or `onSkipped` throws; with
+ * LockLostError if the lock of `overlap: false` was lost meanwhile; and with the errors of tryAcquire(): then this process does
+ * not run the tick
  */
 export function wrapJob<Result>(
   locks: Locks,
@@ -70,8 +71,8 @@ export function wrapJob<Result>(
   const settings = parseTickOptions(options);
   return async (source) => {
     const tick = toTick(source);
-    const skip = (reason: SkippedTick["reason"]): undefined => {
-      options.onSkipped?.({ name, tick, reason });
+    const skip = async (reason: SkippedTick["reason"]): Promise<undefined> => {
+      await options.onSkipped?.({ name, tick, reason });
     };
     const claimed = await claimTick(locks, name, tick, settings);
     if (claimed !== "claimed") return skip(claimed);
@@ -99,7 +100,7 @@ export async function startJob(
   const key = jobKey(name);
   // a call made by the running job would join its lock
   if (locks.holds(key)) return "overlap";
-  return (await locks.tryAcquire(key, { maxHold })) ?? "overlap";
+  return (await locks.tryAcquire(key, { maxHold, cache: 0 })) ?? "overlap";
 }
 
 /** @throws TypeError for anything that tells no time */

@@ -91,6 +91,7 @@ export async function claimTick(
   const lock = await locks.tryAcquire(key, {
     ttl,
     maxHold: Number.POSITIVE_INFINITY,
+    cache: 0, // a tick that this process does not run must be free for others
     keyTemplate: `${jobKey(name)}:{tick}`,
   });
   if (lock === null) return "taken";

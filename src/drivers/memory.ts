@@ -31,7 +31,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "process",
-  recall: false,
+  recall: "push",
 };
 
 /** Makes a store that several memory drivers of one process can share. */
@@ -41,7 +41,7 @@ export function memoryStore(clock: Clock = systemClock): MemoryStore {
 
 /**
  * A driver that keeps its claims in this process. It costs no round trips; its claims end with the process.
- * A grant to a waiting claim is announced on the next turn of the microtask queue.
+ * A grant to a waiting claim, and a recall, are announced on the next turn of the microtask queue.
  * @throws TypeError naming the option that is wrong or unknown
  */
 export function memory(options: MemoryOptions = {}): Driver {
@@ -51,8 +51,8 @@ export function memory(options: MemoryOptions = {}): Driver {
   const { table, clock } = options.store ?? memoryStore();
   let events: DriverEvents | null = null;
   // each grant returns it as its owner: the table serves several drivers
-  const notifyOwner = (id: ClaimId, answer: Answer): void => {
-    runInMicrotask(() => events?.answered(id, answer));
+  const notifyOwner = (id: ClaimId, answer: Answer | "recalled"): void => {
+    runInMicrotask(() => (answer === "recalled" ? events?.recalled(id) : events?.answered(id, answer)));
   };
   const wallMicros = (): number => Math.floor(clock.wall() * 1_000);
 
@@ -79,9 +79,11 @@ export function memory(options: MemoryOptions = {}): Driver {
       return answer;
     },
 
-    async renew(claims) {
+    async renew(claims, tokenCounts) {
       const wall = wallMicros();
-      const answers = claims.map((claim) => table.renew(claim.id, notifyOwner, clock.now(), wall));
+      const answers = claims.map((claim, index) =>
+        table.renew(claim.id, notifyOwner, clock.now(), wall, tokenCounts?.[index]),
+      );
       deliverNotifications();
       return answers;
     },

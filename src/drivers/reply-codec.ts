@@ -2,6 +2,7 @@
  * Decodes the replies of stores that answer with text: Redis scripts, and the functions and procedures of databases.
  *
  *   h <token> <tokens> <remaining ms> <store ms> [<grace end>]    held
+ *   r <token> <tokens> <remaining ms> <store ms> [<grace end>]    held and recalled: another claim waits for it
  *   w <remaining ms> <recheck ms> <store ms> [<grace end>]        waiting
  *   q <remaining ms> <recheck ms> <store ms> <waiters ahead>      waiting; behind so many waiters at most
  *   n [<end reason>]                                              none
@@ -23,12 +24,14 @@ export function decodeAnswer(reply: unknown, driverName: string): Answer {
   const [state, field1, field2, field3, field4] = String(reply).split(" ");
   switch (state) {
     case "h":
+    case "r":
       return {
         state: "held",
         token: BigInt(field1 as string),
         tokenCount: Number(field2),
         remainingMs: Number(field3),
         storeTimeMs: Number(field4),
+        ...(state === "r" && { recalled: true }),
       };
     case "w":
     case "q":
@@ -61,7 +64,10 @@ function toGracePause(graceEndsAt: number, storeTimeMs: number): Pause {
 export function parseGraceEnd(reply: unknown): string | null {
   const fields = String(reply).split(" ");
   if (fields[0] === "q") return null;
-  return (fields[0] === "b" || fields[0] === "p" ? fields[1] : fields[fields[0] === "h" ? 5 : 4]) ?? null;
+  return (
+    (fields[0] === "b" || fields[0] === "p" ? fields[1] : fields[fields[0] === "h" || fields[0] === "r" ? 5 : 4]) ??
+    null
+  );
 }
 
 /** How many waiters are ahead of a waiting claim at most; null: the reply does not say. */
@@ -97,13 +103,30 @@ export function decodeFlags(
   return { flags: Array.from(flags, (flag) => flag === "1"), pushes };
 }
 
-/** A push: "<id> <token> <tokens> <ttl>" is a grant, "<id>" a recheck push. Null: neither. */
-export function decodePush(message: string): { readonly id: string; readonly answer?: Answer } | null {
-  const [id = "", token, tokens, ttlMs] = message.split(" ");
+/** What a push says of a claim: its answer; that it is recalled; or, with neither, that asking is worthwhile. */
+export interface DecodedPush {
+  readonly id: string;
+  readonly answer?: Answer;
+  readonly isRecall?: true;
+}
+
+/**
+ * A push: "<id> <token> <tokens> <ttl>" is a grant, with "r" after it one for which another claim waits already; "<id> recalled"; and
+ * "<id>" a recheck push. Null: none of these.
+ */
+export function decodePush(message: string): DecodedPush | null {
+  const [id = "", token, tokens, ttlMs, recalled] = message.split(" ");
   if (id === "") return null;
+  if (token === "recalled") return { id, isRecall: true };
   if (ttlMs === undefined) return { id };
   return {
     id,
-    answer: { state: "held", token: BigInt(token as string), tokenCount: Number(tokens), remainingMs: Number(ttlMs) },
+    answer: {
+      state: "held",
+      token: BigInt(token as string),
+      tokenCount: Number(tokens),
+      remainingMs: Number(ttlMs),
+      ...(recalled === "r" && { recalled: true }),
+    },
   };
 }

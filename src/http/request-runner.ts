@@ -24,6 +24,11 @@ export interface RequestLockOptions<Request, Args extends readonly unknown[], An
   readonly wait?: Duration | undefined;
   /** The longest time that a request keeps the lock; then it is lost. Default 5 min, whatever the client's default. */
   readonly maxHold?: Duration | undefined;
+  /**
+   * How long the lock stays with this process after a request, for its next one. Other processes find it locked then, and refuse
+   * requests that do not wait. Default 0, whatever the client's default.
+   */
+  readonly cache?: Duration | undefined;
   /** The status for requests that were refused because another one has the lock. Default 409. */
   readonly busyStatus?: 409 | 423 | undefined;
   /** Answers a refused request. Default: a problem document with the status and Retry-After. */
@@ -64,8 +69,8 @@ export function createRequestRunner<Request extends object, Args extends readonl
 ): RunRequest<Request> {
   requireValid(locks, "locks", (value) => (isObject(value) && typeof value.wrap === "function" ? null : "a Locks"));
   requireObject(options, caller);
-  const { key, busyStatus = 409, onRefused, wait = 0, maxHold = "5m", ...others } = options;
-  const acquireOptions = { ...(typeof key === "string" && { keyTemplate: key }), ...others, wait, maxHold };
+  const { key, busyStatus = 409, onRefused, wait = 0, maxHold = "5m", cache = 0, ...others } = options;
+  const acquireOptions = { ...(typeof key === "string" && { keyTemplate: key }), ...others, wait, maxHold, cache };
   // each request has its own
   if (Object.hasOwn(options, "signal")) throw new TypeError(`${caller} has no option "signal"`);
   validateAcquireOptions(caller, acquireOptions);

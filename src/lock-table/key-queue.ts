@@ -28,9 +28,11 @@ export class ClaimRecord {
   /** The server account that placed the claim, "" without accounts. Opaque to the table. */
   account = "";
   /** The maxHold timer of the table's owner; null: held as long as it is renewed. */
-  maxHoldTimer: HeapItem | null = null;
+  maxHoldTimer: (HeapItem & { readonly endsAt: number }) | null = null;
   /** Not null: revoked. It answers "none" with this reason and cannot be renewed, but keeps its entries until it ends. */
   revokeReason: "revoked" | "maxHold" | null = null;
+  /** More than half of its `maxHold` has passed; set by the owner of the table. */
+  isHoldEnding = false;
   /** Detached from its session: it has a plain lease since then. */
   isDetached = false;
   /** Call LockTableOptions.onRemoved when the claim is removed. */
@@ -101,6 +103,8 @@ export class KeyQueue {
   usedPermits = 0;
   /** The highest token granted on this key that the table still has to keep; 0 if none. */
   lastToken = 0;
+  /** How many of its holders asked to be recalled. */
+  recallableCount = 0;
   /** This queue is no longer in the table, which may have a new one for the key. */
   isRemoved = false;
   // for the token issuer's schedule of queues to delete
@@ -125,9 +129,15 @@ export class KeyQueue {
     return this.#holders.findByToken(token);
   }
 
-  /** Adds a claim that is admitted here and now has its tokens to the index of holders. */
+  /** A claim that is admitted here has got its tokens. */
   addHolder(record: ClaimRecord): void {
+    if (record.claim.recall) this.recallableCount++;
     this.#holders?.add(record);
+  }
+
+  /** The token range of a holder became longer. */
+  noteTokenCount(count: number): void {
+    this.#holders?.noteTokenCount(count);
   }
 
   /** Notes that a holder was revoked; it keeps its entry. */
@@ -161,6 +171,7 @@ export class KeyQueue {
     if (entry === this.lastAdmitted) this.lastAdmitted = entry.previous;
     if (entry.isAdmitted) {
       this.usedPermits -= entry.permits;
+      if (entry.record.claim.recall && entry.record.isHeld) this.recallableCount--;
       this.#holders?.remove(entry.record);
     }
     this.entries.remove(entry);
@@ -229,9 +240,13 @@ class HolderIndex {
   /** The longest token range so far. */
   #maxTokenCount = 1;
 
+  noteTokenCount(count: number): void {
+    this.#maxTokenCount = Math.max(this.#maxTokenCount, count);
+  }
+
   add(record: ClaimRecord): void {
     const existing = this.#byFirstToken.get(record.token);
-    this.#maxTokenCount = Math.max(this.#maxTokenCount, record.tokenCount);
+    this.noteTokenCount(record.tokenCount);
     if (existing === undefined) this.#byFirstToken.set(record.token, record);
     else if (existing instanceof Set) existing.add(record);
     else this.#byFirstToken.set(record.token, new Set([existing, record]));
@@ -253,12 +268,28 @@ class HolderIndex {
 
   /** Finds the holder with this token, which may be any of its range; null: there is none. */
   findByToken(token: number): ClaimRecord | null {
+    if (this.#byFirstToken.size < this.#maxTokenCount) return this.#findAmongFew(token);
     for (let first = token; first > token - this.#maxTokenCount; first--) {
       const existing = this.#byFirstToken.get(first);
       if (existing === undefined) continue;
-      const record = existing instanceof Set ? (existing.values().next().value as ClaimRecord) : existing;
+      const record = firstOf(existing);
       if (token < first + record.tokenCount) return record;
     }
     return null;
   }
+
+  /** The same for fewer holders than tokens of a range. */
+  #findAmongFew(token: number): ClaimRecord | null {
+    let found: ClaimRecord | null = null;
+    for (const existing of this.#byFirstToken.values()) {
+      const record = firstOf(existing);
+      const hasToken = token >= record.token && token < record.token + record.tokenCount;
+      if (hasToken && (found === null || found.token < record.token)) found = record;
+    }
+    return found;
+  }
+}
+
+function firstOf(existing: ClaimRecord | Set<ClaimRecord>): ClaimRecord {
+  return existing instanceof Set ? (existing.values().next().value as ClaimRecord) : existing;
 }

@@ -1,6 +1,6 @@
 /** Lists the claims of a lock table: by key, each queue from the front, then the claims that are in no listed queue. */
 
-import type { ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../spi/driver.ts";
+import type { Answer, ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../spi/driver.ts";
 import { toPage } from "../util/chunk.ts";
 import type { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 import type { LockTable } from "./table.ts";
@@ -77,13 +77,20 @@ export function toView(
   now: number,
   canSee: KeyFilter | undefined,
 ): ClaimView {
-  const { id, ...claim } = record.claim;
+  const { id, recall: _recall, ...claim } = record.claim;
   // at least one key remains: the claim was found by it
   const [first, ...others] = canSee === undefined ? claim.locks : claim.locks.filter(({ key }) => canSee(key));
   const locks = [first as LockSpec, ...others] as const;
-  const answer = toAnswer(record, now, table.sessionMs);
+  const answer = withoutRecall(toAnswer(record, now, table.sessionMs));
   const heldAge = record.isHeld ? { heldMs: now - record.heldAt } : {};
   return { ...claim, locks, tag: toTag(id), answer, ageMs: now - record.placedAt, ...heldAge };
+}
+
+/** Lists show who waits by the waiters themselves. */
+function withoutRecall(answer: Answer): Answer {
+  if (answer.state !== "held" || answer.recalled === undefined) return answer;
+  const { recalled: _recalled, ...plainAnswer } = answer;
+  return plainAnswer;
 }
 
 function* findByTag(table: LockTable, toTag: ToTag, tag: string): Generator<void, ClaimRecord | null, void> {

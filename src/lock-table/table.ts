@@ -23,6 +23,7 @@ import type { Observer } from "./events.ts";
 import { NO_OBSERVER } from "./events.ts";
 import { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 import { LeaseExpiry } from "./lease-expiry.ts";
+import { isFrontWaiter, isRecalled, recallableHolders, recallRecheckMs } from "./recall.ts";
 import { TokenIssuer } from "./token-issuer.ts";
 import { Tombstones } from "./tombstones.ts";
 
@@ -42,11 +43,11 @@ export interface LockTableOptions {
   readonly observer?: Observer;
 }
 
-/** A change that must be pushed to a claim's owner: a waiting claim was granted, or a claim was revoked. */
+/** What must be pushed to a claim's owner: a waiting claim was granted, or a claim was revoked or is recalled. */
 export interface Notification {
   readonly id: ClaimId;
   readonly owner: unknown;
-  readonly answer: Answer;
+  readonly answer: Answer | "recalled";
 }
 
 export class LockTable {
@@ -126,12 +127,21 @@ export class LockTable {
     return toAnswer(record, this.#now, this.sessionMs);
   }
 
-  renew(id: ClaimId, owner: unknown, now: number, micros: number): Answer {
+  /** Restarts the lease of a claim. `tokenCount`: how many tokens it should have in all, if it is held. */
+  renew(id: ClaimId, owner: unknown, now: number, micros: number, tokenCount = 0): Answer {
     this.advance(now, micros);
     const record = this.records.get(id);
     if (record === undefined) return this.tombstones.noneAnswer(id);
     this.#extendLease(record, owner);
+    if (tokenCount > record.tokenCount && record.isHeld && record.revokeReason === null)
+      this.tokenIssuer.extend(record, tokenCount);
     return this.answerFor(record);
+  }
+
+  /** Its owner's `maxHold` is half over: it is recalled, since it is about to be revoked. */
+  recall(record: ClaimRecord): void {
+    record.isHoldEnding = true;
+    if (record.claim.recall && record.revokeReason === null && !record.isDetached) this.#notify(record, "recalled");
   }
 
   /** Returns whether the claim existed and was not revoked. `unanswered`: its ttl, if a `claim` call may still be in flight. */
@@ -205,7 +215,7 @@ export class LockTable {
       this.#now,
     );
     // push it now: otherwise the client would notice only at its next renewal
-    this.#notifications.push({ id: record.claim.id, owner: record.owner, answer: { state: "none", reason } });
+    this.#notify(record, { state: "none", reason });
     if (isRemoval) this.#removeAndAdmit(record);
   }
 
@@ -237,7 +247,7 @@ export class LockTable {
     return this.#leaseExpiry.nextDueAt();
   }
 
-  /** Returns and clears the notifications since the last call: grants of waiting claims, and revoked claims. */
+  /** Returns and clears the notifications since the last call: grants of waiting claims, revoked and recalled claims. */
   drainNotifications(): readonly Notification[] {
     if (this.#notifications.length === 0) return this.#notifications;
     const notifications = this.#notifications;
@@ -265,6 +275,7 @@ export class LockTable {
     record.entries = record.entries.with(-1, entry);
     entry.queue.enqueue(entry);
     this.#admitFrom(entry.queue);
+    this.#recallIfFirst(entry);
   }
 
   /** Tokens up to (not including) this may be granted from now on. */
@@ -345,22 +356,23 @@ export class LockTable {
 
   /** Removes a claim that conflicts with a higher token. Notifies its client now; a renewal is answered "none", too. */
   #expireConflict(record: ClaimRecord): void {
-    this.#notifications.push({
-      id: record.claim.id,
-      owner: record.owner,
-      answer: { state: "none", reason: "expired" },
-    });
+    this.#notify(record, { state: "none", reason: "expired" });
     this.tombstones.add(record.claim.id, "expired", this.#now + this.#toTtlMs(record.claim.ttlMs));
     this.#observer.onEvent("expired", record, this.#now);
     this.#removeAndAdmit(record);
   }
 
-  #notify(record: ClaimRecord): void {
-    this.#notifications.push({
-      id: record.claim.id,
-      owner: record.owner,
-      answer: toAnswer(record, this.#now, this.sessionMs),
-    });
+  #notify(record: ClaimRecord, answer: Answer | "recalled" = toAnswer(record, this.#now, this.sessionMs)): void {
+    this.#notifications.push({ id: record.claim.id, owner: record.owner, answer });
+  }
+
+  #recallHolders(queue: KeyQueue): void {
+    for (const record of recallableHolders(queue)) this.#notify(record, "recalled");
+  }
+
+  /** Called when the entry has begun to wait. */
+  #recallIfFirst(entry: QueueEntry): void {
+    if (isFrontWaiter(entry) && entry === entry.queue.entries.last) this.#recallHolders(entry.queue);
   }
 
   #removeAndAdmit(record: ClaimRecord): void {
@@ -384,6 +396,9 @@ export class LockTable {
     if (record.revokeReason !== null) return;
     if (!record.isDetached) record.owner = owner;
     this.#leaseExpiry.extend(record, this.#now);
+    if (record.isHeld || record.isSuspended) return;
+    const entry = record.entries.at(-1) as QueueEntry;
+    if (isFrontWaiter(entry)) this.#recallHolders(entry.queue);
   }
 
   #toTtlMs(ttlMs: number | "session"): number {
@@ -407,7 +422,7 @@ export class LockTable {
       record.addEntry(entry);
       queue.enqueue(entry);
       // admit only this entry: others are admitted by the caller that freed the permits (#admitFrom)
-      if (this.#isPaused || !queue.tryAdmit(entry)) return;
+      if (this.#isPaused || !queue.tryAdmit(entry)) return this.#recallIfFirst(entry);
     }
     this.#grant(record);
   }
@@ -480,7 +495,10 @@ export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): A
   const { ttlMs: requestedTtl } = record.claim;
   // a list is made in steps, so it may contain a claim that has expired since the table was last advanced
   const remainingMs = requestedTtl === "session" ? sessionMs : Math.max(record.expiresAt - now, 0);
-  if (record.isHeld) return { state: "held", token: BigInt(record.token), tokenCount: record.tokenCount, remainingMs };
+  if (record.isHeld) {
+    const answer = { state: "held", token: BigInt(record.token), tokenCount: record.tokenCount, remainingMs } as const;
+    return isRecalled(record) ? { ...answer, recalled: true } : answer;
+  }
   return {
     state: "waiting",
     remainingMs,
@@ -488,10 +506,14 @@ export function toAnswer(record: ClaimRecord, now: number, sessionMs: number): A
   };
 }
 
-/** The time until a claim ahead may expire: the earliest of those at the front of the queue, at most a ttl from now. */
+/**
+ * The time until a claim ahead may expire: the earliest of those at the front of the queue, at most a ttl from now. Sooner
+ * for the first waiter behind a claim that can be recalled.
+ */
 function computeRecheckMs(record: ClaimRecord, now: number, ttlMs: number): number {
-  let earliestExpiry = now + ttlMs;
-  let entry = (record.entries.at(-1) as QueueEntry).queue.entries.first;
+  const ownEntry = record.entries.at(-1) as QueueEntry;
+  let earliestExpiry = now + Math.min(ttlMs, recallRecheckMs(record, ownEntry, now));
+  let entry = ownEntry.queue.entries.first;
   for (let scanned = 0; entry !== null && entry.record !== record && scanned < MAX_RECHECK_SCAN; scanned++) {
     earliestExpiry = Math.min(earliestExpiry, entry.record.expiresAt);
     entry = entry.next;

@@ -51,4 +51,21 @@ export class TokenIssuer {
     for (const { queue } of entries) queue.lastToken = token + claim.tokenCount - 1;
     return token;
   }
+
+  /**
+   * Lengthens the token range of a held claim, at most up to the ceiling. Not if a later token was issued on one of its
+   * keys: the range would not be consecutive.
+   */
+  extend(record: ClaimRecord, tokenCount: number): void {
+    const { token, entries } = record;
+    const count = Math.min(tokenCount, this.ceiling - token);
+    if (count <= record.tokenCount) return;
+    const lastToken = token + record.tokenCount - 1;
+    for (const { queue } of entries) if (queue.lastToken !== lastToken) return;
+    record.tokenCount = count;
+    for (const { queue } of entries) {
+      queue.lastToken = token + count - 1;
+      queue.noteTokenCount(count);
+    }
+  }
 }

@@ -29,7 +29,7 @@ function applyTemplate(keys: readonly string[], keyTemplate: KeyTemplate | undef
   if (keyTemplate === undefined) return undefined;
   let templates: readonly (string | undefined)[] = [];
   safeListener(() => {
-    templates = keys.map(keyTemplate);
+    templates = keys.map((key) => keyTemplate(key));
   })();
   const names = new Set(templates.filter((template) => typeof template === "string"));
   return names.size === 0 ? undefined : [...names].join(", ");

@@ -17,7 +17,7 @@ import type {
   RevokeTarget,
 } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
-import { PROTOCOL_LIMITS, ProtocolError, parseJson } from "./handshake.ts";
+import { ProtocolError, parseJson } from "./handshake.ts";
 
 /** An answer; while waiting with the claim's arrival at the server, which the client reports when it reclaims. */
 export type WireAnswer = Answer & { readonly arrival?: number };
@@ -38,17 +38,23 @@ export function decodeLine(line: string, runId: string): readonly unknown[] {
   return frames;
 }
 
-export function encodeClaim(n: number, claim: Claim, label: string): string {
-  return `["claim",${n},${encodeClaimFields(claim, label)}]`;
+/** How the server names claims without a label, and the longest token range that it accepts. */
+export interface ClaimEncoding {
+  readonly label: string;
+  readonly maxTokens: number;
+}
+
+export function encodeClaim(n: number, claim: Claim, encoding: ClaimEncoding): string {
+  return `["claim",${n},${encodeClaimFields(claim, encoding)}]`;
 }
 
 /** A claim's id, lock specs, ttl and options, without brackets. */
-function encodeClaimFields(claim: Claim, label: string): string {
+function encodeClaimFields(claim: Claim, encoding: ClaimEncoding): string {
   const { locks } = claim;
   let keys = encodeLockSpec(locks[0]);
   for (let index = 1; index < locks.length; index++) keys += `,${encodeLockSpec(locks[index] as LockSpec)}`;
   const ttl = claim.ttlMs === "session" ? '"session"' : claim.ttlMs;
-  const options = encodeOptions(claim, label);
+  const options = encodeOptions(claim, encoding);
   return options === "" ? `"${claim.id}",[${keys}],${ttl}` : `"${claim.id}",[${keys}],${ttl},{${options}}`;
 }
 
@@ -57,27 +63,34 @@ function encodeLockSpec({ key, permits, limit }: LockSpec): string {
   return permits === ALL_PERMITS && limit === ALL_PERMITS ? text : `[${text},${permits},${limit}]`;
 }
 
-function encodeOptions(claim: Claim, label: string): string {
+function encodeOptions(claim: Claim, { label, maxTokens }: ClaimEncoding): string {
   let text = "";
-  // the protocol limits the number of tokens; a store may set aside fewer than requested
-  if (claim.tokenCount !== 1) text = `"tokens":${Math.min(claim.tokenCount, PROTOCOL_LIMITS.tokens)}`;
+  // the server limits the number of tokens; a store may set aside fewer than requested
+  if (claim.tokenCount !== 1) text = `"tokens":${Math.min(claim.tokenCount, maxTokens)}`;
   if (claim.floor !== 0n) text += `${text === "" ? "" : ","}"floor":"${claim.floor}"`;
   if (!claim.wait) text += `${text === "" ? "" : ","}"wait":false`;
+  if (claim.recall) text += `${text === "" ? "" : ","}"recall":true`;
   if (claim.label !== label) text += `${text === "" ? "" : ","}"label":${JSON.stringify(claim.label)}`;
   return text;
 }
 
-/** Sends the id of claims that the server has answered; other claims completely, since a proxy backend does not know them. */
+/**
+ * Sends the id of claims that the server has answered; other claims completely, since a proxy backend does not know them.
+ * `tokenCounts`: how many tokens each should have in all; 0: as many as it has.
+ */
 export function encodeRenew<T extends { readonly claim: Claim }>(
   n: number,
   items: readonly T[],
   isKnownToServer: (item: T) => boolean,
-  label: string,
+  encoding: ClaimEncoding,
+  tokenCounts: readonly number[] = [],
 ): string {
   const texts = items.map((item) =>
-    isKnownToServer(item) ? `"${item.claim.id}"` : `[${encodeClaimFields(item.claim, label)}]`,
+    isKnownToServer(item) ? `"${item.claim.id}"` : `[${encodeClaimFields(item.claim, encoding)}]`,
   );
-  return `["renew",${n},[${texts.join()}]]`;
+  if (!tokenCounts.some((count) => count > 0)) return `["renew",${n},[${texts.join()}]]`;
+  const countTexts = tokenCounts.map((count) => Math.min(count, encoding.maxTokens));
+  return `["renew",${n},[${texts.join()}],[${countTexts.join()}]]`;
 }
 
 /** Ids with an unanswered `claim` call have their ttl, for which the server keeps a tombstone. */
@@ -109,13 +122,18 @@ export function encodeList(n: number, { key, prefix }: ListQuery, max: number, a
 }
 
 /** last: no further reclaim frame follows. */
-export function encodeReclaim(n: number, items: readonly ReclaimItem[], label: string, last: boolean): string {
+export function encodeReclaim(
+  n: number,
+  items: readonly ReclaimItem[],
+  encoding: ClaimEncoding,
+  last: boolean,
+): string {
   const texts = items.map(({ claim, lastState }) => {
     const state =
       lastState.state === "held"
-        ? `["held","${lastState.token}",${lastState.tokenCount},${Math.floor(lastState.leftMs)}]`
+        ? `["held","${lastState.token}",${Math.min(lastState.tokenCount, encoding.maxTokens)},${Math.floor(lastState.leftMs)}]`
         : `["waiting",${lastState.arrival}]`;
-    return `[[${encodeClaimFields(claim, label)}],${state}]`;
+    return `[[${encodeClaimFields(claim, encoding)}],${state}]`;
   });
   return `["reclaim",${n},[${texts.join()}],${last}]`;
 }
@@ -140,10 +158,14 @@ export function encodeRecheck(id: ClaimId): string {
   return `["recheck","${id}"]`;
 }
 
+export function encodeRecalled(id: ClaimId): string {
+  return `["recalled","${id}"]`;
+}
+
 export function encodeAnswer(answer: Answer, arrival: number): string {
   switch (answer.state) {
     case "held":
-      return `["held","${answer.token}",${answer.tokenCount},${Math.floor(answer.remainingMs)}]`;
+      return `["held","${answer.token}",${answer.tokenCount},${Math.floor(answer.remainingMs)}${answer.recalled ? ",1" : ""}]`;
     case "waiting":
       return `["waiting",${Math.floor(answer.remainingMs)},${Math.ceil(answer.recheckMs)},${arrival}${encodePause(answer)}]`;
     case "none": {
@@ -182,7 +204,8 @@ export function decodeAnswer(raw: unknown): WireAnswer {
   if (Array.isArray(raw)) {
     const [state, a, b, c, d] = raw as unknown[];
     if (state === "held" && isDecimalString(a) && isCount(b) && isCount(c)) {
-      return { state, token: BigInt(a), tokenCount: b, remainingMs: c };
+      const held = { state, token: BigInt(a), tokenCount: b, remainingMs: c } as const;
+      return decodeFlag(d) ? { ...held, recalled: true } : held;
     }
     if (state === "waiting" && isCount(a) && isCount(b)) {
       return { state, remainingMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...decodePause(d) };

@@ -28,7 +28,15 @@ export interface ProtocolLimits {
 }
 
 /** The limits of this server. A claim with the most keys, all of the longest length, fits into a line. */
-export const PROTOCOL_LIMITS: ProtocolLimits = { lineBytes: 262_144, locks: MAX_LOCKS, tokens: 1_024, pageSize: 1_000 };
+export const PROTOCOL_LIMITS: ProtocolLimits = {
+  lineBytes: 262_144,
+  locks: MAX_LOCKS,
+  tokens: 65_536,
+  pageSize: 1_000,
+};
+
+/** The longest token range that every server accepts. */
+export const MIN_TOKEN_LIMIT = 1_024;
 
 /** The longest run id or state id. */
 const MAX_NAME_CHARS = 64;
@@ -202,7 +210,11 @@ export function decodeServerHello(line: string): ServerHello {
     runId: requireShortString(hello.runId, "runId"),
     sessionMs: requireNonNegativeInt(hello.sessionMs, "sessionMs"),
     endsWithConnection: hello.endsWithConnection === true,
-    traits: traits as unknown as Traits,
+    // earlier servers do not know it
+    traits: {
+      ...(traits as unknown as Traits),
+      recall: traits?.recall === "push" ? "push" : traits?.recall === "recheck" && "recheck",
+    },
     recoveryRemainingMs: requireNonNegativeInt(hello.recoveryRemainingMs ?? 0, "recoveryRemainingMs"),
     state: decodeStateEpoch(hello.state),
     limits: {

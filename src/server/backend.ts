@@ -29,6 +29,8 @@ export function drainingError(): RequestError {
 export interface RenewRequest {
   readonly id: ClaimId;
   readonly claim: Claim | null;
+  /** How many tokens it should have in all, if it is held. Default: as many as it has. */
+  readonly tokenCount?: number;
 }
 
 /** An id to release; with the ttl of its claim if a `claim` call for it is still unanswered. */

@@ -22,7 +22,7 @@ export function formatExactDuration(ms: number): string {
 /** The guarantees of the lock table. isLocal: for clients on a Unix socket. */
 export function localTraits(sessionMs: number, isLocal: boolean): Traits {
   const lease = { claim: true, sessionMs, ...(isLocal && { endsWithConnection: true }) };
-  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart", recall: false };
+  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart", recall: "push" };
 }
 
 /**

@@ -147,6 +147,11 @@ export interface ClaimView extends Omit<Claim, "id" | "recall"> {
   readonly ageMs: number;
   /** Milliseconds since the grant, if the claim is held and the store knows. Absent while it waits. */
   readonly heldMs?: number;
+  /**
+   * Milliseconds since its last use, of a claim that this client keeps as a cached lock and that is not in use. Set by the
+   * core in the lists that it returns: the store does not know.
+   */
+  readonly unusedMs?: number;
 }
 
 /** A claim to release. */
@@ -245,6 +250,12 @@ export interface Driver {
    * delay the others.
    */
   shardOf?(claim: Claim): string;
+
+  /**
+   * Optional; needed only if the driver keeps the process alive while it has claims. `isIdle`: the claim, which is held, is kept
+   * only for later use. While all claims are idle the driver must not keep the process alive. Every claim begins in use.
+   */
+  setIdle?(claim: Claim, isIdle: boolean): void;
 
   /** Remove these claims, waiting or held, and return for each whether it still existed. Notify the claims admitted now. */
   release(releases: readonly Release[]): Promise<readonly boolean[]>;

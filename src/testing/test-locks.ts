@@ -1,6 +1,7 @@
 /** createTestLocks(): locks in memory for the tests of code that locks. */
 
 import { Client } from "../client/client.ts";
+import { closeOnSignal } from "../client/close-on-signal.ts";
 import type { Locks } from "../client/locks.ts";
 import { bindLocks } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
@@ -44,7 +45,7 @@ export interface TestLocks extends Locks {
   storeUp(): void;
   /** The keys that the store has as held by these locks, sorted. Works while the store is down, too. */
   heldKeys(): readonly string[];
-  /** Like Locks.close(), after storeUp(). */
+  /** Like Locks.close(), after storeUp(). So does what closeOnSignal() runs. */
   close(): Promise<void>;
 }
 
@@ -91,6 +92,7 @@ export function createTestLocks(options: TestLocksOptions = {}): TestLocks {
     storeUp: () => store.reconnect(),
     heldKeys: () => store.heldKeys().map((key) => key.slice(prefix.length)),
     close,
+    closeOnSignal: () => closeOnSignal(close),
     [Symbol.asyncDispose]: close,
   });
 }

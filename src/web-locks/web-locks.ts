@@ -13,8 +13,8 @@ const locksRule = (value: unknown): string | null =>
   isObject(value) && typeof value.mutex === "function" ? null : "the locks of connect() or createLocks()";
 
 /**
- * Returns the Web Locks API over these locks. Names are keys. Its requests never join a lock and are never served by a
- * hand-off, so that they keep the order of the standard.
+ * Returns the Web Locks API over these locks. Names are keys. Its requests do not join each other's locks and are never served by
+ * a hand-off, so that they keep the order of the standard; inside using() of the same key they join that lock.
  * @throws TypeError if the argument is wrong
  */
 export function webLocks(locks: Locks): WebLockManager {

@@ -99,7 +99,7 @@ const COMMON_SECTIONS: readonly Section[] = [
       ["zookeepers://host:2281?ca=/path", "ZooKeeper over TLS"],
       [
         "postgres://host:5432/database",
-        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, guardDataLoss, silenceWarnings, those of the library (sslmode, sslrootcert)",
+        "PostgreSQL, and postgresql://; parameters: schema, prefix, createTables, guardDataLoss, recall, silenceWarnings, those of the library (sslmode, sslrootcert)",
       ],
       [
         "mysql://host:3306/database",

@@ -419,7 +419,8 @@ function toPausedField({ paused }: Tally): { readonly paused?: Pause } {
 
 function toHeldAnswer(quorumClaim: QuorumClaim, startedAt: number): Answer {
   const remainingMs = toRemainingMs(quorumClaim.heldUntil(), startedAt, quorumClaim.ttlMs);
-  return { state: "held", token: quorumClaim.token ?? 0n, tokenCount: quorumClaim.tokens, remainingMs };
+  const { token, tokens: tokenCount } = quorumClaim;
+  return { state: "held", token: token ?? 0n, tokenCount, remainingMs, ...toRecalledField(quorumClaim) };
 }
 
 /**
@@ -432,7 +433,12 @@ function toPushedAnswer(quorumClaim: QuorumClaim, now: number): Answer {
     token: quorumClaim.token ?? 0n,
     tokenCount: quorumClaim.tokens,
     remainingMs: quorumClaim.heldUntil() - now,
+    ...toRecalledField(quorumClaim),
   };
+}
+
+function toRecalledField({ isRecalled }: QuorumClaim): { readonly recalled?: true } {
+  return isRecalled ? { recalled: true } : {};
 }
 
 function createMissingAnswerError({ index }: Member): Error {

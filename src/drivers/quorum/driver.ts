@@ -94,14 +94,13 @@ const OPTION_RULES: OptionRules<QuorumOptions> = {
 /** How long open() waits for the other members once it has reached a majority. */
 const REMAINING_MEMBERS_MS = 200;
 
-const TRAITS: Traits = {
+const TRAITS: Omit<Traits, "recall"> = {
   lease: { claim: true },
   manyKeys: false,
   permits: "shared",
   fencing: true,
   fifo: false,
   durability: "failover",
-  recall: false,
 };
 
 /**
@@ -139,9 +138,10 @@ class QuorumDriver implements Driver {
     this.#majority = toMajority(drivers.length);
     this.#claims = new QuorumClaims(drivers.length);
     const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
+    const onRecalled = (index: number, id: ClaimId): void => this.#onRecalled(index, id);
     const onHealthChange = safeListener(options.onMember ?? (() => undefined));
     this.#members = drivers.map(
-      (driver, index) => new Member({ index, driver, clock, time: this.#time, onPush, onHealthChange }),
+      (driver, index) => new Member({ index, driver, clock, time: this.#time, onPush, onRecalled, onHealthChange }),
     );
     this.#coordinator = new ClaimCoordinator({
       members: this.#members,
@@ -170,7 +170,7 @@ class QuorumDriver implements Driver {
       // wait briefly for the others, so that they vote on the first claims, too
       await waitForMembers(calls, () => this.#openCount + errors.length === calls.length, REMAINING_MEMBERS_MS);
       this.#events = events;
-      return TRAITS;
+      return { ...TRAITS, recall: this.#recall };
     }
     await this.close();
     const tally = new Tally(this.#members.length);
@@ -251,6 +251,20 @@ class QuorumDriver implements Driver {
     await Promise.all(this.#members.map((member) => member.close()));
   }
 
+  setIdle(claim: Claim, isIdle: boolean): void {
+    const claims = [claim, createTokenClaim(claim, 0n), createReplacementTokenClaim(claim, 0n)];
+    for (const { driver } of this.#members) for (const memberClaim of claims) driver.setIdle?.(memberClaim, isIdle);
+  }
+
+  /**
+   * Of members that have never been open nothing is known. With fewer than a majority that recall, all votes of a holder may be at
+   * the others.
+   */
+  get #recall(): Traits["recall"] {
+    if (this.#members.every(({ recall }) => recall === "push")) return "push";
+    return this.#members.filter(({ recall }) => recall !== false).length >= this.#majority ? "recheck" : false;
+  }
+
   get #openCount(): number {
     return this.#members.filter(({ isOpen }) => isOpen).length;
   }
@@ -273,6 +287,12 @@ class QuorumDriver implements Driver {
         this.#coordinator.onChange(quorumClaim);
       }
     }
+  }
+
+  #onRecalled(index: number, id: ClaimId): void {
+    const quorumClaim = this.#claims.get(id);
+    // before the claim is granted the recall stays with the vote, and the grant says it
+    if (quorumClaim?.onRecalled(index) && quorumClaim.token !== null) this.#events?.recalled(id);
   }
 
   #onPush(index: number, id: ClaimId | null, answer: Answer | undefined): void {

@@ -46,6 +46,7 @@ export interface MemberOptions {
   /** The monotonic time plus the observed suspensions of the machine. */
   readonly time: () => number;
   readonly onPush: PushHandler;
+  readonly onRecalled: (index: number, id: ClaimId) => void;
   /** Called with the error when the member fails, and with null when it answers again. */
   readonly onHealthChange: (index: number, error: unknown) => void;
 }
@@ -64,6 +65,8 @@ export class Member {
    * answers have no store time.
    */
   wallOffsetMs: number | null = null;
+  /** How it tells holders that others wait; false while it was never open. */
+  recall: Traits["recall"] = false;
   readonly #options: MemberOptions;
   readonly #pendingReleases = new Map<ClaimId, PendingRelease>();
   #opening: Promise<void> | null = null;
@@ -185,7 +188,9 @@ export class Member {
         answered: (id, answer) => this.#onPush(id, answer),
         changed: (id) => this.#onPush(id, undefined),
         reconnected: () => this.#onPush(null, undefined),
-        recalled: () => undefined,
+        recalled: (id) => {
+          if (this.#isOpen) this.#options.onRecalled(this.index, id);
+        },
       });
     } catch (error) {
       this.#openError = error;
@@ -193,13 +198,14 @@ export class Member {
       throw error;
     }
     if (this.#isClosed) return driver.close();
-    const { lease, permits, fencing } = traits;
+    const { lease, permits, fencing, recall } = traits;
     if (!lease.claim || permits === "one" || !fencing) {
       this.#isClosed = true;
       await driver.close();
       const missingTrait = !lease.claim ? "leases of claims" : permits === "one" ? "shared claims" : "fencing tokens";
       throw new TypeError(`drivers[${index}] (${driver.name}) cannot be a quorum member: it has no ${missingTrait}`);
     }
+    this.recall = recall;
     this.#isOpen = true;
     this.#onAnswered();
   }

@@ -11,6 +11,8 @@
  *   again. It may also overtake the first answer about its entry: then it counts as soon as that answer arrives.
  * - A released vote (`isReleasePending`) does not count, and may be claimed again only when the member has answered the
  *   release: a release still in flight would end the new entry. After a failed release this takes a lease more.
+ * - A recall of one member counts: the claim that waits there waits for this vote. It ends with the vote, or with an answer to a
+ *   later call that does not repeat it.
  * - A claim that has made a token claim and then had no majority of votes for a moment never has one again: another
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
@@ -41,6 +43,10 @@ export interface MemberClaim {
   isTokenClaimReplaced: boolean;
   /** A `claim` call has failed: it may still arrive. */
   isOutcomeUnknown: boolean;
+  /** Another claim waits for this vote, as this member has said. */
+  isRecalled: boolean;
+  /** Calls up to this one were sent before the member pushed that. */
+  recalledAfterCall: number;
   isReleasePending: boolean;
   /** The member may have had an older entry of this claim: a push may be about that one. */
   mayHaveOlderEntry: boolean;
@@ -112,8 +118,25 @@ export class QuorumClaim {
     }
     if (answer.state === "waiting" && memberClaim.state === "held") this.#loseMember(memberClaim, memberClaim.endsAt);
     memberClaim.state = answer.state;
-    if (answer.state === "held") memberClaim.token = answer.token;
-    else memberClaim.recheckMs = answer.recheckMs;
+    if (answer.state === "held") {
+      memberClaim.token = answer.token;
+      if (call > memberClaim.recalledAfterCall) memberClaim.isRecalled = answer.recalled === true;
+    } else memberClaim.recheckMs = answer.recheckMs;
+  }
+
+  /** The member has recalled the claim. False: the others' recalls are known, and this one repeats them. */
+  onRecalled(index: number): boolean {
+    const memberClaim = this.memberClaims[index] as MemberClaim;
+    // each member pushes the same one; when a waiter asks again, each does so once more
+    const isNews = memberClaim.isRecalled || !this.isRecalled;
+    memberClaim.isRecalled = true;
+    memberClaim.recalledAfterCall = memberClaim.callCount;
+    return isNews;
+  }
+
+  /** Does another claim wait for this one at any member? */
+  get isRecalled(): boolean {
+    return this.claim.recall === true && this.memberClaims.some(({ isRecalled }) => isRecalled);
   }
 
   /** Applies a push. False: the push is only a hint, and the claim must be rechecked. */
@@ -134,6 +157,7 @@ export class QuorumClaim {
     }
     // an unknown entry has no lease to count; the answer in flight has one
     if (memberClaim.state === "unknown") memberClaim.earlyGrant = answer.token;
+    if (answer.recalled === true) memberClaim.isRecalled = true;
     if (memberClaim.state !== "waiting") return true;
     memberClaim.state = "held";
     memberClaim.token = answer.token;
@@ -300,6 +324,8 @@ function createMemberClaim(): MemberClaim {
     tokenClaimsInFlight: 0,
     isTokenClaimReplaced: false,
     isOutcomeUnknown: false,
+    isRecalled: false,
+    recalledAfterCall: 0,
     isReleasePending: false,
     mayHaveOlderEntry: false,
   };
@@ -310,6 +336,7 @@ function resetMemberClaim(memberClaim: MemberClaim): void {
   memberClaim.state = "none";
   memberClaim.earlyGrant = null;
   memberClaim.endsAt = 0;
+  memberClaim.isRecalled = false;
 }
 
 function countMatching(memberClaims: readonly MemberClaim[], isCounted: (memberClaim: MemberClaim) => boolean): number {

@@ -17,7 +17,7 @@ import { randomId } from "../../util/ids.ts";
 import { sleep } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
-import { isLoadingError, isNoScriptError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
+import { isNoScriptError, isPassingError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
 import { ReplicaAcks } from "./replica-acks.ts";
 import { isHeldReply, isWaitingReply, toNamePrefix, toScriptKeys, toSiblingKey } from "./script-codec.ts";
@@ -114,7 +114,7 @@ export class Connection {
   }
 
   /**
-   * Connects and runs `work`. Repeats both after a broken connection or while the server is loading, until the timeout.
+   * Connects and runs `work`. Repeats both after a broken connection or an error that passes, until the timeout.
    * @throws the error of `work`, or Error saying why there is no connection
    */
   async connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
@@ -130,7 +130,7 @@ export class Connection {
           this.#wasConnected = true;
           return await work();
         } catch (error) {
-          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isLoadingError(error);
+          const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isPassingError(error);
           const isLate = this.#clock.now() + RETRY_INTERVAL_MS >= deadline;
           if (!isTransient || isLate || isPermanentError(error)) throw error;
           await sleep(this.#clock, RETRY_INTERVAL_MS);

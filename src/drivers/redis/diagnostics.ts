@@ -22,7 +22,7 @@ export interface DiagnosticsContext {
   readonly replicaAcks: number;
 }
 
-/** The first version with ZRANDMEMBER. */
+/** The first version with HRANDFIELD. */
 const MIN_VERSION = [6, 2];
 /** The version that the tests use. */
 const TESTED_VERSION = "7.0";

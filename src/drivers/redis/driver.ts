@@ -1,7 +1,7 @@
 /**
- * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip. The script
- * that releases a lock also grants it to the next waiter and publishes the grant to the inbox channel of the waiter's
- * process.
+ * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip, and the
+ * claims and releases of one turn of the event loop share one (turns.ts). The script that releases a lock also grants it
+ * to the next waiter and publishes the grant to the inbox channel of the waiter's process.
  */
 
 import type {
@@ -35,7 +35,9 @@ import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
 import type { RunScript } from "./script-codec.ts";
 import {
   encodeClaim,
-  encodeClaimDetails,
+  encodeClaimItem,
+  encodeName,
+  encodeReleaseItem,
   LAYOUT_VERSION,
   toBucket,
   toClaimBucket,
@@ -44,7 +46,9 @@ import {
   toRoutingKey,
 } from "./script-codec.ts";
 import type { Script } from "./scripts.ts";
-import { CLAIM, DETACH, RELEASE, RENEW, RESTORE, REVOKE } from "./scripts.ts";
+import { DETACH, RENEW, RESTORE, REVOKE, TURN } from "./scripts.ts";
+import type { SendTurn } from "./turns.ts";
+import { Turns } from "./turns.ts";
 import { connectAndVerify } from "./verify-server.ts";
 
 export type { GuardDataLossOptions } from "../data-loss-guard.ts";
@@ -58,7 +62,7 @@ const TRAITS: Traits = {
   fencing: true,
   fifo: true,
   durability: "restart",
-  recall: false,
+  recall: "push",
 };
 
 /**
@@ -77,6 +81,12 @@ export function redis(
   if (!ownsClient) adaptClient(client);
   validateRedisOptions(options);
   return new RedisDriver(ownsClient ? client : () => client, ownsClient, options);
+}
+
+interface Renewal {
+  readonly claim: Claim;
+  /** How many tokens it should have in all; 0: as many as it has. */
+  readonly tokenCount: number;
 }
 
 interface ClaimCalls {
@@ -105,6 +115,7 @@ class RedisDriver implements Driver {
     onTimeout: () => undefined,
     onLateReply: () => this.#events?.reconnected(),
   };
+  readonly #turns: Turns;
   #connection: Connection | null = null;
   /** null: not open. */
   #events: DriverEvents | null = null;
@@ -116,6 +127,13 @@ class RedisDriver implements Driver {
     this.#namePrefix = toNamePrefix(options);
     this.#warn = resolveWarn(options.warn);
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
+    // with the option replicas a claim may fail for want of them after its command: a release must not fail with it
+    this.#turns = new Turns(
+      this.#sendTurn,
+      (push, isAnswer) => this.#onPush(push, isAnswer),
+      () => this.#readyConnection.epoch,
+      options.replicas !== undefined,
+    );
     this.#guard = new DataLossGuard({
       driverName: "redis",
       storeName: "the server",
@@ -159,13 +177,9 @@ class RedisDriver implements Driver {
     const routingKey = toRoutingKey(this.#namePrefix, toClaimBucket(claim));
     const connection = this.#readyConnection;
     // subscribe before the first wait in a bucket: an unreachable waiter would be passed over
-    const subscribed = claim.wait ? connection.ensureSubscribed(routingKey) : null;
-    if (subscribed !== null) await subscribed;
-    const args = [
-      ...this.#scriptHeader(routingKey),
-      ...encodeClaim(claim),
-      ...encodeClaimDetails(claim, this.#options.label),
-    ];
+    const subscribed = claim.wait || claim.recall === true ? connection.ensureSubscribed(routingKey) : null;
+    if (subscribed !== null && claim.wait) await subscribed;
+    else subscribed?.catch(() => undefined); // without it a recall comes with the next renewal
     const calls = this.#claimCalls.get(id) ?? { pendingCount: 0, isReleased: false };
     this.#claimCalls.set(id, calls);
     calls.isReleased = false; // the quorum driver may claim a released id again
@@ -182,35 +196,43 @@ class RedisDriver implements Driver {
       // released while it was on its way: it may have entered the queue after the release, so release it again
       if (calls.isReleased) this.release([{ claim, hasUnansweredClaim: true }]).catch(() => undefined);
     };
-    const reply = await connection.runScript(CLAIM, routingKey, args, { onLateReply, onTimeout }).finally(() => {
+    const item = encodeClaimItem(claim, this.#options.label);
+    const turnKey = this.#toTurnKey(routingKey);
+    let reply: string;
+    try {
+      reply = await this.#turns.claim(turnKey, item, { onLateReply, onTimeout });
+    } finally {
       if (!hasTimedOut) onSettled();
-    });
+    }
     const answer = decodeAnswer(reply, "redis");
     this.#guard.onAnswers([claim], [guarded], [answer], [reply]);
     return answer;
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
-    if (!this.#readyConnection.isCluster) return this.#renewBatch(claims);
-    const { answers, failures } = await callPerBucket(claims, toClaimBucket, (batch) => this.#renewBatch(batch));
+  async renew(claims: readonly Claim[], tokenCounts: readonly number[] = []): Promise<readonly (Answer | undefined)[]> {
+    const renewals = claims.map((claim, index) => ({ claim, tokenCount: tokenCounts[index] ?? 0 }));
+    if (!this.#readyConnection.isCluster) return this.#renewBatch(renewals);
+    const toRenewalBucket = ({ claim }: Renewal): string => toClaimBucket(claim);
+    const { answers, failures } = await callPerBucket(renewals, toRenewalBucket, (batch) => this.#renewBatch(batch));
     if (answers.size === 0 && failures.length > 0) throw failures[0];
-    return claims.map((claim) => answers.get(claim));
+    return renewals.map((renewal) => answers.get(renewal));
   }
 
-  /** `claims`: those of one bucket in a Cluster. */
-  async #renewBatch(claims: readonly Claim[]): Promise<readonly Answer[]> {
+  /** `renewals`: those of one bucket in a Cluster. */
+  async #renewBatch(renewals: readonly Renewal[]): Promise<readonly Answer[]> {
+    const claims = renewals.map(({ claim }) => claim);
     const guarded = this.#guard.onRenew(claims);
-    const replies = await this.#runForMany(RENEW, claims, toClaimBucket, encodeClaim);
+    const toRenewalBucket = ({ claim }: Renewal): string => toClaimBucket(claim);
+    const encodeRenewal = ({ claim, tokenCount }: Renewal): string =>
+      tokenCount > 0 ? `${encodeName(claim)}\n${tokenCount}` : encodeName(claim);
+    const replies = await this.#runForMany(RENEW, renewals, toRenewalBucket, encodeRenewal);
     if (!Array.isArray(replies) || replies.length !== claims.length)
       throw new Error("redis: renew did not answer for every claim");
     const answers = replies.map((reply) => decodeAnswer(reply, "redis"));
     if (replies.some((reply) => isForgottenReply(reply) || isMissedGrantReply(reply))) {
       const toLostBucket = ({ claim }: LostClaim): string => toClaimBucket(claim);
-      const encode = ({ claim, token, tokenCount }: LostClaim): readonly string[] => [
-        ...encodeClaim(claim),
-        ...encodeClaimDetails({ ...claim, tokenCount, floor: token }, this.#options.label),
-        String(token),
-      ];
+      const encode = ({ claim, token, tokenCount }: LostClaim): string =>
+        `${token} ${encodeClaim({ ...claim, tokenCount, floor: token }, this.#options.label)}`;
       await this.#guard.restoreLost(claims, guarded, replies, answers, (lost) =>
         this.#runForMany(RESTORE, lost, toLostBucket, encode),
       );
@@ -226,15 +248,16 @@ class RedisDriver implements Driver {
       this.#guard.onRelease(claim.id);
     }
     const { epoch } = this.#readyConnection;
-    const toReleaseBucket = ({ claim }: Release): string => toClaimBucket(claim);
-    const released = await this.#callForFlags(RELEASE, releases, toReleaseBucket, ({ claim, hasUnansweredClaim }) => [
-      hasUnansweredClaim ? "1" : "0",
-      ...encodeClaim(claim),
-    ]);
+    const answers = await Promise.all(
+      releases.map((release) => {
+        const turnKey = this.#toTurnKey(toRoutingKey(this.#namePrefix, toClaimBucket(release.claim)));
+        return this.#turns.release(turnKey, encodeReleaseItem(release), this.#lateReleaseReply);
+      }),
+    );
     // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
       throw new Error("redis: the connection broke while a release was under way");
-    return released;
+    return answers.map((answer) => answer === "1");
   }
 
   forget({ id }: Claim): void {
@@ -243,7 +266,7 @@ class RedisDriver implements Driver {
 
   detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
     const toRemainingMs = ({ ttlMs }: Claim): string => String(leftMs === undefined ? ttlMs : Math.ceil(leftMs));
-    return this.#callForFlags(DETACH, claims, toClaimBucket, (claim) => [toRemainingMs(claim), ...encodeClaim(claim)]);
+    return this.#callForFlags(DETACH, claims, toClaimBucket, (claim) => `${toRemainingMs(claim)} ${encodeName(claim)}`);
   }
 
   revoke(
@@ -252,7 +275,7 @@ class RedisDriver implements Driver {
     const toTargetBucket = ({ key }: { readonly key: string }): string => toBucket(key);
     return this.#callForFlags(REVOKE, targets, toTargetBucket, (target) => {
       const { key, token, now } = target;
-      return [toTargetBucket(target), key, String(token), now ? "1" : "0"];
+      return `${now ? "1" : "0"}${toTargetBucket(target)}${key}\n${token}`;
     });
   }
 
@@ -305,26 +328,31 @@ class RedisDriver implements Driver {
     return [
       this.#namePrefix,
       connection.inboxChannel(routingKey),
-      ...encodeRunRecord(this.#namePrefix, this.#maxTtlMs, routingKey, connection.isCluster),
+      encodeRunRecord(this.#namePrefix, this.#maxTtlMs, routingKey, connection.isCluster),
     ];
   }
+
+  /** A single server executes the items of all buckets in one command. */
+  #toTurnKey(routingKey: string): string {
+    return this.#readyConnection.isCluster ? routingKey : toRoutingKey(this.#namePrefix, "00");
+  }
+
+  readonly #sendTurn: SendTurn = (routingKey, items, lateReply) =>
+    this.#readyConnection.runScript(TURN, routingKey, [...this.#scriptHeader(routingKey), ...items], lateReply);
 
   /** One call for many items. In a Cluster they must be of one bucket. */
   #runForMany<T>(
     script: Script,
     items: readonly T[],
     toBucket: (item: T) => string,
-    encode: (item: T) => readonly string[],
+    encode: (item: T) => string,
   ): Promise<unknown> {
     const first = items[0];
     const routingKey = toRoutingKey(this.#namePrefix, first === undefined ? "00" : toBucket(first));
-    const args = [...this.#scriptHeader(routingKey), String(items.length), ...items.flatMap(encode)];
-    return this.#readyConnection.runScript(
-      script,
-      routingKey,
-      args,
-      script === RELEASE ? this.#lateReleaseReply : undefined,
-    );
+    return this.#readyConnection.runScript(script, routingKey, [
+      ...this.#scriptHeader(routingKey),
+      ...items.map(encode),
+    ]);
   }
 
   /** Calls a script that answers yes or no for each item; in a Cluster one call for each bucket. */
@@ -332,19 +360,11 @@ class RedisDriver implements Driver {
     script: Script,
     items: readonly T[],
     toBucket: (item: T) => string,
-    encode: (item: T) => readonly string[],
+    encode: (item: T) => string,
   ): Promise<boolean[]> {
     const connection = this.#readyConnection;
-    const callBatch = async (batch: readonly T[]): Promise<boolean[]> => {
-      const { epoch } = connection;
-      const { flags, pushes } = decodeFlags(
-        await this.#runForMany(script, batch, toBucket, encode),
-        batch.length,
-        "redis",
-      );
-      for (const push of pushes) this.#onPush(push, epoch === connection.epoch);
-      return flags;
-    };
+    const callBatch = async (batch: readonly T[]): Promise<boolean[]> =>
+      decodeFlags(await this.#runForMany(script, batch, toBucket, encode), batch.length, "redis").flags;
     if (!connection.isCluster || items.length < 2) return callBatch(items);
     const { answers, failures } = await callPerBucket(items, toBucket, callBatch);
     if (failures.length > 0) throw failures[0];
@@ -354,6 +374,7 @@ class RedisDriver implements Driver {
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
     if (push === null) return;
+    if (push.isRecall === true) return this.#events?.recalled(push.id);
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with the option replicas a push is only a hint: the recheck waits for the replicas
     const isTrusted = isAnswer && this.#options.replicas === undefined && this.#connection?.hidesDisconnects !== true;

@@ -14,6 +14,7 @@ interface KnownError {
 }
 
 const LOADING = /\bLOADING\b/;
+const WAIT_ON_REPLICA = /\bWAIT cannot be used with replica\b/;
 const REPLICA = /\b(READONLY|MASTERDOWN)\b/;
 /** Errors of the certificates, and of a port that does not use TLS. */
 const TLS_FAILURE =
@@ -125,9 +126,12 @@ export function isPermanentError(error: unknown): boolean {
   return sanitized instanceof RedisStoreError && (sanitized.isFatal || sanitized.isNotRedis);
 }
 
-/** Whether the server is starting and loads its data. */
-export function isLoadingError(error: unknown): boolean {
-  return LOADING.test(String(error));
+/**
+ * Whether the same command may succeed soon: the server is starting and loads its data, or a Cluster client, which
+ * sends WAIT to any node that it takes for a master, does not know yet that this one has become a replica.
+ */
+export function isPassingError(error: unknown): boolean {
+  return LOADING.test(String(error)) || WAIT_ON_REPLICA.test(String(error));
 }
 
 const CONNECTION_CLOSED = /ECONNRESET|EPIPE|Connection is closed|Socket closed|socket hang up/;

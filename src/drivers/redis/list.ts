@@ -7,16 +7,14 @@ import type { RunScript } from "./script-codec.ts";
 import { ALL_BUCKETS, toBucket, toRoutingKey } from "./script-codec.ts";
 import { LIST, LIST_KEYS } from "./scripts.ts";
 
-/** Index members of one bucket read in one call. */
-const INDEX_PAGE_SIZE = 256;
 /** Queues read in one call, and waiting entries read of each. */
 const QUEUES_PER_CALL = 64;
 const WAITING_PER_CALL = 128;
 /** Fields of one claim in a reply of list.lua. */
 const FIELDS_PER_CLAIM = 12;
 
-/** `member`: a key; followed by "\0" and an owner, a claim over several keys that may not be in that queue yet. */
-interface IndexEntry {
+/** `member`: a key with entries; followed by "\0" and an owner, a claim over several keys that may not be in that queue yet. */
+interface Member {
   readonly bucket: string;
   readonly member: string;
 }
@@ -65,54 +63,37 @@ class ClaimLister {
     return this.#readQueues([{ bucket: toBucket(key), member: key }]);
   }
 
+  /** Reads the queues of all keys that begin with the prefix, in the order of their names. */
   async readKeys(prefix: string): Promise<void> {
-    let afterMember: string | null = "";
-    while (afterMember !== null && !this.#isFull) {
-      const { entries, lastMember } = await this.#readIndexPage(afterMember, prefix);
-      await this.#readQueues(entries);
-      afterMember = lastMember;
-    }
+    const buckets = this.#isCluster ? ALL_BUCKETS.map((bucket) => [bucket]) : [ALL_BUCKETS];
+    const members = (await Promise.all(buckets.map((group) => this.#readMembers(group, prefix)))).flat();
+    const sortable = members.map((entry) => ({ entry, name: Buffer.from(entry.member) }));
+    sortable.sort((left, right) => Buffer.compare(left.name, right.name));
+    await this.#readQueues(sortable.map(({ entry }) => entry));
   }
 
-  /** The next index entries in the order of their names. `lastMember`: continue after it; null: these are the last. */
-  async #readIndexPage(
-    afterMember: string,
-    prefix: string,
-  ): Promise<{ readonly entries: readonly IndexEntry[]; readonly lastMember: string | null }> {
-    const indexes = await this.#readIndexes(afterMember, prefix);
-    // after the last member of a full page, members that the page left out may come before those of other buckets
-    let lastComplete: Buffer | null = null;
-    const entries: IndexEntry[] = [];
-    for (const [index, members] of indexes.entries()) {
-      const bucket = ALL_BUCKETS[index] as string;
-      for (const member of members) entries.push({ bucket, member: String(member) });
-      if (members.length < INDEX_PAGE_SIZE) continue;
-      const last = Buffer.from(String(members.at(-1)));
-      if (lastComplete === null || Buffer.compare(last, lastComplete) < 0) lastComplete = last;
+  /** All members of these buckets: iterates over their hashes, a step of each in one call. */
+  async #readMembers(buckets: readonly string[], prefix: string): Promise<readonly Member[]> {
+    const members = new Map<string, Member>();
+    let cursors: (readonly [bucket: string, cursor: string])[] = buckets.map((bucket) => [bucket, "0"]);
+    // ends: HSCAN returns the cursor 0 after a complete iteration, and the query's signal ends the calls before that
+    while (cursors.length > 0) {
+      const routingKey = toRoutingKey(this.#namePrefix, buckets[0] as string);
+      const args = [this.#namePrefix, prefix, ...cursors.flat()];
+      const replies = (await this.#runScript(LIST_KEYS, routingKey, args)) as readonly unknown[][];
+      const next: (readonly [string, string])[] = [];
+      for (const [index, [cursor, ...found]] of replies.entries()) {
+        const [bucket] = cursors[index] as readonly [string, string];
+        for (const member of found) members.set(`${bucket}${String(member)}`, { bucket, member: String(member) });
+        if (String(cursor) !== "0") next.push([bucket, String(cursor)]);
+      }
+      cursors = next;
     }
-    const bound = lastComplete;
-    const complete =
-      bound === null ? entries : entries.filter(({ member }) => Buffer.compare(Buffer.from(member), bound) <= 0);
-    complete.sort((left, right) => Buffer.compare(Buffer.from(left.member), Buffer.from(right.member)));
-    return { entries: complete, lastMember: bound === null ? null : bound.toString() };
-  }
-
-  /** The index members after `afterMember`, for each bucket. */
-  async #readIndexes(afterMember: string, prefix: string): Promise<readonly (readonly unknown[])[]> {
-    const readBuckets = async (buckets: readonly string[]): Promise<readonly (readonly unknown[])[]> => {
-      const args = [this.#namePrefix, prefix, afterMember, String(INDEX_PAGE_SIZE), ...buckets];
-      return (await this.#runScript(
-        LIST_KEYS,
-        toRoutingKey(this.#namePrefix, buckets[0] as string),
-        args,
-      )) as readonly unknown[][];
-    };
-    if (!this.#isCluster) return readBuckets(ALL_BUCKETS);
-    return (await Promise.all(ALL_BUCKETS.map((bucket) => readBuckets([bucket])))).flat();
+    return [...members.values()];
   }
 
   /** Reads these queues, each to its end, until the list is full. */
-  async #readQueues(entries: readonly IndexEntry[]): Promise<void> {
+  async #readQueues(entries: readonly Member[]): Promise<void> {
     // the first waiting entry to read of the queue at `position`
     let firstWaiting = 0;
     for (let position = 0; position < entries.length && !this.#isFull; ) {
@@ -121,7 +102,7 @@ class ClaimLister {
       const unfinished = queues.findIndex(([hasMore]) => String(hasMore) === "1");
       const readCount = unfinished === -1 ? queues.length : unfinished + 1;
       for (const [index, [, ...fields]] of queues.slice(0, readCount).entries()) {
-        const key = (batch[index] as IndexEntry).member.split("\0")[0] as string;
+        const key = (batch[index] as Member).member.split("\0")[0] as string;
         for (const claimFields of chunk(fields, FIELDS_PER_CLAIM)) this.#addView(claimFields.map(String), key, now);
       }
       firstWaiting = unfinished === -1 ? 0 : (unfinished === 0 ? firstWaiting : 0) + WAITING_PER_CALL;
@@ -131,15 +112,15 @@ class ClaimLister {
 
   /** One call for these queues. Each reply begins with "1" if the queue has more entries. */
   async #readBatch(
-    batch: readonly IndexEntry[],
+    batch: readonly Member[],
     firstWaiting: number,
   ): Promise<{ readonly now: number; readonly queues: readonly (readonly unknown[])[] }> {
     const args = batch.flatMap(({ bucket, member }, index) => {
       const [key = "", owner] = member.split("\0");
       return [bucket, key, owner === undefined ? String(index === 0 ? firstWaiting : 0) : `@${owner}`];
     });
-    const routingKey = toRoutingKey(this.#namePrefix, (batch[0] as IndexEntry).bucket);
-    const reply = await this.#runScript(LIST, routingKey, [this.#namePrefix, String(WAITING_PER_CALL), ...args]);
+    const routingKey = toRoutingKey(this.#namePrefix, (batch[0] as Member).bucket);
+    const reply = await this.#runScript(LIST, routingKey, [this.#namePrefix, String(WAITING_PER_CALL), "", ...args]);
     const [now, ...queues] = reply as [unknown, ...unknown[][]];
     return { now: Number(now), queues };
   }

@@ -6,18 +6,17 @@ import { ALL_BUCKETS, toRoutingKey, toRunRecordKey } from "./script-codec.ts";
 import { GRACE } from "./scripts.ts";
 
 /**
- * Script arguments: the key of the run record and the longest ttl. A single server has one record for all buckets.
- * `maxTtlMs`: null: guardDataLoss is off.
+ * A script argument: the longest ttl and the key of the run record; "": guardDataLoss is off (`maxTtlMs` is null). A single
+ * server has one record for all buckets.
  */
 export function encodeRunRecord(
   namePrefix: string,
   maxTtlMs: number | null,
   routingKey: string,
   isCluster: boolean,
-): readonly [string, string] {
-  if (maxTtlMs === null) return ["", "0"];
-  const recordKey = toRunRecordKey(isCluster ? routingKey : toRoutingKey(namePrefix, "00"));
-  return [recordKey, String(maxTtlMs)];
+): string {
+  if (maxTtlMs === null) return "";
+  return `${maxTtlMs} ${toRunRecordKey(isCluster ? routingKey : toRoutingKey(namePrefix, "00"))}`;
 }
 
 /**

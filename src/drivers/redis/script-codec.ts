@@ -3,13 +3,13 @@
  * the replies.
  */
 
-import type { Claim } from "../../spi/driver.ts";
+import type { Claim, Release } from "../../spi/driver.ts";
 import { crc16 } from "../../util/crc16.ts";
 import type { Script } from "./scripts.ts";
-import { CLAIM, DETACH, RENEW, RESTORE } from "./scripts.ts";
+import { DETACH, RENEW, RESTORE, TURN } from "./scripts.ts";
 
 /** The layout version. It is part of every key and channel, so that no two layouts share a prefix. */
-export const LAYOUT_VERSION = "1";
+export const LAYOUT_VERSION = "2";
 
 /** Number of hash tags over which keys are spread, with and without Cluster. */
 const BUCKET_COUNT = 256;
@@ -24,7 +24,7 @@ export function toBucket(key: string): string {
   return BUCKET_NAMES[crc16(key) & (BUCKET_COUNT - 1)] as string;
 }
 
-/** The prefix of all keys and channels except the layout key: "holdfast:1:". */
+/** The prefix of all keys and channels except the layout key: "holdfast:2:". */
 export function toNamePrefix({ prefix = "holdfast" }: { readonly prefix?: string }): string {
   return `${prefix}:${LAYOUT_VERSION}:`;
 }
@@ -42,7 +42,7 @@ export type RunScript = (script: Script, routingKey: string, args: readonly stri
 
 /** A key of the bucket, by which a call is routed. */
 export function toRoutingKey(namePrefix: string, bucket: string): string {
-  return `${namePrefix}{${bucket}}:n`;
+  return `${namePrefix}{${bucket}}:h`;
 }
 
 /**
@@ -84,51 +84,50 @@ export function toRunRecordKey(routingKey: string): string {
   return toSiblingKey(routingKey, "b");
 }
 
-const encodedClaims = new WeakMap<Claim, readonly string[]>();
+/** Locks as the records keep them: bucket, key, permits and limit of each, all text. */
+function encodeLocks(locks: Claim["locks"]): string {
+  return JSON.stringify(locks.map(({ key, permits, limit }) => [toBucket(key), key, String(permits), String(limit)]));
+}
 
-/** The arguments of a claim in every script: id, ttl, count, then bucket, key, permits and limit of each lock. */
-export function encodeClaim(claim: Claim): readonly string[] {
-  let args = encodedClaims.get(claim);
-  if (args === undefined) {
-    const lockFields = claim.locks.flatMap(({ key, permits, limit }) => [
-      toBucket(key),
-      key,
-      String(permits),
-      String(limit),
-    ]);
-    args = [claim.id, String(claim.ttlMs), String(claim.locks.length), ...lockFields];
-    encodedClaims.set(claim, args);
-  }
-  return args;
+/** The request that names a claim in every script (lua/lib/records.lua). */
+export function encodeName({ id, locks, ttlMs }: Claim): string {
+  if (locks.length > 1) return `${encodeLocks(locks)}\n${id} ${ttlMs} 0 0`;
+  const [{ key, permits, limit }] = locks;
+  return `${toBucket(key)}${key}\n${id} ${ttlMs} ${permits} ${limit}`;
+}
+
+/** The request that makes a claim. */
+export function encodeClaim(claim: Claim, defaultLabel = ""): string {
+  const { tokenCount, floor, wait, recall, label } = claim;
+  const flags = `${wait ? 1 : 0}${recall === true ? 1 : 0}`;
+  return `${encodeName(claim)} ${tokenCount} ${floor} ${flags}\n${label || defaultLabel}`;
+}
+
+/** The item of turn.lua that makes a claim. */
+export function encodeClaimItem(claim: Claim, defaultLabel = ""): string {
+  return (claim.locks.length === 1 ? "C" : "M") + encodeClaim(claim, defaultLabel);
+}
+
+/** The item of turn.lua that releases a claim. */
+export function encodeReleaseItem({ claim, hasUnansweredClaim }: Release): string {
+  const letter = claim.locks.length === 1 ? (hasUnansweredClaim ? "U" : "R") : hasUnansweredClaim ? "V" : "S";
+  return letter + encodeName(claim);
 }
 
 /** The bucket of a claim is that of its first key. */
-export function toClaimBucket(claim: Claim): string {
-  return encodeClaim(claim)[3] as string;
-}
-
-/** The further arguments of claim.lua: tokens, floor, waits, label, and the locks as JSON, as the record keeps them. */
-export function encodeClaimDetails(claim: Claim, defaultLabel = ""): readonly string[] {
-  const { locks, tokenCount, floor, wait, label } = claim;
-  const lockRows = locks.map(({ key, permits, limit }) => [toBucket(key), key, String(permits), String(limit)]);
-  return [
-    String(tokenCount),
-    String(floor),
-    wait ? "1" : "0",
-    label || defaultLabel,
-    locks.length > 1 ? JSON.stringify(lockRows) : "",
-  ];
+export function toClaimBucket({ locks: [{ key }] }: Claim): string {
+  return toBucket(key);
 }
 
 /** Whether the reply reports a claim as held. */
 export function isHeldReply(script: Script, reply: unknown): boolean {
   if (script === DETACH) return String(reply).includes("1");
-  if (script === CLAIM) return String(reply).startsWith("h ");
-  return (script === RENEW || script === RESTORE) && [reply].flat().some((item) => String(item).startsWith("h "));
+  if (script === TURN) return /^[hr] /m.test(String(reply));
+  return (script === RENEW || script === RESTORE) && [reply].flat().some((item) => /^[hr] /.test(String(item)));
 }
 
 /** Whether the reply reports a claim as waiting. */
 export function isWaitingReply(script: Script, reply: unknown): boolean {
-  if (script === CLAIM) return String(reply).startsWith("w ");
+  if (script === TURN) return /^w /m.test(String(reply));
   return script === RENEW && [reply].flat().some((item) => String(item).startsWith("w "));
 }

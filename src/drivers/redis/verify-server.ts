@@ -5,7 +5,7 @@ import type { Connection } from "./connection.ts";
 import { explainError, isNoScriptError, isPermissionError, toOpenError } from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
 import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey } from "./script-codec.ts";
-import { CLAIM, RELEASE, RENEW, VERIFY } from "./scripts.ts";
+import { RENEW, TURN, VERIFY } from "./scripts.ts";
 
 /**
  * Connects and verifies that this server can keep locks safely. `extraChecks` run last, on the same connection.
@@ -38,9 +38,7 @@ async function verifyServer(connection: Connection, options: RedisOptions): Prom
   // without SCRIPT LOAD the first call of each script takes a second round trip, to send its text
   await Promise.all([
     checkEvalsha(connection, routingKey),
-    ...[CLAIM, RENEW, RELEASE].map(({ text }) =>
-      ignorePermissionError(connection.send(["SCRIPT", "LOAD", text], routingKey)),
-    ),
+    ...[TURN, RENEW].map(({ text }) => ignorePermissionError(connection.send(["SCRIPT", "LOAD", text], routingKey))),
   ]);
   await connection.ensureSubscribed(routingKey);
 }

@@ -6,6 +6,7 @@
 import type { Connector } from "../../net/transport.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
+import { MIN_TOKEN_LIMIT } from "../../protocol/handshake.ts";
 import type {
   Answer,
   Claim,
@@ -75,6 +76,8 @@ class ServerDriver implements Driver {
   readonly #claims = new SlotMap<ClaimId, ClaimMemory>();
   /** Live claims that end with the session. */
   #sessionClaimCount = 0;
+  /** Live claims that are not in use here. */
+  #idleClaimCount = 0;
   /** null: closed. */
   #events: DriverEvents | null = null;
   /** The state of the last server that said hello. */
@@ -96,7 +99,7 @@ class ServerDriver implements Driver {
       lastSeenState: () => this.#lastSeenState,
       onConnected: (hello, previousRunId) => this.#onConnected(hello, previousRunId),
       onPush: (frame) => this.#onPush(frame),
-      isNeeded: () => this.#claims.size > 0,
+      isNeeded: () => this.#claims.size > this.#idleClaimCount,
       needsHeartbeat: () => this.#sessionClaimCount > 0,
     });
   }
@@ -110,29 +113,31 @@ class ServerDriver implements Driver {
     const sentAt = this.#clock.now();
     const memory = this.#track(claim);
     return this.#connection.call(
-      (callId) => frames.encodeClaim(callId, claim, this.#label),
+      (callId) => frames.encodeClaim(callId, claim, this.#encoding()),
       (result) => this.#recordAnswer(memory, sentAt, frames.decodeAnswer(result)),
     );
   }
 
-  async renew(claims: readonly Claim[]): Promise<readonly (Answer | undefined)[]> {
+  async renew(claims: readonly Claim[], tokenCounts: readonly number[] = []): Promise<readonly (Answer | undefined)[]> {
     const runId = this.#connection.hello?.runId;
     // without a connection: claims that have an answer will be reclaimed before this is sent
     const isKnownToServer = (memory: ClaimMemory): boolean =>
       memory.runId !== null && (runId === undefined || memory.runId === runId);
     const sentAt = this.#clock.now();
     const memories = claims.map((claim) => this.#track(claim));
-    const calls = chunk(memories, MAX_IDS_PER_FRAME).map((batch) =>
-      this.#connection.call(
-        (callId) => frames.encodeRenew(callId, batch, isKnownToServer, this.#label),
+    const calls = chunk(memories, MAX_IDS_PER_FRAME).map((batch, batchIndex) => {
+      const start = batchIndex * MAX_IDS_PER_FRAME;
+      const counts = tokenCounts.slice(start, start + batch.length);
+      return this.#connection.call(
+        (callId) => frames.encodeRenew(callId, batch, isKnownToServer, this.#encoding(), counts),
         (result) => {
           const answers = frames.decodeArray(result, batch.length, frames.decodeRenewAnswer);
           return answers.map(
             (answer, index) => answer && this.#recordAnswer(batch[index] as ClaimMemory, sentAt, answer),
           );
         },
-      ),
-    );
+      );
+    });
     return (await Promise.all(calls)).flat();
   }
 
@@ -150,6 +155,14 @@ class ServerDriver implements Driver {
     } finally {
       if (isDisconnected) for (const { claim } of releases) this.#untrack(claim.id);
     }
+  }
+
+  setIdle({ id }: Claim, isIdle: boolean): void {
+    const memory = this.#claims.get(id);
+    if (memory === undefined || memory.isIdle === isIdle) return;
+    memory.isIdle = isIdle;
+    this.#idleClaimCount += isIdle ? 1 : -1;
+    this.#connection.updateDemand();
   }
 
   forget({ id }: Claim): void {
@@ -186,6 +199,7 @@ class ServerDriver implements Driver {
   async close(): Promise<void> {
     this.#events = null;
     this.#claims.clear();
+    this.#idleClaimCount = 0;
     this.#connection.close();
   }
 
@@ -218,7 +232,13 @@ class ServerDriver implements Driver {
     memory.isReleased = true;
     this.#claims.delete(id);
     if (memory.claim.ttlMs === "session") this.#sessionClaimCount--;
+    if (memory.isIdle) this.#idleClaimCount--;
     this.#connection.updateDemand();
+  }
+
+  /** Without a connection: what every server accepts, since the next one may be of another version. */
+  #encoding(): frames.ClaimEncoding {
+    return { label: this.#label, maxTokens: this.#connection.hello?.limits.tokens ?? MIN_TOKEN_LIMIT };
   }
 
   /** The wall clock minus the monotonic clock. */
@@ -241,10 +261,11 @@ class ServerDriver implements Driver {
   }
 
   #onPush([verb, id, result]: readonly unknown[]): void {
-    if (typeof id !== "string" || (verb !== "push" && verb !== "recheck")) return;
+    if (typeof id !== "string" || (verb !== "push" && verb !== "recheck" && verb !== "recalled")) return;
     const memory = this.#claims.get(id);
     if (memory === undefined || memory.isReleased) return;
     if (verb === "recheck") return this.#events?.changed(id);
+    if (verb === "recalled") return this.#events?.recalled(id);
     const answer = frames.decodeAnswer(result);
     if (answer.state === "none") this.#onNone(memory, answer);
     else memory.recordPush(answer);
@@ -281,7 +302,7 @@ class ServerDriver implements Driver {
     const batches = toReclaimBatches(this.#claimsToReclaim(hello), now, this.#wallOffsetMs());
     const replies = batches.map((batch, batchIndex) => {
       const encode = (callId: number): string =>
-        frames.encodeReclaim(callId, batch, this.#label, batchIndex === batches.length - 1);
+        frames.encodeReclaim(callId, batch, this.#encoding(), batchIndex === batches.length - 1);
       return this.#connection.call(encode, (result) => {
         const answers = frames.decodeArray(result, batch.length, frames.decodeRenewAnswer);
         for (const [index, { claim }] of batch.entries()) {

@@ -26,6 +26,8 @@ export class ClaimMemory {
    * The wall clock minus the monotonic clock at the last answer. A suspension of the machine since then increases it.
    */
   wallOffsetMs = 0;
+  /** It is not in use in this process. */
+  isIdle = false;
   /** Released or ended: later answers are ignored. */
   isReleased = false;
 
@@ -51,9 +53,14 @@ export class ClaimMemory {
       if (this.lastAnswer?.state === "held") return;
       if (answer.arrival !== undefined) this.arrival = answer.arrival;
     }
-    // only the token of a held answer is used: keeping the old object saves one allocation per renewal
-    if (answer.state === "held" && this.lastAnswer?.state === "held" && answer.token === this.lastAnswer.token) return;
-    this.lastAnswer = answer;
+    // only the tokens of a held answer are used: keeping the old object lets the new one die young
+    const { lastAnswer } = this;
+    const isSame =
+      answer.state === "held" &&
+      lastAnswer?.state === "held" &&
+      answer.token === lastAnswer.token &&
+      answer.tokenCount === lastAnswer.tokenCount;
+    if (!isSame) this.lastAnswer = answer;
   }
 
   /** May the claim still be reclaimed? */

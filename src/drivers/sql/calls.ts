@@ -5,10 +5,20 @@
  * A call that has timed out sends nothing any more: while a pool is exhausted, connections arrive late, and a claim sent
  * then would enter a queue that its client has left. A statement that was already sent may still commit; its connection
  * is closed, because its state is unknown.
+ *
+ * Invariants of claims, of which a program may make hundreds at once, while one call renews or releases many
+ * - A pool serves in order, so `claim` calls ask for a connection a few at a time, and all others at once: leases do not end because
+ *   their renewals wait behind a burst of claims (claim-call-queue.ts).
+ * - A claim has at most one call without a connection: one that repeats it gets the same answer. Without this a pool that is too slow
+ *   would be given more calls the slower it is.
+ * - A release goes before such a call of its claim, so it withdraws that call: sent later than a tombstone lives, it would queue a
+ *   claim that is over.
  */
 
+import type { ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
+import { ClaimCallQueue } from "./claim-call-queue.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "./clients/types.ts";
 
 export interface CallOptions {
@@ -22,10 +32,15 @@ export interface CallOptions {
   readonly explain: (error: unknown) => unknown;
 }
 
+type Work<T> = (connection: SqlConnection) => Promise<T>;
+
 export class Calls {
   readonly #client: SqlClient;
   readonly #options: CallOptions;
   readonly #timeouts: CallTimeouts;
+  readonly #claimCalls = new ClaimCallQueue();
+  /** The `claim` calls that have no connection. */
+  readonly #unsentClaims = new Map<ClaimId, PendingCall<SqlResult | null>>();
   #isClosed = false;
 
   constructor(client: SqlClient, options: CallOptions) {
@@ -43,31 +58,52 @@ export class Calls {
    * Runs `work` on one connection of the pool.
    * @throws Error when it takes longer than a call may, or is closed; otherwise the explained error of the database
    */
-  run<T>(work: (connection: SqlConnection) => Promise<T>): Promise<T> {
-    const { driverName, timeoutMs } = this.#options;
-    if (this.#isClosed) return Promise.reject(new Error(`${driverName}: the driver is closed`));
-    return new Promise((resolve, reject) => {
-      const call = new PendingCall(this.#options.isBrokenBy, this.#options.clock);
-      const stopTimeout = this.#timeouts.start(() => {
-        const problem = explainTimeout(call.poolWaitMs, timeoutMs);
-        call.abandon();
-        reject(new Error(`${driverName}: ${this.#isClosed ? "the driver was closed during the call" : problem}`));
-      });
-      call.run(this.#client, work).then(
-        (result) => {
-          if (stopTimeout()) resolve(result);
-        },
-        (error: unknown) => {
-          if (stopTimeout()) reject(this.#options.explain(error));
-        },
-      );
+  run<T>(work: Work<T>): Promise<T> {
+    if (this.#isClosed) return this.#rejectClosed();
+    const call = this.#createCall(work, () => undefined);
+    call.start();
+    return call.result;
+  }
+
+  /** Like run(), for the `claim` call of this claim. null: it was not sent, because the claim was released. */
+  runClaim(claimId: ClaimId, work: Work<SqlResult>): Promise<SqlResult | null> {
+    if (this.#isClosed) return this.#rejectClosed();
+    const unsent = this.#unsentClaims.get(claimId);
+    if (unsent !== undefined) return unsent.result;
+    const call = this.#createCall<SqlResult | null>(work, () => {
+      this.#unsentClaims.delete(claimId);
+      leaveQueue();
     });
+    this.#unsentClaims.set(claimId, call);
+    const leaveQueue = this.#claimCalls.enqueue(() => call.start());
+    return call.result;
+  }
+
+  /** Withdraws the `claim` calls of these claims that have no connection. They settle with the release. */
+  withdrawClaims(claims: readonly { readonly id: ClaimId }[], release: Promise<unknown>): void {
+    for (const { id } of claims) this.#unsentClaims.get(id)?.withdraw(release.then(() => null));
   }
 
   /** Rejects all pending calls; later calls reject at once. Does not close the client. */
   close(): void {
     this.#isClosed = true;
     this.#timeouts.expireAll();
+  }
+
+  #createCall<T>(work: Work<T>, onLeave: () => void): PendingCall<T> {
+    const { driverName, timeoutMs } = this.#options;
+    const call = new PendingCall(this.#client, work, this.#options, onLeave);
+    call.stopTimeout = this.#timeouts.start(() => {
+      const problem = this.#isClosed
+        ? "the driver was closed during the call"
+        : explainTimeout(call.poolWaitMs, timeoutMs);
+      call.abandon(new Error(`${driverName}: ${problem}`));
+    });
+    return call;
+  }
+
+  #rejectClosed(): Promise<never> {
+    return Promise.reject(new Error(`${this.#options.driverName}: the driver is closed`));
   }
 }
 
@@ -81,45 +117,93 @@ function explainTimeout(poolWaitMs: number | null, timeoutMs: number): string {
 }
 
 /** One call from the request for a connection until its return. */
-class PendingCall {
-  readonly #isBrokenBy: (error: unknown) => boolean;
-  readonly #clock: Clock;
+class PendingCall<T> {
+  readonly result: Promise<T>;
+  /** False: it has timed out. */
+  stopTimeout: () => boolean = () => true;
+  readonly #client: SqlClient;
+  readonly #work: Work<T>;
+  readonly #options: CallOptions;
+  readonly #onLeave: () => void;
   readonly #startedAt: number;
+  #resolve: (result: T | Promise<T>) => void = () => undefined;
+  #reject: (error: unknown) => void = () => undefined;
   #connection: SqlConnection | null = null;
   #poolWaitMs: number | null = null;
+  #hasLeft = false;
   #isAbandoned = false;
 
-  constructor(isBrokenBy: (error: unknown) => boolean, clock: Clock) {
-    this.#isBrokenBy = isBrokenBy;
-    this.#clock = clock;
-    this.#startedAt = clock.now();
+  /** @param onLeave called once: when it has a connection, or will not get one */
+  constructor(client: SqlClient, work: Work<T>, options: CallOptions, onLeave: () => void) {
+    this.#client = client;
+    this.#work = work;
+    this.#options = options;
+    this.#onLeave = onLeave;
+    this.#startedAt = options.clock.now();
+    this.result = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
   }
 
   get poolWaitMs(): number | null {
     return this.#poolWaitMs;
   }
 
-  async run<T>(client: SqlClient, work: (connection: SqlConnection) => Promise<T>): Promise<T> {
-    const connection = await client.connect();
+  /** Asks for a connection, and runs. */
+  start(): void {
+    this.#run().then(
+      (result) => {
+        if (this.stopTimeout()) this.#resolve(result);
+      },
+      (error: unknown) => {
+        this.#leave();
+        if (this.stopTimeout()) this.#reject(this.#options.explain(error));
+      },
+    );
+  }
+
+  /** Settles like `outcome`. It has no connection, and sends nothing any more. */
+  withdraw(outcome: Promise<T>): void {
+    this.stopTimeout();
+    this.#abandon();
+    this.#resolve(outcome);
+  }
+
+  abandon(error: Error): void {
+    this.#abandon();
+    this.#reject(error);
+  }
+
+  async #run(): Promise<T> {
+    const connection = await this.#client.connect();
     if (this.#isAbandoned) {
       connection.release();
       throw new Error("the call was abandoned before it had a connection");
     }
     this.#connection = connection;
-    this.#poolWaitMs = this.#clock.now() - this.#startedAt;
+    this.#poolWaitMs = this.#options.clock.now() - this.#startedAt;
+    this.#leave();
     try {
-      const result = await work(connection);
+      const result = await this.#work(connection);
       this.#release(false);
       return result;
     } catch (error) {
-      this.#release(this.#isBrokenBy(error));
+      this.#release(this.#options.isBrokenBy(error));
       throw error;
     }
   }
 
-  abandon(): void {
+  #abandon(): void {
     this.#isAbandoned = true;
     this.#release(true);
+    this.#leave();
+  }
+
+  #leave(): void {
+    if (this.#hasLeft) return;
+    this.#hasLeft = true;
+    this.#onLeave();
   }
 
   #release(isBroken: boolean): void {

@@ -20,6 +20,8 @@ export interface ClaimRow {
   readonly floor: bigint;
   readonly wait: boolean;
   readonly label: string;
+  /** While the claim is held, replies to renewals say whether another claim waits for it. */
+  readonly recall: boolean;
 }
 
 /** A claim that the database has lost, and its grant. */
@@ -80,8 +82,8 @@ export interface ReleaseReply {
 /** The driver's side. Never called from within a call of the dialect. */
 export interface DialectEvents {
   /**
-   * "<id> <token> <tokens> <remaining ms>" is a grant, "<id>" asks for a recheck. `isAnswer`: the push came over a
-   * connection that has been open without a break since the claim was last answered.
+   * "<id> <token> <tokens> <remaining ms>" is a grant, "<id> recalled" a recall, "<id>" asks for a recheck. `isAnswer`: the
+   * push came over a connection that has been open without a break since the claim was last answered.
    */
   pushed(message: string, isAnswer: boolean): void;
   /** Pushes may have been lost. */
@@ -92,6 +94,8 @@ export interface DialectEvents {
 export interface DialectSession {
   /** Do pushes arrive now? If not, the driver rechecks waiting claims at short intervals. */
   readonly hasPush: boolean;
+  /** Are recalls pushed to held claims that ask for it? If not, they stand in replies only. */
+  readonly pushesRecalls: boolean;
   /** The reply as text, see reply-codec.ts. */
   claim(row: ClaimRow): Promise<string>;
   renew(rows: readonly ClaimRow[]): Promise<readonly string[]>;

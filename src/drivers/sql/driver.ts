@@ -111,7 +111,7 @@ class SqlDriver implements Driver {
       fencing: true,
       fifo: true,
       durability: this.#dialect.durability,
-      recall: false,
+      recall: session.pushesRecalls ? "push" : "recheck",
     };
   }
 
@@ -234,7 +234,7 @@ class SqlDriver implements Driver {
     throw new Error(`${this.name}: the database answered for ${results.length} of ${rows.length} claims`);
   }
 
-  #toRow({ id, locks: [lock], ttlMs, tokenCount, floor, wait, label }: Claim): ClaimRow {
+  #toRow({ id, locks: [lock], ttlMs, tokenCount, floor, wait, label, recall = false }: Claim): ClaimRow {
     return {
       id,
       key: lock.key,
@@ -246,6 +246,7 @@ class SqlDriver implements Driver {
       floor,
       wait,
       label: label || (this.#options.label ?? ""),
+      recall,
     };
   }
 
@@ -263,6 +264,7 @@ class SqlDriver implements Driver {
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
     if (push === null) return;
+    if (push.isRecall) return this.#events?.recalled(push.id);
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     if (push.answer !== undefined && isAnswer) this.#events?.answered(push.id, push.answer);
     else this.#events?.changed(push.id);

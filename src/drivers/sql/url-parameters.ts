@@ -16,17 +16,21 @@ interface UrlOptions extends Pick<SqlOptions, "prefix" | "createTables" | "guard
 export function takeUrlOptions(url: string): { readonly url: string; readonly options: UrlOptions } {
   const { url: rest, values } = takeUrlParameters(url, ["prefix", "createTables", "guardDataLoss", "silenceWarnings"]);
   const { prefix, createTables, guardDataLoss, silenceWarnings } = values;
-  const isBoolean = createTables === "true" || createTables === "false";
-  if (createTables !== undefined && !isBoolean) throw new TypeError("url parameter createTables must be true or false");
   return {
     url: rest,
     options: {
       ...(prefix !== undefined && { prefix }),
-      ...(isBoolean && { createTables: createTables === "true" }),
+      ...(createTables !== undefined && { createTables: parseUrlBoolean("createTables", createTables) }),
       ...(guardDataLoss !== undefined && { guardDataLoss: parseGuardDataLoss(guardDataLoss) }),
       ...(silenceWarnings !== undefined && { silenceWarnings: silenceWarnings.split(",") }),
     },
   };
+}
+
+/** @throws TypeError naming the parameter */
+export function parseUrlBoolean(name: string, value: string): boolean {
+  if (value !== "true" && value !== "false") throw new TypeError(`url parameter ${name} must be true or false`);
+  return value === "true";
 }
 
 /** Takes parameters out of a url: the rest of it, and the values of those that it has. */

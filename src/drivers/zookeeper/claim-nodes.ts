@@ -42,6 +42,8 @@ export class ClaimNode {
   watchedPath = "";
   /** The node that blocked it has been deleted. */
   isBlockerGone = false;
+  /** It is held only for later use. */
+  isIdle = false;
 
   constructor(claim: Claim, root: string) {
     this.claim = claim;
@@ -75,13 +77,24 @@ export class ClaimNodes {
    * Ended claims, by the identity of the claim object: their outcome is known as long as the client can ask about them.
    */
   readonly #ended = new WeakMap<Claim, ClaimNode>();
+  readonly #onEnded: (node: ClaimNode) => void;
+  #idleCount = 0;
 
-  constructor(root: string) {
+  /** onEnded: called for each node that ends. */
+  constructor(root: string, onEnded: (node: ClaimNode) => void) {
     this.#root = root;
+    this.#onEnded = onEnded;
   }
 
-  get size(): number {
-    return this.#byId.size;
+  /** Are there claims that are not idle? */
+  get isBusy(): boolean {
+    return this.#byId.size > this.#idleCount;
+  }
+
+  setIdle(node: ClaimNode, isIdle: boolean): void {
+    if (node.isIdle === isIdle) return;
+    node.isIdle = isIdle;
+    this.#idleCount += isIdle ? 1 : -1;
   }
 
   /** The nodes that have not ended; a copy. */
@@ -111,6 +124,8 @@ export class ClaimNodes {
     node.status = "ended";
     node.endReason ??= endReason;
     this.#byId.delete(node.claim.id);
+    this.setIdle(node, false);
+    this.#onEnded(node);
     this.#ended.set(node.claim, node);
   }
 

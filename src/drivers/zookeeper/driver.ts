@@ -47,6 +47,7 @@ import { NodeWatches } from "./node-watches.ts";
 import type { ZooKeeperDriverOptions } from "./options.ts";
 import { validateZooKeeperOptions } from "./options.ts";
 import { NodeQueues } from "./queue.ts";
+import { RecallWatches } from "./recall-watches.ts";
 
 export type { Acl } from "./client/records.ts";
 export type { SaslOptions } from "./client/sasl.ts";
@@ -67,12 +68,13 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
   const hasCredentials = options.sasl !== undefined || (options.auth ?? []).length > 0;
   let acl = options.acl ?? (hasCredentials ? CREATOR_ALL : OPEN_TO_ALL);
   const zk = new ZooKeeper(options);
-  const claimNodes = new ClaimNodes(root);
+  const claimNodes = new ClaimNodes(root, (node) => recallWatches.remove(node));
   let driverEvents: DriverEvents | null = null;
   const watches = new NodeWatches(zk, claimNodes, (id) => driverEvents?.changed(id));
+  const recallWatches = new RecallWatches(zk, family, (id) => driverEvents?.recalled(id));
   const keyNodes = new KeyNodes(zk, () => acl);
   const queues = new NodeQueues({
-    ...{ zk, claimNodes, keyNodes, watches, isFair, tokenBase, family },
+    ...{ zk, claimNodes, keyNodes, watches, recallWatches, isFair, tokenBase, family },
     acl: () => acl,
     random: Math.random,
   });
@@ -101,15 +103,17 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         await makePath(zk, root, acl);
       });
       driverEvents = events;
-      const traits = { manyKeys: false, permits: "any", fencing: true, durability: "failover", recall: false } as const;
-      return { ...traits, lease: { claim: false, sessionMs: zk.sessionMs }, fifo: isFair };
+      const traits = { manyKeys: false, permits: "any", fencing: true, durability: "failover" } as const;
+      // unfair claims wait without a node, so no holder sees them
+      const recall = isFair ? "push" : false;
+      return { ...traits, lease: { claim: false, sessionMs: zk.sessionMs }, fifo: isFair, recall };
     },
 
     async claim(claim: Claim): Promise<Answer> {
       validateKeyPath(claim);
       await zk.waitConnected();
       const node = claimNodes.getOrCreate(claim);
-      zk.keepAlive(claimNodes.size > 0);
+      zk.keepAlive(claimNodes.isBusy);
       if (node.status === "ended") return node.noneAnswer;
       try {
         const answer = await queues.ensureQueued(node);
@@ -134,6 +138,7 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
         if (node?.isGranted && !node.isWatched && node.pendingCheck === null) watches.watchOwnNode(node);
       // events of changes before the sync came before its answer: wait for the checks they started
       await Promise.all(nodes.map((node) => node?.pendingCheck ?? Promise.resolve()));
+      await Promise.all(held.map((node) => recallWatches.settle(node)));
       // the names read below show only nodes that exist by now: remember which nodes those are
       const namesAtRead = new Map<ClaimNode, string>();
       for (const node of nodes) if (node !== null && isWaitingInQueue(node)) namesAtRead.set(node, node.name);
@@ -165,8 +170,14 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       const wasPresent = await Promise.all(
         releases.map(({ claim }) => deleteNode(queues, keyNodes, claimNodes.getOrCreate(claim))),
       );
-      zk.keepAlive(claimNodes.size > 0);
+      zk.keepAlive(claimNodes.isBusy);
       return wasPresent;
+    },
+
+    setIdle(claim, isIdle) {
+      const node = claimNodes.findById(claim.id);
+      if (node !== undefined) claimNodes.setIdle(node, isIdle);
+      zk.keepAlive(claimNodes.isBusy);
     },
 
     async revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {

@@ -13,6 +13,7 @@ import { encodeData } from "./node-data.ts";
 import type { Family, ParsedQueue, QueueNode } from "./node-names.ts";
 import { explainForeignNode, formatClaimPrefix, formatNodePrefix, parseQueue } from "./node-names.ts";
 import type { NodeWatches } from "./node-watches.ts";
+import type { RecallWatches } from "./recall-watches.ts";
 
 /** The size of a grant's token range, which local hand-offs use. */
 const TOKENS_PER_NODE = 1_024n;
@@ -29,6 +30,7 @@ interface NodeQueuesOptions {
   readonly tokenBase: bigint;
   readonly family: Family;
   readonly watches: NodeWatches;
+  readonly recallWatches: RecallWatches;
   /** Does a waiting claim keep its queue entry? */
   readonly isFair: boolean;
   readonly random: () => number;
@@ -220,7 +222,7 @@ export class NodeQueues {
     const queue = this.#requireOwnRecipe(node, parsed);
     const ownIndex = queue.findIndex(({ name }) => name === node.name);
     if (ownIndex === -1) return this.#onMissing(node);
-    if (ownIndex < countAdmitted(queue)) return this.#grant(node);
+    if (ownIndex < countAdmitted(queue)) return this.#grant(node, queue);
     this.#options.watches.watchBlocker(node, queue, ownIndex);
     return this.#toWaitingAnswer();
   }
@@ -251,7 +253,8 @@ export class NodeQueues {
   toHeldAnswer(node: ClaimNode): Answer {
     const { token, claim } = node;
     const tokenCount = Math.min(claim.tokenCount, Number(TOKENS_PER_NODE));
-    return { state: "held", token, tokenCount, remainingMs: this.#zk.leftMs() };
+    const isRecalled = this.#options.recallWatches.isRecalled(node);
+    return { state: "held", token, tokenCount, remainingMs: this.#zk.leftMs(), ...(isRecalled && { recalled: true }) };
   }
 
   /** The first token of a node that this transaction created. */
@@ -265,7 +268,7 @@ export class NodeQueues {
     return token >= first && token < first + BigInt(Math.min(count, Number(TOKENS_PER_NODE)));
   }
 
-  #grant(node: ClaimNode): Answer {
+  #grant(node: ClaimNode, queue: readonly QueueNode[]): Answer {
     if (!node.isGranted) {
       const token = this.toToken(node.czxid);
       if (token < node.claim.floor) {
@@ -276,6 +279,7 @@ export class NodeQueues {
       node.token = token;
       node.grant = "held";
       this.#options.watches.watchOwnNodeLater(node);
+      this.#options.recallWatches.add(node, queue);
     }
     return this.toHeldAnswer(node);
   }

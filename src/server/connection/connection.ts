@@ -207,6 +207,11 @@ export class Connection {
     this.flush();
   }
 
+  /** Tells the client that another claim waits for this one. */
+  pushRecalled(id: ClaimId): void {
+    if (this.#state === "open") this.send(frames.encodeRecalled(id));
+  }
+
   /** Announces the shutdown and closes. */
   drain(): void {
     if (this.#state === "open") this.send('["drain"]');

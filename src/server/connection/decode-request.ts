@@ -22,12 +22,13 @@ const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
  */
 export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
   const options = decodeOptions(raw[index + 3]);
-  const { tokens, floor, wait } = options;
+  const { tokens, floor, wait, recall } = options;
   if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= PROTOCOL_LIMITS.tokens)) {
     throw malformed(`tokens must be from 1 to ${PROTOCOL_LIMITS.tokens}`);
   }
   if (floor !== undefined && !isDecimalString(floor)) throw malformed("floor must be a decimal string");
   if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
+  if (recall !== undefined && typeof recall !== "boolean") throw malformed("recall must be a boolean");
   return {
     id: decodeId(raw[index]),
     locks: decodeLocks(raw[index + 1]),
@@ -36,6 +37,7 @@ export function decodeClaim(raw: readonly unknown[], index: number, label: strin
     floor: floor === undefined ? 0n : BigInt(floor),
     wait: wait !== false,
     label: options.label === undefined ? label : decodeLabel(options.label),
+    ...(recall === true && { recall }),
   };
 }
 
@@ -56,12 +58,23 @@ export function decodeCallNumber(raw: unknown): number {
   return raw;
 }
 
-export function decodeRenew(raw: unknown, label: string, limits: ServerLimits): RenewRequest[] {
-  return decodeBatch(raw, "claims", limits).map((item) => {
-    if (!Array.isArray(item)) return { id: decodeId(item), claim: null };
+export function decodeRenew(raw: unknown, rawCounts: unknown, label: string, limits: ServerLimits): RenewRequest[] {
+  const items = decodeBatch(raw, "claims", limits);
+  const counts = rawCounts === undefined ? null : decodeTokenCounts(rawCounts, items.length);
+  return items.map((item, index) => {
+    const tokenCount = counts === null ? 0 : (counts[index] as number);
+    if (!Array.isArray(item)) return { id: decodeId(item), claim: null, tokenCount };
     const claim = decodeClaim(item, 0, label, limits);
-    return { id: claim.id, claim };
+    return { id: claim.id, claim, tokenCount };
   });
+}
+
+/** How many tokens each claim should have in all; 0: as many as it has. */
+function decodeTokenCounts(raw: unknown, length: number): readonly number[] {
+  const counts = decodeArray(raw, "token counts");
+  if (counts.length !== length || !counts.every((count) => isCount(count) && count <= PROTOCOL_LIMITS.tokens))
+    throw malformed(`token counts must be one for each claim, from 0 to ${PROTOCOL_LIMITS.tokens}`);
+  return counts as readonly number[];
 }
 
 export function decodeRelease(raw: unknown, limits: ServerLimits): ReleaseRequest[] {

@@ -134,7 +134,7 @@ export class RequestHandler {
         return this.#connection.send(frames.encodeOk(n, this.#encodeAnswer(claim.id, answer)));
       }
       case "renew": {
-        const items = decode.decodeRenew(frame[2], session.label, limits);
+        const items = decode.decodeRenew(frame[2], frame[3], session.label, limits);
         const call = (part: typeof items): AnswersResult => calls.renew(session, part);
         return this.#handleInParts(n, items, ITEMS_PER_PART, call, (answers) => this.#encodeAnswers(items, answers));
       }

@@ -73,6 +73,10 @@ export class PendingClaim implements NotificationSink {
     this.wake();
   }
 
+  pushRecalled(): void {
+    // claims of requests over HTTP do not ask for it
+  }
+
   /** Why it was lost; null: it was not, as far as known. */
   get lossReason(): LostReason | null {
     return this.state.kind === "ended" ? this.state.reason : null;

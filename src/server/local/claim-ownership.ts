@@ -64,7 +64,7 @@ export class ClaimOwnership {
   /** Registers a claim loaded from disk, with the remaining time of its `maxHold` if it has one. */
   restore(record: ClaimRecord, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
     this.#quotas.add(record.account, record.claim);
-    if (holdLeftMs !== undefined) this.#holdDeadlines.set(record, now + holdLeftMs);
+    if (holdLeftMs !== undefined) this.#holdDeadlines.set(record, holdLeftMs, now);
     record.notifyOnRemoval = true;
     if (owner !== null) assignOwner(record, owner);
   }

@@ -1,4 +1,7 @@
-/** Deadlines of claims with a longest hold time (`maxHold`). */
+/**
+ * Deadlines of claims with a longest hold time (`maxHold`). When half of it has passed the claim is recalled: a client that
+ * keeps the lock for its next request gives it back, so that no request begins that would be ended soon.
+ */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
@@ -7,10 +10,14 @@ import type { Principal } from "../auth/access-control.ts";
 
 class HoldDeadline {
   readonly record: ClaimRecord;
+  /** When the claim is revoked. */
+  readonly endsAt: number;
+  /** When the claim is recalled, then endsAt. */
   dueAt = 0;
   heapIndex = -1;
-  constructor(record: ClaimRecord) {
+  constructor(record: ClaimRecord, endsAt: number) {
     this.record = record;
+    this.endsAt = endsAt;
   }
 }
 
@@ -21,13 +28,14 @@ export class HoldDeadlines {
   start(record: ClaimRecord, principal: Principal, now: number): void {
     if (record.maxHoldTimer !== null) return;
     const maxHoldMs = principal.maxHoldMs(claimKeys(record));
-    if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, now + maxHoldMs);
+    if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, maxHoldMs, now);
   }
 
-  set(record: ClaimRecord, dueAt: number): void {
-    const deadline = new HoldDeadline(record);
+  /** The claim may be held for leftMs from now. */
+  set(record: ClaimRecord, leftMs: number, now: number): void {
+    const deadline = new HoldDeadline(record, now + leftMs);
     record.maxHoldTimer = deadline;
-    this.#deadlines.set(deadline, dueAt);
+    this.#deadlines.set(deadline, record.claim.recall ? now + leftMs / 2 : deadline.endsAt);
   }
 
   /** Removes the deadline of a claim that has ended. */
@@ -40,9 +48,14 @@ export class HoldDeadlines {
     return this.#deadlines.nextDueAt() ?? Number.POSITIVE_INFINITY;
   }
 
-  /** Revokes the claims whose deadline has passed. */
+  /** Recalls and revokes the claims whose time has come. */
   advance(table: LockTable, now: number, micros: number): void {
     for (let due = this.#deadlines.takeDue(now); due !== null; due = this.#deadlines.takeDue(now)) {
+      if (now < due.endsAt) {
+        table.recall(due.record);
+        this.#deadlines.set(due, due.endsAt);
+        continue;
+      }
       // the claim keeps its timer, so that it does not get a second one
       table.revokeForMaxHold(due.record, now, micros);
     }

@@ -232,12 +232,12 @@ export class LocalBackend implements Backend {
     const { now, micros } = this.#batchClock.read();
     if (!session.isPersisted) this.#persistSession(session);
     const { records } = this.table;
-    const claimAnswers = items.map(({ id }): ClaimAnswer => {
+    const claimAnswers = items.map(({ id, tokenCount }): ClaimAnswer => {
       const record = records.get(id);
       if (this.recoveryWindow.mayBeUnreported(id)) return { record, answer: undefined };
       if (record !== undefined) this.#ownership.assignOwner(record, session);
       else if (this.#pendingPlacements.has(id)) return { record, answer: undefined };
-      return { record, answer: this.#withPause(this.table.renew(id, session, now, micros)) };
+      return { record, answer: this.#withPause(this.table.renew(id, session, now, micros, tokenCount)) };
     });
     return this.#writeAhead?.persistAll(claimAnswers) ?? claimAnswers.map(({ answer }) => answer);
   }
@@ -351,6 +351,10 @@ export class LocalBackend implements Backend {
     this.#batchClock.endBatch();
     for (const { id, owner, answer } of this.table.drainNotifications()) {
       const session = owner as Session | null;
+      if (answer === "recalled") {
+        session?.sink?.pushRecalled(id);
+        continue;
+      }
       const record = this.table.records.get(id);
       if (record !== undefined && session !== null)
         this.#ownership.startHoldDeadline(record, session, this.#clock.now());

@@ -25,6 +25,7 @@ export class ProxiedClaim implements ClaimLifecycle {
   readonly placedAt: number;
   heldAt = 0;
   token: number | bigint = 0;
+  tokenCount = 0;
   state: "asked" | "waiting" | "held" | "forgotten" = "asked";
   /** Answers "none", but keeps its entry in the store until it is released. */
   isRevoked = false;
@@ -158,6 +159,7 @@ export class ProxiedClaims {
       proxied.state = "waiting";
       this.#eventLog?.onEvent("waiting", proxied, now);
     }
+    if (answer.state === "held") proxied.tokenCount = answer.tokenCount;
     proxied.expiresAt = Math.max(proxied.expiresAt, now + answer.remainingMs);
   }
 
@@ -256,7 +258,7 @@ function toCompactToken(token: bigint): number | bigint {
 }
 
 /** True if the token is in the claim's token range. */
-function hasToken({ token: firstToken, claim }: ProxiedClaim, token: bigint): boolean {
+function hasToken({ token: firstToken, tokenCount }: ProxiedClaim, token: bigint): boolean {
   const offset = token - BigInt(firstToken);
-  return offset >= 0n && offset < BigInt(claim.tokenCount);
+  return offset >= 0n && offset < BigInt(tokenCount);
 }

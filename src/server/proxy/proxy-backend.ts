@@ -112,7 +112,7 @@ class ProxyBackend implements Backend {
       answered: (id, answer) => this.#onAnswered(id, answer),
       changed: (id) => this.#onChanged(id),
       reconnected: () => this.#onReconnected(),
-      recalled: () => undefined,
+      recalled: (id) => this.#onRecalled(id),
     });
     await rejectUnixStore(this.#driver, traits);
     this.#traits = traits;
@@ -135,6 +135,11 @@ class ProxyBackend implements Backend {
     this.#onChange();
   }
 
+  #onRecalled(id: ClaimId): void {
+    this.#claims.get(id)?.session?.sink?.pushRecalled(id);
+    this.#onChange();
+  }
+
   #onReconnected(): void {
     this.#releaseRetries.retry();
     for (const { claim, session } of this.#claims.all()) session?.sink?.pushRecheck(claim.id);
@@ -151,7 +156,7 @@ class ProxyBackend implements Backend {
     const sessionMs = Math.min(this.#sessionMs, lease.sessionMs ?? 0);
     const sessionTraits =
       lease.sessionMs === undefined ? {} : { sessionMs, ...(isLocal && { endsWithConnection: true }) };
-    return { ...traits, lease: { claim: lease.claim, ...sessionTraits }, recall: false };
+    return { ...traits, lease: { claim: lease.claim, ...sessionTraits } };
   }
 
   recoveryRemainingMs(): number {
@@ -188,20 +193,21 @@ class ProxyBackend implements Backend {
     isCreator = false,
   ): Promise<readonly (Answer | undefined)[]> {
     const renewed: ProxiedClaim[] = [];
-    const proxiedClaims = items.map(({ id, claim }) => {
+    const tokenCounts: number[] = [];
+    const proxiedClaims = items.map(({ id, claim, tokenCount = 0 }) => {
       const proxied = this.#claims.get(id) ?? (claim === null ? undefined : this.#track(session, claim, isCreator));
       if (proxied === undefined) return undefined;
       this.#claims.assignOwner(session, proxied, this.#clock.now());
       renewed.push(proxied);
+      tokenCounts.push(tokenCount);
       return proxied;
     });
     if (renewed.length === 0) return proxiedClaims.map(() => NONE);
-    const answers = await this.#callStore(this.#driver.renew(renewed.map(({ claim }) => claim))).catch(
-      (error: unknown) => {
-        this.#claims.dropUnconfirmed(renewed, this.#clock.now());
-        throw error;
-      },
-    );
+    const claims = renewed.map(({ claim }) => claim);
+    const answers = await this.#callStore(this.#driver.renew(claims, tokenCounts)).catch((error: unknown) => {
+      this.#claims.dropUnconfirmed(renewed, this.#clock.now());
+      throw error;
+    });
     const now = this.#clock.now();
     for (const [index, proxied] of renewed.entries()) {
       const answer = answers[index];

@@ -33,6 +33,8 @@ import type { CommandRun } from "../runs/command-run.ts";
 export interface NotificationSink {
   pushAnswer(id: ClaimId, answer: Answer): void;
   pushRecheck(id: ClaimId): void;
+  /** Another claim waits for this one. */
+  pushRecalled(id: ClaimId): void;
   /** Closes it with this error. */
   fail(error: unknown): void;
 }

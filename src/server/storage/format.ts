@@ -97,6 +97,8 @@ export function decodeState(
  */
 type JsonClaim = Omit<SavedClaim, "claim"> & {
   readonly claim: Pick<Claim, "id" | "ttlMs" | "wait" | "label"> & {
+    /** Default: false, as saved by a version that does not recall. */
+    readonly recall?: true;
     readonly holds: Claim["locks"];
     readonly tokens: number;
     readonly floor: string;
@@ -104,13 +106,15 @@ type JsonClaim = Omit<SavedClaim, "claim"> & {
 };
 
 function toJson(saved: SavedClaim): JsonClaim {
-  const { id, locks, ttlMs, tokenCount, floor, wait, label } = saved.claim;
-  return { ...saved, claim: { id, holds: locks, ttlMs, tokens: tokenCount, floor: String(floor), wait, label } };
+  const { id, locks, ttlMs, tokenCount, floor, wait, label, recall } = saved.claim;
+  const options = { wait, label, ...(recall === true && { recall }) };
+  return { ...saved, claim: { id, holds: locks, ttlMs, tokens: tokenCount, floor: String(floor), ...options } };
 }
 
 function fromJson(saved: JsonClaim): SavedClaim {
-  const { id, holds, ttlMs, tokens, floor, wait, label } = saved.claim;
-  return { ...saved, claim: { id, locks: holds, ttlMs, tokenCount: tokens, floor: BigInt(floor), wait, label } };
+  const { id, holds, ttlMs, tokens, floor, wait, label, recall } = saved.claim;
+  const options = { wait, label, ...(recall === true && { recall }) };
+  return { ...saved, claim: { id, locks: holds, ttlMs, tokenCount: tokens, floor: BigInt(floor), ...options } };
 }
 
 const RECOVERY_ADVICE = "the next start then begins with a recovery of a minute, in which nothing new is granted";

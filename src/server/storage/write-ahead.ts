@@ -275,6 +275,6 @@ export function toSavedClaim(record: ClaimRecord, now: number): SavedClaim {
   const revoked = record.revokeReason === "revoked" ? true : (record.revokeReason ?? false);
   const { maxHoldTimer } = record;
   const ownership = { session, ...(by !== "" && { by }) };
-  const holdLimit = maxHoldTimer !== null && { holdLeftMs: Math.max(maxHoldTimer.dueAt - now, 0) };
+  const holdLimit = maxHoldTimer !== null && { holdLeftMs: Math.max(maxHoldTimer.endsAt - now, 0) };
   return { claim, token, tokens, leftMs, arrival, detached, revoked, ...ownership, ...holdLimit };
 }

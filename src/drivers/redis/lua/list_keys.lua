@@ -1,13 +1,22 @@
---[[ list_keys.lua — lists the keys with entries that begin with a prefix, from the index of each bucket. Writes nothing.
+--[[ list_keys.lua — lists the keys with entries that begin with a prefix, from the hash of each bucket. Writes nothing.
      KEYS  1 routes the call
-     ARGV  prefix of names, prefix of keys, start (members after this one; "": from the first), maximum of members from
-           each bucket, then buckets
-     Returns the members of each bucket: keys, and key .. "\0" .. bucket .. id of claims over several keys ]]
-local namePrefix, prefix, start, maxMembers = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
-local from = start == '' and '[' .. prefix or '(' .. start
+     ARGV  prefix of names, prefix of keys, then for each bucket: its name, and the cursor of the reply before ("0": start)
+     Returns for each bucket its next cursor ("0": that was all) and members: keys, and key .. "\0" .. bucket .. id of claims
+           over several keys. A member may come more than once
+     Cost  a step of the iteration over one hash for each bucket ]]
+local namePrefix, prefix = ARGV[1], ARGV[2]
+local FIELDS_PER_STEP = 128
 local found = {}
-for position = 5, #ARGV do
-  local index = namePrefix .. '{' .. ARGV[position] .. '}:i'
-  found[position - 4] = redis.call('ZRANGEBYLEX', index, from, '(' .. prefix .. '\255', 'LIMIT', 0, maxMembers)
+for index = 3, #ARGV, 2 do
+  local reply = redis.call('HSCAN', namePrefix .. '{' .. ARGV[index] .. '}:h', ARGV[index + 1], 'COUNT', FIELDS_PER_STEP)
+  local members = { reply[1] }
+  for position = 1, #reply[2], 2 do
+    local field = reply[2][position]
+    local kind = string.sub(field, 1, 2)
+    if (kind == 'k:' or kind == 'm:') and string.sub(field, 3, 2 + #prefix) == prefix then
+      members[#members + 1] = string.sub(field, 3)
+    end
+  end
+  found[#found + 1] = members
 end
 return found

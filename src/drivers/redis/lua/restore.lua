@@ -1,8 +1,8 @@
 --[[ restore.lua — restores claims that were held when the store lost data, with their tokens. One round trip.
      KEYS  1 routes the call
-     ARGV  the four of lib/prelude.lua, number of claims, then for each: the claim, tokens, floor, waits, label,
-           locks as JSON, and its token
-     Returns one answer for each claim, as claim.lua
+     ARGV  the three of lib/prelude.lua, then for each claim its token, a space, and the request that made it, with the number
+           of its tokens
+     Returns one answer for each claim, as turn.lua
      A claim that is waiting at the store is restored, too: a promoted replica may have missed its grant. The script trusts
      the caller: the admission rule was checked when the claim was granted. Only if the store has lost a part of its data and
      still has claims in conflict with a restored one, those with the lowest tokens end, until all that are left in the queue
@@ -11,25 +11,25 @@
 --- include lib/prelude.lua
 --- include lib/grace.lua
 --- include lib/records.lua
+--- include lib/claims.lua
 --- include lib/queue.lua
---- include lib/entries.lua
 --- include lib/tokens.lua
---- include lib/admission.lua
 --- include lib/answers.lua
+--- include lib/admission.lua
 --- include lib/renewal.lua
 
 --- The admitted claims of a queue, in ascending order of limit; a claim that waits for a later key has no token yet.
 local function readHolders(queue)
-  local found = {}
-  for _, entry in ipairs(call('ZRANGE', queue.admitted, 0, -1)) do
-    local bucket, id, permits, limit = parseEntry(entry)
-    local claim = readClaim(bucket, id)
+  local holders = {}
+  for owner, item in pairs(queue.admitted) do
+    local claim = readClaimIn(queue, sub(owner, 1, 2), sub(owner, 3))
+    local _, _, _, limit = parseEntry(item.entry)
     if isLive(claim) then
-      found[#found + 1] = { claim = claim, permits = permits, limit = limit }
+      holders[#holders + 1] = { claim = claim, permits = item.permits, limit = tonumber(limit) }
     end
   end
-  table.sort(found, function(left, right) return tonumber(left.limit) < tonumber(right.limit) end)
-  return found
+  table.sort(holders, function(left, right) return left.limit < right.limit end)
+  return holders
 end
 
 --- The index of the claim that must end; nil if all fit.
@@ -37,7 +37,7 @@ local function findConflict(holders)
   local usedPermits, lowestIndex = 0, 1
   for index, holder in ipairs(holders) do
     if holder.claim.token < holders[lowestIndex].claim.token then lowestIndex = index end
-    if usedPermits + holder.permits > tonumber(holder.limit) then return lowestIndex end
+    if usedPermits + holder.permits > holder.limit then return lowestIndex end
     usedPermits = usedPermits + holder.permits
   end
 end
@@ -46,66 +46,60 @@ local function removeConflicts(queue)
   local holders = readHolders(queue)
   local index = findConflict(holders)
   while index do
-    local loser = table.remove(holders, index)
-    local claim = loser.claim
-    local lock = { queue.bucket, queue.key, loser.permits, loser.limit }
-    removeClaim(claim, claim.count > 1 and readLocks(claim) or { lock })
-    call('DEL', claim.key)
+    removeClaim(table.remove(holders, index).claim)
     index = findConflict(holders)
   end
 end
 
-local function restoreClaim(claim, rest)
-  call('DEL', claim.key) -- Redis never refuses this first write
-  hasWritten = true
-  claim.details = rest
+local function restoreClaim(claim)
   for _, lock in ipairs(claim.locks) do
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
-    if isEmpty(queue) then addToIndex(queue.bucket, queue.key, claim.ttl) end
-    addAdmitted(queue, formatEntry(claim, lock), lock[3], claim.expires, claim.ttl)
+    extendBucket(lock[1], claim.ttl)
+    addAdmitted(queue, claim, lock)
   end
   saveClaim(claim)
   local last = claim.token + claim.tokens - 1
   recordSpent(last)
   for _, lock in ipairs(claim.locks) do
-    local key = bucketKey(lock[1], 'n')
-    if tonumber(call('GET', key) or 0) < last then call('SET', key, formatInt(last), 'PX', 2 * DAY) end
+    local state = getBucket(lock[1])
+    state.last = math.max(state.last, last)
+    put(state.hash, 'n', formatInt(state.last))
   end
 end
 
+ownPushes, mustSucceed = nil, true
 local restored = {}
-for index = 1, tonumber(nextArg()) do
-  local request, locks = nextClaim()
-  local claim = {
-    key = request.key, bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0,
-    enteredCount = request.count, lastMissedAt = 0, ttl = request.ttl, tokens = tonumber(nextArg()),
-    floor = tonumber(nextArg()), count = request.count, state = 'o', inbox = inbox, details = '', locks = locks,
-  }
-  local waitFlag, label, json, token = nextArg(), nextArg(), nextArg(), nextArg()
-  claim.token = tonumber(token)
-  restored[index] = claim
-  answeredHere[claim.id] = true
-  local existing = readClaim(claim.bucket, claim.id)
+for index = 4, #ARGV do
+  local token, text = match(ARGV[index], '^(%d+) (.*)$')
+  local request = parseRequest(text)
+  restored[index - 3] = request
+  answeredHere[request.id] = true
+  local existing = findClaim(request)
   local isWaiting = existing and not existing.ended and existing.token == 0
-  if inGracePeriod and claim.token <= nowMicros + DAY * 1000 and (not existing or isWaiting) then
-    if existing then removeClaim(existing, locks) end
-    restoreClaim(claim, packDetails(nowMs, waitFlag, string.rep(token .. ',', claim.count), json, label))
+  if inGracePeriod and tonumber(token) <= nowMicros + DAY * 1000 and (not existing or isWaiting) then
+    if existing then removeClaim(existing) end
+    local claim = createClaim(request)
+    claim.token, claim.enteredCount, claim.arrivals = tonumber(token), claim.count, string.rep(token .. ',', claim.count - 1)
+    restoreClaim(claim)
   end
 end
 -- only after all are restored: of two claims in conflict the later one may stay. Each queue is checked once
-for _, claim in ipairs(restored) do
-  for _, lock in ipairs(claim.locks) do
+for _, request in ipairs(restored) do
+  for _, lock in ipairs(request.locks) do
     local queue = queues[lock[2]]
     if queue and not queue.isChecked then
       queue.isChecked = true
+      loadQueue(queue)
       removeConflicts(queue)
     end
   end
 end
 local answers = {}
-for index, claim in ipairs(restored) do
-  local existing = readClaim(claim.bucket, claim.id)
-  answers[index] = existing and renewClaim(existing, claim.locks) or encodeNone()
+for index, request in ipairs(restored) do
+  local existing = findClaim(request)
+  answers[index] = existing and renewClaim(existing) or encodeNone()
 end
-return finalAnswers(answers, restored)
+finish()
+for index, request in ipairs(restored) do answers[index] = finalAnswer(answers[index], request.id) end
+return answers

@@ -13,21 +13,25 @@ local function tryCommand(...)
   return not errorText and reply
 end
 
-local setKey, plainKey = ARGV[4] .. 's', ARGV[4] .. 't'
+local setKey, hashKey, plainKey = ARGV[4] .. 's', ARGV[4] .. 'h', ARGV[4] .. 't'
 tryCommand('TIME')
-tryCommand('DEL', setKey, plainKey)
+tryCommand('DEL', setKey, hashKey, plainKey)
+tryCommand('HSET', hashKey, 'a', 1)
+tryCommand('HGET', hashKey, 'a')
+tryCommand('HMGET', hashKey, 'a')
+tryCommand('HRANDFIELD', hashKey, 1, 'WITHVALUES')
+tryCommand('HSCAN', hashKey, '0')
+tryCommand('HDEL', hashKey, 'a')
 tryCommand('ZADD', setKey, 0, 'a')
 tryCommand('ZSCORE', setKey, 'a')
 tryCommand('ZRANGE', setKey, 0, -1)
-tryCommand('ZRANGEBYLEX', setKey, '-', '+')
-tryCommand('ZRANDMEMBER', setKey, 1)
 tryCommand('ZREM', setKey, 'a')
 tryCommand('SET', plainKey, 1, 'PX', 1000)
 tryCommand('GET', plainKey)
 tryCommand('PTTL', plainKey)
 tryCommand('PEXPIRE', plainKey, 1000)
 tryCommand('EXISTS', plainKey)
-tryCommand('DEL', setKey, plainKey)
+tryCommand('DEL', setKey, hashKey, plainKey)
 tryCommand(string.find(ARGV[2], '{', 1, true) and 'SPUBLISH' or 'PUBLISH', ARGV[2], '')
 local layout = tryCommand('GET', ARGV[3])
 if not layout and refusal == '' then tryCommand('SET', ARGV[3], ARGV[1]) end

@@ -52,6 +52,4 @@ export interface AdvisoryDialect {
   /** Whether the server reported the error, so that the connection is in order. */
   isServerError(error: unknown): boolean;
   explainError(error: unknown): unknown;
-  /** The error of open(): fatal if a retry is useless. */
-  toOpenError(error: unknown): unknown;
 }

@@ -35,6 +35,7 @@ import { publicTag } from "../../../util/ids.ts";
 import { formatWarnings, resolveWarn } from "../../warnings.ts";
 import type { ClientSource } from "../clients/source.ts";
 import type { SqlClient } from "../clients/types.ts";
+import { toOpenError } from "../database-error.ts";
 import { openDatabase } from "../open.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { Connections } from "./connections.ts";
@@ -260,7 +261,7 @@ class AdvisoryDriver implements Driver {
       await connections.open();
     } catch (error) {
       await close();
-      throw this.#dialect.toOpenError(error);
+      throw toOpenError(this.#dialect.explainError(error));
     }
     return { connections, close };
   }

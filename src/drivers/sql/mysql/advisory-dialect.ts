@@ -9,7 +9,7 @@ import { isMysqlServerError } from "../clients/mysql-protocol.ts";
 import type { SqlConnection, SqlRow, SqlValue } from "../clients/types.ts";
 import type { MysqlAdvisoryWarning } from "./advisory-options.ts";
 import { checkCluster, checkConnections, checkRole, checkVersion } from "./diagnostics.ts";
-import { explainError, toOpenError } from "./errors.ts";
+import { explainError } from "./errors.ts";
 import type { ServerVariables } from "./server-variables.ts";
 import { readVariables } from "./server-variables.ts";
 
@@ -68,14 +68,13 @@ export function createMysqlAdvisoryDialect(keyToName: (key: string) => string = 
       const variables = await readVariables(connection);
       return [
         checkVersion(variables),
-        checkRole(variables),
+        await checkRole(connection, variables),
         checkAdvisoryCluster(variables),
         await checkConnections(connection, variables),
       ];
     },
     isServerError: isMysqlServerError,
     explainError,
-    toOpenError,
   };
 }
 

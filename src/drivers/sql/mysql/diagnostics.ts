@@ -22,7 +22,7 @@ export async function diagnose(connection: SqlConnection, location: MysqlLocatio
     const variables = await readVariables(connection);
     return [
       checkVersion(variables),
-      checkRole(variables),
+      await checkRole(connection, variables),
       checkDurability(variables),
       checkCluster(variables),
       await checkConnections(connection, variables),
@@ -38,11 +38,33 @@ export function checkVersion({ product, get }: ServerVariables): MysqlCheck<"ver
 }
 
 /** open() refuses a read-only server; it may have become one since. */
-export function checkRole({ isOn }: ServerVariables): MysqlCheck<"role"> {
-  const isReadOnly = isOn("read_only") || isOn("super_read_only") || isOn("innodb_read_only");
-  if (!isReadOnly) return { status: "ok", name: "role", message: "the server accepts writes" };
-  const hint = "connect to the primary server, which keeps the locks";
-  return { status: "fail", name: "role", message: "the server is read-only", hint };
+export async function checkRole(connection: SqlConnection, variables: ServerVariables): Promise<MysqlCheck<"role">> {
+  const name = "role";
+  const isReadOnly = ["read_only", "super_read_only", "innodb_read_only"].some(variables.isOn);
+  if (isReadOnly) {
+    const hint = "connect to the primary server, which keeps the locks";
+    return { status: "fail", name, message: "the server is read-only", hint };
+  }
+  if (!(await isReplica(connection, variables))) return { status: "ok", name, message: "the server accepts writes" };
+  const message =
+    "the server is a replica, although it accepts writes: clients of its primary do not see the locks here";
+  return {
+    status: "warn",
+    name,
+    message,
+    hint: "connect all processes to the same server, and set read_only on the others",
+  };
+}
+
+async function isReplica(connection: SqlConnection, { product }: ServerVariables): Promise<boolean> {
+  if (product === "MariaDB") {
+    // every user may read it
+    const { rows } = await connection.query("SHOW GLOBAL STATUS LIKE 'Slaves_running'");
+    return Number(rows[0]?.Value) > 0;
+  }
+  // needs the right REPLICATION CLIENT, and MySQL 8.0.22
+  const { rows } = await connection.query("SHOW REPLICA STATUS").catch(() => ({ rows: [] }));
+  return rows.length > 0;
 }
 
 function checkDurability({ get }: ServerVariables): MysqlCheck {

@@ -7,7 +7,8 @@ import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
 import { Calls } from "../calls.ts";
-import type { SqlClient, SqlConnection, SqlRow, SqlValue } from "../clients/types.ts";
+import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
+import { toOpenError } from "../database-error.ts";
 import type {
   ClaimRow,
   Dialect,
@@ -23,7 +24,7 @@ import type {
 import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { toBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
-import { explainError, leavesTransactionOpen, readErrorNumber, toOpenError } from "./errors.ts";
+import { explainError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
 import type { MysqlLocation, MysqlOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
@@ -53,7 +54,7 @@ export function createMysqlDialect(
         await session.prepare();
       } catch (error) {
         await session.close();
-        throw toOpenError(error);
+        throw toOpenError(explainError(error));
       }
       return session;
     },
@@ -62,6 +63,7 @@ export function createMysqlDialect(
 
 class MysqlSession implements DialectSession {
   readonly hasPush = false;
+  readonly pushesRecalls = false;
   readonly #client: SqlClient;
   readonly #ownsClient: boolean;
   readonly #options: MysqlOptions;
@@ -124,6 +126,7 @@ class MysqlSession implements DialectSession {
       floor: 0n,
       wait: false,
       label: "",
+      recall: false,
       hasUnansweredClaim: false,
     };
     await this.claim(row);
@@ -132,7 +135,7 @@ class MysqlSession implements DialectSession {
 
   async claim(row: ClaimRow): Promise<string> {
     const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
-    const [reply] = await this.#call("claim", [
+    const values = [
       this.#inbox,
       this.#lockWaitSeconds,
       id,
@@ -146,12 +149,13 @@ class MysqlSession implements DialectSession {
       wait,
       Buffer.from(label),
       this.#maxTtlMs,
-    ]);
-    return String(reply?.reply);
+    ];
+    const result = await this.#calls.runClaim(id, this.#toWork("claim", values));
+    return result === null ? "n" : String(result.rows[0]?.reply);
   }
 
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
-    const records = rows.map(formatRow).join("");
+    const records = formatRenewals(rows);
     const [row] = await this.#call("renew", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records), this.#maxTtlMs]);
     const replies = new Map<string, string>();
     for (const line of String(row?.replies).split("\n")) replies.set(line.slice(0, ID_CHARS), line.slice(ID_CHARS + 1));
@@ -162,7 +166,13 @@ class MysqlSession implements DialectSession {
     });
   }
 
-  async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+  release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    const release = this.#release(rows);
+    this.#calls.withdrawClaims(rows, release);
+    return release;
+  }
+
+  async #release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     const records = rows.map((row) => {
       const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
       const keyLength = Buffer.byteLength(row.key);
@@ -238,6 +248,10 @@ class MysqlSession implements DialectSession {
   }
 
   async #call(procedure: string, values: readonly SqlValue[]): Promise<readonly SqlRow[]> {
+    return (await this.#calls.run(this.#toWork(procedure, values))).rows;
+  }
+
+  #toWork(procedure: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {
     let text = this.#texts.get(procedure);
     if (text === undefined) {
       const placeholders = values.map(() => "?").join(",");
@@ -245,8 +259,7 @@ class MysqlSession implements DialectSession {
       this.#texts.set(procedure, text);
     }
     const call = text;
-    const { rows } = await this.#calls.run((connection) => callOrRollBack(connection, call, values));
-    return rows;
+    return (connection) => callOrRollBack(connection, call, values);
   }
 }
 
@@ -255,7 +268,7 @@ async function callOrRollBack(
   connection: SqlConnection,
   text: string,
   values: readonly SqlValue[],
-): Promise<{ readonly rows: readonly SqlRow[] }> {
+): Promise<SqlResult> {
   try {
     return await connection.query(text, values);
   } catch (error) {
@@ -264,6 +277,12 @@ async function callOrRollBack(
     }
     throw error;
   }
+}
+
+/** Only claims that ask to be recalled make the records longer. */
+function formatRenewals(rows: readonly ClaimRow[]): string {
+  if (!rows.some(({ recall }) => recall)) return rows.map(formatRow).join("");
+  return `+${rows.map((row) => `${formatRow(row)}${row.recall ? "1" : "0"}`).join("")}`;
 }
 
 /** The beginning of a record: bucket and id. */

@@ -1,6 +1,7 @@
 /** Explains errors of MariaDB and MySQL: what is wrong and what to do, without statements: they contain claim ids. */
 
-import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import { isFatalError } from "../../../errors.ts";
+import { DatabaseError, describeAttempts } from "../database-error.ts";
 import { explainTlsError } from "../tls-errors.ts";
 
 /** A transaction is open on the connection that Holdfast did not start (ER_CANT_CHANGE_TX_CHARACTERISTICS). */
@@ -81,20 +82,6 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   { numbers: [1021, 1114, 1041], explanation: "the server has no space left: new locks are refused until it has" },
 ];
 
-/** An error of the server or of the client library, without its statement and parameters. */
-class MysqlError extends Error {
-  /** "ER_LOCK_DEADLOCK", or a code of Node. The CLI shows it. */
-  readonly code?: string;
-  readonly isFatal: boolean;
-
-  constructor(message: string, code: string | undefined, isFatal: boolean) {
-    super(message);
-    this.name = "Error";
-    this.isFatal = isFatal;
-    if (code !== undefined) this.code = code;
-  }
-}
-
 /** The server's number of the error; 0: it is not one of a server. */
 export function readErrorNumber(error: unknown): number {
   const { errno, sqlState } = Object(error) as { readonly errno?: unknown; readonly sqlState?: unknown };
@@ -104,24 +91,16 @@ export function readErrorNumber(error: unknown): number {
 
 /** Explains an error of a call. */
 export function explainError(error: unknown): unknown {
-  const isExplained = error instanceof MysqlError || error instanceof TypeError || isFatalError(error);
+  const isExplained = error instanceof DatabaseError || error instanceof TypeError || isFatalError(error);
   if (!(error instanceof Error) || isExplained) return error;
   const { code } = error as { readonly code?: unknown };
   const message = readMessage(error);
   const known = findKnownError(error);
   const codeText = typeof code === "string" ? code : undefined;
   const tlsProblem = known === undefined ? explainTlsError(error, "ssl.ca, or ssl-ca in the url") : null;
-  if (tlsProblem !== null) return new MysqlError(`mysql: ${tlsProblem} (${message})`, undefined, true);
-  if (known === undefined) return new MysqlError(`mysql: ${message}`, codeText, false);
-  return new MysqlError(`mysql: ${known.explanation} (${message})`, codeText, known.isFatal === true);
-}
-
-/** The error of open(): fatal if a retry is useless. */
-export function toOpenError(error: unknown): unknown {
-  const explained = explainError(error);
-  return explained instanceof MysqlError && explained.isFatal
-    ? new FatalDriverError(explained.message, { cause: explained })
-    : explained;
+  if (tlsProblem !== null) return new DatabaseError(`mysql: ${tlsProblem} (${message})`, undefined, true);
+  if (known === undefined) return new DatabaseError(`mysql: ${message}`, codeText, false);
+  return new DatabaseError(`mysql: ${known.explanation} (${message})`, codeText, known.isFatal === true);
 }
 
 /** Whether tables or procedures are not there. */
@@ -152,7 +131,5 @@ function readMessage(error: Error): string {
   const { sqlMessage } = error as { readonly sqlMessage?: unknown };
   if (typeof sqlMessage === "string" && sqlMessage !== "") return sqlMessage;
   if (error.message !== "") return error.message.split(/\nsql: /)[0] as string;
-  // Node reports the failed attempts to several addresses as one error without a message
-  const { errors = [], code } = error as { readonly errors?: readonly Error[]; readonly code?: string };
-  return errors.map(({ message }) => message).join(", ") || (code ?? error.name);
+  return describeAttempts(error) || ((error as { readonly code?: string }).code ?? error.name);
 }

@@ -9,7 +9,7 @@ import { hashKey, toCall, toParameters } from "../advisory/lock-number.ts";
 import { isPostgresServerError } from "../clients/postgres-protocol.ts";
 import type { SqlConnection, SqlRow } from "../clients/types.ts";
 import type { PostgresAdvisoryWarning } from "./advisory-options.ts";
-import { explainError, readErrorCode, toOpenError } from "./errors.ts";
+import { explainError, readErrorCode } from "./errors.ts";
 
 const IDENTIFY = "select pg_catalog.pg_backend_pid() as id, pg_catalog.pg_is_in_recovery() as is_standby";
 
@@ -102,7 +102,6 @@ export function createPostgresAdvisoryDialect(keyToLock: (key: string) => LockNu
     },
     isServerError: isPostgresServerError,
     explainError,
-    toOpenError,
   };
 }
 

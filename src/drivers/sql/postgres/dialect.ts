@@ -10,6 +10,7 @@ import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
+import { toOpenError } from "../database-error.ts";
 import type {
   ClaimRow,
   Dialect,
@@ -26,7 +27,7 @@ import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { toUpperBound } from "../schema.ts";
 import type { PushState } from "./diagnostics.ts";
 import { diagnose, UNREACHABLE } from "./diagnostics.ts";
-import { breaksConnection, explainError, readErrorCode, toOpenError, WRONG_ISOLATION } from "./errors.ts";
+import { breaksConnection, explainError, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
 import { Listener } from "./listener.ts";
 import { expandStatement } from "./migration.ts";
 import type { PostgresLocation, PostgresOptions } from "./options.ts";
@@ -61,7 +62,7 @@ export class PostgresDialect implements Dialect {
       await session.verify();
     } catch (error) {
       await session.close();
-      throw toOpenError(error);
+      throw toOpenError(explainError(error));
     }
     return session;
   }
@@ -86,6 +87,8 @@ class PostgresSession implements DialectSession {
   readonly #inbox: string;
   /** 0: guardDataLoss is off. */
   readonly #maxTtlMs: number;
+  /** The option recall, if pushes arrive when the session is opened: from then on the listener stays open. */
+  #pushesRecalls = false;
   /** Sessions of this database begin at another isolation level, so each call begins a transaction of its own. */
   #needsTransaction = false;
 
@@ -114,7 +117,12 @@ class PostgresSession implements DialectSession {
   async verify(): Promise<void> {
     const isCreating = this.#options.createTables ?? true;
     const { isReadCommitted } = await verifyDatabase(this.#calls, this.#location, isCreating);
-    if (isReadCommitted) return;
+    if (!isReadCommitted) this.#requireTransactions();
+    if (this.#options.recall === true && this.#listener !== null) this.#pushesRecalls = await this.#listener.stayOpen();
+  }
+
+  /** @throws FatalDriverError if the client is a single connection */
+  #requireTransactions(): void {
     if (this.#client.connectDedicated === undefined) {
       throw new FatalDriverError(
         "postgres: default_transaction_isolation is not read committed, and the client is a single connection: pass a Pool, or set it for this role",
@@ -123,13 +131,17 @@ class PostgresSession implements DialectSession {
     this.#needsTransaction = true;
   }
 
+  get pushesRecalls(): boolean {
+    return this.#pushesRecalls;
+  }
+
   get hasPush(): boolean {
     return this.#listener?.isReceiving === true;
   }
 
   async claim(row: ClaimRow): Promise<string> {
     const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
-    const [reply = "", ...pushes] = await this.#callFunction(this.#statements.claim, [
+    const values = [
       id,
       key,
       bucket,
@@ -142,7 +154,12 @@ class PostgresSession implements DialectSession {
       label.replaceAll("\0", ""), // PostgreSQL refuses it
       this.#inbox,
       this.#maxTtlMs,
-    ]);
+      this.#toRecall(row),
+    ];
+    const work = this.#toWork(this.#statements.claim, values);
+    const result = await this.#calls.runClaim(id, work);
+    if (result === null) return "n";
+    const [reply = "", ...pushes] = readLines(result);
     this.#onReplies([reply], pushes);
     return reply;
   }
@@ -158,7 +175,13 @@ class PostgresSession implements DialectSession {
     return allReplies;
   }
 
-  async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+  release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    const release = this.#release(rows);
+    this.#calls.withdrawClaims(rows, release);
+    return release;
+  }
+
+  async #release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     const flags: boolean[] = [];
     const allPushes: string[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
@@ -213,7 +236,8 @@ class PostgresSession implements DialectSession {
   async restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
     const replies: string[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
-      const values = [encodeRestored(batch), this.#inbox, this.#maxTtlMs];
+      const claims = encodeRestored(batch, (row) => this.#toRecall(row));
+      const values = [claims, this.#inbox, this.#maxTtlMs];
       replies.push(...(await this.#callFunction(this.#statements.restore, values)));
     }
     return replies;
@@ -233,6 +257,12 @@ class PostgresSession implements DialectSession {
     if (this.#listener === null) return "none";
     if (this.#listener.isUnreachable) return "unreachable";
     return this.#listener.isReceiving ? "receiving" : "unused";
+  }
+
+  /** How the claim learns that another one waits, as the table has it (schema.sql). */
+  #toRecall({ recall }: ClaimRow): number {
+    if (!recall) return 0;
+    return this.#pushesRecalls ? 2 : 1;
   }
 
   #createListener(): Listener | null {
@@ -274,10 +304,11 @@ class PostgresSession implements DialectSession {
 
   /** The lines of its reply. */
   async #callFunction(statement: string, values: readonly SqlValue[]): Promise<readonly string[]> {
-    const { rows } = await this.#calls.run((connection) => this.#runReadCommitted(connection, statement, values));
-    const reply = rows[0]?.reply;
-    if (typeof reply !== "string") throw new Error("postgres: a function returned no text");
-    return reply.split("\n");
+    return readLines(await this.#calls.run(this.#toWork(statement, values)));
+  }
+
+  #toWork(statement: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {
+    return (connection) => this.#runReadCommitted(connection, statement, values);
   }
 
   /**
@@ -308,13 +339,20 @@ class PostgresSession implements DialectSession {
   }
 }
 
+/** The lines of a function's reply. */
+function readLines({ rows }: SqlResult): readonly string[] {
+  const reply = rows[0]?.reply;
+  if (typeof reply !== "string") throw new Error("postgres: a function returned no text");
+  return reply.split("\n");
+}
+
 function createStatements(location: PostgresLocation): Statements {
   const call = (name: string, count: number): string => {
     const parameters = Array.from({ length: count }, (_, index) => `$${index + 1}`).join(", ");
     return expandStatement(`select {${name}}(${parameters}) as reply`, location);
   };
   return {
-    claim: call("claim", 12),
+    claim: call("claim", 13),
     renew: call("renew", 3),
     renewAndProbe: expandStatement("select {renew}($1, $2, $3) as reply, pg_catalog.pg_notify($2, $4)", location),
     release: call("release", 6),
@@ -327,12 +365,15 @@ function createStatements(location: PostgresLocation): Statements {
 }
 
 /** As JSON: keys and labels may contain any separator. */
-function encodeRestored(rows: readonly RestoreRow[]): string {
+function encodeRestored(rows: readonly RestoreRow[], toRecall: (row: ClaimRow) => number): string {
   return JSON.stringify(
-    rows.map(({ id, key, bucket, permits, limit, ttlMs, token, tokenCount, floor, wait, label }) => ({
-      ...{ id, key, bucket, permits, limit, wait, label: label.replaceAll("\0", "") },
-      ...{ ttl: ttlMs, token: String(token), tokens: tokenCount, floor: String(floor) },
-    })),
+    rows.map((row) => {
+      const { id, key, bucket, permits, limit, ttlMs, token, tokenCount, floor, wait, label } = row;
+      return {
+        ...{ id, key, bucket, permits, limit, wait, label: label.replaceAll("\0", ""), recall: toRecall(row) },
+        ...{ ttl: ttlMs, token: String(token), tokens: tokenCount, floor: String(floor) },
+      };
+    }),
   );
 }
 

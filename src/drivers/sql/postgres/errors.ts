@@ -1,6 +1,7 @@
 /** Explains errors of PostgreSQL: what is wrong and what to do, without statements and their parameters. */
 
-import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import { isFatalError } from "../../../errors.ts";
+import { DatabaseError, describeAttempts } from "../database-error.ts";
 import { explainTlsError } from "../tls-errors.ts";
 
 /** The functions refuse to run in this transaction (lock_buckets.sql). */
@@ -62,20 +63,6 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   },
 ];
 
-/** An error of the server or of the client library, without its details: they may contain claim ids. */
-class PostgresError extends Error {
-  /** The SQLSTATE, or a code of Node. The CLI shows it. */
-  readonly code?: string;
-  readonly isFatal: boolean;
-
-  constructor(message: string, code: string | undefined, isFatal: boolean) {
-    super(message);
-    this.name = "Error";
-    this.isFatal = isFatal;
-    if (code !== undefined) this.code = code;
-  }
-}
-
 /** The SQLSTATE, or the code of Node. */
 export function readErrorCode(error: unknown): string {
   const { code } = Object(error) as { readonly code?: unknown };
@@ -84,32 +71,20 @@ export function readErrorCode(error: unknown): string {
 
 /** Explains an error of a call. */
 export function explainError(error: unknown): unknown {
-  if (!(error instanceof Error) || error instanceof PostgresError || error instanceof TypeError || isFatalError(error))
+  if (!(error instanceof Error) || error instanceof DatabaseError || error instanceof TypeError || isFatalError(error))
     return error;
   const code = readErrorCode(error);
   const known = KNOWN_ERRORS.find(({ codes }) => codes.test(code));
   if (known !== undefined) {
     const isFatal = known.isFatal === true;
-    return new PostgresError(`postgres: ${known.explanation} (${code}: ${error.message})`, code, isFatal);
+    return new DatabaseError(`postgres: ${known.explanation} (${code}: ${error.message})`, code, isFatal);
   }
   const tlsProblem = explainTlsError(error, "ssl.ca, or sslrootcert in the url");
-  if (tlsProblem !== null) return new PostgresError(`postgres: ${tlsProblem} (${error.message})`, undefined, true);
-  if (error.message === "") return new PostgresError(`postgres: ${describeNested(error)}`, code || undefined, false);
-  return code === "" ? error : new PostgresError(`postgres: ${error.message}`, code, false);
-}
-
-/** Node reports the failed attempts to several addresses as one error without a message. */
-function describeNested(error: Error): string {
-  const { errors = [] } = error as { readonly errors?: readonly Error[] };
-  return errors.map(({ message }) => message).join(", ") || readErrorCode(error) || error.name;
-}
-
-/** The error of open(): fatal if a retry is useless. */
-export function toOpenError(error: unknown): unknown {
-  const explained = explainError(error);
-  return explained instanceof PostgresError && explained.isFatal
-    ? new FatalDriverError(explained.message, { cause: explained })
-    : explained;
+  if (tlsProblem !== null) return new DatabaseError(`postgres: ${tlsProblem} (${error.message})`, undefined, true);
+  if (error.message === "") {
+    return new DatabaseError(`postgres: ${describeAttempts(error) || code || error.name}`, code || undefined, false);
+  }
+  return code === "" ? error : new DatabaseError(`postgres: ${error.message}`, code, false);
 }
 
 /** Whether tables or functions are not there. */

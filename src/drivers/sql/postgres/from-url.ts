@@ -1,7 +1,7 @@
 /**
  * The driver of a url, whose pool is created by the library that is installed:
  *   postgres://[user[:password]@]host[:5432]/database, or postgresql:
- * Parameters: schema, and prefix, createTables, silenceWarnings (see takeUrlOptions); all others are the library's.
+ * Parameters: schema, recall ("true" or "false"), and prefix, createTables, silenceWarnings (see takeUrlOptions); all others are the library's.
  */
 
 import type { Driver } from "../../../spi/driver.ts";
@@ -9,7 +9,7 @@ import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
-import { takeUrlOptions, takeUrlParameters } from "../url-parameters.ts";
+import { parseUrlBoolean, takeUrlOptions, takeUrlParameters } from "../url-parameters.ts";
 import { PostgresDialect } from "./dialect.ts";
 import type { PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
@@ -19,10 +19,16 @@ import { validatePostgresOptions } from "./options.ts";
  * @throws TypeError as connect()
  */
 export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
-  const { url: withoutSchema, values } = takeUrlParameters(url, ["schema"]);
-  const own = takeUrlOptions(withoutSchema);
+  const { url: withoutOwn, values } = takeUrlParameters(url, ["schema", "recall"]);
+  const { recall, ...location } = values;
+  const own = takeUrlOptions(withoutOwn);
   parsePostgresUrl(own.url);
-  const allOptions = { ...options, ...own.options, ...values } as PostgresOptions;
+  const allOptions = {
+    ...options,
+    ...own.options,
+    ...location,
+    ...(recall !== undefined && { recall: parseUrlBoolean("recall", recall) }),
+  } as PostgresOptions;
   validatePostgresOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
   const createClient = () => loadPostgresClient(own.url, { connectTimeoutMs });

@@ -1,11 +1,12 @@
 /**
- * Receives pushes: LISTEN on a connection of its own, opened when the first claim of this process waits. Timers only
+ * Receives pushes: LISTEN on a connection of its own, opened when the first claim of this process waits, or by stayOpen(). Timers only
  * space the attempts to connect and bound the probes; claims are unknown here.
  *
  * Invariants
  * - It receives only if a notification that was sent the way of the calls has arrived here: a pooler accepts LISTEN and
  *   delivers nothing.
  * - A push counts as an answer only while it receives; before, it is a hint.
+ * - After stayOpen() it opens a new connection whenever one ends: held claims wait for pushes, too.
  * - When it begins or ceases to receive, pushes may be lost: it says so, and the claims are rechecked.
  * - A dead connection is always detected: a half-open one raises no event, so after a silence the next renewal takes a
  *   probe along, and the first answer to a new waiting claim sends one.
@@ -64,6 +65,7 @@ export class Listener {
   readonly #events: ListenerEvents;
   #state: ListenerState = { kind: "idle" };
   #isUnreachable = false;
+  #staysOpen = false;
   #failureCount = 0;
   #lastHeardAt = 0;
   #isProbing = false;
@@ -83,6 +85,20 @@ export class Listener {
   /** Whether notifications did not arrive although the connection was open. */
   get isUnreachable(): boolean {
     return this.#isUnreachable;
+  }
+
+  /**
+   * Opens the connection, and from now on a new one whenever it ends. Whether pushes arrive, after the first attempt: if not,
+   * it is as if this had not been called.
+   */
+  async stayOpen(): Promise<boolean> {
+    this.#state = { kind: "opening" };
+    const connection = await this.#connectAndVerify();
+    if (!this.#isOpening) connection?.release(true);
+    else if (connection === null) this.#state = { kind: "idle" };
+    else this.#receive(connection);
+    this.#staysOpen = this.isReceiving;
+    return this.isReceiving;
   }
 
   /** Called when a claim was answered "waiting". */
@@ -126,13 +142,17 @@ export class Listener {
         continue;
       }
       if (!this.#isOpening) return connection.release(true);
-      this.#failureCount = 0;
-      this.#isUnreachable = false;
-      this.#state = { kind: "receiving", connection };
-      connection.onEnd(() => this.#onEnd(connection));
+      this.#receive(connection);
       this.#events.onMissed();
       return;
     }
+  }
+
+  #receive(connection: DedicatedConnection): void {
+    this.#failureCount = 0;
+    this.#isUnreachable = false;
+    this.#state = { kind: "receiving", connection };
+    connection.onEnd(() => this.#onEnd(connection));
   }
 
   /** close() ends it at any time. */
@@ -241,5 +261,6 @@ export class Listener {
     this.#state = { kind: "idle" };
     this.#failureCount++;
     this.#events.onMissed();
+    if (this.#staysOpen) void this.#open();
   }
 }

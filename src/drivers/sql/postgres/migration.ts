@@ -9,7 +9,7 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 3;
+export const REVISION = 5;
 
 /**
  * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
@@ -19,12 +19,13 @@ const OLDEST_CALLER = 2;
 
 /**
  * Settings of the functions that clients call. Every look-up is by an index, and a plan is made once in a session: one that
- * was made while the tables were small would later read all rows. And operators are those of pg_catalog: another role that may
+ * was made while the tables were small would later read all rows. A session that turns index scans off would make plans that seem so
+ * costly that the server compiles them, at each call. And operators are those of pg_catalog: another role that may
  * create operators in a schema of the session's search_path, as in "public" before PostgreSQL 15, could otherwise put its own
  * functions in their place, which would run with the rights of the caller.
  */
 const FUNCTION_SETTINGS =
-  "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_sort = off";
+  "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_indexscan = on set enable_sort = off set jit = off";
 
 /** In the order of creation. */
 const FUNCTIONS: readonly string[] = [
@@ -38,6 +39,9 @@ const FUNCTIONS: readonly string[] = [
   statements.WALK,
   statements.READ_FRONT,
   statements.ENCODE_ANSWER,
+  statements.MARK_RECALLED,
+  statements.RECALL_HOLDERS,
+  statements.RECHECK_AT,
   statements.RESTART_LEASE,
   statements.SWEEP,
   statements.CLAIM,

@@ -1,6 +1,6 @@
 /** The options of the PostgreSQL driver. */
 
-import { validateOptions } from "../../../util/validate.ts";
+import { booleanRule, validateOptions } from "../../../util/validate.ts";
 import { warningNamesRule } from "../../warnings.ts";
 import type { SqlOptions } from "../options.ts";
 import { SQL_OPTION_RULES } from "../options.ts";
@@ -16,6 +16,13 @@ export interface PostgresOptions extends SqlOptions {
    * other's locks. Default "holdfast".
    */
   readonly schema?: string;
+  /**
+   * Pushes to the holder of a lock when another claim waits for it, by NOTIFY, so that cached locks are released at once
+   * and turns of local requests last as long as no other process waits. Without it holders learn of waiters when they ask. Each claim that begins to
+   * wait behind such a lock then commits with a NOTIFY, and PostgreSQL serializes those commits. Needs a Pool, and keeps one
+   * further connection open. Default false.
+   */
+  readonly recall?: boolean;
   /** Warnings that `open()` leaves out, by the names that `holdfast doctor` shows. Default: none. */
   readonly silenceWarnings?: readonly PostgresWarning[];
 }
@@ -56,6 +63,7 @@ export function validatePostgresOptions(options: PostgresOptions): void {
   validateOptions("postgres", options, {
     ...SQL_OPTION_RULES,
     schema: schemaRule,
+    recall: booleanRule,
     silenceWarnings: warningNamesRule(WARNING_NAMES),
   });
 }

@@ -73,6 +73,7 @@ interface OpenDatabase {
 
 class SqliteSession implements DialectSession {
   readonly hasPush = false;
+  readonly pushesRecalls = false;
   readonly #source: DatabaseSource;
   readonly #options: SqliteOptions;
   readonly #events: DialectEvents;
@@ -162,10 +163,10 @@ class SqliteSession implements DialectSession {
       if (!replies.includes(null)) return replies;
       const read = transactions.read(() => {
         const { now, stamp } = tables.readVersion();
-        return rows.map(({ id }, index) => {
+        return rows.map((row, index) => {
           if (replies[index] !== null) return replies[index] as string;
-          const found = routines.peek(id, now);
-          waits.set(id, found?.wait, stamp);
+          const found = routines.peek(row, now);
+          waits.set(row.id, found?.wait, stamp);
           return found?.reply ?? null;
         });
       });

@@ -1,6 +1,6 @@
 /** Explains errors of SQLite: what is wrong and what to do. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { FatalDriverError, isFatalError } from "../../../errors.ts";
 
 /** What the libraries tell of an error: a result code by name or number. */
 interface SqliteErrorLike {
@@ -69,7 +69,8 @@ const KNOWN_ERRORS: readonly KnownError[] = [
 /** An error with SQLite's name of it in brackets, which its documentation explains. */
 export function explainSqliteError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(`sqlite: ${String(error)}`);
-  if (/^sqlite: /.test(error.message)) return error;
+  // one of the driver has said what is wrong, also without the prefix: no library is installed
+  if (isFatalError(error) || /^sqlite: /.test(error.message)) return error;
   if (/within a transaction/.test(error.message)) {
     const problem = "the handle is inside a transaction of its owner: end it, or pass a path or a handle of its own";
     return new Error(`sqlite: ${problem}`, { cause: error });

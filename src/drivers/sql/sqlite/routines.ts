@@ -102,13 +102,13 @@ export class Routines {
     const renewed = rows.map((row) => this.#extend(row.id, graceEnds, now));
     const fronts = new Map<string, Front>();
     for (const { key } of rows) if (!fronts.has(key)) fronts.set(key, this.#walk(key, now, graceEnds, ownIds, pushes));
-    return renewed.map((outcome) => {
+    return renewed.map((outcome, index) => {
       if (typeof outcome === "string") return { reply: outcome };
       const front = fronts.get(outcome.key) as Front;
       const admitted = front.admitted.get(outcome.id);
       return admitted === undefined
         ? formatWaiting(outcome, front, graceEnds, now)
-        : formatHeld(admitted, graceEnds, now);
+        : formatHeld(admitted, graceEnds, now, this.#isRecalled(rows[index] as ClaimRow));
     });
   }
 
@@ -216,16 +216,22 @@ export class Routines {
    * The answer to a renewal that needs no write; null: it needs one. A lease that was restarted within the last eighth of
    * its ttl is long enough, and nothing at the front of the queue must be due to change.
    */
-  peek(id: string, now: number): ClaimReply | null {
+  peek(row: ClaimRow, now: number): ClaimReply | null {
+    const { id } = row;
     if (this.#identity?.isQuiet(now) === false) return null;
     const stored = this.#rows.readClaim(id);
     if (stored === null) return { reply: formatNone(this.#rows.readTombstone(id, now)) };
     if (stored.expires <= now) return null;
     if (stored.state === "r") return { reply: "n revoked" };
     if (!isFresh(stored, now)) return null;
-    if (stored.token > 0n) return formatHeld(stored, 0, now);
+    if (stored.token > 0n) return formatHeld(stored, 0, now, this.#isRecalled(row));
     const front = this.#peekFront(stored.key, now);
     return front === null || front.admitted.has(id) ? null : formatWaiting(stored, front, 0, now);
+  }
+
+  /** Does the claim, which is held, ask to be recalled, and another one wait for it? Claims that wait are behind all others. */
+  #isRecalled({ key, recall }: ClaimRow): boolean {
+    return recall && this.#rows.isLastWaiting(key);
   }
 
   /** Restarts the lease of a claim. Returns the reply if it is none. */
@@ -371,10 +377,14 @@ function formatHeld(
   claim: Lease & Pick<StoredClaim, "token" | "tokenCount">,
   graceEnds: number,
   now: number,
+  isRecalled = false,
 ): ClaimReply {
   const { token, tokenCount, expires, ttl } = claim;
   const remainingMs = toRemainingMs(expires, ttl, now);
-  return { reply: `h ${token} ${tokenCount} ${remainingMs} ${Math.floor(now / 1_000)}${formatGrace(graceEnds)}` };
+  const state = isRecalled ? "r" : "h";
+  return {
+    reply: `${state} ${token} ${tokenCount} ${remainingMs} ${Math.floor(now / 1_000)}${formatGrace(graceEnds)}`,
+  };
 }
 
 /** The last field of an answer in a grace period. */

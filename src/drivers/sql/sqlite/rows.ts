@@ -23,6 +23,7 @@ import {
   READ_FRONT,
   READ_HOLDERS,
   READ_IDENTITY,
+  READ_LAST,
   READ_LAYOUT,
   READ_QUEUE,
   READ_TOMBSTONE,
@@ -106,7 +107,7 @@ export class SqliteRows {
     this.#run(WRITE_LAYOUT, layoutVersion);
   }
 
-  /** Deletes the expired claims of keys without live ones, and the expired tombstones. */
+  /** Deletes the expired claims that no live one of their key is behind, and the expired tombstones. */
   purgeAll(): void {
     const { now } = this.readVersion();
     const [purgeClaims, purgeTombstones] = PURGE_ALL as [string, string];
@@ -156,6 +157,12 @@ export class SqliteRows {
   /** Whether the key has claims. */
   hasClaims(key: string): boolean {
     return this.#get(FIND_CLAIM, key) !== null;
+  }
+
+  /** Whether the last claim of the queue waits. */
+  isLastWaiting(key: string): boolean {
+    const row = this.#get(READ_LAST, key);
+    return row !== null && toBigInt(row.token) === 0n;
   }
 
   readQueue(key: string, afterArrival: number | bigint, max: number): StoredClaim[] {

@@ -26,7 +26,7 @@ export const LIST_PREFIX: string =
 export const MOVE_CLAIM: string = "update {claims} set arrival = ? where id = ?";
 
 export const PURGE_ALL: readonly string[] = [
-  "delete from {claims}\nwhere expires <= ? and not exists (select 1 from {claims} others where others.key = {claims}.key and others.expires > ?)",
+  "delete from {claims}\nwhere expires <= ? and not exists (\n  select 1 from {claims} others\n  where others.key = {claims}.key and others.arrival > {claims}.arrival and others.expires > ?\n)",
   "delete from {tombstones} where expires <= ?",
 ];
 
@@ -51,6 +51,8 @@ export const READ_HOLDERS: string =
   "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where key = ? and token > 0\norder by token";
 
 export const READ_IDENTITY: string = "select file, sequence, grace_begins, grace_ends from {identity}";
+
+export const READ_LAST: string = "select token from {claims} where key = ? order by arrival desc limit 1";
 
 export const READ_LAYOUT: string = "select version from {layout}";
 

@@ -1,19 +1,22 @@
---[[ admission.lua — admits waiting claims, and skips those whose process does not listen (unreachable waiters).
-     needs    prelude.lua, grace.lua, records.lua, queue.lua, entries.lua, tokens.lua
-     defines  grantedHere, push, fits, admitQueue, firstLiveWaiting, admitTouched
+--[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable waiters).
+     needs    prelude.lua, grace.lua, records.lua, claims.lua, queue.lua, tokens.lua
+     defines  answeredHere, grantedHere, ownPushes, push, isRecalling, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim,
+              enterQueue, admitQueue, firstLiveWaiting, finish
 
      Invariants
-     - Only `admitQueue` admits waiting claims, and each fits beside the sum of those admitted at that moment. A claim that
-       leaves invalidates the sum (`markTouched`), and `loadQueue` computes it again before it is used.
+     - Only `admitQueue` admits waiting claims, and each fits beside the sum of those admitted at that moment.
      - A claim that is granted, or that advances to its next queue, is admitted in this one. After it has admitted a claim,
        `admitQueue` grants to no unreachable waiter. An unreachable waiter that is granted is first in the
        queue and fits like any other.
-     - A grant is written before it is published: see `tryGrant` and decision 0023.
+     - A grant is written before it is published: see `tryGrant` and decision 0023. The recall of a holder is published last.
      - After `admitQueue` no claim that fits is left at the front of the queue, except unreachable ones. ]]
 local MAX_SKIPPED = 32
 local GRACE_FOR_UNREACHABLE_MS = 1000
-local unreachableInboxes = {} -- by inbox, as far as this script has found out; it cannot change while the script runs
+local answeredHere = {} -- ids of the claims that this call answers for: they need no push
 local grantedHere = {} -- by id: claims that this call answers for and grants after it has computed their answers
+local ownPushes = {} -- pushes for the caller's own process, returned in the reply; nil: the reply has no room for them
+local recalls = {} -- holders to recall when everything is written
+local unreachableInboxes = {} -- by inbox, as far as this script has found out; it cannot change while the script runs
 local admitQueue -- it and `advance` call each other
 
 --- The caller's own process gets the push in the reply, if the reply has room for pushes (`ownPushes`).
@@ -28,7 +31,7 @@ local function isUnreachable(claim)
   if getsPushInReply(claim) then return false end
   local claimInbox = claim.inbox
   if unreachableInboxes[claimInbox] == nil and string.find(claimInbox, '{', 1, true) then
-    unreachableInboxes[claimInbox] = redis.pcall('SPUBLISH', claimInbox, '') == 0
+    unreachableInboxes[claimInbox] = try('SPUBLISH', claimInbox, '') == 0
   end
   return unreachableInboxes[claimInbox]
 end
@@ -43,48 +46,144 @@ local function push(claim, message)
   if isUnreachable(claim) then return false end
   local claimInbox = claim.inbox
   if string.find(claimInbox, '{', 1, true) then
-    redis.pcall('SPUBLISH', claimInbox, message)
+    try('SPUBLISH', claimInbox, message)
     return true
   end
   redis.set_repl(redis.REPL_NONE)
-  unreachableInboxes[claimInbox] = redis.pcall('PUBLISH', claimInbox, message) == 0
+  unreachableInboxes[claimInbox] = try('PUBLISH', claimInbox, message) == 0
   redis.set_repl(redis.REPL_ALL)
   return not unreachableInboxes[claimInbox]
 end
 
---- After its first write a script is not refused for lack of memory. So the first write is a ZREM that changes nothing.
-local function makeFirstWrite(queue)
-  if not hasWritten then call('ZREM', queue.waiting, '') end
-  hasWritten = true
+--- Whether a holder of this queue wants to be recalled.
+local function isRecalling(queue)
+  for _, item in pairs(queue.admitted) do
+    if sub(item.entry, -2) == ':r' then return true end
+  end
+  return false
+end
+
+--- A claim waits in this queue: the holders that want to know that are told so. Only granted claims that their process still
+--- has: no detached ones, no revoked ones, and none that is on its way through several keys.
+local function recallHolders(queue)
+  for owner, item in pairs(queue.admitted) do
+    if sub(item.entry, -2) == ':r' then
+      local holder = readClaimIn(queue, sub(owner, 1, 2), sub(owner, 3))
+      if isLive(holder) and holder.token > 0 and holder.state == 'o' then recalls[holder.id] = holder end
+    end
+  end
+end
+
+--- Whether another claim waits for a held claim that wants to know it.
+local function isRecalled(claim)
+  if not claim.recall then return false end
+  for _, lock in ipairs(claim.locks) do
+    local queue = getQueue(lock[1], lock[2])
+    loadQueue(queue)
+    if hasWaiting(queue) then return true end
+  end
+  return false
+end
+
+--- Removes a claim from the queues that it has entered, and its record. Returns from how many queues.
+local function removeClaim(claim)
+  local removedCount = 0
+  local locks = claim.locks
+  for index = 1, claim.enteredCount do
+    local lock = locks[index]
+    local queue = getQueue(lock[1], lock[2])
+    loadQueue(queue)
+    if index < claim.enteredCount or claim.token > 0 then
+      if removeAdmitted(queue, claim.bucket .. claim.id) then removedCount = removedCount + 1 end
+    else
+      removedCount = removedCount + removeWaiting(queue, formatEntry(claim, lock))
+    end
+    markTouched(queue)
+  end
+  if claim.count > 1 then
+    for _, lock in ipairs(locks) do put(hashName(lock[1]), 'm:' .. lock[2] .. '\0' .. claim.bucket .. claim.id, false) end
+  end
+  forgetClaim(claim)
+  return removedCount
+end
+
+--- Removes the entries of a claim without a record: it was evicted, deleted or never made.
+local function removeUnknown(request)
+  local owner = request.bucket .. request.id
+  for _, lock in ipairs(request.locks) do
+    local queue = getQueue(lock[1], lock[2])
+    loadQueue(queue)
+    local isRemoved = removeAdmitted(queue, owner)
+    if queue.stored == 'F' or queue.stored == 'T1' then
+      local entry = formatEntry(request, lock)
+      isRemoved = removeWaiting(queue, entry) + removeWaiting(queue, entry .. ':r') > 0 or isRemoved -- with or without recall
+    end
+    if isRemoved then markTouched(queue) end
+  end
+end
+
+--- The claim of a request, or nil.
+local function findClaim(request)
+  local lock = request.locks[1]
+  -- the record of a claim with one key may be that of the key
+  if request.count == 1 then loadQueue(getQueue(lock[1], lock[2])) end
+  local claim = readClaim(request.bucket, request.id)
+  if claim then claim.locks = request.locks end
+  return claim
 end
 
 --- Whether the claim waits in this queue. A script that ended at a refused command may have left a stale entry.
 local function isWaitingIn(queue, claim)
-  return isLive(claim) and claim.token == 0 and (claim.count == 1 or readLocks(claim)[claim.enteredCount][2] == queue.key)
+  return isLive(claim) and claim.token == 0 and (claim.count == 1 or claim.locks[claim.enteredCount][2] == queue.key)
+end
+
+--- Enters a claim in its next queue, where it waits.
+local function enterQueue(queue, claim, lock)
+  claim.enteredCount = claim.enteredCount + 1
+  if isRecalling(queue) then peekWaiting(queue, 1) end -- whether it is the first to wait
+  local arrival, wasEmpty = enqueue(queue, claim, formatEntry(claim, lock))
+  if claim.count > 1 then claim.arrivals = claim.arrivals .. arrival .. ',' end
+  if wasEmpty then recallHolders(queue) end
 end
 
 --- Admits the claim in this queue and enters it in its next one.
-local function advance(queue, claim, entry, permits)
-  local lock = readLocks(claim)[claim.enteredCount + 1]
-  local nextQueue = getQueue(lock[1], lock[2])
+local function advance(queue, claim, entry)
+  local locks = claim.locks
+  local lock, nextLock = locks[claim.enteredCount], locks[claim.enteredCount + 1]
+  local nextQueue = getQueue(nextLock[1], nextLock[2])
   loadQueue(nextQueue)
-  makeFirstWrite(queue)
-  addAdmitted(queue, entry, permits, claim.expires, claim.ttl)
-  claim.enteredCount = claim.enteredCount + 1
-  local arrival = enqueue(nextQueue, formatEntry(claim, lock), claim.ttl)
-  local placedAt, waitFlag, arrivals, json, offset = struct.unpack(DETAILS_FORMAT, claim.details)
-  claim.details = packDetails(placedAt, waitFlag, arrivals .. ',' .. arrival, json, string.sub(claim.details, offset))
+  addAdmitted(queue, claim, lock)
+  enterQueue(nextQueue, claim, nextLock)
   saveClaim(claim)
+  saveForm(queue)
+  saveForm(nextQueue)
+  flush()
   removeWaiting(queue, entry)
   admitQueue(nextQueue)
 end
 
---- Writes the grant: from now on the claim is held for all other scripts.
-local function writeGrant(queue, claim, entry, permits)
-  makeFirstWrite(queue)
-  setToken(claim, queue, nextToken(claim, queue))
-  addAdmitted(queue, entry, permits, claim.expires, claim.ttl)
-  saveClaim(claim)
+--- Writes the grant: from now on the claim is held for all other scripts. Its entry still stands among the waiting ones.
+local function writeGrant(queue, claim, position)
+  local place, locks = claim.place, claim.locks
+  issueTokens(claim, locks)
+  addAdmitted(queue, claim, locks[claim.count])
+  if claim.place ~= 'k' then
+    saveClaim(claim)
+  elseif place == 'c' then
+    -- the record of the key counts now; what is left of this one must not look like a waiter
+    put(hashName(claim.bucket), 'c:' .. claim.id, formatTombstone('granted', 0, 0))
+  end
+  peekWaiting(queue, position + 1) -- whether another one waits is a part of the thin form
+  table.remove(queue.waiting, position)
+  queue.hasNewcomer = nil
+  saveForm(queue)
+  flush()
+end
+
+--- After a grant: the waiting entry and the former record go.
+local function endWaiting(queue, claim, entry)
+  call('ZREM', queue.waitingKey, entry)
+  if claim.place == 'k' then put(hashName(claim.bucket), 'c:' .. claim.id, false) end
 end
 
 --- Grants a claim in its last queue if its process is reachable, and returns whether it did.
@@ -92,42 +191,41 @@ end
 --- in an order in which every partial write is harmless: a counter is too high, or permits count as used by no claim until
 --- the lease ends. Removing the waiting entry comes last, and `admitQueue` recognizes a stale one. Only a written grant is
 --- published. If no process receives it, it is undone; only that case costs further commands.
-local function tryGrant(queue, claim, entry, permits)
+local function tryGrant(queue, claim, entry, position)
   if answeredHere[claim.id] then
     grantedHere[claim.id] = claim
-    writeGrant(queue, claim, entry, permits)
-    removeWaiting(queue, entry)
+    writeGrant(queue, claim, position)
+    endWaiting(queue, claim, entry)
     return true
   end
   if isUnreachable(claim) then return false end
-  writeGrant(queue, claim, entry, permits)
-  if push(claim, claim.id .. ' ' .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - nowMs) then
-    removeWaiting(queue, entry)
+  writeGrant(queue, claim, position)
+  local message = claim.id .. ' ' .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - nowMs
+  if push(claim, isRecalled(claim) and message .. ' r' or message) then
+    endWaiting(queue, claim, entry)
     return true
   end
-  call('ZREM', queue.admitted, entry)
-  queue.usedPermits = nil
-  claim.token, claim.needsSave = 0, true
+  removeAdmitted(queue, claim.bucket .. claim.id)
+  table.insert(queue.waiting, position, entry)
+  if claim.place == 'k' then queue.holder, claim.place, claim.thinIn = nil, 'c', nil end
+  claim.token = 0
+  saveClaim(claim)
   return false
 end
 
 --- Skips a claim whose process is unreachable. If that happens again a second or more later, without a call of the
 --- process in between, the claim is removed. Returns whether the claim keeps its entry.
-local function skipUnreachable(queue, claim, permits, limit)
+local function skipUnreachable(claim)
   local lastRenewedAt = claim.expires - claim.ttl
   if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= GRACE_FOR_UNREACHABLE_MS then
-    removeClaim(claim, claim.count > 1 and readLocks(claim) or { { queue.bucket, queue.key, permits, limit } })
-    call('DEL', claim.key)
+    removeClaim(claim)
     return false
   end
-  local isFirst = claim.lastMissedAt <= lastRenewedAt
-  if isFirst then claim.lastMissedAt = nowMs end
-  if isFirst or claim.needsSave then saveClaim(claim) end
+  if claim.lastMissedAt <= lastRenewedAt then
+    claim.lastMissedAt = nowMs
+    saveClaim(claim)
+  end
   return true
-end
-
-local function fits(queue, permits, limit)
-  return queue.usedPermits + permits <= tonumber(limit)
 end
 
 --- Whether a claim that was skipped does not fit any more, because of grants behind it.
@@ -140,42 +238,40 @@ end
 
 --- All claims that fit are unreachable: grants to the first one for a second. A renewal restores the full lease.
 local function grantUnreachable(queue, first)
-  loadQueue(queue)
-  if readFirstWaiting(queue) ~= first.entry or not fits(queue, first.permits, first.limit) then return end
+  if peekWaiting(queue, 1) ~= first.entry or not fits(queue, first.permits, first.limit) then return end
   local claim = first.claim
   claim.expires = math.min(claim.expires, nowMs + GRACE_FOR_UNREACHABLE_MS)
   for index = 1, claim.enteredCount - 1 do
-    local lock = readLocks(claim)[index]
-    local entered = getQueue(lock[1], lock[2])
-    call('ZADD', entered.admitted, 'XX', claim.expires .. '', formatEntry(claim, lock))
-    entered.usedPermits = nil
+    local entered = getQueue(claim.locks[index][1], claim.locks[index][2])
+    loadQueue(entered)
+    updateLease(entered, claim)
   end
-  writeGrant(queue, claim, first.entry, first.permits)
-  removeWaiting(queue, first.entry)
+  writeGrant(queue, claim, 1)
+  endWaiting(queue, claim, first.entry)
 end
 
 --- Admits the claims of this queue that fit. Skips unreachable waiters.
 function admitQueue(queue)
   local skipped, hasAdmitted = nil, false
+  loadQueue(queue)
   while true do
-    loadQueue(queue)
-    if queue.usedPermits >= ALL_PERMITS or scanBudget == 0 or inGracePeriod then break end
+    if sumPermits(queue) >= ALL_PERMITS or scanBudget == 0 or inGracePeriod then break end
     if skipped and (#skipped == MAX_SKIPPED or hasAdmitted and blocksSkipped(skipped, queue)) then break end
-    local entry = readFirstWaiting(queue)
-    if skipped then entry = call('ZRANGE', queue.waiting, #skipped, #skipped)[1] end
+    local position = skipped and #skipped + 1 or 1
+    local entry = peekWaiting(queue, position)
     if not entry then break end
     local bucket, id, permits, limit = parseEntry(entry)
     if not fits(queue, permits, limit) then break end
     scanBudget = scanBudget - 1
-    local claim = readClaim(bucket, id)
+    local claim = readClaimIn(queue, bucket, id)
     if not isWaitingIn(queue, claim) then
       removeWaiting(queue, entry)
     elseif claim.enteredCount < claim.count then
-      advance(queue, claim, entry, permits)
+      advance(queue, claim, entry)
       hasAdmitted = true
-    elseif tryGrant(queue, claim, entry, permits) then
+    elseif tryGrant(queue, claim, entry, position) then
       hasAdmitted = true
-    elseif skipUnreachable(queue, claim, permits, limit) then
+    elseif skipUnreachable(claim) then
       skipped = skipped or {}
       skipped[#skipped + 1] = { claim = claim, entry = entry, permits = permits, limit = limit }
     end
@@ -187,14 +283,14 @@ end
 --- The first live waiting claim, or nil. `admitQueue` does not read a claim that does not fit, so expired ones are removed here:
 --- they must not block the queue.
 local function firstLiveWaiting(queue)
-  local front = readFirstWaiting(queue)
+  local front = peekWaiting(queue, 1)
   while front do
     local bucket, id = parseEntry(front)
-    local claim = readClaim(bucket, id)
+    local claim = readClaimIn(queue, bucket, id)
     if isWaitingIn(queue, claim) then return claim end
     removeWaiting(queue, front)
     admitQueue(queue)
-    front = readFirstWaiting(queue)
+    front = peekWaiting(queue, 1)
   end
 end
 
@@ -204,7 +300,15 @@ local function admitTouched()
   while touchedQueues[index] and scanBudget > 0 do
     local queue = touchedQueues[index]
     if queue.needsAdmission then admitQueue(queue) end
-    if isEmpty(queue) then call('ZREM', bucketKey(queue.bucket, 'i'), queue.key) end
     index = index + 1
+  end
+end
+
+--- The end of a call: admits what fits, writes what has changed, recalls holders.
+local function finish()
+  admitTouched()
+  saveForms()
+  for id, holder in pairs(recalls) do
+    if holder.token > 0 and claims[holder.bucket .. id] == holder then push(holder, id .. ' recalled') end
   end
 end

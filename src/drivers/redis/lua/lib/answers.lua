@@ -1,4 +1,4 @@
---[[ answers.lua — encodes the answers for claims, as claim.lua describes them.
+--[[ answers.lua — encodes the answers for claims, as turn.lua describes them.
      needs    prelude.lua, grace.lua
      defines  encodeNone, encodeAnswer ]]
 local function encodeNone(reason)
@@ -6,9 +6,10 @@ local function encodeNone(reason)
 end
 
 --- Encodes the answer for a held or waiting claim. `recheck`: for a waiting claim, the time to its next recheck (ms).
-local function encodeAnswer(claim, recheck)
+--- `isRecalled`: another claim waits for this held claim, which wants to know that.
+local function encodeAnswer(claim, recheck, isRecalled)
   local times = claim.expires - nowMs .. ' ' .. (recheck and recheck .. ' ' or '') .. nowMsText
   if inGracePeriod then times = times .. ' ' .. graceEndsAt end
   if recheck then return 'w ' .. times end
-  return 'h ' .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. times
+  return (isRecalled and 'r ' or 'h ') .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. times
 end

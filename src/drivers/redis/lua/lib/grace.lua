@@ -1,6 +1,7 @@
 --[[ grace.lua — detects a loss of data, and delays grants after it.
      needs    prelude.lua
-     defines  maxTtl, graceEndsAt, tokenFloor, tokenCeiling, MIN_LEAD, RAISED_LEAD, writeRunRecord, inGracePeriod
+     defines  graceEndsAt, tokenFloor, tokenCeiling, MIN_LEAD, RAISED_LEAD, runRecordKey, replicationId, inGracePeriod; without
+              guardDataLoss it defines no function and calls nothing
 
      With the option guardDataLoss the caller names a run record, which never
      expires: "<replication id> <end of grace period (ms)> <floor> <ceiling>". The replication id names one uninterrupted run of
@@ -33,22 +34,17 @@
        - whatever the clocks are, if only the last writes of a run are lost: those after a script of the run that ran at most
          MIN_LEAD before its last grant.
      - No grace period is longer than MAX_GRACE_PERIOD, whatever the clocks are: the wait for the clock to pass the floor ends there. ]]
-local runRecordKey, maxTtl = ARGV[3], tonumber(ARGV[4])
 local graceEndsAt, tokenFloor, tokenCeiling = 0, 0, math.huge
-local replicationId
-local MIN_LEAD = math.max(2000, maxTtl / 2) * 1000 -- microseconds: the ceiling is always at least so far ahead
-local RAISED_LEAD = 2 * MIN_LEAD -- microseconds: the ceiling is raised to so far ahead
-local MAX_GRACE_PERIOD = RAISED_LEAD / 1000 + 1 -- milliseconds
+local MIN_LEAD, RAISED_LEAD, MAX_GRACE_PERIOD = 0, 0, 0
+local runRecordKey, replicationId
 
---- Writes the run record. Redis refuses this only for lack of memory, and only as a first write: then the old record stays
---- and the next call tries again.
-local function writeRunRecord(newCeiling)
-  local record = table.concat({ replicationId, graceEndsAt .. '', formatInt(tokenFloor), formatInt(newCeiling) }, ' ')
-  local reply = redis.pcall('SET', runRecordKey, record)
-  if not reply.err then tokenCeiling = newCeiling end
-end
-
-if runRecordKey ~= '' then
+if ARGV[3] ~= '' then
+  local maxTtlText, recordKey = match(ARGV[3], '^(%d+) (.*)$')
+  local maxTtl = tonumber(maxTtlText)
+  runRecordKey = recordKey
+  MIN_LEAD = math.max(2000, maxTtl / 2) * 1000 -- microseconds: the ceiling is always at least so far ahead
+  RAISED_LEAD = 2 * MIN_LEAD -- microseconds: the ceiling is raised to so far ahead
+  MAX_GRACE_PERIOD = RAISED_LEAD / 1000 + 1 -- milliseconds
   local info = call('INFO', 'replication')
   local index = string.find(info, 'master_replid:', 1, true)
   replicationId = string.sub(info, index + 14, index + 53)
@@ -68,7 +64,10 @@ if runRecordKey ~= '' then
   local highestToken = endsSoon and math.max(nowMicros, tokenFloor) or nowMicros
   local isCeilingLow = tokenCeiling - MIN_LEAD < highestToken
   if startsGrace or isCeilingLow then
-    writeRunRecord(isCeilingLow and math.max(nowMicros + RAISED_LEAD, highestToken + MIN_LEAD) or tokenCeiling)
+    local ceiling = isCeilingLow and math.max(nowMicros + RAISED_LEAD, highestToken + MIN_LEAD) or tokenCeiling
+    local record = { replicationId, graceEndsAt .. '', formatInt(tokenFloor), formatInt(ceiling) }
+    -- Redis refuses this only for lack of memory: then the old record stays and the next call tries again
+    if not try('SET', runRecordKey, table.concat(record, ' ')).err then tokenCeiling = ceiling end
   end
 end
 

@@ -1,64 +1,87 @@
---[[ records.lua — the formats of a claim's record, of its entry in a queue, and of its answer. No other file knows them.
+--[[ records.lua — the formats of requests, of records and of entries in a queue. Only the common paths (turn.lua, renew.lua)
+     know a part of them beside this file.
      needs    prelude.lua
-     defines  DETAILS_FORMAT, packDetails, saveClaim, readClaim, addTombstone, readLocks, formatEntry, parseEntry, isLive
+     defines  parseRequest, formatRecord, parseRecord, parseTombstone, formatTombstone, formatEntry, parseEntry
 
-     An entry is "<bucket><id>:<permits>:<limit>:<ttl>", so the admission rule needs no records.
-     A record is packed. Its fields: end of lease (ms), token (0: waiting), number of queues entered, when its process was
-     last unreachable (ms; 0: never), ttl, tokens, floor, number of locks, state ("o"rdinary, "d"etached, "r"evoked), inbox;
-     and then details that only lists need: time of the claim (ms), waits, arrivals in the queues entered (separated by
-     commas), locks as JSON (only if there are several), label. The record of an ended claim is a tombstone:
-     "x <end reason>". ]]
-local CLAIM_FORMAT = '>ddddddddc1s' -- struct.pack is several times as fast as text or cmsgpack, and exact for tokens
-local DETAILS_FORMAT = '>dc1ss'
+     A request names a claim:
+           one key       <bucket><key> \n <id> <ttl> <permits> <limit>
+           several keys  <locks as JSON: bucket, key, permits, limit of each> \n <id> <ttl> 0 0
+     and, if it makes one, goes on: <space><tokens> <floor> <waits><recall> \n <label>. From the id on it is kept as it came: the body
+     of the record.
 
---- The details that only lists need. `arrivals`: arrivals in the queues entered, separated by commas.
-local function packDetails(placedAt, waitFlag, arrivals, json, label)
-  return struct.pack(DETAILS_FORMAT, placedAt, waitFlag, arrivals, json) .. label
+     A record is HEAD (prelude.lua), then: body \n JSON of the locks, if there are several \n arrivals in the queues entered, if
+     there are several \n inbox of its process. The label is the only part that may contain anything.
+     A tombstone is "x <its end (ms)> <ttl> <end reason>".
+     An entry is "<bucket><id>:<permits>:<limit>:<ttl>", and ":r" if its claim wants to be recalled: so the admission rule and the recall need
+     no records. ]]
+local BODY = '^((%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$'
+local NEW_BODY = '^((%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n.*)$'
+
+--- The locks as { bucket, key, permits, limit }, all text.
+local function parseLocks(json)
+  local locks = cjson.decode(json)
+  return locks, #locks
 end
 
-local function saveClaim(claim)
-  local record = struct.pack(CLAIM_FORMAT, claim.expires, claim.token, claim.enteredCount, claim.lastMissedAt, claim.ttl,
-    claim.tokens, claim.floor, claim.count, claim.state, claim.inbox)
-  call('SET', claim.key, record .. claim.details, 'PX', claim.ttl * 2 + KEY_TTL_MARGIN)
+--- Parses a request. The fields of a new claim are nil in a request that only names one.
+local function parseRequest(text)
+  local first, body = match(text, '^([^\n]*)\n(.*)$')
+  local id, ttl, permits, limit = match(body, '^(%w+) (%d+) (%d+) (%d+)')
+  local request = { id = id, ttl = tonumber(ttl), json = '', count = 1 }
+  if sub(first, 1, 1) == '[' then
+    request.json = first
+    request.locks, request.count = parseLocks(first)
+  else
+    request.locks = { { sub(first, 1, 2), sub(first, 3), permits, limit } }
+  end
+  request.bucket = request.locks[1][1]
+  local whole, _, _, _, _, tokens, floor, waits, recall = match(body, NEW_BODY)
+  if whole then
+    request.body, request.tokens, request.floor = whole, tonumber(tokens), tonumber(floor)
+    request.waits, request.recall = waits == '1', recall == '1'
+  end
+  return request
 end
 
---- Reads the record of a claim, or nil. A lease that a backward step of the clock made longer than the ttl is cut to the ttl.
-local function readClaim(bucket, id)
-  local key = keyName(bucket, 'c', id)
-  local record = call('GET', key)
-  if not record then return nil end
-  local ended = match(record, '^x (.*)')
-  if ended then return { key = key, id = id, ended = ended } end
-  local expires, token, enteredCount, lastMissedAt, ttl, tokens, floor, count, state, claimInbox, offset =
-    struct.unpack(CLAIM_FORMAT, record)
-  return {
-    key = key, bucket = bucket, id = id, expires = math.min(expires, nowMs + ttl), token = token,
-    enteredCount = enteredCount, lastMissedAt = lastMissedAt, ttl = ttl, tokens = tokens, floor = floor, count = count, state = state,
-    inbox = claimInbox, details = string.sub(record, offset), leaseCut = expires > nowMs + ttl,
+--- The record of a claim. `form`: "T" with `flag` for waiting claims, or "C0".
+local function formatRecord(claim, form)
+  local head = struct.pack(HEAD, form .. claim.state, claim.expires, claim.token, claim.placedAt, claim.lastMissedAt,
+    claim.enteredCount)
+  return head .. claim.body .. '\n' .. claim.json .. '\n' .. claim.arrivals .. '\n' .. claim.inbox
+end
+
+--- The claim of a record. A lease that a backward step of the clock made longer than the ttl is cut to the ttl; the script that
+--- reads it must write that: a cut that is not written never ends while the clock is behind.
+local function parseRecord(bucket, record)
+  local head, expires, token, placedAt, lastMissedAt, enteredCount = struct.unpack(HEAD, record)
+  local body, id, ttl, permits, limit, tokens, floor, waits, recall, json, arrivals, claimInbox =
+    match(sub(record, HEAD_SIZE + 1), BODY)
+  ttl = tonumber(ttl)
+  local claim = {
+    bucket = bucket, id = id, expires = math.min(expires, nowMs + ttl), isCut = expires > nowMs + ttl, token = token,
+    placedAt = placedAt, lastMissedAt = lastMissedAt, enteredCount = enteredCount, state = sub(head, 3, 3), body = body,
+    ttl = ttl, tokens = tonumber(tokens), floor = tonumber(floor), waits = waits == '1', recall = recall == '1',
+    json = json, arrivals = arrivals, inbox = claimInbox, count = 1, permits = permits, limit = limit,
   }
+  if json ~= '' then claim.locks, claim.count = parseLocks(json) end
+  return claim
 end
 
---- Replaces the record by a tombstone, which stays for one ttl: a late call of the claim may still arrive.
-local function addTombstone(key, reason, ttl)
-  if not hasWritten then call('DEL', key) end
-  call('SET', key, 'x ' .. reason, 'PX', ttl)
+local function formatTombstone(reason, endsAt, ttl)
+  return 'x ' .. endsAt .. ' ' .. ttl .. ' ' .. reason
 end
 
---- The locks as { bucket, key, permits, limit }, all text. Only records of claims over several keys contain them.
-local function readLocks(claim)
-  claim.locks = claim.locks or cjson.decode((select(4, struct.unpack(DETAILS_FORMAT, claim.details))))
-  return claim.locks
+--- The end, ttl and reason of a tombstone; nil: it is a record.
+local function parseTombstone(text)
+  local endsAt, ttl, reason = match(text, '^x (%d+) (%d+) (.*)$')
+  return tonumber(endsAt), tonumber(ttl), reason
 end
 
 local function formatEntry(claim, lock)
-  return claim.bucket .. claim.id .. ':' .. lock[3] .. ':' .. lock[4] .. ':' .. claim.ttl
+  return claim.bucket .. claim.id .. ':' .. lock[3] .. ':' .. lock[4] .. ':' .. claim.ttl .. (claim.recall and ':r' or '')
 end
 
---- Parses an entry: bucket and id of its claim, permits, limit and ttl.
+--- Parses an entry: bucket and id of its claim, permits, limit, ttl, and ":r" or "".
 local function parseEntry(entry)
-  return match(entry, '^(..)(%w+):(%d+):(%d+):(%d+)$')
-end
-
-local function isLive(claim)
-  return claim and not claim.ended and claim.expires > nowMs
+  return match(entry, '^(..)(%w+):(%d+):(%d+):(%d+)(.*)$')
 end

@@ -1,84 +1,175 @@
---[[ renewal.lua — renews the lease of a claim that has a record, and answers for it.
+--[[ renewal.lua — makes claims, renews the leases of those that have a record, and answers for them.
      needs    all other files of lib/
-     defines  extendLease, isInItsQueues, recheckAfter, renewClaim, finalAnswers ]]
---- Restarts the lease, unless more than seven eighths of it are left and its process was not found unreachable since. Its
---- first write is one that Redis does not refuse when memory is full.
-local function extendLease(claim, locks)
+     defines  extendLease, isInItsQueues, recheckAfter, renewClaim, makeClaim, answerFor, finalAnswer ]]
+local FRONT_RECHECK_MS = 200
+
+--- Restarts the lease, unless more than seven eighths of it are left and its process was not found unreachable since.
+local function extendLease(claim)
   local lastRenewedAt = claim.expires - claim.ttl
-  if nowMs - lastRenewedAt < 0.125 * claim.ttl and not claim.leaseCut and claim.lastMissedAt <= lastRenewedAt then return end
+  if nowMs - lastRenewedAt < 0.125 * claim.ttl and not claim.isCut and claim.lastMissedAt <= lastRenewedAt then return end
   claim.expires, claim.inbox = nowMs + claim.ttl, inbox
-  if not hasWritten then call('PEXPIRE', claim.key, claim.ttl) end
-  hasWritten = true
   saveClaim(claim)
-  for _, lock in ipairs(locks) do extendIndexTtl(lock[1], claim.ttl) end
-  for index = 1, claim.enteredCount do
-    local queue = getQueue(locks[index][1], locks[index][2])
-    if index < claim.enteredCount or claim.token > 0 then
-      call('ZADD', queue.admitted, 'XX', claim.expires .. '', formatEntry(claim, locks[index]))
-      extendTtl(queue.admitted, claim.ttl + KEY_TTL_MARGIN)
-      queue.usedPermits = nil
-    else
-      extendTtl(queue.waiting, claim.ttl + KEY_TTL_MARGIN)
+  for index, lock in ipairs(claim.locks) do
+    extendBucket(lock[1], claim.ttl)
+    if index <= claim.enteredCount then
+      local queue = getQueue(lock[1], lock[2])
+      loadQueue(queue)
+      if index < claim.enteredCount or claim.token > 0 then
+        updateLease(queue, claim)
+      else
+        extendTtl(queue.waitingKey, math.max(DAY, 2 * claim.ttl))
+      end
     end
   end
 end
 
 --- Whether the entries of the claim still exist: they may have been evicted or deleted.
-local function isInItsQueues(claim, locks)
+local function isInItsQueues(claim)
   for index = 1, claim.enteredCount do
-    local queue = getQueue(locks[index][1], locks[index][2])
-    local key = (index < claim.enteredCount or claim.token > 0) and queue.admitted or queue.waiting
-    if not call('ZSCORE', key, formatEntry(claim, locks[index])) then return false end
+    local lock = claim.locks[index]
+    local queue = getQueue(lock[1], lock[2])
+    loadQueue(queue)
+    if index < claim.enteredCount or claim.token > 0 then
+      if not queue.admitted[claim.bucket .. claim.id] then return false end
+    else
+      if not call('ZSCORE', queue.waitingKey, formatEntry(claim, lock)) then return false end
+      if queue.isWaitingRead and #queue.waiting == 0 then -- the field of the key was deleted
+        queue.isWaitingRead, queue.isChanged = false, true
+      end
+    end
   end
   return true
 end
 
---- The time until a lease ahead of the claim may end (ms); false if the claim is held.
+--- The time until a lease ahead of the claim may end (ms). While one claim holds all permits, only its end counts: what is
+--- in front of the queue is looked at by the script that ends that claim. The first waiter asks early if a holder is to be recalled.
 local function recheckAfter(claim, queue)
-  if claim.token > 0 then return false end
   if scanBudget == 0 then return 50 end
-  loadQueue(queue)
-  local front = readFirstWaiting(queue)
-  local _, id = parseEntry(front or '')
-  local blockerExpires = math.huge
-  if front and id ~= claim.id then
-    if queue.blocker ~= front then
-      local blockingClaim = firstLiveWaiting(queue)
-      loadQueue(queue)
-      queue.blocker, queue.blockerExpires = queue.firstWaiting, blockingClaim and blockingClaim.expires or nowMs
-    end
-    blockerExpires = queue.blockerExpires
+  local recheckAt = math.min(nowMs + claim.ttl, firstExpiry(queue))
+  local isFront = false
+  if sumPermits(queue) < ALL_PERMITS then
+    local front = firstLiveWaiting(queue)
+    isFront = front == claim
+    if front and not isFront then recheckAt = math.min(recheckAt, front.expires) end
+    recheckAt = math.min(recheckAt, firstExpiry(queue))
   end
-  local recheckAt = math.min(nowMs + claim.ttl, queue.firstExpiry, blockerExpires)
+  if isRecalling(queue) then
+    isFront = isFront or sub(peekWaiting(queue, 1) or '', 3, 2 + #claim.id) == claim.id
+    if isFront then recheckAt = math.min(recheckAt, nowMs + math.max(FRONT_RECHECK_MS, nowMs - claim.placedAt)) end
+  end
   if inGracePeriod then recheckAt = math.min(recheckAt, graceEndsAt) end
   return math.max(recheckAt - nowMs, 1)
 end
 
+local function answerFor(claim)
+  if claim.token > 0 then return encodeAnswer(claim, false, isRecalled(claim)) end
+  local lock = claim.locks[claim.enteredCount]
+  return encodeAnswer(claim, recheckAfter(claim, getQueue(lock[1], lock[2])))
+end
+
+--- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its keys, since the
+--- range would not be consecutive: while a claim holds all permits of a key, none is.
+local function extendTokens(claim, count)
+  if claim.token == 0 or claim.state ~= 'o' or count <= claim.tokens then return end
+  local lastToken = claim.token + claim.tokens - 1
+  for _, lock in ipairs(claim.locks) do
+    if tonumber(lock[3]) < ALL_PERMITS and getBucket(lock[1]).last ~= lastToken then return end
+  end
+  claim.tokens, lastToken = count, claim.token + count - 1
+  claim.body = (string.gsub(claim.body, '^(%w+ %d+ %d+ %d+) %d+', '%1 ' .. count, 1))
+  recordSpent(lastToken)
+  for _, lock in ipairs(claim.locks) do
+    local state = getBucket(lock[1])
+    state.last = math.max(state.last, lastToken)
+    put(state.hash, 'n', formatInt(state.last))
+  end
+  saveClaim(claim)
+end
+
 --- Renews a claim and, if it waits, admits what fits in its queue: it may be granted now. Returns its answer.
-local function renewClaim(claim, locks)
+local function renewClaim(claim, tokenCount)
   if claim.ended then return encodeNone(claim.ended) end
   if claim.state == 'r' then return encodeNone('revoked') end
   if claim.expires <= nowMs then return encodeNone('expired') end
-  if not isInItsQueues(claim, locks) then
-    removeClaim(claim, locks)
-    call('DEL', claim.key)
+  if not isInItsQueues(claim) then
+    removeClaim(claim)
     return encodeNone()
   end
-  extendLease(claim, locks)
+  extendLease(claim)
+  if tokenCount then extendTokens(claim, tonumber(tokenCount)) end
   if claim.token == 0 then
-    admitQueue(getQueue(locks[claim.enteredCount][1], locks[claim.enteredCount][2]))
-    claim = readClaim(claim.bucket, claim.id)
-    if not isLive(claim) then return encodeNone() end
+    local lock = claim.locks[claim.enteredCount]
+    local queue = getQueue(lock[1], lock[2])
+    admitQueue(queue)
+    if claims[claim.bucket .. claim.id] ~= claim then return encodeNone() end
+    if claim.token == 0 then recallHolders(queue) end
   end
-  return encodeAnswer(claim, recheckAfter(claim, getQueue(locks[claim.enteredCount][1], locks[claim.enteredCount][2])))
+  return answerFor(claim)
 end
 
---- Admits waiting claims in the queues that claims have left. A claim granted so gets no push, so its earlier answer is replaced.
-local function finalAnswers(answers, claims)
-  admitTouched()
-  for index, claim in ipairs(claims) do
-    local held = grantedHere[claim.id]
-    if held and string.sub(answers[index], 1, 1) == 'w' then answers[index] = encodeAnswer(held, false) end
+--- Whether nothing in front of a new claim prevents its admission.
+local function canAdmit(queue, lock)
+  admitQueue(queue)
+  if inGracePeriod or not fits(queue, lock[3], lock[4]) or firstLiveWaiting(queue) then return false end
+  return fits(queue, lock[3], lock[4]) -- removing an expired claim at the front may have admitted those behind it
+end
+
+--- A claim that does not wait: its answer if it is refused.
+local function refuse(request)
+  local isRefused, isHeld
+  for _, lock in ipairs(request.locks) do
+    local queue = getQueue(lock[1], lock[2])
+    isRefused = not canAdmit(queue, lock) or isRefused
+    isHeld = not fits(queue, lock[3], lock[4]) or isHeld
   end
-  return answers
+  if not isRefused then return nil end
+  -- unknown is not busy: the holder of its keys may not have restored its claim yet
+  if inGracePeriod and not isHeld then return 'p ' .. graceEndsAt .. ' ' .. nowMsText end
+  return encodeNone()
+end
+
+local function createClaim(request)
+  return {
+    bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, placedAt = nowMs, lastMissedAt = 0,
+    enteredCount = 0, state = 'o', body = request.body, ttl = request.ttl, tokens = request.tokens, floor = request.floor,
+    waits = request.waits, recall = request.recall, json = request.json, arrivals = '', inbox = inbox, count = request.count,
+    permits = request.locks[1][3], limit = request.locks[1][4], locks = request.locks,
+  }
+end
+
+--- Makes a claim, or finds it by its id, and returns its answer.
+local function makeClaim(request)
+  local existing = findClaim(request)
+  if existing then return renewClaim(existing) end
+  if request.floor > nowMicros + DAY * 1000 then return 'f' end
+  local refusal = not request.waits and refuse(request)
+  if refusal then return refusal end
+  local claim = createClaim(request)
+  for _, lock in ipairs(request.locks) do extendBucket(lock[1], claim.ttl) end
+  for _, lock in ipairs(request.locks) do
+    local queue = getQueue(lock[1], lock[2])
+    if not canAdmit(queue, lock) then
+      enterQueue(queue, claim, lock)
+      break
+    end
+    claim.enteredCount = claim.enteredCount + 1
+    if claim.enteredCount == claim.count then issueTokens(claim, request.locks) end
+    if claim.enteredCount < claim.count then claim.arrivals = claim.arrivals .. formatInt(issueNumber(lock[1])) .. ',' end
+    addAdmitted(queue, claim, lock)
+  end
+  saveClaim(claim)
+  -- list the claim also under the keys whose queues it has not entered yet
+  if claim.token == 0 and claim.count > 1 then
+    for _, lock in ipairs(request.locks) do
+      put(hashName(lock[1]), 'm:' .. lock[2] .. '\0' .. claim.bucket .. claim.id, '')
+    end
+  end
+  return answerFor(claim)
+end
+
+--- A claim that was granted after its answer was computed gets no push: its answer is replaced.
+local function finalAnswer(answer, id)
+  local held = grantedHere[id]
+  if held and sub(answer, 1, 1) == 'w' then return encodeAnswer(held, false, isRecalled(held)) end
+  return answer
 end

@@ -1,33 +1,27 @@
 --[[ tokens.lua — fencing tokens.
-     needs    prelude.lua, grace.lua, records.lua
-     defines  recordSpent, nextToken, setToken
+     needs    prelude.lua, grace.lua, records.lua, claims.lua, queue.lua
+     defines  recordSpent, issueTokens
 
-     The last token of each bucket is kept exactly, and every new token of the bucket is
-     higher: so tokens rise even if the clock steps back. After a restart or a promotion the last tokens may be missing; then
-     tokens continue above the floor (grace.lua). ]]
+     The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise even
+     if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue above the
+     floor (grace.lua). ]]
 --- Notes that tokens up to this one are issued: with guardDataLoss the ceiling stays ahead of them.
 local function recordSpent(highest)
-  if highest > tokenCeiling - MIN_LEAD then writeRunRecord(highest + RAISED_LEAD) end
+  if highest <= tokenCeiling - MIN_LEAD then return end
+  local record = { replicationId, graceEndsAt .. '', formatInt(tokenFloor), formatInt(highest + RAISED_LEAD) }
+  if not try('SET', runRecordKey, table.concat(record, ' ')).err then tokenCeiling = highest + RAISED_LEAD end
 end
 
---- The lowest token that the claim may get now; `queue` is its last queue.
-local function nextToken(claim, queue)
+--- Gives the claim the lowest token that it may get now. The caller saves its record.
+local function issueTokens(claim, locks)
   local token = math.max(nowMicros, claim.floor, tokenFloor + 1)
-  for index = 1, claim.count do
-    local bucket = claim.count > 1 and readLocks(claim)[index][1] or queue.bucket
-    token = math.max(token, (call('GET', bucketKey(bucket, 'n')) or 0) + 1)
-  end
-  return token
-end
-
---- Sets the token of the claim and notes that its token range is issued. The caller saves the record.
-local function setToken(claim, queue, token)
+  for _, lock in ipairs(locks) do token = math.max(token, getBucket(lock[1]).last + 1) end
   claim.token = token
   local highest = token + claim.tokens - 1
   recordSpent(highest)
-  local highestText = formatInt(highest)
-  for index = 1, claim.count do
-    local bucket = claim.count > 1 and readLocks(claim)[index][1] or queue.bucket
-    call('SET', bucketKey(bucket, 'n'), highestText, 'PX', '172800000') -- two days
+  for _, lock in ipairs(locks) do
+    local state = getBucket(lock[1])
+    state.last = highest
+    put(state.hash, 'n', formatInt(highest))
   end
 end

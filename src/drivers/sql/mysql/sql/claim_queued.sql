@@ -71,8 +71,9 @@ BEGIN
     INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,
       'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, IF(v_token > 0, v_now, NULL));
-    -- rows of processes that died stay if their keys are not used again. One claim in 16 removes those that follow its own
-    -- row in the order of ids, up to the first live one, and after the last row the first ones
+    -- rows of processes that died stay if their keys are not used again, and behind a claim that waits for long, where each walk
+    -- ends. One claim in 16 removes those that follow its own row in the order of ids, up to the first live one, and after the last
+    -- row the first ones
     IF SUBSTRING(p_id, 9, 1) < '4' THEN
       SET v_neighbour = p_id, v_sweeps = 0;
       sweep: WHILE v_sweeps < 32 DO
@@ -82,6 +83,7 @@ BEGIN
         IF v_swept > v_now THEN LEAVE sweep; END IF;
         IF v_swept IS NOT NULL THEN
           CALL {walk}(v_other, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_swept, v_is_stale, v_pushes);
+          DELETE FROM {claims} WHERE id = v_neighbour AND token = 0 AND expires <= v_now;
         END IF;
       END WHILE;
     END IF;

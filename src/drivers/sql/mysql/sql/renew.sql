@@ -2,10 +2,12 @@
    still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
    queue is to be done.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets, each as bucket (4 digits) and id (26 characters); p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+            buckets, each as bucket (4 digits) and id (26 characters), or behind a "+" each with a third field: "1" if it asks to be
+            recalled, else "0"; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql, or
+            "r ..." instead of "h ...": held, and recalled, since another claim waits;
             "b <end in ms>": unknown, or expired, in a grace period: if it was held, the caller may restore it
-   cost     O(admitted + expired rows of each key) */
+   cost     O(admitted + expired rows of each key); an index probe more for each held claim that asks to be recalled */
 CREATE PROCEDURE {renew}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
@@ -23,6 +25,8 @@ BEGIN
   DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next BIGINT;
   DECLARE v_grace_ends BIGINT DEFAULT 0;
   DECLARE v_count INT;
+  DECLARE v_has_recall TINYINT DEFAULT LEFT(p_rows, 1) = '+';
+  DECLARE v_recall TINYINT;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   BEGIN
@@ -45,9 +49,10 @@ BEGIN
     END IF;
     -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
     passes: LOOP
-      SET v_walked = NULL, v_at = 1;
+      SET v_walked = NULL, v_at = 1 + v_has_recall;
       WHILE v_at < LENGTH(p_rows) DO
-        SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30;
+        SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26),
+          v_recall = v_has_recall AND SUBSTRING(p_rows, v_at + 30, 1) = '1', v_at = v_at + 30 + v_has_recall;
         SET v_state = NULL, v_reply = NULL;
         IF v_is_locked AND v_bucket <> v_locked THEN
           CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
@@ -82,7 +87,11 @@ BEGIN
           END IF;
           IF v_token = 0 AND v_is_locked THEN SELECT token INTO v_token FROM {claims} WHERE id = v_id; END IF;
           IF v_token > 0 THEN
-            SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
+            -- what waits is behind all that is held
+            IF v_recall THEN
+              SELECT token = 0 INTO v_recall FROM {claims} FORCE INDEX (by_key) WHERE `key` = v_key ORDER BY arrival DESC LIMIT 1;
+            END IF;
+            SET v_reply = CONCAT(IF(v_recall, 'r ', 'h '), v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
           ELSEIF v_is_locked OR (NOT v_is_stale AND v_arrival >= v_front) THEN
             SET v_reply = CONCAT(IF(v_grace_ends > 0, 'w ', 'q '), (v_expires - v_now) DIV 1000, ' ',
               GREATEST((LEAST(v_next, v_expires, IF(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) DIV 1000, 1), ' ',
@@ -90,14 +99,14 @@ BEGIN
           END IF;
         END IF;
         IF v_reply IS NULL THEN
-          SET v_left = CONCAT(v_left, LPAD(v_bucket, 4, '0'), v_id);
+          SET v_left = CONCAT(v_left, SUBSTRING(p_rows, v_at - 30 - v_has_recall, 30 + v_has_recall));
         ELSE
           SET v_part = CONCAT(v_part, v_id, ' ', v_reply, '\n');
           IF LENGTH(v_part) > 4000 THEN SET v_replies = CONCAT(v_replies, v_part), v_part = ''; END IF;
         END IF;
       END WHILE;
       IF v_left = '' THEN LEAVE passes; END IF;
-      SET p_rows = v_left, v_left = '', v_is_locked = 1;
+      SET p_rows = CONCAT(IF(v_has_recall, '+', ''), v_left), v_left = '', v_is_locked = 1;
     END LOOP;
     IF p_max_ttl > 0 AND v_is_locked THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
     COMMIT AND NO CHAIN NO RELEASE;

@@ -1,9 +1,9 @@
 /* claim.sql — makes a claim, or finds it by its id, and answers whether it is held. One round trip.
    Parameters  id, key, the key's bucket, permits, limit, ttl in ms, tokens, floor, wait, label, inbox; the longest ttl in ms
-               (0: guardDataLoss is off)
+               (0: guardDataLoss is off); recall: see schema.sql
    Returns     "h <token> <tokens> <remaining ms> <store ms>" | "w <remaining ms> <recheck ms> <store ms>" | "n [end reason]" |
                "f": the floor is more than a day ahead of the clock | "p <end in ms> <store ms>": not granted because of a grace
-               period, in which "h" and "w" have its end as another field; then a line for each grant to another claim of the inbox
+               period, in which "h" and "w" have its end as another field; then a line for each grant to another claim of the inbox, and for each recall of one
    Cost        two statements if the key has no claims, else O(its admitted + expired claims). A refusal without the lock writes
                nothing
 
@@ -13,7 +13,7 @@
    - The insert is a later statement, so it sees everything that the lock's last owner has committed. */
 create or replace function {claim}(
   p_id text, p_key text, p_bucket int, p_permits int, p_limit int, p_ttl bigint, p_tokens int, p_floor bigint, p_wait boolean,
-  p_label text, p_inbox text, p_max_ttl bigint
+  p_label text, p_inbox text, p_max_ttl bigint, p_recall int default 0
 ) returns text language plpgsql {settings} set lock_timeout = 4000 as $body$
 declare
   v_now bigint;
@@ -35,7 +35,7 @@ begin
       where bucket = p_bucket returning last_token - p_tokens + 1, {read_clock}() into v_token, v_now;
     insert into {claims} select
       p_id, p_key, 1, p_bucket, p_permits, p_limit, 'o', p_ttl, v_now + p_ttl * 1000, v_token, p_tokens, p_floor, p_inbox, p_wait,
-      p_label, v_now, v_now
+      p_label, v_now, v_now, p_recall
     where v_token > 0 and not exists (select from {claims} where key = p_key)
       and not exists (select from {tombstones} where id = p_id and expires > v_now)
     returning (select expires from {claims} where id > p_id order by id limit 1) into v_next_expiry;
@@ -97,8 +97,15 @@ begin
     v_expires := v_now + p_ttl * 1000;
     insert into {claims} values (
       p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl, v_expires, v_token, p_tokens, p_floor, p_inbox, p_wait,
-      p_label, v_now, case when v_token > 0 then v_now end
+      p_label, v_now, case when v_token > 0 then v_now end, p_recall
     );
+    -- in front of all others that wait
+    if v_token = 0 and v_is_queued then
+      if w.blocked_at is null and w.is_recallable then
+        v_pushes := {recall_holders}(p_key, p_inbox, v_pushes);
+        v_next_expiry := least(v_next_expiry, {recheck_at}(v_now, v_now));
+      end if;
+    end if;
     v_pushes := {sweep}(p_id, v_grace_ends, p_inbox, v_pushes);
     return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, v_next_expiry, v_grace_ends, v_now) || v_pushes, E'\n');
   end;

@@ -7,9 +7,7 @@
    - In order of tokens each held claim fits beside those before it, as when it was granted. Claims that do not were not held at the
      same time: those with the lowest tokens had ended when the others were granted, and end here.
    - Held claims are in order of their tokens, and in front of all that wait. */
-create or replace function {order_holders}(p_key text, p_now bigint) returns void language plpgsql
--- callers have it off, and a plan that cannot do without it seems so costly that the server compiles it
-set enable_sort = on as $body$
+create or replace function {order_holders}(p_key text, p_now bigint) returns void language plpgsql as $body$
 declare
   v_used bigint;
   v_lowest bigint;

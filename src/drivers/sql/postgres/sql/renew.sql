@@ -2,7 +2,8 @@
    Parameters  ids, separated by commas, sorted by bucket and key; the caller's inbox; the longest ttl in ms (0: guardDataLoss
                is off)
    Returns     a line for each claim, as claim.sql, or "b <end in ms>": unknown, or expired, in a grace
-               period: if it was held, the caller may restore it; then a line for each grant to another claim of the inbox
+               period: if it was held, the caller may restore it; or "r ..." instead of "h ...": held, and recalled, since another
+               claim waits; then a line for each grant to another claim of the inbox, and for each recall of one
    Cost        O(claims x (admitted + expired claims)). Claims with more than seven eighths of their leases left, whose
                answers are the same as before, are read only: without locks and writes */
 create or replace function {renew}(p_ids text, p_inbox text, p_max_ttl bigint) returns text language plpgsql {settings} as $body$
@@ -24,16 +25,24 @@ begin
   end if;
   for v_index in 1 .. pg_catalog.cardinality(v_ids) loop
     v_answer := null;
-    select key, arrival, bucket, state, ttl, expires, token, token_count, inbox into c from {claims} where id = v_ids[v_index];
+    select key, arrival, bucket, state, ttl, expires, token, token_count, inbox, created, recall into c from {claims} where id = v_ids[v_index];
     if not found then
       select reason into v_answer from {tombstones} where id = v_ids[v_index] and expires > v_now;
       v_answer := case when found then 'n ' || v_answer when v_grace_ends > 0 then 'b ' || (v_grace_ends + 999) / 1000 else 'n' end;
     elsif (c.expires - v_now) * 8 > c.ttl * 7000 and c.expires <= v_now + c.ttl * 1000 and c.inbox = p_inbox and c.state <> 'r' then
       if c.token > 0 then
         v_answer := {encode_answer}(c.token, c.token_count, c.expires, null, v_grace_ends, v_now);
+        if c.recall > 0 and c.state = 'o' then
+          v_answer := {mark_recalled}(v_answer, c.key);
+        end if;
       else
         f := {read_front}(c.key, v_now);
         if not f.is_walk_due and f.blocked_at <= c.arrival then
+          -- a process without pushes is here too often
+          if f.blocked_at = c.arrival and f.is_recallable and pg_catalog.starts_with(p_inbox, 'hf_') then
+            v_pushes := {recall_holders}(c.key, p_inbox, v_pushes);
+            f.next_expiry := least(f.next_expiry, {recheck_at}(c.created, v_now));
+          end if;
           v_answer := {encode_answer}(0, 0, c.expires, f.next_expiry, v_grace_ends, v_now);
         end if;
       end if;

@@ -1,5 +1,5 @@
 /* restore.sql — puts claims back that were held when data was lost, with their tokens (option guardDataLoss). One round trip.
-   Parameters  claims: a JSON array of objects with id, key, bucket, permits, limit, ttl, token, tokens, floor, wait, label; the
+   Parameters  claims: a JSON array of objects with id, key, bucket, permits, limit, ttl, token, tokens, floor, wait, label, recall; the
                caller's inbox; the longest ttl in ms
    Returns     a line for each claim, as claim.sql
    Cost        O(claims x admitted claims)
@@ -30,7 +30,7 @@ begin
   end if;
   for r in
     select * from pg_catalog.json_to_recordset(p_claims::json) as t (id text, key text, bucket int, permits int, "limit" int,
-      ttl bigint, token bigint, tokens int, floor bigint, wait boolean, label text)
+      ttl bigint, token bigint, tokens int, floor bigint, wait boolean, label text, recall int)
   loop
     v_answer := 'n ' || (select reason from {tombstones} where id = r.id and expires > v_now);
     select token into v_known_token from {claims} where id = r.id;
@@ -41,7 +41,7 @@ begin
       select coalesce(min(arrival), 2) - 1 into v_arrival from {claims} where key = r.key;
       insert into {claims} values (
         r.id, r.key, v_arrival, r.bucket, r.permits, r.limit, 'o', r.ttl, v_now + r.ttl * 1000, r.token, r.tokens, r.floor, p_inbox,
-        r.wait, r.label, v_now, v_now
+        r.wait, r.label, v_now, v_now, coalesce(r.recall, 0)
       );
       update {buckets} set last_token = r.token + r.tokens - 1 where bucket = r.bucket and last_token < r.token + r.tokens - 1;
       perform {order_holders}(r.key, v_now);

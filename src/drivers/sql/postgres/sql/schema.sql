@@ -17,6 +17,15 @@ create table if not exists {layout} (
   revision int not null,
   oldest_caller int not null
 );
+-- changed since revision 4: parameters, results and a column. A call that meets the change fails and is repeated
+do $body$ begin
+  if exists (select from {layout} where version = {version} and revision < 5) then
+    drop function if exists {claim}(text, text, int, int, int, bigint, int, bigint, boolean, text, text, bigint);
+    drop function if exists {walk}(text, int, bigint, bigint, text, text[]);
+    drop function if exists {read_front}(text, bigint);
+    alter table {claims} add column if not exists recall smallint not null default 0;
+  end if;
+end $body$;
 insert into {layout} as layout values (true, {version}, {revision}, {oldest_caller}) on conflict (only_row)
   do update set revision = excluded.revision, oldest_caller = excluded.oldest_caller
   where layout.version = excluded.version and layout.revision < excluded.revision;
@@ -33,7 +42,8 @@ create table if not exists {buckets} (
   last_token bigint not null
 ) with (fillfactor = 20);
 insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;
--- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. The columns that a renewal changes are in no index.
+-- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. recall: while it is held and another claim waits, 0: nothing is
+-- said, 1: replies to its renewals say so, 2: they do, and its process gets a push. The columns that a renewal changes are in no index.
 -- No fillfactor: a read frees the deleted rows of a page only once the page is nearly full, which it would never be.
 create table if not exists {claims} (
   id text collate "C" primary key,
@@ -53,6 +63,7 @@ create table if not exists {claims} (
   label text not null,
   created bigint not null,
   granted bigint,
+  recall smallint not null default 0,
   unique (key, arrival)
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000);
 -- One row, if a client has used guardDataLoss: what the database was when data was last known to be there (read_grace.sql).

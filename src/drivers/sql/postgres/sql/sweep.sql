@@ -1,5 +1,6 @@
-/* sweep.sql — walks the queue of one other claim, if its lease has ended: without it, rows of processes that died would stay if their
-   keys are never used again. Each new claim looks at the next one in order of id; ids are random, so every row is met in time.
+/* sweep.sql — removes the row of one other claim, if its lease has ended, and walks its queue: without it, rows of processes that died
+   would stay if their keys are never used again, or if a claim that waits for long is in front of them, where each walk ends. Each new
+   claim looks at the next one in order of id; ids are random, so every row is met in time.
    Parameters  the id of the new claim, when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has collected
    Returns     pushes: those, and the grants of the walk
    Cost        one index probe, mostly. It waits for no lock: the caller has locked its own bucket already, and another order of
@@ -9,7 +10,7 @@ declare
   c record;
   v_now bigint;
 begin
-  select key, bucket, expires into c from {claims} where id > p_id order by id limit 1;
+  select id, key, bucket, ttl, expires into c from {claims} where id > p_id order by id limit 1;
   if c.expires > {read_clock}() or not found then
     return;
   end if;
@@ -17,5 +18,10 @@ begin
   if found then
     v_now := {read_clock}();
     pushes := ({walk}(c.key, c.bucket, v_now, p_grace_ends, p_inbox, pushes)).pushes;
+    -- it waits behind the claim at which the walk has ended. It may have been renewed before the lock
+    delete from {claims} where id = c.id and token = 0 and expires <= v_now;
+    if found and p_grace_ends = 0 then
+      perform {add_tombstone}(c.id, 'expired', c.ttl, v_now);
+    end if;
   end if;
 end $body$;

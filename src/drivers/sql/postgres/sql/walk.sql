@@ -2,11 +2,13 @@
    lock of the key's bucket.
    Parameters  key, its bucket, now, when a grace period ends (0: none is running), the caller's inbox, and pushes that the
                caller has collected
-   Returns     pushes: those and the grants to claims of the caller's inbox, as "<id> <token> <tokens> <remaining ms>"
+   Returns     pushes: those and the grants to claims of the caller's inbox, as "<id> <token> <tokens> <remaining ms>", with " r" at the
+               end if the claim asks to be recalled, and others wait already
                grant_count: how many claims it granted
                used: permits of the admitted claims
                blocked_at: arrival of the first claim that does not fit, null if all are admitted
                next_expiry: when the first lease of those it looked at ends, null if there are none
+               is_recallable: an admitted claim is to be recalled by a push
    Cost        O(admitted + expired claims), and one NOTIFY for each grant to another inbox that is a channel ("hf_...")
 
    Invariants
@@ -17,7 +19,7 @@
    - A token is higher than all tokens granted before in the bucket, also when the clock has stepped back. */
 create or replace function {walk}(
   p_key text, p_bucket int, p_now bigint, p_grace_ends bigint, p_inbox text, inout pushes text[],
-  out grant_count int, out used bigint, out blocked_at bigint, out next_expiry bigint
+  out grant_count int, out used bigint, out blocked_at bigint, out next_expiry bigint, out is_recallable boolean
 ) language plpgsql as $body$
 declare
   c record;
@@ -27,8 +29,9 @@ declare
 begin
   grant_count := 0;
   used := 0;
+  is_recallable := false;
   for c in
-    select id, arrival, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox
+    select id, arrival, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox, recall
       from {claims} where key = p_key order by arrival
   loop
     v_ends := least(c.expires, p_now + c.ttl * 1000);
@@ -55,6 +58,10 @@ begin
       update {claims} set token = v_token, granted = p_now where id = c.id;
       grant_count := grant_count + 1;
       v_push := c.id || ' ' || v_token || ' ' || c.token_count || ' ' || (v_ends - p_now) / 1000;
+      -- behind an exclusive claim everything waits
+      if c.recall > 0 and c.permits >= c.permit_limit and exists (select from {claims} where key = p_key and arrival > c.arrival) then
+        v_push := v_push || ' r';
+      end if;
       if c.inbox = p_inbox then
         pushes := pushes || v_push;
       elsif pg_catalog.starts_with(c.inbox, 'hf_') then
@@ -62,5 +69,6 @@ begin
       end if;
     end if;
     used := used + c.permits;
+    is_recallable := is_recallable or c.recall > 1 and c.state = 'o';
   end loop;
 end $body$;

@@ -1,0 +1,59 @@
+--[[ weeding.lua — finds fields of a bucket that are not needed any more: one claim in 32 looks at 32 at random.
+     needs    all other files of lib/ but renewal.lua
+     defines  weedBucket
+
+     Stale are: the record of a holder, or of a claim, one ttl after the end of its lease; a tombstone after its end; a key
+     in full form or with waiters whose sorted sets are gone, or in which everybody is dead; the name of a claim over several keys that is
+     gone. A claim a second in a bucket looks at more than 80,000 fields a day. ]]
+local SAMPLE_SIZE = 32
+
+--- A key that is not free: loading it settles it, and writes its form again if that has changed.
+local function weedKey(bucket, key, value)
+  if sub(value, 1, 1) == 'T' then
+    local expires = select(2, struct.unpack(HEAD, value))
+    if expires > nowMs then return end
+  elseif not queues[key] and call('EXISTS', getQueue(bucket, key).admittedKey) == 1 then
+    return -- this set lives no longer than the leases in it
+  end
+  local queue = getQueue(bucket, key)
+  loadQueue(queue)
+  if queue.stored == 'T0' and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
+    queue.isChanged = false -- its holder may still ask what became of it
+    return
+  end
+  if not inGracePeriod then firstLiveWaiting(queue) end
+  markTouched(queue)
+  queue.isChanged = true
+end
+
+local function weedClaim(bucket, id, value)
+  local endsAt, ttl, reason = parseTombstone(value)
+  if endsAt then
+    if endsAt > nowMs + ttl then -- the clock has stepped back
+      put(hashName(bucket), 'c:' .. id, formatTombstone(reason, nowMs + ttl, ttl))
+    elseif endsAt <= nowMs then
+      put(hashName(bucket), 'c:' .. id, false)
+    end
+    return
+  end
+  local claim = readClaim(bucket, id)
+  if claim and claim.place == 'c' and claim.expires + claim.ttl <= nowMs then forgetClaim(claim) end
+end
+
+local function weedBucket(bucket)
+  local hash = hashName(bucket)
+  local fields = call('HRANDFIELD', hash, SAMPLE_SIZE, 'WITHVALUES')
+  for index = 1, #fields, 2 do
+    local field, value = fields[index], fields[index + 1]
+    local kind, name = sub(field, 1, 2), sub(field, 3)
+    if kind == 'k:' then
+      weedKey(bucket, name, value)
+    elseif kind == 'c:' then
+      weedClaim(bucket, name, value)
+    elseif kind == 'm:' then
+      local owner, id = match(name, '%z(..)(%w+)$')
+      local claim = readClaim(owner, id)
+      if not isLive(claim) then put(hash, field, false) end
+    end
+  end
+end
