@@ -3,6 +3,7 @@
 import type { ConformanceOptions, Runner, TestStore } from "../../src/conformance/suite.ts";
 import type { Topics } from "../../src/conformance/topics.ts";
 import { DRIVER_TOPICS, defineTests } from "../../src/conformance/topics.ts";
+import { testCachedLocks } from "./cached-locks.ts";
 import { testClientClose } from "./close.ts";
 import { testDetachAttach } from "./detach-attach.ts";
 import { testExclusion } from "./exclusion.ts";
@@ -24,6 +25,7 @@ const CLIENT_TOPICS: Topics = [
   ["client: leases", testLeases],
   ["client: reentrancy", testReentrancy],
   ["client: hand-off", testHandoffs],
+  ["client: cached locks", testCachedLocks],
   ["client: readers and semaphores", testReadWriteAndSemaphore],
   ["client: several keys", testClientMultiKey],
   ["client: detach and attach", testDetachAttach],

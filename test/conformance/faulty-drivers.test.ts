@@ -14,6 +14,7 @@ function recordSuiteFor(faultyDriver: FaultyDriver): readonly RecordedTest[] {
       const store = memoryStore();
       return { driver: () => faultyDriver.create(store) };
     },
+    traits: { recall: "push" },
     verbs: ["detach", "revoke"],
     keys: 500,
     random: { seeds: 1 },

@@ -11,6 +11,7 @@ testDriver({ describe, test: leakCheckedTest(test) }, "memory", {
     const store = memoryStore();
     return { driver: () => memory({ store }), inspect: async () => findTableViolations(store.table) };
   },
+  traits: { recall: "push" },
   verbs: ["detach", "revoke"],
   timeScale: 0.5,
   keys: long ? 1_000_000 : 50_000,

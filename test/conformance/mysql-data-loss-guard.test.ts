@@ -50,7 +50,7 @@ withMariaDb((server) => {
     DRIVER_TOPICS.filter(([title]) => GUARDED_TOPICS.includes(title)),
     {
       ...REDIS_SUITE_OPTIONS,
-      traits: { manyKeys: false },
+      traits: { manyKeys: false, recall: "recheck" },
       timeScale: 1,
       skip: [{ test: "the longest lease is kept", reason: "a guarded store grants none longer than a grace period" }],
       open: () => openStore(false),

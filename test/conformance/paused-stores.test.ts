@@ -85,7 +85,7 @@ conformance(pauseTopicRunner(), "a majority of servers that recover", {
       close: async () => void (await Promise.all(members.map(async (member) => member.close?.()))),
     };
   },
-  traits: { manyKeys: false, permits: "shared", fifo: false },
+  traits: { manyKeys: false, permits: "shared", fifo: false, recall: "push" },
   timeScale: 0.5,
 });
 

@@ -21,7 +21,7 @@ withPostgres((server) => {
 
   testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "PostgreSQL by pg", {
     ...REDIS_SUITE_OPTIONS,
-    traits: { manyKeys: false },
+    traits: { manyKeys: false, recall: "recheck" },
     // a call costs a commit, and several statements of the server
     timeScale: 1,
     keys: process.env.HOLDFAST_LONG === "1" ? 100_000 : 300,

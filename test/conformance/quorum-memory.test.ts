@@ -16,7 +16,7 @@ for (const members of long ? [3, 5] : [3]) {
         inspect: async () => stores.flatMap(({ table }) => findTableViolations(table)),
       };
     },
-    traits: { manyKeys: false, permits: "shared", fifo: false },
+    traits: { manyKeys: false, permits: "shared", fifo: false, recall: "push" },
     verbs: ["detach"],
     timeScale: 0.5,
     keys: long ? 50_000 : 500,

@@ -40,7 +40,7 @@ describe.each(Object.keys(clients))("a Cluster by %s", (name) => {
   testDriver(createShortRunner(), `Redis Cluster by ${name}`, {
     ...REDIS_SUITE_OPTIONS,
     ...(name !== "ioredis" && { random }),
-    traits: { manyKeys: false },
+    traits: { manyKeys: false, recall: "push" },
     open: async () => {
       const prefix = randomUUID();
       return {

@@ -7,5 +7,5 @@ testDriver({ describe, test: leakCheckedTest(test) }, "server over TCP", {
   ...SERVER_SUITE_OPTIONS,
   open: () => createServerStore(() => "tcp://127.0.0.1:0"),
   openPaused: () => createServerStore(() => "tcp://127.0.0.1:0", true),
-  traits: { lease: { claim: true, sessionMs: 30_000 } },
+  traits: { lease: { claim: true, sessionMs: 30_000 }, recall: "push" },
 });

@@ -6,5 +6,5 @@ import { createTlsServerStore, SERVER_SUITE_OPTIONS } from "../support/stores/se
 testDriver({ describe, test: leakCheckedTest(test) }, "server over TLS", {
   ...SERVER_SUITE_OPTIONS,
   open: () => createTlsServerStore(),
-  traits: { lease: { claim: true, sessionMs: 30_000 } },
+  traits: { lease: { claim: true, sessionMs: 30_000 }, recall: "push" },
 });

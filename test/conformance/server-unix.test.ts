@@ -8,5 +8,5 @@ testDriver({ describe, test: leakCheckedTest(test) }, "server on a Unix socket",
   ...SERVER_SUITE_OPTIONS,
   open: () => createServerStore((folder) => `unix:${join(folder, "socket")}`),
   openPaused: () => createServerStore((folder) => `unix:${join(folder, "socket")}`, true),
-  traits: { lease: { claim: true, sessionMs: 30_000, endsWithConnection: true } },
+  traits: { lease: { claim: true, sessionMs: 30_000, endsWithConnection: true }, recall: "push" },
 });

@@ -33,7 +33,7 @@ defineTests(
   DRIVER_TOPICS.filter(([title]) => GUARDED_TOPICS.includes(title)),
   {
     verbs: ["detach", "revoke"],
-    traits: { manyKeys: false },
+    traits: { manyKeys: false, recall: "recheck" },
     timeScale: 0.5,
     keys: 1_000,
     random: { seeds: 1 },

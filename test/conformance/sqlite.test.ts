@@ -12,7 +12,7 @@ const newFile = useSqliteFiles();
 
 testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, "SQLite by libsql", {
   verbs: ["detach", "revoke"],
-  traits: { manyKeys: false },
+  traits: { manyKeys: false, recall: "recheck" },
   timeScale: 0.5,
   keys: isLongRun ? 100_000 : 1_000,
   random: isLongRun ? { seeds: 200, steps: 200 } : { seeds: 3 },

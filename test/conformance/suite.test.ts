@@ -15,6 +15,7 @@ const MEMORY_OPTIONS: ConformanceOptions = {
     const store = memoryStore();
     return { driver: () => memory({ store }) };
   },
+  traits: { recall: "push" },
   verbs: ["detach", "revoke"],
 };
 

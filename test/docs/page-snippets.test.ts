@@ -19,6 +19,7 @@ const SNIPPETS: readonly (PageSnippet & { readonly out: string })[] = [
   { page: "quick-start", out: "" },
   { page: "waiting-and-order", block: 1, given: LOCKS, out: "worked\n" },
   { page: "safety-and-fencing", block: 1, given: LOCKS, out: "" },
+  { page: "cached-locks", out: "kept for the next request\n" },
   {
     page: "decorators",
     given: `export const charge = async (id) => console.log("charged", id);`,
@@ -81,6 +82,15 @@ const SNIPPETS: readonly (PageSnippet & { readonly out: string })[] = [
   { page: "coming-from-java", given: LOCKS, out: "worked\n" },
   { page: "coming-from-nodes", block: 1, given: LOCKS, out: "worked\n" },
   { page: "coming-from-redis", block: 1, given: LOCKS, out: "worked\n" },
+  {
+    page: "performance",
+    block: 1,
+    given: `
+      import { connect } from "holdfast";
+      export const locks = await connect();
+      export async function work() {}`,
+    out: "1000 grants, median wait ",
+  },
   { page: "sqlite", out: "" },
 ];
 

@@ -154,7 +154,9 @@ test("the client decodes the frames in the vectors", () => {
       }
     }
   }
-  expect([...seen].sort()).toEqual([RUN_ID, "AUTH", "PROTOCOL", "VERSION", "error", "events", "ok", "push"].sort());
+  expect([...seen].sort()).toEqual(
+    [RUN_ID, "AUTH", "PROTOCOL", "VERSION", "error", "events", "ok", "push", "recalled"].sort(),
+  );
 });
 
 test("there are vectors, and the page names the version", () => {

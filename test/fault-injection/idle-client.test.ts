@@ -53,6 +53,24 @@ describe("an idle client does not keep its process alive", () => {
     assert.deepEqual([programResult.code, programResult.signal, programResult.out], [0, null, "done\n"]);
   });
 
+  test("with cached locks, which are given back before the process exits", async () => {
+    const programResult = await runProgram(`
+      const driver = memory();
+      const { release } = driver;
+      driver.release = (items) => {
+        console.log("releases", items.length);
+        return release(items);
+      };
+      const locks = createLocks(driver, { cache: "1h" });
+      for (let i = 0; i < 3; i++) await (await locks.acquire("k" + i)).release();
+      console.log("unused", (await locks.list()).filter(({ unusedMs }) => unusedMs >= 0).length);
+    `);
+    assert.deepEqual(
+      [programResult.code, programResult.signal, programResult.out],
+      [0, null, "unused 3\nreleases 3\n"],
+    );
+  });
+
   test("a held lock keeps the process alive until it is released", async () => {
     const programResult = await runProgram(`
       const locks = createLocks(memory(), { ttl: 3_000 });

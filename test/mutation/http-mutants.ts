@@ -8,6 +8,13 @@ const nodeResponse = { file: "src/http/node-response.ts", tests };
 
 export const HTTP_MUTANTS: readonly Mutant[] = [
   {
+    name: "a request whose lock stays with its process, so that other processes refuse the next ones",
+    file: "src/http/request-runner.ts",
+    find: ", cache = 0, ...others }",
+    replace: ", cache, ...others }",
+    tests: "test/unit/http/options.test.ts",
+  },
+  {
     ...nodeResponse,
     name: "a lock released when the client closes the connection, though the handler still runs",
     find: "if (requestLock !== null) await whenEnded;",

@@ -10,6 +10,7 @@ import { FENCE_MUTANTS } from "./fence-mutants.ts";
 import { HTTP_MUTANTS } from "./http-mutants.ts";
 import { LEADER_MUTANTS } from "./leader-mutants.ts";
 import { OBSERVABILITY_MUTANTS } from "./observability-mutants.ts";
+import { RECALL_MUTANTS } from "./recall-mutants.ts";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
 import { SQL_MUTANTS } from "./sql-mutants.ts";
 import { STORAGE_MUTANTS } from "./storage-mutants.ts";
@@ -41,6 +42,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...HTTP_MUTANTS,
 
   ...OBSERVABILITY_MUTANTS,
+  ...RECALL_MUTANTS,
   ...REDIS_MUTANTS,
   ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,
@@ -169,7 +171,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a query that reports a loss",
-    file: "src/client/local-queue.ts",
+    file: "src/client/local-hold.ts",
     find: "return this.isOpen && this.lostReason === null && this.activeClaim.isHeld(now);",
     replace: "return this.isOpen && this.lostReason === null && this.activeClaim.isHeld(this.observe());",
     tests: "test/unit/client/local-queue.test.ts",
@@ -368,13 +370,13 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a wait that ends early",
-    file: "src/client/local-queue.ts",
+    file: "src/client/waiter.ts",
     find: "this.startedAt + waitMs",
     replace: "this.startedAt + waitMs * 0.99",
   },
   {
     name: "a wait that is never ended",
-    file: "src/client/local-queue.ts",
+    file: "src/client/waiter.ts",
     find: "if (waitMs > 0 && waitMs < Number.POSITIVE_INFINITY)",
     replace: "if (waitMs > 100 && waitMs < Number.POSITIVE_INFINITY)",
   },
@@ -412,13 +414,13 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "all keys of a claim placed at once",
     file: "src/lock-table/table.ts",
-    find: "if (this.#isPaused || !queue.tryAdmit(entry)) return;",
+    find: "if (this.#isPaused || !queue.tryAdmit(entry)) return this.#recallIfFirst(entry);",
     replace: "if (this.#isPaused || !queue.tryAdmit(entry)) continue;",
   },
   {
     name: "a waiter's turn taken by one who was led on to its line",
     file: "src/lock-table/table.ts",
-    find: "if (this.#isPaused || !queue.tryAdmit(entry)) return;",
+    find: "if (this.#isPaused || !queue.tryAdmit(entry)) return this.#recallIfFirst(entry);",
     replace: "if (this.#isPaused || queue.admitNext() !== entry) return;",
   },
   {

@@ -6,6 +6,7 @@ const file = "src/drivers/redis/scripts.ts";
 const tests = "test/integration/redis/unreachable-waiters.test.ts";
 const failover = "test/integration/redis/failover.test.ts";
 const model = "test/integration/redis/queue-model.test.ts";
+const recall = "test/integration/redis/recall.test.ts";
 const graceTokens = "test/integration/redis/grace-period-tokens.test.ts";
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
@@ -26,58 +27,36 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a claim that advances to its next queue not counted as admitted",
     file,
-    find: "advance(queue, claim, entry, permits)\\n      hasAdmitted = true",
-    replace: "advance(queue, claim, entry, permits)",
+    find: "advance(queue, claim, entry)\\n      hasAdmitted = true",
+    replace: "advance(queue, claim, entry)",
     tests,
   },
   {
     name: "on Redis, an unreachable waiter granted after another claim was admitted",
     file,
     find: "if skipped and not hasAdmitted then grantUnreachable(queue, skipped[1]) end",
-    replace: "if skipped then writeGrant(queue, skipped[1].claim, skipped[1].entry, skipped[1].permits) end",
+    replace: "if skipped then writeGrant(queue, skipped[1].claim, 1) end",
     tests,
   },
   {
     name: "on Redis, a sum of permits kept although a claim has left",
     file,
-    find: "local function markTouched(queue)\\n  queue.usedPermits = nil",
-    replace: "local function markTouched(queue)",
-    tests,
-  },
-  {
-    name: "on Redis, a queue not summed up again after a claim was removed",
-    file,
-    find: "while true do\\n    loadQueue(queue)",
-    replace: "loadQueue(queue)\\n  while true do",
-    tests,
-  },
-  {
-    name: "on Redis, a queue regarded as empty because its exclusive holder leaves",
-    file,
-    find: "if remaining % 2 == 0 then markEmpty(queue) end",
-    replace: "markEmpty(queue)",
-    tests,
-  },
-  {
-    name: "on Redis, a queue regarded as empty on the fast path of a release",
-    file,
-    find: "if remaining == 2 then markEmpty(queue) end",
-    replace: "markEmpty(queue)",
+    find: "queue.admitted[owner], queue.count, queue.used, queue.isChanged = nil, queue.count - 1, nil, true",
+    replace: "queue.admitted[owner], queue.count, queue.isChanged = nil, queue.count - 1, true",
     tests,
   },
   {
     name: "on Redis, a grant that no subscriber received left counted",
     file,
-    find: "call('ZREM', queue.admitted, entry)\\n  queue.usedPermits = nil\\n  claim.token, claim.needsSave = 0, true",
-    replace: "queue.usedPermits = nil\\n  claim.token, claim.needsSave = 0, true",
+    find: "removeAdmitted(queue, claim.bucket .. claim.id)\\n  table.insert",
+    replace: "table.insert",
     tests,
   },
   {
     name: "on Redis, a grant published before it is written",
     file,
-    find: "writeGrant(queue, claim, entry, permits)\\n  if push(claim, claim.id .. ' ' .. formatInt(claim.token)",
-    replace:
-      "local isHeard = push(claim, claim.id .. ' ' .. formatInt(nextToken(claim, queue)) .. ' 1 1000')\\n  writeGrant(queue, claim, entry, permits)\\n  if isHeard and push(claim, claim.id .. ' ' .. formatInt(claim.token)",
+    find: "saveForm(queue)\\n  flush()\\nend",
+    replace: "saveForm(queue)\\nend",
     tests: "test/integration/redis/permission-changes.test.ts",
   },
   {
@@ -90,8 +69,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a claim answered with its state before its own call granted it",
     file,
-    find: "if held and string.sub(answers[index], 1, 1) == 'w' then",
-    replace: "if held and string.sub(answers[index], 1, 1) == '-' then",
+    find: "if held and sub(answer, 1, 1) == 'w' then",
+    replace: "if held and sub(answer, 1, 1) == '-' then",
     tests,
   },
   {
@@ -126,8 +105,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a queue from which an unknown claim was removed not admitted from",
     file,
-    find: "> 0 then markTouched(queue) end",
-    replace: "> 0 then queue.usedPermits = nil end",
+    find: "if isRemoved then markTouched(queue) end",
+    replace: "",
     tests,
   },
   {
@@ -147,8 +126,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a ceiling that a grant exceeds",
     file,
-    find: "if highest > tokenCeiling - MIN_LEAD then writeRunRecord(highest + RAISED_LEAD) end",
-    replace: "",
+    find: "if highest <= tokenCeiling - MIN_LEAD then return end",
+    replace: "if true then return end",
     tests: failover,
   },
   {
@@ -175,8 +154,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a ceiling farther ahead than a grace period is long",
     file,
-    find: "local RAISED_LEAD = 2 * MIN_LEAD",
-    replace: "local RAISED_LEAD = 3 * MIN_LEAD",
+    find: "RAISED_LEAD = 2 * MIN_LEAD",
+    replace: "RAISED_LEAD = 3 * MIN_LEAD",
     tests: graceTokens,
   },
   {
@@ -203,7 +182,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a restored holder left in the queue, too",
     file,
-    find: "if existing then removeClaim(existing, locks) end",
+    find: "if existing then removeClaim(existing) end",
     replace: "",
     tests: failover,
   },
@@ -220,6 +199,105 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: " and string.find(info, 'role:master', 1, true) ~= nil",
     replace: "",
     tests: failover,
+  },
+  {
+    name: "on Redis, a holder that is not told that somebody waits",
+    file,
+    find: "queue.stored = isWaitedFor and 'T1' or 'T0'",
+    replace: "queue.stored = 'T0'",
+    tests: model,
+  },
+  {
+    name: "on Redis, a release that does not look whether somebody waits",
+    file,
+    find: "type(record) == 'string' and sub(record, 1, 3) == 'T0o'",
+    replace: "type(record) == 'string' and match(record, '^T.o')",
+    tests: model,
+  },
+  {
+    name: "on Redis, a free key given to a claim that has ended",
+    file,
+    find: "not read[1] and not read[2] and read[4]",
+    replace: "not read[1] and read[4]",
+    tests: model,
+  },
+  {
+    name: "on Redis, a dead holder replaced although others wait",
+    file,
+    find: "not read.err and not read[1] and not read[2]",
+    replace:
+      "not read.err and (not read[1] or sub(read[1], 1, 1) == 'T' and select(2, unpackHead(HEAD, read[1])) <= nowMs) and not read[2]",
+    tests: model,
+  },
+  {
+    name: "on Redis, a token range of which only the first is counted",
+    file,
+    find: "tokens == '1' and tokenText or formatInt(highest)",
+    replace: "tokenText",
+    tests: model,
+  },
+  {
+    name: "on Redis, a lease cut after a step back of the clock, but not written",
+    file,
+    find: "queue.isChanged = claim.isCut or claim.expires <= nowMs",
+    replace: "queue.isChanged = claim.expires <= nowMs",
+    tests: "test/integration/redis/key-queues.test.ts",
+  },
+  {
+    name: "on Redis, a claim that passes an earlier one for its key in the same command",
+    file,
+    find: "deferredKeys[match(item, '^[CRU]..([^\\\\n]+)') or ''] = true",
+    replace: "deferredKeys['-'] = true",
+    tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, an item that fails all others of its command",
+    file,
+    find: "for _, index in ipairs(not isDone and deferred or {}) do",
+    replace: "if not isDone then error(failure) end\\nfor _, index in ipairs({}) do",
+    tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, a hash whose time to live ends under a renewed lock",
+    file,
+    find: "read[2] and now - read[2] < 3600 and #ttl < 8",
+    replace: "read[2]",
+    tests: "test/integration/redis/key-queues.test.ts",
+  },
+  {
+    name: "on Redis, stale fields that nobody looks for",
+    file,
+    find: "if weededBucket then weedBucket(weededBucket) end",
+    replace: "",
+    tests: "test/integration/redis/key-queues.test.ts",
+  },
+  {
+    name: "on Redis, a holder that is not recalled when a claim begins to wait",
+    file,
+    find: "if wasEmpty then recallHolders(queue) end",
+    replace: "",
+    tests: recall,
+  },
+  {
+    name: "on Redis, a recheck that recalls no holder",
+    file,
+    find: "if claim.token == 0 then recallHolders(queue) end",
+    replace: "",
+    tests: recall,
+  },
+  {
+    name: "on Redis, a recall of a detached or revoked claim",
+    file,
+    find: "if isLive(holder) and holder.token > 0 and holder.state == 'o' then recalls",
+    replace: "if isLive(holder) and holder.token > 0 then recalls",
+    tests: recall,
+  },
+  {
+    name: "on Redis, a recall that no answer contains",
+    file,
+    find: "sub(flags, 2) == '1' and sub(head, 2, 2) == '1' and 'r ' or 'h '",
+    replace: "'h '",
+    tests: recall,
   },
   {
     name: "on Redis, a late answer about an earlier claim regarded as a loss of the present one",

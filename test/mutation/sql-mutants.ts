@@ -6,6 +6,92 @@ const postgres = "src/drivers/sql/postgres/statements.ts";
 const procedures = { file: "src/drivers/sql/mysql/statements.ts" };
 
 export const SQL_MUTANTS: readonly Mutant[] = [
+  // --- recall
+  {
+    ...procedures,
+    name: "on MariaDB, a renewal that does not say that another claim waits",
+    find: "IF(v_recall, 'r ', 'h ')",
+    replace: "'h '",
+    tests: "test/integration/mysql/recheck-cost.test.ts",
+  },
+  {
+    name: "on SQLite, a renewal that does not say that another claim waits",
+    file: "src/drivers/sql/sqlite/routines.ts",
+    find: "return recall && this.#rows.isLastWaiting(key);",
+    replace: "return recall && false;",
+    tests: "test/conformance/sqlite.test.ts",
+  },
+  {
+    name: "on PostgreSQL, a first waiter that does not notify the holder",
+    file: postgres,
+    find: "        v_pushes := {recall_holders}(p_key, p_inbox, v_pushes);\\n        v_next_expiry",
+    replace: "        v_next_expiry",
+    tests: "test/integration/postgres/recall.test.ts",
+  },
+  {
+    name: "on PostgreSQL, a notification for each waiter",
+    file: postgres,
+    find: "if w.blocked_at is null and w.is_recallable then",
+    replace: "if w.is_recallable then",
+    tests: "test/integration/postgres/recall.test.ts",
+  },
+  {
+    name: "on PostgreSQL, a recheck that does not repeat the recall",
+    file: postgres,
+    find: "            v_pushes := {recall_holders}(c.key, p_inbox, v_pushes);\\n",
+    replace: "",
+    tests: "test/conformance/postgres-recall.test.ts",
+  },
+  {
+    name: "on PostgreSQL, a grant that does not say that others wait behind it",
+    file: postgres,
+    find: "v_push := v_push || ' r';",
+    replace: "v_push := v_push;",
+    tests: "test/integration/postgres/recall.test.ts",
+  },
+  {
+    name: "on PostgreSQL, a listening connection that is not opened again while locks are held",
+    file: "src/drivers/sql/postgres/listener.ts",
+    find: "    if (this.#staysOpen) void this.#open();\n",
+    replace: "",
+    tests: "test/integration/postgres/recall.test.ts",
+  },
+  // --- the rest
+  {
+    file: postgres,
+    name: "on PostgreSQL, rows of dead waiters that stay behind one that waits for long",
+    find: "delete from {claims} where id = c.id and token = 0 and expires <= v_now;",
+    replace: "perform 1 where false;",
+    tests: "test/integration/postgres/expired-rows.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, rows of dead waiters that stay behind one that waits for long",
+    find: "DELETE FROM {claims} WHERE id = v_neighbour AND token = 0 AND expires <= v_now;",
+    replace: "",
+    tests: "test/integration/mysql/table-growth.test.ts",
+  },
+  {
+    file: "src/drivers/sql/sqlite/statements.ts",
+    name: "on SQLite, an open that removes a dead claim that a live one waits behind, and leaves that one without its grant",
+    find: " and others.arrival > {claims}.arrival and others.expires > ?",
+    replace: " and others.arrival < {claims}.arrival and others.expires > ?",
+    tests: "test/integration/sqlite/inspector.test.ts",
+  },
+  {
+    file: "src/drivers/sql/claim-call-queue.ts",
+    name: "a burst of claims that the renewals of a process wait behind",
+    find: "if (this.#askingCount >= MAX_ASKING) return;",
+    replace: "",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/calls.ts",
+    name: "a claim call that is sent after the release of its claim, perhaps when its tombstone is gone",
+    find: "this.#unsentClaims.get(id)?.withdraw(release.then(() => null))",
+    replace: "void [id, release]",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
   {
     ...procedures,
     name: "on MariaDB, a bucket that is free and not locked",

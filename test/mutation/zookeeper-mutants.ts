@@ -9,6 +9,20 @@ const health = "test/unit/client/store-monitor.test.ts";
 
 export const ZOOKEEPER_MUTANTS: readonly Mutant[] = [
   {
+    name: "on ZooKeeper, a holder recalled by a claim that only tries",
+    file: "src/drivers/zookeeper/recall-watches.ts",
+    find: "held.isWanted = decodeData(data)?.wait !== false;",
+    replace: "held.isWanted = true;",
+    tests: "test/integration/zookeeper/recall.test.ts",
+  },
+  {
+    name: "on ZooKeeper, a queue that is not read again after an event",
+    file: "src/drivers/zookeeper/recall-watches.ts",
+    find: "    this.#lookAt(held, null);\n    this.#watch(held);\n",
+    replace: "",
+    tests: "test/conformance/zookeeper.test.ts",
+  },
+  {
     name: "on ZooKeeper, a server before 3.6 taken for one that restores watches",
     file: "src/drivers/zookeeper/client/connection.ts",
     find: "if (code === UNIMPLEMENTED_CODE) throw new OutdatedServerError();",

@@ -1,6 +1,7 @@
 /** One life of one client: a process on a machine, with the real client in it. */
 
 import { Client } from "../../src/client/client.ts";
+import type { ActiveClaim } from "../../src/client/engine.ts";
 import type { Locks } from "../../src/client/locks.ts";
 import { bindLocks } from "../../src/client/locks.ts";
 import type { LocksOptions } from "../../src/client/options.ts";
@@ -30,6 +31,7 @@ export class ClientProcess {
       handoffs: scenario.handoffs,
       handoffMs: scenario.handoffMs,
       renew: scenario.renew,
+      cache: Math.round(scenario.cacheMs),
       ...(scenario.maxHoldMs !== null && { maxHold: scenario.maxHoldMs }),
     };
     const random = machine.events.random.fork();
@@ -40,6 +42,22 @@ export class ClientProcess {
   get isAlive(): boolean {
     return this.machine.state !== "dead" && !this.isClosing;
   }
+
+  /** The locks that it keeps and could use at once, by what its clocks have shown it so far. */
+  readonly listUsableLocks = (): readonly ActiveClaim[] => {
+    const { context } = this.client;
+    if (context === null || this.machine.state !== "running") return [];
+    // it compares its clocks before it uses one
+    const sleptMs = this.machine.clock.uptime() - this.machine.now - context.engine.suspendedMs;
+    if (sleptMs > 1) return [];
+    const { now } = this.machine;
+    return context.cachedLocks
+      .listIdle()
+      .map(({ activeClaim }) => activeClaim)
+      .filter(
+        (claim) => claim.isHeld(now) && !claim.isRecalled && claim.remainingMs(now) > 0.45 * claim.settings.ttlMs,
+      );
+  };
 
   /** The rest in its maps; empty: nothing. */
   findLeftovers(): string {

@@ -29,6 +29,8 @@ export class EventQueue {
   readonly extrasRandom: SeededRandom | null;
   /** Parts of the store, and answers left out. */
   readonly storePartsRandom: SeededRandom | null;
+  /** Recalls and cached locks. */
+  readonly recallRandom: SeededRandom | null;
   readonly #queue = new DeadlineHeap<ScheduledEvent>();
   readonly #lines: string[] = [];
   readonly #print: boolean;
@@ -39,10 +41,11 @@ export class EventQueue {
   /** Called after each event. */
   check: () => void = () => {};
 
-  constructor(seed: number, { trace = false, revision = 3 }: EventQueueOptions = {}) {
+  constructor(seed: number, { trace = false, revision = 4 }: EventQueueOptions = {}) {
     this.random = seededRandom(seed);
     this.extrasRandom = revision >= 2 ? seededRandom(seed ^ 0x2545f491) : null;
     this.storePartsRandom = revision >= 3 ? seededRandom(seed ^ 0x1b873593) : null;
+    this.recallRandom = revision >= 4 ? seededRandom(seed ^ 0x61c88647) : null;
     this.#print = trace;
   }
 
@@ -71,6 +74,8 @@ export class EventQueue {
       next.run();
       await nextTurn();
       if (this.#failure === null) this.check();
+      // the check makes clients read their clocks: what they send for it leaves now, not at the time of the next event
+      await Promise.resolve();
     }
     if (this.#failure === null && !isDone()) this.now = Math.max(this.now, endTime);
   }

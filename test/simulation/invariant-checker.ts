@@ -3,6 +3,7 @@
  * true time.
  */
 
+import type { ActiveClaim } from "../../src/client/engine.ts";
 import { LockLostError } from "../../src/errors.ts";
 import type { Lock } from "../../src/index.ts";
 import { countAdmitted } from "../../src/lock-table/admission.ts";
@@ -24,6 +25,21 @@ export interface HeldLock {
   leaseUntil: number;
   /** Notified to stop while its lease lasts, and still working. */
   isStopping: boolean;
+}
+
+/** A client that may keep locks which it does not use. */
+interface CachingClient {
+  readonly machine: SimulatedMachine;
+  /** Those that it could use at once. */
+  readonly listUsableLocks: () => readonly ActiveClaim[];
+}
+
+/** One holder of a key, or a client that could be one at once. */
+interface KeyHolder {
+  readonly id: string;
+  readonly token: bigint;
+  readonly permits: number;
+  readonly limit: number;
 }
 
 /** After a first failure a call is sent again within this time. */
@@ -55,8 +71,11 @@ export class InvariantChecker {
   recheckBoundMs = Number.POSITIVE_INFINITY;
   grants = 0;
 
-  constructor(events: EventQueue) {
+  readonly #listClients: () => readonly CachingClient[];
+
+  constructor(events: EventQueue, listClients: () => readonly CachingClient[]) {
     this.events = events;
+    this.#listClients = listClients;
   }
 
   /** Claims are numbered as they appear: their ids do not follow from the seed. */
@@ -189,19 +208,36 @@ export class InvariantChecker {
     });
   }
 
-  /** Never more admitted than the limit allows, by the holders' own clocks. */
+  /** Never more admitted than the limit allows, by the holders' own clocks. A client that may use a lock at once is a holder. */
   check(): void {
+    const unused = this.#listUnused();
     for (const [key, { holdings }] of this.#keys) {
-      if (holdings.size < 2) continue;
+      const unusedHere = unused.get(key) ?? [];
+      if (holdings.size + unusedHere.length < 2) continue;
       const believedHeld = [...holdings].filter((heldLock) => this.#isBelievedHeld(heldLock));
-      if (believedHeld.length < 2) continue;
+      if (believedHeld.length + unusedHere.length < 2) continue;
       const entries = believedHeld
         .map((heldLock) => ({ id: heldLock.name, token: heldLock.lock.tokenOf(key), ...lockSpecFor(heldLock, key) }))
+        .concat(unusedHere)
         .sort((a, b) => (a.token < b.token ? -1 : 1));
       if (countAdmitted(entries) < entries.length) {
         this.events.fail(`${key} is held by ${entries.map(({ id, token }) => `${id} (token ${token})`).join(" and ")}`);
       }
     }
+  }
+
+  #listUnused(): ReadonlyMap<string, KeyHolder[]> {
+    const unused = new Map<string, KeyHolder[]>();
+    for (const { machine, listUsableLocks } of this.#listClients()) {
+      for (const { claim, state } of listUsableLocks()) {
+        if (state.status !== "held") continue;
+        for (const { key, permits, limit } of claim.locks) {
+          const holder = { id: `${machine.name}, which does not use it`, token: state.token, permits, limit };
+          unused.set(key, [...(unused.get(key) ?? []), holder]);
+        }
+      }
+    }
+    return unused;
   }
 
   /** Examines a holder before an event on its machine: until when could it be working? */

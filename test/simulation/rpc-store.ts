@@ -6,7 +6,7 @@
 
 import { listTable } from "../../src/lock-table/listing.ts";
 import { LockTable, toAnswer } from "../../src/lock-table/table.ts";
-import type { Answer, Claim, ClaimId, Driver, Traits } from "../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, DriverEvents, Traits } from "../../src/spi/driver.ts";
 import { publicTag } from "../../src/util/ids.ts";
 import { toOnPush } from "../support/driver-events.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
@@ -26,6 +26,9 @@ export interface StoreBehavior {
   /** How often a renewal leaves a claim's answer out; each part of the store is renewed alone. */
   readonly omissionChance: number;
   readonly parts: number;
+  readonly recall: Traits["recall"];
+  /** How often the push of a recall is lost, beside those that the network loses. */
+  readonly recallLossChance: number;
 }
 
 export class RpcStore {
@@ -54,7 +57,7 @@ export class RpcStore {
     if (this.behavior.hasTimer) this.#timer.set(this.table.nextDueAt());
   }
 
-  renew(claim: Claim, push: Push): Answer {
+  renew(claim: Claim, push: Push, tokenCount?: number): Answer {
     const { table, machine } = this;
     const now = machine.clock.now();
     const record = table.records.get(claim.id);
@@ -66,11 +69,11 @@ export class RpcStore {
     ) {
       if (record.expiresAt - now > 0.875 * claim.ttlMs) return toAnswer(record, now, table.sessionMs);
     }
-    return table.renew(claim.id, push, now, this.micros());
+    return table.renew(claim.id, push, now, this.micros(), tokenCount);
   }
 }
 
-type Push = (id: ClaimId, answer: Answer) => void;
+type Push = (id: ClaimId, answer: Answer | "recalled") => void;
 
 /** One client's driver. It belongs to that run of its machine. */
 export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, network: SimulatedNetwork): Driver {
@@ -78,6 +81,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
   const random: SeededRandom = events.random.fork();
   const { table, behavior, checker } = store;
   let notify: ReturnType<typeof toOnPush> = () => {};
+  let recall: DriverEvents["recalled"] = () => {};
   const now = (): number => store.machine.clock.now();
 
   /** One call: `work` is done at the store, each time the request arrives. */
@@ -106,6 +110,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
   const names = (claims: readonly Claim[]): string => claims.map(({ id }) => checker.claimName(id)).join(" ");
 
   const push: Push = (id, answer) => {
+    if (answer === "recalled") return pushRecall(id);
     const isRecheckOnly = random.chance(behavior.recheckChance);
     for (let copies = network.pushCopies(machine); copies > 0; copies--) {
       events.after(network.delay(), () =>
@@ -118,6 +123,18 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     }
   };
 
+  const pushRecall = (id: ClaimId): void => {
+    if (behavior.recall !== "push" || events.recallRandom?.chance(behavior.recallLossChance) !== false) return;
+    for (let copies = network.pushCopies(machine); copies > 0; copies--) {
+      events.after(network.delay(), () =>
+        machine.execute(() => {
+          machine.note(`${checker.claimName(id)} is recalled`);
+          recall(id);
+        }),
+      );
+    }
+  };
+
   const traits: Traits = {
     lease: { claim: true },
     manyKeys: behavior.manyKeys,
@@ -125,7 +142,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     fencing: true,
     fifo: true,
     durability: "restart",
-    recall: false,
+    recall: behavior.recall,
   };
 
   return {
@@ -133,6 +150,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
     async open(driverEvents) {
       notify = toOnPush(driverEvents);
+      recall = (id) => driverEvents.recalled(id);
       return traits;
     },
 
@@ -146,14 +164,14 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
       });
     },
 
-    renew(claims) {
+    renew(claims, tokenCounts) {
       checker.recordCall(
         machine,
         claims.map(({ id }) => id),
       );
       return call(`renew ${names(claims)}`, true, () =>
-        claims.map((claim) => {
-          const answer = store.renew(claim, push);
+        claims.map((claim, index) => {
+          const answer = store.renew(claim, push, tokenCounts?.[index]);
           const isLeftOut = events.storePartsRandom?.chance(behavior.omissionChance) === true;
           store.machine.note(
             `renew ${checker.claimName(claim.id)}: ${formatAnswer(answer)}${isLeftOut ? " (left out)" : ""}`,
@@ -198,6 +216,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
     async close() {
       notify = () => {};
+      recall = () => {};
     },
   };
 }
@@ -206,7 +225,7 @@ function formatAnswer(answer: Answer): string {
   if (answer.state === "none") return `none${answer.reason === undefined ? "" : ` (${answer.reason})`}`;
   const remainingText = `${answer.remainingMs.toFixed(1)} ms left`;
   if (answer.state === "waiting") return `waiting, ${remainingText}, ask in ${answer.recheckMs.toFixed(1)} ms`;
-  return `held, token ${answer.token}+${answer.tokenCount}, ${remainingText}`;
+  return `held, token ${answer.token}+${answer.tokenCount}, ${remainingText}${answer.recalled ? ", recalled" : ""}`;
 }
 
 function formatLocks({ locks, tokenCount, wait }: Claim): string {

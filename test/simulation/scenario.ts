@@ -1,5 +1,6 @@
 /** The scenario of one seed: how many clients on how few keys, with which network and which faults. */
 
+import type { Traits } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { NetworkConditions } from "./simulated-network.ts";
 import { GOOD_CONDITIONS } from "./simulated-network.ts";
@@ -31,6 +32,10 @@ export interface Scenario {
   readonly reenters: boolean;
   /** The server keeps no state: every start of it begins with a recovery. */
   readonly stateless: boolean;
+  /** How the store recalls claims. */
+  readonly recall: Traits["recall"];
+  /** How long clients keep locks that they do not use; 0: not at all. */
+  readonly cacheMs: number;
 }
 
 export type Fault =
@@ -110,13 +115,25 @@ export function testsLeaseEnd(plan: Scenario): boolean {
   return !plan.renew || plan.kinds.includes("partition") || mustKeepLocks(plan);
 }
 
-export function generateScenario(random: SeededRandom, extras: SeededRandom | null): Scenario {
-  const scenario = generateBaseScenario(random);
+export function generateScenario(
+  random: SeededRandom,
+  extras: SeededRandom | null,
+  recalls: SeededRandom | null,
+): Scenario {
+  const scenario = addRecall(generateBaseScenario(random), recalls);
   if (extras === null) return scenario;
   const reenters = extras.chance(0.4);
   // with leases that it takes, and not so short that a start lasts for a hundred of them
   const stateless = scenario.store !== "table" && scenario.ttlMs === 10_000 && extras.chance(0.5);
   return { ...scenario, reenters, stateless, troubleMs: scenario.troubleMs + (stateless ? 2 * RECOVERY_MS : 0) };
+}
+
+function addRecall(scenario: Scenario, recalls: SeededRandom | null): Scenario {
+  if (recalls === null) return scenario;
+  const { store, handoffs, renew, ttlMs } = scenario;
+  const recall = store === "table" ? recalls.pick(["push", "push", "push", "recheck", false] as const) : "push";
+  const isCacheable = recall !== false && handoffs > 1 && renew;
+  return { ...scenario, recall, cacheMs: isCacheable ? recalls.pick([0, ttlMs * 0.2, ttlMs * 5]) : 0 };
 }
 
 function generateBaseScenario(random: SeededRandom): Scenario {
@@ -144,5 +161,7 @@ function generateBaseScenario(random: SeededRandom): Scenario {
     kinds: store === "tcp" && ttlMs === LONG_MS && random.chance(0.7) ? ["partition"] : random.pick(FAULT_SETS[store]),
     reenters: false,
     stateless: false,
+    recall: false,
+    cacheMs: 0,
   };
 }

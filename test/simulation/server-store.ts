@@ -1,6 +1,8 @@
 /** The real server and its driver, over streams. */
 
+import { delegate } from "../../src/conformance/delegate.ts";
 import { server as serverDriver } from "../../src/drivers/server/driver.ts";
+import { withTraits } from "../support/driver-events.ts";
 import { ServerProcess } from "./server-process.ts";
 import { createConnector } from "./simulated-connection.ts";
 import type { SimulatedMachine } from "./simulated-machine.ts";
@@ -36,7 +38,9 @@ export function createServerStore({ events, scenario, checker, network, random }
       if (isLocal) machines.set(name, machine);
       const ownRandom = random.fork();
       const connector = createConnector(machine, network, host, name);
-      return serverDriver({ connector, clock: machine.clock, random: () => ownRandom.next() });
+      const driver = serverDriver({ connector, clock: machine.clock, random: () => ownRandom.next() });
+      // seeds of earlier revisions play as before
+      return events.recallRandom === null ? delegate(driver, withTraits(driver, { recall: false })) : driver;
     },
     injectFault(kind, ms) {
       const downMs = random.next() * random.pick([1, 100, DOWN_MS]);

@@ -1,5 +1,7 @@
 /** One seed: clients and their users under faults, and the invariants that must hold afterwards. */
 
+import type { LockTable } from "../../src/lock-table/table.ts";
+import type { ClaimId } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import { findTableViolations } from "../support/stores/table-inspector.ts";
 import { ClientProcess } from "./client-process.ts";
@@ -19,6 +21,13 @@ import { LockUser } from "./workload.ts";
 const CALM_LEASES = 100;
 const CALM_MS = 200_000;
 
+/** How long a lock that is not used may block others, under all faults: this many leases, and this time. */
+const IDLE_BLOCK_LEASES = 2.2;
+const IDLE_BLOCK_MS = 1_600;
+/** And without faults, whatever recalls are lost: its renewal after a third of its lease says that others wait. */
+const CALM_BLOCK_LEASES = 0.4;
+const CALM_BLOCK_MS = 1_500;
+
 /** The table is checked after one event in this number: a check after each would take as long as the rest. */
 const INSPECT_INTERVAL = 4;
 
@@ -34,13 +43,17 @@ export class Simulation implements SimulationContext {
   readonly #clients: ClientProcess[] = [];
   #clientCount = 0;
   #events = 0;
+  /** Since when each idle claim has blocked others. */
+  #blockingSince = new Map<ClaimId, number>();
+  /** When the faults ended. */
+  #calmAt = Number.POSITIVE_INFINITY;
 
   constructor(events: EventQueue) {
     this.events = events;
     this.#random = events.random.fork();
     const random = this.#random;
-    this.scenario = generateScenario(random, events.extrasRandom);
-    this.checker = new InvariantChecker(events);
+    this.scenario = generateScenario(random, events.extrasRandom, events.recallRandom);
+    this.checker = new InvariantChecker(events, () => this.#livingClients());
     this.#network = new SimulatedNetwork(events, this.scenario.weather);
     const set = { events, scenario: this.scenario, checker: this.checker, network: this.#network, random };
     this.#store = this.scenario.store === "table" ? createTableOverRpc(set) : createServerStore(set);
@@ -62,7 +75,7 @@ export class Simulation implements SimulationContext {
     const isDone = (): boolean => this.#livingClients().every((client) => client.activeUsers === 0);
     await events.run(events.now + Math.max(CALM_LEASES * scenario.ttlMs, CALM_MS), isDone);
     if (events.failure === null && !isDone()) events.fail("somebody waits in vain, although all trouble is over");
-    await events.run(events.now + Math.max(2 * scenario.ttlMs, CALM_MS), () =>
+    await events.run(events.now + Math.max(2 * scenario.ttlMs, CALM_MS) + scenario.cacheMs, () =>
       this.#livingClients().every((client) => client.findLeftovers() === ""),
     );
     for (const client of this.#livingClients()) {
@@ -91,6 +104,31 @@ export class Simulation implements SimulationContext {
     if (table === null) return;
     const violations = findTableViolations(table);
     if (violations.length > 0) this.events.fail(`the lock table is wrong: ${violations.join("; ")}`);
+    if (this.scenario.store === "table") this.#inspectIdle(table);
+  }
+
+  /** A lock that its client does not use blocks others for a bounded time, whichever recalls are lost. */
+  #inspectIdle(table: LockTable): void {
+    const blocking = new Map<ClaimId, number>();
+    for (const { client, machine } of this.#livingClients()) {
+      for (const { activeClaim } of client.context?.cachedLocks.listIdle() ?? []) {
+        const { id, ttlMs } = activeClaim.claim;
+        const record = table.records.get(id);
+        const isWanted = record?.entries.some(({ queue }) => queue.lastAdmitted !== queue.entries.last) ?? false;
+        if (!isWanted || record?.isHeld !== true) continue;
+        const since = this.#blockingSince.get(id) ?? this.events.now;
+        blocking.set(id, since);
+        const calmSince = machine.state === "running" ? Math.max(since, this.#calmAt) : this.events.now;
+        const isLate =
+          this.events.now - since > IDLE_BLOCK_LEASES * Number(ttlMs) + IDLE_BLOCK_MS ||
+          this.events.now - calmSince > CALM_BLOCK_LEASES * Number(ttlMs) + CALM_BLOCK_MS;
+        if (isLate)
+          this.events.fail(
+            `${this.checker.claimName(id)} is not used, and has blocked others since ${since.toFixed(0)}`,
+          );
+      }
+    }
+    this.#blockingSince = blocking;
   }
 
   #livingClients(): ClientProcess[] {
@@ -161,6 +199,7 @@ export class Simulation implements SimulationContext {
   #endFaults(): void {
     this.events.note("world", "no more trouble");
     this.isCalm = true;
+    this.#calmAt = this.events.now;
     this.#network.conditions = {
       ...GOOD_CONDITIONS,
       usualMs: Math.min(this.scenario.weather.usualMs, GOOD_CONDITIONS.usualMs),

@@ -15,6 +15,8 @@ export function createTableOverRpc({ events, scenario, checker, network, random 
     manyKeys: random.chance(0.75),
     omissionChance: events.storePartsRandom?.pick([0, 0, 0.2]) ?? 0,
     parts: events.storePartsRandom?.pick([1, 3]) ?? 1,
+    recall: scenario.recall,
+    recallLossChance: events.recallRandom?.pick([0, 0, 0.1, 0.5, 1]) ?? 0,
   };
   const machine = new SimulatedMachine(events, "store", scenario.drift);
   const store = new RpcStore(machine, behavior, checker);

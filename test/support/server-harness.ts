@@ -29,6 +29,7 @@ import type { ProcessState } from "../../src/util/process-info.ts";
 import { toDriverEvents } from "./driver-events.ts";
 import { FakeClock, flushEventLoop, withWallOffset } from "./fake-clock.ts";
 import { onCleanup } from "./server-fixture.ts";
+import type { StoppableProcess } from "./stoppable-process.ts";
 
 /** Of a server that has crashed. */
 const NEVER = new Promise<never>(() => undefined);
@@ -138,6 +139,8 @@ export interface HarnessClient {
   /** From its last handshake. */
   sessionId: string;
   readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  /** The claims that were recalled, one entry for each push. */
+  readonly recalls: ClaimId[];
   /** What the server says of its process, if it asks. */
   processState: ProcessState;
   /** Ends its connection as its death would. */
@@ -256,10 +259,22 @@ export class ServerHarness {
     this.crash();
   }
 
+  /** The driver of a process that the test stops and continues. It is not open, and is on another machine than the server. */
+  createDriver(program: StoppableProcess): Driver {
+    const client = {
+      ...{ pipes: new Set<TestConnection>(), sessionId: "", isUnreachable: false, dropsTraffic: false },
+      ...{ linesSent: 0, processState: "running" as const },
+      dials: 0,
+    };
+    const connector = program.wrapConnector(this.#createConnect(client, false));
+    return serverDriver({ connector, clock: program.clock, random: () => 0.5 });
+  }
+
   async connectClient(local = true, credential?: string): Promise<HarnessClient> {
     const connections = new Set<TestConnection>();
     const client: Omit<HarnessClient, "driver"> & { driver?: Driver; pipes: Set<TestConnection> } = {
       pushes: [],
+      recalls: [],
       sessionId: "",
       processState: "running",
       isUnreachable: false,
@@ -279,7 +294,10 @@ export class ServerHarness {
       ...(credential !== undefined && { credential }),
     });
     client.driver = driver;
-    const pendingOpen = driver.open(toDriverEvents((id, answer) => client.pushes.push({ id, answer })));
+    const pendingOpen = driver.open({
+      ...toDriverEvents((id, answer) => client.pushes.push({ id, answer })),
+      recalled: (id) => void client.recalls.push(id),
+    });
     await flushEventLoop();
     await pendingOpen;
     onCleanup(() => driver.close());

@@ -15,6 +15,11 @@ import { until } from "../../support/until.ts";
 
 const WAITER_COUNT = 200;
 const MAX_STATEMENTS_PER_SECOND = 4;
+const IDLE_COUNT = 50;
+/** The longest interval at which an idle lock is asked about. */
+const RECALL_MS = 1_000;
+/** The waiter's own recheck, and what a busy machine adds. */
+const SLACK_MS = 1_000;
 
 withMariaDb((server) => {
   let fixture: MysqlFixture;
@@ -25,6 +30,8 @@ withMariaDb((server) => {
     await fixture.close();
     await fixture.database.drop();
   });
+
+  const countCalls = (): Promise<number> => fixture.status("Questions");
 
   test(`${WAITER_COUNT} waiters of a process cost at most ${MAX_STATEMENTS_PER_SECOND} statements a second after their first one`, async () => {
     const [holder, locks]: Locks[] = [
@@ -56,9 +63,26 @@ withMariaDb((server) => {
       const [row] = await fixture.database.query("select count(*) as count from holdfast_1_claims");
       return Number(row?.count);
     }
-    function countCalls(): Promise<number> {
-      return fixture.status("Questions");
+  });
+
+  test(`${IDLE_COUNT} cached locks that are idle cost at most ${MAX_STATEMENTS_PER_SECOND} statements a second, and each is given back within ${RECALL_MS} ms`, async () => {
+    const holder = createLocks(fixture.driver(), { ttl: 120_000, cache: 120_000 });
+    const other = createLocks(fixture.driver(), { ttl: 120_000 });
+    const keys = Array.from({ length: IDLE_COUNT }, (_, index) => `key ${index}`);
+    for (const key of keys) await (await holder.acquire(key)).release();
+    const [since, calls] = [performance.now(), await countCalls()];
+    await until(() => performance.now() - since > 3_000, { within: 10_000, what: "three seconds" });
+    const rate = ((await countCalls()) - calls) / ((performance.now() - since) / 1_000);
+    expect(rate).toBeGreaterThan(0.5);
+    // the test's own question counts
+    expect(rate).toBeLessThanOrEqual(MAX_STATEMENTS_PER_SECOND + 0.7);
+    for (const key of keys.slice(0, 4)) {
+      const startedAt = performance.now();
+      await (await other.acquire(key)).release();
+      expect(performance.now() - startedAt).toBeLessThan(RECALL_MS + SLACK_MS);
     }
+    await Promise.all([holder.close(), other.close()]);
+    expect(await fixture.violations(true)).toEqual([]);
   });
 
   test("each answer to a waiting claim says how many waiters are ahead of it, so that the next one is rechecked most often", async () => {

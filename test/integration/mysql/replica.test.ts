@@ -43,6 +43,24 @@ withMariaDb(
         driver: { guardDataLoss: { maxTtlMs: MAX_TTL_MS }, warn: () => undefined },
       });
 
+    test("one that accepts writes is recognized by a user without further rights: open() and doctor warn", async () => {
+      await replica.catchUp();
+      await query("set global read_only = 0");
+      await query("create or replace user app identified by 'secret'");
+      await query(`grant all on ${fixture.database.name}.* to app`);
+      const warnings: string[] = [];
+      const warn = (warning: string) => warnings.push(warning);
+      const uri = fixture.database.urlOf("app", "secret").replace(`:${server().port}/`, `:${replica.port}/`);
+      const driver = await fixture.open({ pool: { uri }, driver: { warn } });
+      expect(warnings).toEqual([
+        expect.stringMatching(/^mysql: the server is a replica, although it accepts writes: /),
+      ]);
+      expect(await driver.diagnose?.()).toContainEqual(expect.objectContaining({ name: "role", status: "warn" }));
+      await replica.promote();
+      expect(await driver.diagnose?.()).toContainEqual(expect.objectContaining({ name: "role", status: "ok" }));
+    });
+
+    // the last one: it crashes the primary
     test("it is refused; promoted without the last grants it grants no lock of a live holder, which keeps it", async () => {
       const [holder, other] = [await open(), await open()];
       await markLongInUse(fixture.database);

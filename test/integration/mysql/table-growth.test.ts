@@ -3,9 +3,13 @@
 import { statSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Claim } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
 import { cycleClaims } from "../../support/claim-cycles.ts";
+import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
@@ -30,6 +34,29 @@ withMariaDb((server) => {
   });
 
   const sizeKib = (...path: string[]): number => statSync(join(server().folder, "data", ...path)).size / KIB;
+
+  test("waiters that died behind one that waits for long are removed by later claims", async () => {
+    const driver = await fixture.open();
+    // one claim in 16 looks at those that follow it in the order of ids: with random ones this could take long
+    const makeClaims = (begins: string, ttlMs: number): Claim[] =>
+      [...begins].map((begin) => makeClaim("key", { id: begin + randomId().slice(1), ttlMs }));
+    const [holder, waiter, last] = makeClaims("abc", 60_000) as [Claim, Claim, Claim];
+    for (const claim of [holder, waiter, ...makeClaims("hmrw4", 100), last]) await driver.claim(claim);
+    await until(
+      async () => {
+        const id = randomId();
+        const claim = makeClaim("key", { id: `${id.slice(0, 8)}2${id.slice(9)}` });
+        await driver.claim(claim);
+        await driver.release(toReleases(claim));
+        const [row] = await fixture.database.query("select count(*) as count from holdfast_1_claims");
+        return Number(row?.count) === 3;
+      },
+      { within: 20_000, what: "the rows of live claims only" },
+    );
+    await driver.release(toReleases(holder));
+    expect(await driver.renew([waiter, last])).toMatchObject([{ state: "held" }, { state: "waiting" }]);
+    expect(await fixture.violations()).toEqual([]);
+  });
 
   test(`after ${CYCLES} claims and releases the files are small, and old rows are purged`, {
     timeout: IS_LONG_RUN ? 7_200_000 : 60_000,

@@ -7,6 +7,7 @@ import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
 
 withPostgres((server) => {
   let fixture: PostgresFixture;
@@ -72,10 +73,46 @@ withPostgres((server) => {
     expect(await fixture.inspect()).toEqual([]);
   });
 
-  test("calls for a key with 10,000 waiting claims read a few rows by index, also with plans made while the table was empty", async () => {
+  test("a burst of 500 claims through a pool of 2, whose statements are slow, delays no renewal until a lease ends, and no release", async () => {
+    const [locks, other] = [fixture.locks({}, { max: 2 }), fixture.locks()];
+    const lost: string[] = [];
+    locks.on("lost", ({ keys }) => lost.push(...keys));
+    const held = [await locks.acquire("renewed", { ttl: "2s" }), await locks.acquire("released", { ttl: "2s" })];
+    await fixture.database.query(`
+      create function holdfast.wait() returns trigger language plpgsql as
+        'begin perform pg_catalog.pg_sleep(0.05); return new; end';
+      create trigger slow before insert on holdfast.holdfast_1_claims for each row
+        when (new.label = 'slow') execute function holdfast.wait();
+    `);
+    let granted = 0;
+    const abort = new AbortController();
+    const burst = Array.from({ length: 500 }, async (_, index) => {
+      await locks.acquire(`key ${index}`, { label: "slow", signal: abort.signal });
+      granted++;
+    });
+    const settled = Promise.allSettled(burst);
+    // this takes longer than a lease
+    await until(() => granted >= 120, { within: 20_000, what: "a part of the burst" });
+    const next = other.acquire("released", { wait: "20s" });
+    const grantedBefore = granted;
+    await held[1]?.release();
+    await next;
+    expect(granted - grantedBefore).toBeLessThan(60);
+    expect(lost).toEqual([]);
+    held[0]?.throwIfLost();
+    abort.abort();
+    await settled;
+    expect(await fixture.inspect()).toEqual([]);
+  });
+
+  test.each([
+    ["with plans made while the table was empty", []],
+    ["in a session that turns index scans off", ["set enable_indexscan = off", "set enable_bitmapscan = off"]],
+  ])("calls for a key with 10,000 waiting claims read a few rows by index, also %s", async (_, settings) => {
     // one session: its plans, and the statistics of what it has read
     const session = new Client(fixture.database.url);
     await session.connect();
+    for (const setting of settings) await session.query(setting);
     const call = async (text: string): Promise<string> => {
       const { rows } = await session.query(`select holdfast.holdfast_1_${text} as reply`);
       return String(rows[0]?.reply).slice(0, 1);

@@ -1,6 +1,8 @@
 // Rows of processes that died: nothing calls for them again, and their keys may never be used again.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Claim } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -34,6 +36,30 @@ withPostgres((server) => {
       },
       { within: 20_000, what: "an empty table" },
     );
+    expect(await fixture.inspect()).toEqual([]);
+  });
+
+  test("waiters that died behind one that waits for long are removed by claims on other keys, and keep none out", async () => {
+    const { driver } = await fixture.open();
+    // a new claim looks at the next one in the order of ids: with random ones the last row could take long
+    const makeClaims = (begins: string, ttlMs: number): Claim[] =>
+      [...begins].map((begin) => makeClaim("key", { id: begin + randomId().slice(1), ttlMs }));
+    const [holder, waiter, last] = makeClaims("abc", 60_000) as [Claim, Claim, Claim];
+    const dead = makeClaims("hmrw4", 100);
+    for (const claim of [holder, waiter, ...dead]) await driver.claim(claim);
+    await driver.claim(last);
+    await until(
+      async () => {
+        const claim = makeClaim("elsewhere");
+        await driver.claim(claim);
+        await driver.release(toReleases(claim));
+        return (await countRows()) === 3;
+      },
+      { within: 20_000, what: "the rows of live claims only" },
+    );
+    expect(await driver.renew(dead)).toMatchObject(dead.map(() => ({ state: "none", reason: "expired" })));
+    await driver.release(toReleases(holder));
+    expect(await driver.renew([waiter, last])).toMatchObject([{ state: "held" }, { state: "waiting" }]);
     expect(await fixture.inspect()).toEqual([]);
   });
 

@@ -261,6 +261,7 @@ test("unanswered calls are limited to some thousands only for a member in troubl
     clock,
     time: () => clock.now(),
     onPush: ignoreErrors,
+    onRecalled: ignoreErrors,
     onHealthChange: ignoreErrors,
   });
   await member.open();
@@ -286,6 +287,7 @@ test("when a member has too many pending releases the oldest are left to the end
     clock,
     time: () => clock.now(),
     onPush: ignoreErrors,
+    onRecalled: ignoreErrors,
     onHealthChange: ignoreErrors,
   });
   await member.open();

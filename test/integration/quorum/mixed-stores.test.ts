@@ -46,7 +46,7 @@ if (long) {
         },
       };
     },
-    traits: { manyKeys: false, permits: "shared", fifo: false },
+    traits: { manyKeys: false, permits: "shared", fifo: false, recall: "push" },
     verbs: ["detach"],
     // each of them waits for the disk, and the majority an eighth of a lease for them
     timeScale: 3,

@@ -253,7 +253,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
           driver: () => quorum(servers.map(({ port }) => redis(() => new Redis(port, "127.0.0.1"), { prefix: own }))),
         };
       },
-      traits: { manyKeys: false, permits: "shared", fifo: false },
+      traits: { manyKeys: false, permits: "shared", fifo: false, recall: "push" },
       verbs: ["detach"],
       keys: 5_000,
       random: { seeds: 20, steps: 100 },

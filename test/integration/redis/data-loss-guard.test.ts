@@ -5,7 +5,7 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { encodeClaim, encodeClaimDetails, toBucket, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import { encodeClaim, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
 import { RESTORE } from "../../../src/drivers/redis/scripts.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
@@ -32,7 +32,7 @@ const TTL_MS = 1_500;
 const LONG_TTL_MS = 5_000;
 /** For what nobody waits for. */
 const GENEROUS_MS = 30_000;
-const RUN_RECORD = "1:{00}:b";
+const RUN_RECORD = "2:{00}:b";
 
 withRedis((server) => {
   let fixture: RedisFixture;
@@ -178,7 +178,7 @@ withRedis((server) => {
       await fixture.admin.flushall();
       const answers = await lockClient.driver.renew([...claims].reverse());
       expect(answers.map((answer) => answer?.state === "held" && answer.token)).toEqual([...tokens].reverse());
-      const counter = await fixture.admin.get(`${fixture.prefix}:1:{${toBucket("key")}}:n`);
+      const counter = await fixture.admin.hget(fixture.hashOf("key"), "n");
       expect(BigInt(String(counter))).toBe((tokens[2] as bigint) + 3n);
       await lockClient.driver.release(toReleases(...claims));
     });
@@ -278,16 +278,16 @@ withRedis((server) => {
   test("a claim that is late, known, or has a token from the future is not placed again", async () => {
     const lockClient = await openGuarded(GENEROUS_MS);
     const record = `${fixture.prefix}:${RUN_RECORD}`;
-    const root = `${fixture.prefix}:1:`;
+    const root = `${fixture.prefix}:2:`;
     const replace = async (claim: Claim, token: bigint): Promise<unknown> => {
-      const args = [...encodeClaim(claim), ...encodeClaimDetails({ ...claim, floor: token }), String(token)];
-      const head = [root, `${root}inbox:x`, record, String(GENEROUS_MS), "1"];
+      const request = `${token} ${encodeClaim({ ...claim, floor: token })}`;
+      const head = [root, `${root}inbox:x`, `${GENEROUS_MS} ${record}`];
       const [answer] = (await fixture.admin.eval(
         RESTORE.text,
         1,
         toRoutingKey(root, "00"),
         ...head,
-        ...args,
+        request,
       )) as unknown[];
       return String(answer).split(" ").slice(0, 2).join(" ");
     };

@@ -95,8 +95,7 @@ describe.skipIf(reason !== null)(`tokens across losses of data (${reason ?? "run
       await this.#scene.admin.flushall();
       if (survivor?.record) {
         await this.#scene.admin.set(this.#names.record, survivor.record.replace(/^\w+/, OTHER_REIGN));
-        if (survivor.counter !== null)
-          await this.#scene.admin.set(this.#names.counter, survivor.counter, "EX", 172_800);
+        if (survivor.counter !== null) await this.#restoreCounter(survivor.counter);
       }
       this.#written = survivor === null ? [] : this.#written.filter(({ at }) => at <= survivor.at);
       this.#losses++;
@@ -125,7 +124,8 @@ describe.skipIf(reason !== null)(`tokens across losses of data (${reason ?? "run
         await driver.release(toReleases(newClaim));
       }
       const { admin } = this.#scene;
-      const [record = null, counter = null] = await admin.mget(this.#names.record, this.#names.counter);
+      const record = await admin.get(this.#names.record);
+      const counter = await admin.hget(this.#names.hash, "n");
       this.#written.push({ record, counter, at: this.#time, losses: this.#losses });
       const { highestToken, graceEndsAt } = await readRunRecord(admin, this.#scene.prefix);
       const foremost = this.#time + this.#foremost + this.#spent;
@@ -135,9 +135,14 @@ describe.skipIf(reason !== null)(`tokens across losses of data (${reason ?? "run
       expect(leftMs, "the grace period").toBeLessThanOrEqual(this.#aheadMicros / 1_000 + 1);
     }
 
-    get #names(): { readonly record: string; readonly counter: string } {
-      const root = `${this.#scene.prefix}:1:`;
-      return { record: `${root}{00}:b`, counter: `${root}{${toBucket(KEY)}}:n` };
+    async #restoreCounter(counter: string): Promise<void> {
+      await this.#scene.admin.hset(this.#names.hash, "n", counter);
+      await this.#scene.admin.expire(this.#names.hash, 172_800);
+    }
+
+    get #names(): { readonly record: string; readonly hash: string } {
+      const root = `${this.#scene.prefix}:2:`;
+      return { record: `${root}{00}:b`, hash: `${root}{${toBucket(KEY)}}:h` };
     }
 
     #tick(byMicros: number): void {

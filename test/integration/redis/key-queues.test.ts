@@ -14,9 +14,9 @@ const LONG_MS = 15_000;
 const UNREACHABLE_LEASE_MS = 1_000;
 /** The end of a claim's lease, with which its record begins, is later by this number. */
 const LATER_CLAIM = `
-  local record = redis.call('GET', KEYS[1])
-  local expires = struct.unpack('>d', record) + ARGV[1]
-  return redis.call('SET', KEYS[1], struct.pack('>d', expires) .. string.sub(record, 9))`;
+  local record = redis.call('HGET', KEYS[1], ARGV[2])
+  local expires = struct.unpack('>d', string.sub(record, 4)) + ARGV[1]
+  return redis.call('HSET', KEYS[1], ARGV[2], string.sub(record, 1, 3) .. struct.pack('>d', expires) .. string.sub(record, 12))`;
 
 withRedis((server) => {
   let fixture: RedisFixture;
@@ -26,7 +26,7 @@ withRedis((server) => {
   afterEach(() => fixture.close());
 
   const named = (kind: string, key: string, name = key): string =>
-    `${fixture.prefix}:1:{${toBucket(key)}}:${kind}:${name}`;
+    `${fixture.prefix}:2:{${toBucket(key)}}:${kind}:${name}`;
 
   describe("an unreachable waiter", () => {
     test("loses a turn to the next, and keeps its entry before the others", async () => {
@@ -178,7 +178,7 @@ withRedis((server) => {
       const lockClient = await fixture.open();
       const claim = makeClaim("key");
       await lockClient.claimHeld(claim);
-      await fixture.admin.del(named("a", "key"));
+      await fixture.admin.hdel(fixture.hashOf("key"), "k:key");
       expect(await lockClient.renewOnce(claim)).toEqual({ state: "none" });
       const next = makeClaim("key");
       await lockClient.claimHeld(next);
@@ -188,10 +188,11 @@ withRedis((server) => {
 
     test("of a claim makes its answer none, and its entries go", async () => {
       const lockClient = await fixture.open();
-      const [holder, waiter] = [makeClaim("key"), makeClaim("key")];
+      const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
+      const [holder, waiter] = [makeClaim([hold("key"), hold("other")]), makeClaim("key")];
       await lockClient.claimHeld(holder);
       await lockClient.claim(waiter);
-      await fixture.admin.del(named("c", "key", holder.id));
+      await fixture.admin.hdel(fixture.hashOf("key"), `c:${holder.id}`);
       expect(await lockClient.renewOnce(holder)).toEqual({ state: "none" });
       expect((await lockClient.renewOnce(waiter)).state).toBe("held");
       await lockClient.driver.release(toReleases(waiter));
@@ -209,11 +210,24 @@ withRedis((server) => {
       await lockClient.driver.release(toReleases(claimA));
     });
 
+    test("of the state of a key with waiters: they are served in order, by their rechecks", async () => {
+      const lockClient = await fixture.open();
+      const [holder, first, second] = [makeClaim("key"), makeClaim("key"), makeClaim("key")];
+      await lockClient.claimHeld(holder);
+      for (const waiter of [first, second]) await lockClient.claim(waiter);
+      await fixture.admin.hdel(fixture.hashOf("key"), "k:key");
+      expect((await lockClient.renewOnce(second)).state).toBe("waiting");
+      expect((await lockClient.renewOnce(first)).state).toBe("held");
+      expect(await lockClient.renewOnce(holder)).toEqual({ state: "none" });
+      await lockClient.driver.release(toReleases(first, second));
+    });
+
     test("of a claim's record: its release still frees its key", async () => {
       const lockClient = await fixture.open();
-      const [claim, next] = [makeClaim("key"), makeClaim("key")];
+      const hold = (key: string) => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
+      const [claim, next] = [makeClaim([hold("key"), hold("other")]), makeClaim("key")];
       await lockClient.claimHeld(claim);
-      await fixture.admin.del(named("c", "key", claim.id));
+      await fixture.admin.hdel(fixture.hashOf("key"), `c:${claim.id}`);
       await lockClient.driver.release(toReleases(claim));
       expect(await lockClient.driver.claim(next)).toMatchObject({ state: "held" });
       await lockClient.driver.release(toReleases(next));
@@ -233,18 +247,11 @@ withRedis((server) => {
       ];
       await lockClient.claimHeld(holder);
       await lockClient.claim(waiter);
-      for (const [kind, ahead] of [
-        ["a", HOUR_MS],
-        ["w", HOUR_MS * 1_000],
-      ] as const) {
-        const [entry] = await fixture.admin.zrange(named(kind, "key"), "0", "0");
-        await fixture.admin.zincrby(named(kind, "key"), ahead, String(entry));
-      }
-      for (const { id } of [holder, waiter]) await fixture.admin.eval(LATER_CLAIM, 1, named("c", "key", id), HOUR_MS);
-      // and what Redis itself would end by its clock lives longer, too
-      for (const key of (await fixture.keys()).filter((name) => /:[awc]:/.test(name))) {
-        await fixture.admin.pexpire(key, HOUR_MS);
-      }
+      const [entry] = await fixture.admin.zrange(named("w", "key"), "0", "0");
+      const hash = fixture.hashOf("key");
+      await fixture.admin.zincrby(named("w", "key"), HOUR_MS * 1_000, String(entry));
+      await fixture.admin.hincrby(hash, "n", HOUR_MS * 1_000);
+      for (const field of ["k:key", `c:${waiter.id}`]) await fixture.admin.eval(LATER_CLAIM, 1, hash, HOUR_MS, field);
       expect((await lockClient.claim(lateClaim)).state).toBe("waiting");
       const views = (await lockClient.driver.list({ prefix: "key" }, { max: 10 })).items;
       expect(views.map(({ ttlMs }) => ttlMs)).toEqual([2_000, 60_000, 30_000]);
@@ -253,15 +260,29 @@ withRedis((server) => {
       await lockClient.driver.release(toReleases(waiter, lateClaim));
     });
 
+    test("the cut of a lease is written by the script that reads it, also by one that is refused", async () => {
+      const lockClient = await fixture.open();
+      const [holder, rival] = [makeClaim("key", { ttlMs: 2_000 }), makeClaim("key", { wait: false })];
+      await lockClient.claimHeld(holder);
+      await fixture.admin.eval(LATER_CLAIM, 1, fixture.hashOf("key"), HOUR_MS, "k:key");
+      const readEnd = async (): Promise<number> =>
+        ((await fixture.admin.hgetBuffer(fixture.hashOf("key"), "k:key")) as Buffer).readDoubleBE(3);
+      const [seconds] = await fixture.admin.time();
+      expect(await readEnd()).toBeGreaterThan((Number(seconds) + 3_000) * 1_000);
+      expect(await lockClient.claim(rival)).toEqual({ state: "none" });
+      expect(await readEnd()).toBeLessThan((Number(seconds) + 60) * 1_000);
+      await lockClient.driver.release(toReleases(holder));
+    });
+
     test("lets no token fall", async () => {
       const lockClient = await fixture.open();
       const [first, second] = [makeClaim("key", { tokenCount: 64 }), makeClaim("key")];
       const { token } = await lockClient.claimHeld(first);
       await lockClient.driver.release(toReleases(first));
-      const counter = `${fixture.prefix}:1:{${toBucket("key")}}:n`;
-      expect(await fixture.admin.get(counter)).toBe(String(token + 63n));
+      const hash = fixture.hashOf("key");
+      expect(await fixture.admin.hget(hash, "n")).toBe(String(token + 63n));
       const aheadToken = token + BigInt(HOUR_MS) * 1_000n;
-      await fixture.admin.set(counter, String(aheadToken), "PX", 100_000);
+      await fixture.admin.hset(hash, "n", String(aheadToken));
       expect((await lockClient.claimHeld(second)).token).toBe(aheadToken + 1n);
       await lockClient.driver.release(toReleases(second));
     });
@@ -344,7 +365,7 @@ withRedis((server) => {
         claims.slice(0, 2).map((claim, index) => ({ claim, hasUnansweredClaim: index === 0 })),
       );
       const keys = await fixture.keys();
-      expect(keys.length).toBeGreaterThan(8);
+      expect(keys.length).toBeGreaterThan(6);
       for (const key of keys) {
         if (key !== `${fixture.prefix}:{00}:layout`) expect(await fixture.admin.pttl(key), key).toBeGreaterThan(0);
       }
@@ -358,54 +379,72 @@ withRedis((server) => {
         await lockClient.claimHeld(claim);
         await lockClient.driver.release(toReleases(claim));
       }
-      const otherKeys = (await fixture.keys()).filter((key) => !/:n$|:layout$/.test(key));
-      expect(otherKeys).toEqual([]);
+      const hashes = (await fixture.keys()).filter((key) => !key.endsWith(":layout"));
+      for (const hash of hashes) expect((await fixture.admin.hkeys(hash)).sort()).toEqual(["e", "n"]);
     });
 
-    test("drop keys whose claims expired unnoticed from the index in time, and no others", {
-      timeout: LONG_MS,
-    }, async () => {
+    /** Fields of keys and claims in all buckets. */
+    const countFields = async (): Promise<number> => {
+      let count = 0;
+      for (const hash of (await fixture.keys()).filter((key) => key.endsWith(":h")))
+        count += (await fixture.admin.hkeys(hash)).filter((field) => /^[kcm]:/.test(field)).length;
+      return count;
+    };
+
+    test("lose the fields of claims that ended unnoticed in time, and no others", { timeout: LONG_MS }, async () => {
       const lockClient = await fixture.open();
-      const name = (position: number): string => `left ${position}`;
-      const index = async (): Promise<number> => {
-        const keys = (await fixture.keys()).filter((key) => key.endsWith(":i"));
-        let members = 0;
-        for (const key of keys) members += await fixture.admin.zcard(key);
-        return members;
-      };
-      for (let position = 0; position < 300; position++)
-        await lockClient.claim(makeClaim(name(position), { ttlMs: 100 }));
-      const keptClaims = Array.from({ length: 20 }, (_, position) => makeClaim(`kept ${position}`));
+      // all in one bucket, as many as the keys of a busy store have
+      const names = Array.from({ length: 60_000 }, (_, index) => `key ${index}`).filter(
+        (key) => toBucket(key) === "00",
+      );
+      const [left, kept, fresh] = [names.slice(0, 60), names.slice(60, 80), names.slice(80, 90)];
+      const both = (key: string, index: number) => [
+        { key, permits: 1, limit: 2 },
+        { key: `${names[100 + index]}`, permits: ALL_PERMITS, limit: ALL_PERMITS },
+      ];
+      // every form: a holder, two that share, one of several keys, waiters behind each, a tombstone
+      for (const [index, key] of left.entries()) {
+        const ttlMs = 100 + (index % 3);
+        const first = [makeClaim(key, { ttlMs }), makeClaim(both(key, index), { ttlMs })][index % 2] as Claim;
+        await lockClient.claim(first);
+        if (index % 3 > 0) await lockClient.claim(makeClaim([{ key, permits: 1, limit: 2 }], { ttlMs }));
+        if (index % 3 > 1) await lockClient.claim(makeClaim(key, { ttlMs }));
+        if (index % 5 === 0) await lockClient.driver.release([{ claim: first, hasUnansweredClaim: true }]);
+      }
+      const keptClaims = kept.map((key) => makeClaim(key));
       for (const claim of keptClaims) await lockClient.claimHeld(claim);
-      await until(async () => (await lockClient.driver.list({ prefix: "left" }, { max: 1_000 })).items.length === 0, {
-        within: 5_000,
-        what: "the end",
-      });
+      expect(await countFields()).toBeGreaterThan(120);
+      let claimCount = 0;
       await until(
         async () => {
-          for (let position = 0; position < 200; position++) {
-            const claim = makeClaim(`new ${position}`);
+          for (const key of fresh) {
+            const claim = makeClaim(key);
             await lockClient.claimHeld(claim);
             await lockClient.driver.release(toReleases(claim));
+            claimCount++;
           }
-          return (await index()) < 120;
+          return (await countFields()) === kept.length;
         },
-        { within: 12_000, what: "a smaller index" },
+        { within: 60_000, what: "the end of all stale fields" },
       );
-      expect((await lockClient.driver.list({ prefix: "kept" }, { max: 100 })).items.length).toBe(20);
+      expect(claimCount, "a day at one claim a second").toBeLessThan(86_400 / 4);
+      expect((await fixture.keys()).filter((key) => /:[aw]:/.test(key))).toEqual([]);
+      expect((await lockClient.driver.list({ prefix: "key" }, { max: 100 })).items.length).toBe(kept.length);
       await lockClient.driver.release(toReleases(...keptClaims));
     });
 
-    test("keep the index for two hours, and as long as a renewed lock is in it", async () => {
+    test("live for two days, and as long as a lock in them is renewed", async () => {
       const lockClient = await fixture.open();
       const claim = makeClaim("key", { ttlMs: 400 });
-      const index = `${fixture.prefix}:1:{${toBucket("key")}}:i`;
-      const readRemainingMs = (): Promise<number> => fixture.admin.pttl(index);
+      const hash = fixture.hashOf("key");
+      const readRemainingMs = (): Promise<number> => fixture.admin.pttl(hash);
       await lockClient.claimHeld(claim);
-      expect(Math.abs((await readRemainingMs()) - 7_200_000)).toBeLessThan(60_000);
-      await fixture.admin.pexpire(index, 1_000);
+      expect(Math.abs((await readRemainingMs()) - 2 * 86_400_000)).toBeLessThan(60_000);
+      // as after an hour and after a day
+      await fixture.admin.hincrby(hash, "e", -3_601);
+      await fixture.admin.pexpire(hash, 80_000_000);
       await until(
-        async () => (await lockClient.renewOnce(claim)).state === "held" && (await readRemainingMs()) > 7_000_000,
+        async () => (await lockClient.renewOnce(claim)).state === "held" && (await readRemainingMs()) > 86_400_000,
         {
           within: 5_000,
           what: "a renewal that keeps it",
@@ -413,6 +452,20 @@ withRedis((server) => {
       );
       expect((await lockClient.driver.list({ key: "key" }, { max: 10 })).items.length).toBe(1);
       await lockClient.driver.release(toReleases(claim));
+    });
+
+    test("outlive a lease of weeks, and the entry of a waiter with one", async () => {
+      const lockClient = await fixture.open();
+      const ttlMs = 30 * 86_400_000;
+      const [holder, waiter, shortWaiter] = [
+        makeClaim("key", { ttlMs }),
+        makeClaim("key", { ttlMs }),
+        makeClaim("key"),
+      ];
+      for (const claim of [holder, waiter, shortWaiter]) await lockClient.claim(claim);
+      for (const key of [fixture.hashOf("key"), named("w", "key")])
+        expect(await fixture.admin.pttl(key), key).toBeGreaterThan(ttlMs);
+      await lockClient.driver.release(toReleases(holder, waiter, shortWaiter));
     });
 
     test("are never scanned by a command", async () => {
@@ -424,7 +477,7 @@ withRedis((server) => {
       expect((await lockClient.driver.list({ prefix: "key 3" }, { max: 3 })).items.length).toBe(3);
       await lockClient.driver.release(toReleases(...claims));
       const stats = await fixture.admin.info("commandstats");
-      expect(stats).not.toMatch(/cmdstat_(keys|scan|smembers|hgetall|sort)/);
+      expect(stats).not.toMatch(/cmdstat_(keys|scan|smembers|hgetall|hkeys|sort)/);
     });
   });
 });

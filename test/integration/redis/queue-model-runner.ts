@@ -6,9 +6,15 @@
 
 import assert from "node:assert/strict";
 import { Redis } from "ioredis";
-import { encodeClaim, encodeClaimDetails, toBucket, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import {
+  encodeClaimItem,
+  encodeName,
+  encodeReleaseItem,
+  toBucket,
+  toRoutingKey,
+} from "../../../src/drivers/redis/script-codec.ts";
 import type { Script } from "../../../src/drivers/redis/scripts.ts";
-import { CLAIM, RELEASE, RENEW, REVOKE } from "../../../src/drivers/redis/scripts.ts";
+import { RENEW, REVOKE, TURN } from "../../../src/drivers/redis/scripts.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
@@ -22,7 +28,7 @@ import type { ClaimRequest, Entry, Push } from "./queue-model.ts";
 import { QueueModel } from "./queue-model.ts";
 
 const PREFIX = "model";
-const ROOT = `${PREFIX}:1:`;
+const ROOT = `${PREFIX}:2:`;
 /** The server's clock when a run begins: any time will do. */
 const START_MICROS = 1_800_000_000_000_000;
 const PROCESSES = 3;
@@ -233,12 +239,17 @@ class ModelRun {
       .join("+");
     const waitText = `${wait ? "" : " at once"} for ${ttlMs}`;
     const expected = this.model.claim(process, request);
-    const answer = await this.#call(CLAIM, process, [...encodeClaim(claim), ...encodeClaimDetails(claim)]);
+    const [answer, ...own] = String(await this.#call(TURN, process, [encodeClaimItem(claim)])).split("\n");
     this.#log(`p${process} claims ${id} ${lockText}${waitText}: ${expected.answer}`);
-    assert.equal(String(answer), expected.answer);
+    assert.equal(answer, expected.answer);
+    const isOwn = ({ inbox }: Push): boolean => inbox === process;
+    assert.deepEqual(
+      own,
+      expected.pushes.filter(isOwn).map(({ text }) => text),
+    );
     if (this.model.entries.has(id) && !this.#claims.some((claim) => claim.request.id === id))
       this.#claims.push(knownClaim);
-    await this.#expectSamePushes(expected.pushes);
+    await this.#expectSamePushes(expected.pushes.filter((push) => !isOwn(push)));
   }
 
   async #renew(): Promise<void> {
@@ -247,8 +258,8 @@ class ModelRun {
     if (selection.length === 0) return;
     const entries = selection.map(({ request }) => this.model.entries.get(request.id) as Entry);
     const expected = this.model.renew(process, entries);
-    const args = [String(selection.length), ...selection.flatMap(({ claim }) => encodeClaim(claim))];
-    const answers = await this.#call(RENEW, process, args);
+    const requests = selection.map(({ claim }) => encodeName(claim));
+    const answers = await this.#call(RENEW, process, requests);
     this.#log(
       `p${process} renews ${selection.map(({ request }) => request.id).join(" ")}: ${expected.answers.join(", ")}`,
     );
@@ -269,12 +280,12 @@ class ModelRun {
       unanswered: this.#random.chance(0.15),
     }));
     const expected = this.model.release(process, items);
-    const flags = items.map(({ claim, unanswered }) => [unanswered ? "1" : "0", ...encodeClaim(claim)]);
-    const answer = String(await this.#call(RELEASE, process, [String(items.length), ...flags.flat()]));
+    const requests = items.map(({ claim, unanswered }) => encodeReleaseItem({ claim, hasUnansweredClaim: unanswered }));
+    const answer = String(await this.#call(TURN, process, requests));
     const names = items.map(({ request, unanswered }) => `${request.id}${unanswered ? " unanswered" : ""}`);
     this.#log(`p${process} releases ${names.join(" ")}: ${expected.flags}`);
     const own_ = expected.pushes.filter(({ inbox }) => inbox === process).map(({ text }) => text);
-    assert.deepEqual(answer.split("\n"), [expected.flags, ...own_]);
+    assert.deepEqual(answer.split("\n"), [...expected.flags, ...own_]);
     const releasedIds = new Set(items.map(({ request }) => request.id));
     this.#claims = this.#claims.filter(({ request }) => !releasedIds.has(request.id));
     this.#tombstones.push(...items.filter(({ request }) => this.model.ended.has(request.id)));
@@ -291,8 +302,7 @@ class ModelRun {
     const isAtOnce = this.#random.chance(0.5);
     const key = hold?.key as string;
     const expected = this.model.revoke(key, token, isAtOnce);
-    const args = ["1", toBucket(key), key, String(token), isAtOnce ? "1" : "0"];
-    const answer = await this.#call(REVOKE, 0, args);
+    const answer = await this.#call(REVOKE, 0, [`${isAtOnce ? "1" : "0"}${toBucket(key)}${key}\n${token}`]);
     this.#log(`revokes ${request.id} on ${key}${isAtOnce ? " at once" : ""}`);
     assert.equal(answer, expected.flag);
     await this.#expectSamePushes(expected.pushes);
@@ -327,7 +337,7 @@ class ModelRun {
   }
 
   #call(script: Script, process: number, args: readonly string[]): Promise<unknown> {
-    const head = ["1", toRoutingKey(ROOT, "00"), ROOT, this.#channelOf(process), "", "0"];
+    const head = ["1", toRoutingKey(ROOT, "00"), ROOT, this.#channelOf(process), ""];
     return this.#runs.redis.evalsha(script.sha, ...(head as [string]), ...args).catch((error: Error) => {
       if (!error.message.startsWith("NOSCRIPT")) throw error;
       return this.#runs.redis.call("EVAL", script.text, ...head, ...args);
@@ -382,8 +392,8 @@ function describeState({ now, spaces }: Snapshot, model: QueueModel): Record<str
   const state: Record<string, unknown> = {};
   const id = (member: string): string => ENTRY_PATTERN.exec(member)?.[2] ?? member;
   const owner = (member: string): string => `${ENTRY_PATTERN.exec(member)?.[1]}${id(member)}`;
-  for (const [name, { admitted, waiting }] of queues) {
-    const held = admitted.filter(([, expires]) => expires > now);
+  for (const [name, { form, admitted, waiting }] of queues) {
+    const held = (form === "free" ? [] : admitted).filter(([, expires]) => expires > now);
     const queued = waiting.filter(([member]) => (records.get(owner(member))?.expiresAt ?? 0) > now);
     const key = name.slice(2);
     if (held.length > 0) state[`${key} admitted`] = held.map(([member, expires]) => `${id(member)} ${expires}`).sort();

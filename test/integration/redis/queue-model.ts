@@ -108,7 +108,7 @@ export class QueueModel {
   }
 
   claim(inbox: number, request: ClaimRequest): { readonly answer: string; readonly pushes: readonly Push[] } {
-    const call = createCall(new Set([request.id]), null);
+    const call = createCall(new Set([request.id]), inbox);
     const tombstone = this.ended.get(request.id);
     if (tombstone !== undefined && tombstone.until >= this.now)
       return { answer: `n ${tombstone.how}`, pushes: call.pushes };
@@ -177,9 +177,10 @@ export class QueueModel {
       this.entries.set(request.id, entry);
       entry.stage++;
       if (!isFree) {
-        this.queue(hold.key).waiting.push({ entry, ...hold });
+        this.#placeLast(hold, entry);
         break;
       }
+      if (entry.stage < request.holds.length) this.#issueNumber(hold.bucket);
       this.queue(hold.key).admitted.set(request.id, { entry, ...hold, expires });
       if (entry.stage === request.holds.length) this.#issueToken(entry);
     }
@@ -220,7 +221,8 @@ export class QueueModel {
     this.#inspectKey(key);
     const { waiting, admitted } = this.queue(key);
     let endsAt = Number.POSITIVE_INFINITY;
-    if (waiting[0] !== undefined && waiting[0].entry !== entry) {
+    // while one claim holds all permits, the end of a waiter lets nobody in
+    if (this.#used(key) < ALL_PERMITS && waiting[0] !== undefined && waiting[0].entry !== entry) {
       let checkedFront = call.checkedFronts.get(key);
       if (checkedFront === undefined || checkedFront.front !== waiting[0]) {
         const firstAlive = this.#firstAlive(call, key);
@@ -304,7 +306,7 @@ export class QueueModel {
     waiting.splice(waiting.indexOf(modelEntry), 1);
     admitted.set(entry.request.id, { ...modelEntry, expires: entry.expiresAt });
     const hold = entry.request.holds[entry.stage++] as ModelHold;
-    this.queue(hold.key).waiting.push({ entry, ...hold });
+    this.#placeLast(hold, entry);
     this.#settle(call, hold.key);
   }
 
@@ -369,6 +371,16 @@ export class QueueModel {
     this.#updateExpiry(entry);
     this.#issueToken(entry);
     this.#admit(key, first);
+  }
+
+  #placeLast(hold: ModelHold, entry: Entry): void {
+    this.#issueNumber(hold.bucket);
+    this.queue(hold.key).waiting.push({ entry, ...hold });
+  }
+
+  /** Arrivals and tokens of a bucket are numbers of one sequence. */
+  #issueNumber(bucket: string): void {
+    this.counters.set(bucket, Math.max(this.micros, (this.counters.get(bucket) ?? 0) + 1));
   }
 
   #issueToken(entry: Entry): void {

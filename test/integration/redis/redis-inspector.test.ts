@@ -1,6 +1,7 @@
 /** The inspector of Redis finds each fault that is planted in the driver's keys. */
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -20,16 +21,24 @@ withRedis((server) => {
 
   const named = async (end: string): Promise<string> =>
     (await fixture.keys()).find((key) => key.endsWith(end)) as string;
+  /** The set of a key's queue. */
+  const setOf = (key: string, kind: "a" | "w"): string => fixture.hashOf(key).replace(/h$/, `${kind}:${key}`);
   const readViolations = (): Promise<string[]> => findRedisViolations(fixture.admin, fixture.prefix);
   const makeSharedClaim = (key: string, permits: number, limit: number) => makeClaim([{ key, permits, limit }]);
 
-  /** Copies the entry of a holder of one key into the queue of another. */
-  async function copied(from: string, to: string, kind: "a" | "w" = "a"): Promise<void> {
-    const [place, score] = await fixture.admin.zrange(await named(`:a:${from}`), "0", "0", "WITHSCORES");
-    const line = (await named(`:a:${to}`)).replace(`:a:${to}`, `:${kind}:${to}`);
-    await fixture.admin.zadd(line, String(score), String(place));
-    await fixture.admin.pexpire(line, 60_000);
+  /** Plants an entry in the queue of a key. */
+  async function planted(key: string, kind: "a" | "w", claim: Claim): Promise<void> {
+    const [{ key: first, permits, limit }] = claim.locks;
+    const entry = `${toBucket(first)}${claim.id}:${permits}:${limit}:${String(claim.ttlMs)}`;
+    await fixture.admin.zadd(setOf(key, kind), Date.now() + 60_000, entry);
+    await fixture.admin.pexpire(setOf(key, kind), 60_000);
   }
+
+  /** Two claims that share a key, so in full form. */
+  const shared = (permits: number, limit: number): [Claim, Claim] => [
+    makeSharedClaim("a", permits, limit),
+    makeSharedClaim("a", permits, limit),
+  ];
 
   async function held(...claims: Claim[]): Promise<void> {
     const lockClient = await fixture.open();
@@ -38,34 +47,39 @@ withRedis((server) => {
   }
 
   test("two holders of a mutex are found", async () => {
-    await held(makeClaim("a"), makeClaim("b"));
-    await copied("b", "a");
+    const other = makeClaim("b");
+    await held(...shared(1, 2), other);
+    await planted("a", "a", other);
     expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit/);
   });
 
   test("a semaphore held beyond its limit is found", async () => {
-    await held(makeSharedClaim("a", 2, 3), makeSharedClaim("b", 2, 3));
-    await copied("b", "a");
-    expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit: .*\(2 of 3\), .*\(2 of 3\)/);
+    const other = makeSharedClaim("b", 2, 3);
+    await held(...shared(1, 3), other);
+    await planted("a", "a", other);
+    expect((await readViolations()).join()).toMatch(/"a" is held beyond its limit: .*\(2 of 3\)/);
   });
 
   test("a claim that holds a key and waits for it is found", async () => {
-    await held(makeClaim("a"));
-    await copied("a", "a", "w");
+    const claim = makeClaim("a");
+    await held(claim);
+    await planted("a", "w", claim);
     expect((await readViolations()).join()).toMatch(/holds "a" and stands in its queue/);
   });
 
-  test.each([":a:a", ":i", ":n"])("a key without an expiry is found (%s)", async (end) => {
-    await held(makeClaim("a"));
+  test.each([":a:a", ":h"])("a key without an expiry is found (%s)", async (end) => {
+    await held(...shared(1, 3));
     const key = await named(end);
     await fixture.admin.persist(key);
     expect(await readViolations()).toEqual([`${key} has no end`]);
   });
 
   test("an entry without a claim and a claim without an entry are found", async () => {
-    const claim = makeClaim("a");
-    await held(claim, makeClaim("b"));
-    await fixture.admin.del(await named(`:c:${claim.id}`), await named(":a:b"));
+    const [claim, other] = shared(1, 3);
+    await held(claim, other);
+    await fixture.admin.hdel(fixture.hashOf("a"), `c:${claim.id}`);
+    const entries = await fixture.admin.zrange(setOf("a", "a"), "0", "-1");
+    await fixture.admin.zrem(setOf("a", "a"), String(entries.find((entry) => entry.includes(other.id))));
     const violations = await readViolations();
     expect(violations.length).toBe(2);
     expect(violations.join()).toMatch(/the place of .* \(held\) on "a" belongs to no claim/);
@@ -73,23 +87,41 @@ withRedis((server) => {
   });
 
   test("an entry of an ended claim is found", async () => {
-    const claim = makeClaim("a");
-    await held(claim);
-    await fixture.admin.set(await named(`:c:${claim.id}`), "x released", "PX", 1_000);
+    const [claim, other] = shared(1, 3);
+    await held(claim, other);
+    await fixture.admin.hset(fixture.hashOf("a"), `c:${claim.id}`, `x ${Date.now() + 60_000} 60000 released`);
     expect((await readViolations()).join()).toMatch(/the place of .*, which has ended, belongs to no claim/);
   });
 
-  test("a token above its counter and a queue missing from the indexes are found", async () => {
+  test("a token above its counter is found", async () => {
     await held(makeClaim("a"));
-    await fixture.admin.del(await named(":n"), await named(":i"));
-    expect((await readViolations()).join()).toMatch(/no index names.*above its counter/);
+    await fixture.admin.hdel(fixture.hashOf("a"), "n");
+    expect((await readViolations()).join()).toMatch(/above its counter/);
+  });
+
+  test("a form that is not that of its queue is found", async () => {
+    const [holder, waiter] = [makeClaim("a"), makeClaim("a")];
+    const lockClient = await fixture.open();
+    await lockClient.claimHeld(holder);
+    await lockClient.claim(waiter);
+    const hash = fixture.hashOf("a");
+    const record = (await fixture.admin.hgetBuffer(hash, "k:a")) as Buffer;
+    expect(await readViolations()).toEqual([]);
+    await fixture.admin.hset(hash, "k:a", Buffer.concat([Buffer.from("T0"), record.subarray(2)]));
+    expect((await readViolations()).join()).toMatch(/the queue of "a", of which its holder knows otherwise/);
+    await fixture.admin.hdel(hash, "k:a");
+    expect((await readViolations()).join()).toMatch(/the queue of "a", which is free/);
+    await fixture.admin.hset(hash, "k:a", "F");
+    await fixture.admin.hset(hash, `c:${holder.id}`, Buffer.concat([Buffer.from("C0"), record.subarray(2)]));
+    await planted("a", "a", holder);
+    expect((await readViolations()).join()).toMatch(/the full form of "a", with one holder/);
   });
 
   test("nothing is found in another prefix, nor in foreign keys", async () => {
     await held(makeClaim("a"));
     await fixture.admin.set(`${fixture.prefix}:mine`, "for ever");
     expect(await readViolations()).toEqual([]);
-    await fixture.admin.persist(await named(":a:a"));
+    await fixture.admin.persist(fixture.hashOf("a"));
     expect(await findRedisViolations(fixture.admin, `${fixture.prefix}:another`)).toEqual([]);
   });
 });

@@ -76,7 +76,7 @@ withRedis((server) => {
 
     test("a user without any one of them is refused before any claim is placed, and the missing right is named", async () => {
       const keys = [`~${fixture.prefix}:*`, `&${fixture.prefix}:*`];
-      for (const missingCommand of ["zadd", "zscore", "zrangebylex", "publish", "del", "pttl"]) {
+      for (const missingCommand of ["zadd", "zscore", "hset", "hrandfield", "publish", "del", "pttl"]) {
         const permissions = LEAST_PERMISSIONS.filter((command) => command !== `+${missingCommand}`);
         const message = await readRefusal(await user("lacking", ...keys, ...permissions));
         expect(message).toMatch(new RegExp(`^DRIVER_FATAL: .*grant \\+${missingCommand}$`));
@@ -108,9 +108,9 @@ withRedis((server) => {
 
     test("with another layout is refused", async () => {
       await fixture.open();
-      expect(await fixture.admin.get(`${fixture.prefix}:{00}:layout`)).toBe("1");
-      await fixture.admin.set(`${fixture.prefix}:{00}:layout`, "2");
-      expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 2, but this version supports layout 1/);
+      expect(await fixture.admin.get(`${fixture.prefix}:{00}:layout`)).toBe("2");
+      await fixture.admin.set(`${fixture.prefix}:{00}:layout`, "1");
+      expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 1, but this version supports layout 2/);
     });
 
     test("that is a replica is refused", { timeout: 20_000 }, async () => {
@@ -201,7 +201,7 @@ describe("by url", () => {
       const [view] = await locks.list("invoice");
       expect(view?.label).toBe("ana@web-1");
       const admin = new Redis({ port: server.port, username: "app", password: "p/w:d", db: 3 });
-      expect((await admin.keys("mine:1:*")).length).toBeGreaterThan(2);
+      expect((await admin.keys("mine:2:*")).length).toBeGreaterThan(0);
       admin.disconnect();
     });
     await locks.close();

@@ -4,6 +4,7 @@
  */
 
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -141,7 +142,7 @@ withRedis((server) => {
       for (const claim of [waiter, otherClaim]) await reachable.claim(claim);
     });
     await missedBefore(lostWaiter, 2);
-    await fixture.admin.del((await fixture.keys()).find((name) => name.endsWith(":a:b")) as string);
+    await removeHolders("b");
     await reachableClient.driver.release(toReleases(holder));
     expect(await holders("a", holder, otherHolder, lostWaiter, waiter, otherClaim)).toEqual([1, 3, 4]);
     expect((await reachableClient.renewOnce(waiter)).state).toBe("held");
@@ -171,10 +172,10 @@ withRedis((server) => {
 
   test("a claim granted by its own call, after its turn in that call, is answered as granted", async () => {
     const lockClient = await fixture.open();
-    const [holder, waiter] = [makeClaim("a"), makeClaim("a")];
+    const [holder, waiter] = [makeClaim([exclusiveSpec("a"), exclusiveSpec("b")]), makeClaim("a")];
     await lockClient.claimHeld(holder);
     await lockClient.claim(waiter);
-    await fixture.admin.del((await fixture.keys()).find((name) => name.endsWith(`:c:${holder.id}`)) as string);
+    await fixture.admin.hdel(fixture.hashOf("a"), `c:${holder.id}`);
     expect((await lockClient.driver.renew([waiter, holder])).map((answer) => answer?.state)).toEqual(["held", "none"]);
     await lockClient.driver.release(toReleases(waiter));
   });
@@ -194,54 +195,46 @@ withRedis((server) => {
   });
 
   describe("the permits stored in Redis count, not the expected ones", () => {
-    /** Copies the entry of a holder of one key into the queue of another, as a fault would. */
-    async function plantEntry(from: string, to: string, kind: "a" | "w"): Promise<string> {
-      const keys = await fixture.keys();
-      const [entry, score] = await fixture.admin.zrange(
-        keys.find((key) => key.endsWith(`:a:${from}`)) as string,
-        "0",
-        "0",
-        "WITHSCORES",
-      );
-      const line = (keys.find((key) => /:[aw]:/.test(key) && key.endsWith(`:${to}`)) as string).replace(
-        /:[aw]:/,
-        `:${kind}:`,
-      );
-      await fixture.admin.zadd(line, kind === "w" ? 1 : String(score), String(entry));
+    /** Puts the entry of a claim into the queue of a key, as a fault would. */
+    async function plantEntry(claim: Claim, to: string, kind: "a" | "w"): Promise<string> {
+      const [{ key, permits, limit }] = claim.locks;
+      const line = fixture.hashOf(to).replace(/h$/, `${kind}:${to}`);
+      const score = kind === "w" ? 1 : Date.now() + 60_000;
+      await fixture.admin.zadd(line, score, `${toBucket(key)}${claim.id}:${permits}:${limit}:${String(claim.ttlMs)}`);
       await fixture.admin.pexpire(line, 60_000);
       return line;
     }
 
-    test.each([
-      ["one key", [exclusiveSpec("a")]],
-      ["several keys", [exclusiveSpec("a"), exclusiveSpec("b")]],
-    ] as const)(
-      "a released claim with all permits of %s may have shared it: the queue is checked",
-      async (_, holds) => {
-        const lockClient = await fixture.open();
-        const [holder, other, waiter] = [makeClaim(holds), makeClaim("z"), makeClaim("a")];
-        await lockClient.claimHeld(holder);
-        await lockClient.claimHeld(other);
-        const line = await plantEntry("z", "a", "a");
-        await lockClient.claim(waiter);
-        expect(await lockClient.driver.release(toReleases(holder))).toEqual([true]);
-        expect((await lockClient.renewOnce(waiter)).state).toBe("waiting");
-        await fixture.admin.del(line);
-        expect((await lockClient.renewOnce(waiter)).state).toBe("held");
-        await lockClient.driver.release(toReleases(waiter, other));
-      },
-    );
+    test("a released claim with all permits may have shared them: the queue is checked", async () => {
+      const lockClient = await fixture.open();
+      const holder = makeClaim([exclusiveSpec("a"), exclusiveSpec("b")]);
+      const [other, waiter] = [makeClaim("z"), makeClaim("a")];
+      await lockClient.claimHeld(holder);
+      await lockClient.claimHeld(other);
+      const line = await plantEntry(other, "a", "a");
+      await lockClient.claim(waiter);
+      expect(await lockClient.driver.release(toReleases(holder))).toEqual([true]);
+      expect((await lockClient.renewOnce(waiter)).state).toBe("waiting");
+      await fixture.admin.del(line);
+      expect((await lockClient.renewOnce(waiter)).state).toBe("held");
+      await lockClient.driver.release(toReleases(waiter, other));
+    });
 
     test("an entry left in the queue by a holder is not a request to hold again", async () => {
       const lockClient = await fixture.open();
-      const [holder, waiter] = [makeClaim([permitSpec(1, 3)]), makeClaim([permitSpec(2, 3)])];
+      const [holder, other, waiter] = [
+        makeClaim([permitSpec(1, 3)]),
+        makeClaim([permitSpec(1, 3)]),
+        makeClaim([permitSpec(1, 3)]),
+      ];
       const { token } = await lockClient.claimHeld(holder);
-      const line = await plantEntry("a", "a", "w");
+      await lockClient.claimHeld(other);
+      const line = await plantEntry(holder, "a", "w");
       expect((await lockClient.claim(waiter)).state).toBe("held");
       expect(await fixture.admin.exists(line)).toBe(0);
       expect(await lockClient.renewOnce(holder)).toMatchObject({ state: "held", token });
       expect(await readViolations()).toEqual([]);
-      await lockClient.driver.release(toReleases(holder, waiter));
+      await lockClient.driver.release(toReleases(holder, other, waiter));
     });
   });
 
@@ -278,13 +271,19 @@ withRedis((server) => {
 
   /** The claim is recorded as unreachable for two seconds. */
   async function missedBefore({ id }: Claim, stage = 1): Promise<void> {
-    const key = (await fixture.keys()).find((name) => name.endsWith(`:c:${id}`));
     const script = `
-      local record, time = redis.call('GET', KEYS[1]), redis.call('TIME')
+      local record, time = redis.call('HGET', KEYS[1], ARGV[1]), redis.call('TIME')
       local now = time[1] * 1000
-      local claim = struct.pack('>dddd', now + 50000, 0, ${stage}, now - 2000)
-      return redis.call('SET', KEYS[1], claim .. string.sub(record, 33), 'KEEPTTL')`;
-    await fixture.admin.eval(script, 1, String(key));
+      local lease, miss = struct.pack('>dd', now + 50000, 0), struct.pack('>dB', now - 2000, ${stage})
+      local changed = string.sub(record, 1, 3) .. lease .. string.sub(record, 20, 27) .. miss .. string.sub(record, 37)
+      return redis.call('HSET', KEYS[1], ARGV[1], changed)`;
+    await fixture.admin.eval(script, 1, fixture.hashOf("a"), `c:${id}`);
+  }
+
+  /** The holders of a key are gone, as after the end of their leases. */
+  async function removeHolders(key: string): Promise<void> {
+    await fixture.admin.hset(fixture.hashOf(key), `k:${key}`, "F");
+    await fixture.admin.del(fixture.hashOf(key).replace(/h$/, `a:${key}`));
   }
 
   /** The queue of "a" has this order. */

@@ -146,3 +146,24 @@ test("the holder's signal is aborted with the reason maxHold, long before its ne
   expect(await lock.release()).toBe(false);
   await until(() => it.stats().claims === 0, { within: 2_000, what: "the claim to be given back" });
 });
+
+test("a holder that asked for it is recalled when half of the time has passed, and its answers say so from then on", async () => {
+  const harness = await createHarness();
+  const holder = await harness.connectClient(true, ana.credential);
+  const [asking, silent] = [makeClaim("a/1", { recall: true }), makeClaim("a/2")];
+  for (const claim of [asking, silent]) expectHeld(await holder.driver.claim(claim));
+  const renewAll = async (): Promise<boolean[]> => {
+    const answers = await holder.driver.renew([asking, silent]);
+    return answers.map((answer) => expectHeld(answer).recalled === true);
+  };
+  await harness.clock.advance(MINUTE_MS / 2 - 1);
+  expect(await renewAll()).toEqual([false, false]);
+  expect(holder.recalls).toEqual([]);
+  await harness.clock.advance(1);
+  expect(holder.recalls).toEqual([asking.id]);
+  expect(await renewAll()).toEqual([true, false]);
+  await harness.clock.advance(MINUTE_MS / 2 - 1);
+  expect(await renewAll()).toEqual([true, false]);
+  await harness.clock.advance(1);
+  expect(await holder.driver.renew([asking])).toEqual([{ state: "none", reason: "maxHold" }]);
+});

@@ -293,3 +293,23 @@ test("a revoked claim keeps its entry in the store until its client releases it 
   await client.driver.release(toReleases(claimA));
   await other.pushes.waitForGrant(claimB);
 });
+
+test("a store that recalls does so through a server in front of it, and token ranges grow there", async () => {
+  const store = memoryStore();
+  const it = await startServer({ driver: memory({ store }) });
+  const client = await openClient(it.addresses[0] as string);
+  expect(client.traits.recall).toBe("push");
+  const recalls: string[] = [];
+  const holder = serverDriver({ path: it.path });
+  await holder.open({ ...NO_EVENTS, recalled: (id) => void recalls.push(id) });
+  const [claimA, claimB] = [makeClaim("k", { recall: true }), makeClaim("k")];
+  const { token } = expectHeld(await holder.claim(claimA));
+  expect(await holder.renew([claimA], [40])).toMatchObject([{ token, tokenCount: 40 }]);
+  expect(await client.driver.claim(claimB)).toMatchObject({ state: "waiting" });
+  await until(() => recalls.length > 0, { within: 5_000, what: "the recall" });
+  expect(recalls[0]).toBe(claimA.id);
+  expect(await holder.renew([claimA])).toMatchObject([{ state: "held", recalled: true }]);
+  expect(await client.driver.revoke?.([{ key: "k", token: token + 39n, now: true }])).toEqual([true]);
+  await client.pushes.waitForGrant(claimB);
+  await holder.close();
+});

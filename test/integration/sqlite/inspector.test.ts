@@ -34,6 +34,31 @@ test("a driver that opens leaves a key in order whose holder has expired while o
   await second.close();
 });
 
+test("a driver that opens removes waiters that died, also behind one that waits for long, unless a live one is behind them", async () => {
+  const path = newFile();
+  const [first, second] = [sqlite(path), sqlite(path)];
+  await first.open(NO_EVENTS);
+  for (const ttlMs of [60_000, 60_000, 100, 60_000, 100, 100]) await first.claim(makeClaim("k", { ttlMs }));
+  const database = new Database(path);
+  const query = async (text: string): Promise<Record<string, unknown>[]> =>
+    database.prepare(text).all() as Record<string, unknown>[];
+  const haveExpired = async (): Promise<boolean> => {
+    const [row] = await query(
+      "select count(*) as count from holdfast_1_claims where unixepoch('subsec') * 1000000 > expires",
+    );
+    return row?.count === 3;
+  };
+  await until(haveExpired, { within: 5_000, what: "the end of the short leases" });
+  await second.open(NO_EVENTS);
+  expect(await query("select arrival from holdfast_1_claims order by arrival")).toEqual(
+    [1, 2, 3, 4].map((arrival) => ({ arrival })),
+  );
+  expect(await findSqliteViolations(query)).toEqual([]);
+  database.close();
+  await first.close();
+  await second.close();
+});
+
 test("the inspector finds what is wrong with the tables", async () => {
   const database = new Database(":memory:");
   for (const statement of wrongTables((table) => table, "key", "text")) database.exec(statement);

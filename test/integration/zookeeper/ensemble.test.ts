@@ -236,7 +236,7 @@ test("doctor reports three voting servers", async () => {
 
 if (isLongRun) {
   testDriver({ describe, test: leakCheckedTest(test) }, "a ZooKeeper ensemble", {
-    traits: { lease: { claim: false, sessionMs: 4_000 }, manyKeys: false },
+    traits: { lease: { claim: false, sessionMs: 4_000 }, manyKeys: false, recall: "push" },
     verbs: ["revoke"],
     keys: 2_000,
     random: { seeds: 20 },

@@ -18,7 +18,7 @@ import { until } from "../until.ts";
 export const CURATOR_JAR = "/usr/share/java/curator-recipes.jar";
 const PACKAGES = ["libcurator-recipes-java", "default-jdk-headless"];
 const SOURCE = resolve("test/support/curator/Contender.java");
-const HOLDFAST_PROGRAM = builtFile("build/test/support/curator/contender.child.js");
+const HOLDFAST_PROGRAM = "build/test/support/curator/contender.child.js";
 const JAVA_OPTIONS = ["-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 /** A machine that is busy with other tests starts a JVM slowly. */
 const TIMEOUT_MS = 40_000;
@@ -50,7 +50,7 @@ export async function startCuratorContender(options: ContenderOptions): Promise<
 
 /** Contenders that use Holdfast, in strict order of arrival. */
 export async function startHoldfastContender(options: ContenderOptions): Promise<ContenderProcess> {
-  return startContender(process.execPath, [HOLDFAST_PROGRAM], options);
+  return startContender(process.execPath, [builtFile(HOLDFAST_PROGRAM)], options);
 }
 
 async function startContender(

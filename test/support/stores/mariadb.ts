@@ -1,6 +1,6 @@
 /** A real MariaDB for tests: the installed programs on a free port, its data in a temporary folder, ended by its pid. */
 
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createConnection } from "mysql2/promise";
@@ -8,6 +8,7 @@ import { canInstall, installPackages } from "../debian-packages.ts";
 import { makeDataFolder } from "./data-template.ts";
 import { firstAnswer, startOnFreePort } from "./database-process.ts";
 import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
+import { createDatabaseServer } from "./sql-database.ts";
 
 const SERVER = "/usr/sbin/mariadbd";
 const INSTALLER = "/usr/bin/mariadb-install-db";
@@ -61,28 +62,15 @@ export async function startMariaDb(options: ServerOptions = {}): Promise<Databas
     isReady: async () => (await firstAnswer(port, Buffer.alloc(0)))[PACKET_HEAD] === HANDSHAKE,
   }));
   const url = mariaDbUrl(port, ALWAYS_THERE);
-  let databases = 0;
-  return {
-    ...server,
-    get pid() {
-      return server.pid;
-    },
+  return createDatabaseServer({
+    process: server,
+    name: "MariaDB",
     port,
     folder,
     url,
-    query: (text, values) => queryMariaDb(url, text, values),
-    freshDatabase: () => createDatabase(port, `test_${++databases}`),
-    async restart() {
-      await server.stop();
-      await server.start();
-    },
-    async dispose() {
-      await server.crash();
-      const faults = server.loggedFaults();
-      rmSync(folder, { recursive: true, force: true });
-      if (faults.length > 0) throw new Error(`the log of MariaDB:\n  ${faults.join("\n  ")}`);
-    },
-  };
+    query: queryMariaDb,
+    createDatabase: (name) => createDatabase(port, name),
+  });
 }
 
 /** The settings of a server that replicas can follow. */

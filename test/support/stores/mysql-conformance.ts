@@ -19,7 +19,7 @@ export function registerMysqlConformance(name: string, driver: (database: TestDa
     let hasTables = false;
     testDriver({ describe, test: leakCheckedTest(test as TestAPI) }, name, {
       ...REDIS_SUITE_OPTIONS,
-      traits: { manyKeys: false },
+      traits: { manyKeys: false, recall: "recheck" },
       keys: isLongRun ? 100_000 : 300,
       open: async () => {
         database ??= server().freshDatabase();

@@ -1,7 +1,7 @@
 /** A real PostgreSQL for tests: the installed programs on a free port, its data in a temporary folder, ended by its pid. */
 
 import { execFileSync } from "node:child_process";
-import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import postgres from "postgres";
@@ -9,6 +9,7 @@ import { canInstall, installPackages } from "../debian-packages.ts";
 import { makeDataFolder } from "./data-template.ts";
 import { firstAnswer, startOnFreePort } from "./database-process.ts";
 import type { DatabaseServer, ServerOptions, TestDatabase } from "./sql-database.ts";
+import { createDatabaseServer } from "./sql-database.ts";
 
 const VERSIONS = "/usr/lib/postgresql";
 const PACKAGES = ["postgresql"];
@@ -96,28 +97,15 @@ async function startServer(
     isReady: () => acceptsStartup(port, ADMIN),
   }));
   const url = postgresUrl(port, ADMIN);
-  let databases = 0;
-  return {
-    ...server,
-    get pid() {
-      return server.pid;
-    },
+  return createDatabaseServer({
+    process: server,
+    name: "PostgreSQL",
     port,
     folder,
     url,
-    query: (text, values) => queryPostgres(url, text, values),
-    freshDatabase: () => createDatabase(port, `test_${++databases}`),
-    async restart() {
-      await server.stop();
-      await server.start();
-    },
-    async dispose() {
-      await server.crash();
-      const faults = server.loggedFaults();
-      rmSync(folder, { recursive: true, force: true });
-      if (faults.length > 0) throw new Error(`the log of PostgreSQL:\n  ${faults.join("\n  ")}`);
-    },
-  };
+    query: queryPostgres,
+    createDatabase: (name) => createDatabase(port, name),
+  });
 }
 
 /** Why there is no PostgreSQL here and none can be had; null if there is. */

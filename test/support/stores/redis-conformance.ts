@@ -16,6 +16,7 @@ const isLongRun = process.env.HOLDFAST_LONG === "1";
 
 export const REDIS_SUITE_OPTIONS: Omit<ConformanceOptions<TestStore>, "open"> = {
   verbs: ["detach", "revoke"],
+  traits: { recall: "push" },
   timeScale: 0.5,
   keys: isLongRun ? 100_000 : 5_000,
   random: isLongRun ? { seeds: 200, steps: 200 } : { seeds: 3 },

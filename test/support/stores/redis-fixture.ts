@@ -5,6 +5,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
@@ -17,6 +18,8 @@ type HeldAnswer = Extract<Answer, { state: "held" }>;
 interface OpenDriver {
   readonly driver: Driver;
   readonly pushes: readonly { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  /** The claims that were recalled by a push, each time anew. */
+  readonly recalls: readonly ClaimId[];
   claim(claim: Claim): Promise<Answer>;
   renewOnce(claim: Claim): Promise<Answer>;
   claimHeld(claim: Claim): Promise<HeldAnswer>;
@@ -34,6 +37,8 @@ export interface RedisFixture {
   breakSubscribers(): Promise<void>;
   /** All our keys. */
   keys(): Promise<string[]>;
+  /** The hash of the bucket of a key (lua/lib/prelude.lua). */
+  hashOf(key: string): string;
   close(): Promise<void>;
 }
 
@@ -63,6 +68,7 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
       await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     },
     keys: () => admin.keys(`${prefix}:*`),
+    hashOf: (key) => `${prefix}:2:{${toBucket(key)}}:h`,
     async close() {
       for (const driver of drivers) await driver.close();
       admin.disconnect();
@@ -72,11 +78,14 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
 
 async function openDriver(driver: Driver): Promise<OpenDriver> {
   const pushes: { id: ClaimId | null; answer: Answer | undefined }[] = [];
-  await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
+  const recalls: ClaimId[] = [];
+  const events = toDriverEvents((id, answer) => pushes.push({ id, answer }));
+  await driver.open({ ...events, recalled: (id) => void recalls.push(id) });
   const renewOnce = async (claim: Claim): Promise<Answer> => (await driver.renew([claim]))[0] as Answer;
   return {
     driver,
     pushes,
+    recalls,
     claim: (claim) => driver.claim(claim),
     renewOnce,
     async claimHeld(claim) {
@@ -122,7 +131,7 @@ export interface RunRecord {
   readonly highestToken: bigint;
 }
 
-const runRecordKey = (prefix: string, bucket: string): string => `${prefix}:1:{${bucket}}:b`;
+const runRecordKey = (prefix: string, bucket: string): string => `${prefix}:2:{${bucket}}:b`;
 
 export async function replicationIdOf(admin: Redis): Promise<string> {
   return /master_replid:(\w+)/.exec(await admin.info("replication"))?.[1] ?? "";

@@ -1,9 +1,8 @@
 // The raw state of a Redis: every key of ours in every database, read by one script, so at one moment, and
 // understood here without the driver (whose scripts may be what is wrong). Its formats: src/drivers/redis/lua/lib/prelude.lua and records.lua.
 //
-// Exceptions by name: the layout key and the birth record have no end; an index may name keys without places and a counter may
-// stand alone, since both go only some time after their last use; what is left of a claim that has ended ("x released": a
-// tombstone) has no place, and ends within one ttl of it.
+// Exceptions by name: the layout key and the run record have no end; a hash may contain fields of claims that have ended, which
+// weeding finds; a sorted set of admitted entries may stand beside a key that is not in full form, and counts for nothing.
 
 import type { ChildProcess } from "node:child_process";
 import { Redis } from "ioredis";
@@ -19,27 +18,31 @@ const SNAPSHOT_SCRIPT = `
     for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
       local kind = redis.call('TYPE', key).ok
       local value = kind == 'zset' and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+        or kind == 'hash' and redis.call('HGETALL', key)
         or kind == 'string' and redis.call('GET', key) or kind
       found[#found + 1] = { database, key, redis.call('PTTL', key), value }
     end
   end
   return found`;
 
-/** "<prefix>:1:{<bucket>}:<kind>" and, of lines and claims, ":<key or id>". */
-const KEY_PATTERN = /^(.*):1:\{([0-9a-f]{2})\}:([abcimnpw])(?::(.*))?$/s;
-export const ENTRY_PATTERN: RegExp = /^([0-9a-f]{2})(\w+):(\d+):(\d+):(\d+)$/;
-
-interface StoredKey {
-  readonly key: string;
-  readonly endsInMs: number;
-  readonly value: Buffer | readonly (readonly [member: string, score: number])[];
-}
+/** "<prefix>:2:{<bucket>}:<kind>" and, of queues, ":<key>". */
+const KEY_PATTERN = /^(.*):2:\{([0-9a-f]{2})\}:([abhmpw])(?::(.*))?$/s;
+export const ENTRY_PATTERN: RegExp = /^([0-9a-f]{2})(\w+):(\d+):(\d+):(\d+)(:r)?$/;
+/** After the head of a record. */
+const RECORD_PATTERN = /^(\w+) (\d+) (\d+) (\d+) (\d+) (\d+) ([01])([01])\n(.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/s;
+const HEAD_SIZE = 36;
 
 export interface StoredRecord {
-  readonly key: string;
+  /** Where it is: the field of its key (thin form), or its own. */
+  readonly place: "k" | "c";
+  /** In thin form: whether somebody waits. */
+  readonly isWaitedFor: boolean;
+  readonly id: string;
   readonly expiresAt: number;
   readonly token: number;
   readonly ttl: number;
+  readonly permits: number;
+  readonly limit: number;
   readonly tokens: number;
   readonly stage: number;
   readonly unreachableSince: number;
@@ -49,20 +52,29 @@ export interface StoredRecord {
 }
 
 export interface StoredQueue {
+  readonly form: "free" | "thin" | "full";
+  /** In thin form the one that its record stands for. */
   readonly admitted: readonly (readonly [member: string, score: number])[];
   readonly waiting: readonly (readonly [member: string, score: number])[];
 }
 
+const FREE: StoredQueue = { form: "free", admitted: [], waiting: [] };
+
 /** What stands under one prefix in one database. */
 export class Keyspace {
   readonly queues = new Map<string, StoredQueue>();
+  /** By bucket and id. */
   readonly records = new Map<string, StoredRecord>();
-  readonly ended = new Set<string>();
-  readonly indices = new Map<string, Set<string>>();
+  /** Claims that have both: the record of their key counts. */
+  readonly doubled = new Set<string>();
+  /** Claims of which a tombstone is left, and when it ends. */
+  readonly ended = new Map<string, number>();
+  /** Claims over several keys that a bucket lists, as "<key>\0<bucket><id>". */
+  readonly listed = new Map<string, Set<string>>();
   readonly counters = new Map<string, number>();
 
   queueOf(name: string): StoredQueue {
-    return this.queues.get(name) ?? { admitted: [], waiting: [] };
+    return this.queues.get(name) ?? FREE;
   }
 }
 
@@ -125,7 +137,7 @@ export async function takeSnapshot(admin: Redis, databases: readonly string[], p
     const id = `${database} ${owner}`;
     const keyspace = spaces.get(id) ?? new Keyspace();
     spaces.set(id, keyspace);
-    sortKey(keyspace, { key, endsInMs, value: Array.isArray(value) ? toPairs(value) : value }, bucket, kind, rest);
+    if (Array.isArray(value)) sortKey(keyspace, value, bucket, kind, rest);
   }
   return { now, spaces, endless };
 }
@@ -137,44 +149,62 @@ export function toStoreView({ now, spaces, endless }: Snapshot): StoreView {
   return { entries, withoutExpiry: endless, orphans };
 }
 
-function toPairs(values: readonly Buffer[]): (readonly [string, number])[] {
-  return Array.from(
-    { length: values.length / 2 },
-    (_, index) => [String(values[2 * index]), Number(values[2 * index + 1])] as const,
+function sortKey(keyspace: Keyspace, value: readonly Buffer[], bucket: string, kind: string, suffix: string): void {
+  const name = bucket + suffix;
+  const pairs = Array.from(
+    { length: value.length / 2 },
+    (_, index) => [value[2 * index] as Buffer, value[2 * index + 1] as Buffer] as const,
   );
+  const toScores = (): (readonly [string, number])[] => pairs.map(([member, score]) => [String(member), Number(score)]);
+  const queue = keyspace.queueOf(name);
+  // the admitted entries count in full form only
+  if (kind === "a")
+    keyspace.queues.set(name, { ...queue, admitted: queue.form === "thin" ? queue.admitted : toScores() });
+  if (kind === "w") keyspace.queues.set(name, { ...queue, waiting: toScores() });
+  if (kind === "h") for (const [field, text] of pairs) sortField(keyspace, bucket, String(field), text);
 }
 
-function sortKey(keyspace: Keyspace, { key, value }: StoredKey, bucket: string, kind: string, suffix: string): void {
-  if (Buffer.isBuffer(value)) {
-    if (kind === "n") keyspace.counters.set(bucket, Number(value));
-    if (kind !== "c") return;
-    if (value.subarray(0, 2).equals(Buffer.from("x "))) keyspace.ended.add(bucket + suffix);
-    else keyspace.records.set(bucket + suffix, parseRecord(key, value));
-    return;
+function sortField(keyspace: Keyspace, bucket: string, field: string, value: Buffer): void {
+  const [kind, name] = [field.slice(0, 2), field.slice(2)];
+  if (field === "n") keyspace.counters.set(bucket, Number(value));
+  if (kind === "m:") keyspace.listed.set(bucket, (keyspace.listed.get(bucket) ?? new Set()).add(name));
+  if (kind === "k:" && value.toString() === "F") {
+    keyspace.queues.set(bucket + name, { ...keyspace.queueOf(bucket + name), form: "full" });
+  } else if (kind === "k:") {
+    const record = parseRecord(value, "k");
+    const entry = `${bucket}${record.id}:${record.permits}:${record.limit}:${record.ttl}`;
+    const admitted = [[entry, record.expiresAt] as const];
+    keyspace.queues.set(bucket + name, { ...keyspace.queueOf(bucket + name), form: "thin", admitted });
+    if (keyspace.records.has(bucket + record.id)) keyspace.doubled.add(bucket + record.id);
+    keyspace.records.set(bucket + record.id, record);
   }
-  if (kind === "i") keyspace.indices.set(bucket, new Set(value.map(([member]) => member)));
-  const name = `${bucket}${suffix}`;
-  if (kind === "a") keyspace.queues.set(name, { ...keyspace.queueOf(name), admitted: value });
-  if (kind === "w") keyspace.queues.set(name, { ...keyspace.queueOf(name), waiting: value });
+  const tombstone = /^x (\d+) \d+ /.exec(value.toString());
+  if (kind === "c:" && tombstone !== null) keyspace.ended.set(bucket + name, Number(tombstone[1]));
+  else if (kind === "c:" && keyspace.records.has(bucket + name)) keyspace.doubled.add(bucket + name);
+  else if (kind === "c:") keyspace.records.set(bucket + name, parseRecord(value, "c"));
 }
 
-/** Eight numbers, the state, the inbox up to a zero; then when it was placed, waits, arrivals, holds as JSON, the label. */
-function parseRecord(key: string, value: Buffer): StoredRecord {
-  const number = (index: number): number => value.readDoubleBE(8 * index);
-  const inboxEnd = value.indexOf(0, 65);
-  const arrivalsFrom = inboxEnd + 1 + 8 + 1;
-  const arrivalsEnd = value.indexOf(0, arrivalsFrom);
-  const json = value.subarray(arrivalsEnd + 1, value.indexOf(0, arrivalsEnd + 1)).toString();
+/** Form, state, four numbers, the stage; then the fields of the request, the label, locks as JSON, arrivals, inbox. */
+function parseRecord(value: Buffer, place: "k" | "c"): StoredRecord {
+  const number = (index: number): number => value.readDoubleBE(3 + 8 * index);
+  const text = value.subarray(HEAD_SIZE).toString();
+  const match = RECORD_PATTERN.exec(text);
+  if (match === null) throw new Error(`a record that nobody wrote: ${JSON.stringify(text)}`);
+  const [, id = "", ttl, permits, limit, tokens, , , , , json = ""] = match;
   const holds = json === "" ? null : (JSON.parse(json) as [string, string, string, string][]);
   return {
-    key,
+    place,
+    isWaitedFor: value.toString("latin1", 1, 2) === "1",
+    id,
     expiresAt: number(0),
     token: number(1),
-    stage: number(2),
+    stage: value.readUInt8(3 + 8 * 4),
     unreachableSince: number(3),
-    ttl: number(4),
-    tokens: number(5),
-    count: number(7),
+    ttl: Number(ttl),
+    permits: Number(permits),
+    limit: Number(limit),
+    tokens: Number(tokens),
+    count: holds?.length ?? 1,
     holds: holds?.map(([bucket, name]) => [bucket, name] as const) ?? null,
   };
 }
@@ -188,11 +218,12 @@ function inspectKeyspace(
 ): void {
   /** Where each claim stands: "a<bucket><key>" and "w<bucket><key>". */
   const listsByClaim = new Map<string, Set<string>>();
-  for (const [name, { admitted, waiting }] of keyspace.queues) {
-    const [bucket, key] = [name.slice(0, 2), name.slice(2)];
+  for (const [name, queue] of keyspace.queues) {
+    const key = name.slice(2);
+    inspectForm(keyspace, location, name, queue, now, orphans);
     for (const [list, state] of [
-      [admitted, "held"],
-      [waiting, "waiting"],
+      [queue.form === "free" ? [] : queue.admitted, "held"],
+      [queue.waiting, "waiting"],
     ] as const) {
       for (const [member, score] of list) {
         const [, owner = "", id = "", permits = "", limit = "", ttl = ""] = ENTRY_PATTERN.exec(member) ?? [];
@@ -207,14 +238,13 @@ function inspectKeyspace(
         if (state === "held" && score <= now) continue;
         const record = keyspace.records.get(claim);
         const mayHaveEnded = state === "waiting" && score / 1_000 + Number(ttl) <= now;
-        if (record === undefined && !mayHaveEnded)
+        const isLeftOver = (keyspace.ended.get(claim) ?? now) < now;
+        if (record === undefined && !mayHaveEnded && !isLeftOver)
           orphans.push(`${location}the place of ${claim} (${state}) on "${key}"`);
         if (record !== undefined && record.expiresAt <= now) continue;
         if (record?.token === 0 && state === "held" && record.stage === 1) {
           orphans.push(`${location}the place among the admitted of ${claim} on "${key}", for which it waits`);
         }
-        const isListed = keyspace.indices.get(bucket)?.has(key) === true;
-        if (!isListed) orphans.push(`${location}the line of "${key}", which no index names,`);
         entries.push({
           claim: location + claim,
           key: location + key,
@@ -230,9 +260,37 @@ function inspectKeyspace(
     if (record.expiresAt > now && record.expiresAt <= now + record.ttl)
       inspectRecord(keyspace, location, claim, record, listsByClaim.get(claim) ?? new Set(), orphans);
   }
-  for (const claim of keyspace.ended) {
-    if (listsByClaim.has(claim)) orphans.push(`${location}the place of ${claim}, which has ended,`);
+  for (const claim of keyspace.doubled) orphans.push(`${location}the second record of ${claim}`);
+  for (const [claim, endsAt] of keyspace.ended) {
+    if (listsByClaim.has(claim) && endsAt > now) orphans.push(`${location}the place of ${claim}, which has ended,`);
   }
+}
+
+/** The form of a key is a function of its queue. */
+function inspectForm(
+  keyspace: Keyspace,
+  location: string,
+  name: string,
+  { form, admitted, waiting }: StoredQueue,
+  now: number,
+  orphans: string[],
+): void {
+  const recordOf = (member: string): StoredRecord | undefined => {
+    const [, owner = "", id = ""] = ENTRY_PATTERN.exec(member) ?? [];
+    return keyspace.records.get(owner + id);
+  };
+  const key = `${location}"${name.slice(2)}"`;
+  const isWaiting = waiting.some(([member]) => {
+    const record = recordOf(member);
+    return record !== undefined && record.token === 0 && record.expiresAt > now;
+  });
+  const [only] = admitted.map(([member]) => recordOf(member));
+  if (form === "free" && isWaiting) orphans.push(`the queue of ${key}, which is free,`);
+  if (form === "thin" && only?.isWaitedFor !== waiting.length > 0 && (isWaiting || only?.isWaitedFor === true))
+    orphans.push(`the queue of ${key}, of which its holder knows otherwise,`);
+  if (form === "thin" && only?.token === 0) orphans.push(`the holder of ${key}, without a token,`);
+  if (form === "full" && admitted.length === 1 && only?.count === 1 && only.expiresAt > now)
+    orphans.push(`the full form of ${key}, with one holder,`);
 }
 
 /** A claim that lives stands in all lines that it has entered, and its tokens are counted. */
@@ -240,7 +298,7 @@ function inspectRecord(
   keyspace: Keyspace,
   location: string,
   claim: string,
-  { key, token, tokens, stage, count, holds }: StoredRecord,
+  { place, token, tokens, stage, count, holds }: StoredRecord,
   lists: ReadonlySet<string>,
   orphans: string[],
 ): void {
@@ -251,11 +309,15 @@ function inspectRecord(
       : enteredLocks.every(([bucket, name], at) => {
           return lists.has((at < stage - 1 || token > 0 ? "a" : "w") + bucket + name);
         });
-  if (!isWhole) orphans.push(`${location}${key} (stage ${stage} of ${count}, token ${token}), without its places,`);
-  for (const bucket of new Set(holds?.map(([one]) => one) ?? [key.slice(key.indexOf("{") + 1).slice(0, 2)])) {
+  if (!isWhole)
+    orphans.push(`${location}the record of ${claim} (stage ${stage} of ${count}, token ${token}), without its places,`);
+  for (const bucket of new Set(holds?.map(([one]) => one) ?? [claim.slice(0, 2)])) {
     const last = keyspace.counters.get(bucket) ?? 0;
     if (token > 0 && last < token + tokens - 1) orphans.push(`${location}the token of ${claim}, above its counter,`);
-    if (count > 1 && token === 0 && keyspace.indices.get(bucket) === undefined)
-      orphans.push(`${location}${key}, unlisted,`);
+  }
+  if (place === "k" && count > 1)
+    orphans.push(`${location}the record of ${claim} over several keys in the field of one,`);
+  for (const [bucket, name] of token === 0 ? (holds ?? []) : []) {
+    if (keyspace.listed.get(bucket)?.has(`${name}\0${claim}`) !== true) orphans.push(`${location}${claim}, unlisted,`);
   }
 }

@@ -10,7 +10,7 @@ const isLongRun = process.env.HOLDFAST_LONG === "1";
 
 export const SQL_SUITE_OPTIONS: Omit<ConformanceOptions<TestStore>, "open"> = {
   ...REDIS_SUITE_OPTIONS,
-  traits: { manyKeys: false },
+  traits: { manyKeys: false, recall: "recheck" },
   keys: isLongRun ? 100_000 : 100,
   ...(!isLongRun && { random: { seeds: 1 } }),
 };
@@ -29,9 +29,13 @@ const EQUAL_LOCKS = /^(?:write|all of one key|semaphore of one): /;
  * with HOLDFAST_LONG=1 it registers everything.
  */
 export function createLibraryRunner(topics: "all" | "driver" = "all"): Runner {
+  return createTopicRunner(topics === "all" ? ALL_TOPICS : DRIVER_TOPICS);
+}
+
+/** A runner that registers the wanted topics, without those that make the same claims; with HOLDFAST_LONG=1 all. */
+export function createTopicRunner(wanted: RegExp): Runner {
   const checkedTest = leakCheckedTest(test as TestAPI);
   if (isLongRun) return { describe, test: checkedTest };
-  const wanted = topics === "all" ? ALL_TOPICS : DRIVER_TOPICS;
   let depth = 0;
   const testMutex = (name: string, body: () => Promise<void>): void => {
     if (!EQUAL_LOCKS.test(name)) checkedTest(name, body);

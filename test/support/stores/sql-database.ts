@@ -1,5 +1,6 @@
 /** What tests see of a database server, whichever it is. */
 
+import { rmSync } from "node:fs";
 import type { DatabaseProcess } from "./database-process.ts";
 
 /** The columns by name. Large integers are text. */
@@ -41,4 +42,39 @@ export interface ServerOptions {
   readonly settings?: Readonly<Record<string, string>>;
   /** Further variables of its environment. */
   readonly environment?: Readonly<Record<string, string>>;
+}
+
+interface RunningServer extends Pick<DatabaseServer, "port" | "folder" | "url"> {
+  readonly process: DatabaseProcess;
+  /** "PostgreSQL": for messages. */
+  readonly name: string;
+  query(url: string, text: string, values?: readonly unknown[]): Promise<readonly DatabaseRow[]>;
+  createDatabase(name: string): Promise<TestDatabase>;
+}
+
+/** A server from its process, which has been started. */
+export function createDatabaseServer(running: RunningServer): DatabaseServer {
+  const { process, name, port, folder, url, query, createDatabase } = running;
+  let databases = 0;
+  return {
+    ...process,
+    get pid() {
+      return process.pid;
+    },
+    port,
+    folder,
+    url,
+    query: (text, values) => query(url, text, values),
+    freshDatabase: () => createDatabase(`test_${++databases}`),
+    async restart() {
+      await process.stop();
+      await process.start();
+    },
+    async dispose() {
+      await process.crash();
+      const faults = process.loggedFaults();
+      rmSync(folder, { recursive: true, force: true });
+      if (faults.length > 0) throw new Error(`the log of ${name}:\n  ${faults.join("\n  ")}`);
+    },
+  };
 }

@@ -66,7 +66,7 @@ function isAbandoned({ owner, ownerList }: ClaimRecord): boolean {
 }
 
 /** The sum and the frontier of a line are what its seats say. */
-function findBookkeepingFaults({ key, entries, lastAdmitted, usedPermits }: KeyQueue): string[] {
+function findBookkeepingFaults({ key, entries, lastAdmitted, usedPermits, recallableCount }: KeyQueue): string[] {
   const queueEntries = [...entries];
   const admitted = queueEntries.filter((entry) => entry.isAdmitted);
   const violations: string[] = [];
@@ -75,6 +75,9 @@ function findBookkeepingFaults({ key, entries, lastAdmitted, usedPermits }: KeyQ
   if (queueEntries.slice(0, admitted.length).some((entry) => !entry.isAdmitted))
     violations.push(`"${key}" has a waiter before a holder`);
   if (lastAdmitted !== (admitted.at(-1) ?? null)) violations.push(`"${key}" has a wrong frontier`);
+  const recallable = admitted.filter(({ record }) => record.isHeld && record.claim.recall).length;
+  if (recallable !== recallableCount)
+    violations.push(`"${key}" counts ${recallableCount} holders to recall, and has ${recallable}`);
   if (queueEntries.length !== entries.size)
     violations.push(`"${key}" counts ${entries.size} places, and has ${queueEntries.length}`);
   return violations;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, expect, test } from "vitest";
-import type { LocalHold } from "../../../src/client/local-queue.ts";
+import type { LocalHold } from "../../../src/client/local-hold.ts";
 import type { Lock, LockHandle } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";

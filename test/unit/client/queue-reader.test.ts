@@ -71,7 +71,7 @@ test("a look-up is sent after the renewals of its turn, and before the release o
   const wait = waitUntilTimeout(fixture.locks, "k", 3_000);
   const ownLock = await fixture.locks.acquire("own", { ttl: "9s" });
   await fixture.clock.advance(3_000);
-  expect(fixture.calls).toEqual(["renew", "list k", "release"]);
+  expect(fixture.calls.slice(-3)).toEqual(["renew", "list k", "release"]);
   expect((await wait).blocked).toEqual({ holder: "the holder", heldForMs: 3_000, ahead: 1 });
   await ownLock.release();
 });
@@ -82,12 +82,17 @@ test("look-ups of a few keys run at once; the others follow after all releases",
   fixture.listMs = 100;
   const waits = keys.map((key) => waitUntilTimeout(fixture.locks, key, 1_000));
   await fixture.clock.advance(1_000);
-  const verbs = (from: number): string[] => fixture.calls.slice(from).map((call) => call.replace(/ .*/, ""));
+  // beside them the waiters ask for their locks again
+  const calls = (): string[] => fixture.calls.filter((call) => call !== "renew");
+  const verbs = (from: number): string[] =>
+    calls()
+      .slice(from)
+      .map((call) => call.replace(/ .*/, ""));
   expect(verbs(0)).toEqual(["list", "list", "list", "list", "release"]);
   await fixture.clock.advance(100);
   expect(verbs(5)).toEqual(["list", "list", "list", "list"]);
   await fixture.clock.advance(300);
-  expect(new Set(fixture.calls).size, "each key once, and the release").toBe(11);
+  expect(new Set(calls()).size, "each key once, and the release").toBe(11);
   for (const { blocked } of await Promise.all(waits)) expect(blocked.holder).toBe("the holder");
 });
 

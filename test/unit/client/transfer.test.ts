@@ -53,11 +53,12 @@ test("without an answer the lock is given up before the store can have ended it,
   const lock = await locks.acquire("k", { ttl: "10s" });
   const start = performance.now();
   await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "DRIVER_FAILED" });
-  const lateMs = performance.now() - start;
   // on a machine that stood still meanwhile the clock alone ends the lock
   expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
   expect([lock.remainingMs, await lock.release()]).toEqual([0, false]);
-  if (lateMs < 400) expect(await other.tryAcquire("k"), "the store still holds it").toBeNull();
+  const early = await other.tryAcquire("k");
+  if (performance.now() - start < 400) expect(early, "the store still holds it").toBeNull();
+  await early?.release();
   await (await other.acquire("k", { wait: "20s" })).release();
   await Promise.all([locks.close(), other.close()]);
 });

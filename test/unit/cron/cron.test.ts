@@ -137,6 +137,16 @@ test("with overlap false a tick is skipped while an earlier one runs, in another
   expect(await client().list("job:report")).toHaveLength(4);
 });
 
+test("with overlap false a job that has ended keeps no tick out, although its client caches locks", async () => {
+  const [first, second] = ["first", "second"].map((name) => {
+    const locks = createLocks(memory({ store }), { cache: "10s" });
+    open.push(locks);
+    return wrapJob(locks, "report", () => name, { overlap: false });
+  });
+  expect(await first?.(TICK)).toBe("first");
+  expect(await second?.(new Date(TICK.getTime() + 1))).toBe("second");
+});
+
 test("with overlap false the running job cannot start itself again", async () => {
   const reasons: string[] = [];
   const options = { overlap: false, onSkipped: ({ reason }: SkippedTick) => void reasons.push(reason) };
@@ -252,6 +262,26 @@ test("a run whose end node-cron does not report keeps others out until maxHold, 
   await vi.waitFor(async () => expect(await client().list("job:report")).toHaveLength(1), 5_000);
   expect(await second.shouldRun(`report:${new Date(TICK.getTime() + 1).toISOString()}`, 0)).toBe(true);
   expect(() => createRunCoordinator(client(), { maxHold: 0 })).toThrow(/maxHold/);
+});
+
+test.each([
+  [
+    "throws",
+    () => {
+      throw new Error("the callback failed");
+    },
+  ],
+  [
+    "rejects",
+    async () => {
+      await Promise.resolve();
+      throw new Error("the callback failed");
+    },
+  ],
+] as const)("a callback for skipped ticks that %s rejects the call, as the job does", async (_, onSkipped) => {
+  const call = wrapJob(client(), "report", ran, { overlap: false, onSkipped });
+  expect(await call(TICK)).toBe("ran");
+  await expect(call(TICK)).rejects.toThrow("the callback failed");
 });
 
 test("a schedule of croner with an interval is refused: its processes have no common ticks", async () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { memory } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import {
   createExpressMiddleware,
   createFastifyHook,
@@ -42,4 +42,27 @@ test("requestLock() of a request without a lock is an error", () => {
   for (const request of [{}, null, undefined, "request"]) {
     expect(() => requestLock(request as object)).toThrow("must have passed through middleware of holdfast/http");
   }
+});
+
+test("a request that has ended does not refuse the next one in another process, although its client caches locks", async () => {
+  const store = memoryStore();
+  const clients = [1, 2].map(() => createLocks(memory({ store }), { cache: "10s" }));
+  const request = {
+    raw: new Request("http://127.0.0.1/"),
+    param: () => ({ id: "7" }) as never,
+    header: () => undefined,
+  };
+  for (const locks of clients) {
+    const refused: string[] = [];
+    const onRefused = ({ error }: { readonly error: Error }): Response => {
+      refused.push(error.message);
+      return new Response();
+    };
+    await createHonoMiddleware(locks, { key: "order:#{params.id}", onRefused })(
+      { req: request },
+      async () => undefined,
+    );
+    expect(refused).toEqual([]);
+  }
+  for (const locks of clients) await locks.close();
 });

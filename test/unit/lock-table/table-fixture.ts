@@ -1,7 +1,8 @@
 /** Claims and tables for the tests of the lock table. */
 
+import { listTable } from "../../../src/lock-table/listing.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
-import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimView, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 export const SECOND_MS = 1_000;
@@ -33,6 +34,7 @@ export class TableFixture {
   wallMicros = 1_577_836_800_000_000;
   readonly granted: string[] = [];
   readonly revoked: string[] = [];
+  readonly recalled: string[] = [];
   readonly tokens = new Map<string, number>();
 
   constructor(table: LockTable = new LockTable()) {
@@ -56,8 +58,20 @@ export class TableFixture {
     return this.claim(makeClaim(id, keys, change)).state;
   }
 
-  renew(id: string, owner: unknown = "owner"): Answer {
-    return this.#recordToken(id, this.table.renew(id, owner, this.now, this.wallMicros));
+  renew(id: string, owner: unknown = "owner", tokenCount?: number): Answer {
+    return this.#recordToken(id, this.table.renew(id, owner, this.now, this.wallMicros, tokenCount));
+  }
+
+  /** Takes the ids of the claims that were recalled since the last call. */
+  takeRecalled(): readonly string[] {
+    this.collectGrants();
+    return this.recalled.splice(0);
+  }
+
+  /** Is the claim, which is held, wanted back, as the answer to a renewal says? */
+  isRecalled(id: string): boolean {
+    const answer = this.renew(id);
+    return answer.state === "held" && answer.recalled === true;
   }
 
   release(id: string, unanswered?: number | "session"): boolean {
@@ -79,16 +93,28 @@ export class TableFixture {
   /** Takes the announced grants: their ids since the last call. */
   collectGrants(): readonly string[] {
     const notifications = this.table.drainNotifications();
-    for (const { id, answer } of notifications) this.#recordToken(id, answer);
-    const ids = notifications.filter(({ answer }) => answer.state === "held").map(({ id }) => id);
+    const idsWith = (state: Answer["state"] | "recalled"): string[] =>
+      notifications
+        .filter(({ answer }) => (answer === "recalled" ? answer : answer.state) === state)
+        .map(({ id }) => id);
+    for (const { id, answer } of notifications) if (answer !== "recalled") this.#recordToken(id, answer);
+    const ids = idsWith("held");
     this.granted.push(...ids);
-    this.revoked.push(...notifications.filter(({ answer }) => answer.state === "none").map(({ id }) => id));
+    this.revoked.push(...idsWith("none"));
+    this.recalled.push(...idsWith("recalled"));
     return ids;
   }
 
   #recordToken(id: string, answer: Answer): Answer {
     if (answer.state === "held") this.tokens.set(id, Number(answer.token));
     return answer;
+  }
+
+  /** The first claim of a list. */
+  listFirst(): ClaimView {
+    const { items } = listTable(this.table, (id) => id, { query: { prefix: "" }, max: 1 }, this.now);
+    if (items[0] === undefined) throw new Error("the table is empty");
+    return items[0];
   }
 
   token(id: string): number {

@@ -171,3 +171,19 @@ test("a claim held for longer than allowed is revoked once, and not after its en
   outstays();
   expect(fixture.revoked, "another claim by that id is not meant").toEqual(["a"]);
 });
+
+test("of reclaimed readers whose token ranges overlap, the one with the higher first token is found", () => {
+  const fixture = new TableFixture();
+  fixture.table.pauseGrants();
+  const reclaim = (id: string, token: number, tokenCount: number): boolean =>
+    fixture.table.reclaim(makeClaim(id, sharedSpec), "owner", token, tokenCount, TTL_MS);
+  expect([reclaim("low", 100, 10), reclaim("high", 105, 2), reclaim("lowest", 50, 60)]).toEqual([true, true, true]);
+  for (const [token, id] of [
+    [106, "high"],
+    [103, "low"],
+    [99, "lowest"],
+  ] as const) {
+    expect(fixture.revoke("k", token)).toBe(true);
+    expect(fixture.revoked.at(-1)).toBe(id);
+  }
+});

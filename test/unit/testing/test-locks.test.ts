@@ -1,7 +1,7 @@
 // Locks for the tests of users: time and faults come from the test, and nothing else changes.
 
 import assert from "node:assert/strict";
-import { afterEach, describe, expect, test } from "vitest";
+import { afterEach, describe, expect, test, vi } from "vitest";
 import type { LockLostError, LostReason } from "../../../src/errors.ts";
 import type { TestLocks } from "../../../src/testing/index.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
@@ -242,6 +242,20 @@ describe("storeDown()", () => {
     locks.busy("a");
     await locks.close();
   });
+});
+
+test("closeOnSignal() brings the store up, as close() does", async () => {
+  const kill = vi.spyOn(process, "kill").mockReturnValue(true);
+  const before = process.listeners("SIGTERM");
+  const locks = openLocks();
+  await locks.acquire("key");
+  locks.storeDown();
+  locks.closeOnSignal();
+  const [onSignal] = process.listeners("SIGTERM").filter((listener) => !before.includes(listener));
+  onSignal?.("SIGTERM");
+  await vi.waitFor(() => assert.deepEqual(kill.mock.calls, [[process.pid, "SIGTERM"]]), 5_000);
+  assert.deepEqual(locks.heldKeys(), []);
+  kill.mockRestore();
 });
 
 test("two of them share nothing", async () => {

@@ -5,7 +5,7 @@ import * as scripts from "../../../../src/drivers/redis/scripts.ts";
 import { CLUSTER_PERMISSIONS, LEAST_PERMISSIONS } from "../../../support/stores/redis-permissions.ts";
 
 const listCommands = (text: string): string[] =>
-  [...text.matchAll(/(?:call|tryCommand)\([^'\n]*'([A-Z]+)'/g)].map(([, name]) => name as string);
+  [...text.matchAll(/(?:call|try|tryCommand|writeFields)\([^'\n]*'([A-Z]+)'/g)].map(([, name]) => name as string);
 
 test("every command of a script is tried when a driver opens, and is among the documented rights", () => {
   const { VERIFY, ...others } = scripts;

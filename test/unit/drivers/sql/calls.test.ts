@@ -13,11 +13,14 @@ class ScriptedPool implements SqlClient {
   readonly sent: string[] = [];
   /** For each return of the connection: was it broken? */
   readonly returned: boolean[] = [];
+  /** How often it was asked for a connection. */
+  asked = 0;
   readonly #pending: { readonly resolve: (result: SqlResult) => void; readonly reject: (error: Error) => void }[] = [];
   #isFree = true;
   readonly #waiters: (() => void)[] = [];
 
   async connect(): Promise<SqlConnection> {
+    this.asked++;
     if (!this.#isFree) await new Promise<void>((resolve) => this.#waiters.push(resolve));
     this.#isFree = false;
     return {
@@ -140,5 +143,117 @@ describe("a call", () => {
     await call;
     await expect(calls.query("two")).rejects.toThrow("postgres: the driver is closed");
     expect(pool.sent).toEqual(["one"]);
+  });
+});
+
+describe("claim calls", () => {
+  const claimsOf = (calls: Calls, ids: readonly string[]): Promise<SqlResult | null>[] =>
+    ids.map((id) => calls.runClaim(id, (connection) => connection.query(id)));
+
+  test("of a burst let a later call go first, and are sent in their order", async () => {
+    const { pool, calls } = setUp();
+    const claims = claimsOf(calls, ["a", "b", "c", "d", "e", "f"]);
+    await settle();
+    const renewal = calls.query("renew");
+    for (let count = 0; count < 7; count++) {
+      await settle();
+      pool.answer();
+    }
+    await Promise.all([...claims, renewal]);
+    expect(pool.sent).toEqual(["a", "b", "c", "renew", "d", "e", "f"]);
+  });
+
+  test("that are repeated before they have a connection are sent once", async () => {
+    const { pool, clock, calls } = setUp();
+    const claims = claimsOf(calls, ["a", "b", "c", "b", "c", "c"]);
+    for (let count = 0; count < 3; count++) {
+      await settle();
+      pool.answer();
+    }
+    expect(await Promise.all(claims)).toEqual(claims.map(() => EMPTY));
+    expect(pool.sent).toEqual(["a", "b", "c"]);
+    // sent already: it may not have arrived
+    const [repeated] = claimsOf(calls, ["a"]);
+    await settle();
+    pool.answer();
+    expect(await repeated).toBe(EMPTY);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test.each(["is answered", "fails"])(
+    "without a connection are never sent once their claim is released, and settle when the release %s",
+    async (how) => {
+      const { pool, clock, calls } = setUp();
+      const [sent, asking, other, queued] = claimsOf(calls, ["a", "b", "c", "d"]);
+      await settle();
+      const release = calls.query("release");
+      calls.withdrawClaims(
+        ["a", "b", "d", "unknown"].map((id) => ({ id })),
+        release,
+      );
+      let isSettled = false;
+      const settled = Promise.allSettled([asking, queued]).then((outcomes) => {
+        isSettled = true;
+        return outcomes;
+      });
+      for (let count = 0; count < 2; count++) {
+        pool.answer();
+        await settle();
+      }
+      expect(await Promise.all([sent, other])).toEqual([EMPTY, EMPTY]);
+      expect([pool.sent, isSettled]).toEqual([["a", "c", "release"], false]);
+      if (how === "fails") {
+        pool.fail("by the database");
+        await expect(release).rejects.toThrow();
+        const reason = new Error("explained by the database");
+        expect(await settled).toEqual([1, 2].map(() => ({ status: "rejected", reason })));
+      } else {
+        pool.answer();
+        await release;
+        expect(await settled).toEqual([1, 2].map(() => ({ status: "fulfilled", value: null })));
+      }
+      expect(pool.sent).toHaveLength(3);
+      expect(clock.pendingTimers).toBe(0);
+    },
+  );
+
+  test("that time out together do not ask the pool one after another, and later ones are sent", async () => {
+    const { pool, clock, calls } = setUp();
+    const claims = claimsOf(
+      calls,
+      Array.from({ length: 100 }, (_, index) => `claim ${index}`),
+    );
+    const rejections = Promise.all(claims.map((claim) => expect(claim).rejects.toThrow("within 100 ms")));
+    await settle();
+    const { asked } = pool;
+    await clock.advance(100);
+    await rejections;
+    expect(pool.asked).toBe(asked);
+    const [later] = claimsOf(calls, ["later"]);
+    await settle();
+    pool.answer(); // of the first, which has timed out
+    pool.answer();
+    expect(await later).toBe(EMPTY);
+    expect(pool.sent).toEqual(["claim 0", "later"]);
+  });
+
+  test("that fail before they have a connection, or are pending when the driver closes, leave no call behind", async () => {
+    const { pool, calls } = setUp();
+    const connect = pool.connect.bind(pool);
+    pool.connect = () => Promise.reject(new Error("refused"));
+    const refused = claimsOf(calls, ["a", "b", "c", "d"]);
+    await Promise.all(refused.map((claim) => expect(claim).rejects.toThrow("explained refused")));
+    pool.connect = connect;
+    const claims = claimsOf(calls, ["e", "f", "g", "h"]);
+    const rejections = Promise.all(
+      claims.map((claim) => expect(claim).rejects.toThrow("the driver was closed during the call")),
+    );
+    await settle();
+    const { asked } = pool;
+    calls.close();
+    await rejections;
+    await settle();
+    expect(pool.asked).toBe(asked);
+    expect(pool.sent).toEqual(["e"]);
   });
 });

@@ -66,8 +66,22 @@ test("the number of a call must be a whole number", () => {
   expect(() => decode.decodeCallNumber("7")).toThrow("whole number");
 });
 
+test("a renewal may say how many tokens each claim should have", () => {
+  const renew = (raw: unknown, counts: unknown): unknown => decode.decodeRenew(raw, counts, "host", LIMITS);
+  expect(renew([ID, [ID, ["k"], 1_000]], [0, 65_536])).toMatchObject([{ tokenCount: 0 }, { tokenCount: 65_536 }]);
+  for (const counts of [[1], [1, 2, 3], [1, -1], [1, 65_537], [1, "2"], 7, null]) {
+    expect(() => renew([ID, ID], counts), JSON.stringify(counts)).toThrow(/token counts must be/);
+  }
+});
+
+test("a claim may ask to be recalled", () => {
+  expect(decodeClaim(ID, ["k"], 30_000, { recall: true })).toMatchObject({ recall: true });
+  expect(decodeClaim(ID, ["k"], 30_000, { recall: false })).not.toHaveProperty("recall");
+  expect(() => decodeClaim(ID, ["k"], 30_000, { recall: 1 })).toThrow("recall must be a boolean");
+});
+
 test("a renewal is an id, or the whole claim; no more fit a frame than the limit says", () => {
-  const renew = (raw: unknown): unknown => decode.decodeRenew(raw, "host", LIMITS);
+  const renew = (raw: unknown): unknown => decode.decodeRenew(raw, undefined, "host", LIMITS);
   expect(renew([ID, [ID, ["k"], 1_000]])).toMatchObject([
     { id: ID, claim: null },
     { id: ID, claim: { ttlMs: 1_000 } },

@@ -39,6 +39,7 @@ class Fixture {
     session.connect({
       pushAnswer: () => undefined,
       pushRecheck: (id) => void this.rechecked.push(id),
+      pushRecalled: () => undefined,
       fail: () => undefined,
     });
     return session;

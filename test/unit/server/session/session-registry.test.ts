@@ -72,7 +72,13 @@ class Fixture {
   }
 
   connect(isLocal = true): TestConnection {
-    return { isLocal, pushAnswer: () => undefined, pushRecheck: () => undefined, fail: () => undefined };
+    return {
+      isLocal,
+      pushAnswer: () => undefined,
+      pushRecheck: () => undefined,
+      pushRecalled: () => undefined,
+      fail: () => undefined,
+    };
   }
 
   open(connection: TestConnection, session = randomId(), principal: Principal = ANONYMOUS): Session {

@@ -284,7 +284,7 @@ test("the saved form has what is left of the lease and of maxHold, the owner and
   const session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, now);
   assignOwner(record, session);
   record.account = "ana";
-  record.maxHoldTimer = { dueAt: now + 700, heapIndex: 0 };
+  record.maxHoldTimer = { dueAt: now + 200, endsAt: now + 700, heapIndex: 0 };
   record.revokeReason = "maxHold";
   const expected = { leftMs: 900, session: session.id, by: "ana", holdLeftMs: 600, revoked: "maxHold" };
   expect(toSavedClaim(record, now + 100)).toMatchObject(expected);
