@@ -1,6 +1,8 @@
+// `npm run bench -- [--quick] [case or group...]`: measures, and writes one JSON a run below bench/results. For every group of
+// which all cases were run, the results are kept: see page/publish.ts. Fails if a gate does not hold; rates are goals, and only
+// reported.
+// `npm run bench -- --page [RESULTS.json...]`: keeps the results of these runs, and writes the tables and docs/benchmarks.md.
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
-// `npm run bench -- [--quick] [case or group...]`: measures, writes one JSON a run below bench/results and, for every group of which
-// all cases were run, its table in docs/results. Fails if a gate does not hold; rates are goals, and only reported.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,21 +11,16 @@ import { CASES } from "./cases/cases.ts";
 import { compareBuilds } from "./compare/compare.ts";
 import type { BenchCase } from "./harness/bench-case.ts";
 import { describeMachine, otherLoads, readCommit } from "./harness/machine.ts";
-import { renderSvg } from "./harness/plot.ts";
 import { IS_QUICK_RUN } from "./harness/quick-run.ts";
 import type { CaseReport, Report } from "./harness/report.ts";
-import { failedGates, renderLines, renderMarkdown } from "./harness/report.ts";
+import { failedGates, renderLines } from "./harness/report.ts";
 import { quantile } from "./harness/stats.ts";
 import { installThirdParty } from "./harness/third-party.ts";
+import { readVersions } from "./harness/versions.ts";
+import { GROUPS, publish, selectWholeGroups } from "./page/publish.ts";
+import { readRun, toSavedCases } from "./page/saved-results.ts";
 
 const RESULTS = "bench/results";
-const TABLES = "docs/results";
-/** Cases whose names begin so have a table of their own, and are chosen together by this name. */
-const GROUPS = ["redis", "sql", "zookeeper"];
-
-function findGroup({ name }: Pick<BenchCase, "name">): string {
-  return GROUPS.find((group) => name.startsWith(`${group}-`)) ?? "";
-}
 
 /** By their names, or by the first words of them: "sql-uncontended" is that case on all databases. */
 function selectCases(names: readonly string[]): readonly BenchCase[] {
@@ -39,25 +36,16 @@ function selectCases(names: readonly string[]): readonly BenchCase[] {
   return names.length === 0 ? CASES : CASES.filter(isNamed);
 }
 
-/** For each group of which every case is in the report. */
-function writeTables(report: Report): void {
-  mkdirSync(TABLES, { recursive: true });
-  for (const group of ["", ...GROUPS]) {
-    const cases = report.cases.filter((caseReport) => findGroup(caseReport) === group);
-    if (cases.length === 0 || cases.length < CASES.filter((benchCase) => findGroup(benchCase) === group).length)
-      continue;
-    writeFileSync(join(TABLES, group === "" ? "bench.md" : `bench-${group}.md`), renderMarkdown({ ...report, cases }));
-    for (const { plot } of cases)
-      if (plot !== undefined) writeFileSync(join(TABLES, `${plot.name}.svg`), renderSvg(plot));
-  }
-}
-
 async function runCase(benchCase: BenchCase): Promise<CaseReport> {
   const { name, title, about } = benchCase;
+  const startedAt = performance.now();
+  const seconds = (): number => (performance.now() - startedAt) / 1_000;
   try {
-    return { name, title, about, ...(await benchCase.run()) };
+    const findings = await benchCase.run();
+    return { name, title, about, seconds: seconds(), ...findings };
   } catch (error) {
-    return { name, title, about, rows: [], checks: [], error: error instanceof Error ? error.message : String(error) };
+    const message = error instanceof Error ? error.message : String(error);
+    return { name, title, about, seconds: seconds(), rows: [], checks: [], error: message };
   }
 }
 
@@ -73,22 +61,32 @@ async function main(names: readonly string[]): Promise<void> {
   }
   const loads = otherLoads();
   const otherLoad = { median: quantile(loads, 0.5), most: Math.max(0, ...loads) };
-  const report: Report = { ...before, otherLoad, cases: reports };
+  // after the cases, which install what is missing
+  const report: Report = { ...before, versions: readVersions(), otherLoad, cases: reports };
   mkdirSync(RESULTS, { recursive: true });
-  writeFileSync(join(RESULTS, `${before.date.replaceAll(":", "-")}.json`), JSON.stringify(report, null, 2));
-  if (!IS_QUICK_RUN) writeTables(report);
+  const file = join(RESULTS, `${before.date.replaceAll(":", "-")}.json`);
+  writeFileSync(file, JSON.stringify(report, null, 2));
+  console.log(`results: ${file}`);
+  const whole = IS_QUICK_RUN ? [] : selectWholeGroups(CASES, toSavedCases(report));
+  if (whole.length > 0) publish(CASES, whole);
   const faults = failedGates(report);
   for (const fault of faults) console.error(`FAILED ${fault}`);
   process.exitCode = faults.length === 0 ? 0 : 1;
 }
 
 const { values, positionals } = parseArgs({
-  // --quick: see harness/quick-run.ts
-  options: { quick: { type: "boolean" }, compare: { type: "string" }, rounds: { type: "string", default: "15" } },
+  options: {
+    // see harness/quick-run.ts
+    quick: { type: "boolean" },
+    page: { type: "boolean" },
+    compare: { type: "string" },
+    rounds: { type: "string", default: "15" },
+  },
   allowPositionals: true,
 });
 const rounds = Number(values.rounds);
-if (values.compare === undefined) await main(positionals);
+if (values.page === true) publish(CASES, positionals.flatMap(readRun));
+else if (values.compare === undefined) await main(positionals);
 else if (!Number.isInteger(rounds) || rounds < 1) {
   console.error(
     "--compare BUILD [--rounds N] [SUBJECT...]: BUILD is another checkout with a dist, N a whole number from 1",

@@ -20,6 +20,8 @@ import { runTool } from "./check/process.ts";
 
 const OUTPUT_DIRECTORY = "dist";
 const CLI = "src/cli/main.ts";
+/** Drivers that the command line loads by the url of the store. */
+const STORES = ["redis/", "zookeeper/", "sql/postgres/", "sql/mysql/", "sql/sqlite/"];
 const SERVER = "src/server/server.ts";
 const LIBRARY = "src/index.ts";
 
@@ -29,7 +31,6 @@ const COMMON = {
   format: "esm",
   platform: "node",
   target: "node20.19",
-  charset: "utf8",
   sourcemap: true,
   sourcesContent: false,
   logLevel: "warning",
@@ -51,6 +52,18 @@ const externalizeServer: Plugin = {
       if (resolve(resolveDir, path) !== resolve(SERVER)) return null;
       if (kind !== "dynamic-import") return { errors: [{ text: `load it only when it is needed: import("${path}")` }] };
       return { path: "../server/server.js", external: true };
+    });
+  },
+};
+
+/** The drivers of stores stay outside the command line's file: most calls reach a server, and would read them in vain. */
+const externalizeStores: Plugin = {
+  name: "drivers of stores stay outside",
+  setup({ onResolve }) {
+    onResolve({ filter: /from-url\.ts$/ }, ({ path, resolveDir, kind }) => {
+      const source = relative("src/drivers", resolve(resolveDir, path)).replaceAll("\\", "/");
+      if (kind !== "dynamic-import" || !STORES.some((folder) => source.startsWith(folder))) return null;
+      return { path: `./stores/${source.replace(/\.ts$/, ".js")}`, external: true };
     });
   },
 };
@@ -85,6 +98,24 @@ function sourceEntry(source: string): Promise<Metafile> {
   });
 }
 
+/** What externalizeStores leaves out. Classes of errors differ from those of the command line, as between entries. */
+function buildStores(): Promise<Metafile> {
+  const sources = STORES.flatMap((folder) =>
+    readdirSync(join("src/drivers", folder))
+      .filter((name) => name.endsWith("from-url.ts"))
+      .map((name) => join("src/drivers", folder, name)),
+  );
+  return bundleOptions({
+    ...COMMON,
+    entryPoints: sources,
+    outbase: "src/drivers",
+    outdir: join(OUTPUT_DIRECTORY, "cli/stores"),
+    splitting: true,
+    chunkNames: "chunks/[name]-[hash]",
+    external: INSTALLED_WITH_PACKAGE,
+  });
+}
+
 /** The command line: one file with its parser in it. Clients of stores stay peers of the package. */
 function buildCli(): Promise<Metafile> {
   return bundleOptions({
@@ -93,7 +124,7 @@ function buildCli(): Promise<Metafile> {
     outfile: join(OUTPUT_DIRECTORY, "cli/main.js"),
     loader: { ".sh": "text" },
     external: PEERS,
-    plugins: [externalizeServer],
+    plugins: [externalizeServer, externalizeStores],
     // the parser is CommonJS and asks for Node's own modules; a source may import createRequire by its own name
     banner: {
       js: 'import { createRequire as makeRequire } from "node:module"; const require = makeRequire(import.meta.url);',
@@ -156,7 +187,7 @@ function writeThirdPartyLicenses(bundles: readonly Metafile[]): void {
 const entries = readPackageEntries()
   .map(({ source }) => source)
   .filter((source) => source !== CLI && existsSync(source));
-const code = Promise.all([...entries.map(sourceEntry), buildCli()]);
+const code = Promise.all([...entries.map(sourceEntry), buildCli(), buildStores()]);
 const types = await runTool("tsc", "-p", "tsconfig.build.json");
 const made = await code;
 for (const fault of types) console.error(fault);

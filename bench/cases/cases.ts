@@ -9,17 +9,15 @@ import { inProcessContended, inProcessUncontended } from "./in-process.ts";
 import { constantCost, heldLocks } from "./many-locks.ts";
 import { memoryUse } from "./memory-use.ts";
 import { multiProcess, tlsMultiProcess } from "./multi-process.ts";
-import {
-  redisContended,
-  redisManyKeys,
-  redisMultiProcess,
-  redisSections,
-  redisStrict,
-  redisUncontended,
-} from "./redis.ts";
+import { redisCached } from "./redis-cached.ts";
+import { redisContended, redisMultiProcess, redisStrict } from "./redis-contended.ts";
 import { redisExclusion } from "./redis-exclusion.ts";
 import { redisHandOff, redisPipelining } from "./redis-hand-off.ts";
 import { redisHeldLocks, redisWaiting } from "./redis-held-locks.ts";
+import { redisSections, redisSectionsOfProcesses } from "./redis-sections.ts";
+import { redisManyKeys, redisUncontended } from "./redis-uncontended.ts";
+import { serverCached } from "./server-cached.ts";
+import { serverProcesses } from "./server-processes.ts";
 import { sqlExclusion } from "./sql-exclusion.ts";
 import { sqlHandOff } from "./sql-hand-off.ts";
 import { sqlHeld } from "./sql-held.ts";
@@ -27,7 +25,13 @@ import { sqlIdleWaiters } from "./sql-idle-waiters.ts";
 import { sqlUncontended } from "./sql-uncontended.ts";
 import { importTime, runOverhead } from "./startup.ts";
 import { socketContended, socketManyKeys, socketUncontended } from "./unix-socket.ts";
-import { zooKeeperContended, zooKeeperManyKeys, zooKeeperMultiProcess, zooKeeperUncontended } from "./zookeeper.ts";
+import {
+  zooKeeperCached,
+  zooKeeperContended,
+  zooKeeperManyKeys,
+  zooKeeperMultiProcess,
+  zooKeeperUncontended,
+} from "./zookeeper.ts";
 import { zooKeeperNodeCreation } from "./zookeeper-node-creation.ts";
 
 export const CASES: readonly BenchCase[] = [
@@ -35,6 +39,8 @@ export const CASES: readonly BenchCase[] = [
   socketUncontended,
   socketManyKeys,
   socketContended,
+  serverProcesses,
+  ...serverCached,
   multiProcess,
   tlsMultiProcess,
   handOff,
@@ -54,7 +60,9 @@ export const CASES: readonly BenchCase[] = [
   redisMultiProcess,
   redisStrict,
   redisSections,
+  redisSectionsOfProcesses,
   redisHandOff,
+  ...redisCached,
   redisHeldLocks,
   redisWaiting,
   redisPipelining,
@@ -67,5 +75,6 @@ export const CASES: readonly BenchCase[] = [
   zooKeeperManyKeys,
   zooKeeperContended,
   zooKeeperMultiProcess,
+  zooKeeperCached,
   zooKeeperNodeCreation,
 ];

@@ -28,6 +28,7 @@ export const heldLocks: BenchCase = {
   about:
     "Each with the usual lease of 30 s, watched for a minute: CPU of one core on either side, frames that renew per tick of " +
     "10 s, and what the server keeps for each lock after a full collection.",
+  reasons: { "*": "Each renewal is checked and answered for itself." },
   async run() {
     return withProcessGroup(
       HOLDFAST,
@@ -94,6 +95,11 @@ export const constantCost: BenchCase = {
     `Server CPU a pair, one after another, each over the protocol on TCP (median of ${ROUNDS} times ${GRANTS} grants). ` +
     "Waiting: a caller that has released joins the end of the queue, so it keeps its length. Keys: one more key is " +
     "locked and released while that many are held.",
+  page: {
+    theme: "Many locks",
+    measures: "Does a grant cost more when many wait for the key, or when many keys are locked?",
+    charts: [],
+  },
   async run() {
     const waiting = await measureSeries(WAITERS, prepareQueue);
     const keys = await measureSeries(KEYS, prepareKeys);

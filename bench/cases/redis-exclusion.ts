@@ -8,7 +8,7 @@ import { IS_QUICK_RUN } from "../harness/quick-run.ts";
 import { withBenchRedis } from "../harness/redis.ts";
 import { computeSpread, variation } from "../harness/stats.ts";
 import { withStoreGroups } from "../harness/store-rounds.ts";
-import { HOLDFAST, HOLDFAST_STRICT, REDIS_THIRD_PARTIES } from "../implementations/redis.ts";
+import { HOLDFAST, HOLDFAST_CACHED, HOLDFAST_STRICT, REDIS_THIRD_PARTIES } from "../implementations/redis.ts";
 
 const DURATION_MS = IS_QUICK_RUN ? 200 : 700;
 const CONTROL_NAME = "no lock";
@@ -23,10 +23,18 @@ export const redisExclusion: BenchCase = {
     const rows: Row[] = [];
     const checks: Check[] = [];
     await withBenchRedis(async (server) => {
-      for (const name of [CONTROL_NAME, HOLDFAST, HOLDFAST_STRICT, ...Object.keys(REDIS_THIRD_PARTIES)]) {
-        const sections = await withStoreGroups([name], 4, server, ([group]) =>
-          Promise.all((group?.clients ?? []).map((client) => client.call<CriticalSection[]>("exclusion", DURATION_MS))),
-        );
+      for (const name of [
+        CONTROL_NAME,
+        HOLDFAST,
+        HOLDFAST_STRICT,
+        HOLDFAST_CACHED,
+        ...Object.keys(REDIS_THIRD_PARTIES),
+      ]) {
+        const sections = await withStoreGroups([name], 4, server, async ([group]) => {
+          const clients = group?.clients ?? [];
+          await Promise.all(clients.map((client) => client.call("ready")));
+          return Promise.all(clients.map((client) => client.call<CriticalSection[]>("exclusion", DURATION_MS)));
+        });
         const { overlaps, tokens } = countFaults(sections.flat());
         const figures = {
           sections: computeSpread([sections.flat().length]),

@@ -17,7 +17,7 @@ const LOCK_COUNT = IS_QUICK_RUN ? 2_000 : 10_000;
 const TTL = 5_000;
 /** We prolong after a third of the lease, rivals when a tenth to a fifth of it is left. */
 const TICK_MS = TTL / 3;
-const WINDOWS = IS_QUICK_RUN ? 2 : 5;
+const WINDOWS = IS_QUICK_RUN ? 2 : 7;
 const WATCH_MS = 5 * TICK_MS;
 const TIMEOUT_MS = 30_000;
 
@@ -42,6 +42,23 @@ export const redisHeldLocks: BenchCase = {
     `A lease of ${TTL / 1_000} s for everybody, watched for ${WINDOWS} times ${Math.round(WATCH_MS / 1_000)} s, all at the same ` +
     "time, each with a Redis of its own. We prolong every third of the lease, the rivals every 4 to 4.5 s: within a window they " +
     "do it twice, we five times.",
+  page: {
+    theme: "Many locks",
+    measures: "A process holds 10,000 locks in Redis with a lease of 5 s, and its library renews them.",
+    charts: [
+      {
+        title: "10,000 held locks in Redis: CPU of the client and of Redis together, % of a core",
+        column: "CPU %",
+        better: "less",
+      },
+      { title: "Commands a second that renew 10,000 locks", column: "commands/s", better: "less" },
+    ],
+  },
+  reasons: {
+    "*":
+      "Holdfast renews after a third of the lease and the rivals when a fifth of it or less is left, so it renews two and a half " +
+      "times as often, and survives a pause that they do not.",
+  },
   async run() {
     const supportedNames = [HOLDFAST, ...Object.keys(REDIS_THIRD_PARTIES)].filter(
       (name) => REDIS_IMPLEMENTATIONS[name]?.holdLocks !== undefined,
@@ -54,7 +71,7 @@ export const redisHeldLocks: BenchCase = {
       name === HOLDFAST || cost instanceof Error ? [] : [cost],
     );
     const best = Array.from({ length: WINDOWS }, (_, index) =>
-      Math.min(...thirdPartyCosts.map(({ clientCpu }) => clientCpu.rounds[index] as number)),
+      Math.min(...thirdPartyCosts.map((cost) => sumCpu(cost)[index] as number)),
     );
     const ticks = WATCH_MS / TICK_MS;
     const perTick = computeSpread(holdfast.commands.rounds.map((commands) => commands / ticks));
@@ -71,7 +88,7 @@ export const redisHeldLocks: BenchCase = {
         // a round of renewals may fall into the window before or after its own
         check("gate", "commands a tick", computeSpread([perTick.median]), "at most", LOCK_COUNT / 500 + 1),
         check("gate", "commands", holdfast.commands, "at least", 1),
-        check("goal", "client CPU of the best rival", computeRatio(holdfast.clientCpu.rounds, best), "at most", 0.5),
+        check("goal", "client and Redis CPU of the best rival", computeRatio(sumCpu(holdfast), best), "at most", 0.8),
       ],
     };
   },
@@ -89,6 +106,18 @@ export const redisWaiting: BenchCase = {
     `A second process keeps the key for all the time. Our lease is ${TTL / 1_000} s here, so that the waiters' places are prolonged ` +
     `every ${(TICK_MS / 1_000).toFixed(1)} s; watched for ${WINDOWS} times ${(SHORT_MS / 1_000).toFixed(1)} s, all at the same time, each with a ` +
     "Redis of its own.",
+  page: {
+    theme: "Many locks",
+    measures: "Callers of a process wait for a lock in Redis that another process keeps, and nothing changes.",
+    charts: [
+      { title: "Callers that wait for one lock in Redis: commands a second", column: "commands/s", better: "less" },
+    ],
+  },
+  reasons: {
+    "*":
+      "Holdfast renews the place of its waiters and asks again, in case a message was lost; simple-redis-mutex relies on the " +
+      "message.",
+  },
   async run() {
     const names = [...WAITERS.map(() => HOLDFAST), ...Object.keys(REDIS_THIRD_PARTIES)];
     const keys = new Map<HoldingClient, string>();
@@ -214,6 +243,11 @@ async function sampleUsage({ client, server }: HoldingClient): Promise<UsageSamp
   return { cpu, work };
 }
 
+/** Of the client and of Redis, window by window. */
+function sumCpu({ clientCpu, serverCpu }: HoldingCost): readonly number[] {
+  return clientCpu.rounds.map((micros, window) => micros + (serverCpu.rounds[window] as number));
+}
+
 /** @throws if it is ours that failed */
 function holdfastCost(cost: HoldingCost | Error | undefined): HoldingCost {
   if (cost === undefined || cost instanceof Error) throw cost ?? new Error("was not measured");
@@ -233,6 +267,7 @@ function toRows(costs: ReadonlyMap<string, HoldingCost | Error>, windowMs: numbe
         // microseconds in a hundredth of the window's
         "client CPU %": per(clientCpu, windowMs * 10),
         "server CPU %": per(serverCpu, windowMs * 10),
+        "CPU %": per(computeSpread(sumCpu(cost)), windowMs * 10),
       },
     };
   });

@@ -12,6 +12,8 @@ const CALLERS = 64;
 const PROCESS_COUNTS = [1, 4];
 /** Ours are watched until every caller can have had so many: with fewer, one that got nothing may only have come late. */
 const FAIR_GRANTS = 4;
+const CONNECTIONS_REASON =
+  "A pool of 4, and on PostgreSQL one more that listens; it does not grow with callers or locks.";
 const COLUMNS: readonly Column[] = [
   "rate",
   "p50",
@@ -37,6 +39,23 @@ function createCase(kind: SqlKind): BenchCase {
       "In one process, and in 4 processes of 16 callers. Nothing is done under the lock; each caller asks again at once. p50 and p99 " +
       "are of the wait for a grant, of those who got one; the longest counts those still waiting. At the end no " +
       "caller asks again; those without a grant half a second later are counted, and given up. Each commit is synced to the disk.",
+    page: {
+      theme: "Many callers, one lock",
+      measures: `64 callers want the same lock in ${title} all the time, in one process and in 4.`,
+      charts: PROCESS_COUNTS.map((processes) => ({
+        title: `64 callers, one lock in ${title}, ${describe(processes)}: grants a second`,
+        column: "grants/s",
+        better: "more" as const,
+        prefix: `${describe(processes)}: `,
+      })),
+    },
+    reasons: {
+      "one process: connections per process": CONNECTIONS_REASON,
+      "4 processes: connections per process": CONNECTIONS_REASON,
+      "*":
+        "The lock passes from process to process only as often as a waiter of another process asks, and GET_LOCK, which is no lease, " +
+        "writes nothing to the disk.",
+    },
     async run() {
       const contestants = [names.holdfast, ...listRivals(names)];
       const rows: Row[] = [];
@@ -44,13 +63,17 @@ function createCase(kind: SqlKind): BenchCase {
       for (const processes of PROCESS_COUNTS) {
         const load = { callers: CALLERS / processes, keys: 1, timed: "wait" } as const;
         const rounds = await measureOnDatabase(kind, contestants, { processes, load, ms: 400, fair: FAIR_GRANTS });
-        const description = processes === 1 ? "one process" : `${processes} processes`;
+        const description = describe(processes);
         for (const name of contestants) rows.push(toRow(name, `${description}: ${name}`, rounds, processes));
         checks.push(...createChecks(kind, description, rounds, processes));
       }
       return { rows, checks };
     },
   };
+}
+
+function describe(processes: number): string {
+  return processes === 1 ? "one process" : `${processes} processes`;
 }
 
 function toRow(name: string, contestant: string, rounds: StoreRounds, processes: number): Row {

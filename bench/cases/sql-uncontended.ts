@@ -12,6 +12,9 @@ import { grantRates, storeRow } from "../harness/store-rounds.ts";
 /** V8 compiles during the first 2,500 pairs. */
 const WARM_UP_MS = 4_000;
 const COLUMNS: readonly Column[] = ["rate", "p50", "p99", "commands", "clientCpu", "serverCpu"];
+const ADVISORY_REASON =
+  "The statements are those of the pair by hand; what is left is CPU of the client, which also keeps a lease by two clocks, a queue " +
+  "and events.";
 
 export const sqlUncontended: readonly BenchCase[] = [POSTGRES_KIND, MARIADB_KIND, SQLITE_KIND].map(createCase);
 
@@ -24,6 +27,23 @@ function createCase(kind: SqlKind): BenchCase {
       "One caller, one key, in a loop; a pair is timed whole. Each commit is synced to the disk, as the database does by " +
       "default. The floor is one statement that inserts a row and one that deletes it, with the same client. A lock by hand that ends with " +
       `its connection writes nothing to the disk. Each has run for ${WARM_UP_MS / 1_000} s before it is measured.`,
+    page: {
+      theme: "A free lock",
+      measures: `One caller takes a free lock in ${title} and releases it, again and again.`,
+      charts: [{ title: `A free lock in ${title}: pairs a second`, column: "grants/s", better: "more" }],
+    },
+    reasons: {
+      [names.holdfast]:
+        "A claim and a release are transactions that commit to the disk and keep a queue, tokens and tombstones; a lock by hand that " +
+        "ends with its connection writes nothing.",
+      ...(names.advisory === null
+        ? {}
+        : {
+            [names.advisory.holdfast]: ADVISORY_REASON,
+            [`${names.advisory.holdfast}: rate of ${names.advisory.byHand}`]: ADVISORY_REASON,
+          }),
+      "*": "A claim writes more than one row, and both commit to the disk.",
+    },
     async run() {
       const { holdfast, floor, advisory } = names;
       const advisoryNames = advisory === null ? [] : [advisory.holdfast];

@@ -10,10 +10,11 @@ import type { BenchCase, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";
 import { waitForIdle } from "../harness/machine.ts";
+import { IS_QUICK_RUN } from "../harness/quick-run.ts";
 import { computeSpread } from "../harness/stats.ts";
 
 const WARM_UP = 2;
-const ROUNDS = 15;
+const ROUNDS = IS_QUICK_RUN ? 2 : 15;
 const CLI = "dist/cli/main.js";
 const ENTRY = "dist/index.js";
 
@@ -21,6 +22,7 @@ export const importTime: BenchCase = {
   name: "import",
   title: "Loading the library's entry",
   about: `Each figure from ${ROUNDS} fresh processes: how long \`import\` of the built entry took, by the clock and by CPU.`,
+  reasons: { "*": "The entry has grown with what it does; a program pays for it once." },
   async run() {
     buildPackage();
     const [clock, cpu] = await measureFreshProcesses();
@@ -45,6 +47,14 @@ export const runOverhead: BenchCase = {
   name: "run",
   title: "`holdfast run KEY -- true` on a warm server",
   about: `Against the start of a Node that does nothing, in turns, ${ROUNDS} of each; the server is running already.`,
+  page: {
+    theme: "Starting",
+    measures: "A command runs under a lock: how much longer than Node takes to start at all?",
+    charts: [{ title: "`holdfast run KEY -- true`: milliseconds", column: "ms", better: "less" }],
+  },
+  reasons: {
+    "*": "Reading the file of the command line, the processes of the watchdog and of the command, and the connection.",
+  },
   async run() {
     buildPackage();
     const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));

@@ -2,12 +2,9 @@
 
 import type { BenchCase } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
-import { ChildProcessRpc } from "../harness/child-rpc.ts";
-import type { Measured } from "../harness/client.child.ts";
 import type { Workload } from "../harness/closed-loop.ts";
-import { startCountingProxy } from "../harness/counting-proxy.ts";
+import { countLines } from "../harness/frame-counts.ts";
 import {
-  CLIENT_PROGRAM,
   cpuPerPair,
   grantVariation,
   interleave,
@@ -15,7 +12,6 @@ import {
   pairRates,
   starvedCallers,
   toRow,
-  withImplementation,
 } from "../harness/rounds.ts";
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 
@@ -34,10 +30,18 @@ export const socketUncontended: BenchCase = {
   about:
     "One caller in a loop. Floor A answers each of the pair's two frames and does nothing else. Where the kernel places " +
     "the two processes moves a serial figure by more than most products differ.",
+  page: {
+    theme: "A free lock",
+    measures: "One caller takes a free lock of the lock server on the same machine and releases it, again and again.",
+    charts: [{ title: "A free lock of a server: time of a pair, median", column: "p50 us", better: "less" }],
+  },
+  reasons: {
+    "*": "A pair costs client and server together about 10 us of CPU more than two bare round trips, in which nothing is promised.",
+  },
   async run() {
     const names = [HOLDFAST, ECHO_BASELINE, QUEUE_BASELINE, THIRD_PARTY];
     const rounds = await interleave(names, () => UNCONTENDED_LOAD);
-    const { up, down } = await countFrames();
+    const { up, down } = await countLines(HOLDFAST, { ...UNCONTENDED_LOAD, ms: 300 });
     const [holdfast, floor] = [rounds(HOLDFAST), rounds(ECHO_BASELINE)];
     return {
       rows: names.map((name) => toRow(name, rounds(name))),
@@ -60,6 +64,19 @@ export const socketManyKeys: BenchCase = {
   name: "socket-wide",
   title: "Our server, 64 callers on 10,000 keys",
   about: "64 callers of one process, each on keys that no other caller wants then. Floor B: a bare map of queues.",
+  page: {
+    theme: "Many locks",
+    measures: "64 callers of one process lock 10,000 different keys of a lock server.",
+    charts: [
+      { title: "64 callers on 10,000 keys of a server: pairs a second", column: "pairs/s", better: "more" },
+      { title: "CPU of the server for a pair", column: "server CPU us/pair", better: "less" },
+    ],
+  },
+  reasons: {
+    "*":
+      "The callers of the process wait for one batch, so that client and server take turns, and the rate is one over the sum " +
+      "of their CPU.",
+  },
   async run() {
     const names = [HOLDFAST, QUEUE_BASELINE, THIRD_PARTY];
     const rounds = await interleave(names, () => ({ callers: 64, keys: 10_000, ms: 700, latencies: true }));
@@ -90,6 +107,16 @@ export const socketContended: BenchCase = {
   about:
     "64 callers of one process: with local hand-off, and in strict order (handoffs 1), where each grant costs a round trip. " +
     "Floor A here: one caller; its rate is that of its round trips, two a pair.",
+  page: {
+    theme: "Many callers, one lock",
+    measures: "64 callers of one process want the same lock of a lock server all the time.",
+    charts: [{ title: "64 callers, one lock of a server: grants a second", column: "pairs/s", better: "more" }],
+  },
+  reasons: {
+    "*":
+      "Every grant of a strict order is a round trip of its own; where the kernel places the two processes decides, and Holdfast's " +
+      "frames also carry ids, tokens and leases.",
+  },
   async run() {
     const names = [HOLDFAST, HOLDFAST_STRICT, THIRD_PARTY, ECHO_BASELINE];
     const rounds = await interleave(names, (name) => (name === ECHO_BASELINE ? UNCONTENDED_LOAD : CONTENDED_LOAD));
@@ -133,19 +160,3 @@ export const socketContended: BenchCase = {
     };
   },
 };
-
-/** Lines a pair each way, the two hellos left out. */
-function countFrames(): Promise<{ readonly up: number; readonly down: number }> {
-  return withImplementation(HOLDFAST, async ({ socket }) => {
-    const proxy = await startCountingProxy(`${socket}.relay`, socket);
-    const client = new ChildProcessRpc(CLIENT_PROGRAM, [HOLDFAST, `${socket}.relay`]);
-    try {
-      const { pairs } = await client.call<Measured>("perform", { ...UNCONTENDED_LOAD, ms: 300 });
-      const { up, down } = proxy.counts();
-      return { up: (up - 1) / pairs, down: (down - 1) / pairs };
-    } finally {
-      await client.end();
-      proxy.close();
-    }
-  });
-}

@@ -22,3 +22,12 @@ export function callsBetween(before: StoreWork, after: StoreWork, names: readonl
   const sumCalls = ({ calls }: StoreWork): number => sum(names.map((name) => calls.get(name) ?? 0));
   return sumCalls(after) - sumCalls(before);
 }
+
+/** What the bench itself asks. */
+const OWN_COMMAND = "info";
+
+/** How often any command came between the two, also within scripts. */
+export function allCallsBetween(before: StoreWork, after: StoreWork): number {
+  const names = [...after.calls.keys()].filter((name) => name !== OWN_COMMAND);
+  return callsBetween(before, after, names);
+}

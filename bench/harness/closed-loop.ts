@@ -4,6 +4,8 @@
 export interface LockImplementation<Held = unknown> {
   acquire(key: string): Promise<Held>;
   release(held: Held): Promise<unknown> | undefined;
+  /** A whole pair by one call with nothing in between, where that is what is measured. */
+  pair?(key: string): Promise<unknown>;
   /** The fencing token, where there is one. */
   tokenOf?(held: Held): bigint;
   close(): Promise<void>;
@@ -57,10 +59,12 @@ export async function runWorkload(
     for (let turn = index; !isOver; turn += callers) {
       const name = names[turn % keys] as string;
       const before = latencies ? performance.now() : 0;
-      const held = await implementation.acquire(name);
+      if (implementation.pair === undefined) {
+        const held = await implementation.acquire(name);
+        const release = implementation.release(held);
+        if (release !== undefined) await release;
+      } else await implementation.pair(name);
       grants[index] = (grants[index] as number) + 1;
-      const release = implementation.release(held);
-      if (release !== undefined) await release;
       const now = latencies ? performance.now() : 0;
       if (latencies) times.push((now - before) * 1_000);
       if (++pairs % CLOCK_INTERVAL === 0 && pairs >= minPairs && performance.now() - start >= ms) isOver = true;

@@ -3,6 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { cpus, totalmem, type } from "node:os";
 import { setTimeout as delay } from "node:timers/promises";
+import type { Versions } from "./versions.ts";
 
 export interface Environment {
   readonly commit: string;
@@ -11,6 +12,7 @@ export interface Environment {
   readonly date: string;
   readonly node: string;
   readonly machine: string;
+  readonly versions: Versions;
   /** Cores that others kept busy just before the rounds: median and most. */
   readonly otherLoad: { readonly median: number; readonly most: number };
 }

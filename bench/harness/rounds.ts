@@ -9,13 +9,14 @@ import { ChildProcessRpc } from "./child-rpc.ts";
 import type { Measured } from "./client.child.ts";
 import type { Workload } from "./closed-loop.ts";
 import { waitForIdle } from "./machine.ts";
+import { IS_QUICK_RUN } from "./quick-run.ts";
 import type { Spread } from "./stats.ts";
 import { computeSpread, variation } from "./stats.ts";
 
 /** Not counted: code is compiled, heaps grow. */
-export const WARM_UP: number = 2;
-/** Counted. At least five. */
-export const ROUNDS: number = 7;
+export const WARM_UP: number = IS_QUICK_RUN ? 1 : 2;
+/** Counted. */
+export const ROUNDS: number = IS_QUICK_RUN ? 2 : 7;
 
 /** What one contestant did in one round. */
 export interface Round extends Measured {

@@ -1,10 +1,13 @@
 /** Rounds at one store: every contestant once in each, with as many processes as wanted, one contestant at a time. */
 
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { findImplementation } from "../implementations/implementations.ts";
 import type { Row } from "./bench-case.ts";
 import type { BenchStore, StoreWork } from "./bench-store.ts";
-import { callsBetween } from "./bench-store.ts";
+import { allCallsBetween, callsBetween } from "./bench-store.ts";
 import { ChildProcessRpc } from "./child-rpc.ts";
 import { waitForIdle } from "./machine.ts";
 import { IS_QUICK_RUN } from "./quick-run.ts";
@@ -15,7 +18,7 @@ import { computeSpread, sum, variation } from "./stats.ts";
 
 /** Not counted: code is compiled, heaps grow. */
 const WARM_UP = 1;
-export const ROUNDS: number = 5;
+export const ROUNDS: number = 7;
 const QUICK_ROUNDS = 2;
 /** Every process has begun, so the first one has no lead. */
 const LEAD_MS = 40;
@@ -51,6 +54,8 @@ export interface StoreRound {
   readonly commands: number;
   /** The same per pair, from the first command to the last. */
   readonly sent: number;
+  /** Commands that the store performed for a pair within scripts; NaN if they cannot be told. */
+  readonly inside: number;
   /** Connections of all its processes at the end of the window. */
   readonly connections: number;
   /** Callers that still waited half a second after the last had asked. */
@@ -69,8 +74,9 @@ export interface StoreProcessGroup {
   /** How often its processes were replaced. */
   replacements: number;
   start(): ChildProcessRpc[];
-  /** Its own broker, where it does not use the store. */
+  /** Its own server, where it does not use the store; it may keep its state in the folder. */
   readonly broker: ChildProcessRpc | null;
+  readonly folder: string;
 }
 
 export interface LoadOptions {
@@ -79,7 +85,7 @@ export interface LoadOptions {
   readonly ms: number;
   /** How long the first round is, which is not counted: for loops so slow that V8 compiles during many rounds. Default `ms`. */
   readonly warmUpMs?: number;
-  /** Default 5. Several short rounds compare better than few long ones where the disk is now quick, now slow. */
+  /** Default 7. Several short rounds compare better than few long ones where the disk is now quick, now slow. */
   readonly rounds?: number;
   /** Watch ours, on a slow machine, until every caller can have had so many grants; true: 50. Default false. */
   readonly fair?: boolean | number;
@@ -141,6 +147,7 @@ export async function withStoreGroups<T>(
   } finally {
     const allProcesses = groups.flatMap(({ clients, broker }) => [...clients, ...(broker === null ? [] : [broker])]);
     await Promise.all(allProcesses.map((child) => child.end()));
+    for (const { folder } of groups) rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -148,10 +155,11 @@ async function startGroup(name: string, processes: number, server: BenchStore): 
   const program = findImplementation(name).server;
   const broker =
     program === undefined ? null : new ChildProcessRpc(new URL(`../servers/${program}.child.js`, import.meta.url), []);
-  const address = (await broker?.call<string>("listen", { path: "", tcp: true })) ?? server.address;
+  const folder = mkdtempSync(join(tmpdir(), "holdfast-bench-"));
+  const address = (await broker?.call<string>("listen", { path: join(folder, "s"), tcp: true })) ?? server.address;
   const start = (): ChildProcessRpc[] =>
     Array.from({ length: processes }, () => new ChildProcessRpc(CLIENT_PROGRAM, [name, address]));
-  return { name, start, clients: start(), broker, replacements: 0 };
+  return { name, start, clients: start(), broker, folder, replacements: 0 };
 }
 
 function callAll<T>({ clients }: StoreProcessGroup, call: string, argument?: unknown): Promise<T[]> {
@@ -181,7 +189,9 @@ async function measureRound(
   const connections = sum(group.clients.map((client) => client.countConnections()));
   const [after, brokerAfter] = [await server.work(), (await broker?.cpuMicros()) ?? 0];
   const results = await callAll<WindowResult>(group, "finish", FINISH_TIMEOUT_MS);
-  const sent = count(first, await server.work()) / sum(results.map(({ pairs }) => pairs));
+  const last = await server.work();
+  const pairs = sum(results.map((result) => result.pairs));
+  const sent = count(first, last);
   const stuck = sum(results.map((end) => end.stuck));
   if (stuck > 0) await replaceProcesses(group);
   const grants = sum(windowSamples.flatMap(({ grantsPerCaller }) => grantsPerCaller));
@@ -196,7 +206,8 @@ async function measureRound(
     p99: mean(windowSamples.map(({ p99 }) => p99)),
     most: Math.max(...windowSamples.map(({ most }) => most)),
     commands: count(before, after) / grants,
-    sent,
+    sent: sent / pairs,
+    inside: (allCallsBetween(first, last) - sent) / pairs,
     connections,
     stuck,
   };
@@ -264,6 +275,11 @@ export function clientCpuPerGrant(rounds: readonly StoreRound[]): readonly numbe
   return rounds.map(({ cpu, grants }) => cpu / grants);
 }
 
+/** Microseconds of the store's CPU per grant, round by round. */
+export function serverCpuPerGrant(rounds: readonly StoreRound[]): readonly number[] {
+  return rounds.map(({ serverCpu, grants }) => serverCpu / grants);
+}
+
 /** In each round the best of those who ended it. */
 export function bestRates(rounds: StoreRounds, names: readonly string[]): readonly number[] {
   const allRates = names.filter((name) => rounds.failure(name) === null).map((name) => grantRates(rounds(name)));
@@ -299,7 +315,8 @@ const COLUMNS = {
   largest: ["most grants", (rounds) => rounds.map(({ grantsPerCaller }) => Math.max(...grantsPerCaller))],
   stuck: ["still waiting 0.5 s later", (rounds) => figurePerRound(rounds, "stuck")],
   clientCpu: ["client CPU us", clientCpuPerGrant],
-  serverCpu: ["server CPU us", (rounds) => rounds.map(({ serverCpu, grants }) => serverCpu / grants)],
+  serverCpu: ["server CPU us", serverCpuPerGrant],
+  inside: ["commands in scripts", (rounds) => figurePerRound(rounds, "inside")],
 } as const satisfies Record<string, readonly [string, (rounds: readonly StoreRound[]) => readonly number[]]>;
 
 /** Of those there are: a process that got nothing, or timed nothing, has none (NaN, which is null behind the channel). */

@@ -49,6 +49,20 @@ export function createWindowHandlers(name: string, address: string, open: () => 
       await (await open()).release(held);
       return startedAt;
     },
+    /** The microseconds from the call of acquire to the grant; `give` releases it. */
+    wait: async (key: string): Promise<number> => {
+      const implementation = await open();
+      const startedAt = nowMicros();
+      held = await implementation.acquire(key);
+      return nowMicros() - startedAt;
+    },
+    /** The microseconds of a whole pair. */
+    turn: async (key: string): Promise<number> => {
+      const implementation = await open();
+      const startedAt = nowMicros();
+      await implementation.release(await implementation.acquire(key));
+      return nowMicros() - startedAt;
+    },
     /** Holds so many keys until the process ends. */
     keep: async ({ count, from = 0, ttl, batch = 1_000 }: HoldRequest): Promise<void> => {
       const holdKey = await findImplementation(name).holdLocks?.(address, ttl);

@@ -20,7 +20,7 @@ export const CURATOR = "Curator";
 
 /** Not counted: code is compiled, heaps grow; a JVM takes its time for that. */
 const WARM_UP = IS_QUICK_RUN ? 1 : 3;
-const ROUNDS = IS_QUICK_RUN ? 2 : 5;
+const ROUNDS = IS_QUICK_RUN ? 2 : 7;
 /** Every process has begun, and whoever came first has no lead. */
 const LEAD_MS = 60;
 const FINISH_TIMEOUT_MS = 10_000;

@@ -5,9 +5,15 @@ import type { LocksOptions } from "../../src/index.ts";
 import { connect } from "../../src/index.ts";
 import { parsePort } from "../harness/address.ts";
 import type { LockImplementation } from "../harness/closed-loop.ts";
+import { CACHED } from "./cached.ts";
 
 export function openHoldfast(socket: string): Promise<LockImplementation<Lock>> {
   return openLocks(socket, {});
+}
+
+/** With the option `cache`. */
+export function openCached(socket: string): Promise<LockImplementation<Lock>> {
+  return openLocks(socket, CACHED);
 }
 
 /** Without local hand-off: every request stands in the server's line. */

@@ -3,8 +3,8 @@
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
 import { openAsyncMutex } from "./async-mutex.ts";
 import { openEchoBaseline, openQueueBaseline } from "./baselines.ts";
-import { openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
-import { openMemory, openMemoryDriver, openNoLock } from "./in-process.ts";
+import { openCached, openHoldfast, openStrict, openTls } from "./holdfast-server.ts";
+import { openMemory, openMemoryCached, openMemoryDriver, openMemoryUsing, openNoLock } from "./in-process.ts";
 import { openLiveMutex } from "./live-mutex.ts";
 import { REDIS_IMPLEMENTATIONS } from "./redis.ts";
 import { SQL_IMPLEMENTATIONS } from "./sql.ts";
@@ -19,16 +19,19 @@ interface ImplementationEntry {
   readonly server?: string;
 }
 
-const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
-  "floor A": { open: openEchoBaseline, server: "floor-a" },
-  "floor B": { open: openQueueBaseline, server: "floor-b" },
+export const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
+  "floor A": { open: openEchoBaseline, server: "baseline-echo" },
+  "floor B": { open: openQueueBaseline, server: "baseline-queue" },
   "live-mutex": { open: openLiveMutex, server: "live-mutex" },
   holdfast: { open: openHoldfast, server: "holdfast" },
-  "bare queue, our frames": { open: openHoldfast, server: "bare" },
+  "bare queue, our frames": { open: openHoldfast, server: "minimal-protocol" },
   "holdfast, TLS": { open: openTls, server: "holdfast-tls" },
   "holdfast, handoffs 1": { open: openStrict, server: "holdfast" },
+  "holdfast, cached": { open: openCached, server: "holdfast" },
   "async-mutex": { open: openAsyncMutex },
   "holdfast, memory": { open: openMemory },
+  "holdfast, memory, cached": { open: openMemoryCached },
+  "holdfast, memory, using": { open: openMemoryUsing },
   "memory driver alone": { open: openMemoryDriver },
   "no lock": { open: openNoLock },
   ...REDIS_IMPLEMENTATIONS,

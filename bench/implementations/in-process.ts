@@ -7,6 +7,7 @@ import type { Claim } from "../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../src/spi/driver.ts";
 import { randomId } from "../../src/util/ids.ts";
 import type { LockImplementation } from "../harness/closed-loop.ts";
+import { CACHED } from "./cached.ts";
 
 /** As a user gets it: the library with the memory driver. */
 export async function openMemory(): Promise<LockImplementation<Lock>> {
@@ -18,6 +19,30 @@ export async function openMemory(): Promise<LockImplementation<Lock>> {
     close: () => locks.close(),
   };
 }
+
+/** The same with the option `cache`: a lock that was used before asks no driver. */
+export async function openMemoryCached(): Promise<LockImplementation<Lock>> {
+  const locks = createLocks(memory(), CACHED);
+  return {
+    acquire: (key) => locks.acquire(key),
+    release: (lock) => lock.release(),
+    tokenOf: (lock) => lock.token,
+    close: () => locks.close(),
+  };
+}
+
+/** The same, each pair by a call of using(). */
+export async function openMemoryUsing(): Promise<LockImplementation<Lock>> {
+  const locks = createLocks(memory());
+  return {
+    acquire: (key) => locks.acquire(key),
+    release: (lock) => lock.release(),
+    pair: (key) => locks.using(key, doNothing),
+    close: () => locks.close(),
+  };
+}
+
+async function doNothing(): Promise<void> {}
 
 /** The same without the client: what the lock table costs. */
 export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {

@@ -6,8 +6,10 @@ import type { Lock } from "../../src/client/lock.ts";
 import { redis } from "../../src/drivers/redis/driver.ts";
 import type { LocksOptions } from "../../src/index.ts";
 import { createLocks } from "../../src/index.ts";
+import type { Driver } from "../../src/spi/driver.ts";
 import { parsePort } from "../harness/address.ts";
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
+import { losePushes } from "./lossy-driver.ts";
 
 interface ClientOptions {
   readonly enableAutoPipelining?: boolean;
@@ -25,9 +27,22 @@ export async function openRedisHoldfast(
   options: LocksOptions = {},
   client: ClientOptions = {},
 ): Promise<LockImplementation<Lock>> {
+  return openDriver(createDriver(address, client), options);
+}
+
+/** With every second push lost. */
+export async function openRedisLossy(address: string, options: LocksOptions): Promise<LockImplementation<Lock>> {
+  return openDriver(losePushes(createDriver(address)), options);
+}
+
+function createDriver(address: string, client: ClientOptions = {}): Driver {
   const createRedis = (): Redis => new Redis({ host: "127.0.0.1", port: parsePort(address) ?? 0, ...client });
   // of a server that keeps nothing, which is as wanted here
-  const locks = createLocks(redis(createRedis, { warn: () => undefined }), options);
+  return redis(createRedis, { warn: () => undefined });
+}
+
+function openDriver(driver: Driver, options: LocksOptions): LockImplementation<Lock> {
+  const locks = createLocks(driver, options);
   return {
     acquire: (key) => locks.acquire(key),
     release: (lock) => lock.release(),

@@ -2,6 +2,7 @@
 
 import type { LocksOptions } from "../../src/index.ts";
 import type { HoldKey, LockImplementation } from "../harness/closed-loop.ts";
+import { CACHED } from "./cached.ts";
 
 export interface RedisImplementation {
   /** @param address of the Redis */
@@ -15,17 +16,31 @@ export interface RedisImplementation {
 // loaded only where they are needed: other cases' processes do without them
 const loadHoldfast = (): Promise<typeof import("./redis-holdfast.ts")> => import("./redis-holdfast.ts");
 const loadThirdParty = (): Promise<typeof import("./redis-third-party.ts")> => import("./redis-third-party.ts");
+const loadDirect = (): Promise<typeof import("./redis-direct-hand-off.ts")> => import("./redis-direct-hand-off.ts");
 
 const EVAL_COMMANDS = ["eval", "evalsha"];
 const SET_COMMANDS = [...EVAL_COMMANDS, "set"];
 const PIPELINED = { enableAutoPipelining: true };
 
 export const BASELINE = "two EVALSHA";
+/** Two scripts and a PUBLISH: the floor of strict order. */
+export const DIRECT_HAND_OFF = "plain direct hand-off";
 export const HOLDFAST = "holdfast, Redis";
 export const HOLDFAST_STRICT = "holdfast, Redis, handoffs 1";
+export const HOLDFAST_CACHED = "holdfast, Redis, cached";
+export const HOLDFAST_LOSSY = "holdfast, Redis, cached, half of the pushes lost";
 export const REDIS_SEMAPHORE = "redis-semaphore";
 export const SIMPLE_REDIS_MUTEX = "simple-redis-mutex";
+export const REDLOCK_4 = "redlock 4";
 export const REDLOCK_BETA = "redlock 5 beta";
+export const VERROU = "@verrou/core";
+/** It has a broker of its own instead of Redis. */
+export const BROKER = "live-mutex";
+
+/** For the descriptions of the cases. */
+export const REDIS_METHOD =
+  "All on the same Redis, each with ioredis 6 (simple-redis-mutex with node-redis 6), the rivals with their own delays " +
+  "between attempts and as many attempts as it takes.";
 
 function redlock5Implementation(name: string): RedisImplementation {
   return {
@@ -36,7 +51,7 @@ function redlock5Implementation(name: string): RedisImplementation {
 }
 
 export const REDIS_THIRD_PARTIES: Readonly<Record<string, RedisImplementation>> = {
-  "redlock 4": {
+  [REDLOCK_4]: {
     open: async (address) => (await loadThirdParty()).openRedlock4(address),
     countedCommands: EVAL_COMMANDS,
   },
@@ -47,7 +62,7 @@ export const REDIS_THIRD_PARTIES: Readonly<Record<string, RedisImplementation>> 
     countedCommands: SET_COMMANDS,
     holdLocks: async (address, ttl) => (await loadThirdParty()).holdRedisSemaphore(address, ttl),
   },
-  "@verrou/core": {
+  [VERROU]: {
     open: async (address) => (await loadThirdParty()).openVerrou(address),
     countedCommands: SET_COMMANDS,
   },
@@ -75,6 +90,10 @@ export const REDIS_IMPLEMENTATIONS: Readonly<Record<string, RedisImplementation>
     open: async (address) => (await loadHoldfast()).openRedisBaseline(address),
     countedCommands: EVAL_COMMANDS,
   },
+  [DIRECT_HAND_OFF]: {
+    open: async (address) => (await loadDirect()).openDirectHandOff(address),
+    countedCommands: EVAL_COMMANDS,
+  },
   [`${BASELINE}, auto-pipelined`]: {
     open: async (address) => (await loadHoldfast()).openRedisBaseline(address, PIPELINED),
     countedCommands: EVAL_COMMANDS,
@@ -84,6 +103,11 @@ export const REDIS_IMPLEMENTATIONS: Readonly<Record<string, RedisImplementation>
     holdLocks: async (address, ttl) => (await loadHoldfast()).holdRedisHoldfast(address, ttl),
   },
   [HOLDFAST_STRICT]: holdfastImplementation({ handoffs: 1 }),
+  [HOLDFAST_CACHED]: holdfastImplementation(CACHED),
+  [HOLDFAST_LOSSY]: {
+    open: async (address) => (await loadHoldfast()).openRedisLossy(address, CACHED),
+    countedCommands: EVAL_COMMANDS,
+  },
   [`${HOLDFAST}, auto-pipelined`]: holdfastImplementation({}, PIPELINED),
   [`${HOLDFAST_STRICT}, auto-pipelined`]: holdfastImplementation({ handoffs: 1 }, PIPELINED),
 };

@@ -2,6 +2,7 @@
 
 import type { Lock, LocksOptions } from "../../src/index.ts";
 import type { LockImplementation } from "../harness/closed-loop.ts";
+import { CACHED } from "./cached.ts";
 
 interface ZooKeeperImplementation {
   /** @param address of the ZooKeeper, host:port */
@@ -11,9 +12,12 @@ interface ZooKeeperImplementation {
 export const HOLDFAST = "holdfast, ZooKeeper";
 export const HOLDFAST_STRICT = "holdfast, ZooKeeper, handoffs 1";
 
+export const HOLDFAST_CACHED = "holdfast, ZooKeeper, cached";
+
 export const ZOOKEEPER_IMPLEMENTATIONS: Readonly<Record<string, ZooKeeperImplementation>> = {
   [HOLDFAST]: { open: (address) => openLocks(address) },
   [HOLDFAST_STRICT]: { open: (address) => openLocks(address, { handoffs: 1 }) },
+  [HOLDFAST_CACHED]: { open: (address) => openLocks(address, CACHED) },
 };
 
 async function openLocks(address: string, options: LocksOptions = {}): Promise<LockImplementation> {

@@ -33,7 +33,7 @@ const MEMORY = "test/conformance/memory.";
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
 
 export const SUITES: readonly Suite[] = [
-  { name: "unit", tests: ["test/unit/", MEMORY], hasCoverage: true, seconds: 60, longSeconds: 600 },
+  { name: "unit", tests: ["test/unit/", MEMORY], hasCoverage: true, seconds: 66, longSeconds: 600 },
   { name: "types", tests: ["test/types/"], isTypesOnly: true, seconds: 15, longSeconds: 15 },
   {
     name: "conformance",
@@ -58,14 +58,14 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/redis",
       "test/conformance/quorum",
     ],
-    seconds: 230,
+    seconds: 240,
     longSeconds: 9000,
   },
-  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 70, longSeconds: 260 },
+  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 60, longSeconds: 260 },
   {
     name: "server",
     tests: ["test/integration/server/", "test/fuzz/server", "test/fuzz/storage"],
-    seconds: 75,
+    seconds: 71,
     longSeconds: 1200,
   },
   { name: "http", tests: ["test/integration/http/", "test/fuzz/http"], seconds: 60, longSeconds: 3600 },
@@ -74,19 +74,19 @@ export const SUITES: readonly Suite[] = [
     name: "zookeeper",
     store: "zookeeper",
     tests: ["test/integration/zookeeper/", "test/conformance/zookeeper"],
-    seconds: 120,
+    seconds: 128,
     longSeconds: 1800,
   },
-  sqlSuite("postgres", 112, 1800),
-  sqlSuite("mysql", 99, 1800),
-  sqlSuite("sqlite", 29, 1800),
+  sqlSuite("postgres", 160, 1800),
+  sqlSuite("mysql", 120, 1800),
+  sqlSuite("sqlite", 40, 1800),
   { name: "cli", tests: ["test/integration/cli/"], isSequential: true, seconds: 180, longSeconds: 300 },
   {
     name: "simulation",
     source: "test/simulation/main.ts",
     args: ["--seeds", "500"],
     longArgs: ["--seeds", "20000"],
-    seconds: 40,
+    seconds: 25,
     longSeconds: 3600,
   },
   {
@@ -94,11 +94,11 @@ export const SUITES: readonly Suite[] = [
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
     isSequential: true,
-    seconds: 150,
+    seconds: 135,
     longSeconds: 3600,
   },
-  { name: "leader", tests: ["test/leader/"], isSequential: true, seconds: 60, longSeconds: 600 },
-  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], isSequential: true, seconds: 90, longSeconds: 3600 },
+  { name: "leader", tests: ["test/leader/"], isSequential: true, seconds: 45, longSeconds: 600 },
+  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], isSequential: true, seconds: 45, longSeconds: 3600 },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSeconds: number): Suite {

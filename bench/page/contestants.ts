@@ -1,0 +1,39 @@
+/** What a contestant is, and how the page calls it. */
+
+import type { Versions } from "../harness/versions.ts";
+import { NPM_PACKAGES } from "../harness/versions.ts";
+
+/** A baseline does less than a lock: it shows what the way alone costs. */
+export type ContestantKind = "holdfast" | "rival" | "baseline";
+
+/** Rivals that are no package: locks of a database called by hand, Java. */
+const RIVALS_BY_HAND = ["pg_advisory_lock by hand", "GET_LOCK by hand", "RMI"];
+/** One store each: a chart is of one, so that the name says it for nothing. */
+const STORE = /, (?:Redis|ZooKeeper|memory|PostgreSQL|MariaDB|SQLite)\b/;
+
+export function kindOf(contestant: string): ContestantKind {
+  if (contestant.startsWith("holdfast")) return "holdfast";
+  const isRival = RIVALS_BY_HAND.some((name) => contestant.startsWith(name)) || packageOf(contestant) !== null;
+  return isRival ? "rival" : "baseline";
+}
+
+/** "holdfast, Redis, handoffs 1" is "Holdfast, strict order"; a rival has its version. */
+export function labelOf(contestant: string, versions: Versions): string {
+  if (contestant.startsWith("holdfast"))
+    return contestant
+      .replace(STORE, "")
+      .replace("handoffs 1", "strict order")
+      .replace("advisory locks of PostgreSQL", "advisory locks")
+      .replace(/^h/, "H");
+  const name = packageOf(contestant);
+  if (name === null) return contestant.replace(STORE, "");
+  const rest = contestant.slice(name.length).replace(STORE, "");
+  const version = versions[name];
+  return version === undefined ? name + rest : `${name.replace(/ (?:4|5 beta)$/, "")} ${version}${rest}`;
+}
+
+/** The package, or Curator, with whose name this one begins. */
+function packageOf(contestant: string): string | null {
+  const names = [...Object.keys(NPM_PACKAGES), "Curator"];
+  return names.find((name) => contestant === name || contestant.startsWith(`${name},`)) ?? null;
+}
