@@ -305,6 +305,26 @@ withRedis((server) => {
     expect((await lockClient.driver.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
   });
 
+  test("the ceiling stays ahead of every token, of a claim with a floor, a longer range and a restored claim", async () => {
+    const lockClient = await openGuarded(GENEROUS_MS);
+    const expectLead = async (lastToken: bigint): Promise<void> => {
+      const { highestToken } = await readRunRecord(fixture.admin, fixture.prefix);
+      expect(highestToken - lastToken).toBeGreaterThanOrEqual(BigInt(GENEROUS_MS / 2) * 1_000n);
+    };
+    const floor = BigInt(Date.now() + 3_600_000) * 1_000n;
+    const holder = makeClaim("key", { ttlMs: GENEROUS_MS, tokenCount: 4, floor });
+    const { token } = await lockClient.claimHeld(holder);
+    await expectLead(token + 3n);
+    const tokenCount = 60_000_000;
+    expect((await lockClient.driver.renew([holder], [tokenCount]))[0]).toMatchObject({ token, tokenCount });
+    const lastToken = token + BigInt(tokenCount) - 1n;
+    await expectLead(lastToken);
+    await fixture.admin.flushall();
+    expect(await lockClient.renewOnce(holder)).toMatchObject({ state: "held", token, tokenCount });
+    await expectLead(lastToken);
+    await lockClient.driver.release(toReleases(holder));
+  });
+
   test("another client, and the next start of a client, find the store unchanged, without a pause", async () => {
     await openGuarded();
     const next = await open();

@@ -59,13 +59,7 @@ local function restoreClaim(claim)
     addAdmitted(queue, claim, lock)
   end
   saveClaim(claim)
-  local last = claim.token + claim.tokens - 1
-  recordSpent(last)
-  for _, lock in ipairs(claim.locks) do
-    local state = getBucket(lock[1])
-    state.last = math.max(state.last, last)
-    put(state.hash, 'n', formatInt(state.last))
-  end
+  raiseLast(claim.locks, claim.token + claim.tokens - 1)
 end
 
 ownPushes, mustSucceed = nil, true

@@ -75,14 +75,9 @@ local function extendTokens(claim, count)
   for _, lock in ipairs(claim.locks) do
     if tonumber(lock[3]) < ALL_PERMITS and getBucket(lock[1]).last ~= lastToken then return end
   end
-  claim.tokens, lastToken = count, claim.token + count - 1
+  claim.tokens = count
   claim.body = (string.gsub(claim.body, '^(%w+ %d+ %d+ %d+) %d+', '%1 ' .. count, 1))
-  recordSpent(lastToken)
-  for _, lock in ipairs(claim.locks) do
-    local state = getBucket(lock[1])
-    state.last = math.max(state.last, lastToken)
-    put(state.hash, 'n', formatInt(state.last))
-  end
+  raiseLast(claim.locks, claim.token + count - 1)
   saveClaim(claim)
 end
 

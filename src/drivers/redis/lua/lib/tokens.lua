@@ -1,6 +1,6 @@
 --[[ tokens.lua — fencing tokens.
      needs    prelude.lua, grace.lua, records.lua, claims.lua, queue.lua
-     defines  recordSpent, issueTokens
+     defines  raiseLast, issueTokens
 
      The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise even
      if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue above the
@@ -12,16 +12,20 @@ local function recordSpent(highest)
   if not try('SET', runRecordKey, table.concat(record, ' ')).err then tokenCeiling = highest + RAISED_LEAD end
 end
 
+--- Tokens up to this one are issued on these keys: every later number of their buckets is higher.
+local function raiseLast(locks, highest)
+  recordSpent(highest)
+  for _, lock in ipairs(locks) do
+    local state = getBucket(lock[1])
+    state.last = math.max(state.last, highest)
+    put(state.hash, 'n', formatInt(state.last))
+  end
+end
+
 --- Gives the claim the lowest token that it may get now. The caller saves its record.
 local function issueTokens(claim, locks)
   local token = math.max(nowMicros, claim.floor, tokenFloor + 1)
   for _, lock in ipairs(locks) do token = math.max(token, getBucket(lock[1]).last + 1) end
   claim.token = token
-  local highest = token + claim.tokens - 1
-  recordSpent(highest)
-  for _, lock in ipairs(locks) do
-    local state = getBucket(lock[1])
-    state.last = highest
-    put(state.hash, 'n', formatInt(highest))
-  end
+  raiseLast(locks, token + claim.tokens - 1)
 end
