@@ -23,13 +23,13 @@ import type { ScheduledTask } from "./scheduler.ts";
 /** How many names are remembered. */
 const MAX_NAMES = 1_000;
 
-/** How long a lock is not cached that is recalled again and again, at first and at most. */
+/** How long a lock is not cached that is recalled again and again, at first and at most; each by up to a half more or less. */
 const FIRST_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 10_000;
 
 /**
  * On a store that does not push recalls an idle claim is asked about at intervals of an eighth of its idle time, within these:
- * so soon does it learn that another claim waits. All intervals are the first one times a power of two, and end at multiples
+ * it learns that another claim waits at the next one. All intervals are the first one times a power of two, and end at multiples
  * of themselves by the clock, so that all idle claims of a process, and its waiting ones, are asked about in the same calls.
  */
 const MIN_POLL_MS = 250;

@@ -2,8 +2,8 @@
  * Recall: which holders learn that another claim waits for what they hold, and when it asks again.
  *
  * Invariants
- * - Only a granted claim is recalled that asked for it (`Claim.recall`) and is neither detached nor revoked. A queue without
- *   such a claim has neither pushes nor early rechecks.
+ * - Only a granted claim is recalled that asked for it (`Claim.recall`) and is neither detached nor revoked. A queue in which
+ *   no holder asked has neither pushes nor early rechecks.
  * - The holders of a queue are recalled when a claim begins to wait in it and none waited before, and again whenever the
  *   claim at the front is rechecked. Later waiters cause no push: those in front of them already did.
  * - An answer "held" says `recalled` while a claim waits in one of its queues, since the push may be lost or may have
@@ -31,8 +31,8 @@ export function isFrontWaiter(entry: QueueEntry): boolean {
 }
 
 /** Is the claim, which is held, wanted back? */
-export function isRecalled({ claim, entries, isHoldEnding }: ClaimRecord): boolean {
-  if (!claim.recall) return false;
+export function isRecalled({ claim, entries, isHoldEnding, isDetached }: ClaimRecord): boolean {
+  if (!claim.recall || isDetached) return false;
   if (isHoldEnding) return true;
   for (const { queue } of entries) if (queue.lastAdmitted !== queue.entries.last) return true;
   return false;

@@ -295,7 +295,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a recall that no answer contains",
     file,
-    find: "sub(flags, 2) == '1' and sub(head, 2, 2) == '1' and 'r ' or 'h '",
+    find: "sub(flags, 2) == '1' and sub(head, 2, 3) == '1o' and 'r ' or 'h '",
     replace: "'h '",
     tests: recall,
   },

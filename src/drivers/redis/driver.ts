@@ -100,7 +100,7 @@ class RedisDriver implements Driver {
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
   readonly #ownsClient: boolean;
   readonly #options: RedisOptions;
-  /** The prefix of all keys and channels except the layout key: "holdfast:1:". */
+  /** The prefix of all keys and channels except the layout key: "holdfast:2:". */
   readonly #namePrefix: string;
   /** Set in a Cluster: one call reaches one bucket. */
   shardOf?: (claim: Claim) => string;

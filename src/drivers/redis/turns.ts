@@ -2,7 +2,8 @@
  * Collects the claims and releases of one turn of the event loop into one command: on a Cluster one for each bucket.
  *
  * Invariants
- * - A command is sent when the microtasks of the turn have run: a lone call waits for nothing.
+ * - A command is sent at the end of the callback in which its first call was made; of a call made in a microtask, when the
+ *   microtasks have run. A lone call waits for nothing.
  * - Releases stand before claims, so that a claim finds what this process releases in the same turn.
  * - Each call gets its own answer or error. If the command itself fails, or is late, so are all of its calls.
  */

@@ -118,6 +118,9 @@ withRedis((server) => {
     // published later than what must not be
     await waitFor(() => lockClient.recalls.includes(marker.id));
     expect(lockClient.recalls).toEqual([marker.id]);
+    // that of another process is not on the common path
+    for (const { renewOnce } of [lockClient, other]) expect(isRecalled(await renewOnce(detached))).toBe(false);
+    expect(isRecalled(await lockClient.renewOnce(marker))).toBe(true);
     await lockClient.driver.release(toReleases(detached, revoked, marker));
     await other.driver.release(toReleases(...waiters));
   });

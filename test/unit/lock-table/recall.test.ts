@@ -62,6 +62,7 @@ describe("the holders of a queue are recalled", () => {
     detached.detach("holder");
     detached.claimState("first", "k");
     expect(detached.takeRecalled()).toEqual([]);
+    expect(detached.isRecalled("holder")).toBe(false);
     const revoked = createFixture();
     revoked.revoke("k", revoked.token("holder"));
     revoked.claimState("first", "k");

@@ -35,7 +35,7 @@ for index = 4, #ARGV do
         end
         if type(reply) ~= 'table' then
           local tokens, flags = match(record, '^%w+ %d+ %d+ %d+ (%d+) %d+ (%d%d)', 37)
-          local state = sub(flags, 2) == '1' and sub(head, 2, 2) == '1' and 'r ' or 'h '
+          local state = sub(flags, 2) == '1' and sub(head, 2, 3) == '1o' and 'r ' or 'h '
           answer = state .. formatInt(token) .. ' ' .. tokens .. ' ' .. expires - nowMs .. ' ' .. nowMsText
         end
       end

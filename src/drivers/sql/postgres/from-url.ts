@@ -1,7 +1,8 @@
 /**
  * The driver of a url, whose pool is created by the library that is installed:
  *   postgres://[user[:password]@]host[:5432]/database, or postgresql:
- * Parameters: schema, recall ("true" or "false"), and prefix, createTables, silenceWarnings (see takeUrlOptions); all others are the library's.
+ * Parameters: schema, recall ("true" or "false"), and prefix, createTables, guardDataLoss, silenceWarnings (see
+ * takeUrlOptions); all others are the library's.
  */
 
 import type { Driver } from "../../../spi/driver.ts";

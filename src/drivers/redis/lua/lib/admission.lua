@@ -74,9 +74,9 @@ local function recallHolders(queue)
   end
 end
 
---- Whether another claim waits for a held claim that wants to know it.
+--- Whether another claim waits for a held claim that wants to know it. A detached one does not.
 local function isRecalled(claim)
-  if not claim.recall then return false end
+  if not claim.recall or claim.state ~= 'o' then return false end
   for _, lock in ipairs(claim.locks) do
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
