@@ -108,6 +108,7 @@ export class ReleaseQueue {
 
   #enqueue(release: PendingRelease): void {
     this.#pending.push(release);
+    if (this.#pending.length >= (this.#driver.releasesPerCall ?? MAX_BATCH)) return this.flush();
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
     runInMicrotask(() => {

@@ -2,9 +2,18 @@
 
 import type { Clock, Timer } from "../util/clock.ts";
 
-interface PendingCall {
+/** A call, in a list in the order of the deadlines. */
+class PendingCall {
   readonly dueAt: number;
   readonly onTimeout: () => void;
+  previous: PendingCall | null = null;
+  next: PendingCall | null = null;
+  isPending = true;
+
+  constructor(dueAt: number, onTimeout: () => void) {
+    this.dueAt = dueAt;
+    this.onTimeout = onTimeout;
+  }
 }
 
 /** Times out calls with one timer, which keeps the process alive while a call is pending: the connections do not. */
@@ -13,8 +22,12 @@ export class CallTimeouts {
   readonly #driverName: string;
   readonly #clock: Clock;
   readonly #timer: Timer;
-  /** In the order of their deadlines, since all have the same timeout. */
-  readonly #pending = new Set<PendingCall>();
+  /**
+   * In the order of their deadlines, since all have the same timeout. Not a Set: the old tables of one that changes all the
+   * time would keep the calls for long (see SlotMap).
+   */
+  #first: PendingCall | null = null;
+  #last: PendingCall | null = null;
 
   /** @param driverName begins the messages */
   constructor(clock: Clock, timeoutMs: number, driverName: string) {
@@ -29,15 +42,19 @@ export class CallTimeouts {
    * called before.
    */
   start(onTimeout: () => void): () => boolean {
-    const pending: PendingCall = { dueAt: this.#clock.now() + this.timeoutMs, onTimeout };
-    if (this.#pending.size === 0) {
+    const pending = new PendingCall(this.#clock.now() + this.timeoutMs, onTimeout);
+    if (this.#last === null) {
+      this.#first = pending;
       this.#timer.set(pending.dueAt);
       this.#timer.keepAlive(true);
+    } else {
+      pending.previous = this.#last;
+      this.#last.next = pending;
     }
-    this.#pending.add(pending);
+    this.#last = pending;
     return () => {
-      const isInTime = this.#pending.delete(pending);
-      if (isInTime && this.#pending.size === 0) this.#stopTimer();
+      const isInTime = this.#remove(pending);
+      if (isInTime && this.#first === null) this.#stopTimer();
       return isInTime;
     };
   }
@@ -57,12 +74,26 @@ export class CallTimeouts {
   }
 
   #expireDue(now: number): void {
-    for (const pending of this.#pending) {
+    for (let pending = this.#first; pending !== null; pending = this.#first) {
       if (pending.dueAt > now) return this.#timer.set(pending.dueAt);
-      this.#pending.delete(pending);
+      this.#remove(pending);
       pending.onTimeout();
     }
-    if (this.#pending.size === 0) this.#stopTimer();
+    this.#stopTimer();
+  }
+
+  /** Returns whether it was pending. */
+  #remove(pending: PendingCall): boolean {
+    if (!pending.isPending) return false;
+    const { previous, next } = pending;
+    if (previous === null) this.#first = next;
+    else previous.next = next;
+    if (next === null) this.#last = previous;
+    else next.previous = previous;
+    pending.isPending = false;
+    pending.previous = null;
+    pending.next = null;
+    return true;
   }
 
   #stopTimer(): void {

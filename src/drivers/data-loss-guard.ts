@@ -7,6 +7,7 @@ import { FatalDriverError } from "../errors.ts";
 import type { Answer, Check, Claim, ClaimId } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { parseDuration } from "../util/duration.ts";
+import { SlotMap } from "../util/slot-map.ts";
 import { isObject, millisecondsRule, noProblem, validateOptions } from "../util/validate.ts";
 import { decodeAnswer, isForgottenReply, isMissedGrantReply, parseGraceEnd } from "./reply-codec.ts";
 
@@ -83,7 +84,7 @@ export interface GuardedClaim {
 
 export class DataLossGuard {
   readonly #settings: GuardSettings;
-  readonly #claims = new Map<ClaimId, GuardedClaim>();
+  readonly #claims = new SlotMap<ClaimId, GuardedClaim>();
   /** The end of the grace period as the store last reported it: tells a new loss from a known one. */
   #graceEndsAt = "";
   /** How many held claims the store did not know any more, without an end reason. */

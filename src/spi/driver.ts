@@ -257,6 +257,13 @@ export interface Driver {
    */
   setIdle?(claim: Claim, isIdle: boolean): void;
 
+  /**
+   * Optional: when the core has collected so many releases within a turn of the event loop, it sends them at once, so that
+   * the store works on them while the client works on the next ones. Default: they are sent at the end of the turn, at
+   * most 500 in a call.
+   */
+  readonly releasesPerCall?: number;
+
   /** Remove these claims, waiting or held, and return for each whether it still existed. Notify the claims admitted now. */
   release(releases: readonly Release[]): Promise<readonly boolean[]>;
 

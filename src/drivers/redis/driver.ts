@@ -18,6 +18,7 @@ import type {
   Release,
   Traits,
 } from "../../spi/driver.ts";
+import { SlotMap } from "../../util/slot-map.ts";
 import type { LostClaim } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
 import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantReply } from "../reply-codec.ts";
@@ -48,7 +49,7 @@ import {
 import type { Script } from "./scripts.ts";
 import { DETACH, RENEW, RESTORE, REVOKE, TURN } from "./scripts.ts";
 import type { SendTurn } from "./turns.ts";
-import { Turns } from "./turns.ts";
+import { ITEMS_PER_COMMAND, Turns } from "./turns.ts";
 import { connectAndVerify } from "./verify-server.ts";
 
 export type { GuardDataLossOptions } from "../data-loss-guard.ts";
@@ -89,6 +90,7 @@ interface Renewal {
   readonly tokenCount: number;
 }
 
+/** The calls of driver.claim for one claim that have no reply yet. */
 interface ClaimCalls {
   pendingCount: number;
   /** Whether the claim was released while calls were pending. */
@@ -97,11 +99,14 @@ interface ClaimCalls {
 
 class RedisDriver implements Driver {
   readonly name = "redis";
+  readonly releasesPerCall: number = ITEMS_PER_COMMAND;
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
   readonly #ownsClient: boolean;
   readonly #options: RedisOptions;
   /** The prefix of all keys and channels except the layout key: "holdfast:2:". */
   readonly #namePrefix: string;
+  /** The routing keys by bucket: at most 256. Made once, since each call looks several things up by them. */
+  readonly #routingKeys = new Map<string, string>();
   /** Set in a Cluster: one call reaches one bucket. */
   shardOf?: (claim: Claim) => string;
   readonly #guard: DataLossGuard;
@@ -109,7 +114,7 @@ class RedisDriver implements Driver {
   readonly #maxTtlMs: number | null;
   readonly #warn: (warning: string) => void;
   /** Claims whose `claim` call may still reach the server: a client library may hold it back for long. */
-  readonly #claimCalls = new Map<ClaimId, ClaimCalls>();
+  readonly #claimCalls = new SlotMap<ClaimId, ClaimCalls>();
   /** A release that timed out may still grant waiters of this process, and only its late reply says so. */
   readonly #lateReleaseReply: LateReply = {
     onTimeout: () => undefined,
@@ -174,7 +179,7 @@ class RedisDriver implements Driver {
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
     const guarded = this.#guard.onClaim(claim);
-    const routingKey = toRoutingKey(this.#namePrefix, toClaimBucket(claim));
+    const routingKey = this.#routingKeyOf(toClaimBucket(claim));
     const connection = this.#readyConnection;
     // subscribe before the first wait in a bucket: an unreachable waiter would be passed over
     const subscribed = claim.wait || claim.recall === true ? connection.ensureSubscribed(routingKey) : null;
@@ -197,7 +202,7 @@ class RedisDriver implements Driver {
       if (calls.isReleased) this.release([{ claim, hasUnansweredClaim: true }]).catch(() => undefined);
     };
     const item = encodeClaimItem(claim, this.#options.label);
-    const turnKey = this.#toTurnKey(routingKey);
+    const turnKey = connection.isCluster ? routingKey : this.#routingKeyOf("00");
     let reply: string;
     try {
       reply = await this.#turns.claim(turnKey, item, { onLateReply, onTimeout });
@@ -213,7 +218,9 @@ class RedisDriver implements Driver {
     const renewals = claims.map((claim, index) => ({ claim, tokenCount: tokenCounts[index] ?? 0 }));
     if (!this.#readyConnection.isCluster) return this.#renewBatch(renewals);
     const toRenewalBucket = ({ claim }: Renewal): string => toClaimBucket(claim);
-    const { answers, failures } = await callPerBucket(renewals, toRenewalBucket, (batch) => this.#renewBatch(batch));
+    const { answers, failures } = await settlePerBucket(renewals, toRenewalBucket, (_, batch) =>
+      this.#renewBatch(batch),
+    );
     if (answers.size === 0 && failures.length > 0) throw failures[0];
     return renewals.map((renewal) => answers.get(renewal));
   }
@@ -247,13 +254,10 @@ class RedisDriver implements Driver {
       if (calls !== undefined) calls.isReleased = true;
       this.#guard.onRelease(claim.id);
     }
-    const { epoch } = this.#readyConnection;
-    const answers = await Promise.all(
-      releases.map((release) => {
-        const turnKey = this.#toTurnKey(toRoutingKey(this.#namePrefix, toClaimBucket(release.claim)));
-        return this.#turns.release(turnKey, encodeReleaseItem(release), this.#lateReleaseReply);
-      }),
-    );
+    const { epoch, isCluster } = this.#readyConnection;
+    const sendTo = (bucket: string, batch: readonly Release[]): Promise<readonly string[]> =>
+      this.#turns.release(this.#routingKeyOf(bucket), batch.map(encodeReleaseItem), this.#lateReleaseReply);
+    const answers = isCluster ? await callPerBucket(releases, toReleaseBucket, sendTo) : await sendTo("00", releases);
     // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
       throw new Error("redis: the connection broke while a release was under way");
@@ -332,9 +336,14 @@ class RedisDriver implements Driver {
     ];
   }
 
-  /** A single server executes the items of all buckets in one command. */
-  #toTurnKey(routingKey: string): string {
-    return this.#readyConnection.isCluster ? routingKey : toRoutingKey(this.#namePrefix, "00");
+  /** Also routes the calls of other buckets to a single server, which executes the items of all buckets in one command. */
+  #routingKeyOf(bucket: string): string {
+    let routingKey = this.#routingKeys.get(bucket);
+    if (routingKey === undefined) {
+      routingKey = toRoutingKey(this.#namePrefix, bucket);
+      this.#routingKeys.set(bucket, routingKey);
+    }
+    return routingKey;
   }
 
   readonly #sendTurn: SendTurn = (routingKey, items, lateReply) =>
@@ -348,7 +357,7 @@ class RedisDriver implements Driver {
     encode: (item: T) => string,
   ): Promise<unknown> {
     const first = items[0];
-    const routingKey = toRoutingKey(this.#namePrefix, first === undefined ? "00" : toBucket(first));
+    const routingKey = this.#routingKeyOf(first === undefined ? "00" : toBucket(first));
     return this.#readyConnection.runScript(script, routingKey, [
       ...this.#scriptHeader(routingKey),
       ...items.map(encode),
@@ -366,9 +375,7 @@ class RedisDriver implements Driver {
     const callBatch = async (batch: readonly T[]): Promise<boolean[]> =>
       decodeFlags(await this.#runForMany(script, batch, toBucket, encode), batch.length, "redis").flags;
     if (!connection.isCluster || items.length < 2) return callBatch(items);
-    const { answers, failures } = await callPerBucket(items, toBucket, callBatch);
-    if (failures.length > 0) throw failures[0];
-    return items.map((item) => answers.get(item) === true);
+    return callPerBucket(items, toBucket, (_, batch) => callBatch(batch));
   }
 
   #onPush(message: string, isAnswer: boolean): void {
@@ -383,11 +390,25 @@ class RedisDriver implements Driver {
   }
 }
 
-/** Groups items by bucket, since one call reaches one bucket in a Cluster. Resolves when all calls have settled. */
+/**
+ * Groups items by bucket, since one call reaches one bucket in a Cluster. Resolves to their answers in the same order.
+ * @throws the first error, when all calls have settled
+ */
 async function callPerBucket<T, R>(
   items: readonly T[],
   toBucket: (item: T) => string,
-  call: (batch: readonly T[]) => Promise<readonly R[]>,
+  call: (bucket: string, batch: readonly T[]) => Promise<readonly R[]>,
+): Promise<R[]> {
+  const { answers, failures } = await settlePerBucket(items, toBucket, call);
+  if (failures.length > 0) throw failures[0];
+  return items.map((item) => answers.get(item) as R);
+}
+
+/** Like callPerBucket, with the answers and the errors of all calls. */
+async function settlePerBucket<T, R>(
+  items: readonly T[],
+  toBucket: (item: T) => string,
+  call: (bucket: string, batch: readonly T[]) => Promise<readonly R[]>,
 ): Promise<{ readonly answers: ReadonlyMap<T, R>; readonly failures: readonly unknown[] }> {
   const byBucket = new Map<string, T[]>();
   for (const item of items) {
@@ -395,15 +416,19 @@ async function callPerBucket<T, R>(
     if (sameBucket === undefined) byBucket.set(toBucket(item), [item]);
     else sameBucket.push(item);
   }
-  const batches = [...byBucket.values()];
-  const results = await Promise.allSettled(batches.map(call));
+  const batches = [...byBucket];
+  const results = await Promise.allSettled(batches.map(([bucket, batch]) => call(bucket, batch)));
   const answers = new Map<T, R>();
   const failures: unknown[] = [];
   for (const [batchIndex, result] of results.entries()) {
     if (result.status === "rejected") failures.push(result.reason);
     else
-      for (const [itemIndex, item] of (batches[batchIndex] as T[]).entries())
+      for (const [itemIndex, item] of (batches[batchIndex] as [string, T[]])[1].entries())
         answers.set(item, result.value[itemIndex] as R);
   }
   return { answers, failures };
+}
+
+function toReleaseBucket({ claim }: Release): string {
+  return toClaimBucket(claim);
 }

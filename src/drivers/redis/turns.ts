@@ -1,33 +1,41 @@
 /**
- * Collects the claims and releases of one turn of the event loop into one command: on a Cluster one for each bucket.
+ * Collects the claims and releases of one turn of the event loop into few commands: on a Cluster one for each bucket.
  *
  * Invariants
  * - A command is sent at the end of the callback in which its first call was made; of a call made in a microtask, when the
- *   microtasks have run. A lone call waits for nothing.
- * - Releases stand before claims, so that a claim finds what this process releases in the same turn.
- * - Each call gets its own answer or error. If the command itself fails, or is late, so are all of its calls.
+ *   microtasks have run. A lone call waits for nothing. With 16 items it is sent at once: Redis works on these while this
+ *   process prepares the next ones.
+ * - Releases stand before claims, so that a claim finds what this process releases by the same command.
+ * - Each call gets its own answers or error. If the command itself fails, or is late, so are all of its calls.
  */
 
 import { chunk } from "../../util/chunk.ts";
 import type { LateReply } from "./connection.ts";
 import { sanitizeError } from "./errors.ts";
 
-/** The most items of a command: the server executes nothing else meanwhile. */
+/**
+ * A command with so many items is sent at once. With fewer, the costs of a command outweigh the gain; with many more, the
+ * client and Redis work by turns instead of at the same time: the last item's preparation would delay the first one.
+ */
+export const ITEMS_PER_COMMAND = 16;
+
+/** The most items of one call that share a command: the server executes nothing else meanwhile. */
 const MAX_ITEMS = 512;
 
 /** Sends one command with these items of turn.lua. */
 export type SendTurn = (routingKey: string, items: readonly string[], lateReply: LateReply) => Promise<unknown>;
 
 interface Call {
-  readonly item: string;
+  readonly items: readonly string[];
   readonly lateReply: LateReply;
-  readonly resolve: (answer: string) => void;
+  readonly resolve: (answers: readonly string[]) => void;
   readonly reject: (error: unknown) => void;
 }
 
 interface Turn {
   readonly releases: Call[];
   readonly claims: Call[];
+  itemCount: number;
 }
 
 export class Turns {
@@ -37,6 +45,7 @@ export class Turns {
   readonly #readEpoch: () => number;
   /** By routing key: the calls of this turn. */
   readonly #turns = new Map<string, Turn>();
+  #isScheduled = false;
   /** Whether claims and releases go in commands of their own: an error that concerns claims only fails no release then. */
   readonly #isSplit: boolean;
 
@@ -55,37 +64,60 @@ export class Turns {
   /** Sends an item that makes a claim. Resolves to its answer as turn.lua describes it. */
   claim(routingKey: string, item: string, lateReply: LateReply): Promise<string> {
     return new Promise((resolve, reject) => {
-      this.#turnOf(routingKey).claims.push({ item, lateReply, resolve, reject });
+      const turn = this.#turnOf(routingKey);
+      const onAnswers = ([answer]: readonly string[]): void => resolve(answer as string);
+      turn.claims.push({ items: [item], lateReply, resolve: onAnswers, reject });
+      this.#onAdded(routingKey, turn, 1);
     });
   }
 
-  /** Sends an item that releases a claim. */
-  release(routingKey: string, item: string, lateReply: LateReply): Promise<string> {
+  /** Sends items that release claims. Resolves to their answers; rejects if one of them fails. */
+  async release(routingKey: string, items: readonly string[], lateReply: LateReply): Promise<readonly string[]> {
+    if (items.length > MAX_ITEMS) {
+      const parts = chunk(items, MAX_ITEMS).map((part) => this.release(routingKey, part, lateReply));
+      return (await Promise.all(parts)).flat();
+    }
     return new Promise((resolve, reject) => {
-      this.#turnOf(routingKey).releases.push({ item, lateReply, resolve, reject });
+      const turn = this.#turnOf(routingKey);
+      turn.releases.push({ items, lateReply, resolve, reject });
+      this.#onAdded(routingKey, turn, items.length);
     });
   }
 
   #turnOf(routingKey: string): Turn {
     let turn = this.#turns.get(routingKey);
     if (turn === undefined) {
-      if (this.#turns.size === 0) process.nextTick(() => this.#sendAll());
-      turn = { releases: [], claims: [] };
+      turn = { releases: [], claims: [], itemCount: 0 };
       this.#turns.set(routingKey, turn);
     }
     return turn;
   }
 
+  #onAdded(routingKey: string, turn: Turn, itemCount: number): void {
+    turn.itemCount += itemCount;
+    if (turn.itemCount >= ITEMS_PER_COMMAND) {
+      this.#turns.delete(routingKey);
+      this.#sendTurn(routingKey, turn);
+    } else if (!this.#isScheduled) {
+      this.#isScheduled = true;
+      process.nextTick(() => this.#sendAll());
+    }
+  }
+
   #sendAll(): void {
+    this.#isScheduled = false;
     const turns = [...this.#turns];
     this.#turns.clear();
-    for (const [routingKey, { releases, claims }] of turns) {
-      const groups = this.#isSplit ? [releases, claims] : [releases.length === 0 ? claims : [...releases, ...claims]];
-      for (const group of groups) {
-        if (group.length <= MAX_ITEMS && group.length > 0) void this.#sendCalls(routingKey, group);
-        else for (const calls of chunk(group, MAX_ITEMS)) void this.#sendCalls(routingKey, calls);
-      }
+    for (const [routingKey, turn] of turns) this.#sendTurn(routingKey, turn);
+  }
+
+  #sendTurn(routingKey: string, { releases, claims }: Turn): void {
+    if (!this.#isSplit && releases.length > 0 && claims.length > 0) {
+      void this.#sendCalls(routingKey, [...releases, ...claims]);
+      return;
     }
+    if (releases.length > 0) void this.#sendCalls(routingKey, releases);
+    if (claims.length > 0) void this.#sendCalls(routingKey, claims);
   }
 
   async #sendCalls(routingKey: string, calls: readonly Call[]): Promise<void> {
@@ -99,26 +131,23 @@ export class Turns {
     };
     try {
       const epoch = this.#readEpoch();
-      const reply = String(
-        await this.#send(
-          routingKey,
-          calls.map(({ item }) => item),
-          lateReply,
-        ),
-      );
+      const items = calls.length === 1 ? (calls[0] as Call).items : calls.flatMap((call) => call.items);
+      const reply = String(await this.#send(routingKey, items, lateReply));
       const lines = reply.split("\n");
       // "QUEUED": the client is inside a MULTI of its user
-      if (lines.length < calls.length || !/^[hrwnpfe01]( |$)/.test(lines[0] as string))
+      if (lines.length < items.length || !/^[hrwnpfe01]( |$)/.test(lines[0] as string))
         throw new Error(
-          `redis: the store answered for ${lines.length} of ${calls.length} items: ${reply.slice(0, 20)}`,
+          `redis: the store answered for ${lines.length} of ${items.length} items: ${reply.slice(0, 20)}`,
         );
       const isAnswer = epoch === this.#readEpoch();
-      for (const push of lines.slice(calls.length)) this.#onPush(push, isAnswer);
-      for (let index = 0; index < calls.length; index++) {
-        const { resolve, reject } = calls[index] as Call;
-        const answer = lines[index] as string;
-        if (answer.startsWith("e ")) reject(sanitizeError(new Error(answer.slice(2))));
-        else resolve(answer);
+      for (const push of lines.slice(items.length)) this.#onPush(push, isAnswer);
+      let position = 0;
+      for (const call of calls) {
+        const answers = lines.slice(position, position + call.items.length);
+        position += call.items.length;
+        const failure = answers.find((answer) => answer.startsWith("e "));
+        if (failure === undefined) call.resolve(answers);
+        else call.reject(sanitizeError(new Error(failure.slice(2))));
       }
     } catch (error) {
       for (const { reject } of calls) reject(error);
