@@ -253,8 +253,29 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, an item that fails all others of its command",
     file,
-    find: "for _, index in ipairs(not isDone and deferred or {}) do",
-    replace: "if not isDone then error(failure) end\\nfor _, index in ipairs({}) do",
+    find: "local failed = isDone and {} or deferred or {}",
+    replace: "if not isDone then error(failure) end\\nlocal failed = {}",
+    tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, a permit that counts twice since its item was executed twice",
+    file,
+    find: "if requests[index].body then pcall(removeLeftovers, requests[index]) end",
+    replace: "",
+    tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, a claim that loses the record that the same command has made",
+    file,
+    find: "if pending[hash] and pending[hash][field] ~= nil then",
+    replace: "if false then",
+    tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, a hash without a time to live after the eviction of a bucket",
+    file,
+    find: "if state.neededTtl and extendTtl(state.hash, state.neededTtl) and state.needsStamp then",
+    replace: "if state.neededTtl then extendTtl(state.hash, state.neededTtl) end\\n    if state.needsStamp then",
     tests: "test/integration/redis/turns.test.ts",
   },
   {

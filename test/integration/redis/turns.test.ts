@@ -5,8 +5,9 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
-import type { Answer, Claim, LockSpec } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -14,6 +15,14 @@ import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixtur
 import { until } from "../../support/until.ts";
 
 const exclusive = (key: string): LockSpec => ({ key, permits: ALL_PERMITS, limit: ALL_PERMITS });
+/** A key of another bucket. */
+const findForeignKey = (...keys: string[]): string =>
+  ["x", "y", "z"].find((key) => !keys.map(toBucket).includes(toBucket(key))) as string;
+/** Another key of its bucket. */
+const findKeyBeside = (key: string): string =>
+  Array.from({ length: 5_000 }, (_, index) => `beside ${index}`).find(
+    (name) => toBucket(name) === toBucket(key),
+  ) as string;
 const makeBoth = (...keys: string[]): Claim => makeClaim(keys.map(exclusive));
 
 withRedis((server) => {
@@ -28,6 +37,10 @@ withRedis((server) => {
 
   const countCommands = async (name = "evalsha"): Promise<number> =>
     Number(new RegExp(`cmdstat_${name}:calls=(\\d+)`).exec(await fixture.admin.info("commandstats"))?.[1] ?? 0);
+  const readTime = async (): Promise<number> => {
+    const [seconds, micros] = await fixture.admin.time();
+    return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+  };
   const statesOf = (answers: readonly Answer[]): readonly string[] => answers.map(({ state }) => state);
 
   test("the calls of a turn share commands of 16 items, which do not wait for the end of the turn", async () => {
@@ -83,7 +96,7 @@ withRedis((server) => {
     const { driver } = await fixture.open();
     const [holder, waiter, gone] = [makeClaim("a"), makeClaim("a"), makeClaim("b")];
     for (const claim of [holder, waiter, gone]) await driver.claim(claim);
-    const foreign = ["x", "y"].find((key) => !["a", "b", "free"].map(toBucket).includes(toBucket(key))) as string;
+    const foreign = findForeignKey("a", "b", "free");
     await fixture.admin.set(fixture.hashOf(foreign), "not ours", "PX", 60_000);
     const broken = [makeClaim(foreign), makeBoth("free", foreign), makeClaim(foreign)] as const;
     const whole = [makeClaim("free"), makeClaim("b", { wait: false }), makeClaim("free", { wait: false })] as const;
@@ -112,6 +125,68 @@ withRedis((server) => {
     expect(((await driver.renew([waiter]))[0] as Answer).state).toBe("held");
     await fixture.admin.del(fixture.hashOf(foreign));
     await driver.release([...toReleases(waiter, ...whole), { claim: broken[1], hasUnansweredClaim: true }]);
+  });
+
+  test("an item that is executed again counts no permit twice, and recalls the holder", async () => {
+    const [lockClient, other] = [await fixture.open(), await fixture.open()];
+    const permit = (): Claim => makeClaim([{ key: "pool", permits: 1, limit: 3 }]);
+    const [first, second, third] = [permit(), permit(), permit()];
+    for (const claim of [first, second]) await lockClient.claimHeld(claim);
+    const readers = [1, 2].map(() => makeClaim([{ key: "a", permits: 1, limit: ALL_PERMITS }], { recall: true }));
+    for (const claim of readers) await lockClient.claimHeld(claim);
+    const writer = makeClaim("a");
+    const foreign = findForeignKey("pool", "a");
+    await fixture.admin.set(fixture.hashOf(foreign), "not ours", "PX", 60_000);
+    const claimed = [third, writer, makeClaim(foreign)].map((claim) => other.driver.claim(claim));
+    const values = (await Promise.allSettled(claimed)).map((result) =>
+      result.status === "fulfilled" ? result.value.state : String(result.reason),
+    );
+    expect(values).toEqual(["held", "waiting", expect.stringMatching(/WRONGTYPE/)]);
+    await until(() => readers.every(({ id }) => lockClient.recalls.includes(id)), {
+      within: 5_000,
+      what: "the recalls",
+    });
+    await fixture.admin.del(fixture.hashOf(foreign));
+    await other.driver.release(toReleases(third, writer));
+    await lockClient.driver.release(toReleases(first, second, ...readers));
+  });
+
+  test("a claim that is made again after the end of its tombstone keeps its record, although stale fields are looked for", async () => {
+    const { driver, claimHeld, renewOnce } = await fixture.open();
+    const other = findKeyBeside("a");
+    const [holder, again] = [makeClaim("a"), makeClaim("a", { ttlMs: 100 })];
+    const seeker = makeClaim(other, { id: `${randomId().slice(0, -1)}a` as ClaimId }); // one in 32 looks for stale fields
+    await driver.release([{ claim: again, hasUnansweredClaim: true }]);
+    await claimHeld(holder);
+    await until(
+      async () =>
+        Number((await fixture.admin.hget(fixture.hashOf("a"), `c:${again.id}`))?.split(" ")[1]) < (await readTime()),
+      { within: 5_000, what: "the end of the tombstone" },
+    );
+    const answers = await Promise.all([seeker, { ...again, ttlMs: 60_000 }].map((claim) => driver.claim(claim)));
+    expect(statesOf(answers)).toEqual(["held", "waiting"]);
+    expect((await renewOnce({ ...again, ttlMs: 60_000 })).state).toBe("waiting");
+    await driver.release(toReleases(holder, { ...again, ttlMs: 60_000 }, seeker));
+  });
+
+  test("the hash of a bucket that was evicted does not come back without a time to live", async () => {
+    const { driver, claimHeld, renewOnce } = await fixture.open();
+    const holder = makeClaim("a");
+    const waiter = makeBoth("a", findForeignKey("a"));
+    await claimHeld(holder);
+    expect((await driver.claim({ ...waiter, ttlMs: 1_000 })).state).toBe("waiting");
+    await fixture.admin.del(fixture.hashOf(findForeignKey("a")));
+    let lowest = Number.POSITIVE_INFINITY;
+    const restartsLease = async (): Promise<boolean> => {
+      const answer = await renewOnce({ ...waiter, ttlMs: 1_000 });
+      if (answer.state !== "waiting") throw new Error(`it is ${answer.state}`);
+      const isRestarted = answer.remainingMs > lowest;
+      lowest = answer.remainingMs;
+      return isRestarted;
+    };
+    await until(restartsLease, { within: 5_000, what: "a renewal that restarts the lease" });
+    expect(await fixture.admin.pttl(fixture.hashOf(findForeignKey("a")))).not.toBe(-1);
+    await driver.release(toReleases(holder, { ...waiter, ttlMs: 1_000 }));
   });
 
   test("when memory is full, releases succeed and grant, and claims alone are refused", async () => {

@@ -148,13 +148,33 @@ for index, read in pairs(found) do
     setBucket(request.bucket, math.max(read[3] or 0, known, issued[request.bucket] or 0), read[4])
   end
 end
+--- What a failed execution has left of a new claim, which would count as another claim.
+local function removeLeftovers(request)
+  if findClaim(request) then return end
+  removeUnknown(request)
+  -- also while the form does not say that claims wait
+  for _, lock in ipairs(request.locks) do removeWaiting(getQueue(lock[1], lock[2]), formatEntry(request, lock)) end
+  finish()
+end
+
+local function describeFailure(failure)
+  return (string.gsub(type(failure) == 'table' and failure.err or failure, '%c', ' '))
+end
+
 local isDone, failure = pcall(execute, deferred or {})
+local failed = isDone and {} or deferred or {}
+-- for lack of memory Redis refuses the first write only, so nothing is left
+local mayHaveWritten = not isDone and not string.find(describeFailure(failure), 'OOM', 1, true)
+for _, index in ipairs(mayHaveWritten and failed or {}) do
+  forgetAll()
+  if requests[index].body then pcall(removeLeftovers, requests[index]) end
+end
 -- each item by itself: one that fails does not fail the others
-for _, index in ipairs(not isDone and deferred or {}) do
+for _, index in ipairs(failed) do
   forgetAll()
   isDone, failure = pcall(execute, { index })
   if not isDone then
-    local text = string.gsub(type(failure) == 'table' and failure.err or failure, '%c', ' ')
+    local text = describeFailure(failure)
     -- a replica: nothing was written, and client libraries look for this error to connect to the master
     if string.find(text, 'READONLY', 1, true) then return redis.error_reply(text) end
     answers[index - 3] = 'e ' .. text

@@ -67,9 +67,9 @@ local function readField(hash, field)
   return call('HGET', hash, field)
 end
 
---- The key lives so long at least. Twice as much is set, so that most calls only look.
+--- The key lives so long at least. Twice as much is set, so that most calls only look. Returns whether the key exists.
 local function extendTtl(key, ms)
-  if call('PTTL', key) < ms then call('PEXPIRE', key, 2 * ms) end
+  return call('PTTL', key) >= ms or call('PEXPIRE', key, 2 * ms) == 1
 end
 
 --- Adds an entry to a sorted set, which lives so long at least. No entry stays in a set without a time to live.
@@ -106,11 +106,13 @@ local function extendBucket(bucket, ttl)
   state.extendedAt = now
 end
 
---- After the fields are written: a hash that was missing exists by then. The time is noted when it has its time to live.
+--- After the fields are written. The time is noted when the hash has its time to live: a hash that was evicted, and in which this
+--- call wrote nothing, must not come into being without one.
 local function extendHashes()
   for _, state in pairs(buckets) do
-    if state.neededTtl then extendTtl(state.hash, state.neededTtl) end
-    if state.needsStamp then call('HSET', state.hash, 'e', time[1]) end
+    if state.neededTtl and extendTtl(state.hash, state.neededTtl) and state.needsStamp then
+      call('HSET', state.hash, 'e', time[1])
+    end
   end
 end
 

@@ -46,7 +46,9 @@ local function weedBucket(bucket)
   for index = 1, #fields, 2 do
     local field, value = fields[index], fields[index + 1]
     local kind, name = sub(field, 1, 2), sub(field, 3)
-    if kind == 'k:' then
+    if pending[hash] and pending[hash][field] ~= nil then
+      -- this call replaces what was read: the record of a claim that is made again, for example
+    elseif kind == 'k:' then
       weedKey(bucket, name, value)
     elseif kind == 'c:' then
       weedClaim(bucket, name, value)

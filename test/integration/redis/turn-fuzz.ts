@@ -1,0 +1,749 @@
+/**
+ * Random commands of several processes, sent to the Lua scripts of a real Redis whose clock stands still except for the
+ * steps of a run: turns of many items (also sent twice, with memory full, and with a key that Redis refuses), renewals that
+ * lengthen token ranges, detach and attach, revocations, lost subscriptions, dead processes, and FLUSHALL with guardDataLoss.
+ *
+ * After each command these are checked, on the raw keys and on what the processes were told:
+ * - the store's own state is consistent (redis-inspector.ts);
+ * - no two processes believe in leases that exclude each other;
+ * - every new token of a key is higher than all that were issued on it before;
+ * - no claim overtakes a reachable one that waited before it, and those that go on waiting keep their order;
+ * - a grant that the command does not answer was pushed, or lasts a second only;
+ * - a holder that wants to be recalled was told so, once a claim waits behind it;
+ * - releases and renewals are never refused for lack of memory.
+ * At the end everything is released, and weeding leaves nothing but the counters.
+ */
+
+import assert from "node:assert/strict";
+import { Redis } from "ioredis";
+import {
+  encodeClaim,
+  encodeClaimItem,
+  encodeName,
+  encodeReleaseItem,
+  toBucket,
+  toRoutingKey,
+} from "../../../src/drivers/redis/script-codec.ts";
+import type { Script } from "../../../src/drivers/redis/scripts.ts";
+import { DETACH, RENEW, RESTORE, REVOKE, TURN } from "../../../src/drivers/redis/scripts.ts";
+import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import type { SeededRandom } from "../../support/seeded-random.ts";
+import { seededRandom } from "../../support/seeded-random.ts";
+import type { Keyspace, StoredRecord } from "../../support/stores/redis-inspector.ts";
+import { ENTRY_PATTERN, takeSnapshot, toStoreView } from "../../support/stores/redis-inspector.ts";
+import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock.ts";
+import { findViolations } from "../../support/stores/store-inspector.ts";
+
+const PREFIX = "fuzz";
+const ROOT = `${PREFIX}:2:`;
+const START_MICROS = 1_800_000_000_000_000;
+const PROCESSES = 3;
+const MAX_TTL_MS = 8_000;
+const STEPS_MS = [0, 0, 1, 20, 300, 300, 999, 1_001, 1_001, 2_500, 9_000] as const;
+/** Two of one bucket, two of others, and one whose bucket Redis refuses. */
+const [KEYS, BROKEN_KEY] = pickKeys();
+
+function pickKeys(): readonly [readonly string[], string] {
+  const names = Array.from({ length: 2_000 }, (_, index) => `k${index}`);
+  const sameBucketKey = names.find((name) => name !== "k0" && toBucket(name) === toBucket("k0")) as string;
+  const keys = ["k0", sameBucketKey, "other", "zebra"].sort();
+  const buckets = new Set([...keys.map(toBucket), "00"]);
+  return [keys, names.find((name) => !buckets.has(toBucket(name))) as string];
+}
+
+interface KnownClaim {
+  readonly claim: Claim;
+  process: number;
+  /** What its process was told. */
+  grant: { readonly token: number; readonly tokens: number; readonly until: number } | null;
+  isDetached: boolean;
+  isRevoked: boolean;
+  /** Its holder knows that another claim waits, or may have missed it. */
+  isToldOfWaiters: boolean;
+  /** A call of it may still arrive. */
+  isUncertain: boolean;
+}
+
+interface Profile {
+  readonly keys: readonly string[];
+  readonly maxClaims: number;
+  readonly maxItems: number;
+  readonly exclusiveChance: number;
+  readonly listenChance: number;
+  readonly brokenChance: number;
+  readonly fullChance: number;
+  readonly isGuarded: boolean;
+  readonly stepsBack: boolean;
+}
+
+function createProfile(random: SeededRandom): Profile {
+  return {
+    keys: KEYS.slice(0, 1 + random.int(KEYS.length)),
+    maxClaims: random.pick([6, 12, 20, 30]),
+    maxItems: random.pick([1, 3, 6, 10]),
+    exclusiveChance: random.pick([0.2, 0.5, 0.8]),
+    listenChance: random.pick([0.3, 0.6, 0.9]),
+    brokenChance: random.pick([0, 0.05, 0.2]),
+    fullChance: random.pick([0, 0, 0.15]),
+    isGuarded: random.chance(0.3),
+    stepsBack: random.chance(0.2),
+  };
+}
+
+interface View {
+  readonly now: number;
+  readonly records: ReadonlyMap<string, StoredRecord>;
+  /** By key, ids of live claims in the order of arrival. */
+  readonly waiting: ReadonlyMap<string, readonly string[]>;
+  readonly admitted: ReadonlyMap<string, readonly string[]>;
+}
+
+export interface FuzzStatistics {
+  commands: number;
+  grants: number;
+  pushedGrants: number;
+  recalls: number;
+  failedItems: number;
+  repeatedTurns: number;
+  restored: number;
+  extended: number;
+  attached: number;
+}
+
+export class TurnFuzzer {
+  readonly statistics: FuzzStatistics = {
+    commands: 0,
+    grants: 0,
+    pushedGrants: 0,
+    recalls: 0,
+    failedItems: 0,
+    repeatedTurns: 0,
+    restored: 0,
+    extended: 0,
+    attached: 0,
+  };
+  readonly server: ShiftedClockRedis;
+  readonly redis: Redis;
+  readonly subscriber: Redis;
+  readonly received: string[] = [];
+
+  constructor(server: ShiftedClockRedis) {
+    this.server = server;
+    this.redis = new Redis(server.port, "127.0.0.1");
+    this.subscriber = new Redis(server.port, "127.0.0.1");
+    this.subscriber.on(
+      "message",
+      (channel: string, message: string) => void this.received.push(`${channel} ${message}`),
+    );
+  }
+
+  /** @throws Error naming the seed, the last commands and what was wrong */
+  async run(seed: number, steps: number): Promise<void> {
+    await this.redis.config("SET", "maxmemory", "0");
+    await this.redis.flushall();
+    await this.subscriber.unsubscribe();
+    const run = new FuzzRun(this, seed);
+    try {
+      await run.begin();
+      for (let step = 0; step < steps; step++) await run.step();
+      await run.end();
+    } catch (error) {
+      const last = run.commandLog.slice(-25).join("\n  ");
+      throw new Error(`seed ${seed}, command ${run.commandLog.length}: ${String(error)}\n  ${last}`, { cause: error });
+    }
+  }
+
+  close(): void {
+    this.redis.disconnect();
+    this.subscriber.disconnect();
+  }
+}
+
+class FuzzRun {
+  readonly commandLog: string[] = [];
+  readonly #fuzzer: TurnFuzzer;
+  readonly #random: SeededRandom;
+  readonly #profile: Profile;
+  #micros = START_MICROS;
+  /** Those that a process still wants, by id. */
+  readonly #claims = new Map<string, KnownClaim>();
+  /** Released ones: late calls of them must find nothing. */
+  #released: KnownClaim[] = [];
+  readonly #listening = new Set<number>();
+  /** By key: the highest token that was issued. */
+  readonly #highest = new Map<string, number>();
+  /** By claim: the end of the range that was counted. */
+  readonly #counted = new Map<string, number>();
+  #view: View = { now: 0, records: new Map(), waiting: new Map(), admitted: new Map() };
+  #lastTurn: { readonly process: number; readonly items: readonly string[]; readonly ids: readonly string[] } | null =
+    null;
+  #ids = 0;
+  /** The clock of the processes: it never steps back. */
+  #elapsedMs = 0;
+  #isEnding = false;
+  #hasSteppedBack = false;
+
+  constructor(fuzzer: TurnFuzzer, seed: number) {
+    this.#fuzzer = fuzzer;
+    this.#random = seededRandom(seed);
+    this.#profile = createProfile(this.#random);
+  }
+
+  get #now(): number {
+    return Math.floor(this.#micros / 1_000);
+  }
+
+  async begin(): Promise<void> {
+    this.#log(JSON.stringify(this.#profile));
+    this.#fuzzer.server.freeze(this.#micros);
+    await this.#breakBucket();
+    if (this.#profile.isGuarded) {
+      await this.#call(RENEW, 0, []);
+      this.#pass(MAX_TTL_MS + 5_000);
+    }
+    for (let process = 0; process < PROCESSES; process++) await this.#setListening(process, true);
+    this.#fuzzer.received.length = 0;
+  }
+
+  async step(): Promise<void> {
+    const random = this.#random;
+    const draw = random.next();
+    if (draw < 0.55) await this.#turn();
+    else if (draw < 0.7) await this.#renew();
+    else if (draw < 0.84) this.#pass(random.pick(STEPS_MS));
+    else if (draw < 0.89) await this.#toggle();
+    else if (draw < 0.92) await this.#revoke();
+    else if (draw < 0.95) await this.#detach();
+    else if (draw < 0.97) await this.#repeatTurn();
+    else if (draw < 0.985) this.#die();
+    else if (this.#profile.isGuarded) await this.#loseData();
+    else if (this.#profile.stepsBack) this.#pass(-random.int(3_000));
+  }
+
+  /** Releases everything; nothing but counters may be left. */
+  async end(): Promise<void> {
+    for (let process = 0; process < PROCESSES; process++) await this.#setListening(process, true);
+    this.#log("the end");
+    for (let round = 0; this.#claims.size > 0; round++) {
+      assert.ok(round < 60, `these are never granted: ${[...this.#claims.keys()].join(" ")}`);
+      for (let process = 0; process < PROCESSES; process++) {
+        const own = this.#ownClaims(process);
+        if (own.length === 0) continue;
+        await this.#renewThese(process, own);
+        const done = this.#ownClaims(process).filter(({ grant, isUncertain }) => grant !== null || isUncertain);
+        if (done.length > 0) await this.#sendTurn(process, done, []);
+      }
+      this.#pass(1_001);
+    }
+    this.#isEnding = true;
+    // all leases, and the time for which their ends are kept, have passed
+    this.#pass(2 * MAX_TTL_MS + 1);
+    let left: readonly string[] = [];
+    for (let round = 0; round < 12; round++) {
+      for (const key of KEYS) {
+        const claim = this.#newClaim([{ key, permits: ALL_PERMITS, limit: ALL_PERMITS }], "a");
+        await this.#sendTurn(claim.process, [], [claim]);
+        await this.#sendTurn(claim.process, [claim], []);
+      }
+      left = await this.#listFields();
+      if (left.length === 0) return;
+      if (round === 0) this.#pass(2 * MAX_TTL_MS + 1); // the first look may have noted how a holder has ended
+    }
+    assert.deepEqual(left, [], "what is left at the end");
+  }
+
+  /** All but counters and the time to live. */
+  async #listFields(): Promise<readonly string[]> {
+    const { redis } = this.#fuzzer;
+    const found: string[] = [];
+    for (const name of await redis.keys(`${PREFIX}:*`)) {
+      if (name.endsWith("}:b")) continue;
+      if (!name.endsWith(":h")) found.push(name);
+      else if ((await redis.type(name)) === "hash")
+        found.push(...(await redis.hkeys(name)).filter((field) => field !== "n" && field !== "e"));
+    }
+    return found;
+  }
+
+  #ownClaims(process: number): KnownClaim[] {
+    return [...this.#claims.values()].filter((known) => known.process === process);
+  }
+
+  #newClaim(locks?: readonly LockSpec[], suffix?: string): KnownClaim {
+    const random = this.#random;
+    const { keys, exclusiveChance, brokenChance } = this.#profile;
+    let specs = locks;
+    if (specs === undefined && random.chance(brokenChance))
+      specs = [{ key: BROKEN_KEY, permits: ALL_PERMITS, limit: ALL_PERMITS }];
+    if (specs === undefined) {
+      const chosen = random.chance(0.3) ? keys.filter(() => random.chance(0.6)) : [];
+      specs = (chosen.length > 0 ? chosen : [random.pick(keys)]).map((key) => {
+        if (random.chance(exclusiveChance)) return { key, permits: ALL_PERMITS, limit: ALL_PERMITS };
+        if (random.chance(0.4)) return { key, permits: 1, limit: ALL_PERMITS };
+        const limit = 1 + random.int(4);
+        return { key, permits: 1 + random.int(limit), limit };
+      });
+    }
+    // one that ends with "a" looks for stale fields
+    const id = `c${++this.#ids}${suffix ?? random.pick(["a", "b"])}`;
+    const claim: Claim = {
+      id: id as Claim["id"],
+      locks: specs as unknown as Claim["locks"],
+      ttlMs: random.pick([2_000, MAX_TTL_MS, MAX_TTL_MS]),
+      tokenCount: random.chance(0.3) ? 1 + random.int(64) : 1,
+      floor: random.chance(0.1) ? BigInt(this.#micros + random.int(500_000)) : 0n,
+      wait: random.chance(0.85),
+      label: random.pick(["", "fuzz", "line\nbreak"]),
+      recall: random.chance(0.5),
+    };
+    const process = random.int(PROCESSES);
+    return {
+      claim,
+      process,
+      grant: null,
+      isDetached: false,
+      isRevoked: false,
+      isToldOfWaiters: false,
+      isUncertain: false,
+    };
+  }
+
+  async #turn(): Promise<void> {
+    const random = this.#random;
+    const process = random.int(PROCESSES);
+    const count = 1 + random.int(this.#profile.maxItems);
+    const own = this.#ownClaims(process);
+    const releases: KnownClaim[] = [];
+    const claims: KnownClaim[] = [];
+    for (let index = 0; index < count; index++) {
+      const release = random.chance(0.5) && own.length > 0 ? random.pick(own) : null;
+      const isRipe = release !== null && (release.grant !== null || release.isUncertain || random.chance(0.15));
+      if (isRipe && !releases.includes(release)) releases.push(release);
+      else if (this.#claims.size + claims.length < this.#profile.maxClaims)
+        claims.push({ ...this.#newClaim(), process });
+    }
+    if (random.chance(0.1) && own.length > 0) claims.push(random.pick(own));
+    if (random.chance(0.1) && this.#released.length > 0) claims.push(random.pick(this.#released));
+    const distinct = [...new Set(claims)].filter((claim) => !releases.includes(claim));
+    if (releases.length + distinct.length > 0) await this.#sendTurn(process, releases, distinct);
+  }
+
+  async #sendTurn(process: number, releases: readonly KnownClaim[], claims: readonly KnownClaim[]): Promise<void> {
+    const random = this.#random;
+    const isFull = !this.#isEnding && random.chance(this.#profile.fullChance);
+    const items = [
+      ...releases.map(({ claim, isUncertain }) =>
+        encodeReleaseItem({ claim, hasUnansweredClaim: isUncertain || (!this.#isEnding && random.chance(0.1)) }),
+      ),
+      ...claims.map(({ claim }) => encodeClaimItem(claim)),
+    ];
+    const ids = [...releases, ...claims].map(({ claim }) => claim.id as string);
+    this.#log(
+      `p${process}${isFull ? " (memory full)" : ""}: ${items.map((item) => item.replaceAll("\n", "|")).join("  ")}`,
+    );
+    for (const known of releases) {
+      known.grant = null; // its process gives it up when it sends the release
+      this.#claims.delete(known.claim.id);
+      this.#released = [...this.#released.slice(-4), known];
+    }
+    if (isFull) await this.#fuzzer.redis.config("SET", "maxmemory", "1");
+    const lines = String(await this.#call(TURN, process, items)).split("\n");
+    if (isFull) await this.#fuzzer.redis.config("SET", "maxmemory", "0");
+    this.#lastTurn = { process, items, ids };
+    this.#log(`  -> ${lines.join(" | ")}`);
+    const answers = lines.slice(0, items.length);
+    for (const [index, known] of releases.entries()) {
+      const answer = answers[index] as string;
+      if (known.claim.locks[0].key !== BROKEN_KEY) assert.match(answer, /^[01]$/, `the release of ${known.claim.id}`);
+      // it is repeated, as a client would
+      else if (answer.startsWith("e ")) this.#fuzzer.statistics.failedItems++;
+    }
+    for (const [index, known] of claims.entries()) {
+      const answer = answers[releases.length + index] as string;
+      if (this.#released.includes(known)) {
+        // the tombstone of a release that knew of a late call; else it is made again, and this process does not want it
+        if (/^[hrw]/.test(answer)) this.#adopt(known, process);
+        continue;
+      }
+      if (answer.startsWith("e ")) {
+        this.#fuzzer.statistics.failedItems++;
+        assert.ok(isFull || known.claim.locks[0].key === BROKEN_KEY, answer);
+        if (known.claim.locks[0].key !== BROKEN_KEY) this.#adopt(known, process).isUncertain = true;
+      } else if (/^[hrw]/.test(answer)) this.#adopt(known, process);
+    }
+    const answered = new Map(
+      claims.map(({ claim }, index) => [claim.id as string, answers[releases.length + index] as string]),
+    );
+    await this.#after(process, answered, lines.slice(items.length), ids);
+  }
+
+  #adopt(known: KnownClaim, process: number): KnownClaim {
+    known.process = process;
+    known.isUncertain = false;
+    this.#released = this.#released.filter((other) => other !== known);
+    this.#claims.set(known.claim.id, known);
+    return known;
+  }
+
+  /** The answer was lost, and the client library sends the command again. */
+  async #repeatTurn(): Promise<void> {
+    if (this.#lastTurn === null) return;
+    const { process, items, ids } = this.#lastTurn;
+    this.#fuzzer.statistics.repeatedTurns++;
+    // what was released since is released again by a process that learns of it
+    const lines = String(await this.#call(TURN, process, items)).split("\n");
+    this.#log(`p${process} repeats its last turn -> ${lines.join(" | ")}`);
+    const answered = new Map<string, string>();
+    for (const [index, id] of ids.entries()) {
+      const answer = lines[index] as string;
+      const known = this.#claims.get(id) ?? this.#released.find(({ claim }) => claim.id === id);
+      if (/^[SRUV]/.test(items[index] as string)) continue;
+      if (known !== undefined && /^[hrw]/.test(answer)) this.#adopt(known, process);
+      if (known !== undefined) answered.set(id, answer);
+      else if (/^[hrw]/.test(answer))
+        await this.#call(TURN, process, [
+          (items[index] as string).replace(/^[CM]/, (kind) => (kind === "C" ? "R" : "S")),
+        ]);
+    }
+    await this.#after(process, answered, lines.slice(items.length), ids);
+  }
+
+  async #renew(): Promise<void> {
+    const process = this.#random.int(PROCESSES);
+    const own = this.#ownClaims(process).filter(() => this.#random.chance(0.5));
+    if (own.length > 0) await this.#renewThese(process, own);
+  }
+
+  async #renewThese(process: number, own: readonly KnownClaim[]): Promise<void> {
+    const isFull = !this.#isEnding && this.#random.chance(this.#profile.fullChance);
+    const known = own.filter(({ claim, isUncertain }) => claim.locks[0].key !== BROKEN_KEY && !isUncertain);
+    const items = known.map(({ claim, grant }) => {
+      if (grant === null || !this.#random.chance(0.3)) return encodeName(claim);
+      return `${encodeName(claim)}\n${grant.tokens + this.#random.int(40)}`;
+    });
+    if (isFull) await this.#fuzzer.redis.config("SET", "maxmemory", "1");
+    const answers = (await this.#call(RENEW, process, items)) as string[];
+    if (isFull) await this.#fuzzer.redis.config("SET", "maxmemory", "0");
+    this.#log(
+      `p${process} renews ${known.map(({ claim }) => claim.id).join(" ")}${isFull ? " (memory full)" : ""} -> ${answers.join(" | ")}`,
+    );
+    const answered = new Map(known.map(({ claim }, index) => [claim.id as string, answers[index] as string]));
+    const lost = known.filter(
+      ({ claim, grant }) => grant !== null && /^b |^w .* .* .* /.test(answered.get(claim.id) ?? ""),
+    );
+    if (lost.length > 0) {
+      const restores = lost.map(({ claim, grant }) => {
+        const { token, tokens } = grant as NonNullable<KnownClaim["grant"]>;
+        return `${token} ${encodeClaim({ ...claim, tokenCount: tokens, floor: BigInt(token) })}`;
+      });
+      const restored = (await this.#call(RESTORE, process, restores)) as string[];
+      this.#log(`p${process} restores ${lost.map(({ claim }) => claim.id).join(" ")} -> ${restored.join(" | ")}`);
+      for (const [index, { claim }] of lost.entries()) answered.set(claim.id, restored[index] as string);
+      this.#fuzzer.statistics.restored += restored.filter((answer) => /^[hr]/.test(answer)).length;
+    }
+    await this.#after(process, answered, [], [], new Set(lost.map(({ claim }) => claim.id as string)));
+  }
+
+  async #detach(): Promise<void> {
+    const held = [...this.#claims.values()].filter(({ grant }) => (grant?.until ?? 0) > this.#elapsedMs);
+    if (held.length === 0) return;
+    const known = this.#random.pick(held);
+    if (known.isDetached) {
+      known.process = this.#random.int(PROCESSES);
+      this.#fuzzer.statistics.attached++;
+      this.#log(`p${known.process} attaches ${known.claim.id}`);
+      return this.#renewThese(known.process, [known]);
+    }
+    const remainingMs = this.#random.pick([known.claim.ttlMs as number, 500]);
+    const flags = String(await this.#call(DETACH, known.process, [`${remainingMs} ${encodeName(known.claim)}`]));
+    this.#log(`detaches ${known.claim.id} for ${remainingMs} -> ${flags}`);
+    if (flags.startsWith("1") && known.grant !== null) {
+      known.isDetached = true;
+      known.grant = { ...known.grant, until: this.#elapsedMs + remainingMs };
+    }
+    await this.#after(known.process, new Map(), flags.split("\n").slice(1), []);
+  }
+
+  async #revoke(): Promise<void> {
+    const held = [...this.#claims.values()].filter(({ grant }) => grant !== null);
+    if (held.length === 0) return;
+    const known = this.#random.pick(held);
+    const { grant, claim } = known;
+    const { key } = this.#random.pick(claim.locks);
+    const isNow = this.#random.chance(0.5);
+    const token = (grant?.token ?? 0) + this.#random.int(grant?.tokens ?? 1);
+    const flag = await this.#call(REVOKE, 0, [`${isNow ? "1" : "0"}${toBucket(key)}${key}\n${token}`]);
+    this.#log(`revokes ${claim.id} by ${token} of ${key}${isNow ? " at once" : ""} -> ${flag}`);
+    if (flag === "1") {
+      known.isRevoked = true;
+      if (isNow) known.grant = null;
+    }
+    await this.#after(0, new Map(), [], []);
+    if (flag === "1" && isNow) this.#claims.delete(claim.id);
+  }
+
+  async #toggle(): Promise<void> {
+    const process = this.#random.int(PROCESSES);
+    await this.#setListening(process, this.#random.chance(this.#profile.listenChance));
+    this.#log(`p${process} ${this.#listening.has(process) ? "listens" : "is cut off"}`);
+  }
+
+  async #setListening(process: number, isOn: boolean): Promise<void> {
+    const channel = this.#channelOf(process);
+    await (isOn ? this.#fuzzer.subscriber.subscribe(channel) : this.#fuzzer.subscriber.unsubscribe(channel));
+    if (isOn) this.#listening.add(process);
+    else {
+      this.#listening.delete(process);
+      for (const known of this.#ownClaims(process)) known.isToldOfWaiters = true; // it may miss it
+    }
+  }
+
+  #pass(ms: number): void {
+    this.#hasSteppedBack ||= ms < 0;
+    this.#elapsedMs += Math.max(ms, 0) + 1;
+    this.#micros += ms * 1_000 + (ms > 0 ? this.#random.int(1_000) : 0);
+    this.#fuzzer.server.freeze(this.#micros);
+    this.#log(`${ms} ms pass`);
+  }
+
+  /** A process dies: nobody mentions its claims again. */
+  #die(): void {
+    const process = this.#random.int(PROCESSES);
+    for (const { claim } of this.#ownClaims(process)) this.#claims.delete(claim.id);
+    this.#log(`p${process} dies`);
+  }
+
+  async #loseData(): Promise<void> {
+    await this.#fuzzer.redis.flushall();
+    await this.#breakBucket();
+    this.#log("FLUSHALL");
+    for (const known of [...this.#claims.values()]) {
+      known.isToldOfWaiters = true;
+      if (known.grant === null || known.isRevoked) this.#claims.delete(known.claim.id);
+    }
+    this.#released = [];
+    this.#lastTurn = null;
+    this.#view = { now: 0, records: new Map(), waiting: new Map(), admitted: new Map() };
+    for (let process = 0; process < PROCESSES; process++)
+      if (this.#random.chance(0.8)) await this.#renewThese(process, this.#ownClaims(process));
+  }
+
+  /** Redis refuses every command on the hash of one bucket. */
+  async #breakBucket(): Promise<void> {
+    if (this.#profile.brokenChance === 0) return;
+    await this.#fuzzer.redis.set(toRoutingKey(ROOT, toBucket(BROKEN_KEY)), "not ours", "PX", 60_000_000);
+  }
+
+  #call(script: Script, process: number, args: readonly string[]): Promise<unknown> {
+    this.#fuzzer.statistics.commands++;
+    const guard = this.#profile.isGuarded ? `${MAX_TTL_MS} ${ROOT}{00}:b` : "";
+    const head = ["1", toRoutingKey(ROOT, "00"), ROOT, this.#channelOf(process), guard];
+    return this.#fuzzer.redis.evalsha(script.sha, ...(head as [string]), ...args).catch((error: Error) => {
+      if (!error.message.startsWith("NOSCRIPT")) throw error;
+      return this.#fuzzer.redis.call("EVAL", script.text, ...head, ...args);
+    });
+  }
+
+  async #after(
+    process: number,
+    answered: ReadonlyMap<string, string>,
+    ownPushes: readonly string[],
+    mentioned: readonly string[],
+    restored: ReadonlySet<string> = new Set(),
+  ): Promise<void> {
+    const { statistics } = this.#fuzzer;
+    if (this.#listening.size > 0) await this.#fuzzer.subscriber.ping();
+    const pushes = [
+      ...ownPushes,
+      ...this.#fuzzer.received.splice(0).map((message) => message.slice(message.indexOf(" ") + 1)),
+    ];
+    if (pushes.length > 0) this.#log(`  pushes ${pushes.join(" | ")}`);
+    for (const [id, answer] of answered) {
+      const known = this.#claims.get(id);
+      if (known !== undefined) this.#learn(known, answer);
+    }
+    const pushed = new Set<string>();
+    for (const push of pushes) {
+      const [id = "", token, tokens, ttl, flag] = push.split(" ");
+      const known = this.#claims.get(id);
+      if (token === "recalled") statistics.recalls++;
+      if (known !== undefined && (token === "recalled" || flag === "r")) known.isToldOfWaiters = true;
+      if (tokens === undefined) continue;
+      pushed.add(id);
+      statistics.pushedGrants++;
+      if (known !== undefined)
+        known.grant = { token: Number(token), tokens: Number(tokens), until: this.#elapsedMs + Number(ttl) };
+    }
+    const before = this.#view;
+    this.#view = await this.#look();
+    this.#checkBeliefs();
+    this.#checkTokens();
+    this.#checkOrder(before, mentioned, restored);
+    this.#checkGrants(before, process, answered, pushed);
+    this.#checkRecalls();
+  }
+
+  #learn(known: KnownClaim, answer: string): void {
+    const [state, first, second, third] = answer.split(" ");
+    if (state === "h" || state === "r") {
+      const count = Number(second);
+      if (known.grant !== null && count > known.grant.tokens) this.#fuzzer.statistics.extended++;
+      known.grant = { token: Number(first), tokens: count, until: this.#elapsedMs + Number(third) };
+      if (state === "r") known.isToldOfWaiters = true;
+    } else if (state !== "e") {
+      if (state === "w")
+        assert.ok((known.grant?.until ?? 0) <= this.#elapsedMs, `${known.claim.id} holds, and is answered "${answer}"`);
+      known.grant = null;
+      if (state !== "w") this.#claims.delete(known.claim.id);
+    }
+  }
+
+  async #look(): Promise<View> {
+    const snapshot = await takeSnapshot(this.#fuzzer.redis, ["0"], PREFIX);
+    // what had ended may live again when the clock steps back: a claim that has lost its place, which its next renewal ends,
+    // and the tombstone of an id that was claimed again, whose record counts
+    const isExcused = (violation: string): boolean =>
+      this.#hasSteppedBack && /without its places|which has ended/.test(violation);
+    const violations = findViolations(toStoreView(snapshot)).filter((violation) => !isExcused(violation));
+    assert.deepEqual(violations, [], "the state of Redis");
+    const space = [...snapshot.spaces.values()][0] as Keyspace | undefined;
+    const records = new Map([...(space?.records ?? [])].map(([owner, record]) => [owner.slice(2), record]));
+    const waiting = new Map<string, readonly string[]>();
+    const admitted = new Map<string, readonly string[]>();
+    for (const [name, queue] of space?.queues ?? []) {
+      const idOf = (member: string): string => ENTRY_PATTERN.exec(member)?.[2] ?? member;
+      const isLive = (id: string): boolean => (records.get(id)?.expiresAt ?? 0) > snapshot.now;
+      const key = name.slice(2);
+      const held = queue.form === "free" ? [] : queue.admitted;
+      admitted.set(
+        key,
+        held
+          .filter(([, until]) => until > snapshot.now)
+          .map(([member]) => idOf(member))
+          .filter(isLive),
+      );
+      waiting.set(
+        key,
+        queue.waiting.map(([member]) => idOf(member)).filter((id) => isLive(id) && records.get(id)?.token === 0),
+      );
+    }
+    return { now: snapshot.now, records, waiting, admitted };
+  }
+
+  /** No two processes may believe that they hold what excludes each other. */
+  #checkBeliefs(): void {
+    const entries = [...this.#claims.values()].flatMap(({ claim, grant }) =>
+      grant === null || grant.until <= this.#elapsedMs
+        ? []
+        : claim.locks.map((lock) => ({ claim: claim.id as string, ...lock, state: "held" as const })),
+    );
+    assert.deepEqual(findViolations({ entries, withoutExpiry: [], orphans: [] }), [], "what processes believe");
+  }
+
+  #checkTokens(): void {
+    const fresh: {
+      readonly id: string;
+      readonly keys: readonly string[];
+      readonly token: number;
+      readonly last: number;
+    }[] = [];
+    for (const [id, { token, tokens }] of this.#view.records) {
+      if (token === 0) continue;
+      const last = token + tokens - 1;
+      const counted = this.#counted.get(id);
+      const keys = (this.#claims.get(id) ?? this.#released.find(({ claim }) => claim.id === id))?.claim.locks.map(
+        ({ key }) => key,
+      );
+      if (keys === undefined) continue; // of a process that has died
+      if (counted === undefined || token > counted) fresh.push({ id, keys, token, last });
+      else if (last > counted)
+        for (const key of keys) this.#highest.set(key, Math.max(this.#highest.get(key) ?? 0, last));
+      this.#counted.set(id, Math.max(counted ?? 0, last));
+    }
+    fresh.sort((left, right) => left.token - right.token);
+    for (const { id, keys, token, last } of fresh) {
+      this.#fuzzer.statistics.grants++;
+      for (const key of keys) {
+        const highest = this.#highest.get(key) ?? 0;
+        assert.ok(token > highest, `token ${token} of ${id} on ${key} is not above ${highest}`);
+        this.#highest.set(key, last);
+      }
+    }
+  }
+
+  #checkOrder(before: View, mentioned: readonly string[], restored: ReadonlySet<string>): void {
+    for (const [key, queued] of before.waiting) {
+      const still = (this.#view.waiting.get(key) ?? []).filter((id) => queued.includes(id) && !mentioned.includes(id));
+      assert.deepEqual(
+        still,
+        queued.filter((id) => still.includes(id)),
+        `the order of the queue of ${key}`,
+      );
+      const earlier = before.admitted.get(key) ?? [];
+      for (const id of this.#view.admitted.get(key) ?? []) {
+        // one that had ended lives again when the clock steps back: that is no grant
+        if (earlier.includes(id) || restored.has(id) || (before.records.get(id)?.token ?? 0) > 0) continue;
+        const position = queued.indexOf(id);
+        const ahead = position === -1 ? queued : queued.slice(0, position);
+        const overtaken = ahead.filter((other) => {
+          const known = this.#claims.get(other);
+          return (
+            still.includes(other) && known !== undefined && this.#listening.has(known.process) && this.#isInboxOf(known)
+          );
+        });
+        if (overtaken.length === 0) continue;
+        // skipped: its process was not reachable where it was last heard of
+        const reachable = overtaken.filter(
+          (other) => this.#view.records.get(other)?.unreachableSince !== this.#view.now,
+        );
+        assert.deepEqual(reachable, [], `${id} overtakes on ${key}`);
+      }
+    }
+  }
+
+  /** A claim that was attached has the inbox of its former process until it is renewed there. */
+  #isInboxOf({ isDetached }: KnownClaim): boolean {
+    return !isDetached;
+  }
+
+  #checkGrants(
+    before: View,
+    process: number,
+    answered: ReadonlyMap<string, string>,
+    pushed: ReadonlySet<string>,
+  ): void {
+    for (const [id, record] of this.#view.records) {
+      const answer = answered.get(id);
+      const isHeld = record.token > 0 && record.expiresAt > this.#view.now;
+      if (answer !== undefined && /^[hr] /.test(answer))
+        assert.equal(record.token, Number(answer.split(" ")[1]), `the answer for ${id}: ${answer}`);
+      if (answer?.startsWith("w ") && isHeld) assert.ok(pushed.has(id), `${id} is answered "${answer}", and holds`);
+      const wasHeld = (before.records.get(id)?.token ?? 0) > 0;
+      if (!isHeld || wasHeld || answer !== undefined || pushed.has(id) || before.records.get(id) === undefined)
+        continue;
+      const isShort = record.expiresAt <= this.#view.now + 1_000;
+      assert.ok(isShort, `${id} is granted by p${process}, and its process is not told`);
+    }
+  }
+
+  #checkRecalls(): void {
+    for (const known of this.#claims.values()) {
+      const { claim, grant, isDetached, isRevoked } = known;
+      if (claim.recall !== true || grant === null || grant.until <= this.#elapsedMs || isDetached || isRevoked)
+        continue;
+      if (!this.#listening.has(known.process)) known.isToldOfWaiters = true; // it misses it
+      if (known.isToldOfWaiters || (this.#view.records.get(claim.id)?.token ?? 0) === 0) continue;
+      const behind = claim.locks.flatMap(({ key }) => this.#view.waiting.get(key) ?? []);
+      assert.deepEqual(behind, [], `${claim.id} is not recalled`);
+    }
+  }
+
+  #channelOf(process: number): string {
+    return `${ROOT}inbox:p${process}`;
+  }
+
+  #log(text: string): void {
+    this.commandLog.push(text);
+  }
+}
