@@ -87,6 +87,8 @@ export class ActiveClaim implements ScheduledTask {
   isForgotten = false;
   /** How many calls have not settled, and releases have not been answered. */
   openCalls = 0;
+  /** A detach was sent, so the store may not recall this claim any more: no other request may get it. Never reset: see transfer.ts. */
+  isDetaching = false;
   /** A detach is shortening the lease: a renewal would restart the full one. Never reset: see transfer.ts. */
   isShortened = false;
   /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */

@@ -472,9 +472,9 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 }
 
-/** Is enough of the lease left for another holder? Not if a detach is shortening it, which may also hand out a reference. */
-function hasEnoughLease({ state, settings, isShortened }: ActiveClaim, now: number): boolean {
-  if (state.status !== "held" || state.callState.failures > 0 || isShortened) return false;
+/** Is enough of the lease left for another holder? Not while a detach is under way, which may also hand out a reference. */
+function hasEnoughLease({ state, settings, isDetaching }: ActiveClaim, now: number): boolean {
+  if (state.status !== "held" || state.callState.failures > 0 || isDetaching) return false;
   return state.deadline - now > 0.45 * settings.ttlMs;
 }
 

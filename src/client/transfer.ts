@@ -50,6 +50,7 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   // the store may extend the lease even if its answer is lost: a later release is repeated for a full ttl from now
   for (const activeClaim of activeClaims) {
     activeClaim.lastSentAt = engine.clock.now();
+    activeClaim.isDetaching = true;
     activeClaim.isShortened = newTtlMs !== undefined;
   }
   let wereHeld: readonly boolean[];

@@ -28,6 +28,8 @@ class Fixture {
   hidesFlag = false;
   /** Renewals say that a claim has at most so many tokens. */
   maxTokens = Number.POSITIVE_INFINITY;
+  /** Runs when the store has detached a claim, before its answer arrives. */
+  onDetached: () => unknown = () => undefined;
   /** The claims that were made. */
   readonly claims: Claim[] = [];
   /** Whether each claim keeps the process alive. */
@@ -65,6 +67,11 @@ class Fixture {
             answer?.state === "held" ? this.#alter(answer) : answer,
           ),
         ),
+      detach: async (claims, remainingMs) => {
+        const wereHeld = await (inner.detach as NonNullable<Driver["detach"]>)(claims, remainingMs);
+        await this.onDetached();
+        return wereHeld;
+      },
       release: (releases) => call("release", () => inner.release(releases)),
       setIdle: (claim, isIdle) => void (isIdle ? this.idleClaims.add(claim.id) : this.idleClaims.delete(claim.id)),
     });
@@ -541,6 +548,24 @@ test("a lock that is detached is not cached, nor is one that was attached", asyn
   await attached.release();
   expect(fixture.takeCalls()).toEqual(["release"]);
   expect(fixture.claimCount).toBe(0);
+  await fixture.locks.close();
+});
+
+test("a lock that is released while its detach is under way is not kept: the store does not recall detached claims", async () => {
+  const fixture = new Fixture();
+  await fixture.use();
+  const lock = await fixture.locks.acquire("k");
+  const waiting = fixture.locks.acquire("k");
+  fixture.onDetached = () => lock.release();
+  await expect(lock.detach()).rejects.toThrow(/released/);
+  await (await waiting).release();
+  expect(fixture.claims).toHaveLength(2);
+  fixture.onDetached = () => undefined;
+  const next = await fixture.locks.acquire("k");
+  fixture.onDetached = () => next.release();
+  await expect(next.detach()).rejects.toThrow(/released/);
+  await fixture.settle();
+  expect(await fixture.isFree()).toBe(true);
   await fixture.locks.close();
 });
 
