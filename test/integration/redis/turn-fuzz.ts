@@ -430,7 +430,8 @@ class FuzzRun {
     );
     const answered = new Map(known.map(({ claim }, index) => [claim.id as string, answers[index] as string]));
     const lost = known.filter(
-      ({ claim, grant }) => grant !== null && /^b |^w .* .* .* /.test(answered.get(claim.id) ?? ""),
+      ({ claim, grant }) =>
+        (grant?.until ?? 0) > this.#elapsedMs && /^b |^w .* .* .* /.test(answered.get(claim.id) ?? ""),
     );
     if (lost.length > 0) {
       const restores = lost.map(({ claim, grant }) => {
