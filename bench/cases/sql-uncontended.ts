@@ -13,7 +13,7 @@ import { grantRates, storeRow } from "../harness/store-rounds.ts";
 const WARM_UP_MS = 4_000;
 const COLUMNS: readonly Column[] = ["rate", "p50", "p99", "commands", "clientCpu", "serverCpu"];
 const ADVISORY_REASON =
-  "The statements are those of the pair by hand; what is left is CPU of the client, which also keeps a lease by two clocks, a queue " +
+  "The statements are those of the pair by hand; the difference is CPU of the client, which also keeps a lease by two clocks, a queue " +
   "and events.";
 
 export const sqlUncontended: readonly BenchCase[] = [POSTGRES_KIND, MARIADB_KIND, SQLITE_KIND].map(createCase);

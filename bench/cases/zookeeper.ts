@@ -22,7 +22,7 @@ export const zooKeeperUncontended: BenchCase = {
     charts: [{ title: "A free lock in ZooKeeper: pairs a second", column: "grants/s", better: "more" }],
   },
   reasons: {
-    "*": "Both write twice and wait for the disk twice a pair; what is left is the CPU of two cores that three processes share.",
+    "*": "Both write twice and wait for the disk twice a pair; the rest of the time is CPU, of two cores that three processes share.",
   },
   async run() {
     const load = { callers: 1, keys: 1, timed: "pair" } as const;

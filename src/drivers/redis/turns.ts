@@ -73,6 +73,7 @@ export class Turns {
 
   /** Sends items that release claims. Resolves to their answers; rejects if one of them fails. */
   async release(routingKey: string, items: readonly string[], lateReply: LateReply): Promise<readonly string[]> {
+    if (items.length === 0) return [];
     if (items.length > MAX_ITEMS) {
       const parts = chunk(items, MAX_ITEMS).map((part) => this.release(routingKey, part, lateReply));
       return (await Promise.all(parts)).flat();

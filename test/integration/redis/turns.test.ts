@@ -66,6 +66,8 @@ withRedis((server) => {
     await fixture.admin.config("RESETSTAT");
     expect(await driver.release(toReleases(...claims))).toEqual(claims.map(() => true));
     expect(await countCommands()).toBe(3);
+    expect(await driver.release([])).toEqual([]);
+    expect(await countCommands()).toBe(3);
   });
 
   test("releases stand before claims, and the claims of a key keep their order", async () => {
