@@ -26,11 +26,11 @@ local unpackHead, packHead = struct.unpack, struct.pack
 local answers, deferred, found, isWritten = {}, nil, {}, false
 local deferredKeys, weededBucket, issued = nil, nil, {}
 for index = 4, #ARGV do
-  local item, answer = ARGV[index], nil
+  local item, answer, bucket, key, id = ARGV[index], nil, nil, nil, nil
   local kind = sub(item, 1, 1)
   if kind == 'C' then
-    local bucket, key, body, id, ttl, tokens, floor =
-      match(item, '^C(..)([^\n]+)\n((%w+) (%d+) %d+ %d+ (%d+) (%d+) .*)$')
+    local body, ttl, tokens, floor
+    bucket, key, body, id, ttl, tokens, floor = match(item, '^C(..)([^\n]+)\n((%w+) (%d+) %d+ %d+ (%d+) (%d+) .*)$')
     if not deferred or not deferredKeys[key] and not deferredKeys[''] then
       local hash = namePrefix .. '{' .. bucket .. '}:h'
       local read = try('HMGET', hash, 'k:' .. key, 'c:' .. id, 'n', 'e')
@@ -52,7 +52,7 @@ for index = 4, #ARGV do
       if not answer and not read.err then found[index] = read end
     end
   elseif kind == 'R' then
-    local bucket, key, id = match(item, '^R(..)([^\n]+)\n(%w+)')
+    bucket, key, id = match(item, '^R(..)([^\n]+)\n(%w+)')
     if not deferred or not deferredKeys[key] and not deferredKeys[''] then
       local hash, field = namePrefix .. '{' .. bucket .. '}:h', 'k:' .. key
       local record = try('HGET', hash, field)
@@ -63,16 +63,24 @@ for index = 4, #ARGV do
       end
       if not answer and type(record) ~= 'table' then found[index] = { record } end
     end
+  elseif kind == 'U' then
+    bucket, key, id = match(item, '^U(..)([^\n]+)\n(%w+)')
   end
   answers[index - 3] = answer or ''
   if not answer then
     deferred, deferredKeys = deferred or {}, deferredKeys or {}
-    deferred[#deferred + 1] = index
     -- "" stands for all keys: a claim with several of them
-    deferredKeys[match(item, '^[CRU]..([^\n]+)') or ''] = true
+    deferred[#deferred + 1] = { index = index, kind = kind, bucket = bucket, key = key or '', id = id }
+    deferredKeys[key or ''] = true
   end
 end
 if not deferred and not weededBucket then return table.concat(answers, '\n') end
+
+local pushes = {} -- for the caller's own process: a line each
+local entered = {} -- by id: the items whose claims the contended path has put in a queue
+--- include lib/contended.lua
+if deferred and not inGracePeriod then executeContended() end
+if not deferred and not weededBucket then return table.concat(answers, '\n') .. table.concat(pushes) end
 
 -- a function, so that the common path has few locals: Lua makes room for all of them whenever a script starts
 local function executeDeferred()
@@ -108,8 +116,9 @@ local function releaseClaim(request, isUnanswered)
 end
 
 hasWritten = isWritten
-local requests = {}
-for _, index in ipairs(deferred or {}) do
+local requests, deferredIndices = {}, {}
+for _, item in ipairs(deferred or {}) do deferredIndices[#deferredIndices + 1] = item.index end
+for _, index in ipairs(deferredIndices) do
   local request = parseRequest(sub(ARGV[index], 2))
   request.mayArrive = match(ARGV[index], '^[UV]') ~= nil
   requests[index] = request
@@ -117,6 +126,7 @@ end
 
 --- Executes deferred items (indices of ARGV), and writes what they have changed.
 local function execute(items)
+  for id in pairs(entered) do answeredHere[id] = true end
   for _, index in ipairs(items) do
     local request = requests[index]
     if request.body then answeredHere[request.id] = true else mustSucceed = true end
@@ -130,6 +140,7 @@ local function execute(items)
   if weededBucket then weedBucket(weededBucket) end
   finish()
   for _, index in ipairs(items) do answers[index - 3] = finalAnswer(answers[index - 3], requests[index].id) end
+  for id, index in pairs(entered) do answers[index - 3] = finalAnswer(answers[index - 3], id) end
 end
 
 local function forgetAll()
@@ -161,8 +172,8 @@ local function describeFailure(failure)
   return (string.gsub(type(failure) == 'table' and failure.err or failure, '%c', ' '))
 end
 
-local isDone, failure = pcall(execute, deferred or {})
-local failed = isDone and {} or deferred or {}
+local isDone, failure = pcall(execute, deferredIndices)
+local failed = isDone and {} or deferredIndices
 -- for lack of memory Redis refuses the first write only, so nothing is left
 local mayHaveWritten = not isDone and not string.find(describeFailure(failure), 'OOM', 1, true)
 for _, index in ipairs(mayHaveWritten and failed or {}) do
@@ -180,7 +191,7 @@ for _, index in ipairs(failed) do
     answers[index - 3] = 'e ' .. text
   end
 end
-local own = ownPushes[1] and '\n' .. table.concat(ownPushes, '\n') or ''
-return table.concat(answers, '\n') .. own
+for _, message in ipairs(ownPushes) do pushes[#pushes + 1] = '\n' .. message end
+return table.concat(answers, '\n') .. table.concat(pushes)
 end
 return executeDeferred()

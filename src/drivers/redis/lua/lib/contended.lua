@@ -1,0 +1,139 @@
+--[[ contended.lua — the contended path of turn.lua: an exclusive lock is handed to the next claim in its queue, and a claim enters the queue
+     behind an exclusive holder, with few commands and without the functions of the general path.
+     needs    prelude.lua, grace.lua; of turn.lua: answers, deferred, found, issued, isWritten, pushes, entered
+     defines  executeContended
+
+     Invariants
+     - It decides only where the general path would decide the same: one exclusive holder in thin form, alive and ordinary; the first
+       entry of the queue is a live claim with this key only, and exclusive, so nobody fits beside it. Everything else stays deferred.
+     - Items are executed in their order: once one stays deferred, all that follow do, too.
+     - The order of writes is that of the general path. A grant is written, then published, then its waiting entry goes; if no process
+       received it, it is undone, and the release stays deferred. A waiting entry is added before the record says that claims wait. ]]
+local function executeContended()
+  local released = {} -- by id: claims that this command releases; none of them is granted
+
+  --- Pushes a message and returns whether a process receives it. See `push` in admission.lua.
+  local function pushTo(receiver, message)
+    local reply
+    if receiver == inbox then
+      pushes[#pushes + 1] = '\n' .. message
+    elseif string.find(receiver, '{', 1, true) then
+      reply = try('SPUBLISH', receiver, message)
+    else
+      redis.set_repl(redis.REPL_NONE)
+      reply = try('PUBLISH', receiver, message)
+      redis.set_repl(redis.REPL_ALL)
+    end
+    return reply ~= 0
+  end
+
+  --- In a Cluster the subscribers are counted before the grant is written, elsewhere with the message.
+  local function isUnreachable(receiver)
+    return receiver ~= inbox and string.find(receiver, '{', 1, true) and try('SPUBLISH', receiver, '') == 0
+  end
+
+  --- A release: grants to the first claim that waits. Returns the answer; nil: it stays deferred.
+  local function handOff(index, bucket, key, id)
+    local prefix = namePrefix .. '{' .. bucket .. '}:'
+    local hash, field, waitingKey = prefix .. 'h', 'k:' .. key, prefix .. 'w:' .. key
+    local record = found[index] and found[index][1]
+    if not found[index] then record = try('HGET', hash, field) end
+    if type(record) ~= 'string' or sub(record, 1, 3) ~= 'T1o' or sub(record, 37, 37 + #id) ~= id .. ' ' then return nil end
+    local _, holderExpires = unpackHead(HEAD, record)
+    if holderExpires <= nowMs then return nil end
+
+    local entries = try('ZRANGE', waitingKey, 0, 1)
+    local waiterId = match(entries[1] or '', '^' .. bucket .. '(%w+):1073741824:')
+    if not waiterId or released[waiterId] then return nil end
+    local read = try('HMGET', hash, 'c:' .. waiterId, 'n')
+    local waiter = read[1]
+    if not waiter or sub(waiter, 1, 3) ~= 'C0o' then return nil end
+    local _, expires, token, placedAt, missedAt = unpackHead(HEAD, waiter)
+    local ttl, tokens, floor, recall = match(waiter, '^%w+ (%d+) %d+ %d+ (%d+) (%d+) %d(%d)\n', 37)
+    local receiver = match(waiter, '\n\n\n([^\n]*)$', 60) -- neither several keys nor arrivals in their queues
+    if token > 0 or expires <= nowMs or expires > nowMs + ttl or not receiver then return nil end
+    token = math.max(nowMicros, floor, (read[2] or 0) + 1, tokenFloor + 1)
+    local highest = token + tokens - 1
+    if highest > tokenCeiling - MIN_LEAD or isUnreachable(receiver) then return nil end
+
+    local isLast, tokenText = not entries[2], formatInt(token)
+    local granted = packHead(HEAD, isLast and 'T0o' or 'T1o', expires, token, placedAt, missedAt, 1) .. sub(waiter, 37)
+    local last = tokens == '1' and tokenText or formatInt(highest)
+    local reply = try('HSET', hash, field, granted, 'n', last, 'c:' .. waiterId, 'x 0 0 granted')
+    if type(reply) == 'table' then return nil end
+    isWritten = true
+    local lease, isRecalled = tokenText .. ' ' .. tokens .. ' ' .. expires - nowMs, recall == '1' and not isLast
+    if entered[waiterId] then
+      answers[entered[waiterId] - 3] = (isRecalled and 'r ' or 'h ') .. lease .. ' ' .. nowMsText
+    elseif not pushTo(receiver, waiterId .. ' ' .. lease .. (isRecalled and ' r' or '')) then
+      try('HSET', hash, field, record, 'c:' .. waiterId, waiter, 'n', read[2] or last)
+      return nil
+    end
+    try('ZREM', waitingKey, entries[1])
+    try('HDEL', hash, 'c:' .. waiterId)
+    issued[bucket] = highest
+    return '1'
+  end
+
+  --- A new claim: enters the queue, or is refused. Returns the answer; nil: it stays deferred.
+  local function enterQueue(index, bucket, key, id)
+    local body = sub(ARGV[index], 5 + #key)
+    local ttl, permits, limit, floor, waits, recall = match(body, '^%w+ (%d+) (%d+) (%d+) %d+ (%d+) (%d)(%d)\n')
+    if #ttl >= 8 or floor - nowMicros > DAY * 1000 then return nil end
+    local prefix = namePrefix .. '{' .. bucket .. '}:'
+    local hash, field, waitingKey = prefix .. 'h', 'k:' .. key, prefix .. 'w:' .. key
+    local read = found[index] or try('HMGET', hash, field, 'c:' .. id, 'n', 'e')
+    local record = read[1]
+    if not record or sub(record, 1, 1) ~= 'T' or sub(record, 3, 3) ~= 'o' or read[2] then return nil end
+    local _, expires, token = unpackHead(HEAD, record)
+    local holderId, holderTtl, holderRecall = match(record, '^(%w+) (%d+) 1073741824 %d+ %d+ %d+ %d(%d)\n', 37)
+    -- not the claim itself, which is repeated
+    if not holderId or holderId == id or expires <= nowMs or expires > nowMs + holderTtl then return nil end
+    if waits == '0' then return 'n' end
+    -- the time to live of the hash was set in the last hour
+    if not read[4] or now - read[4] >= 3600 then return nil end
+
+    local arrival = math.max(nowMicros, (read[3] or 0) + 1, (issued[bucket] or 0) + 1)
+    local arrivalText, lifetime = formatInt(arrival), math.max(DAY, 2 * ttl)
+    local entry = bucket .. id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (recall == '1' and ':r' or '')
+    local remaining = try('PTTL', waitingKey)
+    if type(remaining) == 'table' or type(try('ZADD', waitingKey, arrivalText, entry)) == 'table' then return nil end
+    local isKept = remaining >= lifetime or type(try('PEXPIRE', waitingKey, 2 * lifetime)) ~= 'table'
+    local claim = packHead(HEAD, 'C0o', nowMs + ttl, 0, nowMs, 0, 1) .. body .. '\n\n\n' .. inbox
+    local isFirst = sub(record, 2, 2) == '0'
+    local fields = { 'c:' .. id, claim, 'n', arrivalText, isFirst and field or nil, isFirst and 'T1' .. sub(record, 3) or nil }
+    if not isKept or type(try('HSET', hash, unpack(fields))) == 'table' then
+      try('ZREM', waitingKey, entry)
+      return nil
+    end
+    isWritten, issued[bucket], entered[id] = true, arrival, index
+    local recheck = math.min(tonumber(ttl), expires - nowMs)
+    if isFirst and holderRecall == '1' then
+      pushTo(match(record, '\n([^\n]*)$'), holderId .. ' recalled')
+      recheck = math.min(recheck, 200) -- FRONT_RECHECK_MS of renewal.lua
+    end
+    return 'w ' .. ttl .. ' ' .. math.max(recheck, 1) .. ' ' .. nowMsText
+  end
+
+  for _, item in ipairs(deferred) do
+    if item.kind == 'R' or item.kind == 'U' then released[item.id] = true end
+  end
+  local left = nil
+  for _, item in ipairs(deferred) do
+    local answer = nil
+    if left then
+      -- in their order, as the general path grants and publishes
+    elseif item.kind == 'R' then
+      answer = handOff(item.index, item.bucket, item.key, item.id)
+    elseif item.kind == 'C' then
+      answer = enterQueue(item.index, item.bucket, item.key, item.id)
+    end
+    if answer then
+      answers[item.index - 3], found[item.index] = answer, nil
+    else
+      left = left or {}
+      left[#left + 1] = item
+    end
+  end
+  deferred = left
+end
