@@ -79,8 +79,10 @@ export class HandoffBudget {
     const used = this.tokenCount - this.#tokensLeft;
     const usedSince = used - this.#usedAtRenewal;
     this.#usedAtRenewal = used;
-    if (!this.#isRecallable || used < this.tokenCount / 2) return 0;
-    return Math.min(used + 2 * usedSince, MAX_TOKENS);
+    // most locks have one holder for many renewals: they need no more tokens
+    if (!this.#isRecallable || usedSince < 2 || used < this.tokenCount / 2) return 0;
+    const wanted = Math.min(used + 2 * usedSince, MAX_TOKENS);
+    return wanted > this.tokenCount ? wanted : 0;
   }
 
   /** The store has granted a token range. */

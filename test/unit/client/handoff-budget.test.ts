@@ -127,7 +127,16 @@ describe("on a store that recalls", () => {
     for (let use = 0; use < 49; use++) handoffBudget.takeToken();
     expect(handoffBudget.tokensToRenew()).toBe(0);
     for (let use = 0; use < 11; use++) handoffBudget.takeToken();
-    expect(handoffBudget.tokensToRenew(), "60 used, 11 of them since").toBe(82);
+    expect(handoffBudget.tokensToRenew(), "60 used, 11 of them since: enough are left").toBe(0);
+    for (let use = 0; use < 30; use++) handoffBudget.takeToken();
+    expect(handoffBudget.tokensToRenew(), "90 used, 30 of them since").toBe(150);
+  });
+
+  test("a renewal asks for no more tokens while the lock has one holder", () => {
+    const handoffBudget = createRecalled();
+    handoffBudget.onGranted(1n, 1, 0);
+    handoffBudget.takeToken();
+    expect([handoffBudget.tokensToRenew(), handoffBudget.tokensToRenew()]).toEqual([0, 0]);
   });
 
   test("the range is as long as the store's last answer says, also if that is shorter", () => {
