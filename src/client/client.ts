@@ -13,6 +13,7 @@ import {
 } from "../errors.ts";
 import type { Driver, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
+import { resolveLater } from "../util/microtask.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
 import { CachedLocks, cacheProblem } from "./cached-locks.ts";
@@ -33,6 +34,7 @@ import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
 import { FlowHolds } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
+import type { ResolveWaiter } from "./waiter.ts";
 import { Waiter } from "./waiter.ts";
 
 /** How long close() waits for the store to answer releases. */
@@ -177,8 +179,11 @@ export class Client {
     const cached = settings.cacheMs > 0 ? this.#reuse(context, target, settings) : null;
     if (cached !== null) return Promise.resolve(new LockHandle([cached], target.keys, this.flowHolds));
     return new Promise((resolve, reject) => {
-      const onGranted = (localHold: LocalHold | null): void =>
-        resolve(localHold === null ? null : new LockHandle([localHold], target.keys, this.flowHolds));
+      const onGranted = (localHold: LocalHold | null, isLastHandoff: boolean): void => {
+        const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);
+        // Its last holder may want it again at once. If this one released it before that, the lock would leave the process.
+        resolve(isLastHandoff ? resolveLater(handle) : handle);
+      };
       this.#enqueue(context, target, settings, isTry, onGranted, reject);
     });
   }
@@ -202,13 +207,12 @@ export class Client {
     return queueName(target, ttl === this.settings.ttl ? "" : ttl);
   }
 
-  /** @param resolve receives the local hold, or null if `isTry` and the keys were busy */
   #enqueue(
     context: ClientContext,
     target: LockTarget,
     settings: AcquireSettings,
     isTry: boolean,
-    resolve: (localHold: LocalHold | null) => void,
+    resolve: ResolveWaiter,
     reject: (error: unknown) => void,
   ): void {
     const ttl = resolveTtl(settings, context.traits, this.driver.name);

@@ -240,12 +240,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     if (isKept && this.#budget.hasTokens) return this.#keep(activeClaim, localHold.settings, now);
     const token = isHeld ? this.#budget.nextToken(now, isWanted || isKept) : null;
     if (token !== null) {
-      this.#grantNext(activeClaim, token, now);
+      this.#grantNext(activeClaim, token, now, true);
       queueEvents.emitHandedOff(this.#localHold as LocalHold | null);
       return true;
     }
     if (localHold.settings.cacheMs > 0) this.#rememberTokens();
-    return this.#releaseToStore(activeClaim, isHeld, now);
+    const released = this.#releaseToStore(activeClaim, isHeld, now);
+    // as when it is handed off: its holder need not wait for the store, and can request the lock again behind those who wait here
+    return isHeld && isWanted ? true : released;
   }
 
   giveBack(now: number): void {
@@ -328,12 +330,13 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.#activeClaim = engine.start(claim, claimSettings, this, now, delayMs);
   }
 
-  #grantNext(activeClaim: ActiveClaim, token: bigint, now: number): void {
+  #grantNext(activeClaim: ActiveClaim, token: bigint, now: number, isHandoff = false): void {
     const waiter = this.#waiters.first as Waiter;
     this.#waiters.remove(waiter);
+    const isLastHandoff = isHandoff && this.#waiters.size === 0;
     const localHold = this.#hold(activeClaim, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
-    waiter.grant(localHold);
+    waiter.grant(localHold, isLastHandoff);
     this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
   }
 

@@ -18,6 +18,9 @@ export interface WaiterQueue {
   onFailedRequest(waiter: Waiter, error: unknown, outcome: FailedOutcome): void;
 }
 
+/** Receives the local hold, or null if it was to be tried only and the keys were busy. */
+export type ResolveWaiter = (localHold: LocalHold | null, isLastHandoff: boolean) => void;
+
 export class Waiter implements ScheduledTask {
   previous: Waiter | null = null;
   next: Waiter | null = null;
@@ -37,17 +40,16 @@ export class Waiter implements ScheduledTask {
   readonly mayRunEarly = false;
   dueAt = 0;
   heapIndex = -1;
-  readonly #resolve: (localHold: LocalHold | null) => void;
+  readonly #resolve: ResolveWaiter;
   readonly #reject: (error: unknown) => void;
   #onAbort: (() => void) | null = null;
 
-  /** @param resolve receives the local hold, or null if `isTry` and the keys were busy */
   constructor(
     target: LockTarget,
     settings: AcquireSettings,
     isTry: boolean,
     startedAt: number,
-    resolve: (localHold: LocalHold | null) => void,
+    resolve: ResolveWaiter,
     reject: (error: unknown) => void,
   ) {
     this.target = target;
@@ -79,15 +81,16 @@ export class Waiter implements ScheduledTask {
     this.queue?.timeOut(this);
   }
 
-  grant(localHold: LocalHold): void {
+  /** @param isLastHandoff it was handed off by another local holder, and no other request waits */
+  grant(localHold: LocalHold, isLastHandoff: boolean): void {
     this.leave();
-    this.#resolve(localHold);
+    this.#resolve(localHold, isLastHandoff);
   }
 
   /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
   reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
     this.leave();
-    if (this.isTry && outcome === "busy") this.#resolve(null);
+    if (this.isTry && outcome === "busy") this.#resolve(null, false);
     else this.#reject(error);
     // after it is settled, like a grant
     this.#joined?.onFailedRequest(this, error, outcome);

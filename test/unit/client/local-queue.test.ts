@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
+import { setImmediate as waitForTurn } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import type { LocalHold } from "../../../src/client/local-hold.ts";
 import type { Lock, LockHandle } from "../../../src/client/lock.ts";
+import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { heapUsed } from "../../support/heap-usage.ts";
 import { until } from "../../support/until.ts";
@@ -66,6 +69,50 @@ test("throwIfLost() observes the clocks, and throws after a suspension longer th
   clock.suspend(60_000);
   expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
   expect(events).toContain("clockStep");
+});
+
+describe("callers of one process", () => {
+  /** Counts the claims that reach the store, which answers in a later turn of the event loop like one behind a network. */
+  function countClaims(driver: Driver): { readonly driver: Driver; readonly count: () => number } {
+    let count = 0;
+    const claim: Driver["claim"] = async (claimed) => {
+      count++;
+      await waitForTurn();
+      return driver.claim(claimed);
+    };
+    return { driver: Object.assign(Object.create(driver) as Driver, { claim }), count: () => count };
+  }
+
+  const callers = {
+    "acquire() and release()": async (locks: Locks) => {
+      const lock = await locks.acquire("k");
+      await lock.release();
+    },
+    "using()": (locks: Locks) => locks.using("k", () => undefined),
+  };
+  for (const [name, call] of Object.entries(callers)) {
+    test(`two that work synchronously pass the lock to each other without the store, by ${name}`, async () => {
+      const { driver, count } = countClaims(memory());
+      const locks = createLocks(driver);
+      const repeatCall = async (): Promise<void> => {
+        for (let round = 0; round < 100; round++) await call(locks);
+      };
+      await Promise.all([repeatCall(), repeatCall()]);
+      // the first ranges are short
+      expect(count()).toBeLessThan(12);
+      await locks.close();
+    });
+  }
+
+  test("one whose turn ends while others wait need not wait for the store", async () => {
+    const driver = memory();
+    const release: Driver["release"] = () => new Promise(() => undefined);
+    const locks = createLocks(Object.assign(Object.create(driver) as Driver, { release }));
+    const first = await locks.acquire("k");
+    void locks.acquire("k").catch(() => undefined);
+    // its range has one token
+    expect(await first.release()).toBe(true);
+  });
 });
 
 /** A listener may use the client within the same call. */
