@@ -170,28 +170,11 @@ export class Connection {
     return selection.done;
   }
 
-  /** Runs a script in the database of the locks. */
-  async runScript(
-    script: Script,
-    routingKey: string,
-    args: readonly string[],
-    lateReply?: LateReply,
-  ): Promise<unknown> {
+  /** Runs a script in the database of the locks. Not an async function: every claim would pay for its promises. */
+  runScript(script: Script, routingKey: string, args: readonly string[], lateReply?: LateReply): Promise<unknown> {
     const databaseReady = this.ensureDatabase(routingKey);
-    if (databaseReady !== null) await databaseReady;
-    const serverBefore = this.#replicaAcks && this.#locateServer(routingKey);
-    const reply = await this.#sendScript(script, routingKey, args, lateReply);
-    // after a break the library may have sent the script again, to database 0
-    const databaseReadyAgain = this.ensureDatabase(routingKey);
-    if (databaseReadyAgain !== null) await databaseReadyAgain;
-    const isWaiting = isWaitingReply(script, reply);
-    if (isWaiting || this.isCluster) this.#subscriptions.onCommandRouted(routingKey, isWaiting);
-    if (this.#replicaAcks !== null && isHeldReply(script, reply)) {
-      await this.#replicaAcks.waitForAcks(routingKey);
-      // another server may have become master meanwhile, without this grant
-      if (serverBefore !== this.#locateServer(routingKey)) throw new Error("redis: the connection changed during WAIT");
-    }
-    return reply;
+    if (databaseReady === null) return this.#sendScript(script, routingKey, args, lateReply);
+    return databaseReady.then(() => this.#sendScript(script, routingKey, args, lateReply));
   }
 
   readonly send = (args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> => {
@@ -231,19 +214,46 @@ export class Connection {
     return `${this.epoch} ${this.#adapter.resolveMaster(routingKey)}`;
   }
 
-  async #sendScript(
+  #sendScript(
     script: Script,
     routingKey: string,
     args: readonly string[],
-    lateReply?: LateReply,
+    lateReply: LateReply | undefined,
   ): Promise<unknown> {
     const keys = toScriptKeys(routingKey, this.isCluster);
-    try {
-      return await this.send(["EVALSHA", script.sha, ...keys, ...args], routingKey, lateReply);
-    } catch (error) {
-      if (!isNoScriptError(error)) throw error;
-      return this.send(["EVAL", script.text, ...keys, ...args], routingKey, lateReply);
+    const serverBefore = this.#replicaAcks && this.#locateServer(routingKey);
+    const onReply = (reply: unknown): unknown => {
+      // after a break the library may have sent the script again, to database 0
+      const databaseReady = this.ensureDatabase(routingKey);
+      const isWaiting = isWaitingReply(script, reply);
+      if (isWaiting || this.isCluster) this.#subscriptions.onCommandRouted(routingKey, isWaiting);
+      if (databaseReady === null && this.#replicaAcks === null) return reply;
+      return this.#confirmReply(script, routingKey, reply, databaseReady, serverBefore);
+    };
+    return this.send(["EVALSHA", script.sha, ...keys, ...args], routingKey, lateReply).then(
+      onReply,
+      (error: unknown) => {
+        if (!isNoScriptError(error)) throw error;
+        return this.send(["EVAL", script.text, ...keys, ...args], routingKey, lateReply).then(onReply);
+      },
+    );
+  }
+
+  /** @throws Error if the script may have run in another database, or its grants may be lost with this server */
+  async #confirmReply(
+    script: Script,
+    routingKey: string,
+    reply: unknown,
+    databaseReady: Promise<void> | null,
+    serverBefore: string | null,
+  ): Promise<unknown> {
+    if (databaseReady !== null) await databaseReady;
+    if (this.#replicaAcks !== null && isHeldReply(script, reply)) {
+      await this.#replicaAcks.waitForAcks(routingKey);
+      // another server may have become master meanwhile, without this grant
+      if (serverBefore !== this.#locateServer(routingKey)) throw new Error("redis: the connection changed during WAIT");
     }
+    return reply;
   }
 
   #onConnected(): void {

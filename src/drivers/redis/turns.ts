@@ -10,6 +10,7 @@
  */
 
 import { chunk } from "../../util/chunk.ts";
+import { rejectOnThrow } from "../../util/timeout.ts";
 import type { LateReply } from "./connection.ts";
 import { sanitizeError } from "./errors.ts";
 
@@ -33,6 +34,7 @@ interface Call {
 }
 
 interface Turn {
+  readonly routingKey: string;
   readonly releases: Call[];
   readonly claims: Call[];
   itemCount: number;
@@ -43,8 +45,8 @@ export class Turns {
   readonly #onPush: (message: string, isAnswer: boolean) => void;
   /** Counts the breaks of the connection. */
   readonly #readEpoch: () => number;
-  /** By routing key: the calls of this turn. */
-  readonly #turns = new Map<string, Turn>();
+  /** The calls of this turn, for each routing key: one, or in a Cluster one for each bucket. */
+  #turns: Turn[] = [];
   #isScheduled = false;
   /** Whether claims and releases go in commands of their own: an error that concerns claims only fails no release then. */
   readonly #isSplit: boolean;
@@ -67,7 +69,7 @@ export class Turns {
       const turn = this.#turnOf(routingKey);
       const onAnswers = ([answer]: readonly string[]): void => resolve(answer as string);
       turn.claims.push({ items: [item], lateReply, resolve: onAnswers, reject });
-      this.#onAdded(routingKey, turn, 1);
+      this.#onAdded(turn, 1);
     });
   }
 
@@ -81,24 +83,22 @@ export class Turns {
     return new Promise((resolve, reject) => {
       const turn = this.#turnOf(routingKey);
       turn.releases.push({ items, lateReply, resolve, reject });
-      this.#onAdded(routingKey, turn, items.length);
+      this.#onAdded(turn, items.length);
     });
   }
 
   #turnOf(routingKey: string): Turn {
-    let turn = this.#turns.get(routingKey);
-    if (turn === undefined) {
-      turn = { releases: [], claims: [], itemCount: 0 };
-      this.#turns.set(routingKey, turn);
-    }
+    for (const turn of this.#turns) if (turn.routingKey === routingKey) return turn;
+    const turn: Turn = { routingKey, releases: [], claims: [], itemCount: 0 };
+    this.#turns.push(turn);
     return turn;
   }
 
-  #onAdded(routingKey: string, turn: Turn, itemCount: number): void {
+  #onAdded(turn: Turn, itemCount: number): void {
     turn.itemCount += itemCount;
     if (turn.itemCount >= ITEMS_PER_COMMAND) {
-      this.#turns.delete(routingKey);
-      this.#sendTurn(routingKey, turn);
+      this.#turns = this.#turns.filter((other) => other !== turn);
+      this.#sendTurn(turn);
     } else if (!this.#isScheduled) {
       this.#isScheduled = true;
       process.nextTick(() => this.#sendAll());
@@ -107,51 +107,60 @@ export class Turns {
 
   #sendAll(): void {
     this.#isScheduled = false;
-    const turns = [...this.#turns];
-    this.#turns.clear();
-    for (const [routingKey, turn] of turns) this.#sendTurn(routingKey, turn);
+    const turns = this.#turns;
+    this.#turns = [];
+    for (const turn of turns) this.#sendTurn(turn);
   }
 
-  #sendTurn(routingKey: string, { releases, claims }: Turn): void {
+  #sendTurn({ routingKey, releases, claims }: Turn): void {
     if (!this.#isSplit && releases.length > 0 && claims.length > 0) {
-      void this.#sendCalls(routingKey, [...releases, ...claims]);
+      this.#sendCalls(routingKey, [...releases, ...claims]);
       return;
     }
-    if (releases.length > 0) void this.#sendCalls(routingKey, releases);
-    if (claims.length > 0) void this.#sendCalls(routingKey, claims);
+    if (releases.length > 0) this.#sendCalls(routingKey, releases);
+    if (claims.length > 0) this.#sendCalls(routingKey, claims);
   }
 
-  async #sendCalls(routingKey: string, calls: readonly Call[]): Promise<void> {
-    const lateReply: LateReply = {
-      onTimeout: () => {
-        for (const call of new Set(calls.map((one) => one.lateReply))) call.onTimeout();
-      },
-      onLateReply: () => {
-        for (const call of new Set(calls.map((one) => one.lateReply))) call.onLateReply();
-      },
-    };
-    try {
-      const epoch = this.#readEpoch();
-      const items = calls.length === 1 ? (calls[0] as Call).items : calls.flatMap((call) => call.items);
-      const reply = String(await this.#send(routingKey, items, lateReply));
-      const lines = reply.split("\n");
-      // "QUEUED": the client is inside a MULTI of its user
-      if (lines.length < items.length || !/^[hrwnpfe01]( |$)/.test(lines[0] as string))
-        throw new Error(
-          `redis: the store answered for ${lines.length} of ${items.length} items: ${reply.slice(0, 20)}`,
-        );
-      const isAnswer = epoch === this.#readEpoch();
-      for (const push of lines.slice(items.length)) this.#onPush(push, isAnswer);
-      let position = 0;
-      for (const call of calls) {
-        const answers = lines.slice(position, position + call.items.length);
-        position += call.items.length;
-        const failure = answers.find((answer) => answer.startsWith("e "));
-        if (failure === undefined) call.resolve(answers);
-        else call.reject(sanitizeError(new Error(failure.slice(2))));
-      }
-    } catch (error) {
-      for (const { reject } of calls) reject(error);
+  #sendCalls(routingKey: string, calls: readonly Call[]): void {
+    const [first] = calls as [Call];
+    const items = calls.length === 1 ? first.items : calls.flatMap((call) => call.items);
+    const lateReply = calls.length === 1 ? first.lateReply : combineLateReplies(calls);
+    const epoch = this.#readEpoch();
+    rejectOnThrow(() => this.#send(routingKey, items, lateReply))
+      .then((reply) => this.#settle(calls, items.length, String(reply), epoch))
+      .catch((error: unknown) => {
+        for (const { reject } of calls) reject(error);
+      });
+  }
+
+  /** @throws Error for an unexpected reply */
+  #settle(calls: readonly Call[], itemCount: number, reply: string, epoch: number): void {
+    const lines = reply.split("\n");
+    // "QUEUED": the client is inside a MULTI of its user
+    if (lines.length < itemCount || !/^[hrwnpfe01](?: |\n|$)/.test(reply))
+      throw new Error(`redis: the store answered for ${lines.length} of ${itemCount} items: ${reply.slice(0, 20)}`);
+    const isAnswer = epoch === this.#readEpoch();
+    for (let index = itemCount; index < lines.length; index++) this.#onPush(lines[index] as string, isAnswer);
+    let position = 0;
+    for (const call of calls) {
+      const answers = lines.slice(position, position + call.items.length);
+      position += call.items.length;
+      const failure = answers.find((answer) => answer.startsWith("e "));
+      if (failure === undefined) call.resolve(answers);
+      else call.reject(sanitizeError(new Error(failure.slice(2))));
     }
   }
+}
+
+/** Each of them is told once, also if it is that of several calls. */
+function combineLateReplies(calls: readonly Call[]): LateReply {
+  const all = (): Set<LateReply> => new Set(calls.map(({ lateReply }) => lateReply));
+  return {
+    onTimeout: () => {
+      for (const lateReply of all()) lateReply.onTimeout();
+    },
+    onLateReply: () => {
+      for (const lateReply of all()) lateReply.onLateReply();
+    },
+  };
 }
