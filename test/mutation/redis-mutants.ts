@@ -191,7 +191,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file,
     find: "if existing and inGracePeriod and not existing.ended",
     replace: "if false and existing and inGracePeriod and not existing.ended",
-    tests: failover,
+    tests: "test/integration/redis/data-loss-guard.test.ts",
   },
   {
     name: "on Redis, a writable replica regarded as the master whose record it has",

@@ -264,6 +264,24 @@ withRedis((server) => {
     });
   });
 
+  test("a holder whose renewals the store has missed is not told that its lease has ended: it is placed again", async () => {
+    const lockClient = await openGuarded(GENEROUS_MS);
+    const held = makeClaim("key", { ttlMs: TTL_MS });
+    const { token } = await lockClient.claimHeld(held);
+    const hash = fixture.hashOf("key");
+    const written = await fixture.admin.dumpBuffer(hash);
+    const firstLeaseEndsAt = Date.now() + TTL_MS;
+    const renewOn = async (): Promise<boolean> => {
+      expect(await lockClient.renewOnce(held)).toMatchObject({ state: "held", token });
+      return Date.now() > firstLeaseEndsAt;
+    };
+    await until(renewOn, { within: 2 * TTL_MS, what: "the end of the lease without renewals" });
+    await fixture.admin.restore(hash, GENEROUS_MS * 4, written as Buffer, "REPLACE");
+    await writeRunRecord(fixture.admin, fixture.prefix, { replicationId: "a".repeat(40) });
+    expect(await lockClient.renewOnce(held)).toMatchObject({ state: "held", token });
+    await lockClient.driver.release(toReleases(held));
+  });
+
   test("after its end, a claim that was not placed again stays lost", async () => {
     const lockClient = await openGuarded();
     const held = makeClaim("key", { ttlMs: TTL_MS });
