@@ -13,13 +13,14 @@ import {
 } from "../errors.ts";
 import type { Driver, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
-import { resolveLater } from "../util/microtask.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
 import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { isExclusive } from "./handoff-budget.ts";
+import type { HandoffTiming } from "./handoff-timing.ts";
+import { HandoffChain, resolveAt } from "./handoff-timing.ts";
 import { Interceptors } from "./interceptors.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { ClientContext } from "./local-queue.ts";
@@ -140,6 +141,7 @@ export class Client {
       tokenFloors: createTokenFloors(traits.durability !== "process"),
       queueReader: new QueueReader(engine),
       cachedLocks: new CachedLocks(engine, traits),
+      handoffChain: new HandoffChain(),
       queues: new SlotMap(),
     };
     return this.#context;
@@ -179,10 +181,9 @@ export class Client {
     const cached = settings.cacheMs > 0 ? this.#reuse(context, target, settings) : null;
     if (cached !== null) return Promise.resolve(new LockHandle([cached], target.keys, this.flowHolds));
     return new Promise((resolve, reject) => {
-      const onGranted = (localHold: LocalHold | null, isLastHandoff: boolean): void => {
+      const onGranted = (localHold: LocalHold | null, timing: HandoffTiming): void => {
         const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);
-        // Its last holder may want it again at once. If this one released it before that, the lock would leave the process.
-        resolve(isLastHandoff ? resolveLater(handle) : handle);
+        resolve(timing === "now" ? handle : resolveAt(handle, timing));
       };
       this.#enqueue(context, target, settings, isTry, onGranted, reject);
     });

@@ -29,6 +29,7 @@ import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome, LockEvent } from "./events.ts";
 import type { HandoffLimits } from "./handoff-budget.ts";
 import { HandoffBudget } from "./handoff-budget.ts";
+import type { HandoffChain } from "./handoff-timing.ts";
 import type { HoldQueue, RequestOrigin } from "./local-hold.ts";
 import { LocalHold } from "./local-hold.ts";
 import type { LockTarget } from "./lock-spec.ts";
@@ -53,6 +54,7 @@ export interface ClientContext {
   readonly tokenFloors: TokenFloors;
   readonly queueReader: QueueReader;
   readonly cachedLocks: CachedLocks;
+  readonly handoffChain: HandoffChain;
   /** The queues that other requests can join, by name. */
   readonly queues: SlotMap<string, LocalQueue>;
 }
@@ -333,10 +335,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   #grantNext(activeClaim: ActiveClaim, token: bigint, now: number, isHandoff = false): void {
     const waiter = this.#waiters.first as Waiter;
     this.#waiters.remove(waiter);
-    const isLastHandoff = isHandoff && this.#waiters.size === 0;
+    const timing = isHandoff ? this.context.handoffChain.chooseTiming(now, this.#waiters.size === 0) : "now";
     const localHold = this.#hold(activeClaim, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
-    waiter.grant(localHold, isLastHandoff);
+    waiter.grant(localHold, timing);
     this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
   }
 

@@ -61,8 +61,8 @@ export interface Lock extends AsyncDisposable {
   detach(options?: DetachOptions): Promise<string>;
   /**
    * Releases the lock: true if it was held until now, false if it had been lost. Never throws for a loss; a second call
-   * returns the first result. Settles when the store has answered or, if it cannot be reached, when the claim's lease has
-   * certainly expired there.
+   * returns the first result. Settles at once if requests of this client wait for the lock; else when the store has answered
+   * or, if it cannot be reached, when the claim's lease has certainly expired there.
    */
   release(): Promise<boolean>;
 }

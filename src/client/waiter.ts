@@ -4,6 +4,7 @@ import { setMaxListeners } from "node:events";
 import type { Engine } from "./engine.ts";
 import { nextRequest, outcomeOf } from "./event-fields.ts";
 import type { FailedOutcome } from "./events.ts";
+import type { HandoffTiming } from "./handoff-timing.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import type { AcquireSettings } from "./options.ts";
@@ -19,7 +20,7 @@ export interface WaiterQueue {
 }
 
 /** Receives the local hold, or null if it was to be tried only and the keys were busy. */
-export type ResolveWaiter = (localHold: LocalHold | null, isLastHandoff: boolean) => void;
+export type ResolveWaiter = (localHold: LocalHold | null, timing: HandoffTiming) => void;
 
 export class Waiter implements ScheduledTask {
   previous: Waiter | null = null;
@@ -81,16 +82,15 @@ export class Waiter implements ScheduledTask {
     this.queue?.timeOut(this);
   }
 
-  /** @param isLastHandoff it was handed off by another local holder, and no other request waits */
-  grant(localHold: LocalHold, isLastHandoff: boolean): void {
+  grant(localHold: LocalHold, timing: HandoffTiming): void {
     this.leave();
-    this.#resolve(localHold, isLastHandoff);
+    this.#resolve(localHold, timing);
   }
 
   /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
   reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
     this.leave();
-    if (this.isTry && outcome === "busy") this.#resolve(null, false);
+    if (this.isTry && outcome === "busy") this.#resolve(null, "now");
     else this.#reject(error);
     // after it is settled, like a grant
     this.#joined?.onFailedRequest(this, error, outcome);

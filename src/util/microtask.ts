@@ -4,9 +4,3 @@
 export function runInMicrotask(run: () => void): void {
   void Promise.resolve().then(run);
 }
-
-/** Resolves to the value when microtasks that are scheduled now have had time for a few of their own. */
-export async function resolveLater<T>(value: T): Promise<T> {
-  for (let turn = 0; turn < 3; turn++) await null;
-  return value;
-}

@@ -12,7 +12,8 @@
            ms>": not granted because of a grace period | "f": the floor is more than a day ahead of the clock. In a grace
            period "h" and "w" end with another field, its end (ms). Answers of releases: "1" if the claim was there, else
            "0". Of both: "e <error>": Redis refused a command of this item
-     Cost  on the common path (a free key, a holder without waiters) two commands for each item; else O(admitted +
+     Cost  on the common path (a free key, a holder without waiters) two commands for each item; on the contended path
+           (lib/contended.lua) six for a hand-off and four for a place in the queue; else O(admitted +
            expired entries) for each queue, and one PUBLISH for each grant to another process
 
      Invariants

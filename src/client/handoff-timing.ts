@@ -1,0 +1,38 @@
+/**
+ * When the promise of a request resolves to which the lock was handed off within this process. The lock is granted at once in
+ * each case.
+ *
+ *   now       other requests wait behind it
+ *   later     some microtasks later: nobody waits, but the last holder may ask again at once. If this one released the lock
+ *             before that, the lock would leave the process
+ *   nextTurn  in the next turn of the event loop: hand-offs between holders that only compute follow each other in microtasks.
+ *             Meanwhile no recall, answer or timer is seen, so the chain of them lasts MAX_CHAIN_MS at most
+ */
+export type HandoffTiming = "now" | "later" | "nextTurn";
+
+const MAX_CHAIN_MS = 10;
+
+/** The hand-offs of one turn of the event loop, in all local queues of a client. */
+export class HandoffChain {
+  /** When the first hand-off of this turn of the event loop took place; null: there was none. */
+  #chainStartedAt: number | null = null;
+
+  /** @param isLast no other request waits */
+  chooseTiming(now: number, isLast: boolean): HandoffTiming {
+    if (this.#chainStartedAt === null) {
+      this.#chainStartedAt = now;
+      setImmediate(() => {
+        this.#chainStartedAt = null;
+      });
+    }
+    if (now - this.#chainStartedAt >= MAX_CHAIN_MS) return "nextTurn";
+    return isLast ? "later" : "now";
+  }
+}
+
+/** Resolves to the value later, or in the next turn. */
+export async function resolveAt<T>(value: T, timing: HandoffTiming): Promise<T> {
+  if (timing === "nextTurn") await new Promise((resolve) => setImmediate(resolve));
+  else for (let microtask = 0; microtask < 3; microtask++) await null;
+  return value;
+}
