@@ -33,6 +33,6 @@ export class HandoffChain {
 /** Resolves to the value later, or in the next turn. */
 export async function resolveAt<T>(value: T, timing: HandoffTiming): Promise<T> {
   if (timing === "nextTurn") await new Promise((resolve) => setImmediate(resolve));
-  else for (let microtask = 0; microtask < 3; microtask++) await null;
+  else for (let microtask = 0; microtask < 3; microtask++) await Promise.resolve();
   return value;
 }
