@@ -179,7 +179,11 @@ export class Client {
       return this.#acquireInParts(context, target, settings, isTry);
     }
     const cached = settings.cacheMs > 0 ? this.#reuse(context, target, settings) : null;
-    if (cached !== null) return Promise.resolve(new LockHandle([cached], target.keys, this.flowHolds));
+    if (cached !== null) {
+      const handle = new LockHandle([cached], target.keys, this.flowHolds);
+      const timing = context.handoffChain.chooseTiming(cached.grantedAt, false);
+      return timing === "now" ? Promise.resolve(handle) : resolveAt(handle, timing);
+    }
     return new Promise((resolve, reject) => {
       const onGranted = (localHold: LocalHold | null, timing: HandoffTiming): void => {
         const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);

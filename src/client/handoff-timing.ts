@@ -1,6 +1,6 @@
 /**
- * When the promise of a request resolves to which the lock was handed off within this process. The lock is granted at once in
- * each case.
+ * When the promise of a request resolves to which the lock was handed off within this process, or which uses a cached lock. The
+ * lock is granted at once in each case.
  *
  *   now       other requests wait behind it
  *   later     some microtasks later: nobody waits, but the last holder may ask again at once. If this one released the lock
@@ -12,9 +12,9 @@ export type HandoffTiming = "now" | "later" | "nextTurn";
 
 const MAX_CHAIN_MS = 10;
 
-/** The hand-offs of one turn of the event loop, in all local queues of a client. */
+/** The hand-offs and uses of cached locks of one turn of the event loop, in all local queues of a client. */
 export class HandoffChain {
-  /** When the first hand-off of this turn of the event loop took place; null: there was none. */
+  /** When the first one of this turn of the event loop took place; null: there was none. */
   #chainStartedAt: number | null = null;
 
   /** @param isLast no other request waits */

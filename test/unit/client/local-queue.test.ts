@@ -104,29 +104,34 @@ describe("callers of one process", () => {
     });
   }
 
-  test("two that only compute let the event loop turn, so that recalls, answers and timers are seen", async () => {
-    const locks = createLocks(memory());
-    let [turns, sections] = [0, 0];
-    const countTurns = (): void => {
-      turns++;
-      counting = setImmediate(countTurns);
-    };
-    let counting = setImmediate(countTurns);
-    const computeOften = async (): Promise<void> => {
-      while (sections < 4_000) {
-        await locks.using("k", () => {
-          const endsAt = performance.now() + 0.05;
-          while (performance.now() < endsAt);
-        });
-        sections++;
-      }
-    };
-    await Promise.all([computeOften(), computeOften(), computeOften()]);
-    clearImmediate(counting);
-    // 200 ms of work or more, in chains of 10 ms
-    expect(turns).toBeGreaterThan(10);
-    await locks.close();
-  });
+  for (const [what, count, options] of [
+    ["that pass the lock to each other", 3, {}],
+    ["of a cached lock", 1, { cache: "10s" }],
+  ] as const) {
+    test(`callers ${what} and only compute let the event loop turn, so that recalls, answers and timers are seen`, async () => {
+      const locks = createLocks(memory(), options);
+      let [turns, sections] = [0, 0];
+      const countTurns = (): void => {
+        turns++;
+        counting = setImmediate(countTurns);
+      };
+      let counting = setImmediate(countTurns);
+      const computeOften = async (): Promise<void> => {
+        while (sections < 4_000) {
+          await locks.using("k", () => {
+            const endsAt = performance.now() + 0.05;
+            while (performance.now() < endsAt);
+          });
+          sections++;
+        }
+      };
+      await Promise.all(Array.from({ length: count }, computeOften));
+      clearImmediate(counting);
+      // 200 ms of work or more, in chains of 10 ms
+      expect(turns).toBeGreaterThan(10);
+      await locks.close();
+    });
+  }
 
   test("one whose turn ends while others wait need not wait for the store", async () => {
     const driver = memory();
