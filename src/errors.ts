@@ -1,6 +1,6 @@
 /**
- * Every error Holdfast throws, with its stable code, and how errors without a caller are reported. Match errors by `code`:
- * a process may load two copies of the package, each with its own classes.
+ * Every error Holdfast throws, with its stable code, and how errors without a caller are reported. A process may load several
+ * copies of the package, each with its own classes: holdfast/testing is one. So errors are matched by `code`, also by `instanceof`.
  */
 
 /** How a claim ended, if the store still knows. maxHold: it was held longer than the store allows. */
@@ -32,6 +32,12 @@ export interface LockErrorDetails {
 
 /** The base class of all Holdfast errors. Wrong arguments throw a TypeError instead. */
 export class LockError extends Error {
+  /** True also for an error of another copy of the package: of any class with the same code. */
+  static override [Symbol.hasInstance](value: unknown): boolean {
+    // biome-ignore lint/complexity/noThisInStatic: a derived class inherits it; and the bundler renames a class that names itself
+    return isInstance(this, value);
+  }
+
   /** A stable code for programs; docs/reference/errors.md lists all. */
   readonly code: string;
   /** The affected keys, without the client's prefix; may be empty. */
@@ -80,11 +86,6 @@ export class LockTimeoutError extends LockError {
     super("LOCK_TIMEOUT", message, details);
     this.blocked = blocked;
   }
-}
-
-/** Compares the code, since a process may load two copies of the package. */
-export function isLockTimeout(error: unknown): error is LockTimeoutError {
-  return error instanceof Error && (error as { code?: unknown }).code === "LOCK_TIMEOUT";
 }
 
 /**
@@ -169,7 +170,8 @@ export function isFatalError(error: unknown): boolean {
 export function wrapDriverError(error: unknown, action: string, keys: readonly string[]): LockError {
   const message = error instanceof Error ? error.message : String(error);
   if (isFatalError(error)) {
-    return error instanceof FatalDriverError ? error : new FatalDriverError(message, { keys, cause: error });
+    // one of another copy, such as the entry of a driver, does not know the keys
+    return isOwnInstance(FatalDriverError, error) ? error : new FatalDriverError(message, { keys, cause: error });
   }
   return new DriverError(`${action}: ${message}`, { keys, cause: error });
 }
@@ -212,4 +214,29 @@ export function safeListener<Args extends readonly unknown[]>(
       warn(error);
     }
   };
+}
+
+/** By them `instanceof` finds errors of other copies of the package. A class that a program derives has none. */
+const CODES: ReadonlyMap<unknown, string> = new Map<unknown, string>([
+  [LockTimeoutError, "LOCK_TIMEOUT"],
+  [StorePausedError, "PAUSED"],
+  [LockLostError, "LOCK_LOST"],
+  [DeadlockError, "LOCK_DEADLOCK"],
+  [DriverError, "DRIVER_FAILED"],
+  [FatalDriverError, "DRIVER_FATAL"],
+  [UnsupportedError, "UNSUPPORTED"],
+  [ClosedError, "CLOSED"],
+]);
+
+function isInstance(errorClass: typeof LockError, value: unknown): boolean {
+  if (isOwnInstance(errorClass, value)) return true;
+  if (!(value instanceof Error)) return false;
+  const { code, keys } = value as Partial<LockError>;
+  if (typeof code !== "string" || !Array.isArray(keys)) return false;
+  return errorClass === LockError || code === CODES.get(errorClass);
+}
+
+/** Has this copy of the package created the error? */
+function isOwnInstance<T>(errorClass: abstract new (...args: never[]) => T, value: unknown): value is T {
+  return Function.prototype[Symbol.hasInstance].call(errorClass, value);
 }

@@ -38,7 +38,7 @@ import { createTokenFloors } from "./token-floors.ts";
 import type { ResolveWaiter } from "./waiter.ts";
 import { Waiter } from "./waiter.ts";
 
-/** How long close() waits for the store to answer releases. */
+/** How long close() waits in all for the store to answer releases. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
 export class Client {
@@ -156,10 +156,12 @@ export class Client {
     if (context === null) return;
     const { engine } = context;
     const closedError = new ClosedError("this client was closed");
+    const endsAt = engine.clock.now() + CLOSE_TIMEOUT_MS;
     for (const { listener } of engine.listClaims()) listener.onClose(closedError);
     await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, this.releaseAll(), () => undefined);
     for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
-    await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, engine.whenIdle(), () => undefined);
+    const restMs = Math.max(endsAt - engine.clock.now(), 0);
+    await withTimeout(engine.scheduler, restMs, engine.whenIdle(), () => undefined);
     engine.stop();
     this.flowHolds.close();
     await this.driver.close();

@@ -1,6 +1,6 @@
 /** What events tell of a request: its number, its mode, and how it ended. */
 
-import { ClosedError, isLockTimeout } from "../errors.ts";
+import { ClosedError, LockTimeoutError } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import type { FailedOutcome, LockMode } from "./events.ts";
@@ -12,7 +12,7 @@ export function modeOf(locks: readonly LockSpec[]): LockMode {
 
 export function outcomeOf(error: unknown): FailedOutcome {
   if (error === null) return "busy";
-  if (isLockTimeout(error)) return "timeout";
+  if (error instanceof LockTimeoutError) return "timeout";
   return error instanceof ClosedError ? "cancelled" : "error";
 }
 

@@ -111,7 +111,7 @@ export interface Locks extends AsyncDisposable {
    * error of it becomes that of the call. The Disposable removes it. @throws TypeError if it is not a function
    */
   intercept(interceptor: Interceptor): Disposable;
-  /** Rejects waiting requests with ClosedError, releases all locks (waiting at most 10 s) and closes the connection. */
+  /** Rejects waiting requests with ClosedError, releases all locks (waiting for the store at most 5 s) and closes the connection. */
   close(): Promise<void>;
 }
 

@@ -56,6 +56,17 @@ const clockRule = (value: unknown): string | null =>
 const reasonRule = (value: unknown): string | null =>
   REASONS.includes(value) ? null : `one of ${REASONS.map((reason) => `"${reason}"`).join(", ")}`;
 
+/** What a client loads when it first needs it: the file system is not part of the time that a test controls. */
+async function loadAll(): Promise<void> {
+  await Promise.all([
+    import("../client/admin.ts"),
+    import("../client/event-log.ts"),
+    import("../client/transfer.ts"),
+    import("../leader/leader.ts"),
+    import("../leader/term.ts"),
+  ]);
+}
+
 /**
  * Returns locks in the memory of this process, for one test. Nothing is random: retries have fixed intervals. Tokens start
  * at the date of the process.
@@ -79,8 +90,7 @@ export function createTestLocks(options: TestLocksOptions = {}): TestLocks {
     async advance(by: Duration): Promise<void> {
       const ms = parseDuration(by, "by");
       if (kind !== "manual") throw new TypeError('advance() needs clock "manual": advance the fake timers instead');
-      // the client loads it when it opens
-      if (settings.logger !== undefined) await import("../client/event-log.ts");
+      await loadAll();
       await time.advance(ms, settlePromises);
     },
     lose(key: string, reason: LostReason = "expired"): void {

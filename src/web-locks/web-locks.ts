@@ -22,6 +22,8 @@ export function webLocks(locks: Locks): WebLockManager {
   return new LocksManager(locks);
 }
 
+/** What list() of the locks returns at most. */
+const MAX_LISTED = 1_000;
 /** Of this API: no other request shares its claim at the store. */
 const OWN_CLAIM = { handoff: false } as const;
 
@@ -108,16 +110,7 @@ class LocksManager implements WebLockManager {
   async #steal(name: string, lockable: Lockable, controller: AbortController): Promise<Lock> {
     // the flow has it already: the request joins it, as any other would
     if (this.#locks.holds(name)) return lockable.acquire(OWN_CLAIM);
-    const views = await this.#locks.list(name);
-    const { traits } = this.#locks;
-    if (!traits?.fencing || traits.list === "own") {
-      throw new UnsupportedError("cannot steal: the store does not show its holders", { keys: [name] });
-    }
-    const ownTokens = new Set([...(this.#held.get(name) ?? [])].map(({ token }) => token));
-    for (const { locks, answer } of views) {
-      if (answer.state !== "held" || ownTokens.has(answer.token) || locks.every(({ key }) => key !== name)) continue;
-      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });
-    }
+    while (await this.#revokeListed(name));
     controller.signal.throwIfAborted();
     // in one turn, so that the store gets the releases, then this claim, then the claims of those who wait again
     for (const waiting of this.#waiting.get(name) ?? []) waiting.abort();
@@ -127,6 +120,24 @@ class LocksManager implements WebLockManager {
     }
     for (const heldLock of this.#held.get(name) ?? []) heldLock.steal();
     return lockable.acquire(OWN_CLAIM);
+  }
+
+  /** Revokes the listed locks of others on this name; true if there may be more holders than a list shows. */
+  async #revokeListed(name: string): Promise<boolean> {
+    const views = await this.#locks.list(name);
+    const { traits } = this.#locks;
+    if (!traits?.fencing || traits.list === "own") {
+      throw new UnsupportedError("cannot steal: the store does not show its holders", { keys: [name] });
+    }
+    const ownTokens = new Set([...(this.#held.get(name) ?? [])].map(({ token }) => token));
+    let revokedCount = 0;
+    for (const { locks, answer } of views) {
+      if (answer.state !== "held" || ownTokens.has(answer.token) || locks.every(({ key }) => key !== name)) continue;
+      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });
+      revokedCount++;
+    }
+    // holders are listed before those who wait: these are not to lose their turn
+    return revokedCount > 0 && views.length >= MAX_LISTED && views.every(({ answer }) => answer.state === "held");
   }
 
   /** Called in the turn that has found that no steal came before: a later one finds the lock. */

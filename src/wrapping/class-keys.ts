@@ -31,10 +31,13 @@ export function registerClassKey(className: string, method: string, position: st
   return key;
 }
 
-/** The source position from which `fn` was called: file, line and column, without the query that a reload adds. */
+/**
+ * The source position from which `fn` was called: file, line and column, without the query that a reload adds; and the one
+ * behind it, since a program may call `fn` at one place for all of its classes.
+ */
 export function readCallPosition(fn: (...args: never[]) => unknown): string {
   const holder: { stack?: string } = {};
   Error.captureStackTrace(holder, fn);
-  const frame = (holder.stack ?? "").split("\n")[1] ?? "";
-  return frame.replace(/^\s*at (?:.*\()?/, "").replace(/\?[^:)]*/, "");
+  const frames = (holder.stack ?? "").split("\n").slice(1, 3);
+  return frames.map((frame) => frame.replace(/^\s*at (?:.*\()?/, "").replace(/\?[^:)]*/, "")).join(" ");
 }

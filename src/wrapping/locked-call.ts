@@ -3,8 +3,7 @@
 import type { Lock } from "../client/lock.ts";
 import type { AcquireOptions } from "../client/options.ts";
 import { validateAcquireOptions } from "../client/options.ts";
-import type { LockTimeoutError } from "../errors.ts";
-import { isLockTimeout } from "../errors.ts";
+import { LockTimeoutError } from "../errors.ts";
 import { validateKey } from "../util/keys.ts";
 import { functionRule, requireValid } from "../util/validate.ts";
 import { runWithCurrentLock } from "./current-lock.ts";
@@ -106,7 +105,7 @@ export class LockedCall {
       });
     } catch (error) {
       // the function may throw a LockTimeoutError of another lock
-      if (onBusy === undefined || hasBegun || !isLockTimeout(error)) throw error;
+      if (onBusy === undefined || hasBegun || !(error instanceof LockTimeoutError)) throw error;
       return (await onBusy(error, ...params)) as T;
     }
   }

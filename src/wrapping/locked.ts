@@ -59,9 +59,7 @@ export function locked<This = unknown, Args extends readonly unknown[] = readonl
   options: LockedOptions<This, Args, Busy> = {},
 ): LockedDecorator<This, Args, Busy> {
   requireValid(locks, "locks", (value) =>
-    typeof value === "function" || (isObject(value) && typeof value.all === "function")
-      ? null
-      : "a Locks, or a function that returns one",
+    typeof value === "function" || isLocks(value) ? null : "a Locks, or a function that returns one",
   );
   requireObject(options, "locked");
   const getLocks = (typeof locks === "function" ? locks : () => locks) as (self: unknown) => Locks;
@@ -129,9 +127,15 @@ function createLockedMethod(
     { caller: "locked", subject: `${String(property)}()`, toParams: (self, args) => [self, ...args] },
   );
   const wrapped: Method = copyIdentity(method, async function (this: unknown, ...args: readonly unknown[]) {
-    return call.run(getLocks(this), this, args, () => method.apply(this, args as never));
+    const locks = getLocks(this);
+    requireValid(locks, `locks of ${String(property)}()`, (value) => (isLocks(value) ? null : "a Locks"));
+    return call.run(locks, this, args, () => method.apply(this, args as never));
   });
   return { wrapped, registerClass: hasClassKey ? readClassKey : null };
+}
+
+function isLocks(value: unknown): boolean {
+  return isObject(value) && typeof value.all === "function";
 }
 
 /** Of an instance, or of a class for a static method. Another decorator may have replaced the method by its own function. */

@@ -135,6 +135,30 @@ describe("the first two screens of the README", () => {
   });
 });
 
+const ENTRIES_PROGRAM = `
+import { currentLock, LockError, LockTimeoutError } from "holdfast";
+import { createFenceGuard } from "holdfast/fencing";
+import { createTestLocks } from "holdfast/testing";
+const locks = createTestLocks();
+console.log(await locks.wrap("wrapped", () => currentLock().keys)());
+locks.busy("key");
+const timeout = await locks.acquire("key", { wait: 0 }).catch((error) => error);
+console.log(timeout.name, timeout instanceof LockTimeoutError, timeout instanceof LockError);
+const guard = createFenceGuard();
+guard.check("key", 2n);
+try { guard.check("key", 1n); } catch (error) { console.log(error.name, error instanceof LockError, error instanceof LockTimeoutError); }
+await locks.close();
+`;
+
+test("entries of the package, each with its own copy of the library, know each other's errors and locks", async () => {
+  writeFileSync(join(project, "entries.mjs"), ENTRIES_PROGRAM);
+  const { out, err } = await sandbox.startProgram([process.execPath, "entries.mjs"], { cwd: project }).ended;
+  expect({ out, err }).toEqual({
+    out: "[ 'wrapped' ]\nLockTimeoutError true true\nStaleLockError true false\n",
+    err: "",
+  });
+});
+
 test("the package contains the pages and everything they link to, except what only contributors need", () => {
   const pages = readPages(installedPath()).map(({ path, text }) => ({ path: relative(installedPath(), path), text }));
   expect(pages.map(({ path }) => path)).toEqual(

@@ -282,3 +282,22 @@ test("the reason a lock cannot be detached names the store, not an option that w
   await lock.release();
   await locks.close();
 });
+
+test("close() waits for a store that does not answer for 5 s in all", async () => {
+  const clock = new FakeClock();
+  const driver = memory({ store: memoryStore(clock) });
+  const never = new Promise<never>(() => undefined);
+  const locks = createLocks(delegate(driver, { renew: () => never, release: () => never }), { clock });
+  await locks.acquire("held");
+  const lost = await locks.acquire("lost", { maxHold: "1s" });
+  await clock.advance(1_000);
+  expect(lost.signal.aborted).toBe(true);
+  let isClosed = false;
+  const closing = locks.close().then(() => {
+    isClosed = true;
+  });
+  await clock.advance(4_999);
+  expect(isClosed).toBe(false);
+  await clock.advance(1);
+  await closing;
+});

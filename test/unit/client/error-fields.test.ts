@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { DriverError, LockTimeoutError, StorePausedError } from "../../../src/errors.ts";
+import { DriverError, LockError, LockTimeoutError, StorePausedError } from "../../../src/errors.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 test("a lost lock: reason, keys and the token as text", async () => {
@@ -49,4 +49,14 @@ test("a cause is its message, so that an error of any client can be sent", () =>
   assert.equal(structuredClone(error.toJSON()).cause, "refused");
   assert.equal(new DriverError("could not lock", { cause: 12 }).toJSON().cause, "12");
   assert.equal("cause" in new StorePausedError("paused", { reason: "recovery", remainingMs: 5 }).toJSON(), false);
+});
+
+test("instanceof: by class, or by the code of an error of another copy; a derived class knows only its own", () => {
+  class OwnError extends LockTimeoutError {}
+  const timeout = new LockTimeoutError("late");
+  assert.ok(new OwnError("late") instanceof OwnError && new OwnError("late") instanceof LockTimeoutError);
+  assert.ok(timeout instanceof LockError && !(timeout instanceof OwnError) && !(timeout instanceof DriverError));
+  assert.ok(!(Object.assign(new Error(), { keys: [] }) instanceof OwnError));
+  for (const other of [null, undefined, "LOCK_TIMEOUT", { ...timeout }, Object.assign(new Error(), { code: "CLOSED" })])
+    assert.ok(!(other instanceof LockError));
 });

@@ -258,6 +258,44 @@ test("closeOnSignal() brings the store up, as close() does", async () => {
   kill.mockRestore();
 });
 
+test("what a client loads when it needs it is there when advance(0) settles", async () => {
+  // in modules that nothing has loaded yet
+  vi.resetModules();
+  const copy = await import("../../../src/testing/index.ts");
+  const locks = copy.createTestLocks({ logger: { debug: vi.fn(), info: vi.fn(), warn: vi.fn(), error: vi.fn() } });
+  let hasTerm = false;
+  const leading = (async () => {
+    for await (const { signal } of locks.leader("leader")) {
+      hasTerm = true;
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+    }
+  })();
+  await locks.advance(0);
+  assert.equal(hasTerm, true);
+  const lock = await locks.acquire("key");
+  assert.equal(await stateOf(locks, lock.detach()), "fulfilled");
+  assert.equal(await stateOf(locks, locks.list()), "fulfilled");
+  await locks.close();
+  await leading;
+});
+
+test("another copy of the library, such as the one that the program under test imports, knows the errors and the lock", async () => {
+  // as the entries of the package, each of which has its own copy
+  vi.resetModules();
+  const { currentLock } = await import("../../../src/wrapping/current-lock.ts");
+  const errors = await import("../../../src/errors.ts");
+  const locks = openLocks();
+  assert.deepEqual(await locks.wrap("wrapped", () => currentLock().keys)(), ["wrapped"]);
+  locks.busy("key");
+  const timeout: unknown = await locks.acquire("key", { wait: 0 }).catch((error: unknown) => error);
+  const lock = await locks.acquire("lost");
+  locks.lose("lost");
+  const loss = lock.signal.reason as unknown;
+  assert.ok(timeout instanceof errors.LockTimeoutError && timeout instanceof errors.LockError);
+  assert.ok(loss instanceof errors.LockLostError && loss instanceof errors.LockError);
+  assert.ok(!(loss instanceof errors.LockTimeoutError) && !(timeout instanceof errors.DriverError));
+});
+
 test("two of them share nothing", async () => {
   const [one, two] = [openLocks(), openLocks()];
   assert.ok(await one.tryAcquire("key"));

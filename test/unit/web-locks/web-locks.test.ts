@@ -98,6 +98,16 @@ describe("several clients of one store", () => {
     assert.deepEqual(order, ["waiting", "steals"]);
   });
 
+  test("more holders than a list shows lose it, and a request of theirs that waits keeps its turn", async () => {
+    const [one, , locks] = openTwo();
+    const { read, write } = locks.rw("name");
+    const readers = await Promise.all(Array.from({ length: 1_050 }, () => read.acquire()));
+    const writer = write.using(() => "its turn");
+    assert.equal(await one.request("name", { steal: true }, () => "stolen"), "stolen");
+    assert.equal(readers.filter(({ signal }) => signal.aborted).length, readers.length);
+    assert.equal(await writer, "its turn");
+  });
+
   test("only holders of this name lose it, not those of names that begin with it", async () => {
     const [one, two, locks] = openTwo();
     const other = await locks.acquire("name and more");

@@ -103,6 +103,22 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
     await expect(new named().run()).resolves.toBe("lock.reports.second");
   });
 
+  test("two classes of one name are told apart also if the program calls locked() at one place for all", async () => {
+    const name = `Shared${mode}`;
+    const scope = { lockedByOurs: () => locked(openLocks()) };
+    const source = `class ${name} { @lockedByOurs() async run() { return currentLock().keys[0]; } } return ${name};`;
+    for (let time = 0; time < 2; time++)
+      await expect(new (compile(mode, source, scope))().run()).resolves.toBe(`lock.${name}.run`);
+    const other = compile(mode, `\n\n${source}`, scope);
+    await expect((async () => new other().run())()).rejects.toThrow(`another class ${name} has a locked method run()`);
+  });
+
+  test("an instance without its locks: an error that says so", async () => {
+    const source = 'class Late { @locked(({ locks }) => locks, { key: "late" }) async run() {} } return Late;';
+    const Class = compile(mode, source);
+    await expect(new Class().run()).rejects.toThrow("locks of run() must be a Locks, not undefined");
+  });
+
   test("another decorator around it does not hide the class", async () => {
     const wrapAgain = (method: unknown, _second: unknown, third?: PropertyDescriptor): unknown => {
       const original = (third?.value ?? method) as (...args: unknown[]) => unknown;
