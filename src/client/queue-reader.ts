@@ -3,7 +3,8 @@
  * however many waits end at once (decision 0029):
  *
  * - At most one lookup per key is in flight, and callers share it. Its result is reused for as long as the lookup took, so
- *   that a slow store spends at most half of the time on lookups of one key.
+ *   that a slow store spends at most half of the time on lookups of one key. Who leads is asked anew: a program may have just
+ *   been told of a change.
  * - At most MAX_IN_FLIGHT lookups are in flight for all keys. Only these few small requests can be sent before the releases
  *   of the claims whose entries they should still see; all others follow those releases. The renewals of a turn are sent
  *   before any lookup.
@@ -48,10 +49,14 @@ export class QueueReader {
     this.scheduler = engine.scheduler;
   }
 
-  /** Reads the queue of a key; rejects if the store does not answer within LOOKUP_TIMEOUT_MS. */
-  read(key: string): Promise<QueueSnapshot> {
+  /**
+   * Reads the queue of a key; rejects if the store does not answer within LOOKUP_TIMEOUT_MS.
+   * @param isFresh a lookup that was sent before this call is not shared
+   */
+  read(key: string, isFresh = false): Promise<QueueSnapshot> {
     const existing = this.#byKey.get(key);
-    if (existing !== undefined) return existing;
+    const isShared = !isFresh || this.#unsent.some((pending) => pending.key === key);
+    if (existing !== undefined && isShared) return existing;
     const controller = new AbortController();
     const { signal } = controller;
     const { scheduler } = this;

@@ -25,7 +25,7 @@ export async function readLeader(client: Client, name: string): Promise<Leader |
     });
   }
   const key = client.settings.prefix + name;
-  const { views } = await queueReader.read(key).catch((error: unknown) => {
+  const { views } = await queueReader.read(key, true).catch((error: unknown) => {
     throw wrapDriverError(error, `could not read who leads ${JSON.stringify(name)}`, [name]);
   });
   for (const { answer, label, locks } of views) {

@@ -65,6 +65,8 @@ describe("the first two screens of the README", () => {
     expect(packing).toContain(`npm install /path/to/holdfast-${version}.tgz`);
     expect(inClone).toBe("npm ci && npx holdfast run nightly-report -- echo hello");
     expect(README.prose.join("\n")).toContain("write `npx holdfast`");
+    // without it, npx would download another package, whose name is tsc
+    expect(README.prose.join("\n")).toContain("(`npm install --save-dev typescript`)");
   });
 
   test("the command for a clone", async () => {

@@ -6,6 +6,7 @@ import type { ObserveOptions } from "../../../src/leader/election.ts";
 import type { Leader } from "../../../src/leader/leader.ts";
 import "../../../src/leader/leader.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { sleep } from "../../../src/util/timeout.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 
@@ -189,4 +190,25 @@ test("a wrong option is a TypeError that names it", () => {
   expect(observe({ every: "1s" })).toThrow(/^observe has no option "every"/);
   expect(observe({ interval: 1 })).toThrow(/^interval must be a whole number of milliseconds from 10/);
   expect(observe({ signal: "x" })).toThrow(/^signal must be an AbortSignal/);
+});
+
+test("current() shows a change that came before the call, also while an earlier lookup is answered slowly", async () => {
+  const fixture = createFixture((driver) => ({
+    list: async (query, options) => {
+      const page = await driver.list(query, options);
+      await sleep(fixture.clock, 200);
+      return page;
+    },
+  }));
+  const { clock, candidate, observer } = fixture;
+  const election = observer.leader("scheduler");
+  const before = election.current();
+  await clock.advance(100);
+  const lock = await candidate.acquire("scheduler");
+  const during = election.current();
+  await clock.advance(200);
+  await lock.release();
+  const after = election.current();
+  await clock.advance(200);
+  expect([await before, (await during)?.token, await after]).toEqual([null, lock.token, null]);
 });
