@@ -44,6 +44,7 @@ export class LockError extends Error {
   readonly keys: readonly string[];
   constructor(code: string, message: string, details: LockErrorDetails = {}) {
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
+    // our own classes have theirs as text, since minifiers rename classes
     this.name = new.target.name;
     this.code = code;
     this.keys = details.keys ?? [];
@@ -84,6 +85,7 @@ export class LockTimeoutError extends LockError {
   readonly blocked: BlockerInfo;
   constructor(message: string, blocked: BlockerInfo = {}, details?: LockErrorDetails) {
     super("LOCK_TIMEOUT", message, details);
+    this.name = "LockTimeoutError";
     this.blocked = blocked;
   }
 }
@@ -99,6 +101,7 @@ export class StorePausedError extends LockError {
   readonly remainingMs: number;
   constructor(message: string, { reason, remainingMs }: Pause, details?: LockErrorDetails) {
     super("PAUSED", message, details);
+    this.name = "StorePausedError";
     this.reason = reason;
     this.remainingMs = remainingMs;
   }
@@ -122,6 +125,7 @@ export class LockLostError extends LockError {
   readonly token: bigint | undefined;
   constructor(message: string, reason: LostReason, details?: LockLostErrorDetails) {
     super("LOCK_LOST", message, details);
+    this.name = "LockLostError";
     this.reason = reason;
     this.token = details?.token;
   }
@@ -144,6 +148,7 @@ export function lockLostError(reason: LostReason, keys: readonly string[], token
 export class DeadlockError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("LOCK_DEADLOCK", message, details);
+    this.name = "DeadlockError";
   }
 }
 
@@ -151,6 +156,7 @@ export class DeadlockError extends LockError {
 export class DriverError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("DRIVER_FAILED", message, details);
+    this.name = "DriverError";
   }
 }
 
@@ -158,6 +164,7 @@ export class DriverError extends LockError {
 export class FatalDriverError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("DRIVER_FATAL", message, details);
+    this.name = "FatalDriverError";
   }
 }
 
@@ -180,6 +187,7 @@ export function wrapDriverError(error: unknown, action: string, keys: readonly s
 export class UnsupportedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("UNSUPPORTED", message, details);
+    this.name = "UnsupportedError";
   }
 }
 
@@ -187,6 +195,7 @@ export class UnsupportedError extends LockError {
 export class ClosedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("CLOSED", message, details);
+    this.name = "ClosedError";
   }
 }
 

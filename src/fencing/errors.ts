@@ -7,6 +7,7 @@ import { FatalDriverError, formatKeys, LockError } from "../errors.ts";
 export class StaleLockError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
     super("STALE_LOCK", message, details);
+    this.name = "StaleLockError";
   }
 }
 
@@ -19,6 +20,7 @@ export class FenceConflictError extends LockError {
   readonly retryable = true as const;
   constructor(message: string, details?: LockErrorDetails) {
     super("FENCE_CONFLICT", message, details);
+    this.name = "FenceConflictError";
   }
 }
 

@@ -14,6 +14,7 @@ export class VersionConflictError extends LockError {
   readonly attempts: number;
   constructor(message: string, details: OptimisticErrorDetails) {
     super("VERSION_CONFLICT", message, details);
+    this.name = "VersionConflictError";
     this.attempts = details.attempts;
   }
 }
@@ -23,6 +24,7 @@ export class RowGoneError extends LockError {
   readonly attempts: number;
   constructor(message: string, details: OptimisticErrorDetails) {
     super("ROW_GONE", message, details);
+    this.name = "RowGoneError";
     this.attempts = details.attempts;
   }
 }
@@ -35,6 +37,7 @@ export class OutcomeUnknownError extends LockError {
   readonly attempts: number;
   constructor(message: string, details: OptimisticErrorDetails) {
     super("OUTCOME_UNKNOWN", message, details);
+    this.name = "OutcomeUnknownError";
     this.attempts = details.attempts;
   }
 }

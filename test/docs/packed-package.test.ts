@@ -161,6 +161,15 @@ test("entries of the package, each with its own copy of the library, know each o
   });
 });
 
+test("a minifier does not change the names of errors", async () => {
+  const contents = 'import { LockTimeoutError } from "holdfast"; console.log(new LockTimeoutError("late").name);';
+  const stdin = { contents, resolveDir: project };
+  const outfile = join(project, "out/minified.mjs");
+  await build({ stdin, outfile, bundle: true, minify: true, platform: "node", format: "esm", logLevel: "silent" });
+  const { out, err } = await sandbox.startProgram([process.execPath, outfile]).ended;
+  expect({ out, err }).toEqual({ out: "LockTimeoutError\n", err: "" });
+});
+
 test("the package contains the pages and everything they link to, except what only contributors need", () => {
   const pages = readPages(installedPath()).map(({ path, text }) => ({ path: relative(installedPath(), path), text }));
   expect(pages.map(({ path }) => path)).toEqual(

@@ -74,7 +74,7 @@ export const ZOOKEEPER_MUTANTS: readonly Mutant[] = [
   {
     name: "a look at the queue for each wait that ends",
     file: "src/client/queue-reader.ts",
-    find: "if (existing !== undefined) return existing;",
+    find: "if (existing !== undefined && isShared) return existing;",
     replace: "",
     tests: lookups,
   },
