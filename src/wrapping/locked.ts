@@ -28,10 +28,10 @@ export interface LockedDecorator<This, Args extends readonly unknown[], Busy> {
     method: (this: T, ...args: A) => Promise<R>,
     context: [Busy] extends [R] ? ClassMethodDecoratorContext<T, (this: T, ...args: A) => Promise<R>> : never,
   ): (this: T, ...args: A) => Promise<R>;
-  <A extends readonly [...Args, ...unknown[]], R>(
-    target: object,
+  <T extends This, A extends readonly [...Args, ...unknown[]], R>(
+    target: T,
     property: string | symbol,
-    descriptor: TypedPropertyDescriptor<(...args: A) => Promise<R>>,
+    descriptor: TypedPropertyDescriptor<(...args: A) => Promise<R>> & ([Busy] extends [R] ? unknown : never),
   ): void;
 }
 

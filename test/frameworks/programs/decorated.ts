@@ -30,6 +30,16 @@ class Orders {
   // @ts-expect-error the id is a number
   @locked(locks, { key: (_self: Orders, id: string) => id })
   async wrong(_id: number): Promise<void> {}
+
+  // @ts-expect-error the class has no member "tenant"
+  @locked(locks, { key: (self: { readonly tenant: string }) => self.tenant })
+  async wrongInstance(): Promise<void> {}
+
+  // @ts-expect-error the method returns text
+  @locked(locks, { key: "busy", onBusy: () => 5 })
+  async wrongResult(): Promise<string> {
+    return "";
+  }
 }
 
 const orders = new Orders();
