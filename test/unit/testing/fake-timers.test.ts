@@ -1,7 +1,10 @@
 // Test locks under the fake timers of test runners. Jest replaces queueMicrotask() too, Vitest does not by default.
 
 import assert from "node:assert/strict";
+import { mock } from "node:test";
 import { afterEach, beforeEach, describe, test, vi } from "vitest";
+import { createLocks } from "../../../src/client/locks.ts";
+import { memory } from "../../../src/drivers/memory.ts";
 import type { LockLostError } from "../../../src/errors.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
 
@@ -72,6 +75,17 @@ describe.each(Object.entries(FAKED))("fake timers %s", (_how, toFake) => {
     assert.equal(await lock.release(), false);
   });
 
+  test("the store in memory follows them, since they replace performance.now()", async () => {
+    await using locks = createLocks(memory());
+    const lock = await locks.acquire("a", { maxHold: "10m" });
+    const timedOut = assert.rejects(locks.acquire("a", { wait: "5s" }), { code: "LOCK_TIMEOUT" });
+    await vi.advanceTimersByTimeAsync(5_000);
+    await timedOut;
+    lock.throwIfLost();
+    await vi.advanceTimersByTimeAsync(600_000);
+    assert.equal((lock.signal.reason as LockLostError).reason, "maxHold");
+  });
+
   test("the date of a manual clock is that of the process at the start, and so are its tokens", async () => {
     vi.setSystemTime(Date.UTC(2030, 0, 1));
     await using locks = createTestLocks();
@@ -89,4 +103,18 @@ describe.each(Object.entries(FAKED))("fake timers %s", (_how, toFake) => {
     await vi.advanceTimersByTimeAsync(60_000);
     assert.equal((next.signal.reason as LockLostError).reason, "maxHold");
   });
+});
+
+test("the clock of the timers follows those of Node.js, which do not replace performance.now()", async () => {
+  mock.timers.enable({ apis: ["setTimeout", "Date"], now: Date.now() });
+  try {
+    await using locks = createTestLocks({ clock: "timers" });
+    locks.busy("a");
+    const timedOut = assert.rejects(locks.acquire("a", { wait: "5s" }), { code: "LOCK_TIMEOUT" });
+    await locks.tryAcquire("b"); // the request above has been sent
+    mock.timers.tick(5_000);
+    await timedOut;
+  } finally {
+    mock.timers.reset();
+  }
 });
