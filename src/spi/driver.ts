@@ -73,7 +73,7 @@ export type Answer =
       readonly tokenCount: number;
       readonly remainingMs: number;
       readonly storeTimeMs?: number;
-      /** Another claim waits for this one, which asked to be recalled; in answers to renewals. Default: false. */
+      /** Another claim waits for this one, which asked to be recalled; in answers to renewals and repeated claims. Default: false. */
       readonly recalled?: boolean;
     }
   /** Queued. The core rechecks after recheckMs at the latest, even without a push. paused: the store grants nothing new. */
@@ -130,8 +130,8 @@ export interface Traits {
   /** What a grant survives; shown to users and in the docs. */
   readonly durability: "process" | "restart" | "failover";
   /**
-   * How a claim with `recall` learns that another claim waits for it. "push": at once, by events.recalled(), and in the
-   * answers to renewals; "recheck": in those answers only; false: not at all.
+   * How a claim with `recall` learns that another claim waits for it. "push": at once, by events.recalled(), and in
+   * answers; "recheck": in answers only; false: not at all.
    */
   readonly recall: "push" | "recheck" | false;
   /** "own": the store keeps no keys, so list() returns only the claims of this driver. Default: the claims of all clients. */

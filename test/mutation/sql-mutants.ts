@@ -10,15 +10,29 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     ...procedures,
     name: "on MariaDB, a renewal that does not say that another claim waits",
-    find: "IF(v_recall, 'r ', 'h ')",
+    find: "IF(v_recall AND v_state = 'o', 'r ', 'h ')",
     replace: "'h '",
     tests: "test/integration/mysql/recheck-cost.test.ts",
   },
   {
+    name: "on MariaDB, a repeated claim that is not told that another one waits",
+    file: "src/drivers/sql/mysql/statements.ts",
+    find: "IF p_wait & 2 AND v_state",
+    replace: "IF 0 AND v_state",
+    tests: "test/conformance/mysql.test.ts",
+  },
+  {
+    name: "on SQLite, a recall of a detached claim",
+    file: "src/drivers/sql/sqlite/routines.ts",
+    find: 'recall && state === "o" &&',
+    replace: "recall &&",
+    tests: "test/conformance/sqlite.test.ts",
+  },
+  {
     name: "on SQLite, a renewal that does not say that another claim waits",
     file: "src/drivers/sql/sqlite/routines.ts",
-    find: "return recall && this.#rows.isLastWaiting(key);",
-    replace: "return recall && false;",
+    find: "&& this.#rows.isLastWaiting(key);",
+    replace: "&& false;",
     tests: "test/conformance/sqlite.test.ts",
   },
   {

@@ -110,7 +110,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 6, for callers from revision 3"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 3"]);
       await fixture.database.query(
         "alter procedure holdfast_1_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -118,21 +118,21 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 6, for callers from revision 3"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 3"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 7, for callers from revision 3'`,
+          `alter procedure ${name} comment 'Holdfast, revision 8, for callers from revision 3'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 3"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 8, for callers from revision 3"]);
       await fixture.database.query(
-        "alter procedure holdfast_1_walk comment 'Holdfast, revision 7, for callers from revision 7'",
+        "alter procedure holdfast_1_walk comment 'Holdfast, revision 8, for callers from revision 8'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 7, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 8, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 

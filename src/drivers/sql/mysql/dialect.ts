@@ -134,7 +134,7 @@ class MysqlSession implements DialectSession {
   }
 
   async claim(row: ClaimRow): Promise<string> {
-    const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
+    const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label, recall } = row;
     const values = [
       this.#inbox,
       this.#lockWaitSeconds,
@@ -146,7 +146,7 @@ class MysqlSession implements DialectSession {
       ttlMs,
       tokenCount,
       floor > MAX_BIGINT ? MAX_BIGINT : floor,
-      wait,
+      (wait ? 1 : 0) + (recall ? 2 : 0),
       Buffer.from(label),
       this.#maxTtlMs,
     ];

@@ -108,7 +108,7 @@ export class Routines {
       const admitted = front.admitted.get(outcome.id);
       return admitted === undefined
         ? formatWaiting(outcome, front, graceEnds, now)
-        : formatHeld(admitted, graceEnds, now, this.#isRecalled(rows[index] as ClaimRow));
+        : formatHeld(admitted, graceEnds, now, this.#isRecalled(rows[index] as ClaimRow, admitted));
     });
   }
 
@@ -224,14 +224,14 @@ export class Routines {
     if (stored.expires <= now) return null;
     if (stored.state === "r") return { reply: "n revoked" };
     if (!isFresh(stored, now)) return null;
-    if (stored.token > 0n) return formatHeld(stored, 0, now, this.#isRecalled(row));
+    if (stored.token > 0n) return formatHeld(stored, 0, now, this.#isRecalled(row, stored));
     const front = this.#peekFront(stored.key, now);
     return front === null || front.admitted.has(id) ? null : formatWaiting(stored, front, 0, now);
   }
 
   /** Does the claim, which is held, ask to be recalled, and another one wait for it? Claims that wait are behind all others. */
-  #isRecalled({ key, recall }: ClaimRow): boolean {
-    return recall && this.#rows.isLastWaiting(key);
+  #isRecalled({ key, recall }: ClaimRow, { state }: StoredClaim): boolean {
+    return recall && state === "o" && this.#rows.isLastWaiting(key);
   }
 
   /** Restarts the lease of a claim. Returns the reply if it is none. */

@@ -1,10 +1,10 @@
 /* claim.sql — queues a claim, or finds it by its id and restarts its lease, and answers whether it is held.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim; p_max_ttl: the
-            longest ttl in ms, 0: guardDataLoss is off
-   returns  reply: "h <token> <tokens> <remaining ms> <store ms>" | "q <remaining ms> <recheck ms> <store ms> <waiters ahead>" |
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim; p_wait: 1: it
+            waits, 0: it does not, and 2 more if it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+   returns  reply: "h <token> <tokens> <remaining ms> <store ms>" | the same with "r": held, and recalled | "q <remaining ms> <recheck ms> <store ms> <waiters ahead>" |
             "n [reason]" |
             "f": the floor is more than a day ahead of the clock, and would exhaust the bucket's tokens |
-            "p <end in ms> <store ms>": not granted because of a grace period, in which "h" has its end as another field |
+            "p <end in ms> <store ms>": not granted because of a grace period, in which "h" and "r" have its end as another field |
             "w <remaining ms> <recheck ms> <store ms> <end in ms>": waiting in a grace period
    cost     a key without claims: 3 index probes, 2 rows; else that of claim_queued.sql */
 CREATE PROCEDURE {claim}(
@@ -37,7 +37,7 @@ BEGIN
       UPDATE {buckets} SET last_token = v_token + p_count - 1 WHERE bucket = p_bucket;
       INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
         floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, 1, p_bucket, p_permits, p_limit,
-        'o', p_ttl, v_now + p_ttl * 1000, v_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, v_now);
+        'o', p_ttl, v_now + p_ttl * 1000, v_token, p_count, p_floor, p_inbox, p_wait & 1, p_label, v_now, v_now);
       -- the reply counts when the call has succeeded, so after the commit; the client decodes it while the log is flushed
       SELECT CONCAT('h ', v_token, ' ', p_count, ' ', p_ttl, ' ', v_now DIV 1000) AS reply;
     ELSE

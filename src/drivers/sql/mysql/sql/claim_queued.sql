@@ -20,6 +20,7 @@ BEGIN
   DECLARE v_token BIGINT DEFAULT 0;
   DECLARE v_count INT DEFAULT p_count;
   DECLARE v_is_stale TINYINT;
+  DECLARE v_is_recalled TINYINT DEFAULT 0;
   DECLARE v_pushes LONGBLOB DEFAULT '';
   DECLARE v_grace_ends BIGINT DEFAULT 0;
   DECLARE v_mode TINYINT DEFAULT 1;
@@ -47,6 +48,10 @@ BEGIN
         CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
         SELECT token, token_count, v_now + ttl * 1000, arrival - COALESCE(v_front, arrival) INTO v_token, v_count, v_expires, v_ahead
           FROM {claims} WHERE id = p_id;
+        -- what waits is behind all that is held
+        IF p_wait & 2 AND v_state = 'o' THEN
+          SELECT token = 0 INTO v_is_recalled FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key ORDER BY arrival DESC LIMIT 1;
+        END IF;
         LEAVE decide;
       END IF;
     END IF;
@@ -61,7 +66,7 @@ BEGIN
     IF v_mode = 1 AND v_front IS NULL AND v_used + p_permits <= p_limit THEN
       SET v_token = GREATEST(v_last + 1, p_floor, v_now);
       UPDATE {buckets} SET last_token = v_token + p_count - 1 WHERE bucket = p_bucket;
-    ELSEIF NOT p_wait THEN
+    ELSEIF NOT (p_wait & 1) THEN
       -- unknown is not busy: the holder may not have restored its claim yet
       SET v_reply = IF(v_mode = 2 AND v_used + p_permits <= p_limit,
         CONCAT('p ', (v_grace_ends + 999) DIV 1000, ' ', v_now DIV 1000), 'n');
@@ -70,7 +75,7 @@ BEGIN
     SET v_arrival = COALESCE(v_arrival, 0) + 1, v_ahead = v_arrival - COALESCE(v_front, v_arrival);
     INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,
-      'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, IF(v_token > 0, v_now, NULL));
+      'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait & 1, p_label, v_now, IF(v_token > 0, v_now, NULL));
     -- rows of processes that died stay if their keys are not used again, and behind a claim that waits for long, where each walk
     -- ends. One claim in 16 removes those that follow its own row in the order of ids, up to the first live one, and after the last
     -- row the first ones
@@ -89,12 +94,12 @@ BEGIN
     END IF;
   END;
   IF v_reply IS NULL AND v_token > 0 THEN
-    SET v_reply = CONCAT('h ', v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000);
+    SET v_reply = CONCAT(IF(v_is_recalled, 'r ', 'h '), v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000);
   ELSEIF v_reply IS NULL THEN
     SET v_next = LEAST(COALESCE(v_next, v_expires), v_expires, IF(v_mode = 2, v_grace_ends, v_expires)),
       v_reply = CONCAT(IF(v_mode = 2, 'w ', 'q '), (v_expires - v_now) DIV 1000, ' ', GREATEST((v_next - v_now) DIV 1000, 1), ' ',
         v_now DIV 1000, IF(v_mode = 2, '', CONCAT(' ', v_ahead)));
   END IF;
-  IF v_mode = 2 AND LEFT(v_reply, 1) IN ('h', 'w') THEN SET v_reply = CONCAT(v_reply, ' ', (v_grace_ends + 999) DIV 1000); END IF;
+  IF v_mode = 2 AND LEFT(v_reply, 1) IN ('h', 'r', 'w') THEN SET v_reply = CONCAT(v_reply, ' ', (v_grace_ends + 999) DIV 1000); END IF;
   SELECT v_reply AS reply;
 END

@@ -91,7 +91,7 @@ BEGIN
             IF v_recall THEN
               SELECT token = 0 INTO v_recall FROM {claims} FORCE INDEX (by_key) WHERE `key` = v_key ORDER BY arrival DESC LIMIT 1;
             END IF;
-            SET v_reply = CONCAT(IF(v_recall, 'r ', 'h '), v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
+            SET v_reply = CONCAT(IF(v_recall AND v_state = 'o', 'r ', 'h '), v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
           ELSEIF v_is_locked OR (NOT v_is_stale AND v_arrival >= v_front) THEN
             SET v_reply = CONCAT(IF(v_grace_ends > 0, 'w ', 'q '), (v_expires - v_now) DIV 1000, ' ',
               GREATEST((LEAST(v_next, v_expires, IF(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) DIV 1000, 1), ' ',
