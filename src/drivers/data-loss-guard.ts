@@ -1,13 +1,18 @@
 /**
  * Notices a store that has lost data. The guard keeps the grants of this client: with the option guardDataLoss it
  * restores lost claims from them; without it, it reports them as lost.
+ *
+ * Invariant: a claim is restored only while its lease has not ended by this client's clocks. After that the store may have
+ * granted the key to another client before it lost the data, and that one may come later.
  */
 
+import { believedUntil } from "../claim/lease-deadline.ts";
 import { FatalDriverError } from "../errors.ts";
 import type { Answer, Check, Claim, ClaimId } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { parseDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
+import { SuspendDetector } from "../util/suspend-detector.ts";
 import { isObject, millisecondsRule, noProblem, validateOptions } from "../util/validate.ts";
 import { decodeAnswer, isForgottenReply, isMissedGrantReply, parseGraceEnd } from "./reply-codec.ts";
 
@@ -52,11 +57,9 @@ export interface GuardSettings {
   readonly warn: (warning: string) => void;
   /** Makes all claims ask the store now, so that held claims are restored. */
   readonly onLoss: () => void;
-  /**
-   * If set: a held claim that the store does not know before its lease has ended by this clock proves a loss of data, and is
-   * restored, too.
-   */
-  readonly clock?: Clock;
+  readonly clock: Clock;
+  /** Whether a held claim that the store does not know before its lease has ended proves a loss of data, and is restored, too. */
+  readonly restoresUnknown?: boolean;
 }
 
 /** A claim to restore, and its grant. */
@@ -76,7 +79,7 @@ interface Grant {
 export interface GuardedClaim {
   /** Null: not granted yet. */
   grant: Grant | null;
-  /** The end of its lease by this process's clock, counted from when the last answered call was sent. */
+  /** Until when its lease certainly lasts, on the scale of now(): the core counts it in the same way. */
   leaseEndsAt: number;
   /** The quorum driver claims a released id again: a late push may still belong to the earlier claim. */
   readonly wasReleasedBefore: boolean;
@@ -85,6 +88,9 @@ export interface GuardedClaim {
 export class DataLossGuard {
   readonly #settings: GuardSettings;
   readonly #claims = new SlotMap<ClaimId, GuardedClaim>();
+  readonly #suspendDetector: SuspendDetector;
+  /** The total time for which this machine was suspended. */
+  #suspendedMs = 0;
   /** The end of the grace period as the store last reported it: tells a new loss from a known one. */
   #graceEndsAt = "";
   /** How many held claims the store did not know any more, without an end reason. */
@@ -92,6 +98,17 @@ export class DataLossGuard {
 
   constructor(settings: GuardSettings) {
     this.#settings = settings;
+    this.#suspendDetector = new SuspendDetector(settings.clock);
+  }
+
+  /** The time by which leases are counted here: it includes suspensions. Read it before a call is sent. */
+  now(): number {
+    const { clock, maxTtlMs } = this.#settings;
+    // nothing is restored
+    if (maxTtlMs === null) return 0;
+    const now = clock.now();
+    this.#suspendedMs += this.#suspendDetector.suspendedMs(now);
+    return now + this.#suspendedMs;
   }
 
   /** Called when the driver opens, with what is left of a grace period. */
@@ -139,18 +156,21 @@ export class DataLossGuard {
     this.#claims.delete(id);
   }
 
-  /** Records the answers, and reports a loss of data that they show. `sentAt`: when their call was sent. */
+  /** Records the answers, and reports a loss of data that they show. `sentAt`: now() when their call was sent. */
   onAnswers(
     claims: readonly Claim[],
     guarded: readonly GuardedClaim[],
     answers: readonly Answer[],
     replies: readonly unknown[],
-    sentAt = 0,
+    sentAt: number,
   ): void {
     let lostCount = 0;
-    for (const [index, { id }] of claims.entries()) {
+    for (const [index, { id, ttlMs }] of claims.entries()) {
       const [target, answer] = [guarded[index] as GuardedClaim, answers[index] as Answer];
-      if (answer.state !== "none") target.leaseEndsAt = sentAt + answer.remainingMs;
+      if (answer.state !== "none") {
+        const endsAt = believedUntil(sentAt, answer.remainingMs, Number(ttlMs));
+        target.leaseEndsAt = Math.max(target.leaseEndsAt, endsAt);
+      }
       if (this.#recordAnswer(id, target, answer)) lostCount++;
     }
     this.#lostCount += lostCount;
@@ -209,12 +229,10 @@ export class DataLossGuard {
   }
 
   #isLost({ leaseEndsAt }: GuardedClaim, reply: unknown, answer: Answer): boolean {
+    const { maxTtlMs, restoresUnknown = false } = this.#settings;
+    if (maxTtlMs === null || this.now() >= leaseEndsAt) return false;
     if (isForgottenReply(reply) || isMissedGrantReply(reply)) return true;
-    const { clock, maxTtlMs } = this.#settings;
-    if (clock === undefined || maxTtlMs === null || answer.state !== "none" || answer.reason !== undefined)
-      return false;
-    // after its end the store may have removed the claim without a trace
-    return clock.now() < leaseEndsAt;
+    return restoresUnknown && answer.state === "none" && answer.reason === undefined;
   }
 
   /**

@@ -9,7 +9,21 @@ const postgres = {
 const mysql = { file: "src/drivers/sql/mysql/statements.ts", tests: "test/integration/mysql/data-loss-guard.test.ts" };
 const tests = "test/integration/sqlite/data-loss-guard.test.ts";
 
+const guard = { file: "src/drivers/data-loss-guard.ts", tests: "test/unit/drivers/data-loss-guard.test.ts" };
+
 export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
+  {
+    ...guard,
+    name: "a claim that is restored after its lease has ended",
+    find: "|| this.now() >= leaseEndsAt) return false;",
+    replace: "|| leaseEndsAt < 0) return false;",
+  },
+  {
+    ...guard,
+    name: "a claim that is restored after its machine slept through the rest of its lease",
+    find: "return now + this.#suspendedMs;",
+    replace: "return now;",
+  },
   {
     ...postgres,
     name: "on PostgreSQL, rows of a dump regarded as those that were there",

@@ -18,6 +18,7 @@ import type {
   Release,
   Traits,
 } from "../../spi/driver.ts";
+import { systemClock } from "../../util/clock.ts";
 import { SlotMap } from "../../util/slot-map.ts";
 import type { LostClaim } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
@@ -145,6 +146,7 @@ class RedisDriver implements Driver {
       maxTtlMs: this.#maxTtlMs,
       warn: this.#warn,
       onLoss: () => this.#events?.reconnected(),
+      clock: options.clock ?? systemClock,
     });
   }
 
@@ -203,6 +205,7 @@ class RedisDriver implements Driver {
     };
     const item = encodeClaimItem(claim, this.#options.label);
     const turnKey = connection.isCluster ? routingKey : this.#routingKeyOf("00");
+    const sentAt = this.#guard.now();
     let reply: string;
     try {
       reply = await this.#turns.claim(turnKey, item, { onLateReply, onTimeout });
@@ -210,7 +213,7 @@ class RedisDriver implements Driver {
       if (!hasTimedOut) onSettled();
     }
     const answer = decodeAnswer(reply, "redis");
-    this.#guard.onAnswers([claim], [guarded], [answer], [reply]);
+    this.#guard.onAnswers([claim], [guarded], [answer], [reply], sentAt);
     return answer;
   }
 
@@ -229,6 +232,7 @@ class RedisDriver implements Driver {
   async #renewBatch(renewals: readonly Renewal[]): Promise<readonly Answer[]> {
     const claims = renewals.map(({ claim }) => claim);
     const guarded = this.#guard.onRenew(claims);
+    const sentAt = this.#guard.now();
     const toRenewalBucket = ({ claim }: Renewal): string => toClaimBucket(claim);
     const encodeRenewal = ({ claim, tokenCount }: Renewal): string =>
       tokenCount > 0 ? `${encodeName(claim)}\n${tokenCount}` : encodeName(claim);
@@ -244,7 +248,7 @@ class RedisDriver implements Driver {
         this.#runForMany(RESTORE, lost, toLostBucket, encode),
       );
     }
-    this.#guard.onAnswers(claims, guarded, answers, replies);
+    this.#guard.onAnswers(claims, guarded, answers, replies, sentAt);
     return answers;
   }
 

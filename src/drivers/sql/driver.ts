@@ -79,6 +79,7 @@ class SqlDriver implements Driver {
       warn: resolveWarn(options.warn),
       onLoss: () => this.#events?.reconnected(),
       clock: this.#clock,
+      restoresUnknown: true,
     });
   }
 
@@ -118,7 +119,7 @@ class SqlDriver implements Driver {
   async claim(claim: Claim): Promise<Answer> {
     const guarded = this.#guard.onClaim(claim);
     const row = this.#toRow(claim);
-    const sentAt = this.#clock.now();
+    const sentAt = this.#guard.now();
     const reply = await this.#call((session) => session.claim(row));
     const answer = this.#toAnswer(claim.id, reply);
     this.#guard.onAnswers([claim], [guarded], [answer], [reply], sentAt);
@@ -128,7 +129,7 @@ class SqlDriver implements Driver {
   async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
     const guarded = this.#guard.onRenew(claims);
     const rows = claims.map((claim) => this.#toRow(claim));
-    const sentAt = this.#clock.now();
+    const sentAt = this.#guard.now();
     const replies = await this.#callSorted(rows, (session, sorted) => session.renew(sorted));
     const answers = claims.map(({ id }, index) => this.#toAnswer(id, replies[index] as string));
     await this.#guard.restoreLost(claims, guarded, replies, answers, this.#restoreLost);

@@ -5,6 +5,7 @@ import { createConnection } from "mysql2/promise";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { MysqlOptions } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
@@ -12,6 +13,7 @@ import {
   exclusive,
   expectHoldersInOrder,
   expectLockKept,
+  expectNotRestoredAfterSleep,
   MAX_TTL_MS,
   PAUSE,
 } from "../../support/stores/data-loss-scenario.ts";
@@ -111,6 +113,22 @@ withMariaDb((server) => {
   test("rows that only vanish are missed by their holder: a grace period begins when it renews", async () => {
     const scenario = await createScenario(() => query("truncate holdfast_1_claims"));
     await expectLockKept({ ...scenario, isSeenByHolderOnly: true });
+  });
+
+  test("a holder that slept beyond the end of its lease does not restore its claim", async () => {
+    const clock = new FakeClock();
+    const sleeper = await open({ clock });
+    await markLongInUse(fixture.database);
+    await expectNotRestoredAfterSleep({
+      sleeper,
+      clock,
+      other: await open(),
+      lose: async () => {
+        await query("truncate holdfast_1_claims");
+        await query("update holdfast_1_identity set created = '', sequence = 0");
+      },
+      inspect: () => findMySqlViolations(query, { isPaused: true }),
+    });
   });
 
   test("a database that is dropped and created again by the next open()", async () => {

@@ -10,12 +10,14 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
 import {
   exclusive,
   expectHoldersInOrder,
   expectLockKept,
+  expectNotRestoredAfterSleep,
   MAX_TTL_MS,
   PAUSE,
 } from "../../support/stores/data-loss-scenario.ts";
@@ -171,6 +173,19 @@ withPostgres((server) => {
       lose: async () => restore(kept),
     });
     await expectHoldersInOrder(scenario);
+  });
+
+  test("a holder that slept beyond the end of its lease does not restore its claim", async () => {
+    const clock = new FakeClock();
+    const { driver: sleeper } = await fixture.open({ guardDataLoss: { maxTtlMs: MAX_TTL_MS }, clock });
+    await markLongInUse(query);
+    await expectNotRestoredAfterSleep({
+      sleeper,
+      clock,
+      other: await open(),
+      lose: () => query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones"),
+      inspect: () => findPostgresViolations(query, { isPaused: true }),
+    });
   });
 
   test("two faults at once: the connection of a holder ends while it restores its claim, and then the server restarts", async () => {

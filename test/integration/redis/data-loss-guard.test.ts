@@ -12,7 +12,9 @@ import { createLocks } from "../../../src/index.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
+import { expectNotRestoredAfterSleep, MAX_TTL_MS } from "../../support/stores/data-loss-scenario.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import {
@@ -280,6 +282,13 @@ withRedis((server) => {
     await writeRunRecord(fixture.admin, fixture.prefix, { replicationId: "a".repeat(40) });
     expect(await lockClient.renewOnce(held)).toMatchObject({ state: "held", token });
     await lockClient.driver.release(toReleases(held));
+  });
+
+  test("a holder that slept beyond the end of its lease does not restore its claim", async () => {
+    const clock = new FakeClock();
+    const { driver: sleeper } = await open({ guardDataLoss: { maxTtlMs: MAX_TTL_MS }, clock });
+    const { driver: other } = await openGuarded(MAX_TTL_MS);
+    await expectNotRestoredAfterSleep({ sleeper, clock, other, lose: () => fixture.admin.flushall() });
   });
 
   test("after its end, a claim that was not placed again stays lost", async () => {

@@ -8,6 +8,7 @@ import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
@@ -15,6 +16,7 @@ import {
   exclusive,
   expectHoldersInOrder,
   expectLockKept,
+  expectNotRestoredAfterSleep,
   MAX_TTL_MS,
 } from "../../support/stores/data-loss-scenario.ts";
 import { markLongInUse, SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
@@ -113,6 +115,18 @@ test("rows that only vanish are missed by their holder: a grace period begins wh
 
 test("of holders that could not have held together those with the lowest tokens end; the others stay, in order", async () => {
   await expectHoldersInOrder(await scenarioOf(overwrite));
+});
+
+test("a holder that slept beyond the end of its lease does not restore its claim", async () => {
+  const path = await newGuardedFile();
+  const clock = new FakeClock();
+  await expectNotRestoredAfterSleep({
+    sleeper: await open(path, { clock }),
+    clock,
+    other: await open(path),
+    lose: async () => execute(path, "delete from holdfast_1_claims; update holdfast_1_identity set file = ''"),
+    inspect: () => inspect(path, true),
+  });
 });
 
 test("a grace period is as long as the longest ttl of its clients, and a second loss begins another one", async () => {

@@ -2,8 +2,10 @@
 
 import { expect } from "vitest";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import type { FakeClock } from "../fake-clock.ts";
 import { toReleases } from "../releases.ts";
 import { expectHeld, makeClaim } from "../server-fixture.ts";
+import { until } from "../until.ts";
 
 /** The longest ttl of the drivers: no step takes so long. */
 export const MAX_TTL_MS = 60_000;
@@ -79,4 +81,32 @@ export async function expectHoldersInOrder(scenario: LossScenario): Promise<void
   const held = items.flatMap(({ answer }) => (answer.state === "held" ? [answer.token] : []));
   expect(held).toEqual(tokens);
   expect(held).not.toContain(tokenOver);
+}
+
+/**
+ * A holder whose machine slept beyond the end of its lease does not restore its claim: another client was granted the key
+ * meanwhile, and may come back later.
+ */
+export async function expectNotRestoredAfterSleep(scenario: {
+  /** A driver by this clock, and one of another machine; both as those of LossScenario. */
+  readonly sleeper: Driver;
+  readonly clock: FakeClock;
+  readonly other: Driver;
+  lose(): Promise<unknown>;
+  inspect?(): Promise<readonly string[]>;
+}): Promise<void> {
+  const { sleeper, clock, other, lose, inspect } = scenario;
+  const [first, next] = [exclusive({ ttlMs: 300 }), exclusive()];
+  expectHeld(await sleeper.claim(first));
+  expect((await other.claim(next)).state).toBe("waiting");
+  const readAnswer = async () => (await other.renew([next]))[0];
+  await until(async () => (await readAnswer())?.state === "held", { within: 10_000, what: "the grant" });
+  const { token } = expectHeld(await readAnswer());
+  clock.suspend(1_000);
+  await lose();
+  expect(await sleeper.renew([first])).toEqual([{ state: "none" }]);
+  expect(await readAnswer()).toMatchObject({ state: "held", token });
+  expect(await sleeper.renew([first])).toEqual([{ state: "none" }]);
+  expect((await inspect?.()) ?? []).toEqual([]);
+  expect(await other.release(toReleases(next))).toEqual([true]);
 }

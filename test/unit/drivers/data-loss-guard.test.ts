@@ -1,10 +1,11 @@
 // What a driver remembers of its claims. Needs no server.
 
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import type { GuardSettings } from "../../../src/drivers/data-loss-guard.ts";
 import { DataLossGuard } from "../../../src/drivers/data-loss-guard.ts";
 import { decodeAnswer } from "../../../src/drivers/reply-codec.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
-import { systemClock } from "../../../src/util/clock.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 
 const HELD_ANSWER: Answer = { state: "held", token: 5n, tokenCount: 1, remainingMs: 1_000 };
@@ -23,32 +24,34 @@ async function keptCount(dataLossGuard: DataLossGuard, claims: readonly Claim[])
   return lostClaims;
 }
 
-const openGuard = (): DataLossGuard =>
+const openGuard = (settings: Partial<GuardSettings> = {}): DataLossGuard =>
   new DataLossGuard({
     driverName: "test",
     storeName: "the store",
     maxTtlMs: 1_000,
     warn: () => undefined,
     onLoss: () => undefined,
+    clock: new FakeClock(0),
+    ...settings,
   });
 
 /** A majority releases a vote and requests it again with the same id. */
 test("a claim that is placed again does not inherit its earlier grant, whatever is still in flight", async () => {
   const dataLossGuard = openGuard();
   const [claim] = makeClaims(1) as [Claim];
-  dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
+  dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], [], 0);
   const renewal = dataLossGuard.onRenew([claim]);
   dataLossGuard.onRelease(claim.id);
   // the answer to the renewal arrives after the release, and before the second entry is made
-  dataLossGuard.onAnswers([claim], renewal, [HELD_ANSWER], []);
+  dataLossGuard.onAnswers([claim], renewal, [HELD_ANSWER], [], 0);
   const secondCall = dataLossGuard.onClaim(claim);
-  dataLossGuard.onAnswers([claim], renewal, [HELD_ANSWER], []);
+  dataLossGuard.onAnswers([claim], renewal, [HELD_ANSWER], [], 0);
   dataLossGuard.onPush(claim.id, HELD_ANSWER);
-  dataLossGuard.onAnswers([claim], [secondCall], [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }], []);
+  dataLossGuard.onAnswers([claim], [secondCall], [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }], [], 0);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
   // a renewal of the second entry has its own grant
-  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], []);
-  dataLossGuard.onAnswers([claim], renewal, [{ state: "none" }], []);
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ ...HELD_ANSWER, token: 6n }], [], 0);
+  dataLossGuard.onAnswers([claim], renewal, [{ state: "none" }], [], 0);
   expect(dataLossGuard.diagnose()).toEqual([]);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
@@ -61,6 +64,7 @@ test("a pushed grant is placed again as well", async () => {
     [dataLossGuard.onClaim(claim)],
     [{ state: "waiting", remainingMs: 1_000, recheckMs: 100 }],
     [],
+    0,
   );
   dataLossGuard.onPush(claim.id, HELD_ANSWER);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
@@ -69,10 +73,10 @@ test("a pushed grant is placed again as well", async () => {
 test("a claim that the store no longer knew can be granted again", async () => {
   const dataLossGuard = openGuard();
   const [claim] = makeClaims(1) as [Claim];
-  dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], []);
-  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ state: "none" }], []);
+  dataLossGuard.onAnswers([claim], [dataLossGuard.onClaim(claim)], [HELD_ANSWER], [], 0);
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [{ state: "none" }], [], 0);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([]);
-  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [HELD_ANSWER], []);
+  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [HELD_ANSWER], [], 0);
   expect(await keptCount(dataLossGuard, [claim])).toEqual([claim]);
 });
 
@@ -81,7 +85,13 @@ test("a forgotten claim leaves nothing, whatever is still in flight", async () =
   const [forgotten, kept] = [makeClaims(10_000), makeClaims(10)];
   const inFlight = dataLossGuard.onRenew(forgotten);
   const grant = (claims: readonly Claim[]): void =>
-    dataLossGuard.onAnswers(claims, dataLossGuard.onRenew(claims), Array<Answer>(claims.length).fill(HELD_ANSWER), []);
+    dataLossGuard.onAnswers(
+      claims,
+      dataLossGuard.onRenew(claims),
+      Array<Answer>(claims.length).fill(HELD_ANSWER),
+      [],
+      0,
+    );
   grant(forgotten);
   grant(kept);
   for (const { id } of forgotten) {
@@ -90,32 +100,55 @@ test("a forgotten claim leaves nothing, whatever is still in flight", async () =
     dataLossGuard.onPush(id, HELD_ANSWER);
     dataLossGuard.onRelease(id); // repeated
   }
-  dataLossGuard.onAnswers(forgotten, inFlight, Array<Answer>(forgotten.length).fill(HELD_ANSWER), []);
+  dataLossGuard.onAnswers(forgotten, inFlight, Array<Answer>(forgotten.length).fill(HELD_ANSWER), [], 0);
   expect(await keptCount(dataLossGuard, kept)).toEqual(kept);
   const earlierCalls = new Set(inFlight);
   const laterCalls = dataLossGuard.onRenew(forgotten);
   expect(laterCalls.filter((guarded) => earlierCalls.has(guarded) || guarded.wasReleasedBefore)).toEqual([]);
 });
 
-test("with a clock, a held claim that the store does not know is restored, but only before its lease has ended", async () => {
-  let now = 1_000;
-  const clock = { ...systemClock, now: () => now };
-  const options = { driverName: "test", storeName: "the store", maxTtlMs: 1_000, warn: () => undefined, clock };
-  const dataLossGuard = new DataLossGuard({ ...options, onLoss: () => undefined });
-  const [claim] = makeClaims(1) as [Claim];
-  dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [HELD_ANSWER], [], now);
-  const restored = async (reply: string): Promise<number> => {
-    let count = 0;
-    const answers = [decodeAnswer(reply, "test")];
-    await dataLossGuard.restoreLost([claim], dataLossGuard.onRenew([claim]), [reply], answers, async (lost) => {
-      count = lost.length;
-      return ["n"];
-    });
-    return count;
+describe("before the end of its lease, and not after it,", () => {
+  const openHeld = (settings: Partial<GuardSettings> = {}) => {
+    const clock = new FakeClock();
+    const dataLossGuard = openGuard({ clock, ...settings });
+    const [claim] = makeClaims(1) as [Claim];
+    dataLossGuard.onAnswers([claim], dataLossGuard.onRenew([claim]), [HELD_ANSWER], [], dataLossGuard.now());
+    const restored = async (reply: string): Promise<number> => {
+      let count = 0;
+      const answers = [decodeAnswer(reply, "test")];
+      await dataLossGuard.restoreLost([claim], dataLossGuard.onRenew([claim]), [reply], answers, async (lost) => {
+        count = lost.length;
+        return ["n"];
+      });
+      return count;
+    };
+    return { clock, restored };
   };
-  now = 1_999;
-  expect(await restored("n")).toBe(1);
-  expect(await restored("n released")).toBe(0);
-  now = 2_000;
-  expect(await restored("n")).toBe(0);
+
+  test("a held claim is restored that the store does not know, if that proves a loss", async () => {
+    const { clock, restored } = openHeld({ restoresUnknown: true });
+    clock.jump(899);
+    expect(await restored("n")).toBe(1);
+    expect(await restored("n released")).toBe(0);
+    clock.jump(1);
+    expect(await restored("n")).toBe(0);
+    const other = openHeld();
+    expect(await other.restored("n")).toBe(0);
+  });
+
+  test.each(["b 1", "w 1000 100 1 1"])("a held claim is restored that was lost: %s", async (reply) => {
+    const { clock, restored } = openHeld();
+    clock.jump(899);
+    expect(await restored(reply)).toBe(1);
+    clock.jump(1);
+    expect(await restored(reply)).toBe(0);
+  });
+
+  test("a held claim is restored also if the machine has slept", async () => {
+    const { clock, restored } = openHeld();
+    clock.suspend(500);
+    expect(await restored("b 1")).toBe(1);
+    clock.suspend(500);
+    expect(await restored("b 1")).toBe(0);
+  });
 });
