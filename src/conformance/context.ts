@@ -108,7 +108,7 @@ export async function runTest(
       return await runTestOnce(settings, slowMachine, body);
     } catch (error) {
       if (
-        error instanceof StoreViolation ||
+        error instanceof Violation ||
         attempt === MAX_ATTEMPTS ||
         slowMachine.slowestMs() < SLOW_LEASE_SHARE * scaleLease(settings, SHORT_LEASE_MS)
       )
@@ -119,8 +119,8 @@ export async function runTest(
   }
 }
 
-/** The store's own state is wrong: a slow machine is no excuse. */
-class StoreViolation extends Error {}
+/** The store's own state is wrong, or two clients hold one lock by their clocks: a slow machine is no excuse. */
+export class Violation extends Error {}
 
 /** Runs the body on a fresh store, checks that the store is empty afterwards, and closes everything. */
 async function runTestOnce(
@@ -140,15 +140,15 @@ async function runTestOnce(
     await context.inspect();
     if (violations.size > 0) throw toViolation(violations);
   } catch (error) {
-    const failure = violations.size === 0 || error instanceof StoreViolation ? error : toViolation(violations, error);
+    const failure = violations.size === 0 || error instanceof Violation ? error : toViolation(violations, error);
     await cleanUpAndThrow([...cleanups, ...drivers.map((driver) => () => driver.close()), closeStore(store)], failure);
   }
   for (const driver of drivers) await driver.close();
   await closeStore(store)();
 }
 
-function toViolation(violations: ReadonlySet<string>, cause?: unknown): StoreViolation {
-  return new StoreViolation(`the store's own state is wrong:\n  ${[...violations].join("\n  ")}`, { cause });
+function toViolation(violations: ReadonlySet<string>, cause?: unknown): Violation {
+  return new Violation(`the store's own state is wrong:\n  ${[...violations].join("\n  ")}`, { cause });
 }
 
 /** Throws the test's error, together with those of the cleanups, if any. */

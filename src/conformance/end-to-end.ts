@@ -2,11 +2,12 @@
  * All faults together, from a seed: lost, late and repeated calls and pushes, broken connections, aborts, short waits.
  */
 
-import assert from "node:assert/strict";
 import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
 import type { ChaosOptions } from "./chaos/driver.ts";
 import type { DefineTest, TestContext } from "./context.ts";
+import type { HoldMode } from "./occupancy.ts";
+import { Occupancy } from "./occupancy.ts";
 import type { ConformanceSettings } from "./options.ts";
 import type { Random } from "./random.ts";
 import { createRandom } from "./random.ts";
@@ -26,24 +27,12 @@ const CHAOS_OPTIONS: ChaosOptions = {
   maxDelayMs: 8,
 };
 
-/** A key as its holders see it. */
-interface KeyOccupancy {
-  writers: number;
-  readers: number;
-  /** The highest token of a writer, and of all holders. */
-  lastWriter: bigint;
-  lastToken: bigint;
-}
-
 interface FaultRun {
   readonly context: TestContext;
   readonly random: Random;
-  readonly occupancy: Map<string, KeyOccupancy>;
+  readonly occupancy: Occupancy;
   readonly traits: ConformanceSettings["traits"];
 }
-
-/** How a key is locked in a run. */
-type Mode = "write" | "read" | "permit";
 
 const PERMIT_LIMIT = 2;
 
@@ -51,13 +40,17 @@ export function testRandomFaults(test: DefineTest, { random, traits }: Conforman
   for (let index = 0; index < random.seeds; index++) {
     const seed = random.from + index;
     test(`seed ${seed}: no holders overlap, tokens rise, and nothing is left`, (context) =>
-      runWithFaults({ context, random: createRandom(seed), occupancy: new Map(), traits }, seed, random.steps));
+      runWithFaults(
+        { context, random: createRandom(seed), occupancy: new Occupancy(PERMIT_LIMIT, traits.fencing), traits },
+        seed,
+        random.steps,
+      ));
   }
 }
 
 async function runWithFaults(run: FaultRun, seed: number, steps: number): Promise<void> {
   const { context } = run;
-  // leases are long compared with the run: no holder loses its lock, so that every overlap is a fault
+  // leases are long compared with the run: no holder loses its lock
   const options = { ttl: context.scaleLease(1_200), wait: context.scaleMs(5_000) };
   const cache = run.traits.recall === false ? 0 : context.scaleMs(100);
   const testClients = [
@@ -93,37 +86,17 @@ async function runFlow(run: FaultRun, { locks }: TestClient, rounds: number): Pr
   }
 }
 
-function randomLockable({ random, traits }: FaultRun, locks: Locks): [Mode, Lockable] {
+function randomLockable({ random, traits }: FaultRun, locks: Locks): [HoldMode, Lockable] {
   const roll = random.next();
   if (roll < 0.2 && traits.permits !== "one") return ["read", locks.rw(random.pick(["a", "b"])).read];
   if (roll < 0.4 && traits.permits === "any") return ["permit", locks.semaphore("c", PERMIT_LIMIT)];
   return ["write", roll < 0.6 ? locks.all("a", "b") : locks.mutex(random.pick(["a", "b"]))];
 }
 
-async function assertExclusive({ context, occupancy, traits }: FaultRun, lock: Lock, mode: Mode): Promise<void> {
+async function assertExclusive({ context, occupancy }: FaultRun, lock: Lock, mode: HoldMode): Promise<void> {
   lock.throwIfLost();
-  for (const key of lock.keys) {
-    const occupancyOfKey = occupancy.get(key) ?? { writers: 0, readers: 0, lastWriter: 0n, lastToken: 0n };
-    occupancy.set(key, occupancyOfKey);
-    const maxPermits = mode === "write" ? 0 : mode === "permit" ? PERMIT_LIMIT - 1 : Number.POSITIVE_INFINITY;
-    assert.ok(occupancyOfKey.writers === 0 && occupancyOfKey.readers <= maxPermits, `too many hold "${key}"`);
-    if (mode === "write") occupancyOfKey.writers++;
-    else occupancyOfKey.readers++;
-    if (!traits.fencing) continue;
-    const token = lock.tokenOf(key);
-    // holders that share a key may learn of their grants in another order
-    assert.ok(
-      token > (mode === "write" ? occupancyOfKey.lastToken : occupancyOfKey.lastWriter),
-      `the tokens of "${key}" rise`,
-    );
-    if (mode === "write") occupancyOfKey.lastWriter = token;
-    if (token > occupancyOfKey.lastToken) occupancyOfKey.lastToken = token;
-  }
+  const holder = occupancy.enter(lock, mode);
   await context.sleep(1);
+  occupancy.leave(holder);
   lock.throwIfLost();
-  for (const key of lock.keys) {
-    const occupancyOfKey = occupancy.get(key) as KeyOccupancy;
-    if (mode === "write") occupancyOfKey.writers--;
-    else occupancyOfKey.readers--;
-  }
 }
