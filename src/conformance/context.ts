@@ -96,7 +96,7 @@ const MAX_ATTEMPTS = 3;
 
 /**
  * Runs one test. Leases in tests are short: a failure while the machine was busy for a large share of a lease says
- * nothing about the driver, so the test runs again, on a fresh store.
+ * nothing about the driver, so the test runs again, on a fresh store, with leases and timeouts twice as long.
  */
 export async function runTest(
   settings: ConformanceSettings,
@@ -104,13 +104,14 @@ export async function runTest(
 ): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const slowMachine = detectSlowMachine();
+    const scaled = { ...settings, timeScale: settings.timeScale * 2 ** (attempt - 1) };
     try {
-      return await runTestOnce(settings, slowMachine, body);
+      return await runTestOnce(scaled, slowMachine, body);
     } catch (error) {
       if (
         error instanceof Violation ||
         attempt === MAX_ATTEMPTS ||
-        slowMachine.slowestMs() < SLOW_LEASE_SHARE * scaleLease(settings, SHORT_LEASE_MS)
+        slowMachine.slowestMs() < SLOW_LEASE_SHARE * scaleLease(scaled, SHORT_LEASE_MS)
       )
         throw error;
     } finally {

@@ -38,7 +38,7 @@ export function detectSlowMachine(): SlowMachineDetector {
     timeCalls: (driver) =>
       delegate(driver, {
         claim: (claim) => time(driver.claim(claim)),
-        renew: (claims) => time(driver.renew(claims)),
+        renew: (claims, tokenCounts) => time(driver.renew(claims, tokenCounts)),
         release: (releases) => time(driver.release(releases)),
         ...(driver.detach && {
           detach: (claims, leftMs) => time(driver.detach?.(claims, leftMs) ?? Promise.resolve([])),
