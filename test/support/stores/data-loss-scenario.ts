@@ -44,6 +44,7 @@ export async function expectLockKept(scenario: LossScenario): Promise<void> {
   await other.renew([waiting]);
   await other.release(toReleases(waiting));
   expect(await other.claim(second)).toMatchObject({ state: "waiting", paused: PAUSE });
+  expect(await other.renew([second])).toMatchObject([{ state: "waiting", paused: PAUSE }]);
   expect((await holder.renew([first]))[0]).toMatchObject({ state: "held", token });
   expect(await inspect(true)).toEqual([]);
   // now it is known again who holds it
