@@ -6,6 +6,7 @@ const file = "src/drivers/redis/scripts.ts";
 const tests = "test/integration/redis/unreachable-waiters.test.ts";
 const failover = "test/integration/redis/failover.test.ts";
 const model = "test/integration/redis/queue-model.test.ts";
+const lostReleases = "test/integration/redis/lost-releases.test.ts";
 const recall = "test/integration/redis/recall.test.ts";
 const graceTokens = "test/integration/redis/grace-period-tokens.test.ts";
 
@@ -249,6 +250,41 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "deferredKeys[key or ''] = true",
     replace: "deferredKeys['-'] = true",
     tests: "test/integration/redis/turns.test.ts",
+  },
+  {
+    name: "on Redis, a push that ends a detached lock",
+    file,
+    find: " or claim.state ~= 'o' or claim.inbox ~= inbox then return '0' end",
+    replace: " or claim.inbox ~= inbox then return '0' end",
+    tests: lostReleases,
+  },
+  {
+    name: "on Redis, a push that ends the lock of another process",
+    file,
+    find: " or claim.state ~= 'o' or claim.inbox ~= inbox then return '0' end",
+    replace: " or claim.state ~= 'o' then return '0' end",
+    tests: lostReleases,
+  },
+  {
+    name: "on Redis, a hand-off whose grant does not name the key",
+    file,
+    find: "(isRecalled and ' r ' or ' h ') .. bucket .. key)",
+    replace: "(isRecalled and ' r' or ''))",
+    tests: lostReleases,
+  },
+  {
+    name: "on Redis, a release that a fail-over has lost for good",
+    file: "src/drivers/redis/driver.ts",
+    find: "if (this.#events?.has(push.id) === false) return this.#lostReleases.onPush(message);",
+    replace: "",
+    tests: lostReleases,
+  },
+  {
+    name: "on Redis, waiting claims that do not recheck early after a break",
+    file: "src/drivers/redis/lost-releases.ts",
+    find: 'answer.state !== "waiting" || sinceBreakMs > AFTER_BREAK_MS',
+    replace: "sinceBreakMs >= 0",
+    tests: "test/unit/drivers/redis/lost-releases.test.ts",
   },
   {
     name: "on Redis, an item that fails all others of its command",

@@ -12,6 +12,7 @@ export function toDriverEvents(onPush: OnPush): DriverEvents {
     changed: (id) => void onPush(id),
     reconnected: () => void onPush(null),
     recalled: () => undefined,
+    has: () => true,
   };
 }
 

@@ -31,6 +31,7 @@ import { Connection } from "./connection.ts";
 import type { DiagnosticsContext } from "./diagnostics.ts";
 import { createQueries, diagnoseAll, findKeysWithoutTtl } from "./diagnostics.ts";
 import { listClaims } from "./list.ts";
+import { LostReleases } from "./lost-releases.ts";
 import type { RedisOptions } from "./options.ts";
 import { validateRedisOptions } from "./options.ts";
 import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
@@ -38,6 +39,7 @@ import type { RunScript } from "./script-codec.ts";
 import {
   encodeClaim,
   encodeClaimItem,
+  encodeGiveBackItem,
   encodeName,
   encodeReleaseItem,
   LAYOUT_VERSION,
@@ -122,6 +124,7 @@ class RedisDriver implements Driver {
     onLateReply: () => this.#events?.reconnected(),
   };
   readonly #turns: Turns;
+  readonly #lostReleases: LostReleases;
   #connection: Connection | null = null;
   /** null: not open. */
   #events: DriverEvents | null = null;
@@ -140,6 +143,11 @@ class RedisDriver implements Driver {
       () => this.#readyConnection.epoch,
       options.replicas !== undefined,
     );
+    this.#lostReleases = new LostReleases(options.clock ?? systemClock, (id, bucketAndKey) => {
+      const bucket = this.#readyConnection.isCluster ? bucketAndKey.slice(0, 2) : "00";
+      const item = encodeGiveBackItem(id, bucketAndKey);
+      this.#turns.release(this.#routingKeyOf(bucket), [item], this.#lateReleaseReply).catch(() => undefined);
+    });
     this.#guard = new DataLossGuard({
       driverName: "redis",
       storeName: "the server",
@@ -153,7 +161,10 @@ class RedisDriver implements Driver {
   async open(events: DriverEvents): Promise<Traits> {
     const connection = new Connection(adaptClient(await this.#makeClient()), this.#ownsClient, this.#options, {
       onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
-      onMissed: () => this.#events?.reconnected(),
+      onMissed: () => {
+        this.#lostReleases.onBreak();
+        this.#events?.reconnected();
+      },
     });
     try {
       await connectAndVerify(connection, this.#options, async () => {
@@ -214,7 +225,7 @@ class RedisDriver implements Driver {
     }
     const answer = decodeAnswer(reply, "redis");
     this.#guard.onAnswers([claim], [guarded], [answer], [reply], sentAt);
-    return answer;
+    return this.#lostReleases.toRecheckEarly(answer, true);
   }
 
   async renew(claims: readonly Claim[], tokenCounts: readonly number[] = []): Promise<readonly (Answer | undefined)[]> {
@@ -249,7 +260,7 @@ class RedisDriver implements Driver {
       );
     }
     this.#guard.onAnswers(claims, guarded, answers, replies, sentAt);
-    return answers;
+    return answers.map((answer) => this.#lostReleases.toRecheckEarly(answer, false));
   }
 
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
@@ -385,6 +396,7 @@ class RedisDriver implements Driver {
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
     if (push === null) return;
+    if (this.#events?.has(push.id) === false) return this.#lostReleases.onPush(message);
     if (push.isRecall === true) return this.#events?.recalled(push.id);
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with the option replicas a push is only a hint: the recheck waits for the replicas

@@ -3,7 +3,7 @@
  * the replies.
  */
 
-import type { Claim, Release } from "../../spi/driver.ts";
+import type { Claim, ClaimId, Release } from "../../spi/driver.ts";
 import { crc16 } from "../../util/crc16.ts";
 import type { Script } from "./scripts.ts";
 import { DETACH, RENEW, RESTORE, TURN } from "./scripts.ts";
@@ -112,6 +112,11 @@ export function encodeClaimItem(claim: Claim, defaultLabel = ""): string {
 export function encodeReleaseItem({ claim, hasUnansweredClaim }: Release): string {
   const letter = claim.locks.length === 1 ? (hasUnansweredClaim ? "U" : "R") : hasUnansweredClaim ? "V" : "S";
   return letter + encodeName(claim);
+}
+
+/** The item of turn.lua that gives a claim back which is unknown here. */
+export function encodeGiveBackItem(id: ClaimId, bucketAndKey: string): string {
+  return `G${bucketAndKey}\n${id}`;
 }
 
 /** The bucket of a claim is that of its first key. */

@@ -5,6 +5,7 @@
  * entries as they are. Its state after each command must equal that in Redis (queue-model.test.ts).
  */
 
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 const SECOND_MS = 1_000;
@@ -316,8 +317,9 @@ export class QueueModel {
     const isAsking = call.answeredIds.has(entry.request.id);
     if (!isAsking && this.#isUnreachable(call, entry)) return false;
     this.#issueToken(entry);
-    const { id, tokens } = entry.request;
-    const text = `${id} ${entry.token} ${tokens} ${entry.expiresAt - this.now}`;
+    const { id, tokens, holds } = entry.request;
+    const firstKey = (holds[0] as ModelHold).key;
+    const text = `${id} ${entry.token} ${tokens} ${entry.expiresAt - this.now} h ${toBucket(firstKey)}${firstKey}`;
     if (isAsking) call.granted.add(entry);
     else if (!this.#notify(call, entry, text)) {
       entry.token = 0;

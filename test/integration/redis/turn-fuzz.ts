@@ -570,7 +570,7 @@ class FuzzRun {
       const known = this.#claims.get(id);
       if (token === "recalled") statistics.recalls++;
       if (known !== undefined && (token === "recalled" || flag === "r")) known.isToldOfWaiters = true;
-      if (tokens === undefined) continue;
+      if (token === "recalled" || tokens === undefined) continue;
       pushed.add(id);
       statistics.pushedGrants++;
       if (known !== undefined)

@@ -6,6 +6,7 @@
            R  releases a claim with one key
            U  releases a claim of which a `claim` call may still arrive: a tombstone keeps it out
            S  releases a claim with several keys; V the same, of which a call may still arrive
+           G  releases a claim that the caller got a push about and does not have: <bucket><first key> \n <id>
      Returns lines: an answer for each item, then a push for each claim that was granted or recalled and has the caller's
            own inbox. Answers of claims: "h <token> <tokens> <remaining ttl> <store ms>", or "r ..." if another claim waits for it and it wants to
            be recalled | "w <remaining ttl> <recheck> <store ms>" | "n [end reason]" | "p <end of grace period (ms)> <store
@@ -116,12 +117,28 @@ local function releaseClaim(request, isUnanswered)
   return result
 end
 
+--- The release of this claim was lost. Not if another process has it now, or it was detached.
+local function giveBack(request)
+  local queue = getQueue(request.bucket, request.key)
+  loadQueue(queue)
+  local claim = readClaimIn(queue, request.bucket, request.id)
+  if not isLive(claim) or claim.state ~= 'o' or claim.inbox ~= inbox then return '0' end
+  removeClaim(claim)
+  return '1'
+end
+
 hasWritten = isWritten
 local requests, deferredIndices = {}, {}
 for _, item in ipairs(deferred or {}) do deferredIndices[#deferredIndices + 1] = item.index end
 for _, index in ipairs(deferredIndices) do
-  local request = parseRequest(sub(ARGV[index], 2))
-  request.mayArrive = match(ARGV[index], '^[UV]') ~= nil
+  local request
+  local bucket, key, id = match(ARGV[index], '^G(..)([^\n]+)\n(%w+)$')
+  if bucket then
+    request = { bucket = bucket, key = key, id = id, isUnknown = true }
+  else
+    request = parseRequest(sub(ARGV[index], 2))
+    request.mayArrive = match(ARGV[index], '^[UV]') ~= nil
+  end
   requests[index] = request
 end
 
@@ -134,7 +151,8 @@ local function execute(items)
   end
   for _, index in ipairs(items) do
     local request = requests[index]
-    local answer = request.body and makeClaim(request) or releaseClaim(request, request.mayArrive)
+    local answer = request.isUnknown and giveBack(request) or request.body and makeClaim(request)
+      or releaseClaim(request, request.mayArrive)
     -- executed twice, since the first time another item failed: then the claim may have been released already
     if answers[index - 3] ~= '1' then answers[index - 3] = answer end
   end

@@ -36,6 +36,11 @@ local function isUnreachable(claim)
   return unreachableInboxes[claimInbox]
 end
 
+--- Where the claim is: a process that has released it releases it again (lost-releases.ts).
+local function formatPlace(claim)
+  return claim.bucket .. claim.locks[1][2]
+end
+
 --- Pushes a message to the claim's process and returns whether it is reachable. An error of Redis (no permission to
 --- publish) does not count as unreachable. Messages are not replicated: a replica may have a left-over subscription.
 local function push(claim, message)
@@ -202,7 +207,7 @@ local function tryGrant(queue, claim, entry, position)
   if isUnreachable(claim) then return false end
   writeGrant(queue, claim, position)
   local message = claim.id .. ' ' .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - nowMs
-  if push(claim, isRecalled(claim) and message .. ' r' or message) then
+  if push(claim, message .. (isRecalled(claim) and ' r ' or ' h ') .. formatPlace(claim)) then
     endWaiting(queue, claim, entry)
     return true
   end
@@ -310,6 +315,6 @@ local function finish()
   admitTouched()
   saveForms()
   for id, holder in pairs(recalls) do
-    if holder.token > 0 and claims[holder.bucket .. id] == holder then push(holder, id .. ' recalled') end
+    if holder.token > 0 and claims[holder.bucket .. id] == holder then push(holder, id .. ' recalled ' .. formatPlace(holder)) end
   end
 end

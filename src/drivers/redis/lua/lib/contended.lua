@@ -65,7 +65,7 @@ local function executeContended()
     local lease, isRecalled = tokenText .. ' ' .. tokens .. ' ' .. expires - nowMs, recall == '1' and not isLast
     if entered[waiterId] then
       answers[entered[waiterId] - 3] = (isRecalled and 'r ' or 'h ') .. lease .. ' ' .. nowMsText
-    elseif not pushTo(receiver, waiterId .. ' ' .. lease .. (isRecalled and ' r' or '')) then
+    elseif not pushTo(receiver, waiterId .. ' ' .. lease .. (isRecalled and ' r ' or ' h ') .. bucket .. key) then
       try('HSET', hash, field, record, 'c:' .. waiterId, waiter, 'n', read[2] or last)
       return nil
     end
@@ -109,7 +109,7 @@ local function executeContended()
     isWritten, issued[bucket], entered[id] = true, arrival, index
     local recheck = math.min(tonumber(ttl), expires - nowMs)
     if isFirst and holderRecall == '1' then
-      pushTo(match(record, '\n([^\n]*)$'), holderId .. ' recalled')
+      pushTo(match(record, '\n([^\n]*)$'), holderId .. ' recalled ' .. bucket .. key)
       recheck = math.min(recheck, 200) -- FRONT_RECHECK_MS of renewal.lua
     end
     return 'w ' .. ttl .. ' ' .. math.max(recheck, 1) .. ' ' .. nowMsText

@@ -1,0 +1,151 @@
+/** Releases that a promoted replica has missed: the store has claims that are gone, and their processes give them back. */
+
+import { Redis } from "ioredis";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import { withRedis } from "../../support/stores/redis-conformance.ts";
+import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const KEY = "a key with spaces";
+/** Much less than a lease, which is 30 s, and than the interval of its renewal. */
+const SOON_MS = 5_000;
+
+withRedis((server) => {
+  let fixture: RedisFixture;
+  let clients: Locks[] = [];
+  beforeEach(() => {
+    fixture = createRedisFixture(server().port);
+  });
+  afterEach(async () => {
+    for (const locks of clients) await locks.close();
+    clients = [];
+    await fixture.close();
+  });
+
+  const openClient = (): Locks => {
+    const connectRedis = (): Redis =>
+      new Redis(server().port, "127.0.0.1", { retryStrategy: () => 20 }).on("error", () => undefined);
+    const locks = createLocks(redis(connectRedis, { prefix: fixture.prefix }), { cache: "60s" });
+    clients.push(locks);
+    return locks;
+  };
+
+  /** Keeps the whole state as it is now; the result brings it back, as the promotion of a replica does that has missed what followed. */
+  async function keepState(): Promise<() => Promise<void>> {
+    const names = await fixture.keys();
+    const dumps = await Promise.all(
+      names.map(async (name) => ({
+        name,
+        dump: await fixture.admin.dumpBuffer(name),
+        ttl: await fixture.admin.pttl(name),
+      })),
+    );
+    return async () => {
+      for (const { name, dump, ttl } of dumps) await fixture.admin.restore(name, Math.max(ttl, 0), dump, "REPLACE");
+    };
+  }
+
+  const breakConnections = (): Promise<unknown> =>
+    fixture.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+  const waitingCount = (): Promise<number> => fixture.admin.zcard(`${fixture.prefix}:2:{${toBucket(KEY)}}:w:${KEY}`);
+
+  /** Who wants the key has it long before the lease of the lost claim ends. */
+  async function expectFreeSoon(locks: Locks): Promise<void> {
+    const lock = await locks.acquire(KEY, { wait: SOON_MS });
+    await lock.release();
+  }
+
+  test("of a holder: a recall of a lock that the process does not have makes it release again", async () => {
+    const [one, other] = [openClient(), openClient()];
+    const lock = await one.acquire(KEY, { cache: 0 });
+    await other.using("other", () => undefined);
+    const bringBack = await keepState();
+    await lock.release();
+    await bringBack();
+    await breakConnections();
+    await expectFreeSoon(other);
+  });
+
+  test("of a holder, and no connection broke: the second recall does", async () => {
+    const [one, other] = [openClient(), openClient()];
+    const lock = await one.acquire(KEY, { cache: 0 });
+    const bringBack = await keepState();
+    await lock.release();
+    await bringBack();
+    await expectFreeSoon(other);
+  });
+
+  test.each([
+    ["whose holder is gone, too", true],
+    ["whose holder releases later", false],
+  ])("of a waiter, %s: a grant to a request that is gone makes its process release it", async (_, isHolderGone) => {
+    const [one, other, third] = [openClient(), openClient(), openClient()];
+    await third.using("other", () => undefined);
+    const lock = await one.acquire(KEY, { cache: 0 });
+    const controller = new AbortController();
+    const waiting = other.acquire(KEY, { signal: controller.signal });
+    await until(async () => (await waitingCount()) === 1, { within: SOON_MS, what: "the waiter" });
+    const bringBack = await keepState();
+    controller.abort(new Error("given up"));
+    await expect(waiting).rejects.toThrow("given up");
+    if (isHolderGone) await lock.release();
+    await until(async () => (await waitingCount()) === 0, { within: SOON_MS, what: "its end" });
+    await bringBack();
+    if (isHolderGone) {
+      await breakConnections();
+      return expectFreeSoon(third);
+    }
+    const free = expectFreeSoon(third);
+    await until(async () => (await waitingCount()) === 2, { within: SOON_MS, what: "the waiter behind it" });
+    await lock.release();
+    await free;
+  });
+
+  test("of several keys", async () => {
+    const [one, other] = [openClient(), openClient()];
+    const lock = await one.all(KEY, "second", "third").acquire({ cache: 0 });
+    const bringBack = await keepState();
+    await lock.release();
+    await bringBack();
+    await breakConnections();
+    await expectFreeSoon(other);
+  });
+
+  test("a push never ends a lock that was detached, nor one that another process has", async () => {
+    const [one, other] = [openClient(), openClient()];
+    const recordOf = async (key: string): Promise<string> =>
+      (await fixture.admin.hget(fixture.hashOf(key), `k:${key}`)) ?? "";
+    const recallAll = async (key: string): Promise<void> => {
+      const [, id] =
+        /^.{36}(\w+) /s.exec(
+          (await fixture.admin.hgetBuffer(fixture.hashOf(key), `k:${key}`))?.toString("latin1") ?? "",
+        ) ?? [];
+      for (const channel of (await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:2:inbox:*`)) as string[])
+        for (let times = 0; times < 3; times++)
+          await fixture.admin.publish(channel, `${id} recalled ${toBucket(key)}${key}`);
+    };
+    const detachedLock = await one.acquire(KEY);
+    const reference = await detachedLock.detach();
+    const otherLock = await other.acquire("other", { cache: 0 });
+    await breakConnections();
+    await one.using("third", () => undefined);
+    await recallAll(KEY);
+    // an answer to a call that was sent later: whatever the pushes caused has been carried out
+    await one.using("third", () => undefined);
+    await other.using("third", () => undefined);
+    expect(await recordOf(KEY)).not.toBe("");
+    const attachedLock = await other.attach(reference);
+    await recallAll(KEY);
+    await recallAll("other");
+    await one.using("third", () => undefined);
+    await other.using("third", () => undefined);
+    expect(await recordOf(KEY)).not.toBe("");
+    expect(await attachedLock.release()).toBe(true);
+    expect(await otherLock.release()).toBe(true);
+  });
+});
