@@ -98,7 +98,7 @@ export const SUITES: readonly Suite[] = [
     longSeconds: 3600,
   },
   { name: "leader", tests: ["test/leader/"], isSequential: true, seconds: 45, longSeconds: 600 },
-  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], isSequential: true, seconds: 45, longSeconds: 3600 },
+  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], seconds: 45, longSeconds: 5400 },
 ];
 
 function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSeconds: number): Suite {

@@ -1,7 +1,8 @@
 /** The faults of a nemesis, and plans of the pairs in which they strike together. */
 
 import type { Random } from "../../../src/conformance/random.ts";
-import type { ClientSettings, RunWorkload } from "./workload.ts";
+import type { RunningProcess } from "../../support/processes/process-harness.ts";
+import type { ClientSettings } from "./workload.ts";
 
 export const FAULTS = [
   "kill wrapper",
@@ -19,12 +20,18 @@ export type FaultName = (typeof FAULTS)[number];
 /** Two faults; the first one strikes first. */
 export type Pair = readonly [FaultName, FaultName];
 
+/** The processes that are killed and stopped. */
+export interface Victims {
+  /** One of them; null: none runs. */
+  pickVictim(): RunningProcess | null;
+}
+
 /** The target of a nemesis: a store with its clients. */
 export interface Target {
   readonly name: string;
   readonly clients: ClientSettings;
-  /** The load whose wrappers are killed and stopped. */
-  strike(workload: RunWorkload): void;
+  /** The load whose processes are killed and stopped. */
+  strike(victims: Victims): void;
   /** Injects a fault. False: it was not possible at this moment. */
   inject(fault: FaultName): Promise<boolean>;
   /** Repairs every fault, in an order of its own choice. All faults are repaired when it settles. */

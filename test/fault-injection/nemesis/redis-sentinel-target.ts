@@ -11,18 +11,21 @@ import type { SmallDisk } from "../../support/processes/small-disk.ts";
 import { mountSmallDisk } from "../../support/processes/small-disk.ts";
 import { startRedisSentinels } from "../../support/stores/redis-sentinel.ts";
 import { until } from "../../support/until.ts";
-import type { FaultName, Target } from "./faults.ts";
+import type { FaultName, Target, Victims } from "./faults.ts";
 import { shuffle } from "./faults.ts";
-import type { RunWorkload } from "./workload.ts";
 
 const DOWN_AFTER_MS = 500;
 const SERVERS = [0, 1] as const;
 type Index = (typeof SERVERS)[number];
 
-export async function redisSentinelTarget(harness: ProcessHarness, random: Random): Promise<Target> {
+export async function redisSentinelTarget(
+  harness: ProcessHarness,
+  random: Random,
+  diskMebibytes = 64,
+): Promise<Target> {
   const disks: readonly [SmallDisk, SmallDisk] = [
-    await mountSmallDisk(harness, "disk0", 64),
-    await mountSmallDisk(harness, "disk1", 64),
+    await mountSmallDisk(harness, "disk0", diskMebibytes),
+    await mountSmallDisk(harness, "disk1", diskMebibytes),
   ];
   const settings = ["--appendonly", "yes", "--appendfsync", "always", "--auto-aof-rewrite-percentage", "0"];
   const redis = await startRedisSentinels(DOWN_AFTER_MS, {
@@ -33,7 +36,7 @@ export async function redisSentinelTarget(harness: ProcessHarness, random: Rando
     ],
   });
   const stopped = new Set<{ proceed(): void }>();
-  let victims: RunWorkload | null = null;
+  let victims: Victims | null = null;
   /** The master before the faults of this strike; null between strikes. */
   let masterBefore: number | null = null;
   /** Servers that were asked to end and are still running. */

@@ -8,9 +8,8 @@ import type { ProcessHarness, RunningProcess } from "../../support/processes/pro
 import { mountSmallDisk } from "../../support/processes/small-disk.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
-import type { FaultName, Target } from "./faults.ts";
+import type { FaultName, Target, Victims } from "./faults.ts";
 import { shuffle } from "./faults.ts";
-import type { RunWorkload } from "./workload.ts";
 
 export const FAULTS_ON_SOCKET: readonly FaultName[] = [
   "kill wrapper",
@@ -32,7 +31,7 @@ export async function serverTarget(
   const listen = transport === "TCP" ? `tcp://127.0.0.1:${port}` : `unix:${harness.path("socket")}`;
   const stopped = new Set<RunningProcess>();
   let server: RunningProcess | null = null;
-  let victims: RunWorkload | null = null;
+  let victims: Victims | null = null;
   /** Servers that were asked to end and are still running. */
   const ending = new Set<RunningProcess>();
 
