@@ -10,7 +10,7 @@
  */
 export type HandoffTiming = "now" | "later" | "nextTurn";
 
-const MAX_CHAIN_MS = 10;
+const MAX_CHAIN_MS = 1;
 
 /** The hand-offs and uses of cached locks of one turn of the event loop, in all local queues of a client. */
 export class HandoffChain {
