@@ -317,7 +317,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a contended hand-off to a claim that the same command releases",
     file,
-    find: "if not waiterId or released[waiterId] then",
+    find: "if not waiterId or mentioned[waiterId] or mentioned[match(entries[2] or '', '^..(%w+)')] then",
     replace: "if not waiterId then",
     tests: model,
   },

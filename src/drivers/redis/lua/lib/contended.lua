@@ -10,7 +10,8 @@
      - The order of writes is that of the general path. A grant is written, then published, then its waiting entry goes; if no process
        received it, it is undone, and the release stays deferred. A waiting entry is added before the record says that claims wait. ]]
 local function executeContended()
-  local released = {} -- by id: claims that this command releases; none of them is granted
+  -- by id: the claims of these items. A release neither grants to them nor recalls for them: they are released too, or need no push
+  local mentioned = {}
 
   --- Pushes a message and returns whether a process receives it. See `push` in admission.lua.
   local function pushTo(receiver, message)
@@ -44,7 +45,7 @@ local function executeContended()
 
     local entries = try('ZRANGE', waitingKey, 0, 1)
     local waiterId = match(entries[1] or '', '^' .. bucket .. '(%w+):1073741824:')
-    if not waiterId or released[waiterId] then return nil end
+    if not waiterId or mentioned[waiterId] or mentioned[match(entries[2] or '', '^..(%w+)')] then return nil end
     local read = try('HMGET', hash, 'c:' .. waiterId, 'n')
     local waiter = read[1]
     if not waiter or sub(waiter, 1, 3) ~= 'C0o' then return nil end
@@ -63,9 +64,7 @@ local function executeContended()
     if type(reply) == 'table' then return nil end
     isWritten = true
     local lease, isRecalled = tokenText .. ' ' .. tokens .. ' ' .. expires - nowMs, recall == '1' and not isLast
-    if entered[waiterId] then
-      answers[entered[waiterId] - 3] = (isRecalled and 'r ' or 'h ') .. lease .. ' ' .. nowMsText
-    elseif not pushTo(receiver, waiterId .. ' ' .. lease .. (isRecalled and ' r ' or ' h ') .. bucket .. key) then
+    if not pushTo(receiver, waiterId .. ' ' .. lease .. (isRecalled and ' r ' or ' h ') .. bucket .. key) then
       try('HSET', hash, field, record, 'c:' .. waiterId, waiter, 'n', read[2] or last)
       return nil
     end
@@ -100,7 +99,7 @@ local function executeContended()
     if type(remaining) == 'table' or type(try('ZADD', waitingKey, arrivalText, entry)) == 'table' then return nil end
     local isKept = remaining >= lifetime or type(try('PEXPIRE', waitingKey, 2 * lifetime)) ~= 'table'
     local claim = packHead(HEAD, 'C0o', nowMs + ttl, 0, nowMs, 0, 1) .. body .. '\n\n\n' .. inbox
-    local isFirst = sub(record, 2, 2) == '0'
+    local isFirst = sub(record, 2, 2) == '0' or remaining == -2 -- those who waited were evicted
     local fields = { 'c:' .. id, claim, 'n', arrivalText, isFirst and field or nil, isFirst and 'T1' .. sub(record, 3) or nil }
     if not isKept or type(try('HSET', hash, unpack(fields))) == 'table' then
       try('ZREM', waitingKey, entry)
@@ -116,7 +115,7 @@ local function executeContended()
   end
 
   for _, item in ipairs(deferred) do
-    if item.kind == 'R' or item.kind == 'U' then released[item.id] = true end
+    if item.id then mentioned[item.id] = true end
   end
   local left = nil
   for _, item in ipairs(deferred) do
