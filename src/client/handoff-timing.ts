@@ -1,3 +1,6 @@
+// The imported setImmediate(): test runners replace the global one, and hand-offs would wait for a turn that never comes.
+import { setImmediate } from "node:timers";
+
 /**
  * When the promise of a request resolves to which the lock was handed off within this process, or which uses a cached lock. The
  * lock is granted at once in each case.

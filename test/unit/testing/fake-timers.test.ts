@@ -118,3 +118,22 @@ test("the clock of the timers follows those of Node.js, which do not replace per
     mock.timers.reset();
   }
 });
+
+test("hand-offs go on while setImmediate() is replaced and performance.now() is not", { timeout: 5_000 }, async () => {
+  mock.timers.enable({ apis: ["setImmediate", "setTimeout", "Date"], now: Date.now() });
+  try {
+    const locks = createLocks(memory());
+    const computeOften = async (): Promise<void> => {
+      for (let round = 0; round < 20; round++) {
+        await locks.using("k", () => {
+          const endsAt = performance.now() + 0.5;
+          while (performance.now() < endsAt);
+        });
+      }
+    };
+    await Promise.all([computeOften(), computeOften(), computeOften()]);
+    await locks.close();
+  } finally {
+    mock.timers.reset();
+  }
+});
