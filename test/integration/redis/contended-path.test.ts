@@ -26,11 +26,7 @@ const GENERAL = { text: TURN.text.replace(CALL, ""), sha: "" };
 GENERAL.sha = createHash("sha1").update(GENERAL.text).digest("hex");
 const names = Array.from({ length: 2_000 }, (_, index) => `k${index}`);
 /** Two of one bucket, and odd ones. */
-const KEYS = [
-  "k0",
-  names.find((name) => name !== "k0" && toBucket(name) === toBucket("k0")) as string,
-  "[%w+]: é{1}",
-];
+const KEYS = ["k0", names.find((name) => name !== "k0" && toBucket(name) === toBucket("k0")) as string, "[%w+]: é{1}"];
 const LABELS = ["", "label", "of\nlines\n\n\n", "\n\n\n"];
 
 class Side {
@@ -73,11 +69,12 @@ class Side {
       const left = Math.ceil((await this.redis.pttl(name)) / 100_000_000);
       if (!name.endsWith(":h")) {
         const isWaiting = name.includes("}:w:"); // by arrival; else by the end of the lease
-        found.push([name, left, await this.redis.zrange(name, 0, -1, ...(isWaiting ? [] : (["WITHSCORES"] as const)))]);
+        const words = isWaiting ? [] : ["WITHSCORES"];
+        found.push([name, left, await this.redis.call("ZRANGE", name, "0", "-1", ...words)]);
         continue;
       }
-      const fields = Object.entries((await this.redis.hgetallBuffer(name)) as Record<string, Buffer>).sort(([one], [other]) =>
-        one < other ? -1 : 1,
+      const fields = Object.entries((await this.redis.hgetallBuffer(name)) as Record<string, Buffer>).sort(
+        ([one], [other]) => (one < other ? -1 : 1),
       );
       for (const [field, value] of fields) {
         if (field === "n") continue;

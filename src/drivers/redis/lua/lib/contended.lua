@@ -115,7 +115,7 @@ local function executeContended()
   end
 
   for _, item in ipairs(deferred) do
-    if item.id then mentioned[item.id] = true end
+    mentioned[item.id or match(ARGV[item.index], '\n(%w+)')] = true
   end
   local left = nil
   for _, item in ipairs(deferred) do
