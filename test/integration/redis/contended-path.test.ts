@@ -133,7 +133,7 @@ describe.skipIf(shiftedClockUnavailableReason() !== null)("the contended path an
         return random.chance(0.5) ? { key, permits: 1, limit: ALL_PERMITS } : { key, permits: 1, limit: 2 };
       });
       return {
-        id: `${seed}c${++ids}` as Claim["id"],
+        id: `${seed}c${String(++ids).padStart(4, "0")}` as Claim["id"],
         locks: locks as unknown as Claim["locks"],
         ttlMs: random.pick([2_000, 8_000, 8_000, 20_000_000]),
         tokenCount: random.pick([1, 1, 40]),
