@@ -19,7 +19,6 @@ import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { isExclusive } from "./handoff-budget.ts";
-import type { HandoffTiming } from "./handoff-timing.ts";
 import { HandoffChain, resolveAt } from "./handoff-timing.ts";
 import { Interceptors } from "./interceptors.ts";
 import type { LocalHold } from "./local-hold.ts";
@@ -188,7 +187,7 @@ export class Client {
       return timing === "now" ? Promise.resolve(handle) : resolveAt(handle, timing);
     }
     return new Promise((resolve, reject) => {
-      const onGranted = (localHold: LocalHold | null, timing: HandoffTiming): void => {
+      const onGranted: ResolveWaiter = (localHold, timing) => {
         const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);
         resolve(timing === "now" ? handle : resolveAt(handle, timing));
       };
@@ -311,9 +310,11 @@ export class Client {
         settings.signal?.throwIfAborted();
         // all parts share one deadline; 0 would mean "do not wait", so a part that starts late still gets one try
         const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
-        const localHold = await new Promise<LocalHold | null>((resolve, reject) =>
-          this.#enqueue(context, part, { ...settings, waitMs }, isTry, resolve, reject),
-        );
+        const localHold = await new Promise<LocalHold | null>((resolve, reject) => {
+          const onGranted: ResolveWaiter = (granted, timing) =>
+            resolve(timing === "now" ? granted : resolveAt(granted, timing));
+          this.#enqueue(context, part, { ...settings, waitMs }, isTry, onGranted, reject);
+        });
         if (localHold === null) {
           await releaseAll(localHolds);
           return null;

@@ -104,9 +104,10 @@ describe("callers of one process", () => {
     });
   }
 
-  for (const [what, count, options] of [
-    ["that pass the lock to each other", 3, {}],
-    ["of a cached lock", 1, { cache: "10s" }],
+  for (const [what, count, options, outerKey] of [
+    ["that pass the lock to each other", 3, {}, null],
+    ["that pass the lock to each other inside a lock of their own", 3, {}, "outer"],
+    ["of a cached lock", 1, { cache: "10s" }, null],
   ] as const) {
     test(`callers ${what} and only compute let the event loop turn, so that recalls, answers and timers are seen`, async () => {
       const locks = createLocks(memory(), options);
@@ -125,7 +126,10 @@ describe("callers of one process", () => {
           sections++;
         }
       };
-      await Promise.all(Array.from({ length: count }, computeOften));
+      const callers = Array.from({ length: count }, (_, index) =>
+        outerKey === null ? computeOften() : locks.using(`${outerKey} ${index}`, computeOften),
+      );
+      await Promise.all(callers);
       clearImmediate(counting);
       // 200 ms of work or more, in chains of 1 ms
       expect(turns).toBeGreaterThan(50);
