@@ -184,12 +184,12 @@ export class Client {
     if (cached !== null) {
       const handle = new LockHandle([cached], target.keys, this.flowHolds);
       const timing = context.handoffChain.chooseTiming(cached.grantedAt, false);
-      return timing === "now" ? Promise.resolve(handle) : resolveAt(handle, timing);
+      return Promise.resolve(resolveAt(handle, timing));
     }
     return new Promise((resolve, reject) => {
       const onGranted: ResolveWaiter = (localHold, timing) => {
         const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);
-        resolve(timing === "now" ? handle : resolveAt(handle, timing));
+        resolve(resolveAt(handle, timing));
       };
       this.#enqueue(context, target, settings, isTry, onGranted, reject);
     });
@@ -311,8 +311,7 @@ export class Client {
         // all parts share one deadline; 0 would mean "do not wait", so a part that starts late still gets one try
         const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
         const localHold = await new Promise<LocalHold | null>((resolve, reject) => {
-          const onGranted: ResolveWaiter = (granted, timing) =>
-            resolve(timing === "now" ? granted : resolveAt(granted, timing));
+          const onGranted: ResolveWaiter = (granted, timing) => resolve(resolveAt(granted, timing));
           this.#enqueue(context, part, { ...settings, waitMs }, isTry, onGranted, reject);
         });
         if (localHold === null) {

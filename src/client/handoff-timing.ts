@@ -33,8 +33,12 @@ export class HandoffChain {
   }
 }
 
-/** Resolves to the value later, or in the next turn. */
-export async function resolveAt<T>(value: T, timing: HandoffTiming): Promise<T> {
+/** What to resolve a promise with so that it has the value at this time. */
+export function resolveAt<T>(value: T, timing: HandoffTiming): T | Promise<T> {
+  return timing === "now" ? value : delay(value, timing);
+}
+
+async function delay<T>(value: T, timing: HandoffTiming): Promise<T> {
   if (timing === "nextTurn") await new Promise((resolve) => setImmediate(resolve));
   else for (let microtask = 0; microtask < 3; microtask++) await Promise.resolve();
   return value;
