@@ -32,8 +32,13 @@ export function testPauses(test: DefineTest): void {
     await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
     await assert.rejects(locks.acquire("key", { wait: 0 }), hasCode("PAUSED"));
     await assert.rejects(locks.all("key", "other").tryAcquire(), hasCode("PAUSED"));
+    let isQueued = false;
+    locks.on("waiting", () => {
+      isQueued = true;
+    });
     const waits = deferRejection(locks.acquire("key", { wait: context.scaleMs(5_000) }));
-    await context.waitUntil("the waiter's entry", async () => (await locks.list()).length === 1);
+    // its entry may be in the store before the answer is here, which tells the client of the pause
+    await context.waitUntil("the answer to the waiter's claim", () => isQueued);
     // also after an earlier request of the same client
     await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
     await locks.close();
