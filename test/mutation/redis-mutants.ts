@@ -354,7 +354,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     file,
     find: "if holderExpires <= nowMs then return nil end",
     replace: "",
-    tests: model,
+    tests: "test/integration/redis/turns.test.ts",
   },
   {
     name: "on Redis, a contended claim that recalls no holder",

@@ -94,6 +94,18 @@ withRedis((server) => {
     await lockClient.driver.release(toReleases(next));
   });
 
+  test("a holder that releases after the end of its lease learns of that, and the next claim is granted", async () => {
+    const { driver } = await fixture.open();
+    const [late, next] = [makeClaim("key", { ttlMs: 300 }), makeClaim("key", { ttlMs: 60_000 })];
+    expect(statesOf([await driver.claim(late), await driver.claim(next)])).toEqual(["held", "waiting"]);
+    const claimedBefore = await readTime();
+    await until(async () => (await readTime()) > claimedBefore + 300, { within: 5_000, what: "the end of the lease" });
+    expect(await driver.release(toReleases(late))).toEqual([false]);
+    expect(await driver.claim(late)).toEqual({ state: "none", reason: "expired" });
+    expect((await driver.claim(next)).state).toBe("held");
+    await driver.release(toReleases(next));
+  });
+
   test("an item that Redis refuses fails alone, wherever it stands", async () => {
     const { driver } = await fixture.open();
     const [holder, waiter, gone] = [makeClaim("a"), makeClaim("a"), makeClaim("b")];
