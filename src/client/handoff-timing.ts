@@ -6,8 +6,8 @@ import { setImmediate } from "node:timers";
  * lock is granted at once in each case.
  *
  *   now       other requests wait behind it
- *   later     some microtasks later: nobody waits, but the last holder may ask again at once. If this one released the lock
- *             before that, the lock would leave the process
+ *   later     three microtasks later: no request waits. The code that released the lock may request it again in its next
+ *             microtask; if the new holder released it before that, the client would release the claim to the store
  *   nextTurn  in the next turn of the event loop: hand-offs between holders that only compute follow each other in microtasks.
  *             Meanwhile no recall, answer or timer is seen, so the chain of them lasts MAX_CHAIN_MS at most
  */

@@ -3,8 +3,8 @@
  * however many waits end at once (decision 0029):
  *
  * - At most one lookup per key is in flight, and callers share it. Its result is reused for as long as the lookup took, so
- *   that a slow store spends at most half of the time on lookups of one key. Who leads is asked anew: a program may have just
- *   been told of a change.
+ *   that a slow store spends at most half of the time on lookups of one key. A fresh lookup (`isFresh`, for the leader of an
+ *   election) shares none that was sent before: the program may know already that the result of that one is outdated.
  * - At most MAX_IN_FLIGHT lookups are in flight for all keys. Only these few small requests can be sent before the releases
  *   of the claims whose entries they should still see; all others follow those releases. The renewals of a turn are sent
  *   before any lookup.

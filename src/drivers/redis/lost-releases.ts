@@ -44,8 +44,9 @@ export class LostReleases {
 
   /** The answer to a call, with an early recheck if the connection broke a short time ago. `isNew`: the claim was made by the call. */
   toRecheckEarly(answer: Answer, isNew: boolean): Answer {
+    if (answer.state !== "waiting") return answer; // most renewals are those of held locks: they read no clock
     const sinceBreakMs = this.#clock.now() - this.#lastBreakAt;
-    if (answer.state !== "waiting" || sinceBreakMs > AFTER_BREAK_MS) return answer;
+    if (sinceBreakMs > AFTER_BREAK_MS) return answer;
     const earlyMs = isNew ? EARLY_RECHECK_MS : Math.max(sinceBreakMs, EARLY_RECHECK_MS);
     return { ...answer, recheckMs: Math.min(answer.recheckMs, earlyMs) };
   }

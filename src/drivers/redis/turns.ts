@@ -152,7 +152,7 @@ export class Turns {
   }
 }
 
-/** Each of them is told once, also if it is that of several calls. */
+/** Calls each LateReply of these calls once, even if several calls share it. */
 function combineLateReplies(calls: readonly Call[]): LateReply {
   const all = (): Set<LateReply> => new Set(calls.map(({ lateReply }) => lateReply));
   return {

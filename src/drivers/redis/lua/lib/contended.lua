@@ -4,8 +4,9 @@
      defines  executeContended
 
      Invariants
-     - It decides only where the general path would decide the same: one exclusive holder in thin form, alive and ordinary; the first
-       entry of the queue is a live claim with this key only, and exclusive, so nobody fits beside it. Everything else stays deferred.
+     - It executes an item only if the general path would give the same result: the key has one exclusive holder, in thin form, alive
+       and in its ordinary state. For a release, the first waiting claim must be alive and exclusive, and have this key only, so that no
+       other claim fits beside it. All other items stay deferred.
      - Items are executed in their order: once one stays deferred, all that follow do, too.
      - The order of writes is that of the general path. A grant is written, then published, then its waiting entry goes; if no process
        received it, it is undone, and the release stays deferred. A waiting entry is added before the record says that claims wait. ]]
@@ -84,7 +85,7 @@ local function executeContended()
     local read = found[index] or try('HMGET', hash, field, 'c:' .. id, 'n', 'e')
     local record = read[1]
     if not record or sub(record, 1, 1) ~= 'T' or sub(record, 3, 3) ~= 'o' or read[2] then return nil end
-    local _, expires, token = unpackHead(HEAD, record)
+    local _, expires = unpackHead(HEAD, record)
     local holderId, holderTtl, holderRecall = match(record, '^(%w+) (%d+) 1073741824 %d+ %d+ %d+ %d(%d)\n', 37)
     -- not the claim itself, which is repeated
     if not holderId or holderId == id or expires <= nowMs or expires > nowMs + holderTtl then return nil end
