@@ -103,8 +103,13 @@ export function startWorkload(
   }
 
   const workers = Array.from({ length: count }, worker);
+  // a file that a command has just created is empty: its line comes with the next call
   const lines = (): string[] =>
-    existsSync(harness.path("judge.log")) ? readFileSync(harness.path("judge.log"), "utf8").trimEnd().split("\n") : [];
+    existsSync(harness.path("judge.log"))
+      ? readFileSync(harness.path("judge.log"), "utf8")
+          .split("\n")
+          .filter((line) => line !== "")
+      : [];
   return {
     pickVictim() {
       const running = [...alive];
