@@ -64,7 +64,7 @@ export interface LocksOptions {
   readonly prefix?: string | undefined;
   /**
    * How many local requests may hold the lock in turn while other processes wait for it, 1 to 1024. 1: strict order of
-   * arrival. Default 64.
+   * arrival. Default 256.
    */
   readonly handoffs?: number | undefined;
   /** How long the lock may be handed off locally while other processes wait for it. Default 10 ms. */
@@ -170,7 +170,7 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
 export function parseClientOptions(options: LocksOptions = {}, caller = "createLocks"): ClientSettings {
   validateOptions(caller, options, CLIENT_RULES);
   const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock } = options;
-  const { handoffs = 64, handoffMs = 10, reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
+  const { handoffs = 256, handoffMs = 10, reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
   return {
     waitMs: parseTimeLimit(wait, "wait"),
     ttl: parseTtl(ttl),
