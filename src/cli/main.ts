@@ -19,12 +19,10 @@ handleWarnings((warning) => {
   if (!isMuted() && !ownArguments().includes("--json")) info(`warning: ${escapeControl(warning)}`);
 });
 
-try {
-  exit(await runProgram(argv));
-} catch (error) {
+runProgram(argv).then(exit, (error: unknown) => {
   if (error instanceof InterruptedError) exitBySignal(error.signal);
   else exitWithError(toCommandError(error, "the store"));
-}
+});
 
 /** The arguments of holdfast itself, without those of the command to run. */
 function ownArguments(): readonly string[] {

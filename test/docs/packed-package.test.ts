@@ -112,7 +112,7 @@ describe("the first two screens of the README", () => {
         env: { ...packageFiles(name), NO_COLOR: "1" },
       }).ended;
     const holdfast = (line: string): Promise<CommandResult> =>
-      start(installedPath("dist/cli/main.js"), ...line.split(" ").slice(1));
+      start(installedPath("dist/cli/main.cjs"), ...line.split(" ").slice(1));
 
     test("the programs and the command, and a killed server", async ({ skip }) => {
       if (typeof command === "string") return skip(command);
@@ -252,10 +252,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
       // another program, in the place of one of the package's own files
       mkdirSync(join(bundleFolder, "cli"));
       writeFileSync(join(bundleFolder, "package.json"), JSON.stringify({ name: "another-program", type: "module" }));
-      writeFileSync(
-        join(bundleFolder, "cli/main.js"),
-        "import { writeFileSync } from 'node:fs'; writeFileSync('started', '');",
-      );
+      writeFileSync(join(bundleFolder, "cli/main.cjs"), "require('node:fs').writeFileSync('started', '');");
       const run = (env: Record<string, string>) =>
         sandbox.startProgram([process.execPath, join(bundleFolder, "dist", name)], { cwd: bundleFolder, env }).ended;
       expect((await run(packageFiles("alone"))).out).toMatch(
