@@ -39,10 +39,10 @@ export class CallTimeouts {
 
   /**
    * Starts the timeout of a call. Call the result when the call settles: true if in time; false if `onTimeout` was
-   * called before.
+   * called before. `now`: if the caller has read the clock.
    */
-  start(onTimeout: () => void): () => boolean {
-    const pending = new PendingCall(this.#clock.now() + this.timeoutMs, onTimeout);
+  start(onTimeout: () => void, now: number = this.#clock.now()): () => boolean {
+    const pending = new PendingCall(now + this.timeoutMs, onTimeout);
     if (this.#last === null) {
       this.#first = pending;
       this.#timer.set(pending.dueAt);

@@ -44,8 +44,10 @@ export interface AdvisoryDialect {
   tryLock(connection: SqlConnection, mode: LockMode): Promise<boolean>;
   /** Waits for the lock for at most WAIT_MS. */
   waitForLock(connection: SqlConnection, mode: LockMode): Promise<boolean>;
-  /** For each: whether the session had the lock. */
-  unlock(connection: SqlConnection, modes: readonly LockMode[]): Promise<readonly boolean[]>;
+  /** Returns whether the session had the lock. */
+  unlock(connection: SqlConnection, mode: LockMode): Promise<boolean>;
+  /** The same for several. */
+  unlockAll(connection: SqlConnection, modes: readonly LockMode[]): Promise<readonly boolean[]>;
   /** Ends the wait of another session, if it waits for this lock. That session may have the lock by then. */
   cancelWait(connection: SqlConnection, sessionId: string, mode: LockMode): Promise<void>;
   diagnose(connection: SqlConnection): Promise<readonly Check[]>;

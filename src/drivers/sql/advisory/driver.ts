@@ -180,35 +180,28 @@ class AdvisoryDriver implements Driver {
   }
 
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
-    const attempts = releases.map(({ claim }) => this.#entries.get(claim.id)?.attempt ?? null);
-    for (const attempt of attempts) if (attempt !== null) await attempt.catch(() => undefined);
-    const results: boolean[] = releases.map(() => false);
-    const held = new Map<Session, { readonly entry: Entry; readonly index: number }[]>();
-    const work: Promise<void>[] = [];
-    for (const [index, { claim, hasUnansweredClaim }] of releases.entries()) {
-      const entry = this.#entries.get(claim.id);
-      if (entry === undefined) {
-        if (hasUnansweredClaim && !this.#ended.has(claim)) this.#ended.set(claim, NONE);
-        continue;
-      }
-      this.#drop(entry);
-      this.#ended.set(claim, NONE);
-      if (entry.session !== null) held.set(entry.session, [...(held.get(entry.session) ?? []), { entry, index }]);
-      else {
-        results[index] = true;
-        work.push(this.#withdraw(entry));
-      }
+    for (const { claim } of releases) {
+      const attempt = this.#entries.get(claim.id)?.attempt ?? null;
+      if (attempt !== null) await attempt.catch(() => undefined);
     }
-    for (const [session, items] of held) {
-      const entries = items.map(({ entry }) => entry);
-      work.push(
-        this.#unlock(session, entries).then((flags) => {
-          for (const [position, { index }] of items.entries()) results[index] = flags[position] === true;
-        }),
-      );
+    const [first, ...others] = releases;
+    if (first !== undefined && others.length === 0) return [await this.#end(this.#take(first))];
+    const entries = releases.map((release) => this.#take(release));
+    const results = new Map<Entry | undefined, Promise<boolean>>();
+    const held = new Map<Session, [Entry, ...Entry[]]>();
+    for (const entry of entries) {
+      if (entry === undefined || entry.session === null) results.set(entry, this.#end(entry));
+      else held.set(entry.session, [entry, ...(held.get(entry.session) ?? [])]);
     }
-    await Promise.all(work);
-    return results;
+    for (const [session, together] of held) {
+      const flags = this.#unlock(session, together);
+      for (const [index, entry] of together.entries())
+        results.set(
+          entry,
+          flags.then((all) => all[index] === true),
+        );
+    }
+    return Promise.all(entries.map((entry) => results.get(entry) as Promise<boolean>));
   }
 
   async list(query: ListQuery, { max, after, signal }: ListOptions): Promise<Page<ClaimView>> {
@@ -321,7 +314,8 @@ class AdvisoryDriver implements Driver {
   async #tryShared(entry: Entry): Promise<boolean> {
     const { queue, mode } = entry;
     if (!queue.admits(entry)) return false;
-    const session = await this.#requireConnections().shared();
+    const opening = this.#requireConnections().shared();
+    const session = opening instanceof Promise ? await opening : opening;
     let isLocked: boolean;
     try {
       isLocked = await session.tryLock(mode);
@@ -343,16 +337,16 @@ class AdvisoryDriver implements Driver {
   /** The server may have cancelled the statement after it had taken the lock (I4). */
   async #undoTry(session: Session, { queue, mode }: Entry): Promise<void> {
     if (session.isEnded) return;
-    const isSharedWithOthers = [...queue.holders].some((holder) => holder.session === session);
+    const isSharedWithOthers = queue.holders.some((holder) => holder.session === session);
     if (isSharedWithOthers) session.end();
-    else await session.unlock([mode]).catch(() => session.end());
+    else await session.unlock(mode).catch(() => session.end());
   }
 
   #hold(entry: Entry, session: Session): void {
     entry.queue.remove(entry);
     entry.session = session;
     entry.grantedAt = this.#clock.now();
-    entry.queue.holders.add(entry);
+    entry.queue.holders.push(entry);
   }
 
   /**
@@ -393,7 +387,7 @@ class AdvisoryDriver implements Driver {
     }
     if (wait.isCancelled) {
       // a signal of the cancellation may still come, so the session is not used again
-      if (isLocked) await wait.session?.unlock([entry.mode]).catch(() => undefined);
+      if (isLocked) await wait.session?.unlock(entry.mode).catch(() => undefined);
       wait.session?.end();
       return this.#deleteIfEmpty(queue);
     }
@@ -405,6 +399,22 @@ class AdvisoryDriver implements Driver {
     this.#hold(entry, wait.session);
     this.#advance(queue);
     this.#push(entry, this.#toAnswer(entry));
+  }
+
+  /** Forgets a claim that is released. Undefined: it was over. */
+  #take({ claim, hasUnansweredClaim }: Release): Entry | undefined {
+    const entry = this.#entries.get(claim.id);
+    if (entry !== undefined) this.#drop(entry);
+    if (entry !== undefined || (hasUnansweredClaim && !this.#ended.has(claim))) this.#ended.set(claim, NONE);
+    return entry;
+  }
+
+  /** Ends what a forgotten claim has at the server. Returns whether it still had its lock, or its place in the queue. */
+  async #end(entry: Entry | undefined): Promise<boolean> {
+    if (entry === undefined) return false;
+    if (entry.session !== null) return (await this.#unlock(entry.session, [entry]))[0] === true;
+    await this.#withdraw(entry);
+    return true;
   }
 
   /** The claim leaves the queue, in which it waited. */
@@ -426,20 +436,21 @@ class AdvisoryDriver implements Driver {
   }
 
   /** For each claim, whether the session still had its lock. */
-  async #unlock(session: Session, entries: readonly Entry[]): Promise<readonly boolean[]> {
+  async #unlock(session: Session, entries: readonly [Entry, ...Entry[]]): Promise<readonly boolean[]> {
     const connections = this.#requireConnections();
     const isShared = connections.isShared(session);
+    const [first, ...others] = entries;
     const unlock = async (): Promise<readonly boolean[]> => {
       try {
-        return await session.unlock(entries.map(({ mode }) => mode));
+        if (others.length === 0) return [await session.unlock(first.mode)];
+        return await session.unlockAll(entries.map(({ mode }) => mode));
       } catch (error) {
         session.end();
         throw error;
       }
     };
     // a session for waiting has one lock. The next try goes over another connection, so it has to wait for this unlock
-    const [first] = entries;
-    const flags = isShared || first === undefined ? await unlock() : await first.queue.inTurn(unlock);
+    const flags = await (isShared ? unlock() : first.queue.inTurn(unlock));
     if (!isShared) {
       connections.give(session);
       this.#startIdleTimer();

@@ -32,7 +32,7 @@ export interface Wait {
 
 export class LockQueue {
   readonly name: string;
-  readonly holders: Set<Entry> = new Set();
+  readonly holders: Entry[] = [];
   /** In order of arrival. The first one waits at the server, if there is a connection for it. */
   readonly waiting: Entry[] = [];
   wait: Wait | null = null;
@@ -44,7 +44,7 @@ export class LockQueue {
   }
 
   get isEmpty(): boolean {
-    return this.holders.size + this.waiting.length + this.#turnCount === 0 && this.wait === null;
+    return this.holders.length + this.waiting.length + this.#turnCount === 0 && this.wait === null;
   }
 
   /** Does no holder of this process exclude the claim? */
@@ -67,8 +67,12 @@ export class LockQueue {
   };
 
   remove(entry: Entry): void {
-    this.holders.delete(entry);
-    const index = this.waiting.indexOf(entry);
-    if (index !== -1) this.waiting.splice(index, 1);
+    removeFrom(this.holders, entry);
+    removeFrom(this.waiting, entry);
   }
+}
+
+function removeFrom(entries: Entry[], entry: Entry): void {
+  const index = entries.indexOf(entry);
+  if (index !== -1) entries.splice(index, 1);
 }

@@ -1,6 +1,8 @@
 /** A session of the server: a connection of the driver's own, and the claims that hold locks on it. */
 
 import type { Clock } from "../../../util/clock.ts";
+import { runInMicrotask } from "../../../util/microtask.ts";
+import { rejectOnThrow } from "../../../util/timeout.ts";
 import { CallTimeouts } from "../../call-timeouts.ts";
 import type { DedicatedConnection, SqlConnection } from "../clients/types.ts";
 import type { AdvisoryDialect, LockMode } from "./dialect.ts";
@@ -39,9 +41,9 @@ export class Session {
   #confirmedAt: number;
   #isEnded = false;
   #probe: Promise<void> | null = null;
-  /** The statement before. Settles when the next one may be sent: pg is to refuse more than one at a time. */
-  #lastStatement: Promise<unknown> = Promise.resolve();
-  #statementCount = 0;
+  /** A statement is in progress. The others wait for its end: pg is to refuse more than one at a time. */
+  #isBusy = false;
+  readonly #waitingStatements: (() => void)[] = [];
 
   private constructor(id: string, connection: DedicatedConnection, context: SessionContext, confirmedAt: number) {
     this.id = id;
@@ -65,7 +67,7 @@ export class Session {
         session.#isEnded = true;
         onEnd(session);
       });
-      await session.#run(timeouts, () => dialect.prepare(connection, sessionMs));
+      await session.#call(() => dialect.prepare(connection, sessionMs));
       return session;
     } catch (error) {
       connection.release(true);
@@ -87,8 +89,12 @@ export class Session {
     return this.#call((connection) => this.#context.dialect.tryLock(connection, mode));
   }
 
-  unlock(modes: readonly LockMode[]): Promise<readonly boolean[]> {
-    return this.#call((connection) => this.#context.dialect.unlock(connection, modes));
+  unlock(mode: LockMode): Promise<boolean> {
+    return this.#call((connection) => this.#context.dialect.unlock(connection, mode));
+  }
+
+  unlockAll(modes: readonly LockMode[]): Promise<readonly boolean[]> {
+    return this.#call((connection) => this.#context.dialect.unlockAll(connection, modes));
   }
 
   cancelWait(sessionId: string, mode: LockMode): Promise<void> {
@@ -98,7 +104,7 @@ export class Session {
   /** No other statement may be sent meanwhile. Its answer may have been on its way for long, so it confirms nothing. */
   waitForLock(mode: LockMode): Promise<boolean> {
     const { dialect, waitTimeouts } = this.#context;
-    return this.#run(waitTimeouts, () => dialect.waitForLock(this.#connection, mode));
+    return this.#run(waitTimeouts, false, (connection) => dialect.waitForLock(connection, mode));
   }
 
   /** Asks the server whether the session exists. Those who ask at the same time share one statement. */
@@ -124,44 +130,49 @@ export class Session {
     this.#connection.release(true);
   }
 
-  async #call<T>(work: (connection: SqlConnection) => Promise<T>): Promise<T> {
-    const sentAt = this.#context.clock.now();
-    const result = await this.#run(this.#context.timeouts, () => work(this.#connection));
-    this.#confirmedAt = Math.max(this.#confirmedAt, sentAt);
-    return result;
+  /** Its answer confirms that the session existed when it was sent. */
+  #call<T>(work: (connection: SqlConnection) => Promise<T>): Promise<T> {
+    return this.#run(this.#context.timeouts, true, work);
   }
 
-  /** A statement without an answer leaves the state of the connection unknown, so it is closed. */
-  #run<T>(timeouts: CallTimeouts, work: () => Promise<T>): Promise<T> {
-    const { dialect } = this.#context;
+  /** Runs it when all earlier statements have ended. Without an answer the state of the connection is unknown, so it is closed. */
+  #run<T>(timeouts: CallTimeouts, confirms: boolean, work: (connection: SqlConnection) => Promise<T>): Promise<T> {
+    const { dialect, clock } = this.#context;
+    const sentAt = clock.now();
+    // one promise: each further one costs a short statement a good part of its time
     return new Promise((resolve, reject) => {
       const stopTimeout = timeouts.start(() => {
         this.end();
         reject(new Error(`${dialect.name}: no answer within ${timeouts.timeoutMs} ms: the connection was closed`));
-      });
-      this.#inTurn(work).then(
-        (result) => {
-          if (stopTimeout()) resolve(result);
-        },
-        (error: unknown) => {
-          if (!stopTimeout()) return;
+      }, sentAt);
+      const fail = (error: unknown): void => {
+        if (stopTimeout()) {
           if (!dialect.isServerError(error)) this.end();
           reject(dialect.explainError(error));
-        },
-      );
+        }
+        this.#endStatement();
+      };
+      const send = (): void => {
+        if (this.#isEnded) return fail(new Error(`${dialect.name}: the connection has ended`));
+        rejectOnThrow(() => work(this.#connection)).then((result) => {
+          if (stopTimeout()) {
+            if (confirms) this.#confirmedAt = Math.max(this.#confirmedAt, sentAt);
+            resolve(result);
+          }
+          this.#endStatement();
+        }, fail);
+      };
+      if (this.#isBusy) this.#waitingStatements.push(send);
+      else {
+        this.#isBusy = true;
+        send();
+      }
     });
   }
-  #inTurn<T>(work: () => Promise<T>): Promise<T> {
-    const send = async (): Promise<T> => {
-      if (this.#isEnded) throw new Error(`${this.#context.dialect.name}: the connection has ended`);
-      return work();
-    };
-    const turn = this.#statementCount++ === 0 ? send() : this.#lastStatement.then(send);
-    this.#lastStatement = turn.then(this.#endStatement, this.#endStatement);
-    return turn;
-  }
 
-  readonly #endStatement = (): void => {
-    this.#statementCount--;
-  };
+  #endStatement(): void {
+    const next = this.#waitingStatements.shift();
+    if (next === undefined) this.#isBusy = false;
+    else runInMicrotask(next);
+  }
 }

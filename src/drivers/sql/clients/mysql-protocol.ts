@@ -14,14 +14,27 @@ const TOKEN = /'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`[^`]*`|\?/gs;
 
 /** @throws TypeError if the statement has another number of parameters */
 export function insertMysqlValues(text: string, values: readonly SqlValue[]): string {
-  let count = 0;
-  const statement = text.replace(TOKEN, (token) => {
-    if (token !== "?") return token;
-    const value = values[count++];
-    return value === undefined ? token : formatLiteral(value);
-  });
-  if (count === values.length) return statement;
-  throw new TypeError(`the statement has ${count} parameters, and got ${values.length} values`);
+  const parts = splitAtParameters(text);
+  const count = parts.length - 1;
+  if (count !== values.length) {
+    throw new TypeError(`the statement has ${count} parameters, and got ${values.length} values`);
+  }
+  let statement = parts[0] as string;
+  for (let index = 0; index < count; index++) statement += formatLiteral(values[index] as SqlValue) + parts[index + 1];
+  return statement;
+}
+
+function splitAtParameters(text: string): readonly string[] {
+  if (!/['"`]/.test(text)) return text.split("?");
+  const parts: string[] = [];
+  let start = 0;
+  for (const { 0: token, index } of text.matchAll(TOKEN)) {
+    if (token !== "?") continue;
+    parts.push(text.slice(start, index));
+    start = index + 1;
+  }
+  parts.push(text.slice(start));
+  return parts;
 }
 
 function formatLiteral(value: SqlValue): string {

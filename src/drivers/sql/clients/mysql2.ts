@@ -11,7 +11,7 @@ import {
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
 import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
-import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
+import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow } from "./types.ts";
 
 interface Mysql2Config {
   pool?: unknown;
@@ -22,7 +22,7 @@ interface Mysql2Config {
 export interface Mysql2ConnectionLike extends Emitter {
   readonly config: Mysql2Config;
   readonly stream: { unref?(): unknown; destroy?(): unknown; once(event: string, listener: () => void): unknown };
-  query(options: object, callback: (error: unknown, result: unknown, fields: unknown) => void): unknown;
+  query(query: object | string, callback: (error: unknown, result: unknown, fields: unknown) => void): unknown;
   end(callback: (error?: unknown) => void): void;
   destroy(): void;
 }
@@ -49,6 +49,15 @@ interface Template {
 /** Columns whose text form is an integer. */
 const INTEGER_TYPES: readonly string[] = ["TINY", "SHORT", "INT24", "LONG", "LONGLONG", "YEAR"];
 const DECIMAL_TYPES: readonly string[] = ["DECIMAL", "NEWDECIMAL"];
+
+/** Override every setting of the user that changes results. */
+const RESULT_SETTINGS = {
+  typeCast: readColumn,
+  rowsAsArray: false,
+  nestTables: false,
+  namedPlaceholders: false,
+  dateStrings: true,
+};
 
 export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
   let known: Template | undefined;
@@ -96,7 +105,7 @@ export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClie
 
 function adaptCore(core: Mysql2ConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
   return createConnection({
-    run: (text, values) => run(core, text, values),
+    run: (text, values) => run(core, { sql: insertMysqlValues(text, values), ...RESULT_SETTINGS }),
     release,
     isServerError: isMysqlServerError,
   });
@@ -120,28 +129,23 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
       destroy(core);
       signal.end();
     }),
+    // its state after an error does not matter, since each release closes it
+    query: (text, values = []) => run(core, insertMysqlValues(text, values)),
     onEnd: signal.onEnd,
   };
 }
 
+/** The settings of a connection that is only the driver's. */
 function copyConfig(config: Mysql2Config): Mysql2Config {
   const copy = Object.create(Object.getPrototypeOf(config), Object.getOwnPropertyDescriptors(config)) as Mysql2Config;
   delete copy.pool;
-  return copy;
+  return Object.assign(copy, RESULT_SETTINGS);
 }
 
-function run(core: Mysql2ConnectionLike, text: string, values: readonly SqlValue[]): Promise<SqlResult> {
-  // overrides every setting of the user that changes results
-  const options = {
-    sql: insertMysqlValues(text, values),
-    typeCast: readColumn,
-    rowsAsArray: false,
-    nestTables: false,
-    namedPlaceholders: false,
-    dateStrings: true,
-  };
+/** @param query text alone, if the connection has RESULT_SETTINGS: mysql2 copies options one by one at each statement */
+function run(core: Mysql2ConnectionLike, query: object | string): Promise<SqlResult> {
   return new Promise((resolve, reject) => {
-    core.query(options, (error, result, fields) => {
+    core.query(query, (error, result, fields) => {
       if (error) return reject(copyWithoutStatement(error));
       const results = isList(fields) ? (result as readonly unknown[]) : [result];
       if (isInTransaction(results)) {

@@ -46,6 +46,7 @@ const TEXT_TYPES: readonly number[] = [705, 25, 19, 1043, 114];
 const lastStatuses = new WeakMap<PgClientLike, string>();
 /** The server does not know the name of a prepared statement, or knows it already. */
 const NAME_ERRORS: readonly string[] = ["26000", "42P05"];
+const WRITE_COMMANDS: readonly string[] = ["INSERT", "UPDATE", "DELETE", "MERGE"];
 /** Replaces the parsers of the user, which may return anything. `length` is read as that of a list of parameter types. */
 const PLAIN_TYPES = { length: 0, getTypeParser };
 
@@ -142,7 +143,8 @@ function adaptClient(
   });
 }
 
-async function run(
+/** Not an async function, since each promise costs a short statement a good part of its time. */
+function run(
   client: PgClientLike,
   names: StatementNames | null,
   text: string,
@@ -150,15 +152,14 @@ async function run(
 ): Promise<SqlResult> {
   // in a transaction the error of a name would undo what was done before
   const name = names === null || values.length === 0 || isInTransaction(client) ? null : names.get(text);
-  try {
-    return toSqlResult(await client.query(createQuery(text, values, name)));
-  } catch (error) {
-    if (names === null || name === null || !NAME_ERRORS.includes(String((error as { readonly code?: unknown }).code)))
-      throw error;
+  const result = client.query(createQuery(text, values, name));
+  if (names === null || name === null) return result.then(toSqlResult);
+  return result.then(toSqlResult, (error: unknown) => {
+    if (!NAME_ERRORS.includes(String((error as { readonly code?: unknown }).code))) throw error;
     // nothing was executed. If the call was abandoned meanwhile, the connection is closed and sends nothing any more
     names.disable();
-    return toSqlResult(await client.query(createQuery(text, values, null)));
-  }
+    return client.query(createQuery(text, values, null)).then(toSqlResult);
+  });
 }
 
 /**
@@ -208,11 +209,14 @@ async function connectDedicated(
     throw error;
   }
   client.unref?.();
+  const names = new StatementNames();
   return {
-    ...adaptClient(client, new StatementNames(), () => {
+    ...adaptClient(client, names, () => {
       client.end().catch(ignoreError);
       signal.end();
     }),
+    // its state after an error does not matter, since each release closes it
+    query: (text, values = []) => run(client, names, text, values),
     onEnd: signal.onEnd,
     onNotification(listener) {
       client.on(
@@ -235,12 +239,12 @@ function createQuery(text: string, values: readonly SqlValue[], name: string | n
 function toSqlResult(result: PgResult | readonly PgResult[]): SqlResult {
   const results = Array.isArray(result) ? (result as readonly PgResult[]) : [result as PgResult];
   const { rows = [] } = results.find(({ fields }) => fields.length > 0) ?? {};
-  const affectedCount = results.reduce(
-    (sum, { command, rowCount }) =>
-      sum + (/^(?:INSERT|UPDATE|DELETE|MERGE)$/.test(command ?? "") ? (rowCount ?? 0) : 0),
-    0,
-  );
+  const affectedCount = results.reduce((sum, one) => sum + countAffected(one), 0);
   return { rows, affectedCount };
+}
+
+function countAffected({ command, rowCount }: PgResult): number {
+  return command !== null && WRITE_COMMANDS.includes(command) ? (rowCount ?? 0) : 0;
 }
 
 /** A client with the option `binary` reads the bytes of every type as UTF-8, so that only text is right. */
@@ -270,5 +274,6 @@ function isStatusKnown(client: PgClientLike): boolean {
 }
 
 function isInTransaction(client: PgClientLike): boolean {
-  return /^[TE]$/.test(client.getTransactionStatus?.() ?? lastStatuses.get(client) ?? "");
+  const status = client.getTransactionStatus?.() ?? lastStatuses.get(client);
+  return status === "T" || status === "E";
 }

@@ -3,10 +3,11 @@
 import { hash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
+import { memoize } from "../../../util/memoize.ts";
 import type { AdvisoryDialect, ServerLock } from "../advisory/dialect.ts";
 import { WAIT_MS } from "../advisory/dialect.ts";
 import { isMysqlServerError } from "../clients/mysql-protocol.ts";
-import type { SqlConnection, SqlRow, SqlValue } from "../clients/types.ts";
+import type { SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import type { MysqlAdvisoryWarning } from "./advisory-options.ts";
 import { checkCluster, checkConnections, checkRole, checkVersion } from "./diagnostics.ts";
 import { explainError } from "./errors.ts";
@@ -23,12 +24,13 @@ const IDENTIFY = "SELECT CONNECTION_ID() AS id, @@GLOBAL.read_only AS read_only"
 /** The statement of a wait contains its name as hexadecimal digits. */
 const FIND_WAIT = "SELECT id FROM information_schema.processlist WHERE id = ? AND INSTR(LOWER(info), ?) > 0";
 
-export function createMysqlAdvisoryDialect(keyToName: (key: string) => string = hashToName): AdvisoryDialect {
+export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string): AdvisoryDialect {
   return {
     name: "mysql-advisory",
     permits: "one",
     lockOption: "keyToName",
-    toLock: (key) => toLock(key, keyToName(key)),
+    // the user's function may have effects, so that each of its calls counts
+    toLock: keyToName === undefined ? memoize(hashToLock) : (key) => toLock(key, keyToName(key)),
     async identify(connection) {
       const row = await readRow(connection, IDENTIFY);
       if (Number(row.read_only) !== 0) {
@@ -45,18 +47,14 @@ export function createMysqlAdvisoryDialect(keyToName: (key: string) => string = 
         Math.ceil(idleMs / 1_000),
       ]);
     },
-    async tryLock(connection, { lock }) {
-      return isLocked(await readRow(connection, "SELECT GET_LOCK(?, 0) AS result", lock.values));
-    },
-    async waitForLock(connection, { lock }) {
-      const values = [...lock.values, WAIT_MS / 1_000];
-      return isLocked(await readRow(connection, "SELECT GET_LOCK(?, ?) AS result", values));
-    },
-    async unlock(connection, modes) {
+    tryLock: (connection, { lock }) => connection.query("SELECT GET_LOCK(?, 0) AS result", lock.values).then(isSuccess),
+    waitForLock: (connection, { lock }) =>
+      connection.query("SELECT GET_LOCK(?, ?) AS result", [...lock.values, WAIT_MS / 1_000]).then(isSuccess),
+    unlock: (connection, { lock }) => connection.query("SELECT RELEASE_LOCK(?) AS result", lock.values).then(isSuccess),
+    async unlockAll(connection, modes) {
       const calls = modes.map((_, index) => `RELEASE_LOCK(?) AS lock_${index}`);
       const values = modes.flatMap(({ lock }) => lock.values);
       const row = await readRow(connection, `SELECT ${calls.join(", ")}`, values);
-      // 0: another session's; null: nobody's
       return modes.map((_, index) => Number(row[`lock_${index}`]) === 1);
     },
     async cancelWait(connection, sessionId, { lock }) {
@@ -79,8 +77,9 @@ export function createMysqlAdvisoryDialect(keyToName: (key: string) => string = 
 }
 
 /** The first 128 bits of the key's SHA-256. All clients must agree on it. */
-function hashToName(key: string): string {
-  return NAME_PREFIX + hash("sha256", key, "hex").slice(0, 32);
+function hashToLock(key: string): ServerLock {
+  const name = NAME_PREFIX + hash("sha256", key, "hex").slice(0, 32);
+  return { name, values: [name] };
 }
 
 /** Servers differ in whether they compare names by case, so names that differ only in it count as one lock. */
@@ -99,9 +98,9 @@ async function readRow(connection: SqlConnection, text: string, values?: readonl
   return (await connection.query(text, values)).rows[0] ?? {};
 }
 
-/** 0: the time is up; null: killed. */
-function isLocked({ result }: SqlRow): boolean {
-  return Number(result) === 1;
+/** Of GET_LOCK, 0: the time is up; null: killed. Of RELEASE_LOCK, 0: another session's; null: nobody's. */
+function isSuccess({ rows: [row] }: SqlResult): boolean {
+  return Number(row?.result) === 1;
 }
 
 function checkAdvisoryCluster(variables: ServerVariables): Check & { readonly name: MysqlAdvisoryWarning } {

@@ -2,12 +2,13 @@
 
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
+import { memoize } from "../../../util/memoize.ts";
 import type { AdvisoryDialect, LockMode, ServerLock } from "../advisory/dialect.ts";
 import { WAIT_MS } from "../advisory/dialect.ts";
 import type { LockNumber } from "../advisory/lock-number.ts";
 import { hashKey, toCall, toParameters } from "../advisory/lock-number.ts";
 import { isPostgresServerError } from "../clients/postgres-protocol.ts";
-import type { SqlConnection, SqlRow } from "../clients/types.ts";
+import type { SqlConnection, SqlResult, SqlRow } from "../clients/types.ts";
 import type { PostgresAdvisoryWarning } from "./advisory-options.ts";
 import { explainError, readErrorCode } from "./errors.ts";
 
@@ -33,6 +34,10 @@ where settings.name <> 'client_connection_check_interval' or pg_catalog.version(
 const CANCEL = `select pg_catalog.pg_cancel_backend(pid) from pg_catalog.pg_locks
 where pid = $1::text::int and locktype = 'advisory' and not granted`;
 
+const TRY_LOCK = createStatements("pg_try_advisory_lock");
+const WAIT_FOR_LOCK = createStatements("pg_advisory_lock", "::text");
+const UNLOCK = createStatements("pg_advisory_unlock");
+
 const READ_SETTINGS = `select pg_catalog.current_setting('server_version') as version,
   pg_catalog.current_setting('server_version_num')::int as version_number,
   pg_catalog.pg_is_in_recovery() as is_standby,
@@ -49,15 +54,14 @@ interface AdvisoryCheck extends Check {
   readonly name: PostgresAdvisoryWarning;
 }
 
-export function createPostgresAdvisoryDialect(keyToLock: (key: string) => LockNumber = hashKey): AdvisoryDialect {
+export function createPostgresAdvisoryDialect(keyToLock?: (key: string) => LockNumber): AdvisoryDialect {
   return {
     name: "postgres-advisory",
     permits: "shared",
     lockOption: "keyToLock",
-    toLock(key): ServerLock {
-      const values = toParameters(key, keyToLock(key));
-      return { name: values.join(","), values };
-    },
+    // the user's function may have effects, so that each of its calls counts
+    toLock:
+      keyToLock === undefined ? memoize((key) => toLock(key, hashKey(key))) : (key) => toLock(key, keyToLock(key)),
     async identify(connection) {
       const row = await readRow(connection, IDENTIFY);
       if (row.is_standby === true) {
@@ -70,25 +74,18 @@ export function createPostgresAdvisoryDialect(keyToLock: (key: string) => LockNu
     async prepare(connection, idleMs) {
       await connection.query(PREPARE, [String(WAIT_MS), String(idleMs), String(CLIENT_CHECK_MS)]);
     },
-    async tryLock(connection, mode) {
-      const row = await readRow(connection, `select ${callOf("pg_try_advisory_lock", mode)} as is_locked`, mode);
-      return row.is_locked === true;
-    },
+    tryLock: (connection, mode) => connection.query(TRY_LOCK(mode), mode.lock.values).then(isSuccess),
     async waitForLock(connection, mode) {
       try {
-        await readRow(connection, `select ${callOf("pg_advisory_lock", mode)}::text as done`, mode);
+        await connection.query(WAIT_FOR_LOCK(mode), mode.lock.values);
         return true;
       } catch (error) {
         if (readErrorCode(error) === LOCK_NOT_AVAILABLE) return false;
         throw error;
       }
     },
-    async unlock(connection, modes) {
-      const [mode] = modes;
-      if (mode !== undefined && modes.length === 1) {
-        const row = await readRow(connection, `select ${callOf("pg_advisory_unlock", mode)} as is_unlocked`, mode);
-        return [row.is_unlocked === true];
-      }
+    unlock: (connection, mode) => connection.query(UNLOCK(mode), mode.lock.values).then(isSuccess),
+    async unlockAll(connection, modes) {
       const calls = modes.map((mode, index) => `${literalCallOf("pg_advisory_unlock", mode)} as lock_${index}`);
       const row = await readRow(connection, `select ${calls.join(", ")}`);
       return modes.map((_, index) => row[`lock_${index}`] === true);
@@ -105,23 +102,36 @@ export function createPostgresAdvisoryDialect(keyToLock: (key: string) => LockNu
   };
 }
 
-async function readRow(connection: SqlConnection, text: string, mode?: LockMode): Promise<SqlRow> {
-  return (await connection.query(text, mode?.lock.values)).rows[0] ?? {};
+/** The statements that call a function of locks, each as the same text: it is prepared once. */
+function createStatements(name: string, cast = ""): (mode: LockMode) => string {
+  const textsOf = (isShared: boolean): readonly string[] =>
+    [["0"], ["0", "0"]].map((parameters) => `select ${toCall(nameOf(name, isShared), parameters)}${cast} as result`);
+  const [exclusive, shared] = [textsOf(false), textsOf(true)];
+  return ({ lock, isShared }) => (isShared ? shared : exclusive)[lock.values.length - 1] as string;
 }
 
-function nameOf(name: string, { isShared }: LockMode): string {
+function toLock(key: string, lock: LockNumber): ServerLock {
+  const values = toParameters(key, lock);
+  return { name: values.join(","), values };
+}
+
+async function readRow(connection: SqlConnection, text: string): Promise<SqlRow> {
+  return (await connection.query(text)).rows[0] ?? {};
+}
+
+function isSuccess({ rows: [row] }: SqlResult): boolean {
+  return row?.result === true;
+}
+
+function nameOf(name: string, isShared: boolean): string {
   return isShared ? `${name}_shared` : name;
-}
-
-function callOf(name: string, mode: LockMode): string {
-  return toCall(nameOf(name, mode), mode.lock.values as readonly string[]);
 }
 
 /** With the numbers in the text, since a statement takes at most 65,535 parameters. They are integers: see toParameters(). */
 function literalCallOf(name: string, mode: LockMode): string {
   const { values } = mode.lock;
   const type = values.length === 1 ? "bigint" : "int";
-  return `pg_catalog.${nameOf(name, mode)}(${values.map((value) => `'${value}'::${type}`).join(", ")})`;
+  return `pg_catalog.${nameOf(name, mode.isShared)}(${values.map((value) => `'${value}'::${type}`).join(", ")})`;
 }
 
 function checkVersion({ version }: SqlRow): AdvisoryCheck {
