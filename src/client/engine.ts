@@ -523,15 +523,11 @@ export class Engine {
     this.#events.emit("renewed", { store: this.driver.name, claims, tookMs, error });
   }
 
-  #recordContact(claim: Claim): void {
-    this.#storeMonitor.recordContact(this.clock.now(), this.driver.shardOf?.(claim));
-  }
-
   #onAnswer(activeClaim: ActiveClaim, call: number, sentAt: number, answer: Answer): void {
     const now = this.clock.now();
     // before using the answer: a suspension since the call was sent shortens the lease
     if (answer.state === "held") this.observe(now);
-    this.#recordContact(activeClaim.claim);
+    this.#storeMonitor.recordContact(now, this.driver.shardOf?.(activeClaim.claim));
     activeClaim.recordAnswer(answer, now);
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
     this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);

@@ -44,12 +44,15 @@ interface ReleasableClaim {
   endCall(): void;
 }
 
+/** Nothing is added to it. */
+const NONE: PendingRelease[] = [];
+
 export class ReleaseQueue {
   readonly #driver: Driver;
   readonly #random: () => number;
   readonly #scheduler: Scheduler;
   readonly #storeMonitor: StoreMonitor;
-  #pending: PendingRelease[] = [];
+  #pending: PendingRelease[] = NONE;
   #isFlushScheduled = false;
   #inFlight = 0;
   #isStopped = false;
@@ -86,7 +89,7 @@ export class ReleaseQueue {
   flush(): void {
     if (this.#pending.length === 0) return;
     const releases = this.#pending;
-    this.#pending = [];
+    this.#pending = NONE;
     for (const batch of splitBatches(releases, this.#driver)) this.#send(batch);
   }
 
@@ -107,51 +110,61 @@ export class ReleaseQueue {
   }
 
   #enqueue(release: PendingRelease): void {
-    this.#pending.push(release);
+    // push() would reserve room for sixteen more
+    if (this.#pending.length === 0) this.#pending = [release];
+    else this.#pending.push(release);
     if (this.#pending.length >= (this.#driver.releasesPerCall ?? MAX_BATCH)) return this.flush();
     if (this.#isFlushScheduled) return;
     this.#isFlushScheduled = true;
-    runInMicrotask(() => {
-      this.#isFlushScheduled = false;
-      this.flush();
-    });
+    runInMicrotask(this.#flushLater);
   }
 
+  readonly #flushLater = (): void => {
+    this.#isFlushScheduled = false;
+    this.flush();
+  };
+
   #send(releases: readonly PendingRelease[]): void {
-    const driver = this.#driver;
-    let isSettled = false;
-    const settle = (answers: readonly boolean[] | null, error: unknown): void => {
-      if (isSettled) return;
-      isSettled = true;
-      timer.stop();
-      const first = releases[0] as PendingRelease;
-      const shard = driver.shardOf?.(first.claim);
-      if (answers?.length === releases.length) {
-        this.#storeMonitor.recordContact(this.#scheduler.now(), shard);
-        return this.#finishAll(releases, answers);
-      }
-      const countError = new Error(`${driver.name}: release answered for ${answers?.length} of ${releases.length}`);
-      this.#storeMonitor.onFailure(error ?? countError, now, shard);
-      // a fatal error will not go away: settle now, so that whenIdle() cannot hang
-      if (isFatalError(error) && this.#idleListeners[0]) this.#finishAll(releases);
-      else this.#retry(releases);
-    };
-    const timer = this.#scheduler.timer(() => settle(null, new Error("the store did not answer in time")));
-    const now = this.#scheduler.now();
+    const sentAt = this.#scheduler.now();
     let timeoutAt = Number.POSITIVE_INFINITY;
     for (const pending of releases) {
       pending.attempts++;
       timeoutAt = Math.min(
         timeoutAt,
-        now + pending.ttlMs / 6,
-        pending.forgottenAt > now ? pending.forgottenAt : Number.POSITIVE_INFINITY,
+        sentAt + pending.ttlMs / 6,
+        pending.forgottenAt > sentAt ? pending.forgottenAt : Number.POSITIVE_INFINITY,
       );
     }
-    timer.set(timeoutAt);
-    rejectOnThrow(() => driver.release(releases)).then(
-      (answers) => settle(answers, null),
-      (error: unknown) => settle(null, error),
-    );
+    const settle = (answers: readonly boolean[] | null, error?: unknown): void => {
+      if (call.isSettled) return;
+      call.isSettled = true;
+      this.#scheduler.cancel(call);
+      this.#onSettled(releases, sentAt, answers, error);
+    };
+    const onDue = (): void => settle(null, new Error("the store did not answer in time"));
+    const call = { mayRunEarly: false, dueAt: 0, heapIndex: -1, isSettled: false, onDue };
+    this.#scheduler.schedule(call, timeoutAt);
+    rejectOnThrow(() => this.#driver.release(releases)).then(settle, (error: unknown) => settle(null, error));
+  }
+
+  /** @param answers null: the call has failed */
+  #onSettled(
+    releases: readonly PendingRelease[],
+    sentAt: number,
+    answers: readonly boolean[] | null,
+    error: unknown,
+  ): void {
+    const driver = this.#driver;
+    const shard = driver.shardOf?.((releases[0] as PendingRelease).claim);
+    if (answers?.length === releases.length) {
+      this.#storeMonitor.recordContact(this.#scheduler.now(), shard);
+      return this.#finishAll(releases, answers);
+    }
+    const countError = new Error(`${driver.name}: release answered for ${answers?.length} of ${releases.length}`);
+    this.#storeMonitor.onFailure(error ?? countError, sentAt, shard);
+    // a fatal error will not go away: settle now, so that whenIdle() cannot hang
+    if (isFatalError(error) && this.#idleListeners[0]) this.#finishAll(releases);
+    else this.#retry(releases);
   }
 
   #retry(releases: readonly PendingRelease[]): void {

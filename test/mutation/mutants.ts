@@ -51,7 +51,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "work for the end of a turn that fake timers keep for ever",
     file: "src/util/microtask.ts",
-    find: "void Promise.resolve().then(run)",
+    find: "void RESOLVED.then(run)",
     replace: "queueMicrotask(run)",
     tests: "test/unit/testing/fake-timers.test.ts",
   },
@@ -165,8 +165,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a grant believed before the clocks were looked at",
     file: "src/client/engine.ts",
-    find: 'if (answer.state === "held") this.observe(now);\n    this.#recordContact(activeClaim.claim);',
-    replace: "this.#recordContact(activeClaim.claim);",
+    find: 'if (answer.state === "held") this.observe(now);\n    this.#storeMonitor.recordContact(',
+    replace: "this.#storeMonitor.recordContact(",
     tests: "test/unit/client/client.test.ts",
   },
   {
