@@ -10,9 +10,9 @@ const DIALECTS = "src/drivers/sql";
 const NEXT_STATEMENT = /^--- next\n/m;
 /**
  * Literals and quoted names, which stay as they are, and comments. A body between dollars is code, as what surrounds it. A
- * comment that begins with an exclamation mark or a plus is an instruction to the server.
+ * comment that begins with an exclamation mark, for MariaDB alone with an M before it, or a plus is an instruction to the server.
  */
-const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[ \t]*--[^\n]*|[ \t]*\/\*(?![!+]).*?\*\//gs;
+const TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[ \t]*--[^\n]*|[ \t]*\/\*(?!M?!|\+).*?\*\//gs;
 
 export interface SqlFile {
   readonly path: string;

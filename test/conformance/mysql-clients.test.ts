@@ -5,6 +5,7 @@ import mysql2 from "mysql2/promise";
 import type { MysqlClient } from "../../src/drivers/sql/mysql/driver.ts";
 import { mysql } from "../../src/drivers/sql/mysql/driver.ts";
 import { testDriver } from "../client/suite.ts";
+import { emptyTables } from "../support/stores/mysql-fixture.ts";
 import { createLibraryRunner, inspectInLongRun, SQL_SUITE_OPTIONS } from "../support/stores/sql-conformance.ts";
 import type { TestDatabase } from "../support/stores/sql-database.ts";
 import { withMariaDb } from "../support/stores/sql-fixture.ts";
@@ -36,8 +37,9 @@ withMariaDb((server) => {
       ...SQL_SUITE_OPTIONS,
       open: async () => {
         database ??= server().freshDatabase();
-        const { url, query } = await database;
-        for (const table of hasTables ? ["claims", "tombstones"] : []) await query(`delete from holdfast_1_${table}`);
+        const store = await database;
+        const { url, query } = store;
+        if (hasTables) await emptyTables(store);
         hasTables = true;
         return {
           driver: () => mysql(() => createClient(url), { silenceWarnings: ["durability"] }),

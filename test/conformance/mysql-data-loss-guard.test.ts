@@ -8,7 +8,7 @@ import { mysql } from "../../src/drivers/sql/mysql/driver.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
-import { markLongInUse } from "../support/stores/mysql-fixture.ts";
+import { emptyTables, markLongInUse } from "../support/stores/mysql-fixture.ts";
 import { REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
 import type { TestDatabase } from "../support/stores/sql-database.ts";
 import { withMariaDb } from "../support/stores/sql-fixture.ts";
@@ -34,10 +34,10 @@ withMariaDb((server) => {
   const openStore = async (isPaused: boolean) => {
     database ??= createTables();
     const store = await database;
-    for (const table of ["claims", "tombstones"]) await store.query(`delete from holdfast_1_${table}`);
+    await emptyTables(store);
     await markLongInUse(store);
     // the same as the first use
-    if (isPaused) await store.query("update holdfast_1_identity set created = '', sequence = 0");
+    if (isPaused) await store.query("update holdfast_2_identity set created = '', sequence = 0");
     return {
       driver: () => guardedDriver(store),
       inspect: () => findMySqlViolations((text) => store.query(text), { isPaused }),

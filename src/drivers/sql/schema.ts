@@ -6,6 +6,9 @@ import { describeValue } from "../../util/duration.ts";
 /** The version of the layout. It is part of every name but that of the layout table, so no two layouts share a table. */
 export const LAYOUT_VERSION = 1;
 
+/** The same on MariaDB and MySQL. */
+export const MYSQL_LAYOUT_VERSION = 2;
+
 /**
  * Number of bucket rows. Fixed, so that no call creates or deletes the row that it locks, and an idle key leaves nothing
  * behind. A power of two; part of the layout.
@@ -30,16 +33,21 @@ export const prefixRule = (value: unknown): string | null =>
     : "1 to 32 lower-case letters, digits and underscores, beginning with a letter";
 
 /** The name of a table, function or index: "holdfast_1_claims"; of the layout table "holdfast_layout". */
-export function toName(name: string, prefix: string = DEFAULT_PREFIX): string {
-  return name === "layout" ? `${prefix}_layout` : `${prefix}_${LAYOUT_VERSION}_${name}`;
+export function toName(name: string, prefix: string = DEFAULT_PREFIX, layout: number = LAYOUT_VERSION): string {
+  return name === "layout" ? `${prefix}_layout` : `${prefix}_${layout}_${name}`;
 }
 
 /**
  * Puts names into a statement: `{claims}` becomes `write("holdfast_1_claims", "claims")`, which quotes and qualifies it. Only
  * lower-case words in braces are names, so braces of literals and bodies stay.
  */
-export function expandNames(text: string, prefix: string, write: (name: string, word: string) => string): string {
-  return text.replace(/\{([a-z][a-z_]*)\}/g, (_, word: string) => write(toName(word, prefix), word));
+export function expandNames(
+  text: string,
+  prefix: string,
+  write: (name: string, word: string) => string,
+  layout: number = LAYOUT_VERSION,
+): string {
+  return text.replace(/\{([a-z][a-z_]*)\}/g, (_, word: string) => write(toName(word, prefix, layout), word));
 }
 
 /**
@@ -73,6 +81,6 @@ export function explainRevision(
 }
 
 /** The error message for tables of another layout. `found`: what the layout table contains. */
-export function explainLayout(driverName: string, table: string, found: unknown): string {
-  return `${driverName}: ${table} has layout ${describeValue(found)}, but this version of Holdfast uses layout ${LAYOUT_VERSION}: use the version that created it, or another prefix`;
+export function explainLayout(driverName: string, table: string, found: unknown, own: number = LAYOUT_VERSION): string {
+  return `${driverName}: ${table} has layout ${describeValue(found)}, but this version of Holdfast uses layout ${own}: use the version that created it, or another prefix`;
 }

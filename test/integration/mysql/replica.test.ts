@@ -75,10 +75,10 @@ withMariaDb(
           await server().crash();
           await replica.promote();
           ({ port } = replica);
-          expect(await query("select * from holdfast_1_claims")).toEqual([]);
+          expect(await query("select * from holdfast_2_claims")).toEqual([]);
           for (const driver of [holder, other]) await reconnect(driver);
         },
-        endGracePeriod: () => query("update holdfast_1_identity set grace_begins = 0, grace_ends = 0"),
+        endGracePeriod: () => query("update holdfast_2_identity set grace_begins = 0, grace_ends = 0"),
         inspect: (isPaused) => findMySqlViolations(query, { isPaused }),
       });
     });

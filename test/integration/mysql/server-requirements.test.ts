@@ -53,14 +53,14 @@ withMariaDb((server) => {
     test("16 drivers that open at the same time find one set of tables", async () => {
       await Promise.all(Array.from({ length: 16 }, () => fixture.open({ pool: { connectionLimit: 1 } })));
       expect(await fixture.violations(true)).toEqual([]);
-      expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 1 }]);
+      expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 2 }]);
     });
 
     test("the trial claim of open() is in no list: its lease is over when it begins", async () => {
       await fixture.open();
       await fixture.database.query("create table trials (lease bigint)");
       await fixture.database.query(
-        "create trigger trial before delete on holdfast_1_claims for each row insert into trials values (old.expires - old.created)",
+        "create trigger trial before delete on holdfast_2_claims for each row insert into trials values (old.expires - old.created)",
       );
       await fixture.open();
       expect(await fixture.database.query("select lease from trials")).toEqual([{ lease: "0" }]);
@@ -98,8 +98,8 @@ withMariaDb((server) => {
 
     test("tables in another layout are refused", async () => {
       await fixture.open();
-      await fixture.database.query("update holdfast_layout set version = 2");
-      expect(await refused(fixture.driver())).toMatch(/holdfast_layout` has layout 2, .* uses layout 1/);
+      await fixture.database.query("update holdfast_layout set version = 1");
+      expect(await refused(fixture.driver())).toMatch(/holdfast_layout` has layout 1, .* uses layout 2/);
     });
 
     test("procedures of a lower revision are replaced, those of a higher one are kept", async () => {
@@ -110,35 +110,35 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 3"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 8, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_1_walk comment 'Holdfast, revision 1, for callers from revision 1'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
       expect(await refused(fixture.driver({ driver: { createTables: false } }))).toMatch(
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 7, for callers from revision 3"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 8, for callers from revision 8"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 8, for callers from revision 3'`,
+          `alter procedure ${name} comment 'Holdfast, revision 9, for callers from revision 8'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 8, for callers from revision 3"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 9, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_1_walk comment 'Holdfast, revision 8, for callers from revision 8'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 9, for callers from revision 9'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 8, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 9, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 
     test("a call while tables are missing says so, and is no reason to give up", async () => {
       const driver = await fixture.open();
-      await fixture.database.query("drop table holdfast_1_claims");
+      await fixture.database.query("drop table holdfast_2_claims");
       const error = await driver.claim(makeClaim("key")).catch((failure: Error & { code?: string }) => failure);
       expect(error).toMatchObject({ code: "ER_NO_SUCH_TABLE" });
       expect(String(error)).toMatch(/tables or procedures are missing/);
@@ -147,10 +147,10 @@ withMariaDb((server) => {
     test("a call whose bucket has no row is refused, and changes nothing", async () => {
       await expectRefusedWithoutBucket({
         driver: await fixture.open(),
-        tables: { buckets: "holdfast_1_buckets", claims: "holdfast_1_claims" },
+        tables: { buckets: "holdfast_2_buckets", claims: "holdfast_2_claims" },
         hasRowLocks: true,
         run: (text) => fixture.database.query(text),
-        readClaims: () => fixture.database.query("select * from holdfast_1_claims order by arrival"),
+        readClaims: () => fixture.database.query("select * from holdfast_2_claims order by arrival"),
       });
     });
 
@@ -164,7 +164,7 @@ withMariaDb((server) => {
       ];
       for (const [index, driver] of drivers.entries())
         expect(await driver.claim(claims[index] as (typeof claims)[0])).toMatchObject({ state: "held" });
-      expect(await other.query("select count(*) as count from holdfast_1_claims")).toEqual([{ count: "1" }]);
+      expect(await other.query("select count(*) as count from holdfast_2_claims")).toEqual([{ count: "1" }]);
       await other.drop();
     });
   });

@@ -5,6 +5,7 @@ import { describe, test } from "vitest";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { testDriver } from "../../client/suite.ts";
 import { leakCheckedTest } from "../leak-checked-test.ts";
+import { emptyTables } from "./mysql-fixture.ts";
 import { REDIS_SUITE_OPTIONS } from "./redis-conformance.ts";
 import type { TestDatabase } from "./sql-database.ts";
 import { withMariaDb } from "./sql-fixture.ts";
@@ -24,8 +25,7 @@ export function registerMysqlConformance(name: string, driver: (database: TestDa
       open: async () => {
         database ??= server().freshDatabase();
         const store = await database;
-        for (const table of hasTables ? ["claims", "tombstones"] : [])
-          await store.query(`delete from holdfast_1_${table}`);
+        if (hasTables) await emptyTables(store);
         hasTables = true;
         return {
           driver: () => driver(store),

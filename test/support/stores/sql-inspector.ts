@@ -1,7 +1,6 @@
 // The raw state of a database that the SQL driver uses: its tables as they are, read by one statement, so at one moment, and
 // judged by rules that are written down here once more (docs/design/sql.md), since the driver's own may be what is wrong.
 
-const LAYOUT = 1;
 const BUCKET_COUNT = 1_024;
 const MICROS_PER_MS = 1_000n;
 /** By so much a lease may end later than its ttl from now: the clock of the statement is older than what it reads. */
@@ -35,6 +34,8 @@ export async function findPostgresViolations(query: Query, options: Options = {}
     bytesToText: (column) => column,
     name: (table) => `"${options.schema ?? "holdfast"}"."${table}"`,
     key: "key",
+    layout: 1,
+    claims: (table) => table("claims"),
     now: "cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)",
   };
   return inspect(query, dialect, options);
@@ -48,9 +49,18 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
     name: (table) =>
       [...(options.schema === undefined ? [] : [options.schema]), table].map((name) => `\`${name}\``).join("."),
     key: "`key`",
+    layout: 2,
+    claims: (table) => `(${mysqlClaims(table("claims"), table("buckets"))}) as claims`,
     now: "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
   };
   return inspect(query, dialect, options);
+}
+
+/** The rows of the table of claims, and the claims that are in the rows of their buckets. */
+function mysqlClaims(claims: string, buckets: string): string {
+  const columns = "id, `key`, bucket, permits, permit_limit, ttl, expires, token_count";
+  return `select ${columns}, state, token, arrival from ${claims}
+    union all select ${columns}, 'o', last_token - token_count + 1, 1 from ${buckets} where mode = 1`;
 }
 
 /** The same on SQLite. */
@@ -60,6 +70,8 @@ export async function findSqliteViolations(query: Query, options: Options = {}):
     bytesToText: (column) => `cast(${column} as text)`,
     name: (table) => `"${table}"`,
     key: '"key"',
+    layout: 1,
+    claims: (table) => table("claims"),
     now: "cast(round(unixepoch('subsec') * 1000) as integer) * 1000",
   };
   return inspect(query, dialect, options);
@@ -69,6 +81,9 @@ interface InspectedDialect {
   readonly now: string;
   /** The name of the column, which is a word of the language on some. */
   readonly key: string;
+  readonly layout: number;
+  /** What to select claims from. */
+  claims(table: (word: string) => string): string;
   /** No library rounds a text. */
   toText(expression: string): string;
   bytesToText(column: string): string;
@@ -108,8 +123,11 @@ async function inspect(query: Query, dialect: InspectedDialect, options: Options
 }
 
 /** One statement, since two would see two states. */
-function snapshotStatement({ toText, bytesToText, name, key, now }: InspectedDialect, prefix: string): string {
-  const table = (word: string): string => name(`${prefix}_${LAYOUT}_${word}`);
+function snapshotStatement(
+  { toText, bytesToText, name, key, now, layout, claims }: InspectedDialect,
+  prefix: string,
+): string {
+  const table = (word: string): string => name(`${prefix}_${layout}_${word}`);
   const numbers = "arrival bucket permits permit_limit ttl expires token token_count".split(" ");
   const select = (kind: string, values: Readonly<Record<string, string>>, from: string): string => {
     const texts = [
@@ -123,7 +141,7 @@ function snapshotStatement({ toText, bytesToText, name, key, now }: InspectedDia
   const text = { id: bytesToText("id"), name: bytesToText(key), state: toText("state") };
   return [
     select("clock", { expires: now, bucket: `(select count(*) from ${table("buckets")})` }, ""),
-    select("claim", { ...claim, ...text }, ` from ${table("claims")}`),
+    select("claim", { ...claim, ...text }, ` from ${claims(table)}`),
     select("bucket", { bucket: "bucket", token: "last_token" }, ` from ${table("buckets")} where last_token <> 0`),
     select("tombstone", { id: text.id, expires: "expires" }, ` from ${table("tombstones")}`),
   ].join("\nunion all ");

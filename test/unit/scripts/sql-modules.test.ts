@@ -35,8 +35,8 @@ test("literals, quoted names and instructions to the server stay as they are", (
   expect(rendered("select '-- it''s', \"/* a */\", `--b`, '/*' -- c'\n")).toBe(
     "export const CLAIM: string = \"select '-- it''s', \\\"/* a */\\\", `--b`, '/*'\";\n",
   );
-  expect(rendered("select /*! STRAIGHT_JOIN */ 1 /*+ hint */ /* comment */\n")).toBe(
-    'export const CLAIM: string = "select /*! STRAIGHT_JOIN */ 1 /*+ hint */";\n',
+  expect(rendered("select /*! STRAIGHT_JOIN */ 1 /*+ hint */ /* comment */ /*M! MariaDB */\n")).toBe(
+    'export const CLAIM: string = "select /*! STRAIGHT_JOIN */ 1 /*+ hint */ /*M! MariaDB */";\n',
   );
 });
 

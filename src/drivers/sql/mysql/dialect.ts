@@ -22,7 +22,7 @@ import type {
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
-import { toBucket } from "../schema.ts";
+import { BUCKET_COUNT, toBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
 import { explainError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
@@ -216,7 +216,9 @@ class MysqlSession implements DialectSession {
     const from = Buffer.from(key ?? prefix ?? "");
     // the keys that begin with the prefix; or the one key, which the next byte string follows
     const to = Buffer.concat([from, key === undefined ? ABOVE_ALL_KEYS : Buffer.alloc(1)]);
-    const rows = await this.#call("list", [from, to, Buffer.from(after?.key ?? ""), after?.arrival ?? null, max]);
+    const cursor = [Buffer.from(after?.key ?? ""), after?.arrival ?? null];
+    const buckets = key === undefined ? [0, BUCKET_COUNT - 1] : [toBucket(key), toBucket(key)];
+    const rows = await this.#call("list", [from, to, ...cursor, max, ...buckets]);
     return rows.map(toListedRow);
   }
 

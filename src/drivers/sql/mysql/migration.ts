@@ -1,6 +1,6 @@
 /** The statements of a location, and the text that creates its tables and procedures. */
 
-import { BUCKET_COUNT, expandNames, LAYOUT_VERSION, toName } from "../schema.ts";
+import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, toName } from "../schema.ts";
 import type { MysqlLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
 import * as statements from "./statements.ts";
@@ -9,13 +9,13 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 7;
+export const REVISION = 8;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
  * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
  */
-const OLDEST_CALLER = 3;
+const OLDEST_CALLER = 8;
 
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
@@ -47,17 +47,22 @@ function quoteName(name: string): string {
 /** Puts names and constants into a statement. */
 export function expandStatement(text: string, { database, prefix }: MysqlLocation): string {
   const qualifier = database === null ? "" : `${quoteName(database)}.`;
-  return expandNames(text, prefix, (name, word) => {
-    if (word === "revision") return `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`;
-    // inside a text; a prefix has no quotes
-    if (word === "claims_name") return toName("claims", prefix);
-    return `${qualifier}${quoteName(name)}`;
-  });
+  return expandNames(
+    text,
+    prefix,
+    (name, word) => {
+      if (word === "revision") return `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`;
+      // inside a text; a prefix has no quotes
+      if (word === "claims_name") return toName("claims", prefix, MYSQL_LAYOUT_VERSION);
+      return `${qualifier}${quoteName(name)}`;
+    },
+    MYSQL_LAYOUT_VERSION,
+  );
 }
 
 /** The names of all procedures of a prefix. */
 export function listProcedures(prefix: string): readonly string[] {
-  return PROCEDURES.map(([word]) => toName(word, prefix));
+  return PROCEDURES.map(([word]) => toName(word, prefix, MYSQL_LAYOUT_VERSION));
 }
 
 /** The revision of a procedure by its comment, and the oldest that can call it; 0: it has none. */
@@ -72,7 +77,7 @@ export function renderTables(location: MysqlLocation): readonly string[] {
   const rows = Array.from({ length: BUCKET_COUNT }, (_, bucket) => `(${bucket},0)`).join(",");
   return [
     ...statements.SCHEMA,
-    `INSERT IGNORE INTO {layout} (version) SELECT ${LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
+    `INSERT IGNORE INTO {layout} (version) SELECT ${MYSQL_LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
     "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
     `INSERT IGNORE INTO {buckets} (bucket, last_token) VALUES ${rows}`,
   ].map((text) => expandStatement(text, location));

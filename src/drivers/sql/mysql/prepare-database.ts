@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import type { SqlConnection } from "../clients/types.ts";
-import { BUCKET_COUNT, explainLayout, explainRevision, LAYOUT_VERSION } from "../schema.ts";
+import { BUCKET_COUNT, explainLayout, explainRevision, MYSQL_LAYOUT_VERSION } from "../schema.ts";
 import { explainError, isMissingError, isRightError } from "./errors.ts";
 import {
   expandStatement,
@@ -102,8 +102,10 @@ async function findMissing(connection: SqlConnection, location: MysqlLocation): 
   try {
     const layout = await connection.query(expandStatement("SELECT version FROM {layout}", location));
     const versions = layout.rows.map(({ version }) => Number(version));
-    if (versions.some((version) => version !== LAYOUT_VERSION)) {
-      throw new FatalDriverError(explainLayout("mysql", expandStatement("{layout}", location), versions[0]));
+    if (versions.some((version) => version !== MYSQL_LAYOUT_VERSION)) {
+      throw new FatalDriverError(
+        explainLayout("mysql", expandStatement("{layout}", location), versions[0], MYSQL_LAYOUT_VERSION),
+      );
     }
     const buckets = await connection.query(expandStatement("SELECT COUNT(*) AS count FROM {buckets}", location));
     if (versions.length === 0 || Number(buckets.rows[0]?.count) < BUCKET_COUNT) return "rows of the tables are missing";

@@ -6,7 +6,7 @@
             "f": the floor is more than a day ahead of the clock, and would exhaust the bucket's tokens |
             "p <end in ms> <store ms>": not granted because of a grace period, in which "h" and "r" have its end as another field |
             "w <remaining ms> <recheck ms> <store ms> <end in ms>": waiting in a grace period
-   cost     a key without claims: 3 index probes, 2 rows; else that of claim_queued.sql */
+   cost     a bucket without claims: 1 index probe, 1 row; else that of claim_queued.sql */
 CREATE PROCEDURE {claim}(
   IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_id VARBINARY(64), IN p_key VARBINARY(512), IN p_bucket SMALLINT,
   IN p_permits INT, IN p_limit INT, IN p_ttl BIGINT, IN p_count INT, IN p_floor BIGINT, IN p_wait TINYINT,
@@ -14,7 +14,7 @@ CREATE PROCEDURE {claim}(
 )
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
-  DECLARE v_last, v_now, v_token BIGINT;
+  DECLARE v_now BIGINT;
   -- fails inside an open transaction, which is not ours to commit or to roll back, so this precedes the handler
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
@@ -23,23 +23,18 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    -- most keys are free and most rows unlocked: as few statements as possible. Of 16 claims one removes rows of dead processes, too
-    IF p_max_ttl = 0 AND SUBSTRING(p_id, 9, 1) >= '4' THEN
-      SELECT last_token INTO v_last FROM {buckets} WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;
-    END IF;
-    -- after the lock; NULL if the clock of the session was set, which lock_bucket reports
+    -- before the lock: a lease that ends early by the time of a wait for it ends by the caller's clock, too, which began when it sent
+    -- the call. NULL if the clock of the session was set, which lock_bucket reports
     SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));
-    IF v_last IS NOT NULL AND p_floor <= v_now AND p_permits <= p_limit
-      AND NOT EXISTS (SELECT 1 FROM {claims} WHERE `key` = p_key)
-      AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE id = p_id AND expires > v_now)
-    THEN
-      SET v_token = GREATEST(v_last + 1, v_now);
-      UPDATE {buckets} SET last_token = v_token + p_count - 1 WHERE bucket = p_bucket;
-      INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
-        floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, 1, p_bucket, p_permits, p_limit,
-        'o', p_ttl, v_now + p_ttl * 1000, v_token, p_count, p_floor, p_inbox, p_wait & 1, p_label, v_now, v_now);
+    -- most claims find no other in their bucket: one statement, which locks, decides by what the lock protects, and writes
+    /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
+    UPDATE {buckets} SET last_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now)) + p_count - 1, mode = 1, id = p_id, `key` = p_key,
+        permits = p_permits, permit_limit = p_limit, ttl = p_ttl, expires = v_now + p_ttl * 1000, token_count = p_count,
+        floor = p_floor, inbox = p_inbox, wait = p_wait & 1, label = p_label, created = v_now
+      WHERE bucket = p_bucket AND mode = 0 AND p_max_ttl = 0 AND p_floor <= v_now AND p_permits <= p_limit;
+    IF ROW_COUNT() = 1 THEN
       -- the reply counts when the call has succeeded, so after the commit; the client decodes it while the log is flushed
-      SELECT CONCAT('h ', v_token, ' ', p_count, ' ', p_ttl, ' ', v_now DIV 1000) AS reply;
+      SELECT CONCAT('h ', LAST_INSERT_ID(), ' ', p_count, ' ', p_ttl, ' ', v_now DIV 1000) AS reply;
     ELSE
       CALL {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_label, p_max_ttl);
     END IF;

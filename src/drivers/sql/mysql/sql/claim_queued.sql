@@ -1,4 +1,4 @@
-/* claim_queued.sql — the part of claim.sql for every case: another claim of the key, a claim that is known, a grace period. The caller
+/* claim_queued.sql — the part of claim.sql for every case: other claims of the bucket, a claim that is known, a grace period. The caller
    has begun the transaction, and commits it.
    in       as claim.sql
    returns  as claim.sql

@@ -1,14 +1,16 @@
-/* lock_bucket.sql — locks the row of a bucket until the transaction ends. A procedure that locks several does so in ascending
-   order, so no two calls wait for each other (I4).
+/* lock_bucket.sql — locks the row of a bucket until the transaction ends, and moves the claim that the row itself has into {claims}: all
+   that follows finds claims there only. A procedure that locks several does so in ascending order, so no two calls wait for
+   each other (I4).
    in    p_bucket; p_lock_wait: the longest wait, in seconds
    out   o_last: the highest token of the bucket; o_now: the time in microseconds, read after the lock: a call that waited must
          not use an older time
-   cost  one index probe; two if the row is locked */
+   cost  one index probe; two if the row is locked; two rows if the bucket was free or had one claim */
 CREATE PROCEDURE {lock_bucket}(IN p_bucket SMALLINT, IN p_lock_wait INT, OUT o_last BIGINT, OUT o_now BIGINT)
-SQL SECURITY INVOKER READS SQL DATA COMMENT '{revision}'
+SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_lock_wait INT;
-  SELECT last_token INTO o_last FROM {buckets} WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;
+  DECLARE v_mode TINYINT;
+  SELECT last_token, mode INTO o_last, v_mode FROM {buckets} WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;
   IF o_last IS NULL THEN
     BEGIN
       DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
@@ -17,7 +19,7 @@ BEGIN
       END;
       SET v_lock_wait = @@session.innodb_lock_wait_timeout;
       SET SESSION innodb_lock_wait_timeout = p_lock_wait;
-      SELECT last_token INTO o_last FROM {buckets} WHERE bucket = p_bucket FOR UPDATE;
+      SELECT last_token, mode INTO o_last, v_mode FROM {buckets} WHERE bucket = p_bucket FOR UPDATE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
     END;
     -- without its row a bucket has no lock, and every claim of its keys would be granted
@@ -29,4 +31,12 @@ BEGIN
   IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
     SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
   END IF;
+  IF v_mode = 1 THEN
+    INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
+      floor, inbox, wait, label, created, granted)
+      SELECT id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
+        floor, inbox, wait, label, created, created FROM {buckets} WHERE bucket = p_bucket;
+  END IF;
+  -- from now on only a release that leaves nothing behind makes the bucket free
+  IF v_mode <> 2 THEN UPDATE {buckets} SET mode = 2 WHERE bucket = p_bucket; END IF;
 END

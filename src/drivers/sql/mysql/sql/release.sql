@@ -4,14 +4,13 @@
             length of the key in bytes (4), key; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  reply: "1" for each claim that was there, else "0"; then for each granted row with the caller's inbox a line with
             "<id> <token> <tokens> <remaining ms>". No result at all: every claim was there, and nothing follows
-   cost     one claim, and no other of its key: 2 index probes, 1 row; else that of release_rows.sql */
+   cost     one claim, and no other of its bucket: 1 index probe, 1 row; else that of release_rows.sql */
 CREATE PROCEDURE {release}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
-  DECLARE v_last, v_now BIGINT;
+  DECLARE v_now BIGINT;
   DECLARE v_bucket SMALLINT;
   DECLARE v_id VARBINARY(64);
-  DECLARE v_key VARBINARY(512);
   DECLARE v_is_released TINYINT DEFAULT 0;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
@@ -20,16 +19,14 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    -- most calls release one claim that nobody waits for: as few statements as possible
-    IF SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH(p_rows) = 51 + SUBSTRING(p_rows, 48, 4) THEN
-      SET v_bucket = SUBSTRING(p_rows, 1, 4), v_id = SUBSTRING(p_rows, 5, 26), v_key = SUBSTRING(p_rows, 52);
-      SELECT last_token INTO v_last FROM {buckets} WHERE bucket = v_bucket FOR UPDATE SKIP LOCKED;
-      -- after the lock; NULL if the clock of the session was set, which lock_bucket reports
-      SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));
-      IF v_last IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {claims} WHERE `key` = v_key AND id <> v_id) THEN
-        DELETE FROM {claims} WHERE id = v_id AND state = 'o' AND expires > v_now;
-        SET v_is_released = ROW_COUNT() = 1;
-      END IF;
+    -- most calls release one claim that is alone in its bucket, so nobody waits for it: one statement, which locks, decides and writes
+    IF p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH(p_rows) = 51 + SUBSTRING(p_rows, 48, 4) THEN
+      -- before the lock: a lease that ended during a wait for it counts as released. NULL if the clock of the session was set
+      SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))),
+        v_bucket = SUBSTRING(p_rows, 1, 4), v_id = SUBSTRING(p_rows, 5, 26);
+      /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
+      UPDATE {buckets} SET mode = 0 WHERE bucket = v_bucket AND mode = 1 AND id = v_id AND expires > v_now;
+      SET v_is_released = ROW_COUNT() = 1;
     END IF;
     IF NOT v_is_released THEN CALL {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); END IF;
     COMMIT AND NO CHAIN NO RELEASE;

@@ -1,4 +1,4 @@
-/* release_rows.sql — the part of release.sql for every case: several claims, a claim that others wait behind, one that has ended. The
+/* release_rows.sql — the part of release.sql for every case: several claims, a claim with others in its bucket, one that has ended. The
    caller has begun the transaction, and commits it.
    in       as release.sql
    returns  as release.sql
@@ -34,12 +34,20 @@ BEGIN
       END IF;
       SET v_touched = NULL;
     END IF;
+    IF v_key IS NOT NULL THEN SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED); END IF;
+    -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
+    IF v_locked >= 0 AND v_behind IS NULL AND p_max_ttl = 0 AND (v_key IS NULL OR v_bucket <> v_locked)
+      AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_locked)
+      AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked AND expires > v_now)
+    THEN
+      UPDATE {buckets} SET mode = 0 WHERE bucket = v_locked;
+    END IF;
     IF v_key IS NULL THEN LEAVE items; END IF;
-    SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26),
+    SET v_id = SUBSTRING(p_rows, v_at + 4, 26),
       v_in_flight = SUBSTRING(p_rows, v_at + 30, 1) = '1';
     IF v_bucket <> v_locked THEN
       CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-      SET v_locked = v_bucket;
+      SET v_locked = v_bucket, v_behind = NULL;
     END IF;
     -- most claims are the caller's own and live
     DELETE FROM {claims} WHERE id = v_id AND state = 'o' AND expires > v_now;

@@ -61,9 +61,11 @@ BEGIN
         SELECT `key`, arrival, state, ttl * 1000, LEAST(expires, v_now + ttl * 1000), token, token_count
           INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count FROM {claims} WHERE id = v_id;
         IF v_state IS NULL THEN
-          -- never a reason to lock: only a claim call brings the id back, and the core has none under way
-          SET v_reply = COALESCE((SELECT CONCAT('n ', reason) FROM {tombstones} WHERE id = v_id AND expires > v_now),
-            IF(v_grace_ends > 0, CONCAT('b', v_suffix), 'n'));
+          -- without the lock it may be in the row of its bucket
+          IF v_is_locked THEN
+            SET v_reply = COALESCE((SELECT CONCAT('n ', reason) FROM {tombstones} WHERE id = v_id AND expires > v_now),
+              IF(v_grace_ends > 0, CONCAT('b', v_suffix), 'n'));
+          END IF;
         ELSEIF v_state = 'r' THEN
           SET v_reply = 'n revoked';
         ELSEIF v_expires <= v_now AND v_is_locked = 2 AND v_state = 'o' THEN

@@ -3,6 +3,8 @@
    Numbers of times are microseconds since 1970 of the database's clock.
    No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
    unique for each key because it is chosen under the lock of the bucket.
+   The mode of a bucket: 0: no claim of its keys, and no tombstone; 1: one claim, held, whose fields are those of the row, and
+   token that of the last tokens; 2: all claims are rows of {claims}. A row that was created anew begins with 2, which is right whatever there is.
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
 CREATE TABLE IF NOT EXISTS {layout} (
   version INT NOT NULL PRIMARY KEY
@@ -10,8 +12,21 @@ CREATE TABLE IF NOT EXISTS {layout} (
 --- next
 CREATE TABLE IF NOT EXISTS {buckets} (
   bucket SMALLINT NOT NULL PRIMARY KEY,
-  last_token BIGINT NOT NULL
-) ENGINE = InnoDB
+  last_token BIGINT NOT NULL,
+  mode TINYINT NOT NULL DEFAULT 2,
+  id VARBINARY(64) NOT NULL DEFAULT '',
+  `key` VARBINARY(512) NOT NULL DEFAULT '',
+  permits INT NOT NULL DEFAULT 0,
+  permit_limit INT NOT NULL DEFAULT 0,
+  ttl BIGINT NOT NULL DEFAULT 0,
+  expires BIGINT NOT NULL DEFAULT 0,
+  token_count INT NOT NULL DEFAULT 0,
+  floor BIGINT NOT NULL DEFAULT 0,
+  inbox VARBINARY(64) NOT NULL DEFAULT '',
+  wait TINYINT NOT NULL DEFAULT 0,
+  label VARBINARY(1024) NOT NULL DEFAULT '',
+  created BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
 --- next
 CREATE TABLE IF NOT EXISTS {claims} (
   id VARBINARY(64) NOT NULL PRIMARY KEY,
