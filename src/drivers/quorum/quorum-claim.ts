@@ -283,6 +283,11 @@ export class QuorumClaims {
     return this.#byId.get(id);
   }
 
+  some(isMatch: (quorumClaim: QuorumClaim) => boolean): boolean {
+    for (const quorumClaim of this.#byId.values()) if (isMatch(quorumClaim)) return true;
+    return false;
+  }
+
   /** The quorum claim of this claim; a new one, with unknown entries, if another client made it. */
   getOrCreate(claim: Claim): QuorumClaim {
     let quorumClaim = this.#byId.get(claim.id);

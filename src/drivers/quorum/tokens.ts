@@ -8,7 +8,7 @@
 
 import { createHash } from "node:crypto";
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import { MAX_KEY_BYTES } from "../../util/keys.ts";
@@ -248,6 +248,20 @@ export function createTokenClaim(claim: Claim, floor: bigint): Claim {
 export function createReplacementTokenClaim(claim: Claim, token: bigint): Claim {
   const tokenClaim = createTokenClaim(claim, token);
   return { ...tokenClaim, id: toTokenClaimId(tokenClaim.id), label: `${tokenClaim.label} ${token}` };
+}
+
+/** The ids of the token claims of claims that were looked for. A search compares many. */
+const tokenClaimIds = new WeakMap<Claim, readonly ClaimId[]>();
+
+/** Is this the id of a token claim of this claim? */
+export function isTokenClaimOf(claim: Claim, id: ClaimId): boolean {
+  let ids = tokenClaimIds.get(claim);
+  if (ids === undefined) {
+    const tokenClaimId = toTokenClaimId(claim.id);
+    ids = [tokenClaimId, toTokenClaimId(tokenClaimId)];
+    tokenClaimIds.set(claim, ids);
+  }
+  return ids.includes(id);
 }
 
 /** The tag of the claim that a listed token claim belongs to. */

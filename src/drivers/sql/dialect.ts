@@ -29,8 +29,11 @@ export interface RestoreRow extends ClaimRow {
   readonly token: bigint;
 }
 
+/** A claim of this process that is neither detached nor revoked, as the database has it. */
+export type OwnedRow = Pick<ClaimRow, "id" | "key" | "bucket" | "ttlMs">;
+
 /** A claim to release. */
-export interface ReleaseRow extends ClaimRow {
+export interface ReleaseRow extends OwnedRow {
   /** A `claim` call may still arrive: keep a tombstone. */
   readonly hasUnansweredClaim: boolean;
 }
@@ -104,6 +107,8 @@ export interface DialectSession {
   detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]>;
   revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]>;
   list(request: ListRequest): Promise<readonly ListedRow[]>;
+  /** Reads the claims, waiting and held, that this session has claimed or renewed. Reads all rows. */
+  readOwned(): Promise<readonly OwnedRow[]>;
   /** With guardDataLoss: looks whether data was lost. What is left of a grace period, in milliseconds; 0: none is running. */
   checkDataLoss(): Promise<number>;
   /** With guardDataLoss: puts held claims back that the database has lost. Replies as those of renew(). */

@@ -34,8 +34,9 @@ import type { RestoreLost } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
 import { decodeAnswer, decodePush, parseWaitersAhead } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
-import type { ClaimRow, Dialect, DialectSession } from "./dialect.ts";
+import type { ClaimRow, Dialect, DialectSession, ReleaseRow } from "./dialect.ts";
 import { ClaimLister } from "./list.ts";
+import { LostReleases } from "./lost-releases.ts";
 import { openDatabase } from "./open.ts";
 import type { SqlOptions } from "./options.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "./options.ts";
@@ -57,6 +58,9 @@ class SqlDriver implements Driver {
   readonly #clock: Clock;
   readonly #recheckTimes: RecheckTimes;
   readonly #guard: DataLossGuard;
+  readonly #lostReleases: LostReleases;
+  /** The claims whose releases are under way. */
+  readonly #releasing = new Set<ClaimId>();
   #lister = new ClaimLister();
   /** Counts calls that failed: what the database said before the last failure is no answer, since it may have changed. */
   #failureCount = 0;
@@ -81,13 +85,22 @@ class SqlDriver implements Driver {
       clock: this.#clock,
       restoresUnknown: true,
     });
+    this.#lostReleases = new LostReleases({
+      clock: this.#clock,
+      read: () => this.#call((session) => session.readOwned()),
+      isKnown: (id) => this.#releasing.has(id) || this.#events?.has(id) !== false,
+      release: (rows) => this.#release(rows.map((row) => ({ ...row, hasUnansweredClaim: false }))),
+    });
   }
 
   async open(events: DriverEvents): Promise<Traits> {
     const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, warn, silenceWarnings } = this.#options;
     const dialectEvents = {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
-      missed: () => this.#events?.reconnected(),
+      missed: () => {
+        this.#lostReleases.onBreak();
+        this.#events?.reconnected();
+      },
     };
     const isGuarded = resolveMaxTtlMs(this.#options.guardDataLoss) !== null;
     const database = {
@@ -146,10 +159,19 @@ class SqlDriver implements Driver {
     for (const { claim } of releases) {
       this.#recheckTimes.forget(claim.id);
       this.#guard.onRelease(claim.id);
+      this.#releasing.add(claim.id);
     }
     const rows = releases.map(({ claim, hasUnansweredClaim }) =>
       Object.assign(this.#toRow(claim), { hasUnansweredClaim }),
     );
+    try {
+      return await this.#release(rows);
+    } finally {
+      for (const { id } of rows) this.#releasing.delete(id);
+    }
+  }
+
+  async #release(rows: readonly ReleaseRow[]): Promise<readonly boolean[]> {
     const failuresBefore = this.#failureCount;
     let pushes: readonly string[] = [];
     const flags = await this.#callSorted(rows, async (session, sorted) => {
@@ -202,9 +224,12 @@ class SqlDriver implements Driver {
   async #call<T>(call: (session: DialectSession) => Promise<T>): Promise<T> {
     if (this.#session === null) throw new Error(`${this.name}: the driver is not open`);
     try {
-      return await call(this.#session);
+      const result = await call(this.#session);
+      this.#lostReleases.onAnswered();
+      return result;
     } catch (error) {
       this.#failureCount++;
+      this.#lostReleases.onFailure();
       throw error;
     }
   }

@@ -5,6 +5,7 @@ import { connect } from "node:net";
 import { createPool } from "mysql2";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
 import { mysqlAdvisory } from "../../../src/drivers/sql/mysql/driver.ts";
+import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { exclusive, expectLockKept, MAX_TTL_MS } from "../../support/stores/data-loss-scenario.ts";
@@ -14,6 +15,7 @@ import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture, markLongInUse } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 const WITHIN = 10_000;
@@ -58,6 +60,31 @@ withMariaDb(
       expect(await driver.diagnose?.()).toContainEqual(expect.objectContaining({ name: "role", status: "warn" }));
       await replica.promote();
       expect(await driver.diagnose?.()).toContainEqual(expect.objectContaining({ name: "role", status: "ok" }));
+    });
+
+    test("promoted without the last release it has a holder that is gone: the process releases the lock again", async () => {
+      const target = { host: "127.0.0.1", port: server().port };
+      await using proxy = await tcpProxy(target);
+      const address = proxy.address as { readonly port: number };
+      const one = createLocks(fixture.driver({ pool: { stream: () => connect(address.port, "127.0.0.1") } }));
+      const lock = await one.acquire("key");
+      await replica.catchUp();
+      await replica.stopFollowing();
+      expect(await lock.release()).toBe(true);
+
+      proxy.refuseConnections(true);
+      proxy.reset();
+      const isDown = new Promise<unknown>((resolve) => void one.on("storeDown", resolve));
+      const using = one.using("other key", () => undefined);
+      await replica.promote();
+      const readClaims = () => query("select id from holdfast_1_claims");
+      expect(await readClaims()).toHaveLength(1);
+      await isDown;
+      target.port = replica.port;
+      proxy.refuseConnections(false);
+      await using;
+      await until(async () => (await readClaims()).length === 0, { within: WITHIN, what: "the release" });
+      await one.close();
     });
 
     // the last one: it crashes the primary

@@ -7,6 +7,7 @@ import { queryPostgres, startPostgresStandby } from "../../support/stores/postgr
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../../support/stores/sql-inspector.ts";
 import { until } from "../../support/until.ts";
@@ -27,6 +28,32 @@ withPostgres((server) => {
 
   const query = (text: string) => queryPostgres(standbyUrl, text);
 
+  test("promoted without the last release it has a holder that is gone: the process releases the lock again", async () => {
+    const target = { host: "127.0.0.1", port: server().port };
+    await using proxy = await tcpProxy(target);
+    const { port } = proxy.address as { readonly port: number };
+    const one = fixture.locks({}, { url: fixture.database.url.replace(`:${target.port}/`, `:${port}/`) });
+    const lock = await one.acquire("key");
+    await until(async () => (await countClaims()) === 1, { within: 10_000, what: "the claim on the standby" });
+    const [sender] = await server().query("select pid::int from pg_stat_replication");
+    process.kill(Number(sender?.pid), "SIGSTOP");
+    expect(await lock.release()).toBe(true);
+
+    proxy.refuseConnections(true);
+    proxy.reset();
+    const isDown = new Promise<unknown>((resolve) => void one.on("storeDown", resolve));
+    const using = one.using("other key", () => undefined);
+    await standby.promote();
+    expect(await query("select key from holdfast.holdfast_1_claims")).toEqual([{ key: "key" }]);
+    await isDown;
+    target.port = standby.port;
+    proxy.refuseConnections(false);
+    await using;
+    await until(async () => (await countClaims()) === 0, { within: 5_000, what: "the release" });
+    process.kill(Number(sender?.pid), "SIGCONT");
+  });
+
+  // it crashes the primary
   test("it is refused; promoted it grants again, with higher tokens also on keys whose last grant it lacks", async () => {
     const { driver } = await fixture.open();
     const [copied, lost] = [makeClaim("copied"), makeClaim("lost")];

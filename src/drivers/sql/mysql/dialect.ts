@@ -16,6 +16,7 @@ import type {
   DialectSession,
   ListedRow,
   ListRequest,
+  OwnedRow,
   ReleaseReply,
   ReleaseRow,
   RestoreRow,
@@ -115,7 +116,7 @@ class MysqlSession implements DialectSession {
   /** A claim and its release: what the server refuses later, for lack of a right or by a setting, is refused now. */
   async #rehearse(): Promise<void> {
     const key = "holdfast-open";
-    const row: ReleaseRow = {
+    const row: ClaimRow & ReleaseRow = {
       id: randomId(),
       key,
       bucket: toBucket(key),
@@ -220,6 +221,16 @@ class MysqlSession implements DialectSession {
     const buckets = key === undefined ? [0, BUCKET_COUNT - 1] : [toBucket(key), toBucket(key)];
     const rows = await this.#call("list", [from, to, ...cursor, max, ...buckets]);
     return rows.map(toListedRow);
+  }
+
+  async readOwned(): Promise<readonly OwnedRow[]> {
+    const rows = await this.#call("read_owned", [this.#inbox]);
+    return rows.map(({ id, key_hex, bucket, ttl }) => ({
+      id: String(id),
+      key: decodeHex(key_hex),
+      bucket: Number(bucket),
+      ttlMs: Number(ttl),
+    }));
   }
 
   async checkDataLoss(): Promise<number> {

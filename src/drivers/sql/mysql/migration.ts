@@ -37,6 +37,7 @@ const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["detach", statements.DETACH],
   ["revoke", statements.REVOKE],
   ["list", statements.LIST],
+  ["read_owned", statements.READ_OWNED],
 ];
 
 /** A name in backticks, which mean the same whatever sql_mode is. */

@@ -18,6 +18,7 @@ import type {
   DialectSession,
   ListedRow,
   ListRequest,
+  OwnedRow,
   ReleaseReply,
   ReleaseRow,
   RestoreRow,
@@ -32,7 +33,7 @@ import { Listener } from "./listener.ts";
 import { expandStatement } from "./migration.ts";
 import type { PostgresLocation, PostgresOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
-import { LIST } from "./statements.ts";
+import { LIST, READ_OWNED } from "./statements.ts";
 import { verifyDatabase } from "./verify-database.ts";
 
 /** The most claims of one statement: it keeps the bucket rows of all of them locked until it commits. */
@@ -69,7 +70,7 @@ export class PostgresDialect implements Dialect {
 }
 
 type Statements = Readonly<
-  Record<"claim" | "renew" | "renewAndProbe" | "release" | "detach" | "revoke" | "list" | "check" | "restore", string>
+  Record<"claim" | "renew" | "renewAndProbe" | "release" | "detach" | "revoke" | "list" | "readOwned" | "check" | "restore", string>
 >;
 
 class PostgresSession implements DialectSession {
@@ -228,6 +229,16 @@ class PostgresSession implements DialectSession {
     return rows.map(toListedRow);
   }
 
+  async readOwned(): Promise<readonly OwnedRow[]> {
+    const { rows } = await this.#calls.query(this.#statements.readOwned, [this.#inbox]);
+    return rows.map(({ id, key, bucket, ttl }) => ({
+      id: String(id),
+      key: String(key),
+      bucket: Number(bucket),
+      ttlMs: Number(ttl),
+    }));
+  }
+
   async checkDataLoss(): Promise<number> {
     const [reply] = await this.#callFunction(this.#statements.check, [this.#maxTtlMs]);
     return Number(reply);
@@ -361,6 +372,7 @@ function createStatements(location: PostgresLocation): Statements {
     check: expandStatement("select {check_data_loss}($1)::text as reply", location),
     restore: call("restore", 3),
     list: expandStatement(LIST, location),
+    readOwned: expandStatement(READ_OWNED, location),
   };
 }
 
@@ -377,12 +389,12 @@ function encodeRestored(rows: readonly RestoreRow[], toRecall: (row: ClaimRow) =
   );
 }
 
-function joinIds(rows: readonly ClaimRow[]): string {
+function joinIds(rows: readonly OwnedRow[]): string {
   return rows.map(({ id }) => id).join();
 }
 
 /** Each once, in ascending order. */
-function joinBuckets(rows: readonly ClaimRow[]): string {
+function joinBuckets(rows: readonly OwnedRow[]): string {
   return [...new Set(rows.map(({ bucket }) => bucket))].sort((left, right) => left - right).join();
 }
 

@@ -39,6 +39,9 @@ export const READ_FRONT: string =
 export const READ_GRACE: string =
   "create or replace function {read_grace}(p_max_ttl bigint, p_now bigint) returns bigint language plpgsql as $body$\ndeclare\n  i record;\nbegin\n  select started, file, writer, xmin::text::bigint as row_writer, grace_begins, grace_ends into i\n    from {identity} where only_row;\n  if not found or i.started <> pg_catalog.pg_postmaster_start_time() or i.writer <> i.row_writer\n    or i.file <> pg_catalog.pg_relation_filepath({claims_literal}::pg_catalog.regclass)\n  then\n    return null;\n  end if;\n  if i.grace_ends <= p_now then\n    return 0;\n  end if;\n  if i.grace_begins > p_now or i.grace_ends < i.grace_begins + p_max_ttl * 1000 then\n    return null;\n  end if;\n  return i.grace_ends;\nend $body$;";
 
+export const READ_OWNED: string =
+  "select id, key, bucket::text, ttl::text from {claims} where inbox = $1::text and state = 'o'";
+
 export const RECALL_HOLDERS: string =
   "create or replace function {recall_holders}(p_key text, p_inbox text, inout pushes text[]) language plpgsql as $body$\ndeclare\n  c record;\nbegin\n  for c in select id, state, token, inbox, recall from {claims} where key = p_key order by arrival loop\n    exit when c.token = 0;\n    continue when c.recall < 2 or c.state <> 'o';\n    if c.inbox = p_inbox then\n      pushes := pushes || (c.id || ' recalled');\n    elsif pg_catalog.starts_with(c.inbox, 'hf_') then\n      perform pg_catalog.pg_notify(c.inbox, c.id || ' recalled');\n    end if;\n  end loop;\nend $body$;";
 

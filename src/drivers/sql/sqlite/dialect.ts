@@ -17,6 +17,7 @@ import type {
   DialectSession,
   ListedRow,
   ListRequest,
+  OwnedRow,
   ReleaseReply,
   ReleaseRow,
   RestoreRow,
@@ -133,6 +134,10 @@ class SqliteSession implements DialectSession {
 
   async list(request: ListRequest): Promise<readonly ListedRow[]> {
     return this.#try(({ rows }) => rows.list(request));
+  }
+
+  async readOwned(): Promise<readonly OwnedRow[]> {
+    return this.#try(({ rows }) => rows.readOwned(this.#inbox));
   }
 
   checkDataLoss(): Promise<number> {

@@ -1,7 +1,7 @@
 /** The tables of one SQLite database, by prepared statements. No rule is in here: routines.ts decides. */
 
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
-import type { ClaimRow, ListedRow, ListRequest } from "../dialect.ts";
+import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
 import { expandNames, quoteIdentifier, toUpperBound } from "../schema.ts";
 import {
   COUNT_ROWS,
@@ -25,6 +25,7 @@ import {
   READ_IDENTITY,
   READ_LAST,
   READ_LAYOUT,
+  READ_OWNED,
   READ_QUEUE,
   READ_TOMBSTONE,
   SCHEMA,
@@ -240,6 +241,14 @@ export class SqliteRows {
   writeTombstone(id: string, reason: "released" | "expired" | "revoked", expires: number, now: number): void {
     this.#run(PURGE_TOMBSTONES, now);
     this.#run(WRITE_TOMBSTONE, id, reason, expires);
+  }
+
+  /** The claims of an inbox that are neither detached nor revoked. */
+  readOwned(inbox: string): OwnedRow[] {
+    return this.#all(READ_OWNED, inbox).map((row) => {
+      const { id, key, bucket, ttl } = toStoredClaim(row);
+      return { id, key, bucket, ttlMs: ttl / 1_000 };
+    });
   }
 
   list({ key, prefix = "", max, after }: ListRequest): ListedRow[] {

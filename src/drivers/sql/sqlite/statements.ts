@@ -56,6 +56,9 @@ export const READ_LAST: string = "select token from {claims} where key = ? order
 
 export const READ_LAYOUT: string = "select version from {layout}";
 
+export const READ_OWNED: string =
+  "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where inbox = ? and state = 'o'";
+
 export const READ_QUEUE: string =
   "select id, key, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count, floor, inbox\nfrom {claims} where key = ? and arrival > ?\norder by arrival limit ?";
 

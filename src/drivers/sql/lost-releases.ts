@@ -1,0 +1,77 @@
+/**
+ * Releases claims again that the database still has although this client has released them. A standby that is promoted may have missed
+ * the last releases: then others would wait for the whole lease (decision 0047).
+ *
+ * After a break the claims of this process are read, and those are released that the client does not have: as soon as a call succeeds, since
+ * the database answers again then. They are read twice. A claim that is detached at that time is known when it is read first, and no longer
+ * owned when it is read again.
+ */
+
+import type { ClaimId } from "../../spi/driver.ts";
+import type { Clock } from "../../util/clock.ts";
+import type { OwnedRow } from "./dialect.ts";
+
+/** Reading reads all rows: calls that fail again and again must not repeat it each time. */
+const MIN_INTERVAL_MS = 5_000;
+
+export interface LostReleasesContext {
+  readonly clock: Clock;
+  /** Reads the claims of this process that are neither detached nor revoked. */
+  readonly read: () => Promise<readonly OwnedRow[]>;
+  /** Does the client have this claim, or is its release under way? */
+  readonly isKnown: (id: ClaimId) => boolean;
+  readonly release: (rows: readonly OwnedRow[]) => Promise<unknown>;
+}
+
+export class LostReleases {
+  readonly #context: LostReleasesContext;
+  #isDue = false;
+  #isRunning = false;
+  /** The connection for pushes broke, or was opened again, while the claims were read. */
+  #mustRepeat = false;
+  #lastReadAt = Number.NEGATIVE_INFINITY;
+
+  constructor(context: LostReleasesContext) {
+    this.#context = context;
+  }
+
+  /** A call failed: another server may be the primary now. */
+  onFailure(): void {
+    this.#isDue = true;
+  }
+
+  /** The connection for pushes broke, or is open again. This process may make no call for long. */
+  onBreak(): void {
+    this.#mustRepeat = this.#isRunning;
+    this.#isDue = true;
+    this.#lastReadAt = Number.NEGATIVE_INFINITY;
+    this.onAnswered();
+  }
+
+  /** The database has answered. */
+  onAnswered(): void {
+    if (!this.#isDue || this.#isRunning) return;
+    if (this.#context.clock.now() - this.#lastReadAt < MIN_INTERVAL_MS) return;
+    this.#isDue = false;
+    this.#isRunning = true;
+    this.#releaseUnknown()
+      .catch(() => this.onFailure())
+      .finally(() => {
+        this.#isRunning = false;
+        if (this.#mustRepeat) this.onBreak();
+      });
+  }
+
+  async #releaseUnknown(): Promise<void> {
+    const suspects = new Set((await this.#readUnknown()).map(({ id }) => id));
+    if (suspects.size === 0) return;
+    const lost = (await this.#readUnknown()).filter(({ id }) => suspects.has(id));
+    if (lost.length > 0) await this.#context.release(lost);
+  }
+
+  async #readUnknown(): Promise<readonly OwnedRow[]> {
+    const rows = await this.#context.read();
+    this.#lastReadAt = this.#context.clock.now();
+    return rows.filter(({ id }) => !this.#context.isKnown(id));
+  }
+}
