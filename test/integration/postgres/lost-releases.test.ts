@@ -57,7 +57,10 @@ withPostgres((server) => {
 
   const use = (locks: Locks): Promise<void> => locks.using("third", () => undefined);
 
-  test.each([["64", 64], ["1", 1]])("of a holder with handoffs %s", async (_, handoffs) => {
+  test.each([
+    ["64", 64],
+    ["1", 1],
+  ])("of a holder with handoffs %s", async (_, handoffs) => {
     const [one, other] = [openClient({ handoffs }), fixture.locks()];
     const lock = await one.acquire(KEY);
     await use(other);

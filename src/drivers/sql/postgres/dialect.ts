@@ -70,7 +70,10 @@ export class PostgresDialect implements Dialect {
 }
 
 type Statements = Readonly<
-  Record<"claim" | "renew" | "renewAndProbe" | "release" | "detach" | "revoke" | "list" | "readOwned" | "check" | "restore", string>
+  Record<
+    "claim" | "renew" | "renewAndProbe" | "release" | "detach" | "revoke" | "list" | "readOwned" | "check" | "restore",
+    string
+  >
 >;
 
 class PostgresSession implements DialectSession {
