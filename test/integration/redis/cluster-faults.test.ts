@@ -135,6 +135,32 @@ describe("a Cluster", () => {
     await lock.release();
   });
 
+  test.each([
+    ["after a break of its connections", true],
+    ["without a break", false],
+  ])("a process releases again what a node has brought back, %s", async (_, hasBreak) => {
+    const [one, other] = [ioredisCluster, ioredisCluster].map((create) => createLocks(redis(create, { prefix }))) as [
+      Locks,
+      Locks,
+    ];
+    cleanups.push(
+      () => one.close(),
+      () => other.close(),
+    );
+    const node = cluster.admin[await cluster.masterOf(keySlot("key"))] as Redis;
+    const lock = await one.acquire("key");
+    await other.using("other", () => undefined);
+    const hash = `${prefix}:2:{${toBucket("key")}}:h`;
+    const [dump, ttl] = [await node.dumpBuffer(hash), await node.pttl(hash)];
+    await lock.release();
+    await node.restore(hash, ttl, dump as Buffer, "REPLACE");
+    if (hasBreak)
+      for (const admin of cluster.admin) await admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    const next = await other.acquire("key", { wait: "10s" });
+    await next.release();
+    expect(await node.hexists(hash, "k:key")).toBe(0);
+  });
+
   test("while a slot is half moved no lock is granted there, and nothing is lost", async () => {
     const createRedis = (): Cluster =>
       new Cluster([{ host: "127.0.0.1", port: cluster.ports[0] as number }], { maxRedirections: 2 });

@@ -1,0 +1,89 @@
+import { beforeEach, expect, test } from "vitest";
+import type { OwnedRow } from "../../../../src/drivers/sql/dialect.ts";
+import { LostReleases } from "../../../../src/drivers/sql/lost-releases.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+
+const toRow = (id: string): OwnedRow => ({ id, key: id, bucket: 1, ttlMs: 30_000 });
+
+let clock: FakeClock;
+let rows: readonly string[];
+let known: readonly string[];
+let reads: number;
+let isDown: boolean;
+let onRead: () => void;
+let released: string[];
+let lostReleases: LostReleases;
+beforeEach(() => {
+  clock = new FakeClock();
+  [rows, known, reads, isDown, released, onRead] = [["lost", "held"], ["held"], 0, false, [], () => undefined];
+  lostReleases = new LostReleases({
+    clock,
+    read: async () => {
+      reads++;
+      onRead();
+      if (isDown) throw new Error("down");
+      return rows.map(toRow);
+    },
+    isKnown: (id) => known.includes(id),
+    release: async (lost) => released.push(...lost.map(({ id }) => id)),
+  });
+});
+
+/** The database has answered a call, and what follows has settled. */
+async function answered(): Promise<void> {
+  lostReleases.onAnswered();
+  await clock.advance(0);
+}
+
+test("claims that are unknown are released after a call has failed, and not without a failure", async () => {
+  await answered();
+  expect(reads).toBe(0);
+  lostReleases.onFailure();
+  expect(reads).toBe(0);
+  await answered();
+  expect([reads, released]).toEqual([2, ["lost"]]);
+  await answered();
+  expect(reads).toBe(2);
+});
+
+test("a claim that is unknown only when it is read again is not released, nor is one that is gone then", async () => {
+  [rows, known] = [["detached", "releasing"], ["detached"]];
+  onRead = () => {
+    if (reads === 2) [rows, known] = [["detached"], []];
+  };
+  lostReleases.onFailure();
+  await answered();
+  expect([reads, released]).toEqual([2, []]);
+});
+
+test("calls that fail again and again cause one reading in five seconds; one that fails is repeated", async () => {
+  rows = [];
+  isDown = true;
+  lostReleases.onFailure();
+  await answered();
+  await answered();
+  expect(reads).toBe(2);
+  isDown = false;
+  await answered();
+  expect(reads).toBe(3);
+  lostReleases.onFailure();
+  await clock.advance(4_999);
+  await answered();
+  expect(reads).toBe(3);
+  await clock.advance(1);
+  await answered();
+  expect(reads).toBe(4);
+});
+
+test("a break of the connection for pushes needs no call, and one during a reading causes another", async () => {
+  isDown = true;
+  onRead = () => {
+    if (reads > 1) return;
+    lostReleases.onBreak();
+    isDown = false;
+    throw new Error("down");
+  };
+  lostReleases.onBreak();
+  await clock.advance(0);
+  expect([reads, released]).toEqual([3, ["lost"]]);
+});
