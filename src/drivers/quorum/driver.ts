@@ -140,7 +140,7 @@ class QuorumDriver implements Driver {
     const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
     const onRecalled = (index: number, id: ClaimId): void => this.#onRecalled(index, id);
     const has = (id: ClaimId): boolean =>
-      this.#claims.get(id) !== undefined || this.#claims.some(({ claim }) => isTokenClaimOf(claim, id));
+      this.#claims.get(id) !== undefined || this.#claims.some((quorumClaim) => isTokenClaimOf(quorumClaim, id));
     const onHealthChange = safeListener(options.onMember ?? (() => undefined));
     this.#members = drivers.map(
       (driver, index) =>

@@ -75,6 +75,8 @@ export class QuorumClaim {
   tokens = 1;
   /** Made by this client. For a claim of another client, only entries found at the members count, and none are made. */
   isOurs = false;
+  /** The ids of its token claims, once they were looked for: a search compares many. */
+  tokenClaimIds: readonly ClaimId[] | null = null;
   /** A token claim was made, or found. */
   hasTokenClaim = false;
   tokenRequest: Promise<boolean> | null = null;

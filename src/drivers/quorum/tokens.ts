@@ -250,18 +250,13 @@ export function createReplacementTokenClaim(claim: Claim, token: bigint): Claim 
   return { ...tokenClaim, id: toTokenClaimId(tokenClaim.id), label: `${tokenClaim.label} ${token}` };
 }
 
-/** The ids of the token claims of claims that were looked for. A search compares many. */
-const tokenClaimIds = new WeakMap<Claim, readonly ClaimId[]>();
-
 /** Is this the id of a token claim of this claim? */
-export function isTokenClaimOf(claim: Claim, id: ClaimId): boolean {
-  let ids = tokenClaimIds.get(claim);
-  if (ids === undefined) {
-    const tokenClaimId = toTokenClaimId(claim.id);
-    ids = [tokenClaimId, toTokenClaimId(tokenClaimId)];
-    tokenClaimIds.set(claim, ids);
+export function isTokenClaimOf(quorumClaim: QuorumClaim, id: ClaimId): boolean {
+  if (quorumClaim.tokenClaimIds === null) {
+    const tokenClaimId = toTokenClaimId(quorumClaim.claim.id);
+    quorumClaim.tokenClaimIds = [tokenClaimId, toTokenClaimId(tokenClaimId)];
   }
-  return ids.includes(id);
+  return quorumClaim.tokenClaimIds.includes(id);
 }
 
 /** The tag of the claim that a listed token claim belongs to. */
