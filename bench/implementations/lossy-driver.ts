@@ -12,7 +12,6 @@ export function losePushes(driver: Driver): Driver {
       changed: (id) => isLost() || events.changed(id),
       reconnected: () => events.reconnected(),
       recalled: (id) => isLost() || events.recalled(id),
-      has: (id) => events.has(id),
     });
   return driver;
 }

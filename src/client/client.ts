@@ -126,7 +126,6 @@ export class Client {
         changed: (id) => engine.changed(id),
         reconnected: () => engine.reconnected(),
         recalled: (id) => engine.recalled(id),
-        has: (id) => engine.has(id),
       });
     } catch (error) {
       this.#opening = null; // so that a later request tries again

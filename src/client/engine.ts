@@ -369,10 +369,6 @@ export class Engine {
     if (activeClaim !== undefined) this.#recall(activeClaim, this.clock.now());
   }
 
-  has(id: ClaimId): boolean {
-    return this.#claims.has(id);
-  }
-
   /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */
   flushRenewals(): void {
     if (this.#pendingRenewals.length > 0) this.#sendRenewals();

@@ -106,11 +106,6 @@ export interface DriverEvents {
   reconnected(): void;
   /** Another claim waits for this held claim, which asked to be recalled. Only if traits.recall is "push". */
   recalled(id: ClaimId): void;
-  /**
-   * Does the core have this claim? Not if it was released, even if the release is under way. A driver may release what the store
-   * grants or recalls although the core does not have it: the store has lost the release.
-   */
-  has(id: ClaimId): boolean;
 }
 
 /** The differences between stores that the core must know, as open() found them. */

@@ -331,7 +331,6 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
             changed: (id) => events.changed(id),
             reconnected: () => events.reconnected(),
             recalled: (id) => events.recalled(id),
-            has: (id) => events.has(id),
             answered(id, answer) {
               if (answer.state === "held") events.answered(id, { ...answer, token: answer.token - 1n });
             },

@@ -275,8 +275,15 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a release that a fail-over has lost for good",
     file: "src/drivers/redis/driver.ts",
-    find: "if (this.#events?.has(push.id) === false) return this.#lostReleases.onPush(message);",
+    find: "if (this.#recentReleases.has(push.id)) return this.#lostReleases.onPush(message);",
     replace: "",
+    tests: lostReleases,
+  },
+  {
+    name: "on Redis, a claim given back that another process uses",
+    file: "src/drivers/recent-releases.ts",
+    find: "return this.#current.has(id) || this.#previous.has(id);",
+    replace: "return true;",
     tests: lostReleases,
   },
   {

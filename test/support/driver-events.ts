@@ -12,7 +12,6 @@ export function toDriverEvents(onPush: OnPush): DriverEvents {
     changed: (id) => void onPush(id),
     reconnected: () => void onPush(null),
     recalled: () => undefined,
-    has: () => true,
   };
 }
 

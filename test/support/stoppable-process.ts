@@ -52,7 +52,6 @@ export class StoppableProcess {
       changed: (id) => this.#receive(() => events.changed(id)),
       reconnected: () => this.#receive(() => events.reconnected()),
       recalled: (id) => this.#receive(() => events.recalled(id)),
-      has: (id) => events.has(id),
     });
     return delegate(driver, {
       open: (events) => driver.open(wrapEvents(events)),

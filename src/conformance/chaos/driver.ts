@@ -145,7 +145,6 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
       changed: (id) => pushAsIs(() => events.changed(id)),
       reconnected: () => pushAsIs(() => events.reconnected()),
       recalled: (id) => pushAsIs(() => events.recalled(id)),
-      has: (id) => events.has(id),
     };
   }
 

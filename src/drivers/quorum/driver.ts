@@ -65,7 +65,7 @@ import { Member, waitForMembers } from "./member.ts";
 import type { QuorumClaim } from "./quorum-claim.ts";
 import { QuorumClaims, toMajority } from "./quorum-claim.ts";
 import { Tally } from "./tally.ts";
-import { createReplacementTokenClaim, createTokenClaim, isTokenClaimOf, isTokenKey } from "./tokens.ts";
+import { createReplacementTokenClaim, createTokenClaim, isTokenKey } from "./tokens.ts";
 
 /** Options of the quorum driver. */
 export interface QuorumOptions {
@@ -139,12 +139,9 @@ class QuorumDriver implements Driver {
     this.#claims = new QuorumClaims(drivers.length);
     const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
     const onRecalled = (index: number, id: ClaimId): void => this.#onRecalled(index, id);
-    const has = (id: ClaimId): boolean =>
-      this.#claims.get(id) !== undefined || this.#claims.some((quorumClaim) => isTokenClaimOf(quorumClaim, id));
     const onHealthChange = safeListener(options.onMember ?? (() => undefined));
     this.#members = drivers.map(
-      (driver, index) =>
-        new Member({ index, driver, clock, time: this.#time, onPush, onRecalled, has, onHealthChange }),
+      (driver, index) => new Member({ index, driver, clock, time: this.#time, onPush, onRecalled, onHealthChange }),
     );
     this.#coordinator = new ClaimCoordinator({
       members: this.#members,

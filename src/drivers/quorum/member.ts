@@ -47,7 +47,6 @@ export interface MemberOptions {
   readonly time: () => number;
   readonly onPush: PushHandler;
   readonly onRecalled: (index: number, id: ClaimId) => void;
-  readonly has: (id: ClaimId) => boolean;
   /** Called with the error when the member fails, and with null when it answers again. */
   readonly onHealthChange: (index: number, error: unknown) => void;
 }
@@ -192,7 +191,6 @@ export class Member {
         recalled: (id) => {
           if (this.#isOpen) this.#options.onRecalled(this.index, id);
         },
-        has: this.#options.has,
       });
     } catch (error) {
       this.#openError = error;

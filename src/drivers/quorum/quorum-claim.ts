@@ -75,8 +75,6 @@ export class QuorumClaim {
   tokens = 1;
   /** Made by this client. For a claim of another client, only entries found at the members count, and none are made. */
   isOurs = false;
-  /** The ids of its token claims, once they were looked for: a search compares many. */
-  tokenClaimIds: readonly ClaimId[] | null = null;
   /** A token claim was made, or found. */
   hasTokenClaim = false;
   tokenRequest: Promise<boolean> | null = null;
@@ -283,11 +281,6 @@ export class QuorumClaims {
 
   get(id: ClaimId): QuorumClaim | undefined {
     return this.#byId.get(id);
-  }
-
-  some(isMatch: (quorumClaim: QuorumClaim) => boolean): boolean {
-    for (const quorumClaim of this.#byId.values()) if (isMatch(quorumClaim)) return true;
-    return false;
   }
 
   /** The quorum claim of this claim; a new one, with unknown entries, if another client made it. */

@@ -8,7 +8,7 @@
 
 import { createHash } from "node:crypto";
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimView } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import { publicTag } from "../../util/ids.ts";
 import { MAX_KEY_BYTES } from "../../util/keys.ts";
@@ -248,15 +248,6 @@ export function createTokenClaim(claim: Claim, floor: bigint): Claim {
 export function createReplacementTokenClaim(claim: Claim, token: bigint): Claim {
   const tokenClaim = createTokenClaim(claim, token);
   return { ...tokenClaim, id: toTokenClaimId(tokenClaim.id), label: `${tokenClaim.label} ${token}` };
-}
-
-/** Is this the id of a token claim of this claim? */
-export function isTokenClaimOf(quorumClaim: QuorumClaim, id: ClaimId): boolean {
-  if (quorumClaim.tokenClaimIds === null) {
-    const tokenClaimId = toTokenClaimId(quorumClaim.claim.id);
-    quorumClaim.tokenClaimIds = [tokenClaimId, toTokenClaimId(tokenClaimId)];
-  }
-  return quorumClaim.tokenClaimIds.includes(id);
 }
 
 /** The tag of the claim that a listed token claim belongs to. */

@@ -22,6 +22,7 @@ import { systemClock } from "../../util/clock.ts";
 import { SlotMap } from "../../util/slot-map.ts";
 import type { LostClaim } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
+import { RecentReleases } from "../recent-releases.ts";
 import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantReply } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import { adaptClient } from "./clients/detect.ts";
@@ -125,6 +126,7 @@ class RedisDriver implements Driver {
   };
   readonly #turns: Turns;
   readonly #lostReleases: LostReleases;
+  readonly #recentReleases = new RecentReleases();
   #connection: Connection | null = null;
   /** null: not open. */
   #events: DriverEvents | null = null;
@@ -192,6 +194,7 @@ class RedisDriver implements Driver {
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
     const guarded = this.#guard.onClaim(claim);
+    this.#recentReleases.delete(id); // the quorum driver may claim a released id again
     const routingKey = this.#routingKeyOf(toClaimBucket(claim));
     const connection = this.#readyConnection;
     // subscribe before the first wait in a bucket: an unreachable waiter would be passed over
@@ -200,7 +203,7 @@ class RedisDriver implements Driver {
     else subscribed?.catch(() => undefined); // without it a recall comes with the next renewal
     const calls = this.#claimCalls.get(id) ?? { pendingCount: 0, isReleased: false };
     this.#claimCalls.set(id, calls);
-    calls.isReleased = false; // the quorum driver may claim a released id again
+    calls.isReleased = false;
     calls.pendingCount++;
     let hasTimedOut = false;
     const onSettled = (): void => {
@@ -276,6 +279,7 @@ class RedisDriver implements Driver {
     // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
       throw new Error("redis: the connection broke while a release was under way");
+    for (const { claim } of releases) this.#recentReleases.add(claim.id);
     return answers.map((answer) => answer === "1");
   }
 
@@ -396,7 +400,7 @@ class RedisDriver implements Driver {
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
     if (push === null) return;
-    if (this.#events?.has(push.id) === false) return this.#lostReleases.onPush(message);
+    if (this.#recentReleases.has(push.id)) return this.#lostReleases.onPush(message);
     if (push.isRecall === true) return this.#events?.recalled(push.id);
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with the option replicas a push is only a hint: the recheck waits for the replicas

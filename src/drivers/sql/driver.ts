@@ -32,6 +32,7 @@ import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import type { RestoreLost } from "../data-loss-guard.ts";
 import { DataLossGuard, resolveMaxTtlMs } from "../data-loss-guard.ts";
+import { RecentReleases } from "../recent-releases.ts";
 import { decodeAnswer, decodePush, parseWaitersAhead } from "../reply-codec.ts";
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import type { ClaimRow, Dialect, DialectSession, ReleaseRow } from "./dialect.ts";
@@ -59,8 +60,7 @@ class SqlDriver implements Driver {
   readonly #recheckTimes: RecheckTimes;
   readonly #guard: DataLossGuard;
   readonly #lostReleases: LostReleases;
-  /** The claims whose releases are under way. */
-  readonly #releasing = new Set<ClaimId>();
+  readonly #recentReleases = new RecentReleases();
   #lister = new ClaimLister();
   /** Counts calls that failed: what the database said before the last failure is no answer, since it may have changed. */
   #failureCount = 0;
@@ -88,7 +88,7 @@ class SqlDriver implements Driver {
     this.#lostReleases = new LostReleases({
       clock: this.#clock,
       read: () => this.#call((session) => session.readOwned()),
-      isKnown: (id) => this.#releasing.has(id) || this.#events?.has(id) !== false,
+      isReleased: (id) => this.#recentReleases.has(id),
       release: (rows) => this.#release(rows.map((row) => ({ ...row, hasUnansweredClaim: false }))),
     });
   }
@@ -131,6 +131,7 @@ class SqlDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const guarded = this.#guard.onClaim(claim);
+    this.#recentReleases.delete(claim.id); // the quorum driver may claim a released id again
     const row = this.#toRow(claim);
     const sentAt = this.#guard.now();
     const reply = await this.#call((session) => session.claim(row));
@@ -159,16 +160,13 @@ class SqlDriver implements Driver {
     for (const { claim } of releases) {
       this.#recheckTimes.forget(claim.id);
       this.#guard.onRelease(claim.id);
-      this.#releasing.add(claim.id);
     }
     const rows = releases.map(({ claim, hasUnansweredClaim }) =>
       Object.assign(this.#toRow(claim), { hasUnansweredClaim }),
     );
-    try {
-      return await this.#release(rows);
-    } finally {
-      for (const { id } of rows) this.#releasing.delete(id);
-    }
+    const flags = await this.#release(rows);
+    for (const { id } of rows) this.#recentReleases.add(id);
+    return flags;
   }
 
   async #release(rows: readonly ReleaseRow[]): Promise<readonly boolean[]> {

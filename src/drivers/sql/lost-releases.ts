@@ -1,10 +1,9 @@
 /**
  * Releases claims again that the database still has although this client has released them. A standby that is promoted may have missed
- * the last releases: then others would wait for the whole lease (decision 0047).
+ * the last releases: then others would wait for the whole lease (decision 0050).
  *
- * After a break the claims of this process are read, and those are released that the client does not have: as soon as a call succeeds, since
- * the database answers again then. They are read twice. A claim that is detached at that time is known when it is read first, and no longer
- * owned when it is read again.
+ * After a break the claims of this process are read, and those are released that it has released before: as soon as a call succeeds, since
+ * the database answers again then.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";
@@ -18,8 +17,8 @@ export interface LostReleasesContext {
   readonly clock: Clock;
   /** Reads the claims of this process that are neither detached nor revoked. */
   readonly read: () => Promise<readonly OwnedRow[]>;
-  /** Does the client have this claim, or is its release under way? */
-  readonly isKnown: (id: ClaimId) => boolean;
+  /** Has this client released the claim? See RecentReleases. */
+  readonly isReleased: (id: ClaimId) => boolean;
   readonly release: (rows: readonly OwnedRow[]) => Promise<unknown>;
 }
 
@@ -54,7 +53,7 @@ export class LostReleases {
     if (this.#context.clock.now() - this.#lastReadAt < MIN_INTERVAL_MS) return;
     this.#isDue = false;
     this.#isRunning = true;
-    this.#releaseUnknown()
+    this.#releaseAgain()
       .catch(() => this.onFailure())
       .finally(() => {
         this.#isRunning = false;
@@ -62,16 +61,10 @@ export class LostReleases {
       });
   }
 
-  async #releaseUnknown(): Promise<void> {
-    const suspects = new Set((await this.#readUnknown()).map(({ id }) => id));
-    if (suspects.size === 0) return;
-    const lost = (await this.#readUnknown()).filter(({ id }) => suspects.has(id));
-    if (lost.length > 0) await this.#context.release(lost);
-  }
-
-  async #readUnknown(): Promise<readonly OwnedRow[]> {
+  async #releaseAgain(): Promise<void> {
     const rows = await this.#context.read();
     this.#lastReadAt = this.#context.clock.now();
-    return rows.filter(({ id }) => !this.#context.isKnown(id));
+    const lost = rows.filter(({ id }) => this.#context.isReleased(id));
+    if (lost.length > 0) await this.#context.release(lost);
   }
 }

@@ -113,7 +113,6 @@ class ProxyBackend implements Backend {
       changed: (id) => this.#onChanged(id),
       reconnected: () => this.#onReconnected(),
       recalled: (id) => this.#onRecalled(id),
-      has: (id) => this.#claims.get(id) !== undefined,
     });
     await rejectUnixStore(this.#driver, traits);
     this.#traits = traits;

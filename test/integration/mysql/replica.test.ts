@@ -77,7 +77,8 @@ withMariaDb(
       const isDown = new Promise<unknown>((resolve) => void one.on("storeDown", resolve));
       const using = one.using("other key", () => undefined);
       await replica.promote();
-      const readClaims = () => query("select id from holdfast_1_claims");
+      const readClaims = () =>
+        query("select id from holdfast_2_claims union all select id from holdfast_2_buckets where mode = 1");
       expect(await readClaims()).toHaveLength(1);
       await isDown;
       target.port = replica.port;

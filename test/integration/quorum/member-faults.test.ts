@@ -262,7 +262,6 @@ test("unanswered calls are limited to some thousands only for a member in troubl
     time: () => clock.now(),
     onPush: ignoreErrors,
     onRecalled: ignoreErrors,
-    has: () => true,
     onHealthChange: ignoreErrors,
   });
   await member.open();
@@ -289,7 +288,6 @@ test("when a member has too many pending releases the oldest are left to the end
     time: () => clock.now(),
     onPush: ignoreErrors,
     onRecalled: ignoreErrors,
-    has: () => true,
     onHealthChange: ignoreErrors,
   });
   await member.open();

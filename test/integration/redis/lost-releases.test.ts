@@ -2,10 +2,14 @@
 
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { toReference } from "../../../src/client/transfer.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Locks } from "../../../src/index.ts";
-import { createLocks } from "../../../src/index.ts";
+import { createLocks, LockTimeoutError } from "../../../src/index.ts";
+import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
+import { decodeReference } from "../../../src/protocol/lock-reference.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
@@ -27,10 +31,13 @@ withRedis((server) => {
     await fixture.close();
   });
 
-  const openClient = (): Locks => {
+  const createDriver = (): Driver => {
     const connectRedis = (): Redis =>
       new Redis(server().port, "127.0.0.1", { retryStrategy: () => 20 }).on("error", () => undefined);
-    const locks = createLocks(redis(connectRedis, { prefix: fixture.prefix }), { cache: "60s" });
+    return redis(connectRedis, { prefix: fixture.prefix });
+  };
+  const openClient = (): Locks => {
+    const locks = createLocks(createDriver(), { cache: "60s" });
     clients.push(locks);
     return locks;
   };
@@ -104,6 +111,20 @@ withRedis((server) => {
     await until(async () => (await waitingCount()) === 2, { within: SOON_MS, what: "the waiter behind it" });
     await lock.release();
     await free;
+  });
+
+  test("a claim that another process uses, and that this one renewed once, is not released", async () => {
+    const [parent, other] = [openClient(), openClient()];
+    const lock = await parent.acquire(KEY, { cache: 0 });
+    const [{ claim }] = decodeReference(toReference(lock)) as [DetachedClaim];
+    const driver = createDriver();
+    const child = createLocks(driver);
+    clients.push(child);
+    await child.using("other", () => undefined);
+    // as attach() does, of which the answer is lost
+    expect(await driver.renew([claim])).toMatchObject([{ state: "held" }]);
+    await expect(other.acquire(KEY, { wait: 1_500 })).rejects.toThrow(LockTimeoutError);
+    expect(await lock.release()).toBe(true);
   });
 
   test("of several keys", async () => {

@@ -2,9 +2,12 @@
 
 import Database from "libsql";
 import { expect, test } from "vitest";
+import { toReference } from "../../../src/client/transfer.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { createLocks } from "../../../src/index.ts";
+import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
+import { decodeReference } from "../../../src/protocol/lock-reference.ts";
 import { SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
 import { until } from "../../support/until.ts";
 
@@ -45,6 +48,29 @@ test("the claim of a lock that was released is released again after calls have f
   const countClaims = () => inspector.query("select id from holdfast_1_claims").length;
   await until(async () => countClaims() === 0, { within: 5_000, what: "the release" });
   await locks.close();
+});
+
+test("a claim that another process uses, and that this one renewed once, is not released", async () => {
+  const path = newFile();
+  const parent = createLocks(openDriver(path));
+  const lock = await parent.acquire("key");
+  const [{ claim }] = decodeReference(toReference(lock)) as [DetachedClaim];
+  const driver = openDriver(path);
+  const child = createLocks(driver);
+  await child.using("other key", () => undefined);
+  // as attach() does, of which the answer is lost
+  expect(await driver.renew([claim])).toMatchObject([{ state: "held" }]);
+  const isDown = new Promise<unknown>((resolve) => void child.on("storeDown", resolve));
+  let using: Promise<void> = Promise.resolve();
+  await keepBusy([path], async () => {
+    using = child.using("other key", () => undefined);
+    await isDown;
+  });
+  await using;
+  for (let times = 0; times < 3; times++) await child.using("other key", () => undefined);
+  expect(await lock.release()).toBe(true);
+  await parent.close();
+  await child.close();
 });
 
 test("a majority keeps its votes and its tokens", async () => {
