@@ -20,7 +20,7 @@ import { runTool } from "./check/process.ts";
 
 const OUTPUT_DIRECTORY = "dist";
 const CLI = "src/cli/main.ts";
-const PROGRAM = join(OUTPUT_DIRECTORY, "cli/main.cjs");
+const PROGRAM = join(OUTPUT_DIRECTORY, "cli/main.js");
 /** Drivers that the command line loads by the url of the store. */
 const STORES = ["redis/", "zookeeper/", "sql/postgres/", "sql/mysql/", "sql/sqlite/"];
 const SERVER = "src/server/server.ts";
@@ -149,7 +149,7 @@ async function bundleOptions(options: BuildOptions): Promise<Metafile> {
   const { metafile, outputFiles = [] } = await build({ ...options, write: false });
   for (const { path, text } of outputFiles) {
     mkdirSync(dirname(path), { recursive: true });
-    writeFileSync(path, /\.c?js$/.test(path) ? text.replace(BARE_IMPORT, "") : text);
+    writeFileSync(path, /\.js$/.test(path) ? text.replace(BARE_IMPORT, "") : text);
   }
   return metafile as Metafile;
 }
@@ -161,7 +161,7 @@ function removeStale(fresh: ReadonlySet<string>): void {
     const source = join("src", name.replace(/\.d\.ts(\.map)?$/, ".ts"));
     const isStale = /\.d\.ts(\.map)?$/.test(name)
       ? !existsSync(source)
-      : /\.c?js(\.map)?$/.test(name) && !fresh.has(file.replaceAll("\\", "/"));
+      : /\.js(\.map)?$/.test(name) && !fresh.has(file.replaceAll("\\", "/"));
     if (isStale) rmSync(file, { force: true });
   }
 }
@@ -172,6 +172,15 @@ function writeManual(): void {
   const file = join(OUTPUT_DIRECTORY, "holdfast.1");
   writeFileSync(`${file}.new`, page);
   renameSync(`${file}.new`, file);
+}
+
+/** What Node takes the files of a folder for: the program is the only CommonJS file. */
+function writeModuleTypes(): void {
+  for (const [folder, type] of [
+    ["cli", "commonjs"],
+    ["cli/stores", "module"],
+  ] as const)
+    writeFileSync(join(OUTPUT_DIRECTORY, folder, "package.json"), `${JSON.stringify({ type })}\n`);
 }
 
 /** The licenses of the libraries whose code is in the bundles: each of them asks for its notice in copies. */
@@ -199,6 +208,7 @@ const made = await code;
 for (const fault of types) console.error(fault);
 writeThirdPartyLicenses(made);
 removeStale(new Set(made.flatMap(({ outputs }) => Object.keys(outputs))));
+writeModuleTypes();
 chmodSync(PROGRAM, 0o755);
 writeManual();
 process.exitCode = types.length === 0 ? 0 : 1;

@@ -15,7 +15,7 @@ import { computeSpread } from "../harness/stats.ts";
 
 const WARM_UP = 2;
 const ROUNDS = IS_QUICK_RUN ? 2 : 15;
-const CLI = "dist/cli/main.cjs";
+const CLI = "dist/cli/main.js";
 const ENTRY = "dist/index.js";
 
 export const importTime: BenchCase = {

@@ -21,8 +21,6 @@ export interface Build {
   readonly changed: boolean;
   /** Built before the commit was made: it may be another one's. */
   readonly isOlder: boolean;
-  /** The path of its command line. */
-  readonly program: string;
 }
 
 /** The store that a build is measured on. */
@@ -36,8 +34,7 @@ export interface Store {
   cpu(): Promise<number>;
 }
 
-/** The command line; builds of before it was CommonJS have the second. */
-const PROGRAMS = ["cli/main.cjs", "cli/main.js"];
+const CLI = "cli/main.js";
 const ENTRY = "index.js";
 const START_MS = 30_000;
 const clientProgram = new URL("./build.child.js", import.meta.url);
@@ -46,12 +43,12 @@ const answering = new URL("./answering.child.js", import.meta.url);
 /** @param folder a checkout with a `dist`. @throws Error if there is no build in it */
 export function buildIn(name: Build["name"], folder: string): Build {
   const dist = resolve(folder, "dist");
-  if (!existsSync(join(dist, ENTRY))) throw new Error(`${dist} is not a build: it has no ${ENTRY}`);
-  const program = PROGRAMS.map((path) => join(dist, path)).find((path) => existsSync(path));
-  if (program === undefined) throw new Error(`${dist} is not a build: it has no ${PROGRAMS[0]}`);
+  for (const file of [ENTRY, CLI]) {
+    if (!existsSync(join(dist, file))) throw new Error(`${dist} is not a build: it has no ${file}`);
+  }
   const { stdout } = spawnSync("git", ["-C", folder, "log", "-1", "--format=%ct"], { encoding: "utf8" });
   const isOlder = statSync(join(dist, ENTRY)).mtimeMs < Number(stdout) * 1_000;
-  return { name, dist, ...readCommit(folder), isOlder, program };
+  return { name, dist, ...readCommit(folder), isOlder };
 }
 
 export function withStore<T>(build: Build, { store }: Subject, use: (store: Store) => Promise<T>): Promise<T> {
@@ -68,11 +65,11 @@ export function withStore<T>(build: Build, { store }: Subject, use: (store: Stor
 }
 
 /** The lock server as users start it: from the build's own command line, with state on the disk. */
-async function withServer<T>({ dist, program }: Build, use: (store: Store) => Promise<T>): Promise<T> {
+async function withServer<T>({ dist }: Build, use: (store: Store) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-compare-"));
   const socket = join(folder, "s");
   const args = ["serve", "--quiet", "--listen", `unix:${socket}`, "--state", join(folder, "state")];
-  const server = new ChildProcessRpc(pathToFileURL(program), args, ["--import", answering.href]);
+  const server = new ChildProcessRpc(pathToFileURL(join(dist, CLI)), args, ["--import", answering.href]);
   try {
     await until(() => existsSync(socket), { within: START_MS, what: `holdfast serve of ${dist}` });
     return await use({ url: urlOf(socket), socket, redis: null, cpu: () => server.cpuMicros() });

@@ -27,5 +27,5 @@ export function readPackageEntries(): PackageEntry[] {
 }
 
 function toSourcePath(target: string): string {
-  return target.replace(/^(\.\/)?dist\//, "src/").replace(/\.c?js$/, ".ts");
+  return target.replace(/^(\.\/)?dist\//, "src/").replace(/\.js$/, ".ts");
 }

@@ -161,7 +161,7 @@ test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
   async ({ harness }) => {
     // the program may itself be in /tmp, which is hidden here
     const mountCommands = `mount --bind "${resolve(".")}" /mnt\nmount -t tmpfs none /tmp\nmkdir -m 0777 "/tmp/holdfast-$(id -u)"\ncd /`;
-    const command = [process.execPath, "/mnt/dist/cli/main.cjs", "run", "k", "--", "echo", "entered"];
+    const command = [process.execPath, "/mnt/dist/cli/main.js", "run", "k", "--", "echo", "entered"];
     // nor the modules that the test runner may preload from there
     const env = { ...NO_DIRECTORY.env, NODE_OPTIONS: undefined };
     const run = harness.startProgram(startWithHome(harness, "/nonexistent", command, mountCommands), { env });

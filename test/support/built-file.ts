@@ -12,7 +12,7 @@ interface Source {
 /** The newest source by folder: read once per process. */
 const newestSources = new Map<string, Source>();
 
-/** The absolute path of a file below dist or build, such as "dist/cli/main.cjs". @throws Error if it is missing or older than its sources */
+/** The absolute path of a file below dist or build, such as "dist/cli/main.js". @throws Error if it is missing or older than its sources */
 export function builtFile(path: string): string {
   const [output = "", folder = ""] = path.split("/");
   const command = output === "dist" ? "npm run build" : "npm run compile";

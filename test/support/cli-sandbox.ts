@@ -11,7 +11,7 @@ import { expectNoSecret } from "./secret-scan.ts";
 import { until } from "./until.ts";
 
 /** What `npm run build` made of src/cli/main.ts. */
-export const PROGRAM: string = builtFile("dist/cli/main.cjs");
+export const PROGRAM: string = builtFile("dist/cli/main.js");
 
 export type CommandResult = {
   readonly code: number | null;

@@ -144,7 +144,7 @@ function openLog(directory: string): number {
 }
 
 /** Its path from this module: as built (one directory below dist), as compiled for the tests, as source. */
-const SERVER_PROGRAM_PATHS: readonly string[] = ["../cli/main.cjs", "../../cli/main.js", "../../../dist/cli/main.cjs"];
+const SERVER_PROGRAM_PATHS: readonly string[] = ["../cli/main.js", "../../cli/main.js", "../../../dist/cli/main.js"];
 
 /**
  * The program that contains the server. A user's bundle has none beside it, but its project may have installed the
@@ -176,7 +176,7 @@ function listProjectPrograms(): string[] {
   const mainScript = process.argv[1];
   if (mainScript === undefined || !isAbsolute(mainScript)) return [];
   try {
-    return [join(dirname(requireFrom(mainScript).resolve("holdfast/package.json")), "dist/cli/main.cjs")];
+    return [join(dirname(requireFrom(mainScript).resolve("holdfast/package.json")), "dist/cli/main.js")];
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "MODULE_NOT_FOUND") return [];
     throw error;

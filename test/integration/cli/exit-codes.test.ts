@@ -96,7 +96,7 @@ describe.concurrent("exit codes of run", () => {
   });
 
   test("121 when a run would wait for an enclosing run, which is named", async () => {
-    const nested = `${process.execPath} dist/cli/main.cjs run nest -- true`;
+    const nested = `${process.execPath} dist/cli/main.js run nest -- true`;
     const { code, err } = await sandbox.run(["run", "nest", "--shared", "--", "sh", "-c", nested]);
     expect(code).toBe(121);
     expect(err).toMatch(

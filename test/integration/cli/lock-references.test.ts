@@ -145,7 +145,7 @@ test.concurrent("a revoked lock is released by its reference, and waiters need n
 
 describe.concurrent("the reference of a run", () => {
   test("after a release by it, the run is notified at once, and its command ended", async () => {
-    const script = `${process.execPath} dist/cli/main.cjs release && sleep 100`;
+    const script = `${process.execPath} dist/cli/main.js release && sleep 100`;
     const started = performance.now();
     const { code, err } = await sandbox.run(["run", "given away", "--ttl", "2m", "--", "sh", "-c", script]);
     expect(code).toBe(123);
@@ -155,12 +155,12 @@ describe.concurrent("the reference of a run", () => {
   });
 
   test("check within a run reports that the lock is held, and that it lasts until its session ends", async () => {
-    const { out } = await sandbox.run(["run", "own", "--", process.execPath, "dist/cli/main.cjs", "check", "--json"]);
+    const { out } = await sandbox.run(["run", "own", "--", process.execPath, "dist/cli/main.js", "check", "--json"]);
     expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["own"], remainingMs: null });
   });
 
   test("renewing it from within changes nothing about it", async () => {
-    const script = `${process.execPath} dist/cli/main.cjs renew && ${process.execPath} dist/cli/main.cjs check && echo fine`;
+    const script = `${process.execPath} dist/cli/main.js renew && ${process.execPath} dist/cli/main.js check && echo fine`;
     expect(await sandbox.run(["run", "own", "--", "sh", "-c", script])).toMatchObject({ code: 0, out: "fine\n" });
     expect(await sandbox.run(["run", "own", "--ttl", "5s", "--", "sh", "-c", script])).toMatchObject({
       code: 0,

@@ -30,7 +30,7 @@ test("the mark of a run is found in its output, complete or in pieces, plain or 
 
 test("a process of a marked run has the mark in its secrets, and ids stay different", () => {
   const mark = createMark();
-  const program = builtFile("dist/cli/main.cjs");
+  const program = builtFile("dist/cli/main.js");
   const env = { ...process.env, NODE_OPTIONS: markNodeOptions(mark, "") };
   const args = [program, "credential", "new", "--name", "a", "--prefix", "", "--json"];
   const outputs = [1, 2].map(
