@@ -187,8 +187,10 @@ function listProjectPrograms(): string[] {
 function isHoldfastProgram(program: string): boolean {
   for (let directory = dirname(program); directory !== dirname(directory); directory = dirname(directory)) {
     const manifest = join(directory, "package.json");
-    if (existsSync(manifest))
-      return (JSON.parse(readFileSync(manifest, "utf8")) as { name?: unknown }).name === "holdfast";
+    if (!existsSync(manifest)) continue;
+    const { name } = JSON.parse(readFileSync(manifest, "utf8")) as { readonly name?: unknown };
+    // without a name it says only what kind of modules the folder has
+    if (name !== undefined) return name === "holdfast";
   }
   return false;
 }
