@@ -42,7 +42,7 @@ function createCase(kind: SqlKind): BenchCase {
             [names.advisory.holdfast]: ADVISORY_REASON,
             [`${names.advisory.holdfast}: rate of ${names.advisory.byHand}`]: ADVISORY_REASON,
           }),
-      "*": "A claim writes more than one row, and both commit to the disk.",
+      "*": "A claim and a release are calls of functions or procedures with a transaction and a reply; the floor is two bare statements.",
     },
     async run() {
       const { holdfast, floor, advisory } = names;
