@@ -2,8 +2,9 @@
  * The claims that a client has released a short time ago. A store that has one of them again has lost its release: a standby without the
  * last writes was promoted. Such a claim may be released once more (decisions 0047 and 0050).
  *
- * Invariant: a claim is in here only after the store has confirmed its release to this client, and no call for it was made since. So
- * nothing is released that anybody uses: neither a claim that another process has taken over, nor one of this client's whose call was not answered.
+ * Invariant: has() is true only for a claim whose release the store has confirmed to this client, and for which this client has made no
+ * call since it sent that release. So nothing is released that anybody uses: neither a claim that another process has taken over, nor one of this
+ * client's whose call was not answered, nor one that a majority claims again under the same id while the release is under way.
  */
 
 import type { ClaimId } from "../spi/driver.ts";
@@ -12,24 +13,31 @@ import type { ClaimId } from "../spi/driver.ts";
 const MAX_GENERATION = 20_000;
 
 export class RecentReleases {
-  #current = new Set<ClaimId>();
-  #previous = new Set<ClaimId>();
+  /** By id: whether the store has confirmed the release. */
+  #current = new Map<ClaimId, boolean>();
+  #previous = new Map<ClaimId, boolean>();
 
-  add(id: ClaimId): void {
+  /** A release is about to be sent. */
+  onRelease(id: ClaimId): void {
     if (this.#current.size === MAX_GENERATION) {
       this.#previous = this.#current;
-      this.#current = new Set();
+      this.#current = new Map();
     }
-    this.#current.add(id);
+    this.#current.set(id, false);
   }
 
-  /** A call for it is made. */
-  delete(id: ClaimId): void {
+  /** The store has confirmed the release. */
+  onReleased(id: ClaimId): void {
+    for (const generation of [this.#current, this.#previous]) if (generation.has(id)) generation.set(id, true);
+  }
+
+  /** A `claim` call is about to be sent: a majority may claim a released id again. */
+  onClaim(id: ClaimId): void {
     this.#current.delete(id);
     this.#previous.delete(id);
   }
 
   has(id: ClaimId): boolean {
-    return this.#current.has(id) || this.#previous.has(id);
+    return this.#current.get(id) === true || this.#previous.get(id) === true;
   }
 }

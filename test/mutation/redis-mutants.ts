@@ -280,9 +280,9 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     tests: lostReleases,
   },
   {
-    name: "on Redis, a claim given back that another process uses",
+    name: "on Redis, a client that releases a claim of another process",
     file: "src/drivers/recent-releases.ts",
-    find: "return this.#current.has(id) || this.#previous.has(id);",
+    find: "return this.#current.get(id) === true || this.#previous.get(id) === true;",
     replace: "return true;",
     tests: lostReleases,
   },

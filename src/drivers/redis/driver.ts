@@ -194,7 +194,7 @@ class RedisDriver implements Driver {
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
     const guarded = this.#guard.onClaim(claim);
-    this.#recentReleases.delete(id); // the quorum driver may claim a released id again
+    this.#recentReleases.onClaim(id);
     const routingKey = this.#routingKeyOf(toClaimBucket(claim));
     const connection = this.#readyConnection;
     // subscribe before the first wait in a bucket: an unreachable waiter would be passed over
@@ -203,7 +203,7 @@ class RedisDriver implements Driver {
     else subscribed?.catch(() => undefined); // without it a recall comes with the next renewal
     const calls = this.#claimCalls.get(id) ?? { pendingCount: 0, isReleased: false };
     this.#claimCalls.set(id, calls);
-    calls.isReleased = false;
+    calls.isReleased = false; // the quorum driver may claim a released id again
     calls.pendingCount++;
     let hasTimedOut = false;
     const onSettled = (): void => {
@@ -271,6 +271,7 @@ class RedisDriver implements Driver {
       const calls = this.#claimCalls.get(claim.id);
       if (calls !== undefined) calls.isReleased = true;
       this.#guard.onRelease(claim.id);
+      this.#recentReleases.onRelease(claim.id);
     }
     const { epoch, isCluster } = this.#readyConnection;
     const sendTo = (bucket: string, batch: readonly Release[]): Promise<readonly string[]> =>
@@ -279,7 +280,7 @@ class RedisDriver implements Driver {
     // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
       throw new Error("redis: the connection broke while a release was under way");
-    for (const { claim } of releases) this.#recentReleases.add(claim.id);
+    for (const { claim } of releases) this.#recentReleases.onReleased(claim.id);
     return answers.map((answer) => answer === "1");
   }
 

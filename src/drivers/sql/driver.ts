@@ -131,7 +131,7 @@ class SqlDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const guarded = this.#guard.onClaim(claim);
-    this.#recentReleases.delete(claim.id); // the quorum driver may claim a released id again
+    this.#recentReleases.onClaim(claim.id);
     const row = this.#toRow(claim);
     const sentAt = this.#guard.now();
     const reply = await this.#call((session) => session.claim(row));
@@ -160,12 +160,13 @@ class SqlDriver implements Driver {
     for (const { claim } of releases) {
       this.#recheckTimes.forget(claim.id);
       this.#guard.onRelease(claim.id);
+      this.#recentReleases.onRelease(claim.id);
     }
     const rows = releases.map(({ claim, hasUnansweredClaim }) =>
       Object.assign(this.#toRow(claim), { hasUnansweredClaim }),
     );
     const flags = await this.#release(rows);
-    for (const { id } of rows) this.#recentReleases.add(id);
+    for (const { id } of rows) this.#recentReleases.onReleased(id);
     return flags;
   }
 

@@ -6,7 +6,7 @@ import { describeValue } from "../../util/duration.ts";
 /** The version of the layout. It is part of every name but that of the layout table, so no two layouts share a table. */
 export const LAYOUT_VERSION = 1;
 
-/** The same on MariaDB and MySQL. */
+/** The version of the layout of the tables on MariaDB and MySQL. */
 export const MYSQL_LAYOUT_VERSION = 2;
 
 /**

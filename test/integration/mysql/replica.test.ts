@@ -9,6 +9,7 @@ import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { exclusive, expectLockKept, MAX_TTL_MS } from "../../support/stores/data-loss-scenario.ts";
+import { failOver } from "../../support/stores/lost-releases.ts";
 import type { MariaDbReplica } from "../../support/stores/mariadb.ts";
 import { queryMariaDb, REPLICATED, startMariaDbReplica } from "../../support/stores/mariadb.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
@@ -72,18 +73,13 @@ withMariaDb(
       await replica.stopFollowing();
       expect(await lock.release()).toBe(true);
 
-      proxy.refuseConnections(true);
-      proxy.reset();
-      const isDown = new Promise<unknown>((resolve) => void one.on("storeDown", resolve));
-      const using = one.using("other key", () => undefined);
-      await replica.promote();
       const readClaims = () =>
         query("select id from holdfast_2_claims union all select id from holdfast_2_buckets where mode = 1");
-      expect(await readClaims()).toHaveLength(1);
-      await isDown;
-      target.port = replica.port;
-      proxy.refuseConnections(false);
-      await using;
+      await failOver(proxy, [one], async () => {
+        await replica.promote();
+        expect(await readClaims()).toHaveLength(1);
+        target.port = replica.port;
+      });
       await until(async () => (await readClaims()).length === 0, { within: WITHIN, what: "the release" });
       await one.close();
     });

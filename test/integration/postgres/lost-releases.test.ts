@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Locks, LocksOptions } from "../../../src/index.ts";
+import { expectFreeSoon, failOver, SOON_MS, useOtherLock } from "../../support/stores/lost-releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
@@ -10,8 +11,6 @@ import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 const KEY = "key";
-/** Much less than a lease, which is 30 s, and than the interval of its renewal. */
-const SOON_MS = 5_000;
 const CLAIMS = "holdfast.holdfast_1_claims";
 
 withPostgres((server) => {
@@ -37,25 +36,8 @@ withPostgres((server) => {
     Number((await query(`select count(*)::int as n from ${CLAIMS} where token = 0`))[0]?.n);
   const keepClaims = () => query(`create table kept as select * from ${CLAIMS}`);
 
-  /** What a fail-over does: for a moment nobody can connect, in which these clients make calls, and the claims are those of before. */
-  async function failOver(...calling: readonly Locks[]): Promise<void> {
-    proxy.refuseConnections(true);
-    proxy.reset();
-    const failed = calling.map((locks) => new Promise<unknown>((resolve) => void locks.on("storeDown", resolve)));
-    const calls = calling.map(use);
-    await query(`insert into ${CLAIMS} select * from kept on conflict do nothing`);
-    await Promise.all(failed);
-    proxy.refuseConnections(false);
-    await Promise.all(calls);
-  }
-
-  /** Who wants the key has it long before the lease of the lost claim ends. */
-  async function expectFreeSoon(locks: Locks): Promise<void> {
-    const lock = await locks.acquire(KEY, { wait: SOON_MS });
-    await lock.release();
-  }
-
-  const use = (locks: Locks): Promise<void> => locks.using("third", () => undefined);
+  /** Puts the claims back as they were kept: the new primary has missed what followed. */
+  const bringBack = () => query(`insert into ${CLAIMS} select * from kept on conflict do nothing`);
 
   test.each([
     ["64", 64],
@@ -63,27 +45,27 @@ withPostgres((server) => {
   ])("of a holder with handoffs %s", async (_, handoffs) => {
     const [one, other] = [openClient({ handoffs }), fixture.locks()];
     const lock = await one.acquire(KEY);
-    await use(other);
+    await useOtherLock(other);
     await keepClaims();
     await lock.release();
-    await failOver(one);
-    await expectFreeSoon(other);
+    await failOver(proxy, [one], bringBack);
+    await expectFreeSoon(other, KEY);
     expect(await query(`select key from ${CLAIMS}`)).toEqual([]);
   });
 
   test("of a holder that is silent, and listens", async () => {
     const [one, other] = [openClient({}, true), fixture.locks()];
     const lock = await one.acquire(KEY);
-    await use(other);
+    await useOtherLock(other);
     await keepClaims();
     await lock.release();
-    await failOver();
-    await expectFreeSoon(other);
+    await failOver(proxy, [], bringBack);
+    await expectFreeSoon(other, KEY);
   });
 
   test("of a waiter, whose holder is gone, too", async () => {
     const [one, other, third] = [openClient(), openClient(), fixture.locks()];
-    await use(third);
+    await useOtherLock(third);
     const lock = await one.acquire(KEY);
     const controller = new AbortController();
     const waiting = other.acquire(KEY, { signal: controller.signal });
@@ -93,8 +75,8 @@ withPostgres((server) => {
     await expect(waiting).rejects.toThrow("given up");
     await lock.release();
     await until(async () => (await countWaiting()) === 0, { within: SOON_MS, what: "its end" });
-    await failOver(one, other);
-    await expectFreeSoon(third);
+    await failOver(proxy, [one, other], bringBack);
+    await expectFreeSoon(third, KEY);
   });
 
   test("a lock that was detached stays, and so does one that is held", async () => {
@@ -102,8 +84,8 @@ withPostgres((server) => {
     const [detached, held] = [await one.acquire(KEY), await one.acquire("held")];
     await detached.detach();
     await keepClaims();
-    await failOver(one);
-    for (let times = 0; times < 3; times++) await use(one);
+    await failOver(proxy, [one], bringBack);
+    for (let times = 0; times < 3; times++) await useOtherLock(one);
     expect(await query(`select key from ${CLAIMS} order by key`)).toEqual([{ key: "held" }, { key: KEY }]);
     expect(await held.release()).toBe(true);
   });

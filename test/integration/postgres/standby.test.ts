@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { toReleases } from "../../support/releases.ts";
+import { failOver } from "../../support/stores/lost-releases.ts";
 import type { PostgresStandby } from "../../support/stores/postgres.ts";
 import { queryPostgres, startPostgresStandby } from "../../support/stores/postgres.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -39,16 +40,11 @@ withPostgres((server) => {
     process.kill(Number(sender?.pid), "SIGSTOP");
     expect(await lock.release()).toBe(true);
 
-    proxy.refuseConnections(true);
-    proxy.reset();
-    const isDown = new Promise<unknown>((resolve) => void one.on("storeDown", resolve));
-    const using = one.using("other key", () => undefined);
-    await standby.promote();
-    expect(await query("select key from holdfast.holdfast_1_claims")).toEqual([{ key: "key" }]);
-    await isDown;
-    target.port = standby.port;
-    proxy.refuseConnections(false);
-    await using;
+    await failOver(proxy, [one], async () => {
+      await standby.promote();
+      expect(await query("select key from holdfast.holdfast_1_claims")).toEqual([{ key: "key" }]);
+      target.port = standby.port;
+    });
     await until(async () => (await countClaims()) === 0, { within: 5_000, what: "the release" });
     process.kill(Number(sender?.pid), "SIGCONT");
   });

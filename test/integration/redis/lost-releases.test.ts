@@ -10,14 +10,13 @@ import { createLocks, LockTimeoutError } from "../../../src/index.ts";
 import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
 import { decodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { expectFreeSoon, SOON_MS } from "../../support/stores/lost-releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { until } from "../../support/until.ts";
 
 const KEY = "a key with spaces";
-/** Much less than a lease, which is 30 s, and than the interval of its renewal. */
-const SOON_MS = 5_000;
 
 withRedis((server) => {
   let fixture: RedisFixture;
@@ -61,12 +60,6 @@ withRedis((server) => {
     fixture.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
   const waitingCount = (): Promise<number> => fixture.admin.zcard(`${fixture.prefix}:2:{${toBucket(KEY)}}:w:${KEY}`);
 
-  /** Who wants the key has it long before the lease of the lost claim ends. */
-  async function expectFreeSoon(locks: Locks): Promise<void> {
-    const lock = await locks.acquire(KEY, { wait: SOON_MS });
-    await lock.release();
-  }
-
   test("of a holder: a recall of a lock that the process does not have makes it release again", async () => {
     const [one, other] = [openClient(), openClient()];
     const lock = await one.acquire(KEY, { cache: 0 });
@@ -75,7 +68,7 @@ withRedis((server) => {
     await lock.release();
     await bringBack();
     await breakConnections();
-    await expectFreeSoon(other);
+    await expectFreeSoon(other, KEY);
   });
 
   test("of a holder, and no connection broke: the second recall does", async () => {
@@ -84,7 +77,7 @@ withRedis((server) => {
     const bringBack = await keepState();
     await lock.release();
     await bringBack();
-    await expectFreeSoon(other);
+    await expectFreeSoon(other, KEY);
   });
 
   test.each([
@@ -105,9 +98,9 @@ withRedis((server) => {
     await bringBack();
     if (isHolderGone) {
       await breakConnections();
-      return expectFreeSoon(third);
+      return expectFreeSoon(third, KEY);
     }
-    const free = expectFreeSoon(third);
+    const free = expectFreeSoon(third, KEY);
     await until(async () => (await waitingCount()) === 2, { within: SOON_MS, what: "the waiter behind it" });
     await lock.release();
     await free;
@@ -134,7 +127,7 @@ withRedis((server) => {
     await lock.release();
     await bringBack();
     await breakConnections();
-    await expectFreeSoon(other);
+    await expectFreeSoon(other, KEY);
   });
 
   test("a push never ends a lock that was detached, nor one that another process has", async () => {

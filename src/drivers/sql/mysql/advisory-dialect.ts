@@ -98,7 +98,10 @@ async function readRow(connection: SqlConnection, text: string, values?: readonl
   return (await connection.query(text, values)).rows[0] ?? {};
 }
 
-/** Of GET_LOCK, 0: the time is up; null: killed. Of RELEASE_LOCK, 0: another session's; null: nobody's. */
+/**
+ * Whether GET_LOCK or RELEASE_LOCK returned 1. GET_LOCK returns 0 when its time limit has passed, and null when its statement was killed.
+ * RELEASE_LOCK returns 0 when another session has the lock, and null when no session has it.
+ */
 function isSuccess({ rows: [row] }: SqlResult): boolean {
   return Number(row?.result) === 1;
 }

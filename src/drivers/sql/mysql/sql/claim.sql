@@ -26,7 +26,8 @@ BEGIN
     -- before the lock: a lease that ends early by the time of a wait for it ends by the caller's clock, too, which began when it sent
     -- the call. NULL if the clock of the session was set, which lock_bucket reports
     SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)));
-    -- most claims find no other in their bucket: one statement, which locks, decides by what the lock protects, and writes
+    -- Most claims find no other claim in their bucket. One statement is enough: the update locks the row of the bucket, checks that the
+    -- bucket has no claim, and writes this one
     /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
     UPDATE {buckets} SET last_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now)) + p_count - 1, mode = 1, id = p_id, `key` = p_key,
         permits = p_permits, permit_limit = p_limit, ttl = p_ttl, expires = v_now + p_ttl * 1000, token_count = p_count,

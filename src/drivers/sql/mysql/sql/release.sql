@@ -19,7 +19,8 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    -- most calls release one claim that is alone in its bucket, so nobody waits for it: one statement, which locks, decides and writes
+    -- Most calls release one claim that has no other claim in its bucket, so no claim waits for it. One statement is enough: the update
+    -- locks the row of the bucket, checks that the claim is in it, and removes it
     IF p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH(p_rows) = 51 + SUBSTRING(p_rows, 48, 4) THEN
       -- before the lock: a lease that ended during a wait for it counts as released. NULL if the clock of the session was set
       SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))),

@@ -4,7 +4,8 @@
    No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
    unique for each key because it is chosen under the lock of the bucket.
    The mode of a bucket: 0: no claim of its keys, and no tombstone; 1: one claim, held, whose fields are those of the row, and
-   token that of the last tokens; 2: all claims are rows of {claims}. A row that was created anew begins with 2, which is right whatever there is.
+   whose first token is last_token - token_count + 1; 2: all claims are rows of {claims}. A new row has mode 2: the procedures read the
+   tables then, so it is correct even if these have claims already.
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
 CREATE TABLE IF NOT EXISTS {layout} (
   version INT NOT NULL PRIMARY KEY
