@@ -20,6 +20,8 @@ export interface MariadbConnectionLike extends Emitter {
   query(options: object): Promise<unknown>;
   end(): Promise<unknown>;
   destroy(): void;
+  /** Of the library's own tests: the only way to the socket. */
+  readonly __tests?: { getSocket?(): { destroy(error: Error): unknown } | undefined };
 }
 
 interface MariadbPooledLike extends MariadbConnectionLike {
@@ -50,7 +52,7 @@ export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<
       const connection = await pool.getConnection();
       ignoreErrors(connection);
       return adaptConnection(connection, (isBroken) => {
-        if (isBroken) connection.destroy();
+        if (isBroken) destroy(connection);
         else connection.release().catch(ignoreError);
       });
     },
@@ -93,11 +95,23 @@ function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection 
   connection.on("end", signal.end);
   return {
     ...adaptConnection(connection, () => {
-      connection.destroy();
+      destroy(connection);
       signal.end();
     }),
     onEnd: signal.onEnd,
   };
+}
+
+/**
+ * Closes a connection at once, by its socket. While a statement runs, the library's destroy() opens another connection
+ * and sends KILL with the number of the session. Behind a load balancer, or after a restart of the server, that number
+ * may be someone else's session; and if no session has it, the failure of KILL is a rejection that nobody handles,
+ * which ends the process.
+ */
+function destroy(connection: MariadbConnectionLike): void {
+  const socket = connection.__tests?.getSocket?.();
+  if (socket === undefined) connection.destroy();
+  else socket.destroy(new Error("the connection was closed because a call on it failed"));
 }
 
 async function run(connection: MariadbConnectionLike, text: string, values: readonly SqlValue[]): Promise<SqlResult> {
