@@ -12,6 +12,7 @@ import {
   wrapDriverError,
 } from "../errors.ts";
 import type { Driver, Traits } from "../spi/driver.ts";
+import { Counts } from "../util/counts.ts";
 import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
@@ -141,6 +142,7 @@ export class Client {
       queueReader: new QueueReader(engine),
       cachedLocks: new CachedLocks(engine, traits),
       handoffChain: new HandoffChain(),
+      strictWaits: new Counts(),
       queues: new SlotMap(),
     };
     return this.#context;
@@ -243,8 +245,12 @@ export class Client {
   ): LocalQueue {
     const { settings } = this;
     // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
-    if (settings.handoffs === 1 || hasOwnClaim === true || !isExclusive(target.locks))
-      return new LocalQueue(context, target, ttl, null);
+    const { handoffs } = settings;
+    const canShare = isExclusive(target.locks);
+    if (handoffs === 1 || hasOwnClaim === true || !canShare) {
+      const isStrict = handoffs === 1 && hasOwnClaim !== true && canShare && target.locks.length === 1;
+      return new LocalQueue(context, target, ttl, null, isStrict);
+    }
     const name = this.#queueName(target, ttl);
     let queue = context.queues.get(name);
     if (queue === undefined) {

@@ -24,6 +24,7 @@ import { MAX_BATCH, ReleaseQueue, splitBatches } from "./release-queue.ts";
 import type { EarlyRun, ScheduledTask } from "./scheduler.ts";
 import { Scheduler } from "./scheduler.ts";
 import { StoreMonitor } from "./store-monitor.ts";
+import { Successors } from "./successors.ts";
 
 /**
  * Which calls join those that the timer sends: the ones due within these times, and within these parts of their own leases.
@@ -101,6 +102,8 @@ export class ActiveClaim implements ScheduledTask {
   #callAtBreak = -1;
   /** Another claim waits for it, as the store has said. Never reset: it may overtake the grant that it refers to. */
   isRecalled = false;
+  /** The claims of this client that wait directly behind it, as its grant has named them. */
+  successors: Successors | null = null;
   readonly mayRunEarly = true;
   dueAt = 0;
   heapIndex = -1;
@@ -333,6 +336,11 @@ export class Engine {
     return now + this.suspendedMs;
   }
 
+  /** The live claim with this id. */
+  find(id: ClaimId): ActiveClaim | undefined {
+    return this.#claims.get(id);
+  }
+
   /** Returns a copy of the list of live claims. */
   listClaims(): ActiveClaim[] {
     return this.#claims.values();
@@ -346,6 +354,8 @@ export class Engine {
     const now = this.clock.now();
     if (answer.state === "held") this.observe(now);
     activeClaim.recordAnswer(answer, now);
+    if (answer.state === "held" && answer.successors !== undefined)
+      activeClaim.successors = new Successors(answer.token, answer.successors);
     this.#apply(activeClaim, { type: "pushed", answer }, now);
     if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);
   }

@@ -19,6 +19,7 @@ import type { ClosedError, LostReason } from "../errors.ts";
 import { DriverError, describePause, formatKeys, isFatalError, StorePausedError, wrapDriverError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
+import type { Counts } from "../util/counts.ts";
 import { randomId } from "../util/ids.ts";
 import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
@@ -55,6 +56,8 @@ export interface ClientContext {
   readonly queueReader: QueueReader;
   readonly cachedLocks: CachedLocks;
   readonly handoffChain: HandoffChain;
+  /** How many requests in strict order wait for each key. */
+  readonly strictWaits: Counts;
   /** The queues that other requests can join, by name. */
   readonly queues: SlotMap<string, LocalQueue>;
 }
@@ -73,16 +76,25 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   #cachedLock: CachedLock | null = null;
   /** The store pushes it when another claim waits for the one of this queue. */
   readonly #isRecallable: boolean;
+  /** Its one request is in strict order, of one exclusive key: its claim may have successors, and be one (successors.ts). */
+  readonly #isStrict: boolean;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
-  constructor(context: ClientContext, target: LockTarget, ttl: number | "session", name: string | null) {
+  constructor(
+    context: ClientContext,
+    target: LockTarget,
+    ttl: number | "session",
+    name: string | null,
+    isStrict = false,
+  ) {
     this.context = context;
     this.target = target;
     this.#ttl = ttl;
     this.#name = name;
     const { recall } = context.traits;
     this.#isRecallable = name !== null && recall !== false;
+    this.#isStrict = isStrict;
     const suggestedTokens = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
     const limits = name === null ? NO_HANDOFFS : context.settings;
     this.#budget = new HandoffBudget(limits, recall === "push", suggestedTokens);
@@ -93,6 +105,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
+    if (this.#isStrict) this.context.strictWaits.add(this.#key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
@@ -174,7 +187,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.#activeClaim = null;
     if (head?.noWait) {
       const { keys } = head.target;
-      this.#waiters.remove(head);
+      this.#removeFromList(head);
       head.reject(
         new DriverError(`${this.context.engine.driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
       );
@@ -189,7 +202,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // a transient error rejects only a no-wait request at the head; the other requests keep waiting
     while (queue.first !== null && (queue.first.noWait || isFatalError(error))) {
       const head = queue.first;
-      queue.remove(head);
+      this.#removeFromList(head);
       head.reject(wrapDriverError(error, `could not acquire ${formatKeys(head.target.keys)}`, head.target.keys));
       if (!isFatalError(error)) break;
     }
@@ -246,10 +259,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
       queueEvents.emitHandedOff(this.#localHold as LocalHold | null);
       return true;
     }
+    if (isHeld && this.#passToSuccessor(activeClaim, now)) return true;
     if (localHold.settings.cacheMs > 0) this.#rememberTokens();
     const released = this.#releaseToStore(activeClaim, isHeld, now);
     // as when it is handed off: its holder need not wait for the store, and can request the lock again behind those who wait here
-    return isHeld && isWanted ? true : released;
+    return isHeld && (isWanted || (this.#isStrict && this.context.strictWaits.has(this.#key))) ? true : released;
   }
 
   giveBack(now: number): void {
@@ -304,6 +318,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     return localHold;
   }
 
+  /** Takes over the claim of another queue, which held the lock before: the own one, which waits, is withdrawn. */
+  continueTurn(activeClaim: ActiveClaim, token: bigint, now: number): void {
+    const { engine, queueEvents } = this.context;
+    const ownClaim = this.#activeClaim as ActiveClaim;
+    activeClaim.listener = this;
+    this.#activeClaim = activeClaim;
+    engine.release(ownClaim, undefined, now);
+    this.#grantNext(activeClaim, token, now, true);
+    queueEvents.emitHandedOff(this.#localHold);
+  }
+
   describe(localHold: LocalHold): LockEvent & { readonly token: bigint } {
     return this.context.queueEvents.describe(localHold);
   }
@@ -325,6 +350,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
       wait: !head.noWait,
       label: head.settings.label,
       recall: this.#isRecallable,
+      successors: this.#isStrict,
     };
     cachedLocks.giveBackFor(claim.locks, now);
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
@@ -334,12 +360,26 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   #grantNext(activeClaim: ActiveClaim, token: bigint, now: number, isHandoff = false): void {
     const waiter = this.#waiters.first as Waiter;
-    this.#waiters.remove(waiter);
-    const timing = isHandoff ? this.context.handoffChain.chooseTiming(now, this.#waiters.size === 0) : "now";
+    this.#removeFromList(waiter);
+    // in strict order no other request can use the claim, so there is nothing to wait for
+    const isLast = this.#waiters.size === 0 && this.#name !== null;
+    const timing = isHandoff ? this.context.handoffChain.chooseTiming(now, isLast) : "now";
     const localHold = this.#hold(activeClaim, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold, timing);
     this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
+  }
+
+  /** In strict order: hands the lock on to the request of this client whose claim is the next one at the store, if there is one. */
+  #passToSuccessor(activeClaim: ActiveClaim, now: number): boolean {
+    const { engine } = this.context;
+    if (activeClaim.successors === null || !hasEnoughLease(activeClaim, now)) return false;
+    const successor = activeClaim.successors.takeNext(engine, activeClaim);
+    const queue = successor?.activeClaim.listener;
+    if (successor === null || !(queue instanceof LocalQueue)) return false;
+    this.#leaveClaim();
+    queue.continueTurn(activeClaim, successor.token, now);
+    return true;
   }
 
   get #isIdle(): boolean {
@@ -440,8 +480,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     else if (this.#name !== null) this.context.queues.delete(this.#name);
   }
 
-  #removeWaiter(waiter: Waiter): void {
+  get #key(): string {
+    return this.target.locks[0].key;
+  }
+
+  #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
+    if (this.#isStrict) this.context.strictWaits.remove(this.#key);
+  }
+
+  #removeWaiter(waiter: Waiter): void {
+    this.#removeFromList(waiter);
     if (this.#waiters.size > 0 || this.#localHold !== null || this.#isIdle) return;
     const activeClaim = this.#activeClaim;
     this.#leaveClaim();

@@ -111,11 +111,11 @@ export interface DecodedPush {
 }
 
 /**
- * A push: "<id> <token> <tokens> <ttl>" is a grant, with "r" after it one for which another claim waits already; "<id> recalled"; and
- * "<id>" a recheck push. Null: none of these.
+ * A push: "<id> <token> <tokens> <ttl>" is a grant, with "r" after it one for which another claim waits already, with "h,<id>,<id>" one with
+ * successors; "<id> recalled"; and "<id>" a recheck push. Null: none of these.
  */
 export function decodePush(message: string): DecodedPush | null {
-  const [id = "", token, tokens, ttlMs, recalled] = message.split(" ");
+  const [id = "", token, tokens, ttlMs, flags = ""] = message.split(" ");
   if (id === "") return null;
   if (token === "recalled") return { id, isRecall: true };
   if (ttlMs === undefined) return { id };
@@ -126,7 +126,8 @@ export function decodePush(message: string): DecodedPush | null {
       token: BigInt(token as string),
       tokenCount: Number(tokens),
       remainingMs: Number(ttlMs),
-      ...(recalled === "r" && { recalled: true }),
+      ...(flags === "r" && { recalled: true }),
+      ...(flags.startsWith("h,") && { successors: flags.slice(2).split(",") }),
     },
   };
 }

@@ -77,7 +77,7 @@ export function toView(
   now: number,
   canSee: KeyFilter | undefined,
 ): ClaimView {
-  const { id, recall: _recall, ...claim } = record.claim;
+  const { id, recall: _recall, successors: _successors, ...claim } = record.claim;
   // at least one key remains: the claim was found by it
   const [first, ...others] = canSee === undefined ? claim.locks : claim.locks.filter(({ key }) => canSee(key));
   const locks = [first as LockSpec, ...others] as const;

@@ -24,6 +24,7 @@ import { NO_OBSERVER } from "./events.ts";
 import { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 import { LeaseExpiry } from "./lease-expiry.ts";
 import { isFrontWaiter, isRecalled, recallableHolders, recallRecheckMs } from "./recall.ts";
+import { nameSuccessors } from "./successors.ts";
 import { TokenIssuer } from "./token-issuer.ts";
 import { Tombstones } from "./tombstones.ts";
 
@@ -366,6 +367,12 @@ export class LockTable {
     this.#notifications.push({ id: record.claim.id, owner: record.owner, answer });
   }
 
+  #notifyGranted(record: ClaimRecord): void {
+    const successors = nameSuccessors(record, this.tokenIssuer);
+    const answer = toAnswer(record, this.#now, this.sessionMs);
+    this.#notify(record, answer.state === "held" && successors.length > 0 ? { ...answer, successors } : answer);
+  }
+
   #recallHolders(queue: KeyQueue): void {
     for (const record of recallableHolders(queue)) this.#notify(record, "recalled");
   }
@@ -467,7 +474,7 @@ export class LockTable {
   #admitFrom(queue: KeyQueue): void {
     for (let entry = this.#isPaused ? null : queue.admitNext(); entry !== null; entry = queue.admitNext()) {
       this.#enterQueues(entry.record);
-      if (entry.record.isHeld) this.#notify(entry.record);
+      if (entry.record.isHeld) this.#notifyGranted(entry.record);
     }
     this.#forgetQueue(queue);
   }

@@ -17,6 +17,7 @@ import type {
   RevokeTarget,
 } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
+import { isId } from "../util/ids.ts";
 import { ProtocolError, parseJson } from "./handshake.ts";
 
 /** An answer; while waiting with the claim's arrival at the server, which the client reports when it reclaims. */
@@ -70,6 +71,7 @@ function encodeOptions(claim: Claim, { label, maxTokens }: ClaimEncoding): strin
   if (claim.floor !== 0n) text += `${text === "" ? "" : ","}"floor":"${claim.floor}"`;
   if (!claim.wait) text += `${text === "" ? "" : ","}"wait":false`;
   if (claim.recall) text += `${text === "" ? "" : ","}"recall":true`;
+  if (claim.successors) text += `${text === "" ? "" : ","}"successors":true`;
   if (claim.label !== label) text += `${text === "" ? "" : ","}"label":${JSON.stringify(claim.label)}`;
   return text;
 }
@@ -165,7 +167,7 @@ export function encodeRecalled(id: ClaimId): string {
 export function encodeAnswer(answer: Answer, arrival: number): string {
   switch (answer.state) {
     case "held":
-      return `["held","${answer.token}",${answer.tokenCount},${Math.floor(answer.remainingMs)}${answer.recalled ? ",1" : ""}]`;
+      return `["held","${answer.token}",${answer.tokenCount},${Math.floor(answer.remainingMs)}${encodeHeldFlags(answer)}]`;
     case "waiting":
       return `["waiting",${Math.floor(answer.remainingMs)},${Math.ceil(answer.recheckMs)},${arrival}${encodePause(answer)}]`;
     case "none": {
@@ -174,6 +176,17 @@ export function encodeAnswer(answer: Answer, arrival: number): string {
       return reason === undefined ? '["none"]' : `["none","${reason}"]`;
     }
   }
+}
+
+function encodeHeldFlags({
+  recalled,
+  successors,
+}: {
+  readonly recalled?: boolean;
+  readonly successors?: readonly ClaimId[];
+}): string {
+  if (successors !== undefined) return `,${recalled ? 1 : 0},${JSON.stringify(successors)}`;
+  return recalled ? ",1" : "";
 }
 
 function encodePause({ paused }: { readonly paused?: Pause }): string {
@@ -202,10 +215,12 @@ export function decodeRenewAnswer(raw: unknown): WireAnswer | undefined {
 /** @throws ProtocolError */
 export function decodeAnswer(raw: unknown): WireAnswer {
   if (Array.isArray(raw)) {
-    const [state, a, b, c, d] = raw as unknown[];
+    const [state, a, b, c, d, e] = raw as unknown[];
     if (state === "held" && isDecimalString(a) && isCount(b) && isCount(c)) {
       const held = { state, token: BigInt(a), tokenCount: b, remainingMs: c } as const;
-      return decodeFlag(d) ? { ...held, recalled: true } : held;
+      if (e === undefined) return decodeFlag(d) ? { ...held, recalled: true } : held;
+      if (Array.isArray(e) && e.every(isId))
+        return { ...held, ...(decodeFlag(d) && { recalled: true }), successors: e };
     }
     if (state === "waiting" && isCount(a) && isCount(b)) {
       return { state, remainingMs: a, recheckMs: b, arrival: isCount(c) ? c : 0, ...decodePause(d) };

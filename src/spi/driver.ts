@@ -57,6 +57,11 @@ export interface Claim {
    * Default: false.
    */
   readonly recall?: boolean;
+  /**
+   * true: when the claim is granted, the store may name its successors. Only for claims that take all permits of one key.
+   * Default: false.
+   */
+  readonly successors?: boolean;
 }
 
 /**
@@ -75,6 +80,13 @@ export type Answer =
       readonly storeTimeMs?: number;
       /** Another claim waits for this one, which asked to be recalled; in answers to renewals and repeated claims. Default: false. */
       readonly recalled?: boolean;
+      /**
+       * In a pushed grant of a claim that asked for them: the claims that wait directly behind it, in this order, as far as
+       * they are of the same DriverEvents, take all permits, have the same ttl and asked for successors too. The n-th
+       * one has the token token+n of the range, which is at least its floor: the core may hand the lock on in this order
+       * without asking the store, and releases each claim that it has served. Default: none.
+       */
+      readonly successors?: readonly ClaimId[];
     }
   /** Queued. The core rechecks after recheckMs at the latest, even without a push. paused: the store grants nothing new. */
   | {
@@ -139,7 +151,7 @@ export interface Traits {
 }
 
 /** A claim in a list, without its secret id. An operator addresses it by key and token. */
-export interface ClaimView extends Omit<Claim, "id" | "recall"> {
+export interface ClaimView extends Omit<Claim, "id" | "recall" | "successors"> {
   /** The first 10 characters of base32(SHA-256(id)): identifies the claim in lists and gives no right to it. */
   readonly tag: string;
   readonly answer: Answer;

@@ -268,7 +268,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a hand-off whose grant does not name the key",
     file,
-    find: "(isRecalled and ' r ' or ' h ') .. bucket .. key)",
+    find: "(isRecalled and ' r' or ' h') .. successors .. ' ' .. bucket .. key)",
     replace: "(isRecalled and ' r' or ''))",
     tests: lostReleases,
   },

@@ -18,7 +18,7 @@ const EARLY_RECHECK_MS = 200;
 const MAX_RECALLED = 1_000;
 
 /** The key of a grant or of a recall, after its bucket (lua/lib/admission.lua). */
-const GRANT = /^(\S+) \d+ \d+ \d+ [hr] (.+)$/s;
+const GRANT = /^(\S+) \d+ \d+ \d+ [hr]\S* (.+)$/s;
 const RECALL = /^(\S+) recalled (.+)$/s;
 
 export class LostReleases {

@@ -98,8 +98,8 @@ export function encodeName({ id, locks, ttlMs }: Claim): string {
 
 /** The request that makes a claim. */
 export function encodeClaim(claim: Claim, defaultLabel = ""): string {
-  const { tokenCount, floor, wait, recall, label } = claim;
-  const flags = `${wait ? 1 : 0}${recall === true ? 1 : 0}`;
+  const { tokenCount, floor, wait, recall, successors, label } = claim;
+  const flags = `${wait ? 1 : 0}${recall === true ? 1 : successors === true ? 2 : 0}`;
   return `${encodeName(claim)} ${tokenCount} ${floor} ${flags}\n${label || defaultLabel}`;
 }
 

@@ -22,13 +22,14 @@ const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
  */
 export function decodeClaim(raw: readonly unknown[], index: number, label: string, limits: ServerLimits): Claim {
   const options = decodeOptions(raw[index + 3]);
-  const { tokens, floor, wait, recall } = options;
+  const { tokens, floor, wait, recall, successors } = options;
   if (tokens !== undefined && !(isCount(tokens) && tokens >= 1 && tokens <= PROTOCOL_LIMITS.tokens)) {
     throw malformed(`tokens must be from 1 to ${PROTOCOL_LIMITS.tokens}`);
   }
   if (floor !== undefined && !isDecimalString(floor)) throw malformed("floor must be a decimal string");
   if (wait !== undefined && typeof wait !== "boolean") throw malformed("wait must be a boolean");
   if (recall !== undefined && typeof recall !== "boolean") throw malformed("recall must be a boolean");
+  if (successors !== undefined && typeof successors !== "boolean") throw malformed("successors must be a boolean");
   return {
     id: decodeId(raw[index]),
     locks: decodeLocks(raw[index + 1]),
@@ -38,6 +39,7 @@ export function decodeClaim(raw: readonly unknown[], index: number, label: strin
     wait: wait !== false,
     label: options.label === undefined ? label : decodeLabel(options.label),
     ...(recall === true && { recall }),
+    ...(successors === true && { successors }),
   };
 }
 

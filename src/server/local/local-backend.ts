@@ -16,6 +16,7 @@
 
 import { NO_OBSERVER } from "../../lock-table/events.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
+import { withoutSuccessors } from "../../lock-table/successors.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
@@ -360,7 +361,9 @@ export class LocalBackend implements Backend {
         this.#ownership.startHoldDeadline(record, session, this.#clock.now());
       const sink = session?.sink;
       const persisted = record === undefined ? answer : (this.#writeAhead?.persist(record, answer) ?? answer);
-      if (!(persisted instanceof Promise) || answer.state === "none") sink?.pushAnswer(id, answer);
+      // its time is limited: the holders after it would have what it has left
+      const pushed = record !== undefined && record.maxHoldTimer !== null ? withoutSuccessors(answer) : answer;
+      if (!(persisted instanceof Promise) || answer.state === "none") sink?.pushAnswer(id, pushed);
       // the recheck makes the client ask again; by then the claim is in the journal
       if (persisted instanceof Promise) void persisted.then(ignore, ignore).then(() => sink?.pushRecheck(id));
     }

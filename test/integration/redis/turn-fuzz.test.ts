@@ -7,7 +7,7 @@ import { TurnFuzzer } from "./turn-fuzz.ts";
 
 const isLong = process.env.HOLDFAST_LONG === "1";
 const FIRST_SEED = Number(process.env.HOLDFAST_SEED ?? 1);
-const SEEDS = process.env.HOLDFAST_SEED !== undefined ? 1 : isLong ? 2_000 : 30;
+const SEEDS = process.env.HOLDFAST_SEED !== undefined ? 1 : isLong ? 2_000 : Number(process.env.HOLDFAST_SEEDS ?? 30);
 const STEPS_PER_SEED = 150;
 const unavailableReason = shiftedClockUnavailableReason();
 

@@ -10,6 +10,7 @@
  * - no claim overtakes a reachable one that waited before it, and those that go on waiting keep their order;
  * - a grant that the command does not answer was pushed, or lasts a second only;
  * - a holder that wants to be recalled was told so, once a claim waits behind it;
+ * - the successors that a grant names wait directly behind it, in this order, and it has a token for each;
  * - releases and renewals are never refused for lack of memory.
  * At the end everything is released, and weeding leaves nothing but the counters.
  */
@@ -75,6 +76,8 @@ interface Profile {
   readonly fullChance: number;
   readonly isGuarded: boolean;
   readonly stepsBack: boolean;
+  /** Most claims ask for successors, and could be successors of each other. */
+  readonly isStrict: boolean;
 }
 
 function createProfile(random: SeededRandom): Profile {
@@ -88,6 +91,7 @@ function createProfile(random: SeededRandom): Profile {
     fullChance: random.pick([0, 0, 0.15]),
     isGuarded: random.chance(0.3),
     stepsBack: random.chance(0.2),
+    isStrict: random.chance(0.25),
   };
 }
 
@@ -104,6 +108,7 @@ export interface FuzzStatistics {
   grants: number;
   pushedGrants: number;
   recalls: number;
+  successors: number;
   failedItems: number;
   repeatedTurns: number;
   restored: number;
@@ -117,6 +122,7 @@ export class TurnFuzzer {
     grants: 0,
     pushedGrants: 0,
     recalls: 0,
+    successors: 0,
     failedItems: 0,
     repeatedTurns: 0,
     restored: 0,
@@ -183,6 +189,7 @@ class FuzzRun {
   #elapsedMs = 0;
   #isEnding = false;
   #hasSteppedBack = false;
+  #hasLostData = false;
 
   constructor(fuzzer: TurnFuzzer, seed: number) {
     this.#fuzzer = fuzzer;
@@ -273,7 +280,9 @@ class FuzzRun {
   #newClaim(locks?: readonly LockSpec[], suffix?: string): KnownClaim {
     const random = this.#random;
     const { keys, exclusiveChance, brokenChance } = this.#profile;
+    const isStrict = this.#profile.isStrict && random.chance(0.9);
     let specs = locks;
+    if (isStrict) specs ??= [{ key: keys[0] as string, permits: ALL_PERMITS, limit: ALL_PERMITS }];
     if (specs === undefined && random.chance(brokenChance))
       specs = [{ key: BROKEN_KEY, permits: ALL_PERMITS, limit: ALL_PERMITS }];
     if (specs === undefined) {
@@ -287,15 +296,18 @@ class FuzzRun {
     }
     // one that ends with "a" looks for stale fields
     const id = `c${++this.#ids}${suffix ?? random.pick(["a", "b"])}`;
+    const recall = !isStrict && random.chance(0.5);
+    const isExclusive = specs.length === 1 && specs[0]?.permits === ALL_PERMITS;
     const claim: Claim = {
       id: id as Claim["id"],
       locks: specs as unknown as Claim["locks"],
-      ttlMs: random.pick([2_000, MAX_TTL_MS, MAX_TTL_MS]),
+      ttlMs: isStrict ? MAX_TTL_MS : random.pick([2_000, MAX_TTL_MS, MAX_TTL_MS]),
       tokenCount: random.chance(0.3) ? 1 + random.int(64) : 1,
       floor: random.chance(0.1) ? BigInt(this.#micros + random.int(500_000)) : 0n,
       wait: random.chance(0.85),
       label: random.pick(["", "fuzz", "line\nbreak"]),
-      recall: random.chance(0.5),
+      recall,
+      successors: isStrict || (!recall && isExclusive && random.chance(0.7)),
     };
     const process = random.int(PROCESSES);
     return {
@@ -323,7 +335,9 @@ class FuzzRun {
       else if (this.#claims.size + claims.length < this.#profile.maxClaims)
         claims.push({ ...this.#newClaim(), process });
     }
-    if (random.chance(0.1) && own.length > 0) claims.push(random.pick(own));
+    // a process that knows of its grant does not claim again, and would restore it after a loss of data
+    const claimable = own.filter(({ grant }) => grant === null || !this.#hasLostData);
+    if (random.chance(0.1) && claimable.length > 0) claims.push(random.pick(claimable));
     if (random.chance(0.1) && this.#released.length > 0) claims.push(random.pick(this.#released));
     const distinct = [...new Set(claims)].filter((claim) => !releases.includes(claim));
     if (releases.length + distinct.length > 0) await this.#sendTurn(process, releases, distinct);
@@ -516,6 +530,7 @@ class FuzzRun {
   }
 
   async #loseData(): Promise<void> {
+    this.#hasLostData = true;
     await this.#fuzzer.redis.flushall();
     await this.#breakBucket();
     this.#log("FLUSHALL");
@@ -565,8 +580,10 @@ class FuzzRun {
       if (known !== undefined) this.#learn(known, answer);
     }
     const pushed = new Set<string>();
+    const named: (readonly [id: string, token: number, tokens: number, successors: readonly string[]])[] = [];
     for (const push of pushes) {
       const [id = "", token, tokens, ttl, flag] = push.split(" ");
+      if (flag?.startsWith("h,")) named.push([id, Number(token), Number(tokens), flag.slice(2).split(",")]);
       const known = this.#claims.get(id);
       if (token === "recalled") statistics.recalls++;
       if (known !== undefined && (token === "recalled" || flag === "r")) known.isToldOfWaiters = true;
@@ -583,6 +600,36 @@ class FuzzRun {
     this.#checkOrder(before, mentioned, restored);
     this.#checkGrants(before, process, answered, pushed);
     this.#checkRecalls();
+    for (const [id, token, tokens, successors] of named)
+      this.#checkSuccessors(id, token, tokens, successors, mentioned);
+  }
+
+  #checkSuccessors(
+    id: string,
+    token: number,
+    tokens: number,
+    successors: readonly string[],
+    mentioned: readonly string[],
+  ): void {
+    const holder = this.#claims.get(id);
+    assert.ok(tokens > successors.length, `${id} has ${tokens} tokens for ${successors.length} successors`);
+    if (holder === undefined) return; // released meanwhile
+    this.#fuzzer.statistics.successors += successors.length;
+    const [{ key }] = holder.claim.locks;
+    const waiting = this.#view.waiting.get(key) ?? [];
+    // those that this command has released are gone
+    const still = successors.filter((other) => waiting.includes(other) || !mentioned.includes(other));
+    assert.deepEqual(waiting.slice(0, still.length), still, `the successors of ${id}`);
+    for (const [index, other] of successors.entries()) {
+      const known = this.#claims.get(other);
+      if (known === undefined) continue;
+      const { claim, process } = known;
+      assert.equal(process, holder.process, `the process of ${other}, a successor of ${id}`);
+      assert.equal(claim.successors, true, `${other} asked to be a successor`);
+      assert.equal(claim.ttlMs, holder.claim.ttlMs, `the ttl of ${other}`);
+      assert.equal(claim.locks[0].permits, ALL_PERMITS, `the permits of ${other}`);
+      assert.ok(claim.floor <= token + index + 1, `the floor of ${other}`);
+    }
   }
 
   #learn(known: KnownClaim, answer: string): void {

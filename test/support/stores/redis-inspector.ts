@@ -29,7 +29,7 @@ const SNAPSHOT_SCRIPT = `
 const KEY_PATTERN = /^(.*):2:\{([0-9a-f]{2})\}:([abhmpw])(?::(.*))?$/s;
 export const ENTRY_PATTERN: RegExp = /^([0-9a-f]{2})(\w+):(\d+):(\d+):(\d+)(:r)?$/;
 /** After the head of a record. */
-const RECORD_PATTERN = /^(\w+) (\d+) (\d+) (\d+) (\d+) (\d+) ([01])([01])\n(.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/s;
+const RECORD_PATTERN = /^(\w+) (\d+) (\d+) (\d+) (\d+) (\d+) ([01])([012])\n(.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/s;
 const HEAD_SIZE = 36;
 
 export interface StoredRecord {

@@ -216,6 +216,9 @@ local function tryGrant(queue, claim, entry, position)
   if claim.place == 'k' then queue.holder, claim.place, claim.thinIn = nil, 'c', nil end
   claim.token = 0
   saveClaim(claim)
+  -- at once: if a later command is refused, the grant that was written would stay
+  saveForm(queue)
+  flush()
   return false
 end
 

@@ -1,0 +1,53 @@
+/**
+ * The claims of this client that wait at the store directly behind a granted one. In strict order each request has a claim of its own;
+ * where the next ones in the queue are of one process, it hands the lock on to them in that order without asking the store, under the
+ * claim that holds the lock, and withdraws the claim of each. (Lock cohorting hands locks on within a part of a machine in the same way:
+ * Dice, Marathe and Shavit, 2012. It skips waiters of other parts; this does not.)
+ *
+ * Invariants
+ * - A successor takes the lock only while its own claim waits. One that the store has granted meanwhile shows that the first claim is
+ *   gone; one that has timed out or was aborted is skipped, as the store would skip it.
+ * - Nothing can arrive between the claims of the list: claims enter a queue at its end.
+ * - The token of a successor is a function of its place, so tokens rise with every holder, also if one is skipped.
+ */
+
+import type { ClaimId } from "../spi/driver.ts";
+import type { ActiveClaim, Engine } from "./engine.ts";
+
+/** A waiting claim that gets the lock next, and its token. */
+export interface Successor {
+  readonly activeClaim: ActiveClaim;
+  readonly token: bigint;
+}
+
+export class Successors {
+  /** The first token of the grant that named them. */
+  readonly #firstToken: bigint;
+  readonly #ids: readonly ClaimId[];
+  #takenCount = 0;
+
+  constructor(firstToken: bigint, ids: readonly ClaimId[]) {
+    this.#firstToken = firstToken;
+    this.#ids = ids;
+  }
+
+  /** Takes the next one off the list; null: the holder must be released to the store. */
+  takeNext(engine: Engine, { claim, state }: ActiveClaim): Successor | null {
+    // another token: the grant that named them was not the one that counts
+    if (state.status !== "held" || state.token !== this.#firstToken) return null;
+    while (this.#takenCount < this.#ids.length) {
+      const activeClaim = engine.find(this.#ids[this.#takenCount] as ClaimId);
+      this.#takenCount++;
+      if (this.#takenCount >= state.tokenCount) return null;
+      if (activeClaim === undefined) continue;
+      // lists show the label of the claim that holds the lock
+      if (!isPending(activeClaim) || activeClaim.claim.label !== claim.label) return null;
+      return { activeClaim, token: this.#firstToken + BigInt(this.#takenCount) };
+    }
+    return null;
+  }
+}
+
+function isPending({ state }: ActiveClaim): boolean {
+  return state.status === "asking" || state.status === "waiting";
+}
