@@ -52,6 +52,8 @@ export interface ClaimListener {
   onConfirmed(): void;
   /** The store has queued the claim. */
   onQueued(): void;
+  /** The claim, which waits, is the successor of this held one, whose holder has released it: it takes over its token range. */
+  onTurn(activeClaim: ActiveClaim, token: bigint, now: number): void;
   /** Another claim waits for this one, which is held. Called once. */
   onRecalled(now: number): void;
   /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
@@ -336,9 +338,9 @@ export class Engine {
     return now + this.suspendedMs;
   }
 
-  /** The live claim with this id. */
-  find(id: ClaimId): ActiveClaim | undefined {
-    return this.#claims.get(id);
+  /** Takes the next successor of a held claim, with its token; null: there is none. */
+  takeSuccessor(activeClaim: ActiveClaim): { readonly successor: ActiveClaim; readonly token: bigint } | null {
+    return activeClaim.successors?.takeNext(activeClaim, (id) => this.#claims.get(id)) ?? null;
   }
 
   /** Returns a copy of the list of live claims. */

@@ -319,7 +319,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   /** Takes over the claim of another queue, which held the lock before: the own one, which waits, is withdrawn. */
-  continueTurn(activeClaim: ActiveClaim, token: bigint, now: number): void {
+  onTurn(activeClaim: ActiveClaim, token: bigint, now: number): void {
     const { engine, queueEvents } = this.context;
     const ownClaim = this.#activeClaim as ActiveClaim;
     activeClaim.listener = this;
@@ -372,13 +372,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   /** In strict order: hands the lock on to the request of this client whose claim is the next one at the store, if there is one. */
   #passToSuccessor(activeClaim: ActiveClaim, now: number): boolean {
-    const { engine } = this.context;
-    if (activeClaim.successors === null || !hasEnoughLease(activeClaim, now)) return false;
-    const successor = activeClaim.successors.takeNext(engine, activeClaim);
-    const queue = successor?.activeClaim.listener;
-    if (successor === null || !(queue instanceof LocalQueue)) return false;
+    if (!hasEnoughLease(activeClaim, now)) return false;
+    const next = this.context.engine.takeSuccessor(activeClaim);
+    if (next === null) return false;
     this.#leaveClaim();
-    queue.continueTurn(activeClaim, successor.token, now);
+    next.successor.listener.onTurn(activeClaim, next.token, now);
     return true;
   }
 

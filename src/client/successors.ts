@@ -11,13 +11,13 @@
  * - The token of a successor is a function of its place, so tokens rise with every holder, also if one is skipped.
  */
 
+import type { ClaimState } from "../claim/state.ts";
 import type { ClaimId } from "../spi/driver.ts";
-import type { ActiveClaim, Engine } from "./engine.ts";
 
-/** A waiting claim that gets the lock next, and its token. */
-export interface Successor {
-  readonly activeClaim: ActiveClaim;
-  readonly token: bigint;
+/** What is read of a claim that the engine runs. */
+interface RunningClaim {
+  readonly claim: { readonly label: string };
+  readonly state: ClaimState;
 }
 
 export class Successors {
@@ -31,23 +31,26 @@ export class Successors {
     this.#ids = ids;
   }
 
-  /** Takes the next one off the list; null: the holder must be released to the store. */
-  takeNext(engine: Engine, { claim, state }: ActiveClaim): Successor | null {
+  /**
+   * Takes the next one off the list and returns it with its token; null: the claim must be released to the store.
+   * @param find returns the live claim of this client with this id
+   */
+  takeNext<T extends RunningClaim>(
+    { claim, state }: RunningClaim,
+    find: (id: ClaimId) => T | undefined,
+  ): { readonly successor: T; readonly token: bigint } | null {
     // another token: the grant that named them was not the one that counts
     if (state.status !== "held" || state.token !== this.#firstToken) return null;
     while (this.#takenCount < this.#ids.length) {
-      const activeClaim = engine.find(this.#ids[this.#takenCount] as ClaimId);
-      this.#takenCount++;
+      const successor = find(this.#ids[this.#takenCount++] as ClaimId);
       if (this.#takenCount >= state.tokenCount) return null;
-      if (activeClaim === undefined) continue;
+      if (successor === undefined) continue;
+      const { status } = successor.state;
+      const isPending = status === "asking" || status === "waiting";
       // lists show the label of the claim that holds the lock
-      if (!isPending(activeClaim) || activeClaim.claim.label !== claim.label) return null;
-      return { activeClaim, token: this.#firstToken + BigInt(this.#takenCount) };
+      if (!isPending || successor.claim.label !== claim.label) return null;
+      return { successor, token: this.#firstToken + BigInt(this.#takenCount) };
     }
     return null;
   }
-}
-
-function isPending({ state }: ActiveClaim): boolean {
-  return state.status === "asking" || state.status === "waiting";
 }

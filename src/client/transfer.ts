@@ -200,6 +200,7 @@ class AttachAttempt implements ClaimListener {
   readonly onExpired = neverCalled;
   readonly onFailed = neverCalled;
   readonly onQueued = neverCalled;
+  readonly onTurn = neverCalled;
   readonly onRecalled = ignoreRecall;
   readonly #context: ClientContext;
   readonly #keys: readonly string[];

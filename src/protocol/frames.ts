@@ -17,7 +17,6 @@ import type {
   RevokeTarget,
 } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
-import { isId } from "../util/ids.ts";
 import { ProtocolError, parseJson } from "./handshake.ts";
 
 /** An answer; while waiting with the claim's arrival at the server, which the client reports when it reclaims. */
@@ -219,7 +218,7 @@ export function decodeAnswer(raw: unknown): WireAnswer {
     if (state === "held" && isDecimalString(a) && isCount(b) && isCount(c)) {
       const held = { state, token: BigInt(a), tokenCount: b, remainingMs: c } as const;
       if (e === undefined) return decodeFlag(d) ? { ...held, recalled: true } : held;
-      if (Array.isArray(e) && e.every(isId))
+      if (Array.isArray(e) && e.every((id) => typeof id === "string"))
         return { ...held, ...(decodeFlag(d) && { recalled: true }), successors: e };
     }
     if (state === "waiting" && isCount(a) && isCount(b)) {
