@@ -119,6 +119,7 @@ function randomClaim(run: OracleRun): KnownClaim {
       (nextTokens.get(key) ?? 0n) > highestSoFar ? (nextTokens.get(key) ?? 0n) : highestSoFar,
     0n,
   );
+  const recall = traits.recall !== false && run.claims.length % 2 === 0;
   const claim: Claim = {
     id: randomId(),
     locks: specs as unknown as Claim["locks"],
@@ -127,7 +128,8 @@ function randomClaim(run: OracleRun): KnownClaim {
     floor: random.chance(0.3) ? highest : 0n,
     wait: random.chance(0.75),
     label: "oracle",
-    recall: traits.recall !== false && run.claims.length % 2 === 0,
+    recall,
+    successors: !recall && specs.length === 1 && specs[0]?.permits === ALL_PERMITS && random.chance(0.5),
   };
   return { claim, driver: random.pick(drivers), hasTombstone: false, isGone: false, isRevoked: false, token: null };
 }
@@ -243,7 +245,8 @@ function recordGrant(
   const { claim } = knownClaim;
   knownClaim.token = token;
   assert.ok(
-    tokenCount >= 1 && tokenCount <= claim.tokenCount,
+    // the driver may name successors, with a token for each
+    tokenCount >= 1 && (tokenCount <= claim.tokenCount || claim.successors === true),
     `${formatClaim(run, knownClaim)}: ${tokenCount} tokens of ${claim.tokenCount}`,
   );
   if (!run.settings.traits.fencing) return;

@@ -19,6 +19,7 @@ import { testPauses } from "./driver/pauses.ts";
 import { testPermits } from "./driver/permits.ts";
 import { testRecall } from "./driver/recall.ts";
 import { testRevoke } from "./driver/revoke.ts";
+import { testSuccessors } from "./driver/successors.ts";
 import { testTokens } from "./driver/tokens.ts";
 import { testRandomFaults } from "./end-to-end.ts";
 import type { ConformanceOptions, ConformanceSettings, TestStore } from "./options.ts";
@@ -51,6 +52,7 @@ export const DRIVER_TOPICS: Topics = [
   ["detach", testDetach],
   ["revoke", testRevoke],
   ["recall", testRecall],
+  ["successors", testSuccessors],
   ["idle keys", testIdleKeys],
   ["against the lock table", testModel],
   ["end to end, under random faults", testRandomFaults],

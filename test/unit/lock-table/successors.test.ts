@@ -1,0 +1,79 @@
+import { expect, test } from "vitest";
+import { LockTable } from "../../../src/lock-table/table.ts";
+import type { Answer, Claim } from "../../../src/spi/driver.ts";
+import { lockSpec, makeClaim, TTL_MS } from "./table-fixture.ts";
+
+const START_MICROS = 1_577_836_800_000_000;
+const STRICT = { successors: true } as const;
+
+/** What the owner is told when the holder releases and the claim "a" is granted. */
+function grantA(table: LockTable, behind: readonly (readonly [claim: Claim, owner: unknown])[]): Answer {
+  table.claim(makeClaim("holder", "k"), "other", 0, START_MICROS);
+  table.claim(makeClaim("a", "k", STRICT), "owner", 0, START_MICROS);
+  for (const [claim, owner] of behind) table.claim(claim, owner, 0, START_MICROS);
+  table.drainNotifications();
+  table.release("holder", 1, START_MICROS + 1_000);
+  const [notification] = table.drainNotifications();
+  expect(notification?.id).toBe("a");
+  return notification?.answer as Answer;
+}
+
+const strict = (id: string, change: Partial<Claim> = {}): Claim => makeClaim(id, "k", { ...STRICT, ...change });
+
+test("a grant names the claims of its owner directly behind it, up to the first of another one", () => {
+  const table = new LockTable();
+  const answer = grantA(table, [
+    [strict("b"), "owner"],
+    [strict("c"), "owner"],
+    [strict("x"), "another"],
+    [strict("d"), "owner"],
+  ]);
+  expect(answer).toMatchObject({ state: "held", tokenCount: 3, successors: ["b", "c"] });
+  table.release("b", 2, START_MICROS + 2_000);
+  table.release("c", 2, START_MICROS + 2_000);
+  table.release("a", 2, START_MICROS + 2_000);
+  const [next] = table.drainNotifications();
+  const first = answer.state === "held" ? answer.token : 0n;
+  expect(next).toMatchObject({ id: "x", owner: "another", answer: { state: "held" } });
+  expect(next?.answer !== "recalled" && next?.answer.state === "held" && next.answer.token).toBeGreaterThan(first + 2n);
+});
+
+test.each<[string, Claim, unknown]>([
+  ["with another ttl", strict("b", { ttlMs: TTL_MS - 1 }), "owner"],
+  ["that did not ask", makeClaim("b", "k"), "owner"],
+  ["of a reader", makeClaim("b", [lockSpec("k", 1)], STRICT), "owner"],
+  ["with a floor above its token", strict("b", { floor: BigInt(START_MICROS) + 10_000_000n }), "owner"],
+  ["of another owner", strict("b"), "another"],
+])("a claim %s is no successor, nor are those behind it", (_, claim, owner) => {
+  const answer = grantA(new LockTable(), [
+    [claim, owner],
+    [strict("c"), "owner"],
+  ]);
+  expect(answer).toMatchObject({ state: "held", tokenCount: 1 });
+  expect(answer).not.toHaveProperty("successors");
+});
+
+test("a claim that did not ask gets no names", () => {
+  const table = new LockTable();
+  table.claim(makeClaim("holder", "k"), "owner", 0, START_MICROS);
+  table.claim(makeClaim("a", "k"), "owner", 0, START_MICROS);
+  table.claim(strict("b"), "owner", 0, START_MICROS);
+  table.release("holder", 1, START_MICROS + 1_000);
+  expect(table.drainNotifications()[0]?.answer).not.toHaveProperty("successors");
+});
+
+test("at most 63 are named", () => {
+  const behind = Array.from({ length: 80 }, (_, index) => [strict(`s${index}`), "owner"] as const);
+  const answer = grantA(new LockTable(), behind);
+  expect(answer).toMatchObject({ tokenCount: 64, successors: behind.slice(0, 63).map(([{ id }]) => id) });
+});
+
+test("only as many are named as there are tokens below the ceiling", () => {
+  const table = new LockTable({ tokenCeiling: START_MICROS + 1_003 });
+  const behind = ["b", "c", "d", "e"].map((id) => [strict(id), "owner"] as const);
+  const answer = grantA(table, behind);
+  expect(answer).toMatchObject({ state: "held" });
+  if (answer.state !== "held") return;
+  expect(Number(answer.token) + answer.tokenCount).toBeLessThanOrEqual(START_MICROS + 1_003);
+  expect(answer.successors ?? []).toHaveLength(answer.tokenCount - 1);
+});
