@@ -14,6 +14,7 @@ import { RECALL_MUTANTS } from "./recall-mutants.ts";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
 import { SQL_MUTANTS } from "./sql-mutants.ts";
 import { STORAGE_MUTANTS } from "./storage-mutants.ts";
+import { SUCCESSORS_MUTANTS } from "./successors-mutants.ts";
 import { ZOOKEEPER_MUTANTS } from "./zookeeper-mutants.ts";
 
 export interface Mutant {
@@ -46,6 +47,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...REDIS_MUTANTS,
   ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,
+  ...SUCCESSORS_MUTANTS,
   ...ZOOKEEPER_MUTANTS,
   // --- test locks, and what only fake timers show
   {
@@ -384,8 +386,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "token runs handed on beside shared holds",
     file: "src/client/client.ts",
-    find: "|| hasOwnClaim === true || !isExclusive(target.locks))",
-    replace: "|| hasOwnClaim === true)",
+    find: "const canShare = isExclusive(target.locks);",
+    replace: "const canShare = true;",
   },
   {
     name: "a run handed on after it is spent",

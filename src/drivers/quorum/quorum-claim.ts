@@ -91,7 +91,8 @@ export class QuorumClaim {
   #hasLostMajority = false;
 
   constructor(claim: Claim, members: number) {
-    this.claim = claim.floor === 0n ? claim : { ...claim, floor: 0n };
+    // a member's grant is a vote: only a majority of them is a grant that may be handed on
+    this.claim = claim.floor === 0n && !claim.successors ? claim : { ...claim, floor: 0n, successors: false };
     this.floor = claim.floor;
     this.ttlMs = claim.ttlMs === "session" ? 0 : claim.ttlMs;
     this.majority = toMajority(members);

@@ -1,0 +1,104 @@
+/** Faults of successors: claims to which the client hands a lock on without asking the store. */
+
+import type { Mutant } from "./mutants.ts";
+
+const scripts = "src/drivers/redis/scripts.ts";
+const redisTests = "test/integration/redis/turn-fuzz.test.ts";
+const table = "src/lock-table/successors.ts";
+const tableTests = "test/unit/lock-table/successors.test.ts";
+const client = "src/client/successors.ts";
+const clientTests = "test/unit/client/successors.test.ts";
+
+export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
+  {
+    name: "a successor of another process, on Redis",
+    file: scripts,
+    find: "or sub(record, 1, 3) ~= 'C0o' or sub(record, -#own) ~= own then return false",
+    replace: "or sub(record, 1, 3) ~= 'C0o' then return false",
+    tests: redisTests,
+  },
+  {
+    name: "successors without tokens of their own, on Redis",
+    file: scripts,
+    find: "tokens = #ids + 1 .. ''",
+    replace: "tokens = tokens",
+    tests: redisTests,
+  },
+  {
+    name: "a successor that did not ask, on Redis",
+    file: scripts,
+    find: "1073741824 1073741824 %d+ (%d+) 12\\\\n'",
+    replace: "1073741824 1073741824 %d+ (%d+) %d%d\\\\n'",
+    tests: redisTests,
+  },
+  {
+    name: "a waiter that leaves its queue although others fit beside the holder then, on Redis",
+    file: scripts,
+    find: "local holderTtl = match(record, '^%w+ (%d+) 1073741824 ', 37)",
+    replace: "local holderTtl = match(record, '^%w+ (%d+) ', 37)",
+    tests: "test/integration/redis/contended-path.test.ts",
+  },
+  {
+    name: "the last waiter that leaves a queue, which the record does not say, on Redis",
+    file: scripts,
+    find: "if try('EXISTS', waitingKey) == 0 then",
+    replace: "if false then",
+    tests: redisTests,
+  },
+  {
+    name: "a successor of another owner",
+    file: table,
+    find: "    owner === holder.owner &&\n",
+    replace: "",
+    tests: tableTests,
+  },
+  {
+    name: "a successor whose floor is above its token",
+    file: table,
+    find: "Number(claim.floor) <= holder.token + distance",
+    replace: "true",
+    tests: tableTests,
+  },
+  {
+    name: "successors without tokens of their own",
+    file: table,
+    find: "  if (ids.length > 0) tokenIssuer.extend(record, 1 + ids.length);\n  return ids.slice(0, record.tokenCount - 1);",
+    replace: "  return ids;",
+    tests: tableTests,
+  },
+  {
+    name: "a lock handed on to a request that the store has granted",
+    file: client,
+    find: 'status === "asking" || status === "waiting"',
+    replace: 'status !== "done"',
+    tests: clientTests,
+  },
+  {
+    name: "a lock handed on under the label of another request",
+    file: client,
+    find: "!isPending || successor.claim.label !== claim.label",
+    replace: "!isPending",
+    tests: clientTests,
+  },
+  {
+    name: "a lock handed on while its claim stays in the queue",
+    file: "src/client/local-queue.ts",
+    find: "    engine.release(ownClaim, undefined, now);\n",
+    replace: "",
+    tests: clientTests,
+  },
+  {
+    name: "a lock handed on with little of its lease left",
+    file: "src/client/local-queue.ts",
+    find: "    if (!hasEnoughLease(activeClaim, now)) return false;\n",
+    replace: "",
+    tests: clientTests,
+  },
+  {
+    name: "events of a lock that was handed on go to its former holder",
+    file: "src/client/local-queue.ts",
+    find: "    activeClaim.listener = this;\n    this.#activeClaim = activeClaim;\n    engine.release",
+    replace: "    this.#activeClaim = activeClaim;\n    engine.release",
+    tests: clientTests,
+  },
+];
