@@ -1,7 +1,7 @@
 /** A grant may name the claims of its client that wait directly behind it; a store that names none passes, too. */
 
 import assert from "node:assert/strict";
-import type { Answer, Claim } from "../../spi/driver.ts";
+import type { Claim } from "../../spi/driver.ts";
 import type { DefineTest, DriverClient, HeldAnswer, TestContext } from "../context.ts";
 
 /** What the pushes of this client say that the claim's successors are. */

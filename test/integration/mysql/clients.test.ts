@@ -188,7 +188,7 @@ withMariaDb((server) => {
 
     test("a connection released as broken is closed, no session is killed, and a waiting caller gets a new one", async () => {
       const killCount = async (): Promise<unknown> =>
-        (await server().query("show global status like 'Com_kill'"))[0]?.["Value"];
+        (await server().query("show global status like 'Com_kill'"))[0]?.Value;
       const killedBefore = await killCount();
       const { client } = create({ connectionLimit: 1 });
       const first = await client.connect();

@@ -307,7 +307,7 @@ class FuzzRun {
       wait: random.chance(0.85),
       label: random.pick(["", "fuzz", "line\nbreak"]),
       recall,
-      successors: isStrict || (!recall && isExclusive && random.chance(0.7)),
+      successors: (isStrict && random.chance(0.85)) || (!recall && isExclusive && random.chance(0.7)),
     };
     const process = random.int(PROCESSES);
     return {
