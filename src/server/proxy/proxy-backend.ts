@@ -7,6 +7,7 @@
  */
 
 import { isFatalError } from "../../errors.ts";
+import { withoutSuccessors } from "../../lock-table/successors.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type {
   Answer,
@@ -124,8 +125,17 @@ class ProxyBackend implements Backend {
     // applyAnswer() may remove the claim's session
     const { session } = proxied;
     this.#claims.applyAnswer(proxied, answer, this.#clock.now());
-    session?.sink?.pushAnswer(id, answer);
+    if (session !== null) session.sink?.pushAnswer(id, this.#keepOwnSuccessors(answer, session));
     this.#onChange();
+  }
+
+  /** To the store all sessions are one client. The ids of other sessions' claims are secret, and a successor behind one is not next. */
+  #keepOwnSuccessors(answer: Answer, session: Session): Answer {
+    if (answer.state !== "held" || answer.successors === undefined) return answer;
+    const foreignIndex = answer.successors.findIndex((id) => this.#claims.get(id)?.session !== session);
+    if (foreignIndex === -1) return answer;
+    if (foreignIndex === 0) return withoutSuccessors(answer);
+    return { ...answer, successors: answer.successors.slice(0, foreignIndex) };
   }
 
   #onChanged(id: ClaimId): void {

@@ -313,3 +313,28 @@ test("a store that recalls does so through a server in front of it, and token ra
   await client.pushes.waitForGrant(claimB);
   await holder.close();
 });
+
+test("a client learns only its own claims as successors: the store takes all clients of a proxy for one", async () => {
+  const it = await startServer({ driver: memory() });
+  const client = await openClient(it.addresses[0] as string);
+  const other = await openClient(it.addresses[0] as string);
+  const makeSuccessor = (): Claim => makeClaim("k", { successors: true });
+  const [holder, first, second, foreign, last] = [
+    makeClaim("k"),
+    makeSuccessor(),
+    makeSuccessor(),
+    makeSuccessor(),
+    makeSuccessor(),
+  ];
+  const expectWaiting = async ({ driver }: typeof client, claim: Claim): Promise<void> =>
+    expect(await driver.claim(claim)).toMatchObject({ state: "waiting" });
+  expectHeld(await client.driver.claim(holder));
+  await expectWaiting(client, first);
+  await expectWaiting(client, second);
+  await expectWaiting(other, foreign);
+  await expectWaiting(client, last);
+  await client.driver.release(toReleases(holder));
+  expect((await client.pushes.waitForGrant(first)).successors).toEqual([second.id]);
+  await client.driver.release(toReleases(second, first));
+  expect(await other.pushes.waitForGrant(foreign)).not.toHaveProperty("successors");
+});
