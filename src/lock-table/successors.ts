@@ -5,7 +5,7 @@
  * Invariant: the token range of the claim has a token for each of them that is at least its floor.
  */
 
-import type { Answer, ClaimId } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import type { ClaimRecord, QueueEntry } from "./key-queue.ts";
 import type { TokenIssuer } from "./token-issuer.ts";
@@ -17,7 +17,7 @@ const MAX_SUCCESSORS = 63;
 export function nameSuccessors(record: ClaimRecord, tokenIssuer: TokenIssuer): readonly ClaimId[] {
   const ids: ClaimId[] = [];
   const [entry] = record.entries;
-  if (record.claim.successors !== true || record.owner === null || entry === undefined) return ids;
+  if (!asksForSuccessors(record.claim) || record.owner === null || entry === undefined) return ids;
   let next = entry.next;
   while (next !== null && ids.length < MAX_SUCCESSORS && isSuccessor(next, record, ids.length + 1)) {
     ids.push(next.record.claim.id);
@@ -27,16 +27,19 @@ export function nameSuccessors(record: ClaimRecord, tokenIssuer: TokenIssuer): r
   return ids.slice(0, record.tokenCount - 1);
 }
 
-function isSuccessor({ record, permits, limit }: QueueEntry, holder: ClaimRecord, distance: number): boolean {
-  const { claim, owner } = record;
+function isSuccessor({ record: { claim, owner } }: QueueEntry, holder: ClaimRecord, distance: number): boolean {
   return (
-    claim.successors === true &&
+    asksForSuccessors(claim) &&
     owner === holder.owner &&
     claim.ttlMs === holder.claim.ttlMs &&
-    permits === ALL_PERMITS &&
-    limit === ALL_PERMITS &&
     Number(claim.floor) <= holder.token + distance
   );
+}
+
+/** Other claims have no successors and are none, whatever their client asks for: others may hold the lock beside them, or another key. */
+function asksForSuccessors({ successors, locks }: Claim): boolean {
+  const [{ permits, limit }] = locks;
+  return successors === true && locks.length === 1 && permits === ALL_PERMITS && limit === ALL_PERMITS;
 }
 
 /** The same grant without its successors. */

@@ -42,6 +42,8 @@ test.each<[string, Claim, unknown]>([
   ["with another ttl", strict("b", { ttlMs: TTL_MS - 1 }), "owner"],
   ["that did not ask", makeClaim("b", "k"), "owner"],
   ["of a reader", makeClaim("b", [lockSpec("k", 1)], STRICT), "owner"],
+  ["of all permits of a semaphore", makeClaim("b", [lockSpec("k", 2, 2)], STRICT), "owner"],
+  ["of several keys", makeClaim("b", "k l", STRICT), "owner"],
   ["with a floor above its token", strict("b", { floor: BigInt(START_MICROS) + 10_000_000n }), "owner"],
   ["of another owner", strict("b"), "another"],
 ])("a claim %s is no successor, nor are those behind it", (_, claim, owner) => {
@@ -76,4 +78,27 @@ test("only as many are named as there are tokens below the ceiling", () => {
   if (answer.state !== "held") return;
   expect(Number(answer.token) + answer.tokenCount).toBeLessThanOrEqual(START_MICROS + 1_003);
   expect(answer.successors ?? []).toHaveLength(answer.tokenCount - 1);
+});
+
+test.each<[string, Claim]>([
+  ["a reader", makeClaim("a", [lockSpec("k", 1)], STRICT)],
+  ["a claim of several keys", makeClaim("a", "k l", STRICT)],
+])("%s gets no names, though it asks for them", (_, claim) => {
+  const table = new LockTable();
+  table.claim(makeClaim("holder", "k"), "owner", 0, START_MICROS);
+  table.claim(claim, "owner", 0, START_MICROS);
+  table.claim(strict("b"), "owner", 0, START_MICROS);
+  table.release("holder", 1, START_MICROS + 1_000);
+  expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { state: "held", tokenCount: 1 } });
+});
+
+test("a waiter that was suspended at the grant is passed by, though it gets its earlier place back", () => {
+  const table = new LockTable();
+  table.claim(makeClaim("holder", "k"), "owner", 0, START_MICROS);
+  for (const id of ["a", "x", "b"]) table.claim(strict(id), id === "x" ? "another" : "owner", 0, START_MICROS);
+  table.suspendWaiter("x");
+  table.release("holder", 1, START_MICROS + 1_000);
+  expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { successors: ["b"] } });
+  table.resumeWaiter("x");
+  expect([...(table.queues.get("k")?.entries ?? [])].map(({ record }) => record.claim.id)).toEqual(["a", "x", "b"]);
 });
