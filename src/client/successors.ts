@@ -7,7 +7,8 @@
  * Invariants
  * - A successor takes the lock only while its own claim waits. One that the store has granted meanwhile shows that the first claim is
  *   gone; one that has timed out or was aborted is skipped, as the store would skip it.
- * - Nothing can arrive between the claims of the list: claims enter a queue at its end.
+ * - No claim arrives between those of the list, since claims enter a queue at its end. One whose client was disconnected when the store
+ *   made the list may get its earlier place back since: the grant has passed it by, and so does the rest of the list.
  * - The token of a successor is a function of its place, so tokens rise with every holder, also if one is skipped.
  */
 
