@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
 import type { LockLostError } from "../../../src/errors.ts";
+import type { Claim } from "../../../src/spi/driver.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -166,4 +167,22 @@ test("a holder that asked for it is recalled when half of the time has passed, a
   expect(await renewAll()).toEqual([true, false]);
   await harness.clock.advance(1);
   expect(await holder.driver.renew([asking])).toEqual([{ state: "none", reason: "maxHold" }]);
+});
+
+test("a grant of limited time names no successors: the holders after it would have what it has left", async () => {
+  const harness = await createHarness();
+  for (const [account, successors] of [
+    [ana, undefined],
+    [ben, 1],
+  ] as const) {
+    const { driver, pushes } = await harness.connectClient(true, account.credential);
+    const claims = [0, 1, 2].map(() => makeClaim("a/1", { successors: true })) as [Claim, Claim, Claim];
+    for (const claim of claims) await driver.claim(claim);
+    await driver.release(toReleases(claims[0]));
+    await flushEventLoop();
+    const [push] = pushes;
+    expect(push).toMatchObject({ id: claims[1].id, answer: { state: "held" } });
+    expect(push?.answer?.state === "held" ? push.answer.successors?.length : null).toBe(successors);
+    await driver.release(toReleases(claims[2], claims[1]));
+  }
 });
