@@ -24,7 +24,21 @@ export function insertMysqlValues(text: string, values: readonly SqlValue[]): st
   return statement;
 }
 
+/** A driver has a few statements, which it sends again and again. */
+const MAX_KNOWN_TEXTS = 100;
+const knownTexts = new Map<string, readonly string[]>();
+
 function splitAtParameters(text: string): readonly string[] {
+  const known = knownTexts.get(text);
+  if (known !== undefined) return known;
+  const parts = findParts(text);
+  if (knownTexts.size >= MAX_KNOWN_TEXTS) knownTexts.clear();
+  knownTexts.set(text, parts);
+  return parts;
+}
+
+/** The text before, between and after the parameters. */
+function findParts(text: string): readonly string[] {
   if (!/['"`]/.test(text)) return text.split("?");
   const parts: string[] = [];
   let start = 0;

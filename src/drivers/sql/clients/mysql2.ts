@@ -18,11 +18,16 @@ interface Mysql2Config {
   connectTimeout?: number;
 }
 
+type QueryCallback = (error: unknown, result: unknown, fields: unknown) => void;
+
+/** The class of statements. query() returns one, and takes one instead of text or options. */
+type QueryClass = new (options: object, callback: QueryCallback) => object;
+
 /** A connection of mysql2, with callbacks. */
 export interface Mysql2ConnectionLike extends Emitter {
   readonly config: Mysql2Config;
   readonly stream: { unref?(): unknown; destroy?(): unknown; once(event: string, listener: () => void): unknown };
-  query(query: object | string, callback: (error: unknown, result: unknown, fields: unknown) => void): unknown;
+  query(query: object | string, callback?: QueryCallback): unknown;
   end(callback: (error?: unknown) => void): void;
   destroy(): void;
 }
@@ -105,7 +110,10 @@ export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClie
 
 function adaptCore(core: Mysql2ConnectionLike, release: (isBroken: boolean) => void): SqlConnection {
   return createConnection({
-    run: (text, values) => run(core, { sql: insertMysqlValues(text, values), ...RESULT_SETTINGS }),
+    run: (text, values) => {
+      const options = { sql: insertMysqlValues(text, values), ...RESULT_SETTINGS };
+      return run((callback) => sendQuery(core, options, callback));
+    },
     release,
     isServerError: isMysqlServerError,
   });
@@ -130,7 +138,7 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
       signal.end();
     }),
     // its state after an error does not matter, since each release closes it
-    query: (text, values = []) => run(core, insertMysqlValues(text, values)),
+    query: (text, values = []) => run((callback) => void core.query(insertMysqlValues(text, values), callback)),
     onEnd: signal.onEnd,
   };
 }
@@ -142,10 +150,23 @@ function copyConfig(config: Mysql2Config): Mysql2Config {
   return Object.assign(copy, RESULT_SETTINGS);
 }
 
-/** @param query text alone, if the connection has RESULT_SETTINGS: mysql2 copies options one by one at each statement */
-function run(core: Mysql2ConnectionLike, query: object | string): Promise<SqlResult> {
+/** By the class of their connections: a program may have several copies of mysql2. */
+const queryClasses = new WeakMap<object, QueryClass>();
+
+/** Like query(), which takes 6 us to make a statement of options; its class does it in a tenth of one. */
+function sendQuery(core: Mysql2ConnectionLike, options: { readonly sql: string }, callback: QueryCallback): void {
+  const Query = queryClasses.get(core.constructor);
+  if (Query !== undefined) {
+    core.query(new Query(options, callback));
+    return;
+  }
+  const query = core.query(options, callback) as Partial<typeof options> | undefined;
+  if (query?.sql === options.sql) queryClasses.set(core.constructor, query.constructor as QueryClass);
+}
+
+function run(send: (callback: QueryCallback) => void): Promise<SqlResult> {
   return new Promise((resolve, reject) => {
-    core.query(query, (error, result, fields) => {
+    send((error, result, fields) => {
       if (error) return reject(copyWithoutStatement(error));
       const results = isList(fields) ? (result as readonly unknown[]) : [result];
       if (isInTransaction(results)) {
