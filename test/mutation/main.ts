@@ -30,7 +30,7 @@ process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
 /** A copy of what is tested and of what tests it, without the configuration of the repository. */
 function prepareWorkTree(): void {
-  for (const part of ["src", "test", "docs", "package.json", "tsconfig.json"]) {
+  for (const part of ["src", "test", "scripts", "docs", "package.json", "tsconfig.json"]) {
     cpSync(join(root, part), join(folder, part), { recursive: true });
   }
   symlinkSync(modules, join(folder, "node_modules"));

@@ -181,7 +181,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     name: "on MariaDB, a release whose claim call may still arrive, without a tombstone",
     find: "p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH",
     replace: "p_max_ttl = 0 AND LENGTH",
-    tests: "test/integration/mysql/connection-faults.test.ts",
+    tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
     ...procedures,

@@ -103,15 +103,19 @@ withMariaDb((server) => {
       const [moved] = (await driver.list({ key: "key" }, { max: 9 })).items;
       const age = expect.any(Number);
       expect(moved).toMatchObject({ ...listed, ageMs: age, heldMs: age, answer: { state: "held", token } });
-      expect(
-        await driver.claim(makeClaim([{ key: "key", permits: 1, limit: 3 }], { id: `${shared.id.slice(0, 25)}a` })),
-      ).toMatchObject({
-        state: "held",
-      });
-      expect(
-        await driver.release(toReleases(shared, { ...shared, id: `${shared.id.slice(0, 25)}a` as Claim["id"] })),
-      ).toEqual([true, true]);
+      const beside = makeClaim([{ key: "key", permits: 1, limit: 3 }]);
+      expect(await driver.claim(beside)).toMatchObject({ state: "held" });
+      expect(await driver.release(toReleases(shared, beside))).toEqual([true, true]);
     }
+  });
+
+  test("released while a call of it is unanswered, it leaves a tombstone, and that call is refused", async () => {
+    const { claim } = await claimAlone();
+    expect(await driver.release([{ claim, hasUnansweredClaim: true }])).toEqual([true]);
+    expect(await driver.claim(claim), "a late call").toEqual({ state: "none", reason: "released" });
+    await query("update holdfast_2_tombstones set expires = 1");
+    await lockOnce("key");
+    await claimAlone();
   });
 
   test("it is detached and revoked as any other", async () => {
