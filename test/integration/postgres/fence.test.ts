@@ -12,8 +12,6 @@ import {
   describeFenceArguments,
   expectLockRenewedDuringFence,
 } from "../../support/fence-scenarios.ts";
-import { expectStoppedTransactionRefused } from "../../support/processes/fenced-transaction.ts";
-import { test as processTest } from "../../support/processes/process-harness.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
 interface TestClient {
@@ -59,12 +57,6 @@ withPostgres((server) => {
   afterAll(() => pool?.end());
 
   describeFence(() => database, LEVELS);
-  processTest(
-    "a process that is stopped in its fenced transaction beyond its lease cannot commit when it resumes",
-    async ({ harness }) => {
-      await expectStoppedTransactionRefused(harness, `${url}?silenceWarnings=durability`, url, database);
-    },
-  );
 
   test("a fenced transaction keeps neither the renewal of its own lock nor other claims waiting", async () => {
     await expectLockRenewedDuringFence(await connect(`${url}?silenceWarnings=durability`), database);

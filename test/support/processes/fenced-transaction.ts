@@ -4,7 +4,7 @@ import { expect } from "vitest";
 import { createFenceTable, fence } from "../../../src/fencing/index.ts";
 import { connect } from "../../../src/index.ts";
 import { builtFile } from "../built-file.ts";
-import type { FenceDatabase } from "../fence-scenarios.ts";
+import type { FenceDatabase, TestTransaction } from "../fence-scenarios.ts";
 import type { ProcessHarness, RunningProcess } from "./process-harness.ts";
 import { waitForOutput } from "./process-output.ts";
 
@@ -39,6 +39,11 @@ export async function startFencedProcess(
   };
 }
 
+/** A database with the table `data`. */
+export interface StoppedTransactionDatabase extends Pick<FenceDatabase, "pool" | "query"> {
+  begin(): Promise<Pick<TestTransaction, "handle" | "query" | "commit">>;
+}
+
 /**
  * On a database that ends idle transactions: the next holder's fence waits for the stopped one at most until the time-out
  * that its fence has set, and from then on the stopped one cannot commit.
@@ -47,16 +52,15 @@ export async function expectStoppedTransactionRefused(
   harness: ProcessHarness,
   lockUrl: string,
   dataUrl: string,
-  database: FenceDatabase,
+  database: StoppedTransactionDatabase,
 ): Promise<void> {
   await createFenceTable(database.pool);
-  for (const table of ["data", "holdfast_1_fences"]) await database.query(`delete from ${table}`);
   const stopped = await startFencedProcess(harness, lockUrl, dataUrl);
   stopped.stop();
   await using locks = await connect(lockUrl);
   const lock = await locks.acquire("k", { wait: "20s" });
   const grantedAt = performance.now();
-  const next = await database.begin("read committed");
+  const next = await database.begin();
   await fence(next.handle, lock);
   await next.query("insert into data (who) values ('next')");
   await next.commit();
