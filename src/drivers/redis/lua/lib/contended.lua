@@ -111,97 +111,157 @@ local function executeContended()
     return '1'
   end
 
-  --- A release of a claim that waits behind an exclusive holder, so that nobody is admitted for it. Returns the answer; nil: it stays
-  --- deferred.
-  local function leaveQueue(prefix, record, bucket, key, id)
+  --- Releases of claims that wait behind an exclusive holder, so that nobody is admitted for them. Returns how many were executed.
+  local function leaveQueue(prefix, record, items)
     local _, holderExpires = unpackHead(HEAD, record)
-    local holderTtl = match(record, '^%w+ (%d+) 1073741824 ', 37)
-    if not holderTtl or holderExpires > nowMs + holderTtl then return nil end
-    local hash, waitingKey = prefix .. 'h', prefix .. 'w:' .. key
-    local claim = try('HGET', hash, 'c:' .. id)
-    if type(claim) ~= 'string' or sub(claim, 1, 3) ~= 'C0o' then return nil end
-    local _, expires, token = unpackHead(HEAD, claim)
-    local entry, recall = match(claim, '^(%w+ %d+ %d+ %d+) %d+ %d+ %d(%d)\n', 37)
-    if not entry or token > 0 or expires <= nowMs or not match(claim, '\n\n\n[^\n]*$', 60) then return nil end
-    local ttl, permits, limit = match(entry, ' (%d+) (%d+) (%d+)$')
-    entry = bucket .. id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (recall == '1' and ':r' or '')
-    if try('ZREM', waitingKey, entry) ~= 1 or type(try('HDEL', hash, 'c:' .. id)) == 'table' then return nil end
+    local holderId, holderTtl = match(record, '^(%w+) (%d+) 1073741824 ', 37)
+    if not holderId or holderExpires > nowMs + holderTtl then return 0 end
+    local hash, waitingKey = prefix .. 'h', prefix .. 'w:' .. items[1].key
+    local fields, isKnown = {}, { [holderId] = true }
+    for _, item in ipairs(items) do
+      if isKnown[item.id] then break end
+      isKnown[item.id] = true
+      fields[#fields + 1] = 'c:' .. item.id
+    end
+    local claims = try('HMGET', hash, unpack(fields))
+    local entries = {}
+    for position = 1, #fields do
+      local claim = not claims.err and claims[position]
+      if not claim or sub(claim, 1, 3) ~= 'C0o' then break end
+      local _, expires, token = unpackHead(HEAD, claim)
+      local id, ttl, permits, limit, recall = match(claim, '^(%w+) (%d+) (%d+) (%d+) %d+ %d+ %d(%d)\n', 37)
+      if not id or token > 0 or expires <= nowMs or not match(claim, '\n\n\n[^\n]*$', 60) then break end
+      entries[position] = items[1].bucket .. id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (recall == '1' and ':r' or '')
+    end
+    local count = #entries
+    if count > 1 then -- up to the first one that was evicted: the general path answers for that
+      local scores = try('ZMSCORE', waitingKey, unpack(entries))
+      for position = 1, count do
+        if scores.err or not scores[position] then
+          count = position - 1
+          break
+        end
+      end
+    end
+    if count == 0 or try('ZREM', waitingKey, unpack(entries, 1, count)) ~= count then return 0 end
+    if type(try('HDEL', hash, unpack(fields, 1, count))) == 'table' then return 0 end
     isWritten = true
-    if try('EXISTS', waitingKey) == 0 then try('HSET', hash, 'k:' .. key, 'T0' .. sub(record, 3)) end
-    return '1'
+    if try('EXISTS', waitingKey) == 0 then try('HSET', hash, 'k:' .. items[1].key, 'T0' .. sub(record, 3)) end
+    for position = 1, count do answers[items[position].index - 3] = '1' end
+    return count
   end
 
-  --- A release. Returns the answer; nil: it stays deferred.
-  local function release(index, bucket, key, id)
-    local prefix = namePrefix .. '{' .. bucket .. '}:'
-    local record = found[index] and found[index][1]
-    if not found[index] then record = try('HGET', prefix .. 'h', 'k:' .. key) end
-    if type(record) ~= 'string' or sub(record, 1, 3) ~= 'T1o' then return nil end
+  --- Releases. Returns how many were executed.
+  local function release(items)
+    local first = items[1]
+    local prefix = namePrefix .. '{' .. first.bucket .. '}:'
+    local record = found[first.index] and found[first.index][1]
+    if not found[first.index] then record = try('HGET', prefix .. 'h', 'k:' .. first.key) end
+    if type(record) ~= 'string' or sub(record, 1, 3) ~= 'T1o' then return 0 end
     local _, holderExpires = unpackHead(HEAD, record)
-    if holderExpires <= nowMs then return nil end
-    if sub(record, 37, 37 + #id) == id .. ' ' then return handOff(prefix, record, bucket, key, id) end
-    return leaveQueue(prefix, record, bucket, key, id)
+    if holderExpires <= nowMs then return 0 end
+    if sub(record, 37, 37 + #first.id) ~= first.id .. ' ' then return leaveQueue(prefix, record, items) end
+    local answer = handOff(prefix, record, first.bucket, first.key, first.id)
+    answers[first.index - 3] = answer or ''
+    return answer and 1 or 0
   end
 
-  --- A new claim: enters the queue, or is refused. Returns the answer; nil: it stays deferred.
-  local function enterQueue(index, bucket, key, id)
-    local body = sub(ARGV[index], 5 + #key)
-    local ttl, permits, limit, floor, waits, recall = match(body, '^%w+ (%d+) (%d+) (%d+) %d+ (%d+) (%d)(%d)\n')
-    if #ttl >= 8 or floor - nowMicros > DAY * 1000 then return nil end
+  --- New claims: they enter the queue, or are refused. Returns how many were executed.
+  local function enterQueue(items)
+    local bucket, key = items[1].bucket, items[1].key
     local prefix = namePrefix .. '{' .. bucket .. '}:'
     local hash, field, waitingKey = prefix .. 'h', 'k:' .. key, prefix .. 'w:' .. key
-    local read = found[index] or try('HMGET', hash, field, 'c:' .. id, 'n', 'e')
+    local read = #items == 1 and found[items[1].index]
+    if read then
+      read = { read[1], read[3], read[4], read[2] }
+    else
+      local fields = { field, 'n', 'e' }
+      for position, item in ipairs(items) do fields[3 + position] = 'c:' .. item.id end
+      read = try('HMGET', hash, unpack(fields))
+    end
     local record = read[1]
-    if not record or sub(record, 1, 1) ~= 'T' or sub(record, 3, 3) ~= 'o' or read[2] then return nil end
+    if not record or sub(record, 1, 1) ~= 'T' or sub(record, 3, 3) ~= 'o' then return 0 end
     local _, expires = unpackHead(HEAD, record)
     local holderId, holderTtl, holderRecall = match(record, '^(%w+) (%d+) 1073741824 %d+ %d+ %d+ %d(%d)\n', 37)
-    -- not the claim itself, which is repeated
-    if not holderId or holderId == id or expires <= nowMs or expires > nowMs + holderTtl then return nil end
-    if waits == '0' then return 'n' end
-    -- the time to live of the hash was set in the last hour
-    if not read[4] or now - read[4] >= 3600 then return nil end
+    if not holderId or expires <= nowMs or expires > nowMs + holderTtl then return 0 end
 
-    local arrival = math.max(nowMicros, (read[3] or 0) + 1, (issued[bucket] or 0) + 1)
-    local arrivalText, lifetime = formatInt(arrival), math.max(DAY, 2 * ttl)
-    local entry = bucket .. id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (recall == '1' and ':r' or '')
-    local remaining = try('PTTL', waitingKey)
-    if type(remaining) == 'table' or type(try('ZADD', waitingKey, arrivalText, entry)) == 'table' then return nil end
-    local isKept = remaining >= lifetime or type(try('PEXPIRE', waitingKey, 2 * lifetime)) ~= 'table'
-    local claim = packHead(HEAD, 'C0o', nowMs + ttl, 0, nowMs, 0, 1) .. body .. '\n\n\n' .. inbox
-    local isFirst = sub(record, 2, 2) == '0' or remaining == -2 -- those who waited were evicted
-    local fields = { 'c:' .. id, claim, 'n', arrivalText, isFirst and field or nil, isFirst and 'T1' .. sub(record, 3) or nil }
-    if not isKept or type(try('HSET', hash, unpack(fields))) == 'table' then
-      try('ZREM', waitingKey, entry)
-      return nil
+    -- not the holder itself, which is repeated
+    local isKnown, made, count = { [holderId] = true }, {}, 0
+    local arrival = math.max(nowMicros, (read[2] or 0) + 1, (issued[bucket] or 0) + 1) - 1
+    local members, entries, fields = {}, {}, {}
+    for position, item in ipairs(items) do
+      local body = sub(ARGV[item.index], 5 + #key)
+      local ttl, permits, limit, floor, waits, recall = match(body, '^%w+ (%d+) (%d+) (%d+) %d+ (%d+) (%d)(%d)\n')
+      if isKnown[item.id] or read[3 + position] or #ttl >= 8 or floor - nowMicros > DAY * 1000 then break end
+      -- the time to live of the hash was set in the last hour
+      if waits ~= '0' and (not read[3] or now - read[3] >= 3600) then break end
+      isKnown[item.id], count = true, position
+      if waits ~= '0' then
+        arrival = arrival + 1
+        local entry = bucket .. item.id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (recall == '1' and ':r' or '')
+        made[#made + 1] = { item = item, ttl = ttl, recheck = math.min(tonumber(ttl), expires - nowMs) }
+        entries[#made], members[2 * #made - 1], members[2 * #made] = entry, formatInt(arrival), entry
+        fields[2 * #made - 1] = 'c:' .. item.id
+        fields[2 * #made] = packHead(HEAD, 'C0o', nowMs + ttl, 0, nowMs, 0, 1) .. body .. '\n\n\n' .. inbox
+      end
     end
-    isWritten, issued[bucket], entered[id] = true, arrival, index
-    local recheck = math.min(tonumber(ttl), expires - nowMs)
-    if isFirst and holderRecall == '1' then
-      pushTo(match(record, '\n([^\n]*)$'), holderId .. ' recalled ' .. bucket .. key)
-      recheck = math.min(recheck, 200) -- FRONT_RECHECK_MS of renewal.lua
+
+    if made[1] then
+      local remaining = try('PTTL', waitingKey)
+      if type(remaining) == 'table' or type(try('ZADD', waitingKey, unpack(members))) == 'table' then return 0 end
+      local isKept = remaining >= DAY or type(try('PEXPIRE', waitingKey, 2 * DAY)) ~= 'table'
+      local isFirst = sub(record, 2, 2) == '0' or remaining == -2 -- those who waited were evicted
+      fields[#fields + 1], fields[#fields + 2] = 'n', formatInt(arrival)
+      if isFirst then fields[#fields + 1], fields[#fields + 2] = field, 'T1' .. sub(record, 3) end
+      if not isKept or type(try('HSET', hash, unpack(fields))) == 'table' then
+        try('ZREM', waitingKey, unpack(entries))
+        return 0
+      end
+      isWritten, issued[bucket] = true, arrival
+      if isFirst and holderRecall == '1' then
+        pushTo(match(record, '\n([^\n]*)$'), holderId .. ' recalled ' .. bucket .. key)
+        made[1].recheck = math.min(made[1].recheck, 200) -- FRONT_RECHECK_MS of renewal.lua
+      end
     end
-    return 'w ' .. ttl .. ' ' .. math.max(recheck, 1) .. ' ' .. nowMsText
+    for position = 1, count do answers[items[position].index - 3] = 'n' end
+    for _, claim in ipairs(made) do
+      entered[claim.item.id] = claim.item.index
+      answers[claim.item.index - 3] = 'w ' .. claim.ttl .. ' ' .. math.max(claim.recheck, 1) .. ' ' .. nowMsText
+    end
+    return count
+  end
+
+  --- The deferred items from this position on that follow each other and are of the same kind and key.
+  local function alikeFrom(position)
+    local first, items = deferred[position], {}
+    for index = position, #deferred do
+      local item = deferred[index]
+      if item.kind ~= first.kind or item.key ~= first.key or item.bucket ~= first.bucket then break end
+      items[#items + 1] = item
+    end
+    return items
   end
 
   for _, item in ipairs(deferred) do
     mentioned[item.id or match(ARGV[item.index], '\n(%w+)')] = true
   end
+  local position = 1
+  while deferred[position] do
+    local kind, count = deferred[position].kind, 0
+    if kind == 'R' then
+      count = release(alikeFrom(position))
+    elseif kind == 'C' then
+      count = enterQueue(alikeFrom(position))
+    end
+    if count == 0 then break end
+    for index = position, position + count - 1 do found[deferred[index].index] = nil end
+    position = position + count
+  end
+  -- those that follow, too: in their order, as the general path grants and publishes
   local left = nil
-  for _, item in ipairs(deferred) do
-    local answer = nil
-    if left then
-      -- in their order, as the general path grants and publishes
-    elseif item.kind == 'R' then
-      answer = release(item.index, item.bucket, item.key, item.id)
-    elseif item.kind == 'C' then
-      answer = enterQueue(item.index, item.bucket, item.key, item.id)
-    end
-    if answer then
-      answers[item.index - 3], found[item.index] = answer, nil
-    else
-      left = left or {}
-      left[#left + 1] = item
-    end
+  for index = position, #deferred do
+    left = left or {}
+    left[#left + 1] = deferred[index]
   end
   deferred = left
 end
