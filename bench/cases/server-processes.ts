@@ -28,7 +28,7 @@ export const serverProcesses: BenchCase = {
   },
   reasons: {
     "*":
-      "Every grant of a strict order is a round trip of its own; Holdfast's frames also carry ids, tokens and leases, which " +
+      "In strict order each change of the process is a round trip of its own; Holdfast's frames also carry ids, tokens and leases, which " +
       "live-mutex does not have.",
   },
   async run() {

@@ -19,9 +19,16 @@ const BUCKET_NAMES: readonly string[] = Array.from({ length: BUCKET_COUNT }, (_,
 
 export const ALL_BUCKETS: readonly string[] = BUCKET_NAMES;
 
+let lastKey = "";
+let lastBucket = BUCKET_NAMES[crc16("") & (BUCKET_COUNT - 1)] as string;
+
 /** The bucket of a key: two hexadecimal digits. Every client and version must compute the same. */
 export function toBucket(key: string): string {
-  return BUCKET_NAMES[crc16(key) & (BUCKET_COUNT - 1)] as string;
+  // the calls of one turn are often for the same key
+  if (key === lastKey) return lastBucket;
+  lastKey = key;
+  lastBucket = BUCKET_NAMES[crc16(key) & (BUCKET_COUNT - 1)] as string;
+  return lastBucket;
 }
 
 /** The prefix of all keys and channels except the layout key: "holdfast:2:". */
