@@ -303,8 +303,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a contended claim that is repeated and waits behind itself",
     file,
-    find: "not holderId or holderId == id or",
-    replace: "not holderId or",
+    find: "local isKnown, made, count = { [holderId] = true }, {}, 0",
+    replace: "local isKnown, made, count = {}, {}, 0",
     tests: "test/integration/redis/turn-fuzz.test.ts",
   },
   {
@@ -331,8 +331,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, contended items that pass those that are left to the general path",
     file,
-    find: "local answer = nil\\n    if left then",
-    replace: "local answer = nil\\n    if false then",
+    find: "if count == 0 then break end",
+    replace: "if count == 0 then count = 1 end",
     tests: model,
   },
   {
@@ -359,7 +359,7 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a contended hand-off by a holder whose lease has ended",
     file,
-    find: "if holderExpires <= nowMs then return nil end",
+    find: "if holderExpires <= nowMs then return 0 end",
     replace: "",
     tests: "test/integration/redis/turns.test.ts",
   },

@@ -34,8 +34,8 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a waiter that leaves its queue although others fit beside the holder then, on Redis",
     file: scripts,
-    find: "local holderTtl = match(record, '^%w+ (%d+) 1073741824 ', 37)",
-    replace: "local holderTtl = match(record, '^%w+ (%d+) ', 37)",
+    find: "local holderId, holderTtl = match(record, '^(%w+) (%d+) 1073741824 ', 37)",
+    replace: "local holderId, holderTtl = match(record, '^(%w+) (%d+) ', 37)",
     tests: "test/integration/redis/contended-path.test.ts",
   },
   {
