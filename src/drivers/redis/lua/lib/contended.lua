@@ -7,7 +7,8 @@
      - It executes an item only if the general path would give the same result: the key has one exclusive holder, in thin form, alive
        and in its ordinary state. For a release, the first waiting claim must be alive and exclusive, and have this key only, so that no
        other claim fits beside it. All other items stay deferred.
-     - Items are executed in their order: once one stays deferred, all that follow do, too.
+     - Items are executed in their order: once one stays deferred, all that follow do, too. Claims for one key that follow each other enter
+       its queue together, and releases of waiting claims leave it together: nothing between them could tell the difference.
      - The order of writes is that of the general path. A grant is written, then published, then its waiting entry goes; if no process
        received it, it is undone, and the release stays deferred. A waiting entry is added before the record says that claims wait.
      - The successors of a granted claim wait directly behind it, in this order. Its token range has a token for each, not below its floor. ]]
