@@ -16,9 +16,8 @@ const MAX_SUCCESSORS = 63;
 /** Lengthens the token range of the claim by one token for each successor, and returns their ids. */
 export function nameSuccessors(record: ClaimRecord, tokenIssuer: TokenIssuer): readonly ClaimId[] {
   const ids: ClaimId[] = [];
-  const [entry] = record.entries;
-  if (!asksForSuccessors(record.claim) || record.owner === null || entry === undefined) return ids;
-  let next = entry.next;
+  if (!asksForSuccessors(record.claim) || record.owner === null) return ids;
+  let { next } = record.entries[0] as QueueEntry;
   while (next !== null && ids.length < MAX_SUCCESSORS && isSuccessor(next, record, ids.length + 1)) {
     ids.push(next.record.claim.id);
     next = next.next;

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { withoutSuccessors } from "../../../src/lock-table/successors.ts";
 import { LockTable } from "../../../src/lock-table/table.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { lockSpec, makeClaim, TTL_MS } from "./table-fixture.ts";
@@ -101,4 +102,18 @@ test("a waiter that was suspended at the grant is passed by, though it gets its 
   expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { successors: ["b"] } });
   table.resumeWaiter("x");
   expect([...(table.queues.get("k")?.entries ?? [])].map(({ record }) => record.claim.id)).toEqual(["a", "x", "b"]);
+});
+
+test("a claim without an owner, whose session is gone, has no successors", () => {
+  const table = new LockTable();
+  table.claim(makeClaim("holder", "k"), "other", 0, START_MICROS);
+  for (const id of ["a", "b"]) table.claim(strict(id), null, 0, START_MICROS);
+  table.release("holder", 1, START_MICROS + 1_000);
+  expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { tokenCount: 1 } });
+});
+
+test("a grant without its successors is the same grant", () => {
+  const held: Answer = { state: "held", token: 7n, tokenCount: 2, remainingMs: 10 };
+  expect(withoutSuccessors({ ...held, successors: ["b"] })).toEqual(held);
+  for (const answer of [held, { state: "none" } as const]) expect(withoutSuccessors(answer)).toBe(answer);
 });
