@@ -243,9 +243,8 @@ export class Client {
     { hasOwnClaim }: AcquireSettings,
     ttl: number | "session",
   ): LocalQueue {
-    const { settings } = this;
+    const { handoffs } = this.settings;
     // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
-    const { handoffs } = settings;
     const canShare = isExclusive(target.locks);
     if (handoffs === 1 || hasOwnClaim === true || !canShare) {
       const isStrict = handoffs === 1 && hasOwnClaim !== true && canShare && target.locks.length === 1;

@@ -435,7 +435,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   /** Takes over the length of the token range from the last answer. */
   #syncTokens({ state }: ActiveClaim): void {
-    if (state.status !== "held" || state.tokenCount === this.#budget.tokenCount) return;
+    // without a name it has one token, and its range is that of its grant
+    if (this.#name === null || state.status !== "held" || state.tokenCount === this.#budget.tokenCount) return;
     this.#budget.setTokenCount(state.tokenCount);
     this.#recordTokens(state.token, state.tokenCount);
   }

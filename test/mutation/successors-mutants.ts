@@ -7,7 +7,7 @@ const redisTests = "test/integration/redis/turn-fuzz.test.ts";
 const table = "src/lock-table/successors.ts";
 const tableTests = "test/unit/lock-table/successors.test.ts";
 const client = "src/client/successors.ts";
-const clientTests = "test/unit/client/successors.test.ts";
+const clientTests = "test/unit/client/successors.test.ts test/unit/client/successor-turns.test.ts";
 
 export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {

@@ -124,6 +124,43 @@ withRedis((server) => {
     });
   }
 
+  test("a lock that was handed on to a successor is placed again with its token, and nobody holds it beside", async () => {
+    const [locks, other] = [client(), client()];
+    await openGuarded();
+    const first = await other.acquire("key");
+    let holders = 0;
+    const hold = async (request: ReturnType<Locks["acquire"]>, work: () => Promise<void>): Promise<bigint> => {
+      const lock = await request;
+      expect(++holders).toBe(1);
+      await work();
+      holders--;
+      lock.throwIfLost();
+      await lock.release();
+      return lock.token;
+    };
+    const [one, two, three] = [locks.acquire("key"), locks.acquire("key"), locks.acquire("key")];
+    await until(async () => (await other.list("key")).length === 4, { within: 5_000, what: "the waiters" });
+    const handedOff: bigint[] = [];
+    locks.on("handedOff", ({ token }) => handedOff.push(token));
+    await first.release();
+    const tokens = [await hold(one, async () => undefined)];
+    let late: Promise<bigint> | undefined;
+    tokens.push(
+      await hold(two, async () => {
+        expect(handedOff).toHaveLength(1);
+        await fixture.admin.flushall();
+        late = hold(other.acquire("key"), async () => undefined);
+        const isPlacedAgain = async (): Promise<boolean> =>
+          (await other.list("key")).some(({ answer }) => answer.state === "held" && answer.token === tokens[0]);
+        await until(isPlacedAgain, { within: LONG_TTL_MS, what: "the holder in the store" });
+      }),
+    );
+    // those that waited return in any order
+    const last = await Promise.all([hold(three, async () => undefined), late as Promise<bigint>]);
+    expect(tokens[1]).toBe((tokens[0] as bigint) + 1n);
+    for (const token of last) expect(token).toBeGreaterThan(tokens[1] as bigint);
+  }, 40_000);
+
   describe("during the grace period of a store that lost its data", () => {
     test("a claim that does not wait is refused, and a waiting one asks again when the period is over", async () => {
       const lockClient = await open({ guardDataLoss: { maxTtlMs: GENEROUS_MS } });

@@ -386,6 +386,9 @@ class FuzzRun {
         if (known.claim.locks[0].key !== BROKEN_KEY) this.#adopt(known, process).isUncertain = true;
       } else if (/^[hrw]/.test(answer)) this.#adopt(known, process);
     }
+    // the part of a command that was executed before Redis refused a part of it loses its recalls: rechecks repeat them
+    if (answers.some((answer) => answer.startsWith("e ")))
+      for (const known of this.#claims.values()) known.isToldOfWaiters = true;
     const answered = new Map(
       claims.map(({ claim }, index) => [claim.id as string, answers[releases.length + index] as string]),
     );

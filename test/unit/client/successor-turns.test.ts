@@ -66,7 +66,7 @@ describe("the client", () => {
     readonly granted: (Lock | undefined)[];
     /** Requests the lock, and lets the request reach the store. */
     request(options?: Parameters<Locks["acquire"]>[1]): Promise<void>;
-    /** Who holds and who waits, at the store. */
+    /** The ids of the claims that hold the key, and of those that wait for it, as the lock table has them. */
     inStore(): string;
   }
 

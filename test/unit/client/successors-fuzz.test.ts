@@ -340,7 +340,7 @@ class Fuzz {
     );
   }
 
-  /** No two users hold a key; who holds a lock is a holder at the store. */
+  /** No two requests hold the same key, and the store has the claim of each lock that is held. */
   check(): void {
     this.problems.push(...findTableViolations(this.store.table).filter((text) => !text.includes("has no end")));
     for (const record of this.store.table.records.values())

@@ -2,12 +2,9 @@
 
 import { setImmediate as waitForTurn } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
-import { resumeClaim, startClaim } from "../../../src/claim/machine.ts";
-import type { ClaimSettings, ClaimState } from "../../../src/claim/state.ts";
 import type { Lock } from "../../../src/client/lock.ts";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
-import { Successors } from "../../../src/client/successors.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
@@ -51,10 +48,6 @@ function createFixture(change: (driver: Driver) => Driver = (driver) => driver):
     },
   };
 }
-
-const SETTINGS: ClaimSettings = { ttlMs: 30_000, wait: true, survivesSilence: false, renews: true };
-
-const heldState = (token: bigint, tokenCount: number): ClaimState => resumeClaim(SETTINGS, 0, token, tokenCount).state;
 
 /** A turn of the event loop: pushes and answers of the memory driver have arrived, and waiters gone on. */
 const settle = async (): Promise<void> => {
@@ -215,19 +208,4 @@ test("release() waits for the store only if no request in strict order waits her
   open();
   await released;
   await last.release();
-});
-
-test("a list ends at a claim that is not waiting any more, and skips those that are gone", () => {
-  const held = { claim: { label: "" }, state: heldState(10n, 4) };
-  const waiting = { claim: { label: "" }, state: { ...startClaim(SETTINGS, 0).state } };
-  const states = new Map<string, typeof held | typeof waiting>([
-    ["b", waiting],
-    ["granted", { claim: { label: "" }, state: heldState(20n, 1) }],
-  ]);
-  const find = (id: string): typeof held | typeof waiting | undefined => states.get(id);
-  expect(new Successors(10n, ["gone", "b"]).takeNext(held, find)).toEqual({ successor: waiting, token: 12n });
-  expect(new Successors(10n, ["granted", "b"]).takeNext(held, find)).toBeNull();
-  expect(new Successors(9n, ["b"]).takeNext(held, find)).toBeNull();
-  // its range has a token for three
-  expect(new Successors(10n, ["gone", "gone", "gone", "b"]).takeNext(held, find)).toBeNull();
 });

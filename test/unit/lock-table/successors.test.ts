@@ -7,7 +7,7 @@ import { lockSpec, makeClaim, TTL_MS } from "./table-fixture.ts";
 const START_MICROS = 1_577_836_800_000_000;
 const STRICT = { successors: true } as const;
 
-/** What the owner is told when the holder releases and the claim "a" is granted. */
+/** Releases the holder, so that the claim "a" is granted, and returns the answer that is pushed to the owner of "a". */
 function grantA(table: LockTable, behind: readonly (readonly [claim: Claim, owner: unknown])[]): Answer {
   table.claim(makeClaim("holder", "k"), "other", 0, START_MICROS);
   table.claim(makeClaim("a", "k", STRICT), "owner", 0, START_MICROS);

@@ -104,9 +104,9 @@ function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection 
 
 /**
  * Closes a connection at once, by its socket. While a statement runs, the library's destroy() opens another connection
- * and sends KILL with the number of the session. Behind a load balancer, or after a restart of the server, that number
- * may be someone else's session; and if no session has it, the failure of KILL is a rejection that nobody handles,
- * which ends the process.
+ * and sends KILL with the number of the session. Behind a load balancer, or after a restart of the server, another
+ * client's session may have that number. If no session has it, KILL fails, and the library does not handle that
+ * rejection, so Node.js ends the process.
  */
 function destroy(connection: MariadbConnectionLike): void {
   const socket = connection.__tests?.getSocket?.();

@@ -112,9 +112,9 @@ local function executeContended()
     return '1'
   end
 
-  --- Releases of claims that wait behind an exclusive holder, so that nobody is admitted for them. Returns how many were executed.
-  local function leaveQueue(prefix, record, items)
-    local _, holderExpires = unpackHead(HEAD, record)
+  --- Releases waiting claims. The key has an exclusive holder, so their release admits no other claim. Returns how many of these items
+  --- were executed.
+  local function leaveQueue(prefix, record, holderExpires, items)
     local holderId, holderTtl = match(record, '^(%w+) (%d+) 1073741824 ', 37)
     if not holderId or holderExpires > nowMs + holderTtl then return 0 end
     local hash, waitingKey = prefix .. 'h', prefix .. 'w:' .. items[1].key
@@ -152,7 +152,7 @@ local function executeContended()
     return count
   end
 
-  --- Releases. Returns how many were executed.
+  --- Releases the holder or waiting claims. Returns how many of these items were executed.
   local function release(items)
     local first = items[1]
     local prefix = namePrefix .. '{' .. first.bucket .. '}:'
@@ -161,13 +161,14 @@ local function executeContended()
     if type(record) ~= 'string' or sub(record, 1, 3) ~= 'T1o' then return 0 end
     local _, holderExpires = unpackHead(HEAD, record)
     if holderExpires <= nowMs then return 0 end
-    if sub(record, 37, 37 + #first.id) ~= first.id .. ' ' then return leaveQueue(prefix, record, items) end
+    if sub(record, 37, 37 + #first.id) ~= first.id .. ' ' then return leaveQueue(prefix, record, holderExpires, items) end
     local answer = handOff(prefix, record, first.bucket, first.key, first.id)
-    answers[first.index - 3] = answer or ''
-    return answer and 1 or 0
+    if not answer then return 0 end
+    answers[first.index - 3] = answer
+    return 1
   end
 
-  --- New claims: they enter the queue, or are refused. Returns how many were executed.
+  --- Puts new claims in the queue; refuses those that do not wait. Returns how many of these items were executed.
   local function enterQueue(items)
     local bucket, key = items[1].bucket, items[1].key
     local prefix = namePrefix .. '{' .. bucket .. '}:'
