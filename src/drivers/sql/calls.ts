@@ -6,6 +6,8 @@
  * then would enter a queue that its client has left. A statement that was already sent may still commit; its connection
  * is closed, because its state is unknown.
  *
+ * Calls that lock one and the same bucket take turns, so that a busy key occupies one connection of the pool (bucket-turns.ts).
+ *
  * Invariants of claims, of which a program may make hundreds at once, while one call renews or releases many
  * - A pool serves in order, so `claim` calls ask for a connection a few at a time, and all others at once: leases do not end because
  *   their renewals wait behind a burst of claims (claim-call-queue.ts).
@@ -18,6 +20,7 @@
 import type { ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
+import { BucketTurns } from "./bucket-turns.ts";
 import { ClaimCallQueue } from "./claim-call-queue.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "./clients/types.ts";
 
@@ -38,6 +41,7 @@ export class Calls {
   readonly #client: SqlClient;
   readonly #options: CallOptions;
   readonly #timeouts: CallTimeouts;
+  readonly #turns: BucketTurns;
   readonly #claimCalls = new ClaimCallQueue();
   /** The `claim` calls that have no connection. */
   readonly #unsentClaims = new Map<ClaimId, PendingCall<SqlResult | null>>();
@@ -47,6 +51,7 @@ export class Calls {
     this.#client = client;
     this.#options = options;
     this.#timeouts = new CallTimeouts(options.clock, options.timeoutMs, options.driverName);
+    this.#turns = new BucketTurns(options.clock);
   }
 
   /** Runs one statement on a connection of the pool. */
@@ -56,26 +61,32 @@ export class Calls {
 
   /**
    * Runs `work` on one connection of the pool.
+   * @param bucket the one bucket that it locks, whose turn it waits for; null: it locks none, or several
    * @throws Error when it takes longer than a call may, or is closed; otherwise the explained error of the database
    */
-  run<T>(work: Work<T>): Promise<T> {
+  run<T>(work: Work<T>, bucket: number | null = null): Promise<T> {
     if (this.#isClosed) return this.#rejectClosed();
-    const call = this.#createCall(work, () => undefined);
-    call.start();
+    const call = this.#createCall(work);
+    if (bucket === null) call.start();
+    else call.onOver = this.#turns.take(bucket, false, () => call.start());
     return call.result;
   }
 
   /** Like run(), for the `claim` call of this claim. null: it was not sent, because the claim was released. */
-  runClaim(claimId: ClaimId, work: Work<SqlResult>): Promise<SqlResult | null> {
+  runClaim(claimId: ClaimId, bucket: number, work: Work<SqlResult>): Promise<SqlResult | null> {
     if (this.#isClosed) return this.#rejectClosed();
     const unsent = this.#unsentClaims.get(claimId);
     if (unsent !== undefined) return unsent.result;
-    const call = this.#createCall<SqlResult | null>(work, () => {
+    const call = this.#createCall<SqlResult | null>(work);
+    let leaveQueue = (): void => undefined;
+    call.onLeave = () => {
       this.#unsentClaims.delete(claimId);
       leaveQueue();
-    });
+    };
     this.#unsentClaims.set(claimId, call);
-    const leaveQueue = this.#claimCalls.enqueue(() => call.start());
+    call.onOver = this.#turns.take(bucket, true, () => {
+      leaveQueue = this.#claimCalls.enqueue(() => call.start());
+    });
     return call.result;
   }
 
@@ -88,15 +99,14 @@ export class Calls {
   close(): void {
     this.#isClosed = true;
     this.#timeouts.expireAll();
+    this.#turns.close();
   }
 
-  #createCall<T>(work: Work<T>, onLeave: () => void): PendingCall<T> {
+  #createCall<T>(work: Work<T>): PendingCall<T> {
     const { driverName, timeoutMs } = this.#options;
-    const call = new PendingCall(this.#client, work, this.#options, onLeave);
+    const call = new PendingCall(this.#client, work, this.#options);
     call.stopTimeout = this.#timeouts.start(() => {
-      const problem = this.#isClosed
-        ? "the driver was closed during the call"
-        : explainTimeout(call.poolWaitMs, timeoutMs);
+      const problem = this.#isClosed ? "the driver was closed during the call" : explainTimeout(call, timeoutMs);
       call.abandon(new Error(`${driverName}: ${problem}`));
     });
     return call;
@@ -107,8 +117,16 @@ export class Calls {
   }
 }
 
-/** @param poolWaitMs how long the call waited for its connection; null: it has none yet */
-function explainTimeout(poolWaitMs: number | null, timeoutMs: number): string {
+/** How far a call has come. */
+interface CallProgress {
+  /** Has it asked for a connection? */
+  readonly hasAsked: boolean;
+  /** How long it waited for its connection; null: it has none yet. */
+  readonly poolWaitMs: number | null;
+}
+
+function explainTimeout({ hasAsked, poolWaitMs }: CallProgress, timeoutMs: number): string {
+  if (!hasAsked) return `not sent within ${timeoutMs} ms, behind other calls of this process for the same key`;
   if (poolWaitMs === null) return `no free connection within ${timeoutMs} ms: are all connections of the pool in use?`;
   // else a database that answers at once would look slow
   const isPoolWait = poolWaitMs > timeoutMs / 2;
@@ -116,34 +134,39 @@ function explainTimeout(poolWaitMs: number | null, timeoutMs: number): string {
   return `no answer within ${timeoutMs} ms${part}`;
 }
 
-/** One call from the request for a connection until its return. */
-class PendingCall<T> {
+/** One call, from the time it is made until it has returned its connection. */
+class PendingCall<T> implements CallProgress {
   readonly result: Promise<T>;
   /** False: it has timed out. */
   stopTimeout: () => boolean = () => true;
+  /** Called once: when it has a connection, or will not get one. */
+  onLeave: () => void = () => undefined;
+  /** Called once: when it has returned its connection, or will not get one. */
+  onOver: () => void = () => undefined;
   readonly #client: SqlClient;
   readonly #work: Work<T>;
   readonly #options: CallOptions;
-  readonly #onLeave: () => void;
-  readonly #startedAt: number;
   #resolve: (result: T | Promise<T>) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #connection: SqlConnection | null = null;
+  #hasAsked = false;
   #poolWaitMs: number | null = null;
   #hasLeft = false;
+  #isOver = false;
   #isAbandoned = false;
 
-  /** @param onLeave called once: when it has a connection, or will not get one */
-  constructor(client: SqlClient, work: Work<T>, options: CallOptions, onLeave: () => void) {
+  constructor(client: SqlClient, work: Work<T>, options: CallOptions) {
     this.#client = client;
     this.#work = work;
     this.#options = options;
-    this.#onLeave = onLeave;
-    this.#startedAt = options.clock.now();
     this.result = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+  }
+
+  get hasAsked(): boolean {
+    return this.#hasAsked;
   }
 
   get poolWaitMs(): number | null {
@@ -157,7 +180,7 @@ class PendingCall<T> {
         if (this.stopTimeout()) this.#resolve(result);
       },
       (error: unknown) => {
-        this.#leave();
+        this.#end(true);
         if (this.stopTimeout()) this.#reject(this.#options.explain(error));
       },
     );
@@ -176,39 +199,42 @@ class PendingCall<T> {
   }
 
   async #run(): Promise<T> {
+    this.#hasAsked = true;
+    const askedAt = this.#options.clock.now();
     const connection = await this.#client.connect();
     if (this.#isAbandoned) {
       connection.release();
       throw new Error("the call was abandoned before it had a connection");
     }
     this.#connection = connection;
-    this.#poolWaitMs = this.#options.clock.now() - this.#startedAt;
+    this.#poolWaitMs = this.#options.clock.now() - askedAt;
     this.#leave();
     try {
       const result = await this.#work(connection);
-      this.#release(false);
+      this.#end(false);
       return result;
     } catch (error) {
-      this.#release(this.#options.isBrokenBy(error));
+      this.#end(this.#options.isBrokenBy(error));
       throw error;
     }
   }
 
   #abandon(): void {
     this.#isAbandoned = true;
-    this.#release(true);
-    this.#leave();
+    this.#end(true);
   }
 
   #leave(): void {
     if (this.#hasLeft) return;
     this.#hasLeft = true;
-    this.#onLeave();
+    this.onLeave();
   }
 
-  #release(isBroken: boolean): void {
-    const connection = this.#connection;
-    this.#connection = null;
-    connection?.release(isBroken);
+  #end(isBroken: boolean): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#connection?.release(isBroken);
+    this.#leave();
+    this.onOver();
   }
 }

@@ -23,6 +23,12 @@ export function toBucket(key: string): number {
   return crc16(key) & (BUCKET_COUNT - 1);
 }
 
+/** The bucket of all these rows; null: they have several. They are sorted by it. */
+export function toOneBucket(rows: readonly { readonly bucket: number }[]): number | null {
+  const [first, last] = [rows[0], rows.at(-1)];
+  return first !== undefined && first.bucket === last?.bucket ? first.bucket : null;
+}
+
 /**
  * The rule of the option `prefix`. Lower case and no special characters, so that the names mean the same to databases that
  * fold case and to people who type them; 32 characters, so that every name fits into the 63 bytes of PostgreSQL.

@@ -9,13 +9,18 @@ import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
 
+const DRIVER_COUNT = 16;
+
 withPostgres((server) => {
   let fixture: PostgresFixture;
+  /** Many: a driver sends its calls for one bucket one after another, so only those of different drivers meet in the server. */
+  let drivers: readonly OpenDriver[];
   let one: OpenDriver;
   let other: OpenDriver;
   beforeEach(async () => {
     fixture = await createPostgresFixture(server());
-    [one, other] = await Promise.all([fixture.open({ max: 32 }), fixture.open({ max: 32 })]);
+    drivers = await Promise.all(Array.from({ length: DRIVER_COUNT }, () => fixture.open()));
+    [one, other] = drivers as [OpenDriver, OpenDriver];
   });
   afterEach(() => fixture.close());
 
@@ -25,7 +30,7 @@ withPostgres((server) => {
   ] as const)("64 first claims of %s at once are all answered", async (_, toKey, held) => {
     const claims = Array.from({ length: 64 }, (__, index) => makeClaim(toKey(index)));
     const answers = await Promise.all(
-      claims.map((claim, index) => (index % 2 === 0 ? one : other).driver.claim(claim)),
+      claims.map((claim, index) => (drivers[index % DRIVER_COUNT] as OpenDriver).driver.claim(claim)),
     );
     expect(answers.filter(({ state }) => state === "held")).toHaveLength(held);
     expect(answers.filter(({ state }) => state === "waiting")).toHaveLength(64 - held);
@@ -70,6 +75,22 @@ withPostgres((server) => {
     });
     await Promise.all(callers);
     expect(turns).toBe(500);
+    expect(await fixture.inspect()).toEqual([]);
+  });
+
+  test("64 callers who want one key need a connection or two, and one that listens, whatever their pool may open", async () => {
+    const clients = [fixture.locks({ handoffs: 1 }, { max: 20 }), fixture.locks({ handoffs: 1 }, { max: 20 })];
+    const sessions = "select count(*)::int as count from pg_stat_activity where datname = current_database()";
+    const [before] = await fixture.database.query(sessions);
+    await Promise.all(
+      Array.from({ length: 128 }, async (_, index) => {
+        const lock = await (clients[index % 2] as (typeof clients)[number]).acquire("key", { wait: "60s" });
+        await lock.release();
+      }),
+    );
+    const [after] = await fixture.database.query(sessions);
+    // one each for calls and for LISTEN; more only if a call took longer than a turn
+    expect(Number(after?.count) - Number(before?.count)).toBeLessThanOrEqual(2 * 5);
     expect(await fixture.inspect()).toEqual([]);
   });
 

@@ -23,7 +23,7 @@ import type {
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
-import { BUCKET_COUNT, toBucket } from "../schema.ts";
+import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
 import { explainError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
@@ -151,13 +151,14 @@ class MysqlSession implements DialectSession {
       Buffer.from(label),
       this.#maxTtlMs,
     ];
-    const result = await this.#calls.runClaim(id, this.#toWork("claim", values));
+    const result = await this.#calls.runClaim(id, bucket, this.#toWork("claim", values));
     return result === null ? "n" : String(result.rows[0]?.reply);
   }
 
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
     const records = formatRenewals(rows);
-    const [row] = await this.#call("renew", [this.#inbox, this.#lockWaitSeconds, Buffer.from(records), this.#maxTtlMs]);
+    const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(records), this.#maxTtlMs];
+    const [row] = await this.#call("renew", values, toOneBucket(rows));
     const replies = new Map<string, string>();
     for (const line of String(row?.replies).split("\n")) replies.set(line.slice(0, ID_CHARS), line.slice(ID_CHARS + 1));
     return rows.map(({ id }) => {
@@ -179,12 +180,8 @@ class MysqlSession implements DialectSession {
       const keyLength = Buffer.byteLength(row.key);
       return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
     });
-    const [row] = await this.#call("release", [
-      this.#inbox,
-      this.#lockWaitSeconds,
-      Buffer.from(records.join("")),
-      this.#maxTtlMs,
-    ]);
+    const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join("")), this.#maxTtlMs];
+    const [row] = await this.#call("release", values, toOneBucket(rows));
     // no reply: every claim was there, and no claim of this process was granted
     return row === undefined
       ? { flags: rows.map(() => true), pushes: [] }
@@ -193,7 +190,8 @@ class MysqlSession implements DialectSession {
 
   async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
     const records = rows.map(formatRow).join("");
-    const [row] = await this.#call("detach", [this.#lockWaitSeconds, leftMs, Buffer.from(records)]);
+    const values = [this.#lockWaitSeconds, leftMs, Buffer.from(records)];
+    const [row] = await this.#call("detach", values, toOneBucket(rows));
     return decodeFlags(row?.reply, rows.length, "mysql").flags;
   }
 
@@ -203,7 +201,7 @@ class MysqlSession implements DialectSession {
     const pushes: string[] = [];
     for (const { key, bucket, token, now } of rows) {
       const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(key), bucket, token, now, this.#maxTtlMs];
-      const [row] = await this.#call("revoke", values);
+      const [row] = await this.#call("revoke", values, bucket);
       const reply = decodeFlags(row?.reply, 1, "mysql");
       flags.push(...reply.flags);
       pushes.push(...reply.pushes);
@@ -242,10 +240,11 @@ class MysqlSession implements DialectSession {
   async restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
     const replies: string[] = [];
     for (const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label, token } of rows) {
-      const [row] = await this.#call("restore", [
+      const values = [
         ...[this.#inbox, this.#lockWaitSeconds, this.#maxTtlMs, id, Buffer.from(key), bucket, permits, limit, ttlMs],
         ...[tokenCount, floor > MAX_BIGINT ? MAX_BIGINT : floor, wait, Buffer.from(label), token],
-      ]);
+      ];
+      const [row] = await this.#call("restore", values, bucket);
       replies.push(String(row?.reply));
     }
     return replies;
@@ -260,8 +259,13 @@ class MysqlSession implements DialectSession {
     if (this.#ownsClient) await this.#client.close();
   }
 
-  async #call(procedure: string, values: readonly SqlValue[]): Promise<readonly SqlRow[]> {
-    return (await this.#calls.run(this.#toWork(procedure, values))).rows;
+  /** `bucket`: the one whose row it locks; null: none or several. */
+  async #call(
+    procedure: string,
+    values: readonly SqlValue[],
+    bucket: number | null = null,
+  ): Promise<readonly SqlRow[]> {
+    return (await this.#calls.run(this.#toWork(procedure, values), bucket)).rows;
   }
 
   #toWork(procedure: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {

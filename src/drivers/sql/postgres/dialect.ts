@@ -25,7 +25,7 @@ import type {
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
-import { toUpperBound } from "../schema.ts";
+import { toOneBucket, toUpperBound } from "../schema.ts";
 import type { PushState } from "./diagnostics.ts";
 import { diagnose, UNREACHABLE } from "./diagnostics.ts";
 import { breaksConnection, explainError, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
@@ -95,6 +95,11 @@ class PostgresSession implements DialectSession {
   #pushesRecalls = false;
   /** Sessions of this database begin at another isolation level, so each call begins a transaction of its own. */
   #needsTransaction = false;
+  /**
+   * That of the last claim that was answered "waiting". What the driver does besides its calls takes turns with calls for this bucket,
+   * so that a process whose callers want one key has one connection.
+   */
+  #waitingBucket: number | null = null;
 
   constructor(client: SqlClient, ownsClient: boolean, options: PostgresOptions, events: DialectEvents) {
     const { clock = systemClock, commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
@@ -161,9 +166,10 @@ class PostgresSession implements DialectSession {
       this.#toRecall(row),
     ];
     const work = this.#toWork(this.#statements.claim, values);
-    const result = await this.#calls.runClaim(id, work);
+    const result = await this.#calls.runClaim(id, bucket, work);
     if (result === null) return "n";
     const [reply = "", ...pushes] = readLines(result);
+    if (reply.startsWith("w")) this.#waitingBucket = bucket;
     this.#onReplies([reply], pushes);
     return reply;
   }
@@ -189,14 +195,15 @@ class PostgresSession implements DialectSession {
     const flags: boolean[] = [];
     const allPushes: string[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
-      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, [
+      const values = [
         joinIds(batch),
         batch.map(({ ttlMs }) => ttlMs).join(),
         batch.map(({ hasUnansweredClaim }) => (hasUnansweredClaim ? 1 : 0)).join(),
         joinBuckets(batch),
         this.#inbox,
         this.#maxTtlMs,
-      ]);
+      ];
+      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, values, toOneBucket(batch));
       flags.push(...decodeFlags(reply));
       allPushes.push(...pushes);
     }
@@ -207,7 +214,7 @@ class PostgresSession implements DialectSession {
     const flags: boolean[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
       const values = [joinIds(batch), leftMs, joinBuckets(batch)];
-      const [reply = ""] = await this.#callFunction(this.#statements.detach, values);
+      const [reply = ""] = await this.#callFunction(this.#statements.detach, values, toOneBucket(batch));
       flags.push(...decodeFlags(reply));
     }
     return flags;
@@ -217,7 +224,7 @@ class PostgresSession implements DialectSession {
     const flags: boolean[] = [];
     for (const { key, bucket, token, now } of rows) {
       const values = [key, bucket, token, now, this.#inbox, this.#maxTtlMs];
-      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.revoke, values);
+      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.revoke, values, bucket);
       this.#onReplies([], pushes);
       flags.push(...decodeFlags(reply));
     }
@@ -233,7 +240,7 @@ class PostgresSession implements DialectSession {
   }
 
   async readOwned(): Promise<readonly OwnedRow[]> {
-    const { rows } = await this.#calls.query(this.#statements.readOwned, [this.#inbox]);
+    const { rows } = await this.#queryInTurn(this.#statements.readOwned, [this.#inbox]);
     return rows.map(({ id, key, bucket, ttl }) => ({
       id: String(id),
       key: String(key),
@@ -252,7 +259,7 @@ class PostgresSession implements DialectSession {
     for (const batch of chunk(rows, MAX_BATCH)) {
       const claims = encodeRestored(batch, (row) => this.#toRecall(row));
       const values = [claims, this.#inbox, this.#maxTtlMs];
-      replies.push(...(await this.#callFunction(this.#statements.restore, values)));
+      replies.push(...(await this.#callFunction(this.#statements.restore, values, toOneBucket(batch))));
     }
     return replies;
   }
@@ -287,7 +294,7 @@ class PostgresSession implements DialectSession {
       {
         clock: this.#clock,
         connect: connectDedicated,
-        notify: (channel, payload) => this.#calls.query("select pg_catalog.pg_notify($1, $2)", [channel, payload]),
+        notify: (channel, payload) => this.#queryInTurn("select pg_catalog.pg_notify($1, $2)", [channel, payload]),
       },
       {
         onPush: (message, isAnswer) => this.#events.pushed(message, isAnswer),
@@ -300,6 +307,11 @@ class PostgresSession implements DialectSession {
     );
   }
 
+  /** Runs a statement that locks nothing, in turn with the calls for the bucket of a waiting claim. */
+  #queryInTurn(statement: string, values: readonly SqlValue[]): Promise<SqlResult> {
+    return this.#calls.run((connection) => connection.query(statement, values), this.#waitingBucket);
+  }
+
   /** Grants to other claims of this process are hints here: they are rechecked. */
   #onReplies(replies: readonly string[], pushes: readonly string[]): void {
     if (replies.some((reply) => reply.startsWith("w"))) this.#listener?.onWaiting();
@@ -308,17 +320,22 @@ class PostgresSession implements DialectSession {
 
   #callRenew(batch: readonly ClaimRow[]): Promise<readonly string[]> {
     const values = [joinIds(batch), this.#inbox, this.#maxTtlMs];
-    if (this.#listener === null) return this.#callFunction(this.#statements.renew, values);
+    const bucket = toOneBucket(batch);
+    if (this.#listener === null) return this.#callFunction(this.#statements.renew, values, bucket);
     return this.#listener.callWithProbe((probe) =>
       probe === null
-        ? this.#callFunction(this.#statements.renew, values)
-        : this.#callFunction(this.#statements.renewAndProbe, [...values, probe]),
+        ? this.#callFunction(this.#statements.renew, values, bucket)
+        : this.#callFunction(this.#statements.renewAndProbe, [...values, probe], bucket),
     );
   }
 
-  /** The lines of its reply. */
-  async #callFunction(statement: string, values: readonly SqlValue[]): Promise<readonly string[]> {
-    return readLines(await this.#calls.run(this.#toWork(statement, values)));
+  /** The lines of its reply. `bucket`: the one whose row it locks; null: none or several. */
+  async #callFunction(
+    statement: string,
+    values: readonly SqlValue[],
+    bucket: number | null = null,
+  ): Promise<readonly string[]> {
+    return readLines(await this.#calls.run(this.#toWork(statement, values), bucket));
   }
 
   #toWork(statement: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {

@@ -5,7 +5,7 @@ import { FakeClock } from "../../../support/fake-clock.ts";
 
 const EMPTY: SqlResult = { rows: [], affectedCount: 0 };
 
-/** A pool of one connection, whose statements settle when the test says so. */
+/** A pool, of one connection by default, whose statements settle when the test says so. */
 class ScriptedPool implements SqlClient {
   readonly dialect = "postgres";
   readonly library = "scripted";
@@ -16,13 +16,17 @@ class ScriptedPool implements SqlClient {
   /** How often it was asked for a connection. */
   asked = 0;
   readonly #pending: { readonly resolve: (result: SqlResult) => void; readonly reject: (error: Error) => void }[] = [];
-  #isFree = true;
+  #freeCount: number;
   readonly #waiters: (() => void)[] = [];
+
+  constructor(size = 1) {
+    this.#freeCount = size;
+  }
 
   async connect(): Promise<SqlConnection> {
     this.asked++;
-    if (!this.#isFree) await new Promise<void>((resolve) => this.#waiters.push(resolve));
-    this.#isFree = false;
+    if (this.#freeCount === 0) await new Promise<void>((resolve) => this.#waiters.push(resolve));
+    this.#freeCount--;
     return {
       query: (text) => {
         this.sent.push(text);
@@ -30,7 +34,7 @@ class ScriptedPool implements SqlClient {
       },
       release: (isBroken = false) => {
         this.returned.push(isBroken);
-        this.#isFree = true;
+        this.#freeCount++;
         this.#waiters.shift()?.();
       },
     };
@@ -49,12 +53,15 @@ class ScriptedPool implements SqlClient {
   }
 }
 
-function setUp(): { readonly pool: ScriptedPool; readonly clock: FakeClock; readonly calls: Calls } {
-  const [pool, clock] = [new ScriptedPool(), new FakeClock()];
+function setUp(
+  size = 1,
+  timeoutMs = 100,
+): { readonly pool: ScriptedPool; readonly clock: FakeClock; readonly calls: Calls } {
+  const [pool, clock] = [new ScriptedPool(size), new FakeClock()];
   const calls = new Calls(pool, {
     driverName: "postgres",
     clock,
-    timeoutMs: 100,
+    timeoutMs,
     isBrokenBy: (error) => String(error).includes("broken"),
     explain: (error) => new Error(`explained ${(error as Error).message}`),
   });
@@ -146,10 +153,11 @@ describe("a call", () => {
   });
 });
 
-describe("claim calls", () => {
-  const claimsOf = (calls: Calls, ids: readonly string[]): Promise<SqlResult | null>[] =>
-    ids.map((id) => calls.runClaim(id, (connection) => connection.query(id)));
+/** Calls of claims. Each has a bucket of its own. */
+const claimsOf = (calls: Calls, ids: readonly string[]): Promise<SqlResult | null>[] =>
+  ids.map((id, index) => calls.runClaim(id, index, (connection) => connection.query(id)));
 
+describe("claim calls", () => {
   test("of a burst let a later call go first, and are sent in their order", async () => {
     const { pool, calls } = setUp();
     const claims = claimsOf(calls, ["a", "b", "c", "d", "e", "f"]);
@@ -255,5 +263,103 @@ describe("claim calls", () => {
     await settle();
     expect(pool.asked).toBe(asked);
     expect(pool.sent).toEqual(["e"]);
+  });
+});
+
+describe("calls for one bucket", () => {
+  const claimOne = (calls: Calls, id: string, bucket = 0): Promise<SqlResult | null> =>
+    calls.runClaim(id, bucket, (connection) => connection.query(id));
+  const runOne = (calls: Calls, text: string): Promise<SqlResult> =>
+    calls.run((connection) => connection.query(text), 0);
+
+  test("are sent one after another, renewals and releases first; calls for other buckets are sent at once", async () => {
+    const { pool, clock, calls } = setUp(10);
+    const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
+    const others = [runOne(calls, "renew"), runOne(calls, "release"), claimOne(calls, "other", 1), calls.query("many")];
+    await settle();
+    expect(pool.sent).toEqual(["a", "other", "many"]);
+    for (let count = 0; count < 7; count++) {
+      pool.answer();
+      await settle();
+    }
+    await Promise.all([...claims, ...others]);
+    expect(pool.sent).toEqual(["a", "other", "many", "renew", "release", "b", "c"]);
+    await clock.advance(50);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("wait at most 50 ms for one that is stuck, whose late end is not the end of another's turn", async () => {
+    const { pool, clock, calls } = setUp(10, 1_000);
+    const claims = ["stuck", "a", "b"].map((id) => claimOne(calls, id));
+    await settle();
+    await clock.advance(49);
+    expect(pool.sent).toEqual(["stuck"]);
+    await clock.advance(1);
+    expect(pool.sent).toEqual(["stuck", "a"]);
+    await clock.advance(49);
+    pool.answer();
+    await claims[0];
+    await settle();
+    expect(pool.sent).toEqual(["stuck", "a"]);
+    await clock.advance(1);
+    expect(pool.sent).toEqual(["stuck", "a", "b"]);
+    pool.answer();
+    pool.answer();
+    await Promise.all(claims);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("pass the turn on when they fail, and when they are withdrawn", async () => {
+    const { pool, calls } = setUp(10);
+    const failed = expect(claimOne(calls, "failed")).rejects.toThrow("explained by the database");
+    const [withdrawn, claim] = ["withdrawn", "b"].map((id) => claimOne(calls, id));
+    await settle();
+    const release = runOne(calls, "release");
+    calls.withdrawClaims([{ id: "withdrawn" }], release);
+    pool.fail("by the database");
+    await failed;
+    for (let count = 0; count < 2; count++) {
+      await settle();
+      pool.answer();
+    }
+    expect(await Promise.all([withdrawn, claim])).toEqual([null, EMPTY]);
+    expect(pool.sent).toEqual(["failed", "release", "b"]);
+    // the turn is over: the next call does not wait
+    const next = runOne(calls, "next");
+    await settle();
+    pool.answer();
+    await next;
+  });
+
+  test("that time out together are not sent one after another; those that were never sent say so", async () => {
+    const { pool, clock, calls } = setUp(10);
+    const claims = Array.from({ length: 100 }, (_, index) => claimOne(calls, `claim ${index}`));
+    const rejections = Promise.allSettled(claims);
+    await settle();
+    await clock.advance(100);
+    const messages = (await rejections).map((outcome) => String((outcome as PromiseRejectedResult).reason.message));
+    expect(pool.sent.length).toBeLessThanOrEqual(3);
+    expect(new Set(messages)).toEqual(
+      new Set([
+        "postgres: no answer within 100 ms",
+        "postgres: not sent within 100 ms, behind other calls of this process for the same key",
+      ]),
+    );
+    const later = claimOne(calls, "later");
+    await settle();
+    while (pool.sent.at(-1) !== "later") await clock.advance(10);
+    calls.close();
+    await expect(later).rejects.toThrow("closed");
+  });
+
+  test("are not sent after the driver is closed", async () => {
+    const { pool, clock, calls } = setUp(10);
+    const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
+    const outcomes = Promise.allSettled(claims);
+    await settle();
+    calls.close();
+    await outcomes;
+    await clock.advance(1_000);
+    expect([pool.sent, clock.pendingTimers]).toEqual([["a"], 0]);
   });
 });

@@ -1,0 +1,103 @@
+/**
+ * The order in which calls that lock the same bucket row are sent. The database runs them one after another anyway. Waiting here they
+ * need one connection of the pool and not one each, and the pool serves other buckets and the user's own statements.
+ *
+ * Invariants
+ * - A call has the turn of its bucket until it is over, but at most for MAX_TURN_MS: one that is stuck, or has no connection yet, delays
+ *   the next one by no more.
+ * - While calls of a bucket wait here, another one has the turn, or the next one starts in a microtask.
+ * - Renewals and releases go before claims, so that no lease ends behind a burst of claims; otherwise the order is kept.
+ */
+
+import type { Clock, Timer } from "../../util/clock.ts";
+import { runInMicrotask } from "../../util/microtask.ts";
+
+/** Longer than most calls take, and a small part of a lease: a renewal may wait that long behind a call that is stuck. */
+const MAX_TURN_MS = 50;
+
+type Start = () => void;
+
+interface Turn {
+  /** The call that has the turn; null: it is over, and the next one starts in a microtask. */
+  holder: Start | null;
+  endsAt: number;
+  /** The renewals and releases that wait. */
+  readonly urgent: Set<Start>;
+  /** The `claim` calls that wait. */
+  readonly claims: Set<Start>;
+}
+
+export class BucketTurns {
+  readonly #clock: Clock;
+  readonly #timer: Timer;
+  /** By bucket, while a call has the turn. */
+  readonly #turns = new Map<number, Turn>();
+  /** The timer fires no later than the first turn ends that others wait for; null: it is not set. */
+  #timerDueAt: number | null = null;
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+    this.#timer = clock.timer(() => this.#endLongTurns());
+  }
+
+  /** Calls `start` when it is the call's turn, perhaps now. Call the result once, when the call is over or is given up. */
+  take(bucket: number, isClaim: boolean, start: Start): () => void {
+    const turn = this.#turns.get(bucket);
+    if (turn === undefined) {
+      const endsAt = this.#clock.now() + MAX_TURN_MS;
+      this.#turns.set(bucket, { holder: start, endsAt, urgent: new Set(), claims: new Set() });
+      start();
+    } else {
+      (isClaim ? turn.claims : turn.urgent).add(start);
+      this.#setTimer(turn);
+    }
+    return () => this.#leave(bucket, start);
+  }
+
+  close(): void {
+    this.#timer.stop();
+  }
+
+  #leave(bucket: number, start: Start): void {
+    const turn = this.#turns.get(bucket);
+    if (turn === undefined || turn.urgent.delete(start) || turn.claims.delete(start)) return;
+    if (turn.holder !== start) return; // its turn has ended before
+    if (turn.urgent.size + turn.claims.size === 0) {
+      this.#turns.delete(bucket);
+      return;
+    }
+    turn.holder = null;
+    // calls time out together: none of them may start because another one has left
+    runInMicrotask(() => this.#startNext(bucket, turn));
+  }
+
+  #startNext(bucket: number, turn: Turn): void {
+    const queue = turn.urgent.size > 0 ? turn.urgent : turn.claims;
+    const [next] = queue;
+    if (next === undefined) {
+      this.#turns.delete(bucket);
+      return;
+    }
+    queue.delete(next);
+    turn.holder = next;
+    turn.endsAt = this.#clock.now() + MAX_TURN_MS;
+    if (turn.urgent.size + turn.claims.size > 0) this.#setTimer(turn);
+    next();
+  }
+
+  #setTimer({ endsAt }: Turn): void {
+    if (this.#timerDueAt !== null && this.#timerDueAt <= endsAt) return;
+    this.#timerDueAt = endsAt;
+    this.#timer.set(endsAt);
+  }
+
+  #endLongTurns(): void {
+    const now = this.#clock.now();
+    this.#timerDueAt = null;
+    for (const [bucket, turn] of [...this.#turns]) {
+      if (turn.urgent.size + turn.claims.size === 0) continue;
+      if (turn.endsAt <= now && turn.holder !== null) this.#startNext(bucket, turn);
+      else this.#setTimer(turn);
+    }
+  }
+}
