@@ -13,8 +13,8 @@ const PROCESS_COUNTS = [1, 4];
 /** Ours are watched until every caller can have had so many: with fewer, one that got nothing may only have come late. */
 const FAIR_GRANTS = 4;
 const CONNECTIONS_REASON =
-  "A pool of 4, and on PostgreSQL one more that listens; it does not grow with callers or locks. One connection would serve this load at 0.86 of the rate or better, " +
-  "but claims of many keys at two thirds of the rate at most, and each renewal would wait behind the claims sent before it.";
+  "One for the calls, which take turns, and on PostgreSQL one more that listens while a claim waits. Neither grows with callers or locks. A call that takes " +
+  "longer than 50 ms lets another one pass, which may open a connection of its pool.";
 const COLUMNS: readonly Column[] = [
   "rate",
   "p50",

@@ -5,6 +5,7 @@ import {
   quoteIdentifier,
   toBucket,
   toName,
+  toOneBucket,
   toUpperBound,
 } from "../../../../src/drivers/sql/schema.ts";
 
@@ -18,6 +19,12 @@ test("buckets are about equally full", () => {
   for (let index = 0; index < 102_400; index++) counts[toBucket(`key-${index}`)]!++;
   expect(Math.min(...counts)).toBeGreaterThan(50);
   expect(Math.max(...counts)).toBeLessThan(150);
+});
+
+test("sorted rows have one bucket if the first and the last have it", () => {
+  const rowsOf = (...buckets: readonly number[]) => buckets.map((bucket) => ({ bucket }));
+  const found = [rowsOf(3), rowsOf(3, 3, 3), rowsOf(0, 0), rowsOf(2, 3), rowsOf(2, 2, 3), rowsOf()].map(toOneBucket);
+  expect(found).toEqual([3, 3, 0, null, null, null]);
 });
 
 test("names begin with the prefix and have the layout's number, but for the table that contains it", () => {
