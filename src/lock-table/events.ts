@@ -8,7 +8,7 @@ import type { ClaimRecord } from "./key-queue.ts";
  *   granted    it is held
  *   reclaimed  it is held again: its client has reported it after a restart
  *   released   its holder released it
- *   withdrawn  its client withdrew it while it waited
+ *   withdrawn  its client withdrew it while it waited, or handed a lock on to it without a call (successors.ts)
  *   expired    its lease expired
  *   disconnected  its client has disconnected
  *   revoked    it was revoked; it keeps its entry until another end

@@ -103,7 +103,9 @@ local function releaseClaim(request, isUnanswered)
     removeUnknown(request)
     -- it may have been held before the loss of data; nothing was granted since. The tombstone stops a late claim call
     if inGracePeriod then result, mayArrive = '1', true end
-  elseif not claim.ended then
+  elseif claim.ended then
+    for _, lock in ipairs(hasFailed and request.locks or {}) do loadQueue(getQueue(lock[1], lock[2])) end -- to write their forms
+  else
     local wasLive, isAll = isLive(claim), removeClaim(claim) == claim.enteredCount
     if wasLive then
       if isAll and claim.state ~= 'r' then result = '1' end
@@ -166,6 +168,7 @@ end
 local function forgetAll()
   claims, readFields, buckets, pending, queues, loadedQueues, touchedQueues, staleSets = {}, {}, {}, {}, {}, {}, {}, {}
   answeredHere, grantedHere, recalls, weededBucket, mustSucceed, hasWritten = {}, {}, {}, nil, false, false
+  hasFailed = true
 end
 
 -- what the common path has read is still true: no item of these keys was executed since

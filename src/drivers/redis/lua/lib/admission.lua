@@ -103,7 +103,6 @@ local function removeClaim(claim)
     else
       removedCount = removedCount + removeWaiting(queue, formatEntry(claim, lock))
     end
-    queue.isChanged = true -- also if the entry is gone already: the first execution of a failed batch has not written the form
     markTouched(queue)
   end
   if claim.count > 1 then

@@ -1,6 +1,6 @@
 --[[ queue.lua — the queue of a key: who is admitted, who waits, and the form in which that is kept.
      needs    prelude.lua, grace.lua, records.lua, claims.lua
-     defines  ALL_PERMITS, KEY_TTL_MARGIN, scanBudget, queues, touchedQueues, getQueue, readClaimIn, loadQueue, sumPermits, fits, firstExpiry,
+     defines  ALL_PERMITS, KEY_TTL_MARGIN, scanBudget, hasFailed, queues, touchedQueues, getQueue, readClaimIn, loadQueue, sumPermits, fits, firstExpiry,
               peekWaiting, hasWaiting, isEmpty, markTouched, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue,
               issueNumber, saveForm, saveForms
 
@@ -21,6 +21,7 @@ local queues = {} -- by key
 local loadedQueues = {} -- in the order of loading
 local touchedQueues = {}
 local staleSets = {} -- queues that are not in full form any more
+local hasFailed = false -- an execution in this call has failed: it may have changed sorted sets, and not written the forms
 local scanBudget = 2000
 
 local function getQueue(bucket, key)
@@ -101,6 +102,7 @@ local function loadQueue(queue)
   else
     loadFull(queue)
   end
+  queue.isChanged = queue.isChanged or hasFailed
 end
 
 local function sumPermits(queue)
