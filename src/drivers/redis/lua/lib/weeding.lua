@@ -9,10 +9,11 @@ local SAMPLE_SIZE = 32
 
 --- A key that is not free: loading it settles it, and writes its form again if that has changed.
 local function weedKey(bucket, key, value)
+  if queues[key] then return end -- an item of this call may have changed it
   if sub(value, 1, 1) == 'T' then
     local expires = select(2, struct.unpack(HEAD, value))
     if expires > nowMs then return end
-  elseif not queues[key] and call('EXISTS', getQueue(bucket, key).admittedKey) == 1 then
+  elseif call('EXISTS', getQueue(bucket, key).admittedKey) == 1 then
     return -- this set lives no longer than the leases in it
   end
   local queue = getQueue(bucket, key)
