@@ -176,11 +176,16 @@ local function dropHolder(queue)
   end
 end
 
+--- Removes what an earlier full form or a failed execution may have left: in full form it would count.
+local function removeStaleEntries(queue)
+  -- a needless DEL would be a first write, after which Redis refuses nothing
+  if queue.stored ~= 'F' and call('EXISTS', queue.admittedKey) == 1 then call('DEL', queue.admittedKey) end
+end
+
 --- Puts the entries in their sorted set, and the claim of the thin form in its own field.
 local function makeFull(queue)
   if queue.isFull then return end
-  -- what an earlier full form may have left; a needless DEL would be a first write, after which Redis refuses nothing
-  if queue.stored ~= 'F' and call('EXISTS', queue.admittedKey) == 1 then call('DEL', queue.admittedKey) end
+  removeStaleEntries(queue)
   local holder = queue.holder
   if holder and queue.admitted[holder.bucket .. holder.id] then
     addToSet(queue, queue.admitted[holder.bucket .. holder.id], holder.ttl)
@@ -278,6 +283,7 @@ local function saveForm(queue)
   else
     dropHolder(queue)
     local form = (queue.count > 0 or isWaitedFor) and 'F' or nil
+    if form and not queue.isFull then removeStaleEntries(queue) end
     if form ~= queue.stored then put(queue.hash, queue.field, form or false) end
     queue.stored, queue.isFull = form, form == 'F'
   end
