@@ -10,7 +10,7 @@ const { HOLDFAST_SEED, HOLDFAST_SEEDS } = process.env;
 const FIRST_SEED = Number(HOLDFAST_SEED ?? 1);
 const SEEDS = Number(HOLDFAST_SEEDS ?? (HOLDFAST_SEED !== undefined ? 1 : isLong ? 2_000 : 30));
 /** They have found faults. */
-const KNOWN_SEEDS = HOLDFAST_SEED === undefined ? [136, 752, 1052, 1100, 1108, 1682] : [];
+const KNOWN_SEEDS = HOLDFAST_SEED === undefined ? [136, 752, 1052, 1100, 1108, 1682, 1732] : [];
 const STEPS_PER_SEED = 150;
 const unavailableReason = shiftedClockUnavailableReason();
 

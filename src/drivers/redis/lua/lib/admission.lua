@@ -227,6 +227,7 @@ local function skipUnreachable(claim)
   local lastRenewedAt = claim.expires - claim.ttl
   if claim.lastMissedAt > lastRenewedAt and nowMs - claim.lastMissedAt >= GRACE_FOR_UNREACHABLE_MS then
     removeClaim(claim)
+    flush() -- at once, with its entry: if a later command is refused, the record would stay
     return false
   end
   if claim.lastMissedAt <= lastRenewedAt then
