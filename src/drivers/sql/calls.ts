@@ -67,8 +67,12 @@ export class Calls {
   run<T>(work: Work<T>, bucket: number | null = null): Promise<T> {
     if (this.#isClosed) return this.#rejectClosed();
     const call = this.#createCall(work);
-    if (bucket === null) call.start();
-    else call.onOver = this.#turns.take(bucket, false, () => call.start());
+    const start = (): void => {
+      call.noteTurn();
+      call.start();
+    };
+    if (bucket === null) start();
+    else call.onOver = this.#turns.take(bucket, false, start);
     return call.result;
   }
 
@@ -85,6 +89,7 @@ export class Calls {
     };
     this.#unsentClaims.set(claimId, call);
     call.onOver = this.#turns.take(bucket, true, () => {
+      call.noteTurn();
       leaveQueue = this.#claimCalls.enqueue(() => call.start());
     });
     return call.result;
@@ -119,19 +124,24 @@ export class Calls {
 
 /** How far a call has come. */
 interface CallProgress {
-  /** Has it asked for a connection? */
-  readonly hasAsked: boolean;
-  /** How long it waited for its connection; null: it has none yet. */
+  /** How long it waited for its turn among the calls for its bucket; null: it has not had it yet. */
+  readonly turnWaitMs: number | null;
+  /** How long it waited for its connection after that; null: it has none yet. */
   readonly poolWaitMs: number | null;
 }
 
-function explainTimeout({ hasAsked, poolWaitMs }: CallProgress, timeoutMs: number): string {
-  if (!hasAsked) return `not sent within ${timeoutMs} ms, behind other calls of this process for the same key`;
-  if (poolWaitMs === null) return `no free connection within ${timeoutMs} ms: are all connections of the pool in use?`;
-  // else a database that answers at once would look slow
-  const isPoolWait = poolWaitMs > timeoutMs / 2;
-  const part = isPoolWait ? `, of which it waited ${Math.round(poolWaitMs)} ms for a connection of the pool` : "";
-  return `no answer within ${timeoutMs} ms${part}`;
+/** Names the longest wait: else a database that answers at once would look slow, or a pool that is free exhausted. */
+function explainTimeout({ turnWaitMs, poolWaitMs }: CallProgress, timeoutMs: number): string {
+  const isTurnWait = turnWaitMs === null || turnWaitMs > timeoutMs / 2;
+  const turns = "behind other calls of this process for the same key";
+  if (poolWaitMs === null) {
+    if (isTurnWait) return `not sent within ${timeoutMs} ms, ${turns}`;
+    return `no free connection within ${timeoutMs} ms: are all connections of the pool in use?`;
+  }
+  const problem = `no answer within ${timeoutMs} ms`;
+  if (isTurnWait) return `${problem}, of which it waited ${Math.round(turnWaitMs ?? 0)} ms ${turns}`;
+  if (poolWaitMs <= timeoutMs / 2) return problem;
+  return `${problem}, of which it waited ${Math.round(poolWaitMs)} ms for a connection of the pool`;
 }
 
 /** One call, from the time it is made until it has returned its connection. */
@@ -146,10 +156,12 @@ class PendingCall<T> implements CallProgress {
   readonly #client: SqlClient;
   readonly #work: Work<T>;
   readonly #options: CallOptions;
+  readonly #createdAt: number;
   #resolve: (result: T | Promise<T>) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #connection: SqlConnection | null = null;
-  #hasAsked = false;
+  /** When it had its turn; null: not yet. */
+  #turnAt: number | null = null;
   #poolWaitMs: number | null = null;
   #hasLeft = false;
   #isOver = false;
@@ -159,18 +171,24 @@ class PendingCall<T> implements CallProgress {
     this.#client = client;
     this.#work = work;
     this.#options = options;
+    this.#createdAt = options.clock.now();
     this.result = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
   }
 
-  get hasAsked(): boolean {
-    return this.#hasAsked;
+  get turnWaitMs(): number | null {
+    return this.#turnAt === null ? null : this.#turnAt - this.#createdAt;
   }
 
   get poolWaitMs(): number | null {
     return this.#poolWaitMs;
+  }
+
+  /** It has its turn: from now on it waits for a connection. */
+  noteTurn(): void {
+    this.#turnAt = this.#options.clock.now();
   }
 
   /** Asks for a connection, and runs. */
@@ -199,15 +217,13 @@ class PendingCall<T> implements CallProgress {
   }
 
   async #run(): Promise<T> {
-    this.#hasAsked = true;
-    const askedAt = this.#options.clock.now();
     const connection = await this.#client.connect();
     if (this.#isAbandoned) {
       connection.release();
       throw new Error("the call was abandoned before it had a connection");
     }
     this.#connection = connection;
-    this.#poolWaitMs = this.#options.clock.now() - askedAt;
+    this.#poolWaitMs = this.#options.clock.now() - (this.#turnAt ?? this.#createdAt);
     this.#leave();
     try {
       const result = await this.#work(connection);

@@ -245,6 +245,18 @@ describe("claim calls", () => {
     expect(pool.sent).toEqual(["claim 0", "later"]);
   });
 
+  test("that get no connection in time all name the pool, also those that have not asked yet", async () => {
+    const { pool, clock, calls } = setUp();
+    const first = calls.query("first");
+    first.catch(() => undefined);
+    const claims = Promise.allSettled(claimsOf(calls, ["a", "b", "c", "d"]));
+    await settle();
+    await clock.advance(100);
+    const reason = new Error("postgres: no free connection within 100 ms: are all connections of the pool in use?");
+    expect(await claims).toEqual(["a", "b", "c", "d"].map(() => ({ status: "rejected", reason })));
+    expect(pool.sent).toEqual(["first"]);
+  });
+
   test("that fail before they have a connection, or are pending when the driver closes, leave no call behind", async () => {
     const { pool, calls } = setUp();
     const connect = pool.connect.bind(pool);
@@ -350,6 +362,28 @@ describe("calls for one bucket", () => {
     expect(pool.sent.at(-1)).toBe("later");
     calls.close();
     await expect(later).rejects.toThrow("closed");
+  });
+
+  test("that waited long for their turn say so when they time out", async () => {
+    const { pool, clock, calls } = setUp(10, 100);
+    const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
+    const outcomes = Promise.allSettled(claims);
+    await settle();
+    await clock.advance(40);
+    pool.answer();
+    await settle();
+    await clock.advance(40);
+    pool.answer();
+    await settle();
+    expect(pool.sent).toEqual(["a", "b", "c"]);
+    await clock.advance(20);
+    const [, , late] = await outcomes;
+    expect(late).toEqual({
+      status: "rejected",
+      reason: new Error(
+        "postgres: no answer within 100 ms, of which it waited 80 ms behind other calls of this process for the same key",
+      ),
+    });
   });
 
   test("are not sent after the driver is closed", async () => {
