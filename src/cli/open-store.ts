@@ -181,7 +181,7 @@ export async function requireAdmin(store: Store, commandName: string): Promise<A
 export async function listClaims({ driver, traits, name }: Store, prefix: string): Promise<Page<ClaimView>> {
   if (traits.list === "own") {
     const problem = "it keeps numbers or names made of the keys, so it cannot be asked for keys";
-    throw new CommandError("usage", `${name} lists no locks: ${problem}; doctor counts them`);
+    throw new CommandError("usage", `${name} lists no locks: ${problem}; on PostgreSQL doctor counts them`);
   }
   try {
     return await driver.list({ prefix }, { max: MAX_LISTED });
