@@ -3,6 +3,9 @@
 import { parseGuardDataLoss } from "../data-loss-guard.ts";
 import type { SqlOptions } from "./options.ts";
 
+/** The parameters that takeUrlOptions() takes. */
+export const URL_OPTIONS = ["prefix", "createTables", "guardDataLoss", "silenceWarnings"] as const;
+
 interface UrlOptions extends Pick<SqlOptions, "prefix" | "createTables" | "guardDataLoss"> {
   /** The driver checks them. */
   readonly silenceWarnings?: readonly string[];
@@ -14,7 +17,7 @@ interface UrlOptions extends Pick<SqlOptions, "prefix" | "createTables" | "guard
  * @throws TypeError that does not contain the url, which may hold a password
  */
 export function takeUrlOptions(url: string): { readonly url: string; readonly options: UrlOptions } {
-  const { url: rest, values } = takeUrlParameters(url, ["prefix", "createTables", "guardDataLoss", "silenceWarnings"]);
+  const { url: rest, values } = takeUrlParameters(url, URL_OPTIONS);
   const { prefix, createTables, guardDataLoss, silenceWarnings } = values;
   return {
     url: rest,

@@ -3,6 +3,9 @@
 import { takeUrlParameters } from "../url-parameters.ts";
 import type { AdvisoryOptions } from "./options.ts";
 
+/** The parameters that takeAdvisoryUrlOptions() takes. */
+export const ADVISORY_URL_OPTIONS = ["sessionMs", "maxWaitConnections", "silenceWarnings"] as const;
+
 type UrlOptions = Pick<AdvisoryOptions, "sessionMs" | "maxWaitConnections" | "silenceWarnings">;
 
 /**
@@ -10,7 +13,7 @@ type UrlOptions = Pick<AdvisoryOptions, "sessionMs" | "maxWaitConnections" | "si
  * its scheme. The options are still to be validated.
  */
 export function takeAdvisoryUrlOptions(url: string): { readonly url: string; readonly options: UrlOptions } {
-  const { url: rest, values } = takeUrlParameters(url, ["sessionMs", "maxWaitConnections", "silenceWarnings"]);
+  const { url: rest, values } = takeUrlParameters(url, ADVISORY_URL_OPTIONS);
   const { sessionMs, maxWaitConnections, silenceWarnings } = values;
   return {
     url: rest.replace("+advisory:", ":"),

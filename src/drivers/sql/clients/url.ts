@@ -52,15 +52,18 @@ const POSTGRES_JS_PARAMETERS: readonly string[] = [
   "statement_timeout",
 ];
 
-/** @throws TypeError that does not contain the url, which may hold a password */
-export function parsePostgresUrl(url: string): URLSearchParams {
+/**
+ * @param driverParameters those that the driver has taken out of the url, for the message
+ * @throws TypeError that does not contain the url, which may hold a password
+ */
+export function parsePostgresUrl(url: string, driverParameters: readonly string[] = []): URLSearchParams {
   const { protocol, searchParams } = parseServerUrl(
     url,
     ["postgres:", "postgresql:"],
     "user:password@host:5432/database",
   );
   for (const [name, value] of searchParams) {
-    requireParameter(name, protocol, POSTGRES_PARAMETERS);
+    requireParameter(name, protocol, POSTGRES_PARAMETERS, driverParameters);
     if (name === "sslmode" && !SSL_MODES.includes(value)) {
       throw new TypeError(`url parameter sslmode must be one of ${SSL_MODES.join(", ")}`);
     }
@@ -155,12 +158,13 @@ interface TlsSettings {
 
 /**
  * Parses a url. The files that it names are read, and `ssl` contains them.
+ * @param driverParameters those that the driver has taken out of the url, for the message
  * @throws TypeError that does not contain the url, which may hold a password; FatalDriverError if a file cannot be used
  */
-export function parseMysqlUrl(url: string): MysqlEndpoint {
+export function parseMysqlUrl(url: string, driverParameters: readonly string[] = []): MysqlEndpoint {
   const parsed = parseServerUrl(url, ["mysql:", "mariadb:"], "user:password@host:3306/database");
   const { protocol, hostname, port, username, password, pathname, searchParams } = parsed;
-  for (const [name] of searchParams) requireParameter(name, protocol, MYSQL_PARAMETERS);
+  for (const [name] of searchParams) requireParameter(name, protocol, MYSQL_PARAMETERS, driverParameters);
   const database = decodePercent(pathname.slice(1));
   const socketPath = searchParams.get("socketPath");
   const files = takeFiles(searchParams, MYSQL_FILES);
@@ -248,7 +252,13 @@ function parseUrl(url: string): URL | null {
   return URL.canParse(url) ? new URL(url) : null;
 }
 
-function requireParameter(name: string, protocol: string, known: readonly string[]): void {
+function requireParameter(
+  name: string,
+  protocol: string,
+  known: readonly string[],
+  driverParameters: readonly string[],
+): void {
   if (known.includes(name)) return;
-  throw new TypeError(`url has no parameter ${JSON.stringify(name)} for ${protocol} (it has ${known.join(", ")})`);
+  const all = [...driverParameters, ...known].join(", ");
+  throw new TypeError(`url has no parameter ${JSON.stringify(name)} for ${protocol} (it has ${all})`);
 }

@@ -6,7 +6,7 @@
 
 import type { Driver } from "../../../spi/driver.ts";
 import { createAdvisoryDriver } from "../advisory/driver.ts";
-import { takeAdvisoryUrlOptions } from "../advisory/url-options.ts";
+import { ADVISORY_URL_OPTIONS, takeAdvisoryUrlOptions } from "../advisory/url-options.ts";
 import { loadMysqlClient } from "../clients/load.ts";
 import { parseMysqlUrl } from "../clients/url.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
@@ -20,7 +20,7 @@ import { validateMysqlAdvisoryOptions } from "./advisory-options.ts";
  */
 export function mysqlAdvisoryFromUrl(url: string, options: MysqlAdvisoryOptions): Driver {
   const own = takeAdvisoryUrlOptions(url);
-  parseMysqlUrl(own.url);
+  parseMysqlUrl(own.url, ADVISORY_URL_OPTIONS);
   const allOptions = { ...options, ...own.options } as MysqlAdvisoryOptions;
   validateMysqlAdvisoryOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;

@@ -1,7 +1,7 @@
 /**
  * The driver of a url, whose pool is created by the library that is installed:
  *   mysql://[user[:password]@]host[:3306]/database, or mariadb:
- * Parameters: prefix, createTables, silenceWarnings (see takeUrlOptions); all others are the library's.
+ * Parameters: prefix, createTables, guardDataLoss, silenceWarnings (see takeUrlOptions); all others are the library's.
  */
 
 import type { Driver } from "../../../spi/driver.ts";
@@ -9,7 +9,7 @@ import { loadMysqlClient } from "../clients/load.ts";
 import { parseMysqlUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
-import { takeUrlOptions } from "../url-parameters.ts";
+import { takeUrlOptions, URL_OPTIONS } from "../url-parameters.ts";
 import { createMysqlDialect } from "./dialect.ts";
 import type { MysqlOptions } from "./options.ts";
 import { validateMysqlOptions } from "./options.ts";
@@ -20,7 +20,7 @@ import { validateMysqlOptions } from "./options.ts";
  */
 export function mysqlFromUrl(url: string, options: MysqlOptions): Driver {
   const own = takeUrlOptions(url);
-  parseMysqlUrl(own.url);
+  parseMysqlUrl(own.url, URL_OPTIONS);
   const allOptions = { ...options, ...own.options } as MysqlOptions;
   validateMysqlOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;

@@ -6,7 +6,7 @@
 
 import type { Driver } from "../../../spi/driver.ts";
 import { createAdvisoryDriver } from "../advisory/driver.ts";
-import { takeAdvisoryUrlOptions } from "../advisory/url-options.ts";
+import { ADVISORY_URL_OPTIONS, takeAdvisoryUrlOptions } from "../advisory/url-options.ts";
 import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
@@ -20,7 +20,7 @@ import { validatePostgresAdvisoryOptions } from "./advisory-options.ts";
  */
 export function postgresAdvisoryFromUrl(url: string, options: PostgresAdvisoryOptions): Driver {
   const own = takeAdvisoryUrlOptions(url);
-  parsePostgresUrl(own.url);
+  parsePostgresUrl(own.url, ADVISORY_URL_OPTIONS);
   const allOptions = { ...options, ...own.options } as PostgresAdvisoryOptions;
   validatePostgresAdvisoryOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;

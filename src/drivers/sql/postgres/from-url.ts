@@ -10,20 +10,23 @@ import { loadPostgresClient } from "../clients/load.ts";
 import { parsePostgresUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
-import { parseUrlBoolean, takeUrlOptions, takeUrlParameters } from "../url-parameters.ts";
+import { parseUrlBoolean, takeUrlOptions, takeUrlParameters, URL_OPTIONS } from "../url-parameters.ts";
 import { PostgresDialect } from "./dialect.ts";
 import type { PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
+
+/** Those that only this database has. */
+const OWN_PARAMETERS = ["schema", "recall"] as const;
 
 /**
  * Creates the driver of a url.
  * @throws TypeError as connect()
  */
 export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
-  const { url: withoutOwn, values } = takeUrlParameters(url, ["schema", "recall"]);
+  const { url: withoutOwn, values } = takeUrlParameters(url, OWN_PARAMETERS);
   const { recall, ...location } = values;
   const own = takeUrlOptions(withoutOwn);
-  parsePostgresUrl(own.url);
+  parsePostgresUrl(own.url, [...OWN_PARAMETERS, ...URL_OPTIONS]);
   const allOptions = {
     ...options,
     ...own.options,

@@ -40,7 +40,7 @@ export function parseSqliteUrl(url: string): SqliteUrl {
   const parameters = new URLSearchParams(query);
   for (const name of parameters.keys()) {
     if (name !== "prefix" && name !== "guardDataLoss")
-      throw new TypeError(`url has no parameter ${describeValue(name)} for sqlite:`);
+      throw new TypeError(`url has no parameter ${describeValue(name)} for sqlite: (it has prefix, guardDataLoss)`);
   }
   const prefix = parameters.get("prefix");
   if (prefix !== null) requireValid(prefix, "prefix", prefixRule);

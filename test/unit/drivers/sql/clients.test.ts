@@ -1,6 +1,7 @@
 // What needs no server of the adapters of client libraries: shapes, literals, urls.
 
 import { describe, expect, test } from "vitest";
+import { createDriver } from "../../../../src/client/driver-url.ts";
 import {
   adaptMysqlClient,
   adaptPostgresClient,
@@ -96,6 +97,18 @@ test("PostgreSQL literals replace parameters outside of quotes only", () => {
 });
 
 describe("urls", () => {
+  test.each([
+    [
+      "postgres://h/db?shcema=x",
+      "schema, recall, prefix, createTables, guardDataLoss, silenceWarnings, application_name",
+    ],
+    ["postgres+advisory://h/db?sesionMs=1", "sessionMs, maxWaitConnections, silenceWarnings, application_name"],
+    ["mysql://h/db?prefx=x", "prefix, createTables, guardDataLoss, silenceWarnings, socketPath"],
+    ["mysql+advisory://h/db?sesionMs=1", "sessionMs, maxWaitConnections, silenceWarnings, socketPath"],
+  ])("%s: the message names the parameters of the driver, and those of the library", async (url, names) => {
+    await expect(createDriver(url)).rejects.toThrow(`(it has ${names}, `);
+  });
+
   test.each([
     "postgres://user:s3cret@host:5432/db?sslmod=require",
     "postgres://user:s3cret@host/db?sslmode=requird",
