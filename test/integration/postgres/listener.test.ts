@@ -63,7 +63,7 @@ withPostgres((server) => {
       await ear.connect();
       for (const { inbox } of channels) {
         // P15: folded to lower case or cut, it would be another channel
-        expect(inbox).toMatch(/^hf_[a-z0-9]{26}$/);
+        expect(inbox).toMatch(/^hf_1_[a-z0-9]{26}$/);
         await ear.query(`listen "${inbox}"`);
       }
       await one.driver.renew([first, second]);

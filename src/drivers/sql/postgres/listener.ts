@@ -17,7 +17,7 @@ import type { Clock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { sleep, withTimeout } from "../../../util/timeout.ts";
 import type { DedicatedConnection } from "../clients/types.ts";
-import { quoteIdentifier } from "../schema.ts";
+import { LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
 
 /** Milliseconds that a probe, or opening the connection, may take. */
 const ATTEMPT_TIMEOUT_MS = 2_000;
@@ -59,8 +59,11 @@ type ListenerState =
 type ProbeResult = "arrived" | "lost" | "unknown";
 
 export class Listener {
-  /** 130 random bits: every role of the database may send notifications to every channel that it can name. walk.sql knows it by its prefix. */
-  readonly channel: string = `hf_${randomId()}`;
+  /**
+   * The layout, as all names have it, and 130 random bits: every role of the database may send notifications to every channel
+   * that it can name. walk.sql knows it by its prefix.
+   */
+  readonly channel: string = `hf_${LAYOUT_VERSION}_${randomId()}`;
   readonly #context: ListenerContext;
   readonly #events: ListenerEvents;
   #state: ListenerState = { kind: "idle" };
