@@ -148,6 +148,17 @@ withPostgres((server) => {
     ]);
   });
 
+  test("functions that a copy of the tables lacks are created by open(), or missed if it may not", async () => {
+    await fixture.open();
+    const drop = "drop function holdfast.holdfast_1_walk(text, integer, bigint, bigint, text, text[])";
+    await query(drop);
+    await expect(open({ createTables: false })).rejects.toMatchObject(fatal(/are missing.*postgresMigration/));
+    const { driver } = await fixture.open();
+    const [held, waiting] = [makeClaim("key"), makeClaim("key")];
+    expect((await driver.claim(held)).state).toBe("held");
+    expect((await driver.claim(waiting)).state).toBe("waiting");
+  });
+
   test("two versions at once, while functions are replaced under load, never hold a key twice", async () => {
     const drivers = await Promise.all(Array.from({ length: 3 }, () => fixture.open()));
     let held = 0;

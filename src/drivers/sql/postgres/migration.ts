@@ -1,6 +1,6 @@
 /** The statements of a location, and the text that creates its schema, tables and functions. */
 
-import { BUCKET_COUNT, expandNames, LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
+import { BUCKET_COUNT, expandNames, LAYOUT_VERSION, quoteIdentifier, toName } from "../schema.ts";
 import type { PostgresLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
 import * as statements from "./statements.ts";
@@ -52,6 +52,11 @@ const FUNCTIONS: readonly string[] = [
   statements.ORDER_HOLDERS,
   statements.RESTORE,
 ];
+
+/** The names of all functions, without their schema. */
+export function listFunctionNames(prefix: string): string[] {
+  return FUNCTIONS.map((text) => toName(/\{(\w+)\}/.exec(text)?.[1] ?? "", prefix));
+}
 
 /** Puts names and constants into a statement. */
 export function expandStatement(text: string, { schema, prefix }: PostgresLocation): string {

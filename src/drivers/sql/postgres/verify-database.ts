@@ -3,9 +3,9 @@
 import { FatalDriverError } from "../../../errors.ts";
 import type { Calls } from "../calls.ts";
 import type { SqlRow } from "../clients/types.ts";
-import { explainLayout, explainRevision, LAYOUT_VERSION } from "../schema.ts";
+import { explainLayout, explainRevision, LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
 import { isMissingError, NEWER_REVISION, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
-import { expandStatement, REVISION, renderMigration } from "./migration.ts";
+import { expandStatement, listFunctionNames, REVISION, renderMigration } from "./migration.ts";
 import type { PostgresLocation } from "./options.ts";
 
 /** The first version with what the functions use: plan_cache_mode. */
@@ -16,6 +16,12 @@ const READ_PROPERTIES = `select pg_catalog.current_setting('server_version_num')
   pg_catalog.pg_is_in_recovery() as is_standby`;
 
 const READ_LAYOUT = "select version, revision, oldest_caller from {layout}";
+
+/** No operator of a schema in the search_path. */
+const READ_MISSING_FUNCTIONS = `select wanted.name from pg_catalog.unnest(pg_catalog.string_to_array($1, ',')) as wanted (name)
+where not exists (select from pg_catalog.pg_proc
+  where proname operator(pg_catalog.=) wanted.name::pg_catalog.name
+    and pronamespace operator(pg_catalog.=) $2::pg_catalog.regnamespace::pg_catalog.oid)`;
 
 /** Rights of the statements that verify() does not run. */
 const READ_MISSING_RIGHTS = `select name, needed from (values ('{claims}', 'select, insert, update, delete'),
@@ -36,7 +42,7 @@ export async function verifyDatabase(
   const { rows } = await calls.query(READ_PROPERTIES);
   checkProperties(rows[0] ?? {});
   const layout = await readLayout(calls, location);
-  if (layout === null || Number(layout.revision) < REVISION) {
+  if (layout === null || Number(layout.revision) < REVISION || (await hasLostFunctions(calls, location, layout))) {
     if (!isCreating) throw createMigrationError(location, layout);
     await createTables(calls, location);
   }
@@ -78,6 +84,13 @@ async function readLayout(calls: Calls, location: PostgresLocation): Promise<Sql
   return layout ?? null;
 }
 
+/** A copy of the tables alone has none of the functions. Those of a newer revision may have other names. */
+async function hasLostFunctions(calls: Calls, { schema, prefix }: PostgresLocation, layout: SqlRow): Promise<boolean> {
+  if (Number(layout.revision) !== REVISION) return false;
+  const values = [listFunctionNames(prefix).join(), quoteIdentifier(schema)];
+  return (await calls.query(READ_MISSING_FUNCTIONS, values)).rows.length > 0;
+}
+
 async function createTables(calls: Calls, location: PostgresLocation): Promise<void> {
   try {
     await calls.query(renderMigration(location));
@@ -89,7 +102,8 @@ async function createTables(calls: Calls, location: PostgresLocation): Promise<v
 }
 
 function createMigrationError(location: PostgresLocation, layout: SqlRow | null): FatalDriverError {
-  const what = layout === null ? "are missing" : `are of revision ${layout.revision}, older than ${REVISION}`;
+  const isOlder = layout !== null && Number(layout.revision) < REVISION;
+  const what = isOlder ? `are of revision ${layout.revision}, older than ${REVISION}` : "are missing";
   return new FatalDriverError(
     `postgres: the tables and functions of schema ${location.schema} ${what}, and the option createTables is false: run the SQL of postgresMigration()`,
   );
