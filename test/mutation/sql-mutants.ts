@@ -109,9 +109,16 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/bucket-turns.ts",
     name: "renewals and releases that wait behind a burst of claims for their bucket",
-    find: "turn.urgent.size > 0 ? turn.urgent : turn.claims",
-    replace: "turn.claims.size > 0 ? turn.claims : turn.urgent",
+    find: "turn.isUrgent = turn.urgent.size > 0 &&",
+    replace: "turn.isUrgent = turn.claims.size === 0 &&",
     tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/bucket-turns.ts",
+    name: "claims that are not sent while claims of their bucket are renewed without a pause",
+    find: " && !(turn.isUrgent && turn.claims.size > 0)",
+    replace: "",
+    tests: "test/unit/drivers/sql/bucket-turns.test.ts",
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",

@@ -6,7 +6,8 @@
  * - A call has the turn of its bucket until it is over, but at most for MAX_TURN_MS: one that is stuck, or has no connection yet, delays
  *   the next one by no more.
  * - While calls of a bucket wait here, another one has the turn, or the next one starts in a microtask.
- * - Renewals and releases go before claims, so that no lease ends behind a burst of claims; otherwise the order is kept.
+ * - Renewals and releases go before claims, so that no lease ends behind a burst of claims, but while claims wait one of them follows
+ *   each: renewals of waiting claims may come without a pause. Otherwise the order is kept.
  */
 
 import type { Clock, Timer } from "../../util/clock.ts";
@@ -21,6 +22,8 @@ interface Turn {
   /** The call that has the turn; null: it is over, and the next one starts in a microtask. */
   holder: Start | null;
   endsAt: number;
+  /** The call that started last is a renewal or a release. */
+  isUrgent: boolean;
   /** The renewals and releases that wait. */
   readonly urgent: Set<Start>;
   /** The `claim` calls that wait. */
@@ -45,7 +48,7 @@ export class BucketTurns {
     const turn = this.#turns.get(bucket);
     if (turn === undefined) {
       const endsAt = this.#clock.now() + MAX_TURN_MS;
-      this.#turns.set(bucket, { holder: start, endsAt, urgent: new Set(), claims: new Set() });
+      this.#turns.set(bucket, { holder: start, endsAt, isUrgent: !isClaim, urgent: new Set(), claims: new Set() });
       start();
     } else {
       (isClaim ? turn.claims : turn.urgent).add(start);
@@ -72,7 +75,8 @@ export class BucketTurns {
   }
 
   #startNext(bucket: number, turn: Turn): void {
-    const queue = turn.urgent.size > 0 ? turn.urgent : turn.claims;
+    turn.isUrgent = turn.urgent.size > 0 && !(turn.isUrgent && turn.claims.size > 0);
+    const queue = turn.isUrgent ? turn.urgent : turn.claims;
     const [next] = queue;
     if (next === undefined) {
       this.#turns.delete(bucket);

@@ -110,6 +110,20 @@ withMariaDb((server) => {
     expect(await fixture.violations(true)).toEqual([]);
   });
 
+  test("rechecks without a pause do not keep a claim for the same bucket from being sent", async () => {
+    const [driver, waiting] = [await fixture.open(), [makeClaim("key"), makeClaim("key")]];
+    expect(countHeld(await claimAll([driver], [makeClaim("key"), ...waiting]))).toBe(1);
+    let [isAnswered, count] = [false, 0];
+    const recheck = async (claim: Claim): Promise<void> => {
+      for (; !isAnswered && count < 500; count++) await driver.renew([claim]);
+    };
+    const rechecks = waiting.map(recheck);
+    await driver.claim(makeClaim("key"));
+    isAnswered = true;
+    expect(count).toBeLessThan(500);
+    await Promise.all(rechecks);
+  });
+
   test("a holder that is told of the end of its lease leaves no one waiting for a free key", async () => {
     const [holder, other] = [await fixture.open(), await fixture.open()];
     for (const learn of [

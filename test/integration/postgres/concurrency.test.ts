@@ -2,6 +2,7 @@
 
 import { Client } from "pg";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Claim } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver, PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -92,6 +93,20 @@ withPostgres((server) => {
     // one each for calls and for LISTEN; more only if a call took longer than a turn
     expect(Number(after?.count) - Number(before?.count)).toBeLessThanOrEqual(2 * 5);
     expect(await fixture.inspect()).toEqual([]);
+  });
+
+  test("rechecks without a pause do not keep a claim for the same bucket from being sent", async () => {
+    const [{ driver }, waiting] = [one, [makeClaim("key"), makeClaim("key")]];
+    for (const claim of [makeClaim("key"), ...waiting]) await driver.claim(claim);
+    let [isAnswered, count] = [false, 0];
+    const recheck = async (claim: Claim): Promise<void> => {
+      for (; !isAnswered && count < 500; count++) await driver.renew([claim]);
+    };
+    const rechecks = waiting.map(recheck);
+    await driver.claim(makeClaim("key"));
+    isAnswered = true;
+    expect(count).toBeLessThan(500);
+    await Promise.all(rechecks);
   });
 
   test("a burst of 500 claims through a pool of 2, whose statements are slow, delays no renewal until a lease ends, and no release", async () => {

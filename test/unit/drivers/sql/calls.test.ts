@@ -284,7 +284,7 @@ describe("calls for one bucket", () => {
   const runOne = (calls: Calls, text: string): Promise<SqlResult> =>
     calls.run((connection) => connection.query(text), 0);
 
-  test("are sent one after another, renewals and releases first; calls for other buckets are sent at once", async () => {
+  test("are sent one after another, renewals and releases first and a claim after each; calls for other buckets are sent at once", async () => {
     const { pool, clock, calls } = setUp(10);
     const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
     const others = [runOne(calls, "renew"), runOne(calls, "release"), claimOne(calls, "other", 1), calls.query("many")];
@@ -295,7 +295,7 @@ describe("calls for one bucket", () => {
       await settle();
     }
     await Promise.all([...claims, ...others]);
-    expect(pool.sent).toEqual(["a", "other", "many", "renew", "release", "b", "c"]);
+    expect(pool.sent).toEqual(["a", "other", "many", "renew", "b", "release", "c"]);
     await clock.advance(50);
     expect(clock.pendingTimers).toBe(0);
   });

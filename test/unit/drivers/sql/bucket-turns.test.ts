@@ -1,0 +1,75 @@
+import { expect, test } from "vitest";
+import { BucketTurns } from "../../../../src/drivers/sql/bucket-turns.ts";
+import { FakeClock } from "../../../support/fake-clock.ts";
+import { seededRandom } from "../../../support/seeded-random.ts";
+
+const MAX_TURN_MS = 50;
+const STEPS = 400;
+
+interface Call {
+  readonly isClaim: boolean;
+  startedAt: number | null;
+  /** Ends the call, or gives it up. */
+  leave(): void;
+}
+
+/** What must hold of the calls of one bucket. */
+class Bucket {
+  /** Those that are neither over nor given up, in their order. */
+  readonly open = new Set<Call>();
+  #last: Call | null = null;
+
+  get waiting(): Call[] {
+    return [...this.open].filter(({ startedAt }) => startedAt === null);
+  }
+
+  onStart(call: Call, now: number): void {
+    const last = this.#last;
+    if (last !== null && this.open.has(last)) expect(now - Number(last.startedAt)).toBeGreaterThanOrEqual(MAX_TURN_MS);
+    const claims = this.waiting.filter(({ isClaim }) => isClaim);
+    const urgent = this.waiting.filter(({ isClaim }) => !isClaim);
+    const isClaimNext = urgent.length === 0 || (last?.isClaim === false && claims.length > 0);
+    expect(call).toBe((isClaimNext ? claims : urgent)[0]);
+    call.startedAt = now;
+    this.#last = call;
+  }
+
+  /** After all microtasks: while calls wait, another one has the turn. */
+  judge(now: number): void {
+    if (this.waiting.length === 0) return;
+    expect(this.open).toContain(this.#last);
+    expect(now - Number(this.#last?.startedAt)).toBeLessThan(MAX_TURN_MS);
+  }
+}
+
+test.each([1, 2, 3, 4])("random calls that end, are given up or get stuck start in order (seed %i)", async (seed) => {
+  const [random, clock] = [seededRandom(seed), new FakeClock()];
+  const turns = new BucketTurns(clock);
+  const buckets = Array.from({ length: 3 }, () => new Bucket());
+  const take = (number: number): Call => {
+    const bucket = buckets[number] as Bucket;
+    const call: Call = { isClaim: random.chance(0.6), startedAt: null, leave: () => undefined };
+    bucket.open.add(call);
+    const leave = turns.take(number, call.isClaim, () => bucket.onStart(call, clock.now()));
+    return Object.assign(call, { leave: () => bucket.open.delete(call) && leave() });
+  };
+  for (let step = 0; step < STEPS; step++) {
+    const number = random.int(buckets.length);
+    const { open } = buckets[number] as Bucket;
+    for (let event = random.int(4); event > 0; event--) {
+      if (random.chance(0.5) || open.size === 0) take(number);
+      else random.pick([...open]).leave();
+    }
+    if (random.chance(0.3)) clock.jump(random.int(80));
+    await clock.advance(random.int(30));
+    for (const bucket of buckets) bucket.judge(clock.now());
+  }
+  await clock.advance(MAX_TURN_MS * 2 * STEPS);
+  for (const [number, { open, waiting }] of buckets.entries()) {
+    expect(waiting).toEqual([]);
+    for (const call of open) call.leave();
+    expect(take(number).startedAt).toBe(clock.now());
+  }
+  await clock.advance(MAX_TURN_MS);
+  expect(clock.pendingTimers).toBe(0);
+});
