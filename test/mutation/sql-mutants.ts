@@ -102,22 +102,22 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/bucket-turns.ts",
     name: "calls for one bucket that all occupy a connection",
-    find: "(isClaim ? turn.claims : turn.urgent).add(start);\n      this.#setTimer(turn);",
+    find: "turn.waiting[kind].add(start);\n      this.#setTimer(turn);",
     replace: "start();",
     tests: "test/integration/postgres/concurrency.test.ts",
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",
     name: "renewals and releases that wait behind a burst of claims for their bucket",
-    find: "turn.isUrgent = turn.urgent.size > 0 &&",
-    replace: "turn.isUrgent = turn.claims.size === 0 &&",
+    find: "release.size > 0 ? release : hasClaimTurn ? claim : renewal",
+    replace: "claim.size > 0 ? claim : release.size > 0 ? release : renewal",
     tests: "test/unit/drivers/sql/calls.test.ts",
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",
     name: "claims that are not sent while claims of their bucket are renewed without a pause",
-    find: " && !(turn.isUrgent && turn.claims.size > 0)",
-    replace: "",
+    find: "turn.isClaimNext = queue === renewal;",
+    replace: "turn.isClaimNext = false;",
     tests: "test/unit/drivers/sql/bucket-turns.test.ts",
   },
   {

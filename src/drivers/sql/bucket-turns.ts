@@ -6,8 +6,8 @@
  * - A call has the turn of its bucket until it is over, but at most for MAX_TURN_MS: one that is stuck, or has no connection yet, delays
  *   the next one by no more.
  * - While calls of a bucket wait here, another one has the turn, or the next one starts in a microtask.
- * - Renewals and releases go before claims, so that no lease ends behind a burst of claims, but while claims wait one of them follows
- *   each: renewals of waiting claims may come without a pause. Otherwise the order is kept.
+ * - Releases go first: they let others in. Renewals and claims go in turn, since claims that wait may be renewed without a pause, and
+ *   no lease may end behind a burst of claims. Otherwise the order is kept.
  */
 
 import type { Clock, Timer } from "../../util/clock.ts";
@@ -16,18 +16,19 @@ import { runInMicrotask } from "../../util/microtask.ts";
 /** Longer than most calls take, and a small part of a lease: a renewal may wait that long behind a call that is stuck. */
 const MAX_TURN_MS = 50;
 
+/** "release" also stands for calls that restore claims, which no release may overtake; "renewal" for all others but claims. */
+export type CallKind = "release" | "renewal" | "claim";
+
 type Start = () => void;
 
 interface Turn {
   /** The call that has the turn; null: it is over, and the next one starts in a microtask. */
   holder: Start | null;
   endsAt: number;
-  /** The call that started last is a renewal or a release. */
-  isUrgent: boolean;
-  /** The renewals and releases that wait. */
-  readonly urgent: Set<Start>;
-  /** The `claim` calls that wait. */
-  readonly claims: Set<Start>;
+  /** The call that started last is a renewal. */
+  isClaimNext: boolean;
+  /** The calls that wait, of each kind. */
+  readonly waiting: Readonly<Record<CallKind, Set<Start>>>;
 }
 
 export class BucketTurns {
@@ -44,28 +45,29 @@ export class BucketTurns {
   }
 
   /** Calls `start` when it is the call's turn, perhaps now. Call the result once, when the call is over or is given up. */
-  take(bucket: number, isClaim: boolean, start: Start): () => void {
+  take(bucket: number, kind: CallKind, start: Start): () => void {
     const turn = this.#turns.get(bucket);
     if (turn === undefined) {
       const endsAt = this.#clock.now() + MAX_TURN_MS;
-      this.#turns.set(bucket, { holder: start, endsAt, isUrgent: !isClaim, urgent: new Set(), claims: new Set() });
+      const waiting = { release: new Set<Start>(), renewal: new Set<Start>(), claim: new Set<Start>() };
+      this.#turns.set(bucket, { holder: start, endsAt, isClaimNext: kind === "renewal", waiting });
       start();
     } else {
-      (isClaim ? turn.claims : turn.urgent).add(start);
+      turn.waiting[kind].add(start);
       this.#setTimer(turn);
     }
-    return () => this.#leave(bucket, start);
+    return () => this.#leave(bucket, kind, start);
   }
 
   close(): void {
     this.#timer.stop();
   }
 
-  #leave(bucket: number, start: Start): void {
+  #leave(bucket: number, kind: CallKind, start: Start): void {
     const turn = this.#turns.get(bucket);
-    if (turn === undefined || turn.urgent.delete(start) || turn.claims.delete(start)) return;
+    if (turn === undefined || turn.waiting[kind].delete(start)) return;
     if (turn.holder !== start) return; // its turn has ended before
-    if (turn.urgent.size + turn.claims.size === 0) {
+    if (!isAwaited(turn)) {
       this.#turns.delete(bucket);
       return;
     }
@@ -75,8 +77,10 @@ export class BucketTurns {
   }
 
   #startNext(bucket: number, turn: Turn): void {
-    turn.isUrgent = turn.urgent.size > 0 && !(turn.isUrgent && turn.claims.size > 0);
-    const queue = turn.isUrgent ? turn.urgent : turn.claims;
+    const { release, renewal, claim } = turn.waiting;
+    const hasClaimTurn = renewal.size === 0 || (turn.isClaimNext && claim.size > 0);
+    const queue = release.size > 0 ? release : hasClaimTurn ? claim : renewal;
+    turn.isClaimNext = queue === renewal;
     const [next] = queue;
     if (next === undefined) {
       this.#turns.delete(bucket);
@@ -85,7 +89,7 @@ export class BucketTurns {
     queue.delete(next);
     turn.holder = next;
     turn.endsAt = this.#clock.now() + MAX_TURN_MS;
-    if (turn.urgent.size + turn.claims.size > 0) this.#setTimer(turn);
+    if (isAwaited(turn)) this.#setTimer(turn);
     next();
   }
 
@@ -99,9 +103,14 @@ export class BucketTurns {
     const now = this.#clock.now();
     this.#timerDueAt = null;
     for (const [bucket, turn] of [...this.#turns]) {
-      if (turn.urgent.size + turn.claims.size === 0) continue;
+      if (!isAwaited(turn)) continue;
       if (turn.endsAt <= now && turn.holder !== null) this.#startNext(bucket, turn);
       else this.#setTimer(turn);
     }
   }
+}
+
+/** Whether calls wait for its end. */
+function isAwaited({ waiting: { release, renewal, claim } }: Turn): boolean {
+  return release.size + renewal.size + claim.size > 0;
 }

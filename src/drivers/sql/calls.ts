@@ -20,6 +20,7 @@
 import type { ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
+import type { CallKind } from "./bucket-turns.ts";
 import { BucketTurns } from "./bucket-turns.ts";
 import { ClaimCallQueue } from "./claim-call-queue.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "./clients/types.ts";
@@ -62,9 +63,10 @@ export class Calls {
   /**
    * Runs `work` on one connection of the pool.
    * @param bucket the one bucket that it locks, whose turn it waits for; null: it locks none, or several
+   * @param kind when its turn comes
    * @throws Error when it takes longer than a call may, or is closed; otherwise the explained error of the database
    */
-  run<T>(work: Work<T>, bucket: number | null = null): Promise<T> {
+  run<T>(work: Work<T>, bucket: number | null = null, kind: CallKind = "renewal"): Promise<T> {
     if (this.#isClosed) return this.#rejectClosed();
     const call = this.#createCall(work);
     const start = (): void => {
@@ -72,7 +74,7 @@ export class Calls {
       call.start();
     };
     if (bucket === null) start();
-    else call.onOver = this.#turns.take(bucket, false, start);
+    else call.onOver = this.#turns.take(bucket, kind, start);
     return call.result;
   }
 
@@ -88,7 +90,7 @@ export class Calls {
       leaveQueue();
     };
     this.#unsentClaims.set(claimId, call);
-    call.onOver = this.#turns.take(bucket, true, () => {
+    call.onOver = this.#turns.take(bucket, "claim", () => {
       call.noteTurn();
       leaveQueue = this.#claimCalls.enqueue(() => call.start());
     });

@@ -6,6 +6,7 @@ import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
+import type { CallKind } from "../bucket-turns.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { toOpenError } from "../database-error.ts";
@@ -181,7 +182,7 @@ class MysqlSession implements DialectSession {
       return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
     });
     const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join("")), this.#maxTtlMs];
-    const [row] = await this.#call("release", values, toOneBucket(rows));
+    const [row] = await this.#call("release", values, toOneBucket(rows), "release");
     // no reply: every claim was there, and no claim of this process was granted
     return row === undefined
       ? { flags: rows.map(() => true), pushes: [] }
@@ -244,7 +245,7 @@ class MysqlSession implements DialectSession {
         ...[this.#inbox, this.#lockWaitSeconds, this.#maxTtlMs, id, Buffer.from(key), bucket, permits, limit, ttlMs],
         ...[tokenCount, floor > MAX_BIGINT ? MAX_BIGINT : floor, wait, Buffer.from(label), token],
       ];
-      const [row] = await this.#call("restore", values, bucket);
+      const [row] = await this.#call("restore", values, bucket, "release");
       replies.push(String(row?.reply));
     }
     return replies;
@@ -264,8 +265,9 @@ class MysqlSession implements DialectSession {
     procedure: string,
     values: readonly SqlValue[],
     bucket: number | null = null,
+    kind?: CallKind,
   ): Promise<readonly SqlRow[]> {
-    return (await this.#calls.run(this.#toWork(procedure, values), bucket)).rows;
+    return (await this.#calls.run(this.#toWork(procedure, values), bucket, kind)).rows;
   }
 
   #toWork(procedure: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {

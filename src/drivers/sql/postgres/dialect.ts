@@ -8,6 +8,7 @@ import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
+import type { CallKind } from "../bucket-turns.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { toOpenError } from "../database-error.ts";
@@ -203,7 +204,8 @@ class PostgresSession implements DialectSession {
         this.#inbox,
         this.#maxTtlMs,
       ];
-      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, values, toOneBucket(batch));
+      const bucket = toOneBucket(batch);
+      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, values, bucket, "release");
       flags.push(...decodeFlags(reply));
       allPushes.push(...pushes);
     }
@@ -259,7 +261,7 @@ class PostgresSession implements DialectSession {
     for (const batch of chunk(rows, MAX_BATCH)) {
       const claims = encodeRestored(batch, (row) => this.#toRecall(row));
       const values = [claims, this.#inbox, this.#maxTtlMs];
-      replies.push(...(await this.#callFunction(this.#statements.restore, values, toOneBucket(batch))));
+      replies.push(...(await this.#callFunction(this.#statements.restore, values, toOneBucket(batch), "release")));
     }
     return replies;
   }
@@ -334,8 +336,9 @@ class PostgresSession implements DialectSession {
     statement: string,
     values: readonly SqlValue[],
     bucket: number | null = null,
+    kind?: CallKind,
   ): Promise<readonly string[]> {
-    return readLines(await this.#calls.run(this.#toWork(statement, values), bucket));
+    return readLines(await this.#calls.run(this.#toWork(statement, values), bucket, kind));
   }
 
   #toWork(statement: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {

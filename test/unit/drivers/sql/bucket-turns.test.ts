@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { BucketTurns } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { seededRandom } from "../../../support/seeded-random.ts";
@@ -7,7 +8,7 @@ const MAX_TURN_MS = 50;
 const STEPS = 400;
 
 interface Call {
-  readonly isClaim: boolean;
+  readonly kind: CallKind;
   startedAt: number | null;
   /** Ends the call, or gives it up. */
   leave(): void;
@@ -26,10 +27,9 @@ class Bucket {
   onStart(call: Call, now: number): void {
     const last = this.#last;
     if (last !== null && this.open.has(last)) expect(now - Number(last.startedAt)).toBeGreaterThanOrEqual(MAX_TURN_MS);
-    const claims = this.waiting.filter(({ isClaim }) => isClaim);
-    const urgent = this.waiting.filter(({ isClaim }) => !isClaim);
-    const isClaimNext = urgent.length === 0 || (last?.isClaim === false && claims.length > 0);
-    expect(call).toBe((isClaimNext ? claims : urgent)[0]);
+    const first = (kind: CallKind): Call | undefined => this.waiting.find((waiting) => waiting.kind === kind);
+    const [claim, renewal] = [first("claim"), first("renewal")];
+    expect(call).toBe(first("release") ?? (last?.kind === "renewal" ? (claim ?? renewal) : (renewal ?? claim)));
     call.startedAt = now;
     this.#last = call;
   }
@@ -48,9 +48,10 @@ test.each([1, 2, 3, 4])("random calls that end, are given up or get stuck start 
   const buckets = Array.from({ length: 3 }, () => new Bucket());
   const take = (number: number): Call => {
     const bucket = buckets[number] as Bucket;
-    const call: Call = { isClaim: random.chance(0.6), startedAt: null, leave: () => undefined };
+    const kind = random.pick(["release", "renewal", "claim"] as const);
+    const call: Call = { kind, startedAt: null, leave: () => undefined };
     bucket.open.add(call);
-    const leave = turns.take(number, call.isClaim, () => bucket.onStart(call, clock.now()));
+    const leave = turns.take(number, kind, () => bucket.onStart(call, clock.now()));
     return Object.assign(call, { leave: () => bucket.open.delete(call) && leave() });
   };
   for (let step = 0; step < STEPS; step++) {

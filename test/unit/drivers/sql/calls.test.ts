@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { Calls } from "../../../../src/drivers/sql/calls.ts";
 import type { SqlClient, SqlConnection, SqlResult } from "../../../../src/drivers/sql/clients/types.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -281,21 +282,22 @@ describe("claim calls", () => {
 describe("calls for one bucket", () => {
   const claimOne = (calls: Calls, id: string, bucket = 0): Promise<SqlResult | null> =>
     calls.runClaim(id, bucket, (connection) => connection.query(id));
-  const runOne = (calls: Calls, text: string): Promise<SqlResult> =>
-    calls.run((connection) => connection.query(text), 0);
+  const runOne = (calls: Calls, text: string, kind?: CallKind): Promise<SqlResult> =>
+    calls.run((connection) => connection.query(text), 0, kind);
 
-  test("are sent one after another, renewals and releases first and a claim after each; calls for other buckets are sent at once", async () => {
+  test("are sent one after another, releases first, then renewals and claims in turn; calls for other buckets are sent at once", async () => {
     const { pool, clock, calls } = setUp(10);
     const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
-    const others = [runOne(calls, "renew"), runOne(calls, "release"), claimOne(calls, "other", 1), calls.query("many")];
+    const renewals = ["renew 1", "renew 2"].map((text) => runOne(calls, text));
+    const others = [runOne(calls, "release", "release"), claimOne(calls, "other", 1), calls.query("many")];
     await settle();
     expect(pool.sent).toEqual(["a", "other", "many"]);
-    for (let count = 0; count < 7; count++) {
+    for (let count = 0; count < 8; count++) {
       pool.answer();
       await settle();
     }
-    await Promise.all([...claims, ...others]);
-    expect(pool.sent).toEqual(["a", "other", "many", "renew", "b", "release", "c"]);
+    await Promise.all([...claims, ...renewals, ...others]);
+    expect(pool.sent).toEqual(["a", "other", "many", "release", "renew 1", "b", "renew 2", "c"]);
     await clock.advance(50);
     expect(clock.pendingTimers).toBe(0);
   });
