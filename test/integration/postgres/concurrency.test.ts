@@ -91,7 +91,7 @@ withPostgres((server) => {
     );
     const [after] = await fixture.database.query(sessions);
     // one each for calls and for LISTEN; more only if a call took longer than a turn
-    expect(Number(after?.count) - Number(before?.count)).toBeLessThanOrEqual(2 * 5);
+    expect(Number(after?.count) - Number(before?.count)).toBeLessThanOrEqual(2 * 12);
     expect(await fixture.inspect()).toEqual([]);
   });
 

@@ -1,10 +1,9 @@
 import { expect, test } from "vitest";
 import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
-import { BucketTurns } from "../../../../src/drivers/sql/bucket-turns.ts";
+import { BucketTurns, MAX_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { seededRandom } from "../../../support/seeded-random.ts";
 
-const MAX_TURN_MS = 50;
 const STEPS = 400;
 
 interface Call {
@@ -61,8 +60,8 @@ test.each([1, 2, 3, 4])("random calls that end, are given up or get stuck start 
       if (random.chance(0.5) || open.size === 0) take(number);
       else random.pick([...open]).leave();
     }
-    if (random.chance(0.3)) clock.jump(random.int(80));
-    await clock.advance(random.int(30));
+    if (random.chance(0.3)) clock.jump(random.int(2 * MAX_TURN_MS));
+    await clock.advance(random.int(MAX_TURN_MS));
     for (const bucket of buckets) bucket.judge(clock.now());
   }
   await clock.advance(MAX_TURN_MS * 2 * STEPS);

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
+import { MAX_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { Calls } from "../../../../src/drivers/sql/calls.ts";
 import type { SqlClient, SqlConnection, SqlResult } from "../../../../src/drivers/sql/clients/types.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -298,19 +299,19 @@ describe("calls for one bucket", () => {
     }
     await Promise.all([...claims, ...renewals, ...others]);
     expect(pool.sent).toEqual(["a", "other", "many", "release", "renew 1", "b", "renew 2", "c"]);
-    await clock.advance(50);
+    await clock.advance(MAX_TURN_MS);
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test("wait at most 50 ms for one that is stuck, whose late end is not the end of another's turn", async () => {
+  test("wait at most one turn for one that is stuck, whose late end is not the end of another's turn", async () => {
     const { pool, clock, calls } = setUp(10, 1_000);
     const claims = ["stuck", "a", "b"].map((id) => claimOne(calls, id));
     await settle();
-    await clock.advance(49);
+    await clock.advance(MAX_TURN_MS - 1);
     expect(pool.sent).toEqual(["stuck"]);
     await clock.advance(1);
     expect(pool.sent).toEqual(["stuck", "a"]);
-    await clock.advance(49);
+    await clock.advance(MAX_TURN_MS - 1);
     pool.answer();
     await claims[0];
     await settle();
@@ -346,18 +347,16 @@ describe("calls for one bucket", () => {
   });
 
   test("that time out together are not sent one after another; those that were never sent say so", async () => {
-    const { pool, clock, calls } = setUp(10);
+    const { pool, clock, calls } = setUp(10, 2.5 * MAX_TURN_MS);
     const claims = Array.from({ length: 100 }, (_, index) => claimOne(calls, `claim ${index}`));
     const rejections = Promise.allSettled(claims);
     await settle();
-    await clock.advance(100);
+    await clock.advance(2.5 * MAX_TURN_MS);
     const messages = (await rejections).map((outcome) => String((outcome as PromiseRejectedResult).reason.message));
-    expect(pool.sent.length).toBeLessThanOrEqual(3);
-    expect(new Set(messages)).toEqual(
-      new Set([
-        "postgres: no answer within 100 ms",
-        "postgres: not sent within 100 ms, behind other calls of this process for the same key",
-      ]),
+    expect(pool.sent).toEqual(["claim 0", "claim 1", "claim 2"]);
+    expect(messages[0]).toBe("postgres: no answer within 25 ms");
+    expect(new Set(messages.slice(3))).toEqual(
+      new Set(["postgres: not sent within 25 ms, behind other calls of this process for the same key"]),
     );
     const later = claimOne(calls, "later");
     await settle();
@@ -367,23 +366,16 @@ describe("calls for one bucket", () => {
   });
 
   test("that waited long for their turn say so when they time out", async () => {
-    const { pool, clock, calls } = setUp(10, 100);
-    const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
+    const { pool, clock, calls } = setUp(10, 3.5 * MAX_TURN_MS);
+    const claims = ["a", "b", "c", "d"].map((id) => claimOne(calls, id));
     const outcomes = Promise.allSettled(claims);
     await settle();
-    await clock.advance(40);
-    pool.answer();
-    await settle();
-    await clock.advance(40);
-    pool.answer();
-    await settle();
-    expect(pool.sent).toEqual(["a", "b", "c"]);
-    await clock.advance(20);
-    const [, , late] = await outcomes;
-    expect(late).toEqual({
+    await clock.advance(3.5 * MAX_TURN_MS);
+    expect(pool.sent).toEqual(["a", "b", "c", "d"]);
+    expect((await outcomes).at(-1)).toEqual({
       status: "rejected",
       reason: new Error(
-        "postgres: no answer within 100 ms, of which it waited 80 ms behind other calls of this process for the same key",
+        "postgres: no answer within 35 ms, of which it waited 30 ms behind other calls of this process for the same key",
       ),
     });
   });
