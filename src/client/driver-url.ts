@@ -134,7 +134,10 @@ export async function createDriver(
   } & { readonly warn?: ((warning: string) => void) | undefined } = {},
 ): Promise<Driver> {
   // an empty variable counts as unset; an empty argument is a mistake and must not select the default store
-  const url = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
+  const givenUrl = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
+  // schemes are case-insensitive
+  const url =
+    typeof givenUrl === "string" ? givenUrl.replace(/^[a-z+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
   const { connectTimeout = 5_000, label = "", warn } = options;
   const connectTimeoutMs = parseDuration(connectTimeout, "connectTimeout");
   if (url === undefined) {

@@ -103,7 +103,7 @@ describe("urls", () => {
       "schema, recall, prefix, createTables, guardDataLoss, silenceWarnings, application_name",
     ],
     ["postgres+advisory://h/db?sesionMs=1", "sessionMs, maxWaitConnections, silenceWarnings, application_name"],
-    ["mysql://h/db?prefx=x", "prefix, createTables, guardDataLoss, silenceWarnings, socketPath"],
+    ["MySQL://h/db?prefx=x", "prefix, createTables, guardDataLoss, silenceWarnings, socketPath"],
     ["mysql+advisory://h/db?sesionMs=1", "sessionMs, maxWaitConnections, silenceWarnings, socketPath"],
   ])("%s: the message names the parameters of the driver, and those of the library", async (url, names) => {
     await expect(createDriver(url)).rejects.toThrow(`(it has ${names}, `);

@@ -25,7 +25,7 @@ describe("a url of SQLite", () => {
     ["sqlite:///", "url must have the path of a file"],
     ["sqlite://host/a.db", "url must have the path of a file"],
     ["sqlite:/a.db#b", "with %23 for #"],
-    ["sqlite:/a.db?prefx=a", 'url has no parameter "prefx" for sqlite: (it has prefix, guardDataLoss)'],
+    ["SQLite:/a.db?prefx=a", 'url has no parameter "prefx" for sqlite: (it has prefix, guardDataLoss)'],
     ["sqlite:/a.db?prefix=A", "prefix must be 1 to 32 lower-case letters"],
     ["sqlite:/a%zz.db", "url must have a valid percent-encoding"],
     ["sqlite::memory:", "memory() only"],
