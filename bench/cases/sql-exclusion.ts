@@ -14,7 +14,7 @@ const PROCESS_COUNTS = [1, 4];
 const FAIR_GRANTS = 4;
 const CONNECTIONS_REASON =
   "One for the calls, which take turns, and on PostgreSQL one more that listens while a claim waits. Neither grows with callers or locks. A call that takes " +
-  "longer than 10 ms lets another one pass, which may open a connection of its pool.";
+  "longer than 50 ms lets another one pass, which may open a connection of its pool.";
 const COLUMNS: readonly Column[] = [
   "rate",
   "p50",

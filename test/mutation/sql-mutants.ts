@@ -129,6 +129,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",
+    name: "calls of a database far away that wait for the turns of one nearby",
+    find: "this.#fastestMs <= NEARBY_MS ? NEARBY_TURN_MS : MAX_TURN_MS",
+    replace: "NEARBY_TURN_MS",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/bucket-turns.ts",
     name: "the late end of a call that ends the turn of another one",
     find: "if (turn.holder !== start) return;",
     replace: "",

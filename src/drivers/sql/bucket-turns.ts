@@ -3,8 +3,8 @@
  * need one connection of the pool and not one each, and the pool serves other buckets and the user's own statements.
  *
  * Invariants
- * - A call has the turn of its bucket until it is over, but at most for MAX_TURN_MS: one that is stuck, or has no connection yet, delays
- *   the next one by no more.
+ * - A call has the turn of its bucket until it is over, but at most for MAX_TURN_MS, or NEARBY_TURN_MS if the database is nearby: one that
+ *   is stuck, or has no connection yet, delays the next one by no more.
  * - While calls of a bucket wait here, another one has the turn, or the next one starts in a microtask.
  * - Releases go first: they let others in. Renewals and claims go in turn, since claims that wait may be renewed without a pause, and
  *   no lease may end behind a burst of claims. Otherwise the order is kept.
@@ -13,11 +13,12 @@
 import type { Clock, Timer } from "../../util/clock.ts";
 import { runInMicrotask } from "../../util/microtask.ts";
 
-/**
- * Longer than most calls to a database nearby take. Farther away calls overlap: one for each way to the server and back would be a low rate,
- * since the row is locked for a small part of that time.
- */
+/** How long a call of a database far away has the turn: calls overlap, since most of their time is the way there and back. */
 export const MAX_TURN_MS = 10;
+/** The same for a database nearby: longer than calls take that wait for a row or the disk. */
+export const NEARBY_TURN_MS = 50;
+/** The database is nearby if its fastest call took no longer. */
+const NEARBY_MS = 5;
 
 /** "release" also stands for calls that restore claims, which no release may overtake; "renewal" for all others but claims. */
 export type CallKind = "release" | "renewal" | "claim";
@@ -41,6 +42,7 @@ export class BucketTurns {
   readonly #turns = new Map<number, Turn>();
   /** The timer fires no later than the first turn ends that others wait for; null: it is not set. */
   #timerDueAt: number | null = null;
+  #fastestMs = Number.POSITIVE_INFINITY;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -51,7 +53,7 @@ export class BucketTurns {
   take(bucket: number, kind: CallKind, start: Start): () => void {
     const turn = this.#turns.get(bucket);
     if (turn === undefined) {
-      const endsAt = this.#clock.now() + MAX_TURN_MS;
+      const endsAt = this.#endOfTurn();
       const waiting = { release: new Set<Start>(), renewal: new Set<Start>(), claim: new Set<Start>() };
       this.#turns.set(bucket, { holder: start, endsAt, isClaimNext: kind === "renewal", waiting });
       start();
@@ -62,8 +64,18 @@ export class BucketTurns {
     return () => this.#leave(bucket, kind, start);
   }
 
+  /** A statement of any kind was answered after this time. */
+  noteAnswer(afterMs: number): void {
+    this.#fastestMs = Math.min(this.#fastestMs, afterMs);
+  }
+
   close(): void {
     this.#timer.stop();
+  }
+
+  /** When a turn ends that begins now. */
+  #endOfTurn(): number {
+    return this.#clock.now() + (this.#fastestMs <= NEARBY_MS ? NEARBY_TURN_MS : MAX_TURN_MS);
   }
 
   #leave(bucket: number, kind: CallKind, start: Start): void {
@@ -91,7 +103,7 @@ export class BucketTurns {
     }
     queue.delete(next);
     turn.holder = next;
-    turn.endsAt = this.#clock.now() + MAX_TURN_MS;
+    turn.endsAt = this.#endOfTurn();
     if (isAwaited(turn)) this.#setTimer(turn);
     next();
   }

@@ -112,6 +112,7 @@ export class Calls {
   #createCall<T>(work: Work<T>): PendingCall<T> {
     const { driverName, timeoutMs } = this.#options;
     const call = new PendingCall(this.#client, work, this.#options);
+    call.onAnswer = (afterMs) => this.#turns.noteAnswer(afterMs);
     call.stopTimeout = this.#timeouts.start(() => {
       const problem = this.#isClosed ? "the driver was closed during the call" : explainTimeout(call, timeoutMs);
       call.abandon(new Error(`${driverName}: ${problem}`));
@@ -155,6 +156,8 @@ class PendingCall<T> implements CallProgress {
   onLeave: () => void = () => undefined;
   /** Called once: when it has returned its connection, or will not get one. */
   onOver: () => void = () => undefined;
+  /** Called with the time from its connection to its result. */
+  onAnswer: (afterMs: number) => void = () => undefined;
   readonly #client: SqlClient;
   readonly #work: Work<T>;
   readonly #options: CallOptions;
@@ -225,10 +228,12 @@ class PendingCall<T> implements CallProgress {
       throw new Error("the call was abandoned before it had a connection");
     }
     this.#connection = connection;
-    this.#poolWaitMs = this.#options.clock.now() - (this.#turnAt ?? this.#createdAt);
+    const sentAt = this.#options.clock.now();
+    this.#poolWaitMs = sentAt - (this.#turnAt ?? this.#createdAt);
     this.#leave();
     try {
       const result = await this.#work(connection);
+      this.onAnswer(this.#options.clock.now() - sentAt);
       this.#end(false);
       return result;
     } catch (error) {

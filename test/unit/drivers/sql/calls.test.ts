@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
-import { MAX_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
+import { MAX_TURN_MS, NEARBY_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { Calls } from "../../../../src/drivers/sql/calls.ts";
 import type { SqlClient, SqlConnection, SqlResult } from "../../../../src/drivers/sql/clients/types.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -299,7 +299,7 @@ describe("calls for one bucket", () => {
     }
     await Promise.all([...claims, ...renewals, ...others]);
     expect(pool.sent).toEqual(["a", "other", "many", "release", "renew 1", "b", "renew 2", "c"]);
-    await clock.advance(MAX_TURN_MS);
+    await clock.advance(NEARBY_TURN_MS);
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -322,6 +322,23 @@ describe("calls for one bucket", () => {
     pool.answer();
     await Promise.all(claims);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("wait longer for one that is stuck if the database has answered another one soon: it is nearby", async () => {
+    const { pool, clock, calls } = setUp(10, 1_000);
+    const first = calls.query("first");
+    await settle();
+    await clock.advance(5);
+    pool.answer();
+    await first;
+    const claims = Promise.allSettled(["stuck", "a"].map((id) => claimOne(calls, id)));
+    await settle();
+    await clock.advance(NEARBY_TURN_MS - 1);
+    expect(pool.sent).toEqual(["first", "stuck"]);
+    await clock.advance(1);
+    expect(pool.sent).toEqual(["first", "stuck", "a"]);
+    calls.close();
+    await claims;
   });
 
   test("pass the turn on when they fail, and when they are withdrawn", async () => {
