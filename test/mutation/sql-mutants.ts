@@ -129,8 +129,8 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",
-    name: "calls of a database far away that wait for the turns of one nearby",
-    find: "this.#fastestMs <= NEARBY_MS ? NEARBY_TURN_MS : MAX_TURN_MS",
+    name: "calls to a remote database that wait for the turns of one nearby",
+    find: "this.#fastestMs <= NEARBY_MS ? NEARBY_TURN_MS : REMOTE_TURN_MS",
     replace: "NEARBY_TURN_MS",
     tests: "test/unit/drivers/sql/calls.test.ts",
   },
@@ -256,7 +256,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on SQLite, a caller that keeps the event loop for itself",
     file: "src/drivers/sql/sqlite/transactions.ts",
-    find: "if (now - this.#turnStartedAt < MAX_TURN_MS) queue",
+    find: "if (now - this.#turnStartedAt < REMOTE_TURN_MS) queue",
     replace: "if (now >= 0) queue",
     tests: "test/integration/sqlite/handles.test.ts",
   },

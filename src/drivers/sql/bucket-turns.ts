@@ -3,8 +3,8 @@
  * need one connection of the pool and not one each, and the pool serves other buckets and the user's own statements.
  *
  * Invariants
- * - A call has the turn of its bucket until it is over, but at most for MAX_TURN_MS, or NEARBY_TURN_MS if the database is nearby: one that
- *   is stuck, or has no connection yet, delays the next one by no more.
+ * - A call has the turn of its bucket until it is over, but at most for NEARBY_TURN_MS, or REMOTE_TURN_MS if the database is not known to be
+ *   nearby: a call that is stuck, or has no connection yet, delays the next one by no more.
  * - While calls of a bucket wait here, another one has the turn, or the next one starts in a microtask.
  * - Releases go first: they let others in. Renewals and claims go in turn, since claims that wait may be renewed without a pause, and
  *   no lease may end behind a burst of claims. Otherwise the order is kept.
@@ -13,11 +13,11 @@
 import type { Clock, Timer } from "../../util/clock.ts";
 import { runInMicrotask } from "../../util/microtask.ts";
 
-/** How long a call of a database far away has the turn: calls overlap, since most of their time is the way there and back. */
-export const MAX_TURN_MS = 10;
-/** The same for a database nearby: longer than calls take that wait for a row or the disk. */
+/** How long a call to a remote database has the turn. Such calls overlap, since most of their time is spent on the network. */
+export const REMOTE_TURN_MS = 10;
+/** The same for a database nearby: longer than most calls take, also those that wait for a row or for the disk. */
 export const NEARBY_TURN_MS = 50;
-/** The database is nearby if its fastest call took no longer. */
+/** The database counts as nearby if its fastest call took no longer. */
 const NEARBY_MS = 5;
 
 /** "release" also stands for calls that restore claims, which no release may overtake; "renewal" for all others but claims. */
@@ -75,7 +75,7 @@ export class BucketTurns {
 
   /** When a turn ends that begins now. */
   #endOfTurn(): number {
-    return this.#clock.now() + (this.#fastestMs <= NEARBY_MS ? NEARBY_TURN_MS : MAX_TURN_MS);
+    return this.#clock.now() + (this.#fastestMs <= NEARBY_MS ? NEARBY_TURN_MS : REMOTE_TURN_MS);
   }
 
   #leave(bucket: number, kind: CallKind, start: Start): void {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
-import { BucketTurns, MAX_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
+import { BucketTurns, REMOTE_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { seededRandom } from "../../../support/seeded-random.ts";
 
@@ -25,7 +25,8 @@ class Bucket {
 
   onStart(call: Call, now: number): void {
     const last = this.#last;
-    if (last !== null && this.open.has(last)) expect(now - Number(last.startedAt)).toBeGreaterThanOrEqual(MAX_TURN_MS);
+    if (last !== null && this.open.has(last))
+      expect(now - Number(last.startedAt)).toBeGreaterThanOrEqual(REMOTE_TURN_MS);
     const first = (kind: CallKind): Call | undefined => this.waiting.find((waiting) => waiting.kind === kind);
     const [claim, renewal] = [first("claim"), first("renewal")];
     expect(call).toBe(first("release") ?? (last?.kind === "renewal" ? (claim ?? renewal) : (renewal ?? claim)));
@@ -37,7 +38,7 @@ class Bucket {
   judge(now: number): void {
     if (this.waiting.length === 0) return;
     expect(this.open).toContain(this.#last);
-    expect(now - Number(this.#last?.startedAt)).toBeLessThan(MAX_TURN_MS);
+    expect(now - Number(this.#last?.startedAt)).toBeLessThan(REMOTE_TURN_MS);
   }
 }
 
@@ -60,16 +61,16 @@ test.each([1, 2, 3, 4])("random calls that end, are given up or get stuck start 
       if (random.chance(0.5) || open.size === 0) take(number);
       else random.pick([...open]).leave();
     }
-    if (random.chance(0.3)) clock.jump(random.int(2 * MAX_TURN_MS));
-    await clock.advance(random.int(MAX_TURN_MS));
+    if (random.chance(0.3)) clock.jump(random.int(2 * REMOTE_TURN_MS));
+    await clock.advance(random.int(REMOTE_TURN_MS));
     for (const bucket of buckets) bucket.judge(clock.now());
   }
-  await clock.advance(MAX_TURN_MS * 2 * STEPS);
+  await clock.advance(REMOTE_TURN_MS * 2 * STEPS);
   for (const [number, { open, waiting }] of buckets.entries()) {
     expect(waiting).toEqual([]);
     for (const call of open) call.leave();
     expect(take(number).startedAt).toBe(clock.now());
   }
-  await clock.advance(MAX_TURN_MS);
+  await clock.advance(REMOTE_TURN_MS);
   expect(clock.pendingTimers).toBe(0);
 });

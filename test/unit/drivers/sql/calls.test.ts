@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
-import { MAX_TURN_MS, NEARBY_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
+import { NEARBY_TURN_MS, REMOTE_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
 import { Calls } from "../../../../src/drivers/sql/calls.ts";
 import type { SqlClient, SqlConnection, SqlResult } from "../../../../src/drivers/sql/clients/types.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -307,11 +307,11 @@ describe("calls for one bucket", () => {
     const { pool, clock, calls } = setUp(10, 1_000);
     const claims = ["stuck", "a", "b"].map((id) => claimOne(calls, id));
     await settle();
-    await clock.advance(MAX_TURN_MS - 1);
+    await clock.advance(REMOTE_TURN_MS - 1);
     expect(pool.sent).toEqual(["stuck"]);
     await clock.advance(1);
     expect(pool.sent).toEqual(["stuck", "a"]);
-    await clock.advance(MAX_TURN_MS - 1);
+    await clock.advance(REMOTE_TURN_MS - 1);
     pool.answer();
     await claims[0];
     await settle();
@@ -364,11 +364,11 @@ describe("calls for one bucket", () => {
   });
 
   test("that time out together are not sent one after another; those that were never sent say so", async () => {
-    const { pool, clock, calls } = setUp(10, 2.5 * MAX_TURN_MS);
+    const { pool, clock, calls } = setUp(10, 2.5 * REMOTE_TURN_MS);
     const claims = Array.from({ length: 100 }, (_, index) => claimOne(calls, `claim ${index}`));
     const rejections = Promise.allSettled(claims);
     await settle();
-    await clock.advance(2.5 * MAX_TURN_MS);
+    await clock.advance(2.5 * REMOTE_TURN_MS);
     const messages = (await rejections).map((outcome) => String((outcome as PromiseRejectedResult).reason.message));
     expect(pool.sent).toEqual(["claim 0", "claim 1", "claim 2"]);
     expect(messages[0]).toBe("postgres: no answer within 25 ms");
@@ -383,11 +383,11 @@ describe("calls for one bucket", () => {
   });
 
   test("that waited long for their turn say so when they time out", async () => {
-    const { pool, clock, calls } = setUp(10, 3.5 * MAX_TURN_MS);
+    const { pool, clock, calls } = setUp(10, 3.5 * REMOTE_TURN_MS);
     const claims = ["a", "b", "c", "d"].map((id) => claimOne(calls, id));
     const outcomes = Promise.allSettled(claims);
     await settle();
-    await clock.advance(3.5 * MAX_TURN_MS);
+    await clock.advance(3.5 * REMOTE_TURN_MS);
     expect(pool.sent).toEqual(["a", "b", "c", "d"]);
     expect((await outcomes).at(-1)).toEqual({
       status: "rejected",
