@@ -48,7 +48,7 @@ async function doNothing(): Promise<void> {}
 export async function openMemoryDriver(): Promise<LockImplementation<Claim>> {
   const driver = memory();
   const ignore = (): void => undefined;
-  await driver.open({ answered: ignore, changed: ignore, reconnected: ignore, recalled: ignore });
+  await driver.open({ answered: ignore, changed: ignore, disconnected: ignore, reconnected: ignore, recalled: ignore });
   return {
     async acquire(key) {
       const claim: Claim = {

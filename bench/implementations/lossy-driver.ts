@@ -10,6 +10,7 @@ export function losePushes(driver: Driver): Driver {
     open({
       answered: (id, answer) => isLost() || events.answered(id, answer),
       changed: (id) => isLost() || events.changed(id),
+      disconnected: () => events.disconnected(),
       reconnected: () => events.reconnected(),
       recalled: (id) => isLost() || events.recalled(id),
     });

@@ -261,6 +261,8 @@ class ExitListener {
 const exitListener = new ExitListener();
 
 /** Why a lock cannot be cached on this store; null: it can. */
-export function cacheProblem({ recall }: Traits, { name }: Driver): string | null {
+export function cacheProblem({ recall, reportsBreaks }: Traits, { name }: Driver): string | null {
+  if (reportsBreaks === false)
+    return `this client of ${name} does not report when its connection breaks: locks cannot be cached with it`;
   return recall === false ? `${name} does not tell holders who waits for them: locks cannot be cached on it` : null;
 }

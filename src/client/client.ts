@@ -125,6 +125,7 @@ export class Client {
       traits = await driver.open({
         answered: (id, answer) => engine.answered(id, answer),
         changed: (id) => engine.changed(id),
+        disconnected: () => engine.disconnected(),
         reconnected: () => engine.reconnected(),
         recalled: (id) => engine.recalled(id),
       });
@@ -284,7 +285,9 @@ export class Client {
           return null;
         }
         const localHolds = [...joinedHolds, ...acquired];
-        if (localHolds.every((localHold) => localHold.isHeld(localHold.observe())))
+        // if the connection broke meanwhile, the store may have lost the keys that were acquired before the last one
+        const isVerified = acquired.slice(0, -1).every(({ activeClaim }) => context.engine.isVerified(activeClaim));
+        if (isVerified && localHolds.every((localHold) => localHold.isHeld(localHold.observe())))
           return new LockHandle(localHolds as [LocalHold], target.keys, this.flowHolds);
         await releaseAll(acquired);
         for (const localHold of joinedHolds) {

@@ -100,8 +100,8 @@ export class ActiveClaim implements ScheduledTask {
   #isInJeopardy = false;
   /** The last call sent before the store's clock stepped; the answer to a later call ends the jeopardy. Infinity: no step. */
   callAtClockStep: number = Number.POSITIVE_INFINITY;
-  /** The last call sent before the connection broke; the answer to a later call verifies the claim. -1: none is needed. */
-  #callAtBreak = -1;
+  /** The engine's epoch when the last call that was answered was sent; -1: none was. */
+  answeredEpoch = -1;
   /** Another claim waits for it, as the store has said. Never reset: it may overtake the grant that it refers to. */
   isRecalled = false;
   /** The claims of this client that wait directly behind it, as its grant has named them. */
@@ -187,21 +187,6 @@ export class ActiveClaim implements ScheduledTask {
     this.markUnconfirmed();
   }
 
-  /** The connection broke: pushes may have been missed, and the store may be another one. */
-  onBreak(): void {
-    this.#callAtBreak = this.lastCall;
-  }
-
-  /** The call with this number was answered "held". */
-  onVerified(call: number): void {
-    if (call > this.#callAtBreak) this.#callAtBreak = -1;
-  }
-
-  /** Has the store confirmed the claim since its connection broke, or its clock stepped? */
-  get isVerified(): boolean {
-    return this.#callAtBreak === -1 && this.callAtClockStep === Number.POSITIVE_INFINITY;
-  }
-
   forget(): void {
     this.isForgotten = true;
     this.state = { status: "done", hasUnansweredClaim: false };
@@ -240,6 +225,8 @@ export class Engine {
   /** One of them is due because of its lease: it is neither a recheck nor a retry. */
   #hasPendingRenewal = false;
   #isStopped = false;
+  /** Counts the breaks of the connection: an answer to a call that was sent before may be that of a store that has lost it since. */
+  #epoch = 0;
   /** The total time for which this machine was suspended, as far as it was detected. */
   suspendedMs = 0;
   readonly #claimEvents: ActiveClaimEvents = {
@@ -333,6 +320,14 @@ export class Engine {
     return now;
   }
 
+  /**
+   * Has the store answered a call for this claim that was sent after the last break of the connection, and after its clock
+   * stepped? If not, the claim must not be given to another request.
+   */
+  isVerified({ answeredEpoch, callAtClockStep }: ActiveClaim): boolean {
+    return answeredEpoch === this.#epoch && callAtClockStep === Number.POSITIVE_INFINITY;
+  }
+
   /** The time plus all suspensions detected so far, for intervals that may span one. */
   elapsedMs(now: number): number {
     return now + this.suspendedMs;
@@ -367,12 +362,13 @@ export class Engine {
     if (activeClaim !== undefined) this.#apply(activeClaim, { type: "notified" }, this.clock.now());
   }
 
+  disconnected(): void {
+    this.#epoch++;
+  }
+
   reconnected(): void {
     const now = this.clock.now();
-    for (const activeClaim of this.listClaims()) {
-      activeClaim.onBreak();
-      this.#apply(activeClaim, { type: "notified" }, now);
-    }
+    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "notified" }, now);
     this.#releaseQueue.retryNow();
   }
 
@@ -474,9 +470,10 @@ export class Engine {
   #callClaim(activeClaim: ActiveClaim, now: number): void {
     activeClaim.lastSentAt = now;
     const call = activeClaim.lastCall;
+    const epoch = this.#epoch;
     activeClaim.openCalls++;
     rejectOnThrow(() => this.driver.claim(activeClaim.claim)).then(
-      (answer) => this.#onAnswer(activeClaim, call, now, answer),
+      (answer) => this.#onAnswer(activeClaim, call, now, epoch, answer),
       (error: unknown) => this.#onCallFailed(activeClaim, call, now, error),
     );
   }
@@ -495,6 +492,7 @@ export class Engine {
     );
     if (renewable.length === 0) return;
     const sentAt = this.clock.now();
+    const epoch = this.#epoch;
     for (const activeClaim of renewable) activeClaim.openCalls++;
     const calls = renewable.map(({ lastCall }) => lastCall);
     const claims = renewable.map(({ claim }) => claim);
@@ -507,7 +505,7 @@ export class Engine {
         this.#emitRenewed(renewable.length, sentAt, undefined);
         for (const [index, activeClaim] of renewable.entries()) {
           const answer = answers[index];
-          if (answer !== undefined) this.#onAnswer(activeClaim, calls[index] as number, sentAt, answer);
+          if (answer !== undefined) this.#onAnswer(activeClaim, calls[index] as number, sentAt, epoch, answer);
           else
             this.#onCallFailed(
               activeClaim,
@@ -531,18 +529,16 @@ export class Engine {
     this.#events.emit("renewed", { store: this.driver.name, claims, tookMs, error });
   }
 
-  #onAnswer(activeClaim: ActiveClaim, call: number, sentAt: number, answer: Answer): void {
+  #onAnswer(activeClaim: ActiveClaim, call: number, sentAt: number, epoch: number, answer: Answer): void {
     const now = this.clock.now();
     // before using the answer: a suspension since the call was sent shortens the lease
     if (answer.state === "held") this.observe(now);
     this.#storeMonitor.recordContact(now, this.driver.shardOf?.(activeClaim.claim));
+    activeClaim.answeredEpoch = Math.max(activeClaim.answeredEpoch, epoch);
     activeClaim.recordAnswer(answer, now);
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
     this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);
-    if (answer.state === "held") {
-      activeClaim.onVerified(call);
-      if (answer.recalled === true) this.#recall(activeClaim, now);
-    }
+    if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);
     if (call > activeClaim.callAtClockStep && activeClaim.isHeld(now)) activeClaim.markConfirmed();
     if (hasClockStepped) this.#onStoreClockStep(now);
     activeClaim.endCall();

@@ -10,9 +10,10 @@
  * Invariants
  * - A local queue has at most one live claim. A lost claim leaves the queue at once: its local hold keeps it until the
  *   holder's code has ended, but local waiters can queue at the store without waiting for that code.
- * - A request is granted from an idle claim only if, by clocks that are read for it, enough of the lease is left, the last
- *   call did not fail, the store has confirmed the claim since its connection broke, no recall has come, and a token of the
- *   range is unused. Else the claim is released, and the request makes a new one.
+ * - A claim serves another request (idle, by a hand-off, or as its successor) only if, by clocks that are read for it, enough of the
+ *   lease is left, the last call did not fail, the store has answered since its connection broke (a store that came back empty may
+ *   have granted the lock to another client), and a token of the range is unused; an idle one also only if no recall has come. Else
+ *   the claim is released, and the request makes a new one.
  */
 
 import type { ClosedError, LostReason } from "../errors.ts";
@@ -92,11 +93,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.target = target;
     this.#ttl = ttl;
     this.#name = name;
-    const { recall } = context.traits;
+    const { recall, reportsBreaks } = context.traits;
     this.#isRecallable = name !== null && recall !== false;
     this.#isStrict = isStrict;
     const suggestedTokens = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
-    const limits = name === null ? NO_HANDOFFS : context.settings;
+    const limits = name === null || reportsBreaks === false ? NO_HANDOFFS : context.settings;
     this.#budget = new HandoffBudget(limits, recall === "push", suggestedTokens);
   }
 
@@ -250,7 +251,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // a listener of the event may have withdrawn the last request, and with it the claim
     if (this.#activeClaim !== activeClaim) return isHeld;
     if (isHeld) this.#syncTokens(activeClaim);
-    const isWanted = this.#waiters.size > 0 && hasEnoughLease(activeClaim, now);
+    const isWanted = this.#waiters.size > 0 && this.#canServe(activeClaim, now);
     const isKept = isHeld && this.#waiters.size === 0 && this.#mayKeep(activeClaim, localHold.settings, now);
     if (isKept && this.#budget.hasTokens) return this.#keep(activeClaim, localHold.settings, now);
     const token = isHeld ? this.#budget.nextToken(now, isWanted || isKept) : null;
@@ -372,12 +373,19 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   /** In strict order: hands the lock on to the request of this client whose claim is the next one at the store, if there is one. */
   #passToSuccessor(activeClaim: ActiveClaim, now: number): boolean {
-    if (!hasEnoughLease(activeClaim, now)) return false;
+    if (!this.#canServe(activeClaim, now)) return false;
     const next = this.context.engine.takeSuccessor(activeClaim);
     if (next === null) return false;
     this.#leaveClaim();
     next.successor.listener.onTurn(activeClaim, next.token, now);
     return true;
+  }
+
+  /** May another request use the claim? Not while a detach is under way, which may also hand out a reference. */
+  #canServe(activeClaim: ActiveClaim, now: number): boolean {
+    const { state, settings, isDetaching } = activeClaim;
+    if (state.status !== "held" || state.callState.failures > 0 || isDetaching) return false;
+    return state.deadline - now > 0.45 * settings.ttlMs && this.context.engine.isVerified(activeClaim);
   }
 
   get #isIdle(): boolean {
@@ -389,7 +397,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     if (cacheMs === 0 || this.#name === null || activeClaim.isRecalled) return false;
     // a process that is cut off would keep a claim that silence does not end
     if (activeClaim.settings.survivesSilence) return false;
-    return hasEnoughLease(activeClaim, now) && this.context.cachedLocks.allows(this.#name, now);
+    return this.#canServe(activeClaim, now) && this.context.cachedLocks.allows(this.#name, now);
   }
 
   #keep(activeClaim: ActiveClaim, { cacheMs }: AcquireSettings, now: number): true {
@@ -415,8 +423,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.context.engine.observe(now, activeClaim);
     if (!this.#isIdle || this.#activeClaim !== activeClaim) return null;
     this.#syncTokens(activeClaim);
-    const isUsable =
-      activeClaim.isHeld(now) && hasEnoughLease(activeClaim, now) && activeClaim.isVerified && !activeClaim.isRecalled;
+    const isUsable = activeClaim.isHeld(now) && this.#canServe(activeClaim, now) && !activeClaim.isRecalled;
     if (isUsable && this.#budget.hasTokens) {
       (this.#cachedLock as CachedLock).becomeUsed();
       return activeClaim;
@@ -523,12 +530,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
   }
-}
-
-/** Is enough of the lease left for another holder? Not while a detach is under way, which may also hand out a reference. */
-function hasEnoughLease({ state, settings, isDetaching }: ActiveClaim, now: number): boolean {
-  if (state.status !== "held" || state.callState.failures > 0 || isDetaching) return false;
-  return state.deadline - now > 0.45 * settings.ttlMs;
 }
 
 function isFailing({ state }: ActiveClaim): boolean {

@@ -247,6 +247,7 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
       const traits = await opened.open({
         answered: (id, answer) => void pushes.push({ id, answer }),
         changed: (id) => void pushes.push({ id, answer: undefined }),
+        disconnected: () => undefined,
         reconnected: () => void pushes.push({ id: null, answer: undefined }),
         recalled(id) {
           recalls.push(id);

@@ -106,14 +106,21 @@ export type Answer =
 /**
  * The core's side of an open driver: the store's pushes go here. Pushes may be late, repeated or lost. The core polls
  * anyway, so a driver that never calls these is correct. A pushed answer counts only if it came over the connection (in
- * the same run of the store) that answered the claim's last call: after a reconnect a driver drops everything from the
- * old connection, then calls reconnected(). Never call them synchronously from a method of the driver.
+ * the same run of the store) that answered the claim's last call: after a break a driver calls disconnected(), drops
+ * everything from the old connection and, when it is connected again, calls reconnected(). Only a store in this process has
+ * no breaks. Never call them synchronously from a method of the driver.
  */
 export interface DriverEvents {
   /** The answer for this claim is now `answer`. */
   answered(id: ClaimId, answer: Answer): void;
   /** The answer for this claim may have changed; the core rechecks it. */
   changed(id: ClaimId): void;
+  /**
+   * The connection broke, or one of several did: the store may lose the claims before it answers again. Holders keep their
+   * leases, but the core grants nothing from what it knows already (a cached lock, a local hand-off, a successor) until the
+   * store has answered a call for that claim which was sent after this. May be called repeatedly.
+   */
+  disconnected(): void;
   /** Pushes may have been missed; the core rechecks all claims. */
   reconnected(): void;
   /** Another claim waits for this held claim, which asked to be recalled. Only if traits.recall is "push". */
@@ -148,6 +155,11 @@ export interface Traits {
   readonly recall: "push" | "recheck" | false;
   /** "own": the store keeps no keys, so list() returns only the claims of this driver. Default: the claims of all clients. */
   readonly list?: "own";
+  /**
+   * false: the driver does not learn when its connection breaks, so it cannot call disconnected(), and the core grants nothing
+   * without the store. Default: true.
+   */
+  readonly reportsBreaks?: boolean;
 }
 
 /** A claim in a list, without its secret id. An operator addresses it by key and token. */

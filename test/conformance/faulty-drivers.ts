@@ -329,6 +329,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
         open: (events) =>
           correctDriver.open({
             changed: (id) => events.changed(id),
+            disconnected: () => events.disconnected(),
             reconnected: () => events.reconnected(),
             recalled: (id) => events.recalled(id),
             answered(id, answer) {

@@ -10,6 +10,7 @@ export function toDriverEvents(onPush: OnPush): DriverEvents {
   return {
     answered: (id, answer) => void onPush(id, answer),
     changed: (id) => void onPush(id),
+    disconnected: () => undefined,
     reconnected: () => void onPush(null),
     recalled: () => undefined,
   };

@@ -50,6 +50,7 @@ export class StoppableProcess {
     const wrapEvents = (events: DriverEvents): DriverEvents => ({
       answered: (id, answer) => this.#receive(() => events.answered(id, answer)),
       changed: (id) => this.#receive(() => events.changed(id)),
+      disconnected: () => this.#receive(() => events.disconnected()),
       reconnected: () => this.#receive(() => events.reconnected()),
       recalled: (id) => this.#receive(() => events.recalled(id)),
     });

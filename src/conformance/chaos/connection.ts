@@ -10,6 +10,7 @@ export interface ChaosConnection {
   readonly isClosed: boolean;
   /** Counts the disconnections: pushes of an earlier connection are dropped. */
   readonly epoch: number;
+  onDisconnect: () => void;
   onReconnect: () => void;
   disconnect(): void;
   reconnect(): void;
@@ -26,6 +27,7 @@ export function createChaosConnection(): ChaosConnection {
   let isUp = true;
   let isClosed = false;
   let epoch = 0;
+  let onDisconnect = (): void => undefined;
   let onReconnect = (): void => undefined;
   const failAll = (error: Error): void => {
     for (const fail of inFlight) fail(error);
@@ -42,12 +44,16 @@ export function createChaosConnection(): ChaosConnection {
     get epoch() {
       return epoch;
     },
+    set onDisconnect(run: () => void) {
+      onDisconnect = run;
+    },
     set onReconnect(run: () => void) {
       onReconnect = run;
     },
     disconnect() {
       isUp = false;
       epoch++;
+      onDisconnect();
       failAll(chaosError("the connection was lost"));
     },
     reconnect() {
@@ -76,6 +82,7 @@ export function createChaosConnection(): ChaosConnection {
     },
     close() {
       isClosed = true;
+      onDisconnect = () => undefined;
       onReconnect = () => undefined;
       for (const timer of timers) clearTimeout(timer);
       timers.clear();

@@ -2,8 +2,8 @@
  * A driver that behaves as across a bad network: calls, replies and pushes are lost, late or repeated, and the
  * connection breaks. Faults are random, from a seed, or ordered by a test.
  *
- * It keeps the promises of the contract: no push outlives the connection it came over, reconnected() follows every break,
- * a repeated release reports its first answer, and a call arrives late only if its caller got an error.
+ * It keeps the promises of the contract: no push outlives the connection it came over, disconnected() is called at every break
+ * and reconnected() follows it, a repeated release reports its first answer, and a call arrives late only if its caller got an error.
  */
 
 import { setTimeout as delay } from "node:timers/promises";
@@ -143,6 +143,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
           () => events.changed(id),
         ),
       changed: (id) => pushAsIs(() => events.changed(id)),
+      disconnected: () => events.disconnected(),
       reconnected: () => pushAsIs(() => events.reconnected()),
       recalled: (id) => pushAsIs(() => events.recalled(id)),
     };
@@ -151,6 +152,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
   const { detach, revoke } = driver;
   const wrapped = delegate(driver, {
     open(events) {
+      connection.onDisconnect = () => events.disconnected();
       connection.onReconnect = () => events.reconnected();
       return driver.open(wrapEvents(events));
     },

@@ -139,9 +139,11 @@ class QuorumDriver implements Driver {
     this.#claims = new QuorumClaims(drivers.length);
     const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
     const onRecalled = (index: number, id: ClaimId): void => this.#onRecalled(index, id);
+    const onDisconnected = (): void => this.#events?.disconnected();
     const onHealthChange = safeListener(options.onMember ?? (() => undefined));
     this.#members = drivers.map(
-      (driver, index) => new Member({ index, driver, clock, time: this.#time, onPush, onRecalled, onHealthChange }),
+      (driver, index) =>
+        new Member({ index, driver, clock, time: this.#time, onPush, onRecalled, onDisconnected, onHealthChange }),
     );
     this.#coordinator = new ClaimCoordinator({
       members: this.#members,

@@ -47,6 +47,7 @@ export interface MemberOptions {
   readonly time: () => number;
   readonly onPush: PushHandler;
   readonly onRecalled: (index: number, id: ClaimId) => void;
+  readonly onDisconnected: () => void;
   /** Called with the error when the member fails, and with null when it answers again. */
   readonly onHealthChange: (index: number, error: unknown) => void;
 }
@@ -187,6 +188,8 @@ export class Member {
       traits = await driver.open({
         answered: (id, answer) => this.#onPush(id, answer),
         changed: (id) => this.#onPush(id, undefined),
+        // the answers of the others are not enough: by the time they come, each of them may have been restarted empty
+        disconnected: () => this.#options.onDisconnected(),
         reconnected: () => this.#onPush(null, undefined),
         recalled: (id) => {
           if (this.#isOpen) this.#options.onRecalled(this.index, id);

@@ -265,6 +265,7 @@ export class Connection {
 
   #onDisconnected(): void {
     this.epoch++;
+    this.#events.onDisconnected();
   }
 
   /** Waits for the connection, but ends early on a permanent error. @throws Error */

@@ -155,7 +155,10 @@ class RedisDriver implements Driver {
       storeName: "the server",
       maxTtlMs: this.#maxTtlMs,
       warn: this.#warn,
-      onLoss: () => this.#events?.reconnected(),
+      onLoss: () => {
+        this.#events?.disconnected();
+        this.#events?.reconnected();
+      },
       clock: options.clock ?? systemClock,
     });
   }
@@ -163,6 +166,7 @@ class RedisDriver implements Driver {
   async open(events: DriverEvents): Promise<Traits> {
     const connection = new Connection(adaptClient(await this.#makeClient()), this.#ownsClient, this.#options, {
       onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
+      onDisconnected: () => this.#events?.disconnected(),
       onMissed: () => {
         this.#lostReleases.onBreak();
         this.#events?.reconnected();
@@ -186,9 +190,10 @@ class RedisDriver implements Driver {
     }
     this.#events = events;
     this.#connection = connection;
-    if (!connection.isCluster) return TRAITS;
+    const traits = { ...TRAITS, reportsBreaks: !connection.hidesDisconnects };
+    if (!connection.isCluster) return traits;
     this.shardOf = toClaimBucket;
-    return { ...TRAITS, manyKeys: false };
+    return { ...traits, manyKeys: false };
   }
 
   async claim(claim: Claim): Promise<Answer> {

@@ -49,6 +49,8 @@ export interface CommandChannel {
 export interface PushEvents {
   /** A message arrived in an inbox. `isAnswer`: it counts as an answer, not only as a recheck push. */
   onPush(message: string, isAnswer: boolean): void;
+  /** The connection for commands or one for pushes broke, in a Cluster that of any node. */
+  onDisconnected(): void;
   /** Pushes may have been lost. */
   onMissed(): void;
 }
@@ -280,7 +282,9 @@ export class Subscriptions {
           this.#onMessage(channel, message);
         },
         onDisconnected: () => {
-          if (this.#subscribers.get(node) === state) this.#dropSubscriber(node);
+          if (this.#subscribers.get(node) !== state) return;
+          this.#dropSubscriber(node);
+          this.#events.onDisconnected();
         },
         onMaybeUnsubscribed: () => this.#invalidateAt(node),
       }),

@@ -98,6 +98,7 @@ class ServerDriver implements Driver {
     this.#connection = new Connection(connection, {
       lastSeenState: () => this.#lastSeenState,
       onConnected: (hello, previousRunId) => this.#onConnected(hello, previousRunId),
+      onDisconnected: () => this.#events?.disconnected(),
       onPush: (frame) => this.#onPush(frame),
       isNeeded: () => this.#claims.size > this.#idleClaimCount,
       needsHeartbeat: () => this.#sessionClaimCount > 0,
@@ -261,6 +262,7 @@ class ServerDriver implements Driver {
   }
 
   #onPush([verb, id, result]: readonly unknown[]): void {
+    if (verb === "disconnected") return this.#events?.disconnected();
     if (typeof id !== "string" || (verb !== "push" && verb !== "recheck" && verb !== "recalled")) return;
     const memory = this.#claims.get(id);
     if (memory === undefined || memory.isReleased) return;

@@ -32,6 +32,8 @@ export interface CallOptions {
   readonly timeoutMs: number;
   /** Whether the connection may be in an open transaction, or broken, after this error: then the pool closes it. */
   readonly isBrokenBy: (error: unknown) => boolean;
+  /** Called when a connection broke, could not be opened, or is in an unknown state. */
+  readonly onBreak: () => void;
   /** Explains an error of the database. */
   readonly explain: (error: unknown) => unknown;
 }
@@ -222,7 +224,10 @@ class PendingCall<T> implements CallProgress {
   }
 
   async #run(): Promise<T> {
-    const connection = await this.#client.connect();
+    const connection = await this.#client.connect().catch((error: unknown) => {
+      this.#options.onBreak();
+      throw error;
+    });
     if (this.#isAbandoned) {
       connection.release();
       throw new Error("the call was abandoned before it had a connection");
@@ -257,6 +262,7 @@ class PendingCall<T> implements CallProgress {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#connection?.release(isBroken);
+    if (isBroken && this.#connection !== null) this.#options.onBreak();
     this.#leave();
     this.onOver();
   }

@@ -89,6 +89,8 @@ export interface DialectEvents {
    * push came over a connection that has been open without a break since the claim was last answered.
    */
   pushed(message: string, isAnswer: boolean): void;
+  /** A connection broke: that for pushes, one of the pool, or that of a call. */
+  disconnected(): void;
   /** Pushes may have been lost. */
   missed(): void;
 }

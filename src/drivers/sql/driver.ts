@@ -81,7 +81,10 @@ class SqlDriver implements Driver {
       storeName: "the database",
       maxTtlMs: resolveMaxTtlMs(options.guardDataLoss),
       warn: resolveWarn(options.warn),
-      onLoss: () => this.#events?.reconnected(),
+      onLoss: () => {
+        this.#events?.disconnected();
+        this.#events?.reconnected();
+      },
       clock: this.#clock,
       restoresUnknown: true,
     });
@@ -97,6 +100,7 @@ class SqlDriver implements Driver {
     const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS, warn, silenceWarnings } = this.#options;
     const dialectEvents = {
       pushed: (message: string, isAnswer: boolean) => this.#onPush(message, isAnswer),
+      disconnected: () => this.#events?.disconnected(),
       missed: () => {
         this.#lostReleases.onBreak();
         this.#events?.reconnected();

@@ -86,11 +86,15 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
       const sessionEvents: SessionEvents = {
         // events may have been missed: watches are set again, and the client rechecks its claims
         onConnected: () => driverEvents?.reconnected(),
-        // the recheck fails, so the client notifies its holders
-        onSuspended: () => driverEvents?.reconnected(),
+        onSuspended() {
+          driverEvents?.disconnected();
+          // the recheck fails, so the client notifies its holders
+          driverEvents?.reconnected();
+        },
         onExpired() {
           claimNodes.endSession();
           zk.keepAlive(false);
+          driverEvents?.disconnected();
           driverEvents?.reconnected();
         },
       };

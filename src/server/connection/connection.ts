@@ -212,6 +212,11 @@ export class Connection {
     if (this.#state === "open") this.send(frames.encodeRecalled(id));
   }
 
+  /** Tells the client that the store behind this server may have lost its claims. */
+  pushDisconnected(): void {
+    if (this.#state === "open") this.send('["disconnected"]');
+  }
+
   /** Announces the shutdown and closes. */
   drain(): void {
     if (this.#state === "open") this.send('["drain"]');

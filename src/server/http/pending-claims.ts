@@ -77,6 +77,10 @@ export class PendingClaim implements NotificationSink {
     // claims of requests over HTTP do not ask for it
   }
 
+  pushDisconnected(): void {
+    // a request over HTTP passes its lock to no other request
+  }
+
   /** Why it was lost; null: it was not, as far as known. */
   get lossReason(): LostReason | null {
     return this.state.kind === "ended" ? this.state.reason : null;

@@ -112,6 +112,7 @@ class ProxyBackend implements Backend {
     const traits = await this.#driver.open({
       answered: (id, answer) => this.#onAnswered(id, answer),
       changed: (id) => this.#onChanged(id),
+      disconnected: () => this.#onDisconnected(),
       reconnected: () => this.#onReconnected(),
       recalled: (id) => this.#onRecalled(id),
     });
@@ -147,6 +148,12 @@ class ProxyBackend implements Backend {
 
   #onRecalled(id: ClaimId): void {
     this.#claims.get(id)?.session?.sink?.pushRecalled(id);
+    this.#onChange();
+  }
+
+  #onDisconnected(): void {
+    const sessions = new Set(Array.from(this.#claims.all(), ({ session }) => session));
+    for (const session of sessions) session?.sink?.pushDisconnected();
     this.#onChange();
   }
 

@@ -35,6 +35,8 @@ export interface NotificationSink {
   pushRecheck(id: ClaimId): void;
   /** Another claim waits for this one. */
   pushRecalled(id: ClaimId): void;
+  /** The connection to the store behind this server broke. */
+  pushDisconnected(): void;
   /** Closes it with this error. */
   fail(error: unknown): void;
 }

@@ -262,6 +262,7 @@ test("unanswered calls are limited to some thousands only for a member in troubl
     time: () => clock.now(),
     onPush: ignoreErrors,
     onRecalled: ignoreErrors,
+    onDisconnected: ignoreErrors,
     onHealthChange: ignoreErrors,
   });
   await member.open();
@@ -288,6 +289,7 @@ test("when a member has too many pending releases the oldest are left to the end
     time: () => clock.now(),
     onPush: ignoreErrors,
     onRecalled: ignoreErrors,
+    onDisconnected: ignoreErrors,
     onHealthChange: ignoreErrors,
   });
   await member.open();

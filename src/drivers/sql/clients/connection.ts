@@ -85,6 +85,37 @@ export function ignoreErrors(emitter: Emitter): void {
   if (!emitter.listeners("error").includes(ignoreError)) emitter.on("error", ignoreError);
 }
 
+/** The connections of a pool whose library does not tell when an idle one breaks. */
+class PooledConnections {
+  /** Of all drivers that share the pool, so that each connection has one listener. */
+  readonly #listeners = new Set<() => void>();
+  readonly #watched = new WeakSet<Emitter>();
+  readonly #onError = (): void => {
+    for (const listener of this.#listeners) listener();
+  };
+
+  /** Called with each connection that is taken from the pool. */
+  watch(connection: Emitter): void {
+    if (this.#watched.has(connection)) return;
+    this.#watched.add(connection);
+    connection.on("error", this.#onError);
+  }
+
+  readonly watchBreaks = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  };
+}
+
+const connectionsByPool = new WeakMap<object, PooledConnections>();
+
+/** Those of this pool, whichever driver uses it. */
+export function pooledConnections(pool: object): PooledConnections {
+  const connections = connectionsByPool.get(pool) ?? new PooledConnections();
+  connectionsByPool.set(pool, connections);
+  return connections;
+}
+
 /** Properties in which libraries keep the statement and its values. */
 const STATEMENT_PROPERTIES: readonly string[] = ["sql", "query", "parameters", "args", "types", "stack", "message"];
 

@@ -8,6 +8,7 @@ import {
   EndSignal,
   ignoreError,
   ignoreErrors,
+  pooledConnections,
   Turns,
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
@@ -37,6 +38,7 @@ export interface MariadbPoolLike extends Emitter {
 /** @param connect opens a connection beside the pool; absent: there is no way to learn its settings */
 export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<MariadbConnectionLike>): SqlClient {
   ignoreErrors(pool);
+  const pooled = pooledConnections(pool);
   let isTried = connect === undefined;
   // a pool repeats a refused login until its timeout, and then does not say why: the error of a connection does
   const tryOnce = async (): Promise<void> => {
@@ -51,11 +53,13 @@ export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<
       await tryOnce();
       const connection = await pool.getConnection();
       ignoreErrors(connection);
+      pooled.watch(connection);
       return adaptConnection(connection, (isBroken) => {
         if (isBroken) destroy(connection);
         else connection.release().catch(ignoreError);
       });
     },
+    watchBreaks: pooled.watchBreaks,
     ...(connect !== undefined && { connectDedicated: async () => adaptDedicated(await connect()) }),
     async close() {
       await pool.end();

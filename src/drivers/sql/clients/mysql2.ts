@@ -7,6 +7,7 @@ import {
   createTransactionError,
   EndSignal,
   ignoreErrors,
+  pooledConnections,
   Turns,
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
@@ -65,6 +66,7 @@ const RESULT_SETTINGS = {
 };
 
 export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
+  const pooled = pooledConnections(pool);
   let known: Template | undefined;
   const takePooled = async (): Promise<{ readonly core: Mysql2PooledLike; readonly template: Template }> => {
     const core = await new Promise<Mysql2PooledLike>((resolve, reject) => {
@@ -82,11 +84,13 @@ export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
     async connect() {
       const { core } = await takePooled();
       ignoreErrors(core);
+      pooled.watch(core);
       return adaptCore(core, (isBroken) => {
         if (isBroken) destroy(core);
         else core.release();
       });
     },
+    watchBreaks: pooled.watchBreaks,
     async connectDedicated() {
       if (known !== undefined) return connectDedicated(known);
       const { core, template } = await takePooled();

@@ -78,6 +78,10 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
       }
       return adaptClient(client, names, release);
     },
+    watchBreaks(listener) {
+      pool.on("error", listener);
+      return () => void pool.off("error", listener);
+    },
     ...(Client !== undefined && { connectDedicated: () => connectDedicated(Client, pool.options) }),
     async close() {
       // the listeners stay: its connections end a little later, and may still receive a last message of the server

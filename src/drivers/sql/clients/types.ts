@@ -51,6 +51,11 @@ export interface SqlClient {
    * on it: the statements would become part of it.
    */
   connect(): Promise<SqlConnection>;
+  /**
+   * Calls the listener whenever a connection of the pool breaks that no call uses, until the returned function is called.
+   * Absent: the library does not tell.
+   */
+  readonly watchBreaks?: (listener: () => void) => () => void;
   /** Opens a connection beside the pool, with the same settings. Absent: the client is a single connection. */
   readonly connectDedicated?: () => Promise<DedicatedConnection>;
   /** Closes the client. Called only if the driver created it. */

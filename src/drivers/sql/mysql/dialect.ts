@@ -71,6 +71,7 @@ class MysqlSession implements DialectSession {
   readonly #options: MysqlOptions;
   readonly #events: DialectEvents;
   readonly #calls: Calls;
+  readonly #stopWatching: (() => void) | undefined;
   /** The longest wait for a lock, in seconds: a call whose client has given up should not stay in the server. */
   readonly #lockWaitSeconds: number;
   /** 0: guardDataLoss is off. */
@@ -92,6 +93,7 @@ class MysqlSession implements DialectSession {
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
     this.#lockWaitSeconds = Math.max(Math.floor(commandTimeoutMs / 1_000), 1);
     this.#calls = this.#createCalls(commandTimeoutMs);
+    this.#stopWatching = client.watchBreaks?.(() => events.disconnected());
   }
 
   #createCalls(timeoutMs: number): Calls {
@@ -100,6 +102,7 @@ class MysqlSession implements DialectSession {
       clock: this.#options.clock ?? systemClock,
       timeoutMs,
       isBrokenBy: leavesTransactionOpen,
+      onBreak: () => this.#events.disconnected(),
       explain: explainError,
     });
   }
@@ -256,6 +259,7 @@ class MysqlSession implements DialectSession {
   }
 
   async close(): Promise<void> {
+    this.#stopWatching?.();
     this.#calls.close();
     if (this.#ownsClient) await this.#client.close();
   }

@@ -88,6 +88,7 @@ class PostgresSession implements DialectSession {
   /** null: the client is a single connection. */
   readonly #listener: Listener | null;
   readonly #statements: Statements;
+  readonly #stopWatching: (() => void) | undefined;
   /** The channel of this process. One that cannot listen has a name that is no channel, and that no other process has. */
   readonly #inbox: string;
   /** 0: guardDataLoss is off. */
@@ -115,9 +116,11 @@ class PostgresSession implements DialectSession {
       clock,
       timeoutMs: commandTimeoutMs,
       isBrokenBy: breaksConnection,
+      onBreak: () => events.disconnected(),
       explain: explainError,
     });
     this.#listener = this.#createListener();
+    this.#stopWatching = client.watchBreaks?.(() => events.disconnected());
     this.#inbox = this.#listener?.channel ?? randomId();
     this.#statements = createStatements(this.#location);
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
@@ -271,6 +274,7 @@ class PostgresSession implements DialectSession {
   }
 
   async close(): Promise<void> {
+    this.#stopWatching?.();
     this.#listener?.close();
     this.#calls.close();
     if (this.#ownsClient) await this.#client.close();
@@ -300,6 +304,7 @@ class PostgresSession implements DialectSession {
       },
       {
         onPush: (message, isAnswer) => this.#events.pushed(message, isAnswer),
+        onEnd: () => this.#events.disconnected(),
         onMissed: () => this.#events.missed(),
         onUnreachable: () => {
           if (!silenceWarnings.includes("push"))

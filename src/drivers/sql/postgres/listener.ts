@@ -33,6 +33,8 @@ const PROBE_PREFIX = "?";
 export interface ListenerEvents {
   /** `isAnswer`: it counts as an answer, not only as a hint. */
   onPush(message: string, isAnswer: boolean): void;
+  /** The connection ended. */
+  onEnd(): void;
   /** Pushes may have been lost. */
   onMissed(): void;
   /** Notifications do not arrive. Called once. */
@@ -263,6 +265,7 @@ export class Listener {
     if (this.#state.kind !== "receiving" || this.#state.connection !== connection) return;
     this.#state = { kind: "idle" };
     this.#failureCount++;
+    this.#events.onEnd();
     this.#events.onMissed();
     if (this.#staysOpen) void this.#open();
   }

@@ -48,6 +48,7 @@ beforeEach(() => {
   };
   subscriptions = new Subscriptions(adapter as unknown as ClientAdapter, commands, clock, {
     onPush: (message, isAnswer) => pushes.push([message, isAnswer]),
+    onDisconnected: () => undefined,
     onMissed: () => missedCount++,
   });
 });

@@ -65,6 +65,7 @@ function setUp(
     clock,
     timeoutMs,
     isBrokenBy: (error) => String(error).includes("broken"),
+    onBreak: () => undefined,
     explain: (error) => new Error(`explained ${(error as Error).message}`),
   });
   return { pool, clock, calls };

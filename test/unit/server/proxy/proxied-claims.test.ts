@@ -40,6 +40,7 @@ class Fixture {
       pushAnswer: () => undefined,
       pushRecheck: (id) => void this.rechecked.push(id),
       pushRecalled: () => undefined,
+      pushDisconnected: () => undefined,
       fail: () => undefined,
     });
     return session;

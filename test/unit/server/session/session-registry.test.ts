@@ -77,6 +77,7 @@ class Fixture {
       pushAnswer: () => undefined,
       pushRecheck: () => undefined,
       pushRecalled: () => undefined,
+      pushDisconnected: () => undefined,
       fail: () => undefined,
     };
   }

@@ -1,0 +1,215 @@
+/**
+ * A client is cut off, the store loses its claims, and another client takes the lock: until the store has answered the first client
+ * again, nothing that it knows from before may begin a section.
+ */
+
+import { expect, test } from "vitest";
+import { delegate } from "../../../src/conformance/delegate.ts";
+import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import type { TcpProxy } from "../tcp-proxy.ts";
+import { until } from "../until.ts";
+
+const KEY = "key";
+const OTHER_KEY = "other key";
+/** In which a client notices a break, or connects again, on a busy machine. */
+const NOTICE_MS = 10_000;
+
+export interface BreakableStore {
+  /** A driver whose connections go through the proxies. */
+  readonly driverBehindProxies: () => Driver;
+  readonly directDriver: () => Driver;
+  readonly proxies: readonly TcpProxy[];
+  /** The store loses all claims. */
+  readonly loseClaims: () => Promise<unknown>;
+  readonly close: () => Promise<unknown>;
+}
+
+export interface BreakTestOptions {
+  /** false: locks cannot be cached on it. */
+  readonly caches?: boolean;
+}
+
+export function testConnectionBreaks(
+  name: string,
+  open: () => Promise<BreakableStore>,
+  { caches = true }: BreakTestOptions = {},
+): void {
+  const withClients = async (run: (clients: Clients) => Promise<void>, options: LocksOptions = {}): Promise<void> => {
+    const store = await open();
+    const clients = new Clients(store, options);
+    try {
+      await run(clients);
+    } finally {
+      for (const proxy of store.proxies) proxy.refuseConnections(false);
+      await clients.close();
+      await store.close();
+    }
+  };
+
+  if (caches)
+    test(`${name}: a cached lock is not granted from before the break`, () =>
+      withClients(async (clients) => {
+        const { cutOff } = clients;
+        await cutOff.using(KEY, { cache: "60s" }, () => undefined);
+        await clients.breakAndLose();
+        const taken = await clients.other.acquire(KEY, { wait: NOTICE_MS });
+        await expect(cutOff.acquire(KEY, { wait: "300ms" }), "while it is cut off").rejects.toThrow();
+        clients.reconnect();
+        await expect(cutOff.acquire(KEY, { wait: "1s" }), "when it is connected again").rejects.toThrow();
+        taken.throwIfLost();
+        await taken.release();
+        const lock = await cutOff.acquire(KEY, { wait: NOTICE_MS });
+        expect(lock.token).toBeGreaterThan(taken.token);
+        await lock.release();
+      }));
+
+  test.each([
+    ["in the local queue", 256],
+    ["in strict order", 1],
+  ])(`${name}: a lock is not handed on from before the break, %s`, (_, handoffs) =>
+    withClients(
+      async (clients) => {
+        const { cutOff, other } = clients;
+        // a pushed grant may name the next claims of this process as successors, and brings one token for each request that waits
+        const before = await other.acquire(KEY);
+        const requests = [1, 2].map(() => cutOff.acquire(KEY, { wait: NOTICE_MS }));
+        const second = clients.request([KEY]);
+        await clients.waitForClaims(KEY, handoffs === 1 ? 4 : 2);
+        await before.release();
+        await (await requests[0])?.release();
+        const first = (await requests[1]) as Lock;
+        await clients.breakAndLose();
+        const taken = await other.acquire(KEY, { wait: NOTICE_MS });
+        const released = first.release().catch(() => false);
+        await second.expectWaiting();
+        clients.reconnect();
+        await clients.waitForClaims(KEY, 2);
+        await second.expectWaiting();
+        taken.throwIfLost();
+        await taken.release();
+        await released;
+        await second.expectGrantAfter(taken);
+      },
+      { handoffs },
+    ),
+  );
+
+  test(`${name}: the first of several keys counts only if the store has it after the break`, () =>
+    withClients(async (clients) => {
+      const { other } = clients;
+      const before = await other.acquire(OTHER_KEY);
+      const both = clients.request([KEY, OTHER_KEY]);
+      await clients.waitForClaims(OTHER_KEY, 2);
+      await clients.breakAndLose();
+      const taken = await other.acquire(KEY, { wait: NOTICE_MS });
+      await before.release();
+      await both.expectWaiting();
+      clients.reconnect();
+      await clients.waitForClaims(KEY, 2);
+      await both.expectWaiting();
+      taken.throwIfLost();
+      await taken.release();
+      await both.expectGrantAfter(taken);
+    }));
+}
+
+/** A client behind the proxies, and one that is not. */
+class Clients {
+  readonly cutOff: Locks;
+  readonly other: Locks;
+  readonly #store: BreakableStore;
+  readonly #inspectingDriver: Driver;
+  #isInspecting = false;
+  #breakCount = 0;
+
+  constructor(store: BreakableStore, options: LocksOptions) {
+    this.#store = store;
+    const driver = store.driverBehindProxies();
+    const watchingDriver = delegate(driver, {
+      open: (events) =>
+        driver.open({
+          ...events,
+          disconnected: () => {
+            this.#breakCount++;
+            events.disconnected();
+          },
+        }),
+    });
+    this.cutOff = createLocks(watchingDriver, { ttl: "30s", ...options });
+    this.other = createLocks(store.directDriver(), { ttl: "30s" });
+    this.#inspectingDriver = store.directDriver();
+  }
+
+  /** Cuts the one client off, waits until it knows, and empties the store. */
+  async breakAndLose(): Promise<void> {
+    const countBefore = this.#breakCount;
+    for (const proxy of this.#store.proxies) {
+      proxy.refuseConnections(true);
+      proxy.reset();
+    }
+    await until(() => this.#breakCount > countBefore, { within: NOTICE_MS, what: "the client to know of the break" });
+    await this.#store.loseClaims();
+  }
+
+  reconnect(): void {
+    for (const proxy of this.#store.proxies) proxy.refuseConnections(false);
+  }
+
+  async waitForClaims(key: string, count: number): Promise<void> {
+    if (!this.#isInspecting) {
+      this.#isInspecting = true;
+      const ignore = (): void => undefined;
+      await this.#inspectingDriver.open({
+        answered: ignore,
+        changed: ignore,
+        disconnected: ignore,
+        reconnected: ignore,
+        recalled: ignore,
+      });
+    }
+    await until(async () => (await this.#inspectingDriver.list({ key }, { max: 10 })).items.length === count, {
+      within: NOTICE_MS,
+      what: `${count} claims of ${key}`,
+    });
+  }
+
+  /** A request of the client that is cut off. */
+  request(keys: readonly string[]): PendingRequest {
+    return new PendingRequest(this.cutOff.all([...keys]).acquire({ wait: 3 * NOTICE_MS }));
+  }
+
+  async close(): Promise<void> {
+    await this.other.close();
+    await this.cutOff.close();
+    await this.#inspectingDriver.close();
+  }
+}
+
+class PendingRequest {
+  readonly #result: Promise<Lock>;
+  #isGranted = false;
+
+  constructor(result: Promise<Lock>) {
+    this.#result = result;
+    result.then(
+      () => {
+        this.#isGranted = true;
+      },
+      () => undefined, // reported by expectGrantAfter()
+    );
+  }
+
+  async expectWaiting(): Promise<void> {
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    expect(this.#isGranted, "granted from before the break").toBe(false);
+  }
+
+  async expectGrantAfter(lock: Lock): Promise<void> {
+    const granted = await this.#result;
+    granted.throwIfLost();
+    expect(granted.token).toBeGreaterThan(lock.token);
+    await granted.release();
+  }
+}
