@@ -362,19 +362,6 @@ describe("a cached lock that may have been lost is not used", () => {
     });
   }
 
-  test("before the store has confirmed it after a broken connection, and is used again after that", async () => {
-    const fixture = new Fixture();
-    await fixture.use();
-    fixture.events?.reconnected();
-    await fixture.use();
-    expect(fixture.takeCalls()).toEqual(["claim", "release", "claim"]);
-    fixture.events?.reconnected();
-    await fixture.settle();
-    await fixture.use();
-    expect(fixture.takeCalls()).toEqual(["renew"]);
-    await fixture.locks.close();
-  });
-
   test("when its tokens are used up: the next claim brings twice as many", async () => {
     const fixture = new Fixture();
     const counts: number[] = [];
