@@ -210,9 +210,9 @@ export class ClaimCoordinator {
       quorumClaim.backOffAt = null;
       const hasToken = await this.#ensureToken(quorumClaim, deadline);
       if (quorumClaim.isDone) return NONE;
-      if (hasToken && quorumClaim.countHeld(this.#time()) >= this.#majority)
-        return toHeldAnswer(quorumClaim, startedAt);
-      throw new Error("quorum: a majority has granted the claim, but has not agreed on its token yet");
+      if (!hasToken) throw new Error("quorum: a majority has granted the claim, but has not agreed on its token yet");
+      if (quorumClaim.isConfirmed(this.#time())) return toHeldAnswer(quorumClaim, startedAt);
+      throw new Error("quorum: fewer than a majority have confirmed the claim since their connections broke");
     }
     const entryCount = quorumClaim.countEntries(now);
     if (quorumClaim.hasTokenClaim || entryCount + quorumClaim.countUnknown() < this.#majority) return tally.noneAnswer;
@@ -403,7 +403,7 @@ export class ClaimCoordinator {
       (hasToken) => {
         const now = this.#time();
         if (quorumClaim.isDone) return;
-        if (hasToken && quorumClaim.countHeld(now) >= this.#majority)
+        if (hasToken && quorumClaim.isConfirmed(now))
           this.#options.answered(id, toPushedAnswer(quorumClaim, now));
         else this.#options.changed(id);
       },

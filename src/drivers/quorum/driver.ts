@@ -139,7 +139,7 @@ class QuorumDriver implements Driver {
     this.#claims = new QuorumClaims(drivers.length);
     const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
     const onRecalled = (index: number, id: ClaimId): void => this.#onRecalled(index, id);
-    const onDisconnected = (): void => this.#events?.disconnected();
+    const onDisconnected = (index: number): void => this.#onDisconnected(index);
     const onHealthChange = safeListener(options.onMember ?? (() => undefined));
     this.#members = drivers.map(
       (driver, index) =>
@@ -172,7 +172,8 @@ class QuorumDriver implements Driver {
       // wait briefly for the others, so that they vote on the first claims, too
       await waitForMembers(calls, () => this.#openCount + errors.length === calls.length, REMAINING_MEMBERS_MS);
       this.#events = events;
-      return { ...TRAITS, recall: this.#recall };
+      const reportsBreaks = this.#members.every((member) => member.reportsBreaks);
+      return { ...TRAITS, recall: this.#recall, reportsBreaks };
     }
     await this.close();
     const tally = new Tally(this.#members.length);
@@ -289,6 +290,12 @@ class QuorumDriver implements Driver {
         this.#coordinator.onChange(quorumClaim);
       }
     }
+  }
+
+  /** One is enough: when the next one breaks, this one may be back, without its claims. */
+  #onDisconnected(index: number): void {
+    this.#claims.onDisconnected(index);
+    this.#events?.disconnected();
   }
 
   #onRecalled(index: number, id: ClaimId): void {

@@ -47,7 +47,7 @@ export interface MemberOptions {
   readonly time: () => number;
   readonly onPush: PushHandler;
   readonly onRecalled: (index: number, id: ClaimId) => void;
-  readonly onDisconnected: () => void;
+  readonly onDisconnected: (index: number) => void;
   /** Called with the error when the member fails, and with null when it answers again. */
   readonly onHealthChange: (index: number, error: unknown) => void;
 }
@@ -68,6 +68,8 @@ export class Member {
   wallOffsetMs: number | null = null;
   /** How it tells holders that others wait; false while it was never open. */
   recall: Traits["recall"] = false;
+  /** See Traits; true while it was never open. */
+  reportsBreaks = true;
   readonly #options: MemberOptions;
   readonly #pendingReleases = new Map<ClaimId, PendingRelease>();
   #opening: Promise<void> | null = null;
@@ -188,8 +190,7 @@ export class Member {
       traits = await driver.open({
         answered: (id, answer) => this.#onPush(id, answer),
         changed: (id) => this.#onPush(id, undefined),
-        // the answers of the others are not enough: by the time they come, each of them may have been restarted empty
-        disconnected: () => this.#options.onDisconnected(),
+        disconnected: () => this.#options.onDisconnected(this.index),
         reconnected: () => this.#onPush(null, undefined),
         recalled: (id) => {
           if (this.#isOpen) this.#options.onRecalled(this.index, id);
@@ -201,7 +202,7 @@ export class Member {
       throw error;
     }
     if (this.#isClosed) return driver.close();
-    const { lease, permits, fencing, recall } = traits;
+    const { lease, permits, fencing, recall, reportsBreaks = true } = traits;
     if (!lease.claim || permits === "one" || !fencing) {
       this.#isClosed = true;
       await driver.close();
@@ -209,6 +210,7 @@ export class Member {
       throw new TypeError(`drivers[${index}] (${driver.name}) cannot be a quorum member: it has no ${missingTrait}`);
     }
     this.recall = recall;
+    this.reportsBreaks = reportsBreaks;
     this.#isOpen = true;
     this.#onAnswered();
   }

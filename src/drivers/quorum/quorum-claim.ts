@@ -13,6 +13,8 @@
  *   release: a release still in flight would end the new entry. After a failed release this takes a lease more.
  * - A recall of one member counts: the claim that waits there waits for this vote. It ends with the vote, or with an answer to a
  *   later call that does not repeat it.
+ * - A vote whose member's connection broke since its last answer keeps its lease for a holder, but confirms nothing: the member may
+ *   have come back empty. A majority that includes such a vote is neither a grant nor the answer to a renewal: it is unknown.
  * - A claim that has made a token claim and then had no majority of votes for a moment never has one again: another
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
@@ -48,6 +50,8 @@ export interface MemberClaim {
   /** Calls up to this one were sent before the member pushed that. */
   recalledAfterCall: number;
   isReleasePending: boolean;
+  /** Calls up to this one were sent before the member's connection broke. */
+  brokenAfterCall: number;
   /** The member may have had an older entry of this claim: a push may be about that one. */
   mayHaveOlderEntry: boolean;
 }
@@ -191,6 +195,16 @@ export class QuorumClaim {
     return this.#hasLostMajority ? 0 : held;
   }
 
+  /** Has a majority answered "held", each to a call that was sent after its connection broke last? */
+  isConfirmed(now: number): boolean {
+    const confirmed = countMatching(
+      this.memberClaims,
+      ({ state, endsAt, lastAnsweredCall, brokenAfterCall }) =>
+        state === "held" && endsAt > now && lastAnsweredCall > brokenAfterCall,
+    );
+    return confirmed >= this.majority && this.countHeld(now) >= this.majority;
+  }
+
   /** Counts the entries that are valid by this client's clock, held or waiting. */
   countEntries(now: number): number {
     return countMatching(
@@ -294,6 +308,14 @@ export class QuorumClaims {
     return quorumClaim;
   }
 
+  /** The connection to the member broke. */
+  onDisconnected(index: number): void {
+    for (const { memberClaims } of this.#byId.values()) {
+      const memberClaim = memberClaims[index] as MemberClaim;
+      memberClaim.brokenAfterCall = memberClaim.callCount;
+    }
+  }
+
   /** Removes the claim and marks it done. */
   remove(claim: Claim): QuorumClaim {
     const quorumClaim = this.#byId.get(claim.id) ?? new QuorumClaim(claim, this.#members);
@@ -328,6 +350,7 @@ function createMemberClaim(): MemberClaim {
     isRecalled: false,
     recalledAfterCall: 0,
     isReleasePending: false,
+    brokenAfterCall: -1,
     mayHaveOlderEntry: false,
   };
 }

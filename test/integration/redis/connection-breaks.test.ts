@@ -1,19 +1,30 @@
 /** Redis loses a lock while its client is cut off (test/support/stores/connection-breaks.ts). */
 
-import { Redis } from "ioredis";
+import { randomUUID } from "node:crypto";
+import { Cluster, Redis } from "ioredis";
 import { createClient } from "redis";
+import { afterAll, beforeAll, describe } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
+import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
+import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
+
+type Endpoint = { readonly host: string; readonly port: number };
+const localhost = (port: number): Endpoint => ({ host: "127.0.0.1", port });
 
 const ioredis = (port: number): RedisClient =>
   new Redis(port, "127.0.0.1", { retryStrategy: () => 20 }).on("error", () => undefined);
 const nodeRedis = (port: number): RedisClient =>
   createClient({ socket: { port, host: "127.0.0.1", reconnectStrategy: 20 } }).on("error", () => undefined);
+
+cleanUpAfterEach();
 
 withRedis((server) => {
   for (const [library, connectRedis] of [
@@ -37,4 +48,54 @@ withRedis((server) => {
       };
     });
   }
+
+  testConnectionBreaks("Redis behind a lock server", async (): Promise<BreakableStore> => {
+    const fixture = createRedisFixture(server().port);
+    const { prefix } = fixture;
+    const proxy = await tcpProxy(localhost(server().port));
+    const { port } = proxy.address as Endpoint;
+    const lockServer = await startServer({
+      listen: "tcp://127.0.0.1:0",
+      driver: redis(() => ioredis(port), { prefix }),
+    });
+    return {
+      driverBehindProxies: () => serverDriver(localhost(Number(lockServer.addresses[0]?.split(":").at(-1)))),
+      directDriver: () => redis(() => ioredis(server().port), { prefix }),
+      proxies: [proxy],
+      loseClaims: async () => fixture.admin.del(await fixture.keys()),
+      async close() {
+        await lockServer.close();
+        await fixture.close();
+        await proxy.close();
+      },
+    };
+  });
+});
+
+describe("a Cluster", () => {
+  let cluster: RedisCluster;
+  beforeAll(async () => {
+    cluster = await startRedisCluster(3, false);
+  }, 180_000);
+  afterAll(() => cluster.stop());
+
+  testConnectionBreaks("Redis Cluster by ioredis", async (): Promise<BreakableStore> => {
+    const prefix = randomUUID();
+    const proxies = await Promise.all(cluster.ports.map((port) => tcpProxy(localhost(port))));
+    const natMap = Object.fromEntries(
+      cluster.ports.map((port, index) => [`127.0.0.1:${port}`, proxies[index]?.address as Endpoint]),
+    );
+    return {
+      driverBehindProxies: () =>
+        redis(
+          () =>
+            new Cluster(Object.values(natMap), { natMap, clusterRetryStrategy: () => 20 }).on("error", () => undefined),
+          { prefix },
+        ),
+      directDriver: () => redis(() => new Cluster(cluster.ports.map(localhost)), { prefix }),
+      proxies,
+      loseClaims: () => Promise.all(cluster.admin.map((node) => node.flushall())),
+      close: () => Promise.all(proxies.map((proxy) => proxy.close())),
+    };
+  });
 });
