@@ -159,7 +159,7 @@ export interface Traits {
    * false: the driver does not learn when its connection breaks, so it cannot call disconnected(), and the core grants nothing
    * without the store. Default: true.
    */
-  readonly reportsBreaks?: boolean;
+  readonly reportsBreaks?: false;
 }
 
 /** A claim in a list, without its secret id. An operator addresses it by key and token. */

@@ -14,9 +14,9 @@ const CACHE_MS = 600_000;
 const LOST_RECALL_MS = 2_000;
 
 export function testCachedLocks(test: DefineTest, settings: ConformanceSettings): void {
-  const { recall, fencing } = settings.traits;
-  if (recall === false) {
-    test("a store that cannot recall refuses cached locks", async (context) => {
+  const { recall, fencing, reportsBreaks } = settings.traits;
+  if (recall === false || reportsBreaks === false) {
+    test("a store that cannot recall, or a client that does not report breaks, refuses cached locks", async (context) => {
       const { locks, chaosDriver } = await openTestClient(context);
       await assert.rejects(locks.acquire("key", { cache: "1s" }), hasCode("UNSUPPORTED"));
       assert.equal(chaosDriver.countCalls("claim"), 0);

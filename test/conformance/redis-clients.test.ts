@@ -28,6 +28,7 @@ describe("other clients", () => {
     for (const [name, createRedis] of Object.entries(clients)) {
       testDriver(createShortRunner(), `Redis by ${name}`, {
         ...REDIS_SUITE_OPTIONS,
+        ...(name === "valkey-glide" && { traits: { ...REDIS_SUITE_OPTIONS.traits, reportsBreaks: false } }),
         open: async () => {
           const prefix = randomUUID();
           return {

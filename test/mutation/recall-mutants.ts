@@ -4,6 +4,7 @@ import type { Mutant } from "./mutants.ts";
 
 const TABLE_TESTS = "test/unit/lock-table/recall.test.ts";
 const CACHE_TESTS = "test/unit/client/cached-locks.test.ts";
+const BREAK_TESTS = "test/unit/client/connection-breaks.test.ts";
 const BUDGET_TESTS = "test/unit/client/handoff-budget.test.ts";
 
 export const RECALL_MUTANTS: readonly Mutant[] = [
@@ -73,16 +74,44 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "answers to renewals whose recall is ignored",
     file: "src/client/engine.ts",
-    find: "      if (answer.recalled === true) this.#recall(activeClaim, now);\n",
-    replace: "",
+    find: '    if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);\n    if (call',
+    replace: "    if (call",
     tests: CACHE_TESTS,
   },
   {
-    name: "a cached lock used although the connection has broken since the store confirmed it",
+    name: "locks granted from before a break of the connection",
     file: "src/client/engine.ts",
-    find: "      activeClaim.onBreak();\n",
+    find: "return answeredEpoch === this.#epoch && ",
+    replace: "return ",
+    tests: BREAK_TESTS,
+  },
+  {
+    name: "an answer to a call from before a break that counts after it",
+    file: "src/client/engine.ts",
+    find: "Math.max(activeClaim.answeredEpoch, epoch)",
+    replace: "this.#epoch",
+    tests: BREAK_TESTS,
+  },
+  {
+    name: "several keys, of which one was not confirmed after a break",
+    file: "src/client/client.ts",
+    find: "if (isVerified && localHolds",
+    replace: "if (localHolds",
+    tests: BREAK_TESTS,
+  },
+  {
+    name: "hand-offs with a client that does not report breaks",
+    file: "src/client/local-queue.ts",
+    find: "name === null || reportsBreaks === false",
+    replace: "name === null",
+    tests: BREAK_TESTS,
+  },
+  {
+    name: "a majority that includes votes from before a break of their members' connections",
+    file: "src/drivers/quorum/quorum-claim.ts",
+    find: "      memberClaim.brokenAfterCall = memberClaim.callCount;\n",
     replace: "",
-    tests: CACHE_TESTS,
+    tests: "test/integration/quorum/member-claims.test.ts",
   },
   {
     name: "an idle lock that is kept when it is recalled",
@@ -115,8 +144,8 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a cached lock used at the end of its lease, or after a failed renewal",
     file: "src/client/local-queue.ts",
-    find: "activeClaim.isHeld(now) && hasEnoughLease(activeClaim, now) && activeClaim.isVerified",
-    replace: "activeClaim.isHeld(now) && activeClaim.isVerified",
+    find: "activeClaim.isHeld(now) && this.#canServe(activeClaim, now) && ",
+    replace: "activeClaim.isHeld(now) && ",
     tests: CACHE_TESTS,
   },
   {

@@ -326,7 +326,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on PostgreSQL, the end of the connection that listens kept from the claims that wait",
     file: "src/drivers/sql/postgres/listener.ts",
-    find: "    this.#failureCount++;\n    this.#events.onMissed();\n",
+    find: "    this.#failureCount++;\n    this.#events.onEnd();\n    this.#events.onMissed();\n",
     replace: "    this.#failureCount++;\n",
     tests: "test/integration/postgres/listener.test.ts",
   },

@@ -90,7 +90,7 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a lock handed on with little of its lease left",
     file: "src/client/local-queue.ts",
-    find: "    if (!hasEnoughLease(activeClaim, now)) return false;\n",
+    find: "    if (!this.#canServe(activeClaim, now)) return false;\n",
     replace: "",
     tests: clientTests,
   },

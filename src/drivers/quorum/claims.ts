@@ -403,8 +403,7 @@ export class ClaimCoordinator {
       (hasToken) => {
         const now = this.#time();
         if (quorumClaim.isDone) return;
-        if (hasToken && quorumClaim.isConfirmed(now))
-          this.#options.answered(id, toPushedAnswer(quorumClaim, now));
+        if (hasToken && quorumClaim.isConfirmed(now)) this.#options.answered(id, toPushedAnswer(quorumClaim, now));
         else this.#options.changed(id);
       },
       () => this.#options.changed(id), // the recheck reports the error

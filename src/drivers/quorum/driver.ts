@@ -172,8 +172,8 @@ class QuorumDriver implements Driver {
       // wait briefly for the others, so that they vote on the first claims, too
       await waitForMembers(calls, () => this.#openCount + errors.length === calls.length, REMAINING_MEMBERS_MS);
       this.#events = events;
-      const reportsBreaks = this.#members.every((member) => member.reportsBreaks);
-      return { ...TRAITS, recall: this.#recall, reportsBreaks };
+      const hidesBreaks = this.#members.some(({ reportsBreaks }) => reportsBreaks === false);
+      return { ...TRAITS, recall: this.#recall, ...(hidesBreaks && { reportsBreaks: false }) };
     }
     await this.close();
     const tally = new Tally(this.#members.length);

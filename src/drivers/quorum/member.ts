@@ -68,8 +68,8 @@ export class Member {
   wallOffsetMs: number | null = null;
   /** How it tells holders that others wait; false while it was never open. */
   recall: Traits["recall"] = false;
-  /** See Traits; true while it was never open. */
-  reportsBreaks = true;
+  /** See Traits. */
+  reportsBreaks: Traits["reportsBreaks"];
   readonly #options: MemberOptions;
   readonly #pendingReleases = new Map<ClaimId, PendingRelease>();
   #opening: Promise<void> | null = null;
@@ -202,7 +202,7 @@ export class Member {
       throw error;
     }
     if (this.#isClosed) return driver.close();
-    const { lease, permits, fencing, recall, reportsBreaks = true } = traits;
+    const { lease, permits, fencing, recall, reportsBreaks } = traits;
     if (!lease.claim || permits === "one" || !fencing) {
       this.#isClosed = true;
       await driver.close();

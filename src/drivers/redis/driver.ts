@@ -190,7 +190,7 @@ class RedisDriver implements Driver {
     }
     this.#events = events;
     this.#connection = connection;
-    const traits = { ...TRAITS, reportsBreaks: !connection.hidesDisconnects };
+    const traits: Traits = connection.hidesDisconnects ? { ...TRAITS, reportsBreaks: false } : TRAITS;
     if (!connection.isCluster) return traits;
     this.shardOf = toClaimBucket;
     return { ...traits, manyKeys: false };

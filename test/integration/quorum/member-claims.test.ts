@@ -50,6 +50,25 @@ describe("votes of the members", () => {
     expect(await settleWithin(fixture, 10, fixture.driver.release(toReleases(claim)))).toEqual([true]);
   });
 
+  test("a vote from before a break of its member's connection confirms nothing, until the member answers again", async () => {
+    const fixture = await createQuorumFixture();
+    const claim = makeClaim("key", { ttlMs: 1_000 });
+    const [, two, three] = fixture.members as [TestMember, TestMember, TestMember];
+    const renew = () => settleWithin(fixture, 10, fixture.driver.renew([claim]));
+    expect(await settleWithin(fixture, 10, fixture.driver.claim(claim))).toMatchObject({ state: "held" });
+    two.breakConnection();
+    expect(fixture.breakCount(), "one member is a break").toBe(1);
+    two.isAway = true;
+    expect(await renew(), "the others are a majority").toMatchObject([{ state: "held" }]);
+    await three.driver.release(toReleases(claim));
+    await expect(renew(), "one vote, one loss, and one that may be gone").rejects.toThrow(
+      /since their connections broke/,
+    );
+    two.isAway = false;
+    expect(await renew()).toMatchObject([{ state: "held" }]);
+    expect(await settleWithin(fixture, 10, fixture.driver.release(toReleases(claim)))).toEqual([true]);
+  });
+
   test("a lease is that of the majority: a vote that was not renewed does not extend it", async () => {
     const fixture = await createQuorumFixture();
     const claim = makeClaim("key", { ttlMs: 1_000 });

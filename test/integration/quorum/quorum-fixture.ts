@@ -3,7 +3,7 @@
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
-import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, DriverEvents } from "../../../src/spi/driver.ts";
 import { toDriverEvents } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
@@ -12,11 +12,15 @@ export interface QuorumFixture {
   readonly driver: Driver;
   readonly members: readonly TestMember[];
   readonly pushes: { readonly id: ClaimId | null; readonly answer: Answer | undefined }[];
+  /** How often the driver has reported a break. */
+  breakCount(): number;
 }
 
 /** A lock table that a test disconnects or delays. */
 export interface TestMember {
   readonly driver: Driver;
+  /** It reports that its connection broke. */
+  breakConnection(): void;
   isAway: boolean;
   /** Its renewals leave every answer out. */
   omitsAnswers: boolean;
@@ -33,6 +37,7 @@ export interface TestMember {
 
 function createMember(clock: FakeClock): TestMember {
   const inner = memory({ store: memoryStore(clock) });
+  let events: DriverEvents | undefined;
   const unlessAway = async <T>(call: () => Promise<T>): Promise<T> => {
     if (member.isAway) throw new Error("away");
     return call();
@@ -47,7 +52,12 @@ function createMember(clock: FakeClock): TestMember {
     releaseDelayMs: 0,
     claimedKeys: [],
     releasedKeys: [],
+    breakConnection: () => events?.disconnected(),
     driver: delegate(inner, {
+      open(driverEvents) {
+        events = driverEvents;
+        return inner.open(driverEvents);
+      },
       claim: (claim) =>
         unlessAway(async () => {
           member.claimedKeys.push(claim.locks[0].key);
@@ -81,8 +91,10 @@ export async function createQuorumFixture(count = 3): Promise<QuorumFixture> {
     { clock, random: () => 0.5 },
   );
   const pushes: QuorumFixture["pushes"] = [];
-  await driver.open(toDriverEvents((id, answer) => pushes.push({ id, answer })));
-  return { clock, driver, members, pushes };
+  let breaks = 0;
+  const events = toDriverEvents((id, answer) => pushes.push({ id, answer }));
+  await driver.open({ ...events, disconnected: () => void breaks++ });
+  return { clock, driver, members, pushes, breakCount: () => breaks };
 }
 
 /** Advances time until the promise settles. */
