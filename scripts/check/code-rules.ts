@@ -41,6 +41,10 @@ const MAY_HAVE_WEAK_COLLECTIONS: readonly Exception[] = [
     reason: "a late call may come after forget(): by its id an ended claim would be kept for ever",
   },
   {
+    within: "src/drivers/sql/clients/connection.ts",
+    reason: "who listens to the connections of a pool that belongs to the user, for as long as the pool exists",
+  },
+  {
     within: "src/drivers/sql/clients/mysql2.ts",
     reason: "a class of statements for each copy of mysql2 that the program has",
   },

@@ -89,16 +89,13 @@ export function ignoreErrors(emitter: Emitter): void {
 class PooledConnections {
   /** Of all drivers that share the pool, so that each connection has one listener. */
   readonly #listeners = new Set<() => void>();
-  readonly #watched = new WeakSet<Emitter>();
   readonly #onError = (): void => {
     for (const listener of this.#listeners) listener();
   };
 
   /** Called with each connection that is taken from the pool. */
   watch(connection: Emitter): void {
-    if (this.#watched.has(connection)) return;
-    this.#watched.add(connection);
-    connection.on("error", this.#onError);
+    if (!connection.listeners("error").includes(this.#onError)) connection.on("error", this.#onError);
   }
 
   readonly watchBreaks = (listener: () => void): (() => void) => {
