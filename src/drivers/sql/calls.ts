@@ -38,7 +38,13 @@ export interface CallOptions {
   readonly explain: (error: unknown) => unknown;
 }
 
-type Work<T> = (connection: SqlConnection) => Promise<T>;
+/** The connection of a call. Once the call is over or given up it sends nothing: it may be another caller's by then. */
+export interface CallConnection extends Pick<SqlConnection, "query"> {
+  /** How long the call may still take. */
+  readonly remainingMs: number;
+}
+
+type Work<T> = (connection: CallConnection) => Promise<T>;
 
 export class Calls {
   readonly #client: SqlClient;
@@ -150,7 +156,7 @@ function explainTimeout({ turnWaitMs, poolWaitMs }: CallProgress, timeoutMs: num
 }
 
 /** One call, from the time it is made until it has returned its connection. */
-class PendingCall<T> implements CallProgress {
+class PendingCall<T> implements CallProgress, CallConnection {
   readonly result: Promise<T>;
   /** False: it has timed out. */
   stopTimeout: () => boolean = () => true;
@@ -191,6 +197,15 @@ class PendingCall<T> implements CallProgress {
 
   get poolWaitMs(): number | null {
     return this.#poolWaitMs;
+  }
+
+  get remainingMs(): number {
+    return this.#createdAt + this.#options.timeoutMs - this.#options.clock.now();
+  }
+
+  query(text: string, values?: readonly SqlValue[]): Promise<SqlResult> {
+    if (this.#connection === null || this.#isOver) return Promise.reject(new Error("the call is over"));
+    return this.#connection.query(text, values);
   }
 
   /** It has its turn: from now on it waits for a connection. */
@@ -237,7 +252,7 @@ class PendingCall<T> implements CallProgress {
     this.#poolWaitMs = sentAt - (this.#turnAt ?? this.#createdAt);
     this.#leave();
     try {
-      const result = await this.#work(connection);
+      const result = await this.#work(this);
       this.onAnswer(this.#options.clock.now() - sentAt);
       this.#end(false);
       return result;

@@ -110,7 +110,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 8, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 9, for callers from revision 8"]);
       await fixture.database.query(
         "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -118,21 +118,21 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 8, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 9, for callers from revision 8"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 9, for callers from revision 8'`,
+          `alter procedure ${name} comment 'Holdfast, revision 10, for callers from revision 8'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 9, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 10, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 9, for callers from revision 9'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 10, for callers from revision 10'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 9, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 10, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 

@@ -17,7 +17,10 @@ const NEARLY_FULL = 0.9;
 /** Expired rows from which on something is wrong: each claim removes one that it meets. */
 const MANY_LEFTOVERS = 10_000;
 
-export async function diagnose(connection: SqlConnection, location: MysqlLocation): Promise<readonly Check[]> {
+export async function diagnose(
+  connection: Pick<SqlConnection, "query">,
+  location: MysqlLocation,
+): Promise<readonly Check[]> {
   return withPlainSession(connection, async () => {
     const variables = await readVariables(connection);
     return [
@@ -38,7 +41,10 @@ export function checkVersion({ product, get }: ServerVariables): MysqlCheck<"ver
 }
 
 /** open() refuses a read-only server; it may have become one since. */
-export async function checkRole(connection: SqlConnection, variables: ServerVariables): Promise<MysqlCheck<"role">> {
+export async function checkRole(
+  connection: Pick<SqlConnection, "query">,
+  variables: ServerVariables,
+): Promise<MysqlCheck<"role">> {
   const name = "role";
   const isReadOnly = ["read_only", "super_read_only", "innodb_read_only"].some(variables.isOn);
   if (isReadOnly) {
@@ -56,7 +62,7 @@ export async function checkRole(connection: SqlConnection, variables: ServerVari
   };
 }
 
-async function isReplica(connection: SqlConnection, { product }: ServerVariables): Promise<boolean> {
+async function isReplica(connection: Pick<SqlConnection, "query">, { product }: ServerVariables): Promise<boolean> {
   if (product === "MariaDB") {
     // every user may read it
     const { rows } = await connection.query("SHOW GLOBAL STATUS LIKE 'Slaves_running'");
@@ -88,7 +94,7 @@ export function checkCluster({ isOn, get }: ServerVariables): MysqlCheck<"cluste
 }
 
 export async function checkConnections(
-  connection: SqlConnection,
+  connection: Pick<SqlConnection, "query">,
   { get }: ServerVariables,
 ): Promise<MysqlCheck<"connections">> {
   const name = "connections";
@@ -100,7 +106,7 @@ export async function checkConnections(
   return { status: "warn", name, message, hint: "raise max_connections, or use smaller pools" };
 }
 
-async function checkLeftovers(connection: SqlConnection, location: MysqlLocation): Promise<MysqlCheck> {
+async function checkLeftovers(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<MysqlCheck> {
   const name = "leftovers";
   const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
   const text = `SELECT COUNT(*) AS count FROM (SELECT 1 FROM {claims} WHERE expires <= ${now} LIMIT ${MANY_LEFTOVERS}) AS expired`;

@@ -7,6 +7,7 @@ import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
 import type { CallKind } from "../bucket-turns.ts";
+import type { CallConnection } from "../calls.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { toOpenError } from "../database-error.ts";
@@ -26,11 +27,11 @@ import type {
 import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
-import { explainError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
+import { breaksConnection, explainError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
 import type { MysqlLocation, MysqlOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
-import { prepareDatabase } from "./prepare-database.ts";
+import { prepareDatabase, readDefaultDatabase } from "./prepare-database.ts";
 
 /** A tombstone outlives a statement that waits for a lock longer than a short ttl. */
 const MIN_TOMBSTONE_MS = 60_000;
@@ -39,6 +40,18 @@ const ID_CHARS = 26;
 const MAX_BIGINT = 2n ** 63n - 1n;
 /** No byte of UTF-8 is so high. */
 const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
+
+/**
+ * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its client gives it up,
+ * and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which rows are sorted. Without the two
+ * checks an insert into an empty table locks all of it.
+ */
+const CALL_SETTINGS =
+  "/*M! SET STATEMENT max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1 FOR */";
+/** The share of a call's time after which the server ends it. */
+const ANSWER_IN_TIME = 0.9;
+/** 0 would mean no limit. */
+const LEAST_SECONDS = 0.001;
 
 /** `ownsClient`: close() closes the client. */
 export function createMysqlDialect(
@@ -101,7 +114,7 @@ class MysqlSession implements DialectSession {
       driverName: "mysql",
       clock: this.#options.clock ?? systemClock,
       timeoutMs,
-      isBrokenBy: leavesTransactionOpen,
+      isBrokenBy: breaksConnection,
       onBreak: () => this.#events.disconnected(),
       explain: explainError,
     });
@@ -112,8 +125,9 @@ class MysqlSession implements DialectSession {
     const { createTables = true, connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = this.#options;
     // creating tables may take longer than a call
     const calls = this.#createCalls(connectTimeoutMs);
-    const database = await calls.run((connection) => prepareDatabase(connection, this.#location, createTables));
+    const database = this.#location.database ?? (await readDefaultDatabase(this.#client, calls));
     this.#location = { ...this.#location, database };
+    await calls.run((connection) => prepareDatabase(connection, { ...this.#location, database }, createTables));
     await this.#rehearse();
   }
 
@@ -274,21 +288,24 @@ class MysqlSession implements DialectSession {
     return (await this.#calls.run(this.#toWork(procedure, values), bucket, kind)).rows;
   }
 
-  #toWork(procedure: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {
+  #toWork(procedure: string, values: readonly SqlValue[]): (connection: CallConnection) => Promise<SqlResult> {
     let text = this.#texts.get(procedure);
     if (text === undefined) {
       const placeholders = values.map(() => "?").join(",");
-      text = expandStatement(`CALL {${procedure}}(${placeholders})`, this.#location);
+      text = expandStatement(`${CALL_SETTINGS} CALL {${procedure}}(${placeholders})`, this.#location);
       this.#texts.set(procedure, text);
     }
     const call = text;
-    return (connection) => callOrRollBack(connection, call, values);
+    return (connection) => {
+      const seconds = Math.max((connection.remainingMs * ANSWER_IN_TIME) / 1_000, LEAST_SECONDS);
+      return callOrRollBack(connection, call, [seconds, this.#lockWaitSeconds, this.#lockWaitSeconds, ...values]);
+    };
   }
 }
 
 /** A call that the server cancels leaves its transaction open, also on a connection that is not closed because it is the user's. */
 async function callOrRollBack(
-  connection: SqlConnection,
+  connection: Pick<SqlConnection, "query">,
   text: string,
   values: readonly SqlValue[],
 ): Promise<SqlResult> {

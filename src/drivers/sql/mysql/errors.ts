@@ -19,6 +19,8 @@ interface KnownError {
   readonly isFatal?: true;
   /** The server rolled back, or never started, the transaction of a procedure. */
   readonly endsTransaction?: true;
+  /** The session may be the cause, which another user of the pool has left in this state. */
+  readonly isOfSession?: true;
 }
 
 /** By the numbers of the servers, which are the same for MariaDB and MySQL. All others are passed on without their statements. */
@@ -28,12 +30,14 @@ const KNOWN_ERRORS: readonly KnownError[] = [
     explanation: "this user has no right to the database, or it does not exist: check its name and the user's rights",
     isFatal: true,
     endsTransaction: true,
+    isOfSession: true,
   },
   {
     numbers: [1142, 1143, 1227, 1370],
     explanation: MISSING_RIGHT,
     isFatal: true,
     endsTransaction: true,
+    isOfSession: true,
   },
   { numbers: [1146, 1305, 1318], explanation: MISSING_TABLES, isFatal: true, endsTransaction: true },
   {
@@ -54,6 +58,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
       "a transaction is open on this connection, and its statements must not be committed with a lock's: pass a pool, or a connection that no transaction uses",
     isFatal: true,
     endsTransaction: true,
+    isOfSession: true,
   },
   {
     numbers: [1665],
@@ -61,6 +66,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
       "the server writes statements to its binary log, which READ COMMITTED rules out: set binlog_format to MIXED or ROW",
     isFatal: true,
     endsTransaction: true,
+    isOfSession: true,
   },
   {
     numbers: [1205],
@@ -72,8 +78,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   { numbers: [1213], explanation: "the server rolled the call back because of a deadlock", endsTransaction: true },
   {
     numbers: [1317, 1969, 3024],
-    explanation:
-      "the server cancelled the statement: max_statement_time is too short for a lock, or a person cancelled it",
+    explanation: "the server cancelled the statement: it took longer than a call may, or a person cancelled it",
   },
   {
     numbers: [1040, 1203, 1226],
@@ -119,6 +124,11 @@ export function isRightError(error: unknown): boolean {
  */
 export function leavesTransactionOpen(error: unknown): boolean {
   return findKnownError(error)?.endsTransaction !== true;
+}
+
+/** Whether the pool closes the connection after this error. */
+export function breaksConnection(error: unknown): boolean {
+  return leavesTransactionOpen(error) || findKnownError(error)?.isOfSession === true;
 }
 
 function findKnownError(error: unknown): KnownError | undefined {

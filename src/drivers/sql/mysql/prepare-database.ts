@@ -2,7 +2,8 @@
 
 import { createHash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
-import type { SqlConnection } from "../clients/types.ts";
+import type { Calls } from "../calls.ts";
+import type { SqlClient, SqlConnection } from "../clients/types.ts";
 import { BUCKET_COUNT, explainLayout, explainRevision, MYSQL_LAYOUT_VERSION } from "../schema.ts";
 import { explainError, isMissingError, isRightError } from "./errors.ts";
 import {
@@ -26,26 +27,32 @@ const MIGRATION_HINT = "run the SQL of mysqlMigration(), whose comments name the
 const SETUP_LOCK_SECONDS = 4;
 
 /**
- * Returns the name of the database.
- * @throws FatalDriverError if this server, database or user cannot keep locks
+ * The database of the client's settings, by a new connection if there can be one: another user of the pool may have left one of its connections
+ * in another database, where the locks of other processes are not.
+ * @throws FatalDriverError if there is none
  */
+export async function readDefaultDatabase({ connectDedicated }: SqlClient, calls: Calls): Promise<string> {
+  const read = async (connection: Pick<SqlConnection, "query">): Promise<unknown> =>
+    (await connection.query("SELECT DATABASE() AS name LIMIT 1")).rows[0]?.name;
+  const name = await (connectDedicated === undefined
+    ? calls.run(read)
+    : connectDedicated().then((connection) => read(connection).finally(() => connection.release())));
+  if (typeof name === "string") return name;
+  throw new FatalDriverError(
+    "mysql: the client's connections have no database: name one in the url, in the settings of the client, or by the option database",
+  );
+}
+
+/** @throws FatalDriverError if this server, database or user cannot keep locks */
 export async function prepareDatabase(
-  connection: SqlConnection,
-  { database, prefix }: MysqlLocation,
+  connection: Pick<SqlConnection, "query">,
+  location: MysqlLocation & { readonly database: string },
   createTables: boolean,
-): Promise<string> {
+): Promise<void> {
   return withPlainSession(connection, async () => {
     verifyServer(await readVariables(connection));
-    const { rows } = await connection.query("SELECT DATABASE() AS name");
-    const name = database ?? (rows[0]?.name as string | null);
-    if (name === null) {
-      throw new FatalDriverError(
-        "mysql: the client's connections have no database: name one in the url, in the settings of the client, or by the option database",
-      );
-    }
-    const location = { database: name, prefix };
     const missing = await findMissing(connection, location);
-    if (missing === null) return name;
+    if (missing === null) return;
     if (!createTables) {
       throw new FatalDriverError(
         `mysql: ${missing}: let open() create them (option createTables), or ${MIGRATION_HINT}`,
@@ -56,7 +63,6 @@ export async function prepareDatabase(
     });
     const stillMissing = await findMissing(connection, location);
     if (stillMissing !== null) throw new FatalDriverError(`mysql: ${stillMissing}: ${MIGRATION_HINT}`);
-    return name;
   });
 }
 
@@ -98,7 +104,7 @@ function isAtLeast(version: readonly number[], wanted: readonly number[]): boole
  * What is missing, or null.
  * @throws FatalDriverError if the tables have another layout
  */
-async function findMissing(connection: SqlConnection, location: MysqlLocation): Promise<string | null> {
+async function findMissing(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<string | null> {
   try {
     const layout = await connection.query(expandStatement("SELECT version FROM {layout}", location));
     const versions = layout.rows.map(({ version }) => Number(version));
@@ -133,7 +139,7 @@ async function findMissing(connection: SqlConnection, location: MysqlLocation): 
 }
 
 async function readRevisions(
-  connection: SqlConnection,
+  connection: Pick<SqlConnection, "query">,
   { database, prefix }: MysqlLocation,
 ): Promise<ReadonlyMap<string, ReturnType<typeof parseRevision>>> {
   const names = listProcedures(prefix);
@@ -146,7 +152,7 @@ async function readRevisions(
 }
 
 /** Several processes may start at once: one creates, the others wait and find everything there. */
-async function createMissing(connection: SqlConnection, location: MysqlLocation): Promise<void> {
+async function createMissing(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<void> {
   const digest = createHash("sha256").update(`${location.database} ${location.prefix}`).digest("hex");
   const lockName = `holdfast_setup_${digest.slice(0, 16)}`;
   const { rows } = await connection.query("SELECT GET_LOCK(?, ?) AS result", [lockName, SETUP_LOCK_SECONDS]);

@@ -27,7 +27,7 @@ export interface ServerVariables {
   isOn(name: string): boolean;
 }
 
-export async function readVariables(connection: SqlConnection): Promise<ServerVariables> {
+export async function readVariables(connection: Pick<SqlConnection, "query">): Promise<ServerVariables> {
   const names = NAMES.map((name) => `'${name}'`).join(",");
   const { rows } = await connection.query(`SHOW VARIABLES WHERE Variable_name IN (${names})`);
   const values = new Map(rows.map((row) => [String(row.Variable_name), String(row.Value)]));
@@ -42,21 +42,29 @@ export async function readVariables(connection: SqlConnection): Promise<ServerVa
 }
 
 /** Settings of a session under which every statement does what its text says. */
-const PLAIN_SETTINGS: readonly (readonly [name: string, value: string | number])[] = [
+const PLAIN_SETTINGS: readonly (readonly [name: string, value: string | number | bigint])[] = [
   // what a procedure keeps from its creation
   ["sql_mode", PROCEDURE_SQL_MODE],
   // else a query begins a transaction
   ["autocommit", 1],
-  // else a query returns only so many rows
-  ["sql_select_limit", "DEFAULT"],
+  // behind a statement that waits for a table or a procedure, such as one behind a dump, all calls of other processes wait, too
+  ["lock_wait_timeout", 1],
+  ["innodb_lock_wait_timeout", 4],
+  // else a query returns only so many rows. DEFAULT would be that of the server, which may be one
+  ["sql_select_limit", 18_446_744_073_709_551_615n],
 ];
 
 /** Runs `work` in a session without settings of its user, and restores them. */
-export async function withPlainSession<T>(connection: SqlConnection, work: () => Promise<T>): Promise<T> {
+export async function withPlainSession<T>(
+  connection: Pick<SqlConnection, "query">,
+  work: () => Promise<T>,
+): Promise<T> {
   // fails inside a transaction of the user, which autocommit = 1 and every CREATE would commit
   await connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
   const names = PLAIN_SETTINGS.map(([name]) => name);
-  const { rows } = await connection.query(`SELECT ${names.map((name) => `@@session.${name} AS ${name}`).join(", ")}`);
+  const { rows } = await connection.query(
+    `SELECT ${names.map((name) => `@@session.${name} AS ${name}`).join(", ")} LIMIT 1`,
+  );
   const [before = {}] = rows;
   await setSession(connection, PLAIN_SETTINGS);
   try {
@@ -64,17 +72,16 @@ export async function withPlainSession<T>(connection: SqlConnection, work: () =>
   } finally {
     await setSession(
       connection,
-      names.map((name) => [name, before[name] as string | number]),
+      names.map((name) => [name, before[name] as string | number | bigint]),
     );
   }
 }
 
 function setSession(
-  connection: SqlConnection,
-  settings: readonly (readonly [name: string, value: string | number])[],
+  connection: Pick<SqlConnection, "query">,
+  settings: readonly (readonly [name: string, value: string | number | bigint])[],
 ): Promise<unknown> {
-  const isDefault = (value: unknown): boolean => value === "DEFAULT";
-  const assignments = settings.map(([name, value]) => `SESSION ${name} = ${isDefault(value) ? value : "?"}`);
-  const values = settings.map(([, value]) => value).filter((value) => !isDefault(value));
+  const assignments = settings.map(([name]) => `SESSION ${name} = ?`);
+  const values = settings.map(([, value]) => value);
   return connection.query(`SET ${assignments.join(", ")}`, values);
 }

@@ -4,6 +4,7 @@ import type { Check } from "../../../spi/driver.ts";
 import type { Calls } from "../calls.ts";
 import type { SqlRow } from "../clients/types.ts";
 import type { PostgresWarning } from "./options.ts";
+import { readRow } from "./plain-transaction.ts";
 
 /** The version that the tests use. */
 const TESTED_VERSION = 15;
@@ -19,14 +20,24 @@ interface PostgresCheck extends Check {
 
 const READ_SETTINGS = `select pg_catalog.current_setting('server_version') as version,
   pg_catalog.pg_is_in_recovery() as is_standby,
-  pg_catalog.current_setting('transaction_isolation') as isolation,
+  (select reset_val from pg_catalog.pg_settings where name operator(pg_catalog.=) 'default_transaction_isolation') as isolation,
   pg_catalog.current_setting('fsync') as fsync,
   pg_catalog.current_setting('full_page_writes') as full_page_writes,
-  pg_catalog.current_setting('synchronous_commit') as synchronous_commit,
   pg_catalog.current_setting('synchronous_standby_names') as synchronous_standbys,
   pg_catalog.current_setting('max_connections')::int as max_connections,
-  (select pg_catalog.count(*)::int from pg_catalog.pg_stat_activity where backend_type = 'client backend') as connections,
+  (select pg_catalog.count(*)::int from pg_catalog.pg_stat_activity where backend_type operator(pg_catalog.=) 'client backend') as connections,
   (select pg_catalog.count(*)::int from pg_catalog.pg_stat_replication) as standbys`;
+const SETTING_NAMES: readonly string[] = [
+  "version",
+  "is_standby",
+  "isolation",
+  "fsync",
+  "full_page_writes",
+  "synchronous_standbys",
+  "max_connections",
+  "connections",
+  "standbys",
+];
 
 const RECHECKED = "waiting claims are rechecked every 25 to 250 ms instead";
 
@@ -37,7 +48,7 @@ export const UNREACHABLE = {
 };
 
 export async function diagnose(calls: Calls, pushState: PushState): Promise<readonly PostgresCheck[]> {
-  const row = (await calls.query(READ_SETTINGS)).rows[0] ?? {};
+  const row = (await readRow(calls, READ_SETTINGS, SETTING_NAMES)) ?? {};
   return [
     checkVersion(row),
     checkRole(row),
@@ -69,7 +80,7 @@ function checkRole({ is_standby: isStandby, standbys }: SqlRow): PostgresCheck {
 function checkFailover(row: SqlRow): PostgresCheck[] {
   if (Number(row.standbys) === 0) return [];
   const name = "failover";
-  if (row.synchronous_standbys !== "" && !/^(?:off|local)$/.test(String(row.synchronous_commit))) {
+  if (row.synchronous_standbys !== "") {
     return [{ status: "ok", name, message: "grants wait for a synchronous standby" }];
   }
   return [
@@ -90,14 +101,14 @@ function checkIsolation({ isolation }: SqlRow): PostgresCheck {
   return {
     status: "warn",
     name,
-    message: `the default isolation level is ${isolation}: each call costs three more round trips, to begin and end a transaction at read committed`,
+    message: `the default isolation level is ${isolation}: each call sets its own, and its statement is not prepared`,
     hint: "alter role ... set default_transaction_isolation = 'read committed'",
   };
 }
 
 function checkDurability(row: SqlRow): PostgresCheck {
   const name = "durability";
-  const off = ["fsync", "full_page_writes", "synchronous_commit"].filter((setting) => row[setting] === "off");
+  const off = ["fsync", "full_page_writes"].filter((setting) => row[setting] === "off");
   if (off.length === 0) return { status: "ok", name, message: "a grant is on disk before it counts" };
   return {
     status: "warn",

@@ -1,6 +1,5 @@
 /** The dialect of PostgreSQL: stored functions (sql/), one call and one round trip for each verb, pushes by NOTIFY. */
 
-import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { chunk } from "../../../util/chunk.ts";
 import type { Clock } from "../../../util/clock.ts";
@@ -9,8 +8,9 @@ import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
 import type { CallKind } from "../bucket-turns.ts";
+import type { CallConnection } from "../calls.ts";
 import { Calls } from "../calls.ts";
-import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
+import type { SqlClient, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import { toOpenError } from "../database-error.ts";
 import type {
   ClaimRow,
@@ -29,12 +29,12 @@ import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { toOneBucket, toUpperBound } from "../schema.ts";
 import type { PushState } from "./diagnostics.ts";
 import { diagnose, UNREACHABLE } from "./diagnostics.ts";
-import { breaksConnection, explainError, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
+import { breaksConnection, explainError } from "./errors.ts";
 import { Listener } from "./listener.ts";
 import { expandStatement } from "./migration.ts";
 import type { PostgresLocation, PostgresOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
-import { LIST, READ_OWNED } from "./statements.ts";
+import { isSettingError, queryPlain } from "./plain-transaction.ts";
 import { verifyDatabase } from "./verify-database.ts";
 
 /** The most claims of one statement: it keeps the bucket rows of all of them locked until it commits. */
@@ -42,6 +42,8 @@ const MAX_BATCH = 1_000;
 /** No key has more characters. */
 const MAX_KEY_LENGTH = 512;
 const LAST_CHARACTER = "\u{10ffff}";
+/** A call that may be given up before its wait for a lock ends at the server (migration.ts) is sent with the time that it has left. */
+const MIN_REMAINING_MS = 4_500;
 
 export class PostgresDialect implements Dialect {
   readonly name = "postgres";
@@ -95,8 +97,8 @@ class PostgresSession implements DialectSession {
   readonly #maxTtlMs: number;
   /** The option recall, if pushes arrive when the session is opened: from then on the listener stays open. */
   #pushesRecalls = false;
-  /** Sessions of this database begin at another isolation level, so each call begins a transaction of its own. */
-  #needsTransaction = false;
+  /** Sessions of this database begin at another isolation level, so no call is tried with their settings first. */
+  #isAlwaysPlain = false;
   /**
    * That of the last claim that was answered "waiting". What the driver does besides its calls takes turns with calls for this bucket,
    * so that a process whose callers want one key has one connection.
@@ -130,18 +132,10 @@ class PostgresSession implements DialectSession {
   async verify(): Promise<void> {
     const isCreating = this.#options.createTables ?? true;
     const { isReadCommitted } = await verifyDatabase(this.#calls, this.#location, isCreating);
-    if (!isReadCommitted) this.#requireTransactions();
+    this.#isAlwaysPlain = !isReadCommitted;
+    // takes the lock of a bucket, as every call does
+    await this.#callFunction(this.#statements.detach, ["", null, "0"]);
     if (this.#options.recall === true && this.#listener !== null) this.#pushesRecalls = await this.#listener.stayOpen();
-  }
-
-  /** @throws FatalDriverError if the client is a single connection */
-  #requireTransactions(): void {
-    if (this.#client.connectDedicated === undefined) {
-      throw new FatalDriverError(
-        "postgres: default_transaction_isolation is not read committed, and the client is a single connection: pass a Pool, or set it for this role",
-      );
-    }
-    this.#needsTransaction = true;
   }
 
   get pushesRecalls(): boolean {
@@ -240,13 +234,12 @@ class PostgresSession implements DialectSession {
     // keys contain no control characters
     const end = key === undefined ? (toUpperBound(prefix) ?? LAST_CHARACTER.repeat(MAX_KEY_LENGTH)) : `${key}\u0001`;
     const values = [key ?? prefix, end, after?.key ?? "", after?.arrival ?? 0, max];
-    const { rows } = await this.#calls.query(this.#statements.list, values);
-    return rows.map(toListedRow);
+    return parseRows(await this.#callFunction(this.#statements.list, values)).map(toListedRow);
   }
 
   async readOwned(): Promise<readonly OwnedRow[]> {
-    const { rows } = await this.#queryInTurn(this.#statements.readOwned, [this.#inbox]);
-    return rows.map(({ id, key, bucket, ttl }) => ({
+    const reply = await this.#callFunction(this.#statements.readOwned, [this.#inbox], this.#waitingBucket);
+    return parseRows(reply).map(({ id, key, bucket, ttl }) => ({
       id: String(id),
       key: String(key),
       bucket: Number(bucket),
@@ -346,43 +339,33 @@ class PostgresSession implements DialectSession {
     return readLines(await this.#calls.run(this.#toWork(statement, values), bucket, kind));
   }
 
-  #toWork(statement: string, values: readonly SqlValue[]): (connection: SqlConnection) => Promise<SqlResult> {
-    return (connection) => this.#runReadCommitted(connection, statement, values);
-  }
-
   /**
-   * A pooler may hand on a connection whose isolation level another client has set, so the functions refuse any other
-   * level than read committed.
+   * A pool may hand on a connection whose settings another user has changed, or a pooler one of another client. The call is repeated, once,
+   * in a transaction without them.
    */
-  async #runReadCommitted(
-    connection: SqlConnection,
-    statement: string,
-    values: readonly SqlValue[],
-  ): Promise<SqlResult> {
-    if (!this.#needsTransaction) {
-      try {
-        return await connection.query(statement, values);
-      } catch (error) {
-        if (readErrorCode(error) !== WRONG_ISOLATION) throw error;
-      }
-    }
-    await connection.query("begin isolation level read committed");
-    try {
-      const result = await connection.query(statement, values);
-      await connection.query("commit");
-      return result;
-    } catch (error) {
-      await connection.query("rollback");
-      throw error;
-    }
+  #toWork(statement: string, values: readonly SqlValue[]): (connection: CallConnection) => Promise<SqlResult> {
+    const runPlain = (connection: CallConnection): Promise<SqlResult> => queryPlain(connection, statement, values);
+    if (this.#isAlwaysPlain) return runPlain;
+    return (connection) =>
+      connection.remainingMs < MIN_REMAINING_MS
+        ? runPlain(connection)
+        : connection.query(statement, values).catch((error: unknown) => {
+            if (!isSettingError(error)) throw error;
+            return runPlain(connection);
+          });
   }
 }
 
-/** The lines of a function's reply. */
+/** The lines of a function's reply. Its column may have another name: a client can have renamed it. */
 function readLines({ rows }: SqlResult): readonly string[] {
-  const reply = rows[0]?.reply;
+  const [reply] = Object.values(rows[0] ?? {});
   if (typeof reply !== "string") throw new Error("postgres: a function returned no text");
   return reply.split("\n");
+}
+
+/** The rows of a reply in JSON, which the server may have broken into lines. */
+function parseRows(lines: readonly string[]): readonly SqlRow[] {
+  return JSON.parse(lines.join("\n")) as readonly SqlRow[];
 }
 
 function createStatements(location: PostgresLocation): Statements {
@@ -399,8 +382,8 @@ function createStatements(location: PostgresLocation): Statements {
     revoke: call("revoke", 6),
     check: expandStatement("select {check_data_loss}($1)::text as reply", location),
     restore: call("restore", 3),
-    list: expandStatement(LIST, location),
-    readOwned: expandStatement(READ_OWNED, location),
+    list: call("list", 5),
+    readOwned: call("read_owned", 1),
   };
 }
 

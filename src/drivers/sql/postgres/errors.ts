@@ -4,8 +4,12 @@ import { isFatalError } from "../../../errors.ts";
 import { DatabaseError, describeAttempts } from "../database-error.ts";
 import { explainTlsError } from "../tls-errors.ts";
 
-/** The functions refuse to run in this transaction (lock_buckets.sql). */
-export const WRONG_ISOLATION = "HF001";
+/** The functions refuse to run with a setting of the session: its isolation level, or its character set. */
+export const WRONG_SETTING = "HF001";
+/** A lock was not to be had in time. */
+export const LOCK_TIMEOUT = "55P03";
+/** Something was to be written in a transaction that only reads. */
+export const READ_ONLY = "25006";
 /** The functions are those of a newer version of the library (schema.sql). */
 export const NEWER_REVISION = "HF003";
 
@@ -50,7 +54,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   {
     codes: /^57014$/,
     explanation:
-      "the server cancelled the statement: statement_timeout is too short for a lock, or a person cancelled it",
+      "the server cancelled the statement: it took longer than a call may, statement_timeout is too short for a lock, or a person cancelled it",
   },
   {
     codes: /^55P03$/,

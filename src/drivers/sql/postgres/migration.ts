@@ -9,7 +9,7 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 5;
+export const REVISION = 6;
 
 /**
  * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
@@ -22,10 +22,11 @@ const OLDEST_CALLER = 2;
  * was made while the tables were small would later read all rows. A session that turns index scans off would make plans that seem so
  * costly that the server compiles them, at each call. And operators are those of pg_catalog: another role that may
  * create operators in a schema of the session's search_path, as in "public" before PostgreSQL 15, could otherwise put its own
- * functions in their place, which would run with the rights of the caller.
+ * functions in their place, which would run with the rights of the caller. No call waits for a lock for longer than 4 s, whatever the
+ * session allows: then it ends in an error (55P03) before its client gives it up.
  */
 const FUNCTION_SETTINGS =
-  "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_indexscan = on set enable_sort = off set jit = off";
+  "set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_indexscan = on set enable_sort = off set jit = off set lock_timeout = 4000";
 
 /** In the order of creation. */
 const FUNCTIONS: readonly string[] = [
@@ -51,6 +52,8 @@ const FUNCTIONS: readonly string[] = [
   statements.REVOKE,
   statements.ORDER_HOLDERS,
   statements.RESTORE,
+  statements.LIST,
+  statements.READ_OWNED,
 ];
 
 /** The names of all functions, without their schema. */
@@ -78,6 +81,8 @@ export function expandStatement(text: string, { schema, prefix }: PostgresLocati
         return quoteLiteral(schema);
       case "claims_literal":
         return quoteLiteral(expandStatement("{claims}", { schema, prefix }));
+      case "tombstones_expires_literal":
+        return quoteLiteral(`${quoteIdentifier(schema)}.${quoteIdentifier(toName("tombstones_expires", prefix))}`);
       case "tombstones_expires": // an index is in the schema of its table
         return quoteIdentifier(name);
       default:

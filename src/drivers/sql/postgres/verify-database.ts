@@ -3,17 +3,20 @@
 import { FatalDriverError } from "../../../errors.ts";
 import type { Calls } from "../calls.ts";
 import type { SqlRow } from "../clients/types.ts";
+import { DatabaseError } from "../database-error.ts";
 import { explainLayout, explainRevision, LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
-import { isMissingError, NEWER_REVISION, readErrorCode, WRONG_ISOLATION } from "./errors.ts";
+import { isMissingError, LOCK_TIMEOUT, NEWER_REVISION, readErrorCode } from "./errors.ts";
 import { expandStatement, listFunctionNames, REVISION, renderMigration } from "./migration.ts";
 import type { PostgresLocation } from "./options.ts";
+import { queryPlain, readRow } from "./plain-transaction.ts";
 
 /** The first version with what the functions use: plan_cache_mode. */
 const MIN_VERSION = 12;
 
 const READ_PROPERTIES = `select pg_catalog.current_setting('server_version_num')::int as version_number,
   pg_catalog.current_setting('server_version') as version, pg_catalog.current_setting('server_encoding') as encoding,
-  pg_catalog.pg_is_in_recovery() as is_standby`;
+  pg_catalog.pg_is_in_recovery() as is_standby,
+  (select reset_val from pg_catalog.pg_settings where name operator(pg_catalog.=) 'default_transaction_isolation') as isolation`;
 
 const READ_LAYOUT = "select version, revision, oldest_caller from {layout}";
 
@@ -39,15 +42,16 @@ export async function verifyDatabase(
   location: PostgresLocation,
   isCreating: boolean,
 ): Promise<{ readonly isReadCommitted: boolean }> {
-  const { rows } = await calls.query(READ_PROPERTIES);
-  checkProperties(rows[0] ?? {});
+  const names = ["version_number", "version", "encoding", "is_standby", "isolation"];
+  const properties = (await readRow(calls, READ_PROPERTIES, names)) ?? {};
+  checkProperties(properties);
   const layout = await readLayout(calls, location);
   if (layout === null || Number(layout.revision) < REVISION || (await hasLostFunctions(calls, location, layout))) {
     if (!isCreating) throw createMigrationError(location, layout);
     await createTables(calls, location);
   }
   await checkRights(calls, location);
-  return { isReadCommitted: await tryLock(calls, location) };
+  return { isReadCommitted: /^read (?:un)?committed$/.test(String(properties.isolation)) };
 }
 
 function checkProperties(row: SqlRow): void {
@@ -66,39 +70,46 @@ function checkProperties(row: SqlRow): void {
 
 /** null: there is none. @throws FatalDriverError for another layout */
 async function readLayout(calls: Calls, location: PostgresLocation): Promise<SqlRow | null> {
-  let layout: SqlRow | undefined;
+  let layout: SqlRow | null;
   try {
-    layout = (await calls.query(expandStatement(READ_LAYOUT, location))).rows[0];
+    layout = await readRow(calls, expandStatement(READ_LAYOUT, location), ["version", "revision", "oldest_caller"]);
   } catch (error) {
     if (isMissingError(error)) return null;
     throw error;
   }
-  if (layout !== undefined && Number(layout.version) !== LAYOUT_VERSION) {
+  if (layout !== null && Number(layout.version) !== LAYOUT_VERSION) {
     throw new FatalDriverError(explainLayout("postgres", expandStatement("{layout}", location), layout.version));
   }
-  if (layout !== undefined && Number(layout.oldest_caller) > REVISION) {
+  if (layout !== null && Number(layout.oldest_caller) > REVISION) {
     throw new FatalDriverError(
       explainRevision("postgres", "functions", `schema ${location.schema}`, layout.revision, REVISION),
     );
   }
-  return layout ?? null;
+  return layout;
 }
 
 /** A copy of the tables alone has none of the functions. Those of a newer revision may have other names. */
 async function hasLostFunctions(calls: Calls, { schema, prefix }: PostgresLocation, layout: SqlRow): Promise<boolean> {
   if (Number(layout.revision) !== REVISION) return false;
   const values = [listFunctionNames(prefix).join(), quoteIdentifier(schema)];
-  return (await calls.query(READ_MISSING_FUNCTIONS, values)).rows.length > 0;
+  return (await readRow(calls, READ_MISSING_FUNCTIONS, ["name"], values)) !== null;
 }
 
 async function createTables(calls: Calls, location: PostgresLocation): Promise<void> {
   try {
-    await calls.query(renderMigration(location));
+    await calls.run((connection) => queryPlain(connection, renderMigration(location)));
   } catch (error) {
+    if (readErrorCode(error) === LOCK_TIMEOUT) throw toLockedError(location, error);
     if (readErrorCode(error) !== NEWER_REVISION) throw error;
     // another client has just created them, in another version
     await readLayout(calls, location);
   }
+}
+
+/** A retry may succeed. The locks of other processes go on meanwhile. */
+function toLockedError({ schema }: PostgresLocation, cause: unknown): DatabaseError {
+  const message = `postgres: the tables of schema ${schema} must be changed for this version, and another session, perhaps a dump, keeps one of them locked: find it with pg_blocking_pids(), or open when it has ended (${LOCK_TIMEOUT})`;
+  return Object.assign(new DatabaseError(message, LOCK_TIMEOUT, false), { cause });
 }
 
 function createMigrationError(location: PostgresLocation, layout: SqlRow | null): FatalDriverError {
@@ -115,21 +126,9 @@ async function checkRights(calls: Calls, location: PostgresLocation): Promise<vo
     /'(\{\w+\})'/g,
     (_, name: string) => `E'${expandStatement(name, location).replaceAll("\\", "\\\\").replaceAll("'", "''")}'`,
   );
-  const { rows } = await calls.query(statement);
-  const [missing] = rows;
-  if (missing === undefined) return;
+  const missing = await readRow(calls, statement, ["name", "needed"]);
+  if (missing === null) return;
   throw new FatalDriverError(
     `postgres: this role lacks a right (42501): grant ${missing.needed} on ${missing.name} to it`,
   );
-}
-
-/** Takes the lock of a bucket, as every call does. Whether statements run at the isolation level that it needs. */
-async function tryLock(calls: Calls, location: PostgresLocation): Promise<boolean> {
-  try {
-    await calls.query(expandStatement("select {lock_buckets}('{0}')::text as now", location));
-    return true;
-  } catch (error) {
-    if (readErrorCode(error) === WRONG_ISOLATION) return false;
-    throw error;
-  }
 }

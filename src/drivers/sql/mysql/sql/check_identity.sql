@@ -23,7 +23,7 @@ BEGIN
   DECLARE v_sequence, v_next BIGINT UNSIGNED;
   DECLARE v_begins, v_ends, v_now, v_least BIGINT;
   DECLARE v_is_same TINYINT;
-  SELECT CREATE_TIME INTO v_table_created FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{claims_name}';
+  SELECT UNIX_TIMESTAMP(CREATE_TIME) INTO v_table_created FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = '{claims_name}';
   SELECT created, sequence, grace_begins, grace_ends INTO v_created, v_sequence, v_begins, v_ends FROM {identity} WHERE only_row = 1;
   -- read after the row, so it is higher than what any other call has written there
   SET v_next = UUID_SHORT();

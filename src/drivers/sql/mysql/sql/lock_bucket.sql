@@ -31,6 +31,9 @@ BEGIN
   IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
     SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
   END IF;
+  IF NOT @@session.sql_log_bin AND @@global.log_bin THEN
+    SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'this session does not write to the binary log (SET sql_log_bin): replicas would lack its grants';
+  END IF;
   IF v_mode = 1 THEN
     INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted)

@@ -8,19 +8,24 @@
                nothing
 
    Invariants of the two statements for a key without claims
-   - The update takes the place of lock_buckets: it locks the bucket's row, and the clock is read after it.
+   - The update takes the place of lock_buckets: it locks the bucket's row, and the clock is read after it. What else lock_buckets does is
+     done before it.
    - Without the bucket's row there is no token, and without a token no insert.
    - The insert is a later statement, so it sees everything that the lock's last owner has committed. */
 create or replace function {claim}(
   p_id text, p_key text, p_bucket int, p_permits int, p_limit int, p_ttl bigint, p_tokens int, p_floor bigint, p_wait boolean,
   p_label text, p_inbox text, p_max_ttl bigint, p_recall int default 0
-) returns text language plpgsql {settings} set lock_timeout = 4000 as $body$
+) returns text language plpgsql {settings} as $body$
 declare
   v_now bigint;
   v_token bigint;
   v_next_expiry bigint;
   f record;
 begin
+  -- as another key this one would be free
+  if pg_catalog.pg_client_encoding() <> 'UTF8' then
+    raise exception 'client_encoding is not UTF8' using errcode = 'HF001';
+  end if;
   if not p_wait then
     -- a refusal changes nothing, so it needs no lock
     f := {read_front}(p_key, {read_clock}());
@@ -31,6 +36,9 @@ begin
     end if;
   end if;
   if p_max_ttl = 0 and pg_catalog.current_setting('transaction_isolation') = 'read committed' and p_floor <= {read_clock}() then
+    if pg_catalog.current_setting('synchronous_commit') not in ('on', 'remote_apply') then
+      perform pg_catalog.set_config('synchronous_commit', 'on', true);
+    end if;
     update {buckets} set last_token = greatest(last_token + 1, p_floor, {read_clock}()) + p_tokens - 1
       where bucket = p_bucket returning last_token - p_tokens + 1, {read_clock}() into v_token, v_now;
     insert into {claims} select

@@ -10,7 +10,7 @@
    Invariant of the two statements for one claim: they delete it only if no other claim of the key is there to be granted, as seen by a
    statement later than the one that locks the bucket's row */
 create or replace function {release}(p_ids text, p_ttls text, p_in_flight text, p_buckets text, p_inbox text, p_max_ttl bigint)
-returns text language plpgsql {settings} set lock_timeout = 4000 as $body$
+returns text language plpgsql {settings} as $body$
 declare
   v_setting text;
   v_was_live boolean;

@@ -21,6 +21,9 @@ declare
   v_pushes text[] := '{}';
   r record;
 begin
+  if pg_catalog.pg_client_encoding() <> 'UTF8' then
+    raise exception 'client_encoding is not UTF8' using errcode = 'HF001';
+  end if;
   v_now := {lock_buckets}(array(select distinct bucket from pg_catalog.json_to_recordset(p_claims::json) as t (bucket int)));
   -- locks the table for read_grace
   perform 1 from {claims} limit 1;

@@ -11,6 +11,9 @@ declare
   v_pushes text[] := '{}';
   c record;
 begin
+  if pg_catalog.pg_client_encoding() <> 'UTF8' then
+    raise exception 'client_encoding is not UTF8' using errcode = 'HF001';
+  end if;
   for c in select id, state, ttl, expires, token, token_count, inbox from {claims} where key = p_key order by arrival loop
     exit when c.token = 0;
     continue when p_token < c.token or p_token >= c.token + c.token_count or c.expires <= v_now

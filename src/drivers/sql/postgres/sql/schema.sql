@@ -5,6 +5,9 @@ set transaction isolation level read committed;
 -- the role that creates the tables may be an administrator: no operator or type of another role's schema is used
 set local search_path = pg_catalog, pg_temp;
 select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended({schema_literal}, 20230801));
+-- All calls of other processes wait behind a statement that waits for a table, such as one behind a dump: it soon gives up, and open() tries
+-- again. For the same reason nothing locks a table that is as it should be
+set local lock_timeout = 500;
 -- without the right to create schemas even "create schema if not exists" fails
 do $body$ begin
   if not exists (select from pg_catalog.pg_namespace where nspname = {schema_literal}) then
@@ -23,7 +26,11 @@ do $body$ begin
     drop function if exists {claim}(text, text, int, int, int, bigint, int, bigint, boolean, text, text, bigint);
     drop function if exists {walk}(text, int, bigint, bigint, text, text[]);
     drop function if exists {read_front}(text, bigint);
-    alter table {claims} add column if not exists recall smallint not null default 0;
+    if not exists (select from pg_catalog.pg_attribute
+      where attrelid = {claims_literal}::pg_catalog.regclass and attname = 'recall' and not attisdropped)
+    then
+      alter table {claims} add column recall smallint not null default 0;
+    end if;
   end if;
 end $body$;
 insert into {layout} as layout values (true, {version}, {revision}, {oldest_caller}) on conflict (only_row)
@@ -80,4 +87,8 @@ create table if not exists {tombstones} (
   reason text not null,
   expires bigint not null
 );
-create index if not exists {tombstones_expires} on {tombstones} (expires);
+do $body$ begin
+  if pg_catalog.to_regclass({tombstones_expires_literal}) is null then
+    create index {tombstones_expires} on {tombstones} (expires);
+  end if;
+end $body$;

@@ -7,8 +7,7 @@
    - A period lasts for the longest ttl from the moment at which the loss was noticed: so long a live holder may need until it
      renews its claim and finds that it must restore it.
    - It is never made shorter; a caller with a longer ttl makes it longer. */
-create or replace function {start_grace}(p_max_ttl bigint, p_is_lost boolean) returns bigint language plpgsql
-set lock_timeout = 4000 as $body$
+create or replace function {start_grace}(p_max_ttl bigint, p_is_lost boolean) returns bigint language plpgsql as $body$
 declare
   i record;
   v_now bigint;

@@ -1,0 +1,192 @@
+// Other users of a pool leave settings in its sessions: a call works with them and leaves them as they are, or its connection is ended.
+
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
+import type { MysqlFixture, Pool } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture, emptyTables, markLongInUse } from "../../support/stores/mysql-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+
+/** What the session does, and how to read what it has set; null: the statement is no setting. */
+const LEAKED_SETTINGS = [
+  ["set session transaction isolation level serializable", "@@tx_isolation"],
+  ["set session transaction isolation level read uncommitted", "@@tx_isolation"],
+  ["set session transaction read only", "@@tx_read_only"],
+  ["set autocommit = 0", "@@autocommit"],
+  ["set sql_mode = 'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH'", "@@sql_mode"],
+  ["set sql_mode = 'MSSQL'", "@@sql_mode"],
+  ["set sql_mode = 'ORACLE'", "@@sql_mode"],
+  ["set sql_mode = 'EMPTY_STRING_IS_NULL,TIME_ROUND_FRACTIONAL'", "@@sql_mode"],
+  ["set sql_select_limit = 0", "@@sql_select_limit"],
+  ["set sql_select_limit = 1", "@@sql_select_limit"],
+  ["set max_statement_time = 0.00001", "@@max_statement_time"],
+  ["set innodb_lock_wait_timeout = 0", "@@innodb_lock_wait_timeout"],
+  ["set lock_wait_timeout = 0", "@@lock_wait_timeout"],
+  ["set time_zone = '-11:00'", "@@time_zone"],
+  ["set names latin1", "@@character_set_client"],
+  ["set names sjis", "@@collation_connection"],
+  ["set character_set_results = utf16", "@@character_set_results"],
+  ["set character_set_results = NULL", "@@character_set_results"],
+  ["set collation_connection = utf8mb4_turkish_ci", "@@collation_connection"],
+  ["set foreign_key_checks = 0, unique_checks = 0", "@@unique_checks"],
+  ["set sql_safe_updates = 1", "@@sql_safe_updates"],
+  ["set max_join_size = 1", "@@max_join_size"],
+  ["set max_sort_length = 8", "@@max_sort_length"],
+  ["set completion_type = 1", "@@completion_type"],
+  ["set completion_type = 2", "@@completion_type"],
+  ["set max_sp_recursion_depth = 255", "@@max_sp_recursion_depth"],
+  ["set big_tables = 1", "@@big_tables"],
+  ["set optimizer_switch = 'index_merge=off,derived_merge=off,mrr=on'", "@@optimizer_switch"],
+  ["set insert_id = 77, last_insert_id = 88", null],
+  ["set group_concat_max_len = 4", "@@group_concat_max_len"],
+  ["set max_error_count = 0, sql_notes = 0", "@@max_error_count"],
+  ["set tmp_table_size = 1024, tmp_memory_table_size = 1024", "@@tmp_table_size"],
+  ["set sql_auto_is_null = 1", "@@sql_auto_is_null"],
+  ["set innodb_snapshot_isolation = 1", "@@innodb_snapshot_isolation"],
+  ["use information_schema", "database()"],
+  // its locks are released: nobody else can do it
+  ["lock tables other_table write", null],
+] as const;
+
+/** No call can set these right. One call fails, and the next one has another connection. */
+const ENDING_STATES = [
+  ["set timestamp = 1000"],
+  ["set sql_log_bin = 0"],
+  ["set session binlog_format = STATEMENT"],
+  ["set role none"],
+  ["begin", "select * from other_table"],
+  ["set autocommit = 0", "select * from other_table for update"],
+].map((statements) => ({ statements, text: statements.join(", ") }));
+
+/** Two that a sort by their first bytes confuses. */
+const [KEY, NEXT_KEY] = ["\u65e5\u672c \u00e9 '\\ key 1", "\u65e5\u672c \u00e9 '\\ key 2"];
+
+withMariaDb(
+  (server) => {
+    let fixture: MysqlFixture;
+    let plain: Driver;
+    const drivers: Driver[] = [];
+    beforeAll(async () => {
+      fixture = createMysqlFixture(await server().freshDatabase());
+      plain = await fixture.open();
+      await fixture.database.query("create table other_table (id int) engine = InnoDB");
+      await fixture.database.query("create role locker");
+      await fixture.database.query("create user app identified by 'secret'");
+      await fixture.database.query(
+        `grant select, insert, update, delete, execute, lock tables on ${fixture.database.name}.* to locker`,
+      );
+      await fixture.database.query("grant binlog admin, replication master admin on *.* to app");
+      await fixture.database.query("grant locker to app");
+      await fixture.database.query("set default role locker for app");
+    });
+    afterEach(async () => {
+      for (const driver of drivers.splice(0)) await driver.close();
+      await emptyTables(fixture.database);
+    });
+    afterAll(async () => {
+      await fixture.close();
+      await fixture.database.drop();
+    });
+
+    /** A pool with one session. */
+    const connectPool = (user?: string): Pool => {
+      const uri = user === undefined ? fixture.database.url : fixture.database.urlOf(user, "secret");
+      return fixture.pool({ pool: { uri, connectionLimit: 1 } });
+    };
+    const openOn = async (pool: Pool, options: object = {}): Promise<Driver> => {
+      const driver = mysql(pool, { silenceWarnings: ["durability", "guardDataLoss"], ...options });
+      await driver.open(NO_EVENTS);
+      drivers.push(driver);
+      return driver;
+    };
+
+    test.each(LEAKED_SETTINGS)("%s: every call works, and the session keeps it", async (text, name) => {
+      const pool = connectPool();
+      const driver = await openOn(pool);
+      const run = async (statement: string): Promise<unknown> => (await pool.promise().query(statement))[0];
+      const state = `select connection_id() as id, ${name ?? "0"} as value limit 1`;
+      await run(text);
+      const before = await run(state);
+      await expectWorks(driver);
+      expect(await run(state)).toEqual(before);
+      await run("rollback and no chain no release");
+      // another one may be opened on it
+      await expectWorks(await openOn(pool));
+    });
+
+    test("all of them", async () => {
+      const pool = connectPool();
+      const driver = await openOn(pool);
+      const last = (text: string): number => Number(/max_statement_time/.test(text));
+      for (const [text] of LEAKED_SETTINGS.filter(([, name]) => name !== null).sort(
+        ([left], [right]) => last(left) - last(right),
+      ))
+        await pool.promise().query(text);
+      await expectWorks(driver);
+    });
+
+    test.each(ENDING_STATES)("$text: the connection is ended, so the next call works", async ({ statements }) => {
+      const pool = connectPool("app");
+      const driver = await openOn(pool);
+      const connection = await pool.promise().getConnection();
+      for (const text of statements) await connection.query(text);
+      connection.release();
+      await expect(driver.claim(makeClaim(KEY))).rejects.toThrow(/^mysql: /);
+      await expectWorks(driver);
+    });
+
+    test("a pool whose first connection is in another database opens that of its settings", async () => {
+      const other = await server().freshDatabase();
+      const pool = connectPool();
+      await pool.promise().query(`use ${other.name}`);
+      await expectWorks(await openOn(pool));
+      expect(await other.query("show tables")).toEqual([]);
+      await other.drop();
+    });
+
+    test("sessions in other time zones see one identity of the database, and no loss of data", async () => {
+      const options = { guardDataLoss: { maxTtlMs: 10_000 } };
+      await openOn(connectPool(), options);
+      await markLongInUse(fixture.database);
+      for (const zone of ["+05:00", "-11:00", "SYSTEM"]) {
+        const pool = connectPool();
+        await pool.promise().query(`set time_zone = '${zone}'`);
+        const driver = await openOn(pool, options);
+        const claim = makeClaim(KEY, { wait: false, ttlMs: 5_000 });
+        expect(await driver.claim(claim), zone).toMatchObject({ state: "held" });
+        await driver.release(toReleases(claim));
+      }
+    });
+
+    /** Every call of `driver`, and what another process sees of it. */
+    async function expectWorks(driver: Driver): Promise<void> {
+      const [held, waiting, next, behind] = [makeClaim(KEY), makeClaim(KEY), makeClaim(NEXT_KEY), makeClaim(KEY)];
+      const [refused, tried] = [makeClaim(KEY, { wait: false }), makeClaim(KEY, { wait: false })];
+      expect(await driver.claim(next)).toMatchObject({ state: "held" });
+      expect(await driver.claim(held)).toMatchObject({ state: "held" });
+      expect(await plain.claim(waiting)).toMatchObject({ state: "waiting" });
+      expect(await driver.claim(behind)).toMatchObject({ state: "waiting" });
+      expect(await driver.claim(refused)).toMatchObject({ state: "none" });
+      expect(await plain.renew([held])).toMatchObject([{ state: "held" }]);
+      expect(await driver.renew([held, behind])).toMatchObject([{ state: "held" }, { state: "waiting" }]);
+      expect(await listKeys(driver)).toEqual([KEY, KEY, KEY, NEXT_KEY]);
+      expect(await driver.detach?.([held])).toEqual([true]);
+      expect(await driver.release(toReleases(held, behind))).toEqual([true, true]);
+      const [answer] = await plain.renew([waiting]);
+      if (answer?.state !== "held") throw new Error(`the waiting claim is ${answer?.state}`);
+      expect(await driver.revoke?.([{ key: KEY, token: answer.token, now: true }])).toEqual([true]);
+      expect(await driver.claim(tried)).toMatchObject({ state: "held" });
+      expect(await driver.release(toReleases(tried, next))).toEqual([true, true]);
+      expect(await fixture.violations(true)).toEqual([]);
+    }
+
+    async function listKeys(driver: Driver): Promise<readonly string[]> {
+      const { items } = await driver.list({ prefix: "" }, { max: 9 });
+      return items.map(({ locks: [lock] }: Pick<Claim, "locks">) => lock.key);
+    }
+  },
+  { settings: { "log-bin": "binary-log", "binlog-format": "ROW", "server-id": "1" } },
+);
