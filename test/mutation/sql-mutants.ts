@@ -36,6 +36,27 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/conformance/sqlite.test.ts",
   },
   {
+    name: "on SQLite, a file with a second name that is opened",
+    file: "src/drivers/sql/sqlite/database-file.ts",
+    find: "    verifyLocation(this.#realPath);\n",
+    replace: "",
+    tests: "test/integration/sqlite/locations.test.ts",
+  },
+  {
+    name: "on SQLite, a second name that was made while the file was open",
+    file: "src/drivers/sql/sqlite/database-file.ts",
+    find: "if (!hasSecondName(stat)) return;",
+    replace: "return;",
+    tests: "test/integration/sqlite/locations.test.ts",
+  },
+  {
+    name: "on SQLite, a file that is mounted by itself",
+    file: "src/drivers/sql/sqlite/location.ts",
+    find: "mounts.some(({ point }) => point === name)",
+    replace: "false",
+    tests: "test/unit/drivers/sql/sqlite-location.test.ts",
+  },
+  {
     name: "on PostgreSQL, a first waiter that does not notify the holder",
     file: postgres,
     find: "        v_pushes := {recall_holders}(p_key, p_inbox, v_pushes);\\n        v_next_expiry",

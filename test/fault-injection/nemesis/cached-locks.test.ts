@@ -9,9 +9,9 @@ import { expect } from "vitest";
 import { createRandom } from "../../../src/conformance/random.ts";
 import type { CachedUsers, UserSettings } from "../../support/processes/cached-users.ts";
 import { startCachedUsers } from "../../support/processes/cached-users.ts";
+import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";
 import { IS_LONG_RUN, test } from "../../support/processes/process-harness.ts";
 import { SectionRegister } from "../../support/processes/section-register.ts";
-import { smallDiskUnavailableReason } from "../../support/processes/small-disk.ts";
 import { until } from "../../support/until.ts";
 import type { FaultName, Pair, Target } from "./faults.ts";
 import { faultPairs, shuffleSchedule } from "./faults.ts";
@@ -107,7 +107,7 @@ async function runStrikes(
   return { strikes, waits: waits.sort((left, right) => left - right) };
 }
 
-const skip = smallDiskUnavailableReason === null ? "" : `: ${smallDiskUnavailableReason}, skipped`;
+const skip = mountNamespaceUnavailableReason === null ? "" : `: ${mountNamespaceUnavailableReason}, skipped`;
 
 for (const plan of CASES) {
   test

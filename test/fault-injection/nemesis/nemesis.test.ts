@@ -7,9 +7,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import type { Random } from "../../../src/conformance/random.ts";
 import { createRandom } from "../../../src/conformance/random.ts";
+import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test } from "../../support/processes/process-harness.ts";
-import { smallDiskUnavailableReason } from "../../support/processes/small-disk.ts";
 import { until } from "../../support/until.ts";
 import type { FaultName, Pair, Target } from "./faults.ts";
 import { FAULTS, faultPairs, shuffleSchedule } from "./faults.ts";
@@ -99,7 +99,7 @@ async function runJudged(target: Target, workload: RunWorkload, pairs: readonly 
   );
 }
 
-const skip = smallDiskUnavailableReason === null ? "" : `: ${smallDiskUnavailableReason}, skipped`;
+const skip = mountNamespaceUnavailableReason === null ? "" : `: ${mountNamespaceUnavailableReason}, skipped`;
 
 for (const { what, pairs, knownSeeds, open } of CASES) {
   for (const seed of IS_LONG_RUN ? [SEED, ...knownSeeds] : [SEED]) {

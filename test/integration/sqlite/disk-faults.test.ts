@@ -5,16 +5,17 @@ import { copyFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
 import { openFencedRegister } from "../../support/processes/fenced-register.ts";
+import { mountNamespaceUnavailableReason } from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { test } from "../../support/processes/process-harness.ts";
 import type { SmallDisk } from "../../support/processes/small-disk.ts";
-import { mountSmallDisk, smallDiskUnavailableReason } from "../../support/processes/small-disk.ts";
+import { mountSmallDisk } from "../../support/processes/small-disk.ts";
 import type { Worker } from "../../support/processes/worker.ts";
 import { startWorker } from "../../support/processes/worker.ts";
 import { SqliteInspector } from "../../support/stores/sqlite.ts";
 import { until } from "../../support/until.ts";
 
-const skip = smallDiskUnavailableReason === null ? "" : `: ${smallDiskUnavailableReason}, skipped`;
+const skip = mountNamespaceUnavailableReason === null ? "" : `: ${mountNamespaceUnavailableReason}, skipped`;
 const DISK_MIB = 2;
 
 test.skipIf(skip !== "")(
@@ -75,10 +76,9 @@ function startOn(harness: ProcessHarness, disk: SmallDisk, registerPath = ""): P
 }
 
 /** Only processes that see the disk could open its database. */
-function copyDatabase(harness: ProcessHarness, { commandPrefix, path }: SmallDisk): string {
-  const owner = commandPrefix[commandPrefix.indexOf("-t") + 1];
+function copyDatabase(harness: ProcessHarness, { pathFromOutside, path }: SmallDisk): string {
   for (const suffix of ["", "-wal"]) {
-    const source = join(`/proc/${owner}/root`, path, `locks.db${suffix}`);
+    const source = pathFromOutside(join(path, `locks.db${suffix}`));
     if (existsSync(source)) copyFileSync(source, harness.path(`copy.db${suffix}`));
   }
   return harness.path("copy.db");

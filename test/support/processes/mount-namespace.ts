@@ -4,6 +4,8 @@
  */
 
 import { spawnSync } from "node:child_process";
+import { until } from "../until.ts";
+import type { ProcessHarness } from "./process-harness.ts";
 
 /** What to put before a command, or null where nothing may be mounted. */
 export const MOUNT_NAMESPACE_COMMAND: readonly [string, ...string[]] | null = findNamespaceCommand();
@@ -15,6 +17,29 @@ export function inMountNamespace(setUp: string, command: readonly string[]): rea
     string,
     ...string[],
   ];
+}
+
+/** A namespace that outlives the processes that use it. */
+export interface MountNamespace {
+  /** What to put before a command that shall be in it. */
+  readonly commandPrefix: readonly [string, ...string[]];
+  /** The path by which a process outside of it reaches one of its files. */
+  pathFromOutside(path: string): string;
+}
+
+/** Why a test can have none here; null if it can. */
+export const mountNamespaceUnavailableReason: string | null =
+  MOUNT_NAMESPACE_COMMAND !== null && !MOUNT_NAMESPACE_COMMAND.includes("-rm") ? null : "only root may mount";
+
+/** A namespace in which these shell lines ran. It ends with the test. */
+export async function startMountNamespace(harness: ProcessHarness, setUp: string): Promise<MountNamespace> {
+  const [program, ...args] = inMountNamespace(`${setUp}\necho mounted`, ["sleep", "7200"]);
+  const owner = harness.startProgram([program, ...args]);
+  await until(() => owner.out().includes("mounted"), { within: 10_000, what: "the mounts" });
+  return {
+    commandPrefix: ["nsenter", "-m", `--wd=${harness.folder}`, "-t", String(owner.pid), "--"],
+    pathFromOutside: (path) => `/proc/${owner.pid}/root${path}`,
+  };
 }
 
 function findNamespaceCommand(): readonly [string, ...string[]] | null {

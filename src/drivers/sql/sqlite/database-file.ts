@@ -1,21 +1,12 @@
 /** The file of a database: created for its owner only, and watched for being deleted or replaced. */
 
-import { closeSync, openSync, statfsSync, statSync } from "node:fs";
+import type { BigIntStats } from "node:fs";
+import { closeSync, openSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 import { FatalDriverError } from "../../../errors.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
-
-/** statfs(2): file systems without the locks and the shared memory of one machine. */
-const NETWORK_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
-  [0x6969, "NFS"],
-  [0x517b, "SMB"],
-  [0xff534d42, "SMB"],
-  [0xfe534d42, "SMB"],
-  [0x5346414f, "AFS"],
-  [0x01021997, "9P"],
-  [0x00c36400, "Ceph"],
-  [0x0bd00bd0, "Lustre"],
-]);
+import type { LocationFault } from "./location.ts";
+import { explainSecondName, findLocationFault, hasSecondName, verifyLocation } from "./location.ts";
 
 /**
  * Creates the file if it does not exist. It contains the secret ids of claims, so only its owner may read it; SQLite gives
@@ -41,16 +32,23 @@ export function ensureDatabaseFile(path: string): void {
 /** Which file a connection has open. */
 export class DatabaseFile {
   readonly path: string;
+  /** SQLite follows a link at the end of a path, and keeps the other files beside the one that it leads to. */
+  readonly #realPath: string;
   readonly #identity: string | null;
   /** The file that contains the locks of the WAL mode; null: not seen yet. Unset for a handle, which may leave that mode. */
   #sharedMemory: string | null | undefined;
   /** Whether verify() has found that the connection's file is not at this path any more. */
   isReplaced = false;
 
-  /** @param path of a file that the connection has opened already */
+  /**
+   * @param path of a file that the connection has opened already
+   * @throws FatalDriverError if its locks could have two holders where it is
+   */
   constructor(path: string, isOwned: boolean) {
     this.path = path;
-    this.#identity = readIdentity(path);
+    this.#identity = identify(readStat(path));
+    this.#realPath = this.#identity === null ? path : realpathSync(path);
+    verifyLocation(this.#realPath);
     this.#sharedMemory = isOwned ? null : undefined;
   }
 
@@ -68,24 +66,35 @@ export class DatabaseFile {
   /**
    * A deleted file stays usable for those that have it open, while others create a new one: two holders. The same is true of
    * the -shm file beside it. Call it inside a transaction, in which both are open.
-   * @throws FatalDriverError if the path has no file any more, or another one
+   * @throws FatalDriverError if the path has no file any more, or another one; Error if the file has got a second name, until
+   * that is removed
    */
   verify(): void {
-    if (this.isAtPath()) return;
-    this.isReplaced = true;
-    throw new FatalDriverError(
-      `sqlite: ${this.path} was deleted or replaced while it was open, and its locks are lost: open it again`,
-    );
+    const stat = readStat(this.path);
+    if (!this.#isAtPath(stat)) {
+      this.isReplaced = true;
+      throw new FatalDriverError(
+        `sqlite: ${this.path} was deleted or replaced while it was open, and its locks are lost: open it again`,
+      );
+    }
+    // a process that has opened one name before the other was made is told nothing by open()
+    if (!hasSecondName(stat)) return;
+    const { message, hint } = explainSecondName(this.path);
+    throw Object.assign(new Error(`sqlite: ${message}: ${hint}`), { code: "SQLITE" });
   }
 
   /** Whether the path still leads to the connection's file. */
   isAtPath(): boolean {
-    return readIdentity(this.path) === this.#identity && this.#hasSameSharedMemory();
+    return this.#isAtPath(readStat(this.path));
+  }
+
+  #isAtPath(stat: BigIntStats | undefined): boolean {
+    return identify(stat) === this.#identity && this.#hasSameSharedMemory();
   }
 
   #hasSameSharedMemory(): boolean {
     if (this.#sharedMemory === undefined) return true;
-    const identity = readIdentity(`${this.path}-shm`);
+    const identity = identify(readStat(`${this.#realPath}-shm`));
     this.#sharedMemory ??= identity;
     return identity === this.#sharedMemory;
   }
@@ -100,18 +109,17 @@ export class DatabaseFile {
     return (statSync(this.path, { throwIfNoEntry: false })?.mode ?? 0) & 0o077;
   }
 
-  /** The name of its file system if that belongs to a network; null: it does not, or is unknown. */
-  readNetworkFileSystem(): string | null {
-    try {
-      return NETWORK_FILE_SYSTEMS.get(statfsSync(this.path).type >>> 0) ?? null;
-    } catch {
-      return null;
-    }
+  /** Why its locks could have two holders where it is now; null: nothing is known. */
+  findFault(): LocationFault | null {
+    return findLocationFault(this.#realPath);
   }
 }
 
-function readIdentity(path: string): string | null {
-  const stat = statSync(path, { throwIfNoEntry: false, bigint: true });
+function readStat(path: string): BigIntStats | undefined {
+  return statSync(path, { throwIfNoEntry: false, bigint: true });
+}
+
+function identify(stat: BigIntStats | undefined): string | null {
   // file systems use the number of a deleted file again
   return stat === undefined ? null : `${stat.dev} ${stat.ino} ${stat.birthtimeNs}`;
 }

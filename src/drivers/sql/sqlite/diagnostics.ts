@@ -46,11 +46,8 @@ function checkFile(file: DatabaseFile | null): SqliteCheck {
     const hint = "only users of this one handle exclude each other: pass the path of a file";
     return { status: "warn", name, message: "the database is in memory, and its locks end with the process", hint };
   }
-  const network = file.readNetworkFileSystem();
-  if (network === null) return { status: "ok", name, message: file.path };
-  const hint = "put it on a local disk; processes on several machines need another store";
-  const message = `${file.path} is on a network (${network}), where SQLite's locks may fail: two processes may hold one lock`;
-  return { status: "warn", name, message, hint };
+  const fault = file.findFault();
+  return fault === null ? { status: "ok", name, message: file.path } : { status: "fail", name, ...fault };
 }
 
 function checkMode(file: DatabaseFile | null): SqliteCheck | null {

@@ -1,0 +1,89 @@
+/**
+ * Where the file of a database may be. SQLite coordinates its users by two files that it finds by name, -wal and -shm, and
+ * by file locks and shared memory of the kernel. A user who has another name of the file, or reaches it through another
+ * mount, another machine or another kernel, is coordinated with nobody: two holders, silently.
+ */
+
+import { statfsSync, statSync } from "node:fs";
+import { dirname } from "node:path";
+import { FatalDriverError } from "../../../errors.ts";
+import type { Mount } from "../../../util/mounts.ts";
+import { findMount, readMounts } from "../../../util/mounts.ts";
+
+/** Why a file is unusable where it is, and what to do. */
+export interface LocationFault {
+  readonly message: string;
+  readonly hint: string;
+}
+
+/**
+ * File systems that two machines, two kernels or two mounts can use without sharing file locks and memory, by their numbers
+ * in statfs(2). FUSE includes virtiofs. One mount alone would work, but a process sees nothing of the others.
+ */
+const UNSHARED_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
+  [0x65735546, "FUSE or virtiofs"],
+  [0x6969, "NFS"],
+  [0x517b, "SMB"],
+  [0xff534d42, "SMB"],
+  [0xfe534d42, "SMB"],
+  [0x5346414f, "AFS"],
+  [0x6b414653, "AFS"],
+  [0x01021997, "9P"],
+  [0x00c36400, "Ceph"],
+  [0x0bd00bd0, "Lustre"],
+  [0x786f4256, "a folder shared by VirtualBox"],
+  [0x7c7c6673, "a folder shared by Parallels"],
+]);
+
+/** The same by name: Docker Desktop on macOS mounts this above virtiofs, and its number is not published. */
+const UNSHARED_MOUNT_TYPES: readonly string[] = ["fakeowner"];
+
+/** The files that must be the same for all users of a database, by what follows its path. */
+const SUFFIXES: readonly string[] = ["", "-wal", "-shm"];
+
+/** @throws FatalDriverError if the locks of the file could have two holders */
+export function verifyLocation(realPath: string): void {
+  const fault = findLocationFault(realPath);
+  if (fault !== null) throw new FatalDriverError(`sqlite: ${fault.message}: ${fault.hint}`);
+}
+
+/** `realPath`: absolute, without links. null: no fault is known. */
+export function findLocationFault(realPath: string, mounts: readonly Mount[] = readMounts()): LocationFault | null {
+  const names = SUFFIXES.map((suffix) => realPath + suffix);
+  const linked = names.find((name) => hasSecondName(statSync(name, { throwIfNoEntry: false, bigint: true })));
+  if (linked !== undefined) return explainSecondName(linked);
+  const mounted = names.find((name) => mounts.some(({ point }) => point === name));
+  if (mounted !== undefined)
+    return {
+      message: `${mounted} is mounted by itself, without the files that SQLite keeps beside it, so two processes could hold one lock`,
+      hint: `mount the folder ${dirname(realPath)} instead of the file`,
+    };
+  const fileSystem = readUnsharedFileSystem(realPath, mounts);
+  if (fileSystem === null) return null;
+  return {
+    message: `${realPath} is on ${fileSystem}, through which two processes could hold one lock`,
+    hint: "put it on a local file system (in a container: a volume, not a folder of another machine); processes on several machines need another store",
+  };
+}
+
+/** A hard link. */
+export function hasSecondName(stat: { readonly nlink: bigint } | undefined): boolean {
+  return stat !== undefined && stat.nlink > 1n;
+}
+
+export function explainSecondName(path: string): LocationFault {
+  return {
+    message: `${path} has a second name (a hard link), under which another process could hold the same lock`,
+    hint: "remove all names but one; a symbolic link is no second name",
+  };
+}
+
+function readUnsharedFileSystem(path: string, mounts: readonly Mount[]): string | null {
+  const type = findMount(mounts, path)?.type ?? "";
+  if (UNSHARED_MOUNT_TYPES.includes(type)) return type;
+  try {
+    return UNSHARED_FILE_SYSTEMS.get(statfsSync(path).type >>> 0) ?? null;
+  } catch {
+    return null; // deleted meanwhile
+  }
+}

@@ -1,0 +1,48 @@
+/** What is mounted where, as this process sees it. Only Linux tells. */
+
+import { readFileSync } from "node:fs";
+
+/** A mounted file system, folder or file. */
+export interface Mount {
+  /** Its absolute path, without links. */
+  readonly point: string;
+  /** The name of its file system: "ext4", "fuse.sshfs". */
+  readonly type: string;
+}
+
+/** In the order in which they were mounted; empty if the system does not tell. */
+export function readMounts(): readonly Mount[] {
+  try {
+    return parseMounts(readFileSync("/proc/self/mountinfo", "utf8"));
+  } catch {
+    return [];
+  }
+}
+
+/** Reads the lines of proc_pid_mountinfo(5). */
+export function parseMounts(text: string): Mount[] {
+  return text
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => {
+      // a varying number of fields stands before the "-"
+      const [fields = "", source = ""] = line.split(" - ");
+      return { point: unescapeField(fields.split(" ")[4] ?? ""), type: unescapeField(source.split(" ")[0] ?? "") };
+    });
+}
+
+/** The mount to which an absolute path without links leads; null: unknown. */
+export function findMount(mounts: readonly Mount[], path: string): Mount | null {
+  let found: Mount | null = null;
+  for (const mount of mounts) {
+    const isAbove = mount.point === "/" || path === mount.point || path.startsWith(`${mount.point}/`);
+    // of two mounts at one point the later one hides the earlier
+    if (isAbove && mount.point.length >= (found?.point.length ?? 0)) found = mount;
+  }
+  return found;
+}
+
+/** The kernel writes a space as \040, and tabs, newlines, backslashes and # alike. */
+function unescapeField(field: string): string {
+  return field.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
