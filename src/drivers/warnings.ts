@@ -2,11 +2,26 @@
 
 import { safeListener } from "../errors.ts";
 import type { Check } from "../spi/driver.ts";
+import { systemClock } from "../util/clock.ts";
 import { describeValue } from "../util/duration.ts";
 
-/** The listener for warnings; an exception of it does no harm. Default: a process warning. */
+/** What is wrong with a store is found by each call to it, many times a second. */
+const REPEAT_INTERVAL_MS = 60_000;
+
+/**
+ * The listener for warnings, which receives the same text at most once a minute; an exception of it does no harm. Default: a
+ * process warning. One function for as long as its driver is open: it remembers the texts.
+ */
 export function resolveWarn(warn: (warning: string) => void = emitWarning): (warning: string) => void {
-  return safeListener(warn);
+  const listener = safeListener(warn);
+  const repeatableAt = new Map<string, number>();
+  return (warning) => {
+    const now = systemClock.now();
+    for (const [text, at] of repeatableAt) if (at <= now) repeatableAt.delete(text);
+    if (repeatableAt.has(warning)) return;
+    repeatableAt.set(warning, now + REPEAT_INTERVAL_MS);
+    listener(warning);
+  };
 }
 
 function emitWarning(warning: string): void {

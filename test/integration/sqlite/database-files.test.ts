@@ -154,6 +154,20 @@ describe("a file", () => {
     ]);
   });
 
+  test("that was deleted with its folder: each call is refused, and the loss is reported once", async () => {
+    const folder = `${newFile()}.d`;
+    mkdirSync(folder);
+    const path = join(folder, "locks.db");
+    const warnings: string[] = [];
+    const driver = await openDriver(path, { warn: (warning) => warnings.push(warning) });
+    rmSync(folder, { recursive: true });
+    for (let call = 0; call < 20; call++)
+      await expect(driver.claim(makeClaim("k"))).rejects.toThrow(`its folder ${folder} does not exist: create it`);
+    expect(warnings).toEqual([`sqlite: ${path} was deleted or replaced while it was open: its locks are lost`]);
+    mkdirSync(folder);
+    expectHeld(await driver.claim(makeClaim("k")));
+  });
+
   test("that was replaced: several calls at once go on with the new one", async () => {
     const [path, spare] = [newFile(), newFile()];
     withDatabase(spare, (database) => database.exec(sqliteMigration()));

@@ -288,7 +288,8 @@ class PostgresSession implements DialectSession {
   #createListener(): Listener | null {
     const { connectDedicated } = this.#client;
     if (connectDedicated === undefined) return null;
-    const { warn, silenceWarnings = [] } = this.#options;
+    const { silenceWarnings = [] } = this.#options;
+    const warn = resolveWarn(this.#options.warn);
     return new Listener(
       {
         clock: this.#clock,
@@ -300,8 +301,7 @@ class PostgresSession implements DialectSession {
         onEnd: () => this.#events.disconnected(),
         onMissed: () => this.#events.missed(),
         onUnreachable: () => {
-          if (!silenceWarnings.includes("push"))
-            resolveWarn(warn)(`postgres: ${UNREACHABLE.message}; ${UNREACHABLE.hint}`);
+          if (!silenceWarnings.includes("push")) warn(`postgres: ${UNREACHABLE.message}; ${UNREACHABLE.hint}`);
         },
       },
     );

@@ -78,6 +78,7 @@ class SqliteSession implements DialectSession {
   readonly #source: DatabaseSource;
   readonly #options: SqliteOptions;
   readonly #events: DialectEvents;
+  readonly #warn: (warning: string) => void;
   /** Identifies the claims of this session. */
   readonly #inbox = randomId();
   #open!: OpenDatabase;
@@ -88,6 +89,7 @@ class SqliteSession implements DialectSession {
     this.#source = source;
     this.#options = options;
     this.#events = events;
+    this.#warn = resolveWarn(options.warn);
   }
 
   async open(): Promise<void> {
@@ -218,7 +220,7 @@ class SqliteSession implements DialectSession {
 
   async #replaceDatabase(): Promise<void> {
     const { path } = this.#open.file as DatabaseFile;
-    resolveWarn(this.#options.warn)(`sqlite: ${path} was deleted or replaced while it was open: its locks are lost`);
+    this.#warn(`sqlite: ${path} was deleted or replaced while it was open: its locks are lost`);
     const fresh = await openDatabase(this.#source, this.#options, this.#inbox);
     this.#closeDatabase();
     this.#open = fresh;
