@@ -331,6 +331,27 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/postgres/advisory-claims.test.ts",
   },
   {
+    name: "on PostgreSQL, an advisory lock in a session that another client of a pooler has marked",
+    file: "src/drivers/sql/postgres/advisory-dialect.ts",
+    find: "{MARK} = ",
+    replace: "{mark} = ",
+    tests: "test/integration/postgres/advisory-pooler.test.ts",
+  },
+  {
+    name: "an advisory lock whose session stays locked in a pooler",
+    file: "src/drivers/sql/advisory/session.ts",
+    find: "while (!(await this.#tryEndShared()) && clock.now() < giveUpAt) await sleep",
+    replace: "await sleep",
+    tests: "test/integration/postgres/advisory-pooler.test.ts",
+  },
+  {
+    name: "on MariaDB, a named lock in a session that belongs to other clients of a proxy",
+    file: "src/drivers/sql/mysql/advisory-dialect.ts",
+    find: '"@holdfast_session = ? AND CONNECTION_ID() = ?"',
+    replace: '"? > 0 AND ? > 0"',
+    tests: "test/integration/mysql/advisory-proxy.test.ts",
+  },
+  {
     name: "an advisory lock that a call takes after its claim has ended",
     file: "src/drivers/sql/advisory/driver.ts",
     find: "    if (ended !== undefined) return ended;\n",

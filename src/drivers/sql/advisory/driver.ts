@@ -241,7 +241,7 @@ class AdvisoryDriver implements Driver {
     const { create, isOwned } = this.#source;
     const client = await create();
     const close = async (): Promise<void> => {
-      connections.close();
+      await connections.close();
       if (isOwned) await client.close();
     };
     const connections: Connections = new Connections({
@@ -338,7 +338,7 @@ class AdvisoryDriver implements Driver {
   async #undoTry(session: Session, { queue, mode }: Entry): Promise<void> {
     if (session.isEnded) return;
     const isSharedWithOthers = queue.holders.some((holder) => holder.session === session);
-    if (isSharedWithOthers) session.end();
+    if (isSharedWithOthers) await session.end();
     else await session.unlock(mode).catch(() => session.end());
   }
 
@@ -383,12 +383,12 @@ class AdvisoryDriver implements Driver {
       if (isLocked && !wait.isCancelled) await session.probe();
     } catch {
       // the claim asks again; a session whose wait has failed may have the lock (I4)
-      wait.session?.end();
+      void wait.session?.end();
     }
     if (wait.isCancelled) {
       // a signal of the cancellation may still come, so the session is not used again
       if (isLocked) await wait.session?.unlock(entry.mode).catch(() => undefined);
-      wait.session?.end();
+      void wait.session?.end();
       return this.#deleteIfEmpty(queue);
     }
     queue.wait = null;
@@ -431,7 +431,7 @@ class AdvisoryDriver implements Driver {
       await shared.cancelWait(wait.session.id, mode);
       await this.#context.timeouts.bound(wait.done, "end of a wait");
     } catch {
-      wait.session.end();
+      void wait.session.end();
     }
   }
 
@@ -445,7 +445,9 @@ class AdvisoryDriver implements Driver {
         if (others.length === 0) return [await session.unlock(first.mode)];
         return await session.unlockAll(entries.map(({ mode }) => mode));
       } catch (error) {
-        session.end();
+        await session.end();
+        // it had met another session, so it was shared with others, and the lock was not this claim's alone
+        if (session.hasMetAnother) return entries.map(() => false);
         throw error;
       }
     };

@@ -1,11 +1,13 @@
 /** A session of the server: a connection of the driver's own, and the claims that hold locks on it. */
 
+import { FatalDriverError } from "../../../errors.ts";
 import type { Clock } from "../../../util/clock.ts";
+import { randomId } from "../../../util/ids.ts";
 import { runInMicrotask } from "../../../util/microtask.ts";
-import { rejectOnThrow } from "../../../util/timeout.ts";
+import { rejectOnThrow, sleep } from "../../../util/timeout.ts";
 import { CallTimeouts } from "../../call-timeouts.ts";
 import type { DedicatedConnection, SqlConnection } from "../clients/types.ts";
-import type { AdvisoryDialect, LockMode } from "./dialect.ts";
+import type { AdvisoryDialect, LockMode, SessionMark } from "./dialect.ts";
 import { WAIT_MS } from "./dialect.ts";
 
 /** What the sessions of one driver share. */
@@ -28,28 +30,51 @@ export function createSessionContext(dialect: AdvisoryDialect, clock: Clock, ses
   };
 }
 
+/** How long a session that a pooler shares with its other clients may take to end. */
+const END_MS = 5_000;
+/** Between two attempts to end it. */
+const END_RETRY_MS = 5;
+
 /**
- * Invariant: it counts as alive only if a statement that was sent within the last sessionMs has been answered, the connection
- * has not ended, and each renewal found the same session of the server. Once ended it stays so.
+ * Invariants: it counts as alive only if a statement that was sent within the last sessionMs has been answered, and the connection
+ * has not ended. Once ended it stays so. Each statement that locks, unlocks or renews does so only in the session that open() has
+ * marked; the first one that meets another session ends it.
  */
 export class Session {
-  /** The server's id of it. */
-  readonly id: string;
+  readonly #mark: SessionMark;
+  readonly #openedAt: number;
+  readonly #onEnd: (session: Session) => void;
+  /** The server ends the session with the connection: no pooler is in between. */
+  readonly #isDirect: boolean;
   readonly #connection: DedicatedConnection;
   readonly #context: SessionContext;
   /** When the last statement was sent that has been answered. The server counts from its end, which is later. */
   #confirmedAt: number;
   #isEnded = false;
+  #hasMetAnother = false;
+  /** Settles when the connection is closed, and the session does not have the locks any more. Never rejects. */
+  #ending: Promise<void> = Promise.resolve();
   #probe: Promise<void> | null = null;
   /** A statement is in progress. The others wait for its end: pg is to refuse more than one at a time. */
   #isBusy = false;
   readonly #waitingStatements: (() => void)[] = [];
 
-  private constructor(id: string, connection: DedicatedConnection, context: SessionContext, confirmedAt: number) {
-    this.id = id;
+  private constructor(
+    mark: SessionMark,
+    connection: DedicatedConnection,
+    context: SessionContext,
+    openedAt: number,
+    onEnd: (session: Session) => void,
+  ) {
+    this.#mark = mark;
     this.#connection = connection;
     this.#context = context;
-    this.#confirmedAt = confirmedAt;
+    this.#openedAt = openedAt;
+    this.#confirmedAt = openedAt;
+    this.#onEnd = onEnd;
+    this.#isDirect = connection.sessionId === mark.id;
+    if (this.#isDirect) connection.prepareStatements?.();
+    connection.onEnd(() => this.#setEnded());
   }
 
   /** @param onEnd called once, when the session has ended for whatever reason */
@@ -61,13 +86,10 @@ export class Session {
     const { dialect, clock, sessionMs, timeouts } = context;
     const sentAt = clock.now();
     try {
-      const id = await timeouts.bound(dialect.identify(connection), "answer");
-      const session = new Session(id, connection, context, sentAt);
-      connection.onEnd(() => {
-        session.#isEnded = true;
-        onEnd(session);
-      });
-      await session.#call(() => dialect.prepare(connection, sessionMs));
+      const { id } = await timeouts.bound(dialect.identify(connection), "answer");
+      const session = new Session({ id, mark: randomId() }, connection, context, sentAt, onEnd);
+      const isPrepared = await timeouts.bound(dialect.prepare(connection, session.#mark, sessionMs), "answer");
+      if (isPrepared === null) throw createPoolerError(dialect.name);
       return session;
     } catch (error) {
       connection.release(true);
@@ -75,8 +97,18 @@ export class Session {
     }
   }
 
+  /** The server's id of it. */
+  get id(): string {
+    return this.#mark.id;
+  }
+
   get isEnded(): boolean {
     return this.#isEnded;
+  }
+
+  /** Did a statement meet another session? */
+  get hasMetAnother(): boolean {
+    return this.#hasMetAnother;
   }
 
   /** How long the server keeps the session from now on, if it hears nothing; 0: it may have ended it. */
@@ -86,15 +118,15 @@ export class Session {
   }
 
   tryLock(mode: LockMode): Promise<boolean> {
-    return this.#call((connection) => this.#context.dialect.tryLock(connection, mode));
+    return this.#call((connection) => this.#context.dialect.tryLock(connection, this.#mark, mode));
   }
 
   unlock(mode: LockMode): Promise<boolean> {
-    return this.#call((connection) => this.#context.dialect.unlock(connection, mode));
+    return this.#call((connection) => this.#context.dialect.unlock(connection, this.#mark, mode));
   }
 
   unlockAll(modes: readonly LockMode[]): Promise<readonly boolean[]> {
-    return this.#call((connection) => this.#context.dialect.unlockAll(connection, modes));
+    return this.#call((connection) => this.#context.dialect.unlockAll(connection, this.#mark, modes));
   }
 
   cancelWait(sessionId: string, mode: LockMode): Promise<void> {
@@ -104,16 +136,13 @@ export class Session {
   /** No other statement may be sent meanwhile. Its answer may have been on its way for long, so it confirms nothing. */
   waitForLock(mode: LockMode): Promise<boolean> {
     const { dialect, waitTimeouts } = this.#context;
-    return this.#run(waitTimeouts, false, (connection) => dialect.waitForLock(connection, mode));
+    return this.#run(waitTimeouts, false, (connection) => dialect.waitForLock(connection, this.#mark, mode));
   }
 
   /** Asks the server whether the session exists. Those who ask at the same time share one statement. */
   probe(): Promise<void> {
-    this.#probe ??= this.#call((connection) => this.#context.dialect.identify(connection))
-      .then((id) => {
-        // a pooler gave the connection to another session, which has none of the locks
-        if (id !== this.id) this.end();
-      })
+    this.#probe ??= this.#call((connection) => this.#context.dialect.probe(connection, this.#mark))
+      .then(() => undefined)
       .finally(() => {
         this.#probe = null;
       });
@@ -125,29 +154,69 @@ export class Session {
     return this.#call(work);
   }
 
-  /** Closes the connection. The server frees its locks. */
-  end(): void {
-    this.#connection.release(true);
+  /** Closes the connection. The server frees its locks. Settles when that is done; never rejects. */
+  end(): Promise<void> {
+    if (this.#isEnded) return this.#ending;
+    // a pooler closes its connection, too, if a statement is in progress
+    if (this.#isDirect || this.#isBusy) this.#connection.release(true);
+    else this.#endShared();
+    return this.#ending;
+  }
+
+  /** The pooler keeps the session, and gives it to other clients: it must not keep the locks, nor the settings. */
+  #endShared(): void {
+    const { clock } = this.#context;
+    const giveUpAt = clock.now() + END_MS;
+    const cleanUp = async (): Promise<void> => {
+      while (!(await this.#tryEndShared()) && clock.now() < giveUpAt) await sleep(clock, END_RETRY_MS);
+    };
+    const timeout = clock.timer(() => this.#connection.release(true));
+    timeout.set(giveUpAt);
+    timeout.keepAlive(true);
+    this.#ending = cleanUp()
+      .catch(() => undefined)
+      .then(() => {
+        timeout.stop();
+        this.#connection.release(true);
+      });
+    this.#setEnded();
+  }
+
+  async #tryEndShared(): Promise<boolean> {
+    const { dialect, clock } = this.#context;
+    if ((await dialect.restore(this.#connection, this.#mark)) === true) return true;
+    return dialect.endSession(this.#connection, this.id, clock.now() - this.#openedAt);
+  }
+
+  /** Tells its holders. */
+  #setEnded(): void {
+    if (this.#isEnded) return;
+    this.#isEnded = true;
+    this.#onEnd(this);
   }
 
   /** Its answer confirms that the session existed when it was sent. */
-  #call<T>(work: (connection: SqlConnection) => Promise<T>): Promise<T> {
+  #call<T>(work: (connection: SqlConnection) => Promise<T | null>): Promise<T> {
     return this.#run(this.#context.timeouts, true, work);
   }
 
   /** Runs it when all earlier statements have ended. Without an answer the state of the connection is unknown, so it is closed. */
-  #run<T>(timeouts: CallTimeouts, confirms: boolean, work: (connection: SqlConnection) => Promise<T>): Promise<T> {
+  #run<T>(
+    timeouts: CallTimeouts,
+    confirms: boolean,
+    work: (connection: SqlConnection) => Promise<T | null>,
+  ): Promise<T> {
     const { dialect, clock } = this.#context;
     const sentAt = clock.now();
     // one promise: each further one costs a short statement a good part of its time
     return new Promise((resolve, reject) => {
       const stopTimeout = timeouts.start(() => {
-        this.end();
+        this.#connection.release(true);
         reject(new Error(`${dialect.name}: no answer within ${timeouts.timeoutMs} ms: the connection was closed`));
       }, sentAt);
       const fail = (error: unknown): void => {
         if (stopTimeout()) {
-          if (!dialect.isServerError(error)) this.end();
+          if (!this.#isEnded && !dialect.isServerError(error)) this.#connection.release(true);
           reject(dialect.explainError(error));
         }
         this.#endStatement();
@@ -155,6 +224,11 @@ export class Session {
       const send = (): void => {
         if (this.#isEnded) return fail(new Error(`${dialect.name}: the connection has ended`));
         rejectOnThrow(() => work(this.#connection)).then((result) => {
+          if (result === null) {
+            this.#hasMetAnother = true;
+            this.#endShared();
+            return fail(createPoolerError(dialect.name));
+          }
           if (stopTimeout()) {
             if (confirms) this.#confirmedAt = Math.max(this.#confirmedAt, sentAt);
             resolve(result);
@@ -175,4 +249,11 @@ export class Session {
     if (next === undefined) this.#isBusy = false;
     else runInMicrotask(next);
   }
+}
+
+/** Why locks of this connection would exclude nobody. */
+export function createPoolerError(driverName: string): FatalDriverError {
+  return new FatalDriverError(
+    `${driverName}: a pooler in transaction mode is in between, which gives the session with its locks to other clients: connect to the server itself, or through a pooler in session mode`,
+  );
 }

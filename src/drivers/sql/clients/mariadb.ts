@@ -17,6 +17,8 @@ import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, 
 
 /** A connection of mariadb. */
 export interface MariadbConnectionLike extends Emitter {
+  /** The id of its session. */
+  readonly threadId?: number | bigint | null;
   readonly info?: { readonly status?: number | null } | null;
   query(options: object): Promise<unknown>;
   end(): Promise<unknown>;
@@ -102,6 +104,7 @@ function adaptDedicated(connection: MariadbConnectionLike): DedicatedConnection 
       destroy(connection);
       signal.end();
     }),
+    sessionId: String(connection.threadId ?? "") || null,
     onEnd: signal.onEnd,
   };
 }

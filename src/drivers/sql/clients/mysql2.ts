@@ -27,6 +27,8 @@ type QueryClass = new (options: object, callback: QueryCallback) => object;
 /** A connection of mysql2, with callbacks. */
 export interface Mysql2ConnectionLike extends Emitter {
   readonly config: Mysql2Config;
+  /** The id of its session. */
+  readonly threadId?: number | null;
   readonly stream: { unref?(): unknown; destroy?(): unknown; once(event: string, listener: () => void): unknown };
   query(query: object | string, callback?: QueryCallback): unknown;
   end(callback: (error?: unknown) => void): void;
@@ -141,6 +143,7 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
       destroy(core);
       signal.end();
     }),
+    sessionId: String(core.threadId ?? "") || null,
     // its state after an error does not matter, since each release closes it
     query: (text, values = []) => run((callback) => void core.query(insertMysqlValues(text, values), callback)),
     onEnd: signal.onEnd,

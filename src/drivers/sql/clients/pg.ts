@@ -23,6 +23,8 @@ export interface PgClientLike extends Emitter {
   /** The protocol, whose messages tell the status. Absent in pg-native. */
   readonly connection?: Pick<Emitter, "on">;
   unref?(): void;
+  /** Of the session. Absent in pg-native. */
+  readonly processID?: number | null;
 }
 
 interface PgPooledClientLike extends PgClientLike {
@@ -213,12 +215,16 @@ async function connectDedicated(
     throw error;
   }
   client.unref?.();
-  const names = new StatementNames();
+  let names: StatementNames | null = null;
   return {
-    ...adaptClient(client, names, () => {
+    ...adaptClient(client, null, () => {
       client.end().catch(ignoreError);
       signal.end();
     }),
+    sessionId: String(client.processID ?? "") || null,
+    prepareStatements() {
+      names = new StatementNames();
+    },
     // its state after an error does not matter, since each release closes it
     query: (text, values = []) => run(client, names, text, values),
     onEnd: signal.onEnd,

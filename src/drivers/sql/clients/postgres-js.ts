@@ -13,6 +13,8 @@ interface PostgresJsResult extends ReadonlyArray<readonly (Buffer | null)[]> {
   readonly columns?: readonly { readonly name: string; readonly type: number }[];
   readonly command?: string;
   readonly count?: number | null;
+  /** Of the session that ran it. */
+  readonly state?: { readonly pid?: number | null };
 }
 
 interface PostgresJsQuery extends PromiseLike<PostgresJsResult | readonly PostgresJsResult[]> {
@@ -151,11 +153,14 @@ async function connectDedicated(create: CreatePostgresJs, options: object): Prom
     sql.end({ timeout: 0 }).catch(ignoreError);
     signal.end();
   };
+  let sessionId: string | null = null;
   const run = async (text: string, values: readonly SqlValue[]): Promise<SqlResult> => {
     // the library would open another connection
     if (hasEnded) throw new Error("postgres.js: the connection has ended");
     try {
-      return toSqlResult(await sql.unsafe(insertPostgresValues(text, values)).raw());
+      const result = await sql.unsafe(insertPostgresValues(text, values)).raw();
+      if ("state" in result) sessionId ??= String(result.state?.pid ?? "") || null;
+      return toSqlResult(result);
     } catch (error) {
       throw copyWithoutStatement(error);
     }
@@ -168,6 +173,7 @@ async function connectDedicated(create: CreatePostgresJs, options: object): Prom
   }
   return {
     ...createConnection({ run, release: end, isServerError: isPostgresServerError }),
+    sessionId,
     onEnd: signal.onEnd,
     onNotification(listener) {
       onNotification = listener;

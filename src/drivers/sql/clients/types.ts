@@ -35,6 +35,16 @@ export interface SqlConnection {
 
 /** A connection outside the pool, which stays open: for LISTEN, and for locks that block. */
 export interface DedicatedConnection extends SqlConnection {
+  /**
+   * The id of its session, as the other end told it at the start. A pooler in between tells an id of its own, not that of a session of
+   * the server. Null: the library does not show it.
+   */
+  readonly sessionId: string | null;
+  /**
+   * From now on the session keeps statements with parameters prepared, if the library can. Not behind a pooler, whose next client
+   * would find them.
+   */
+  prepareStatements?(): void;
   /** Called once when the connection ends for whatever reason, `release` included; at once if it has ended. */
   onEnd(listener: () => void): void;
   /** PostgreSQL: called with every notification. */

@@ -4,7 +4,7 @@ import { hash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { memoize } from "../../../util/memoize.ts";
-import type { AdvisoryDialect, ServerLock } from "../advisory/dialect.ts";
+import type { AdvisoryDialect, ServerLock, SessionMark } from "../advisory/dialect.ts";
 import { WAIT_MS } from "../advisory/dialect.ts";
 import { isMysqlServerError } from "../clients/mysql-protocol.ts";
 import type { SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
@@ -21,6 +21,22 @@ const NAME_PREFIX = "holdfast:";
 
 const IDENTIFY = "SELECT CONNECTION_ID() AS id, @@GLOBAL.read_only AS read_only";
 
+/** What a call of GET_LOCK or RELEASE_LOCK never returns. */
+const NOT_MARKED = -1;
+
+/** Its number too: some proxies repeat what was set in each session that they use. */
+const IS_MARKED = "@holdfast_session = ? AND CONNECTION_ID() = ?";
+const PROBE = `SELECT IF(${IS_MARKED}, @@GLOBAL.read_only, NULL) AS read_only`;
+const TRY_LOCK = createStatement("GET_LOCK(?, 0)");
+const WAIT_FOR_LOCK = createStatement("GET_LOCK(?, ?)");
+const UNLOCK = createStatement("RELEASE_LOCK(?)");
+
+/** A server that was started again has other sessions, with the same numbers. */
+const READ_UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'";
+/** One that has been idle for a second is not just being given to another client. */
+const FIND_UNUSED =
+  "SELECT command = 'Sleep' AND time >= 1 AS is_unused FROM information_schema.processlist WHERE id = ?";
+
 /** The statement of a wait contains its name as hexadecimal digits. */
 const FIND_WAIT = "SELECT id FROM information_schema.processlist WHERE id = ? AND INSTR(LOWER(info), ?) > 0";
 
@@ -33,28 +49,59 @@ export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string):
     toLock: keyToName === undefined ? memoize(hashToLock) : (key) => toLock(key, keyToName(key)),
     async identify(connection) {
       const row = await readRow(connection, IDENTIFY);
-      if (Number(row.read_only) !== 0) {
-        throw new FatalDriverError(
-          "mysql-advisory: the server is read-only: its locks are its own, so connect to the primary server",
-        );
-      }
-      return String(row.id);
+      if (Number(row.read_only) !== 0) throw createReadOnlyError();
+      return { id: String(row.id), transactionCount: null };
     },
-    async prepare(connection, idleMs) {
+    async prepare(connection, session, idleMs) {
       const { product } = await readVariables(connection);
-      const limit = product === "MariaDB" ? "max_statement_time" : "max_execution_time";
-      await connection.query(`SET SESSION wait_timeout = ?, SESSION autocommit = 1, SESSION ${limit} = 0`, [
-        Math.ceil(idleMs / 1_000),
-      ]);
+      const limit = limitOf(product);
+      const mark = toNumber(session);
+      await connection.query(
+        "SET @holdfast_session = IF(@holdfast_session IS NULL AND CONNECTION_ID() = ?, ?, @holdfast_session)",
+        [Number(session.id), mark],
+      );
+      // a statement that meets another session changes nothing
+      await connection.query(
+        `SET SESSION wait_timeout = IF(${IS_MARKED}, ?, @@SESSION.wait_timeout), SESSION autocommit = IF(${IS_MARKED}, 1, @@SESSION.autocommit), SESSION ${limit} = IF(${IS_MARKED}, 0, @@SESSION.${limit})`,
+        [...markOf(session), Math.ceil(idleMs / 1_000), ...markOf(session), ...markOf(session)],
+      );
+      return probe(connection, session);
     },
-    tryLock: (connection, { lock }) => connection.query("SELECT GET_LOCK(?, 0) AS result", lock.values).then(isSuccess),
-    waitForLock: (connection, { lock }) =>
-      connection.query("SELECT GET_LOCK(?, ?) AS result", [...lock.values, WAIT_MS / 1_000]).then(isSuccess),
-    unlock: (connection, { lock }) => connection.query("SELECT RELEASE_LOCK(?) AS result", lock.values).then(isSuccess),
-    async unlockAll(connection, modes) {
-      const calls = modes.map((_, index) => `RELEASE_LOCK(?) AS lock_${index}`);
-      const values = modes.flatMap(({ lock }) => lock.values);
+    async restore(connection, session) {
+      const isUnlocked = await connection
+        .query(createStatement("RELEASE_ALL_LOCKS()"), markOf(session))
+        .then(({ rows: [row] }) => Number(row?.result) !== NOT_MARKED);
+      if (!isUnlocked) return null;
+      const { product } = await readVariables(connection);
+      const settings = ["wait_timeout", "autocommit", limitOf(product)];
+      const assignments = settings.map(
+        (name) => `SESSION ${name} = IF(${IS_MARKED}, @@GLOBAL.${name}, @@SESSION.${name})`,
+      );
+      await connection.query(
+        `SET ${assignments.join(", ")}, @holdfast_session = IF(${IS_MARKED}, NULL, @holdfast_session)`,
+        [...settings, ""].flatMap(() => markOf(session)),
+      );
+      return true;
+    },
+    async endSession(connection, id, ageMs) {
+      const { Value: uptime } = await readRow(connection, READ_UPTIME);
+      if (Number(uptime) * 1_000 < ageMs - 1_000) return true;
+      const { is_unused: isUnused } = await readRow(connection, FIND_UNUSED, [Number(id)]);
+      if (Number(isUnused) === 1) await connection.query(`KILL ${Number(id)}`);
+      return isUnused === undefined || Number(isUnused) === 1;
+    },
+    probe,
+    tryLock: (connection, session, { lock }) =>
+      connection.query(TRY_LOCK, [...markOf(session), ...lock.values]).then(toResult),
+    waitForLock: (connection, session, { lock }) =>
+      connection.query(WAIT_FOR_LOCK, [...markOf(session), ...lock.values, WAIT_MS / 1_000]).then(toResult),
+    unlock: (connection, session, { lock }) =>
+      connection.query(UNLOCK, [...markOf(session), ...lock.values]).then(toResult),
+    async unlockAll(connection, session, modes) {
+      const calls = modes.map((_, index) => `IF(${IS_MARKED}, RELEASE_LOCK(?), ${NOT_MARKED}) AS lock_${index}`);
+      const values = modes.flatMap(({ lock }) => [...markOf(session), ...lock.values]);
       const row = await readRow(connection, `SELECT ${calls.join(", ")}`, values);
+      if (Number(row.lock_0) === NOT_MARKED) return null;
       return modes.map((_, index) => Number(row[`lock_${index}`]) === 1);
     },
     async cancelWait(connection, sessionId, { lock }) {
@@ -98,12 +145,46 @@ async function readRow(connection: SqlConnection, text: string, values?: readonl
   return (await connection.query(text, values)).rows[0] ?? {};
 }
 
+/** A statement that calls the function in the marked session only. Its values begin with markOf(). */
+function createStatement(call: string): string {
+  return `SELECT IF(${IS_MARKED}, ${call}, ${NOT_MARKED}) AS result`;
+}
+
+/** The parameters of IS_MARKED. */
+function markOf(session: SessionMark): readonly [number, number] {
+  return [toNumber(session), Number(session.id)];
+}
+
+/** The mark as a number of 48 bits: texts would be compared by a collation, which depends on the connection. */
+function toNumber({ mark }: SessionMark): number {
+  return Number.parseInt(hash("sha256", mark, "hex").slice(0, 12), 16);
+}
+
+async function probe(connection: SqlConnection, session: SessionMark): Promise<true | null> {
+  const { read_only: isReadOnly = null } = await readRow(connection, PROBE, markOf(session));
+  if (isReadOnly === null) return null;
+  if (Number(isReadOnly) !== 0) throw createReadOnlyError();
+  return true;
+}
+
 /**
  * Whether GET_LOCK or RELEASE_LOCK returned 1. GET_LOCK returns 0 when its time limit has passed, and null when its statement was killed.
- * RELEASE_LOCK returns 0 when another session has the lock, and null when no session has it.
+ * RELEASE_LOCK returns 0 when another session has the lock, and null when no session has it. Null: it met another session.
  */
-function isSuccess({ rows: [row] }: SqlResult): boolean {
-  return Number(row?.result) === 1;
+function toResult({ rows: [row] }: SqlResult): boolean | null {
+  const result = Number(row?.result);
+  return result === NOT_MARKED ? null : result === 1;
+}
+
+/** The name of the limit of a statement's time. */
+function limitOf(product: ServerVariables["product"]): string {
+  return product === "MariaDB" ? "max_statement_time" : "max_execution_time";
+}
+
+function createReadOnlyError(): FatalDriverError {
+  return new FatalDriverError(
+    "mysql-advisory: the server is read-only: its locks are its own, so connect to the primary server",
+  );
 }
 
 function checkAdvisoryCluster(variables: ServerVariables): Check & { readonly name: MysqlAdvisoryWarning } {

@@ -3,16 +3,22 @@
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { memoize } from "../../../util/memoize.ts";
-import type { AdvisoryDialect, LockMode, ServerLock } from "../advisory/dialect.ts";
+import type { AdvisoryDialect, LockMode, ServerLock, SessionMark } from "../advisory/dialect.ts";
 import { WAIT_MS } from "../advisory/dialect.ts";
 import type { LockNumber } from "../advisory/lock-number.ts";
 import { hashKey, toCall, toParameters } from "../advisory/lock-number.ts";
 import { isPostgresServerError } from "../clients/postgres-protocol.ts";
-import type { SqlConnection, SqlResult, SqlRow } from "../clients/types.ts";
+import type { SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";
 import type { PostgresAdvisoryWarning } from "./advisory-options.ts";
 import { explainError, readErrorCode } from "./errors.ts";
 
-const IDENTIFY = "select pg_catalog.pg_backend_pid() as id, pg_catalog.pg_is_in_recovery() as is_standby";
+/** Each transaction of a session has the next number; the view shows it behind a slash. */
+const IDENTIFY = `select pg_catalog.pg_backend_pid() as id, pg_catalog.pg_is_in_recovery() as is_standby,
+  (select pg_catalog.split_part(virtualtransaction, '/', 2) from pg_catalog.pg_locks
+    where locktype = 'virtualxid' and pid = pg_catalog.pg_backend_pid()) as transaction`;
+
+/** A setting that exists nowhere else, so it has no value until a session gets one. */
+const MARK = "pg_catalog.current_setting('holdfast.session', true)";
 
 /** lock_timeout has ended the wait. */
 const LOCK_NOT_AVAILABLE = "55P03";
@@ -23,19 +29,26 @@ const SESSION_TIMEOUT_VERSION = 14;
 /** How often a server looks whether the client of a waiting session is still there. */
 const CLIENT_CHECK_MS = 5_000;
 
-/** Of a list of settings, those that this version has. Windows cannot check connections. */
-const PREPARE = `select pg_catalog.count(pg_catalog.set_config(settings.name, wanted.value, false))::int as count
-from (values ('statement_timeout', '0'), ('transaction_timeout', '0'), ('lock_timeout', $1::text),
-  ('idle_session_timeout', $2::text), ('client_connection_check_interval', $3::text)) as wanted (name, value)
-join pg_catalog.pg_settings as settings on settings.name = wanted.name
-where settings.name <> 'client_connection_check_interval' or pg_catalog.version() !~* 'windows|mingw|visual c'`;
+/** A session of a pooler that has been idle for as long is not just being given to another client. */
+const UNUSED_MS = 250;
+
+/** Of these settings, those that this version has. Windows cannot check connections. */
+const SETTINGS: readonly (readonly [name: string, choose: (idleMs: number) => number])[] = [
+  ["statement_timeout", () => 0],
+  ["transaction_timeout", () => 0],
+  ["lock_timeout", () => WAIT_MS],
+  ["idle_session_timeout", (idleMs) => idleMs],
+  ["client_connection_check_interval", () => CLIENT_CHECK_MS],
+];
+const HAS_SETTING = "name <> 'client_connection_check_interval' or pg_catalog.version() !~* 'windows|mingw|visual c'";
 
 /** The view shows a lock of 64 bits as two halves, with objsubid 1; a pair has 2. */
 const CANCEL = `select pg_catalog.pg_cancel_backend(pid) from pg_catalog.pg_locks
 where pid = $1::text::int and locktype = 'advisory' and not granted`;
 
+const PROBE = `select ${whereMarked("not pg_catalog.pg_is_in_recovery()", "$1", "$2")} as result`;
 const TRY_LOCK = createStatements("pg_try_advisory_lock");
-const WAIT_FOR_LOCK = createStatements("pg_advisory_lock", "::text");
+const WAIT_FOR_LOCK = createStatements("pg_advisory_lock", " is not null");
 const UNLOCK = createStatements("pg_advisory_unlock");
 
 const READ_SETTINGS = `select pg_catalog.current_setting('server_version') as version,
@@ -64,30 +77,63 @@ export function createPostgresAdvisoryDialect(keyToLock?: (key: string) => LockN
       keyToLock === undefined ? memoize((key) => toLock(key, hashKey(key))) : (key) => toLock(key, keyToLock(key)),
     async identify(connection) {
       const row = await readRow(connection, IDENTIFY);
-      if (row.is_standby === true) {
-        throw new FatalDriverError(
-          "postgres-advisory: this server is a standby (25006), whose locks the primary server does not know: connect to the primary server",
-        );
-      }
-      return String(row.id);
+      if (row.is_standby === true) throw createStandbyError();
+      return {
+        id: String(row.id),
+        transactionCount: row.transaction === null ? null : BigInt(String(row.transaction)),
+      };
     },
-    async prepare(connection, idleMs) {
-      await connection.query(PREPARE, [String(WAIT_MS), String(idleMs), String(CLIENT_CHECK_MS)]);
+    async prepare(connection, { id, mark }, idleMs) {
+      const wanted = SETTINGS.map(([name, choose]) => `('${name}', '${choose(idleMs)}')`).join(", ");
+      // each value is a number or a mark of ours
+      const text = `select case when pg_catalog.pg_backend_pid()::text = '${id}' and coalesce(${MARK}, '') = '' then (
+        select pg_catalog.count(pg_catalog.set_config(name, value, false)) + pg_catalog.length(pg_catalog.set_config('holdfast.session', '${mark}', false))
+        from (values ${wanted}) as wanted (name, value) join pg_catalog.pg_settings using (name) where ${HAS_SETTING}
+      ) > 0 end as result`;
+      return toMarked(await connection.query(text));
     },
-    tryLock: (connection, mode) => connection.query(TRY_LOCK(mode), mode.lock.values).then(isSuccess),
-    async waitForLock(connection, mode) {
+    async restore(connection, { id, mark }) {
+      const names = SETTINGS.map(([name]) => `'${name}'`).join(", ");
+      const settings = `select pg_catalog.count(pg_catalog.set_config(name, reset_val, false)) +
+        pg_catalog.length(pg_catalog.set_config('holdfast.session', '', false)) + pg_catalog.length(pg_catalog.pg_advisory_unlock_all()::text)
+        from pg_catalog.pg_settings where name in (${names}) and (${HAS_SETTING})`;
+      return toMarked(
+        await connection.query(`select ${whereMarked(`(${settings}) > 0`, `'${id}'`, `'${mark}'`)} as result`),
+      );
+    },
+    async endSession(connection, id, ageMs) {
+      const row = await readRow(
+        connection,
+        `select case when state = 'idle' and state_change < pg_catalog.clock_timestamp() - interval '${UNUSED_MS} ms'
+            then pg_catalog.pg_terminate_backend(pid) else false end as is_ended
+          from pg_catalog.pg_stat_activity
+          where pid = ${Number(id)} and backend_start < pg_catalog.clock_timestamp() - interval '${Math.round(ageMs)} ms'`,
+      );
+      return row.is_ended !== false;
+    },
+    async probe(connection, { id, mark }) {
+      const isPrimary = toResult(await connection.query(PROBE, [id, mark]));
+      if (isPrimary === false) throw createStandbyError();
+      return isPrimary;
+    },
+    tryLock: (connection, session, mode) =>
+      connection.query(TRY_LOCK(mode), parametersOf(session, mode)).then(toResult),
+    async waitForLock(connection, session, mode) {
       try {
-        await connection.query(WAIT_FOR_LOCK(mode), mode.lock.values);
-        return true;
+        return toResult(await connection.query(WAIT_FOR_LOCK(mode), parametersOf(session, mode)));
       } catch (error) {
         if (readErrorCode(error) === LOCK_NOT_AVAILABLE) return false;
         throw error;
       }
     },
-    unlock: (connection, mode) => connection.query(UNLOCK(mode), mode.lock.values).then(isSuccess),
-    async unlockAll(connection, modes) {
-      const calls = modes.map((mode, index) => `${literalCallOf("pg_advisory_unlock", mode)} as lock_${index}`);
+    unlock: (connection, session, mode) => connection.query(UNLOCK(mode), parametersOf(session, mode)).then(toResult),
+    async unlockAll(connection, { id, mark }, modes) {
+      const calls = modes.map(
+        (mode, index) =>
+          `${whereMarked(literalCallOf("pg_advisory_unlock", mode), `'${id}'`, `'${mark}'`)} as lock_${index}`,
+      );
       const row = await readRow(connection, `select ${calls.join(", ")}`);
+      if (row.lock_0 === null) return null;
       return modes.map((_, index) => row[`lock_${index}`] === true);
     },
     async cancelWait(connection, sessionId) {
@@ -102,10 +148,18 @@ export function createPostgresAdvisoryDialect(keyToLock?: (key: string) => LockN
   };
 }
 
+/** An expression whose value is null, without being evaluated, in any session but the marked one. */
+function whereMarked(expression: string, id: string, mark: string): string {
+  return `case when ${MARK} = ${mark} and pg_catalog.pg_backend_pid()::text = ${id} then ${expression} end`;
+}
+
 /** The statements that call a function of locks, each as the same text: it is prepared once. */
-function createStatements(name: string, cast = ""): (mode: LockMode) => string {
+function createStatements(name: string, test = ""): (mode: LockMode) => string {
   const textsOf = (isShared: boolean): readonly string[] =>
-    [["0"], ["0", "0"]].map((parameters) => `select ${toCall(nameOf(name, isShared), parameters)}${cast} as result`);
+    [["0"], ["0", "0"]].map((parameters) => {
+      const call = `${toCall(nameOf(name, isShared), parameters)}${test}`;
+      return `select ${whereMarked(call, `$${parameters.length + 1}`, `$${parameters.length + 2}`)} as result`;
+    });
   const [exclusive, shared] = [textsOf(false), textsOf(true)];
   return ({ lock, isShared }) => (isShared ? shared : exclusive)[lock.values.length - 1] as string;
 }
@@ -119,8 +173,24 @@ async function readRow(connection: SqlConnection, text: string): Promise<SqlRow>
   return (await connection.query(text)).rows[0] ?? {};
 }
 
-function isSuccess({ rows: [row] }: SqlResult): boolean {
-  return row?.result === true;
+function parametersOf({ id, mark }: SessionMark, { lock }: LockMode): readonly SqlValue[] {
+  return [...lock.values, id, mark];
+}
+
+/** Null: the statement met another session. */
+function toResult({ rows: [row] }: SqlResult): boolean | null {
+  const result = row?.result;
+  return typeof result === "boolean" ? result : null;
+}
+
+function toMarked(result: SqlResult): true | null {
+  return toResult(result) === true ? true : null;
+}
+
+function createStandbyError(): FatalDriverError {
+  return new FatalDriverError(
+    "postgres-advisory: this server is a standby (25006), whose locks the primary server does not know: connect to the primary server",
+  );
 }
 
 function nameOf(name: string, isShared: boolean): string {
