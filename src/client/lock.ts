@@ -49,6 +49,7 @@ export interface Lock extends AsyncDisposable {
   /** @throws LockLostError if the lease has ended by this process's clocks, even before the timer has aborted the signal */
   throwIfLost(): void;
   /** Runs fn as if inside using(): nested requests for these keys join this lock. */
+  run<T>(fn: () => PromiseLike<T>): Promise<T>;
   run<T>(fn: () => T): T;
   /** The milliseconds left of the lease by this process's clock, minus a safety margin; 0 when lost. */
   readonly remainingMs: number;
@@ -150,7 +151,9 @@ export class LockHandle implements Lock {
     for (const localHold of this.#localHolds) if (!localHold.isHeld(localHold.observe())) throw localHold.toLostError();
   }
 
-  run<T>(fn: () => T): T {
+  run<T>(fn: () => PromiseLike<T>): Promise<T>;
+  run<T>(fn: () => T): T;
+  run<T>(fn: () => T | PromiseLike<T>): T | Promise<T> {
     if (typeof fn !== "function") throw new TypeError("fn must be a function");
     this.throwIfLost();
     return this.#flowHolds.run(this.#localHolds, fn);

@@ -36,8 +36,8 @@ export interface Lockable<Extra = unknown> {
    * Acquires the lock, runs fn in an async context in which nested requests join the lock, and releases it when fn has
    * settled. @throws what fn throws; if fn succeeds, LockLostError if the lock was lost meanwhile; and as acquire()
    */
-  using<T>(fn: (lock: Lock) => T | Promise<T>): Promise<T>;
-  using<T>(options: AcquireOptions & Extra, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+  using<T>(fn: (lock: Lock) => T | PromiseLike<T>): Promise<T>;
+  using<T>(options: AcquireOptions & Extra, fn: (lock: Lock) => T | PromiseLike<T>): Promise<T>;
 }
 
 /** Locks on one store. Made by connect() or createLocks(); an idle one keeps no process alive. */
@@ -47,8 +47,8 @@ export interface Locks extends AsyncDisposable {
   /** mutex(key).tryAcquire(options) */
   tryAcquire(key: string, options?: TryOptions): Promise<Lock | null>;
   /** mutex(key).using(options, fn) */
-  using<T>(key: string, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
-  using<T>(key: string, options: AcquireOptions, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+  using<T>(key: string, fn: (lock: Lock) => T | PromiseLike<T>): Promise<T>;
+  using<T>(key: string, options: AcquireOptions, fn: (lock: Lock) => T | PromiseLike<T>): Promise<T>;
   /** Exclusive. @throws TypeError for a wrong key: 1 to 512 bytes of UTF-8 without control characters */
   mutex(key: string): Lockable;
   /** Many readers or one writer, in order of arrival; write is the same as mutex(key). */
@@ -69,12 +69,12 @@ export interface Locks extends AsyncDisposable {
    */
   wrap<This, Args extends readonly unknown[], Result>(
     key: KeySource<ArgsOf<Args>> | readonly KeySource<ArgsOf<Args>>[],
-    fn: (this: This, ...args: Args) => Result | Promise<Result>,
+    fn: (this: This, ...args: Args) => Result | PromiseLike<Result>,
   ): (this: This, ...args: Args) => Promise<Result>;
   wrap<This, Args extends readonly unknown[], Result>(
     key: KeySource<ArgsOf<Args>> | readonly KeySource<ArgsOf<Args>>[],
     options: WrapOptions<ArgsOf<Args>, NoInfer<Result>>,
-    fn: (this: This, ...args: Args) => Result | Promise<Result>,
+    fn: (this: This, ...args: Args) => Result | PromiseLike<Result>,
   ): (this: This, ...args: Args) => Promise<Result>;
   /**
    * Returns a candidate for the leadership of a name: `for await (const term of locks.leader(name))` waits, and runs its body
@@ -146,9 +146,9 @@ export function bindLocks(client: Client): Locks {
     tryAcquire: (key, options) => rejectOnThrow(() => mutex(key).tryAcquire(options)),
     using: <T>(
       key: string,
-      first: AcquireOptions | ((lock: Lock) => T | Promise<T>),
-      second?: (lock: Lock) => T | Promise<T>,
-    ) => rejectOnThrow(() => mutex(key).using(first as AcquireOptions, second as (lock: Lock) => T | Promise<T>)),
+      first: AcquireOptions | ((lock: Lock) => T | PromiseLike<T>),
+      second?: (lock: Lock) => T | PromiseLike<T>,
+    ) => rejectOnThrow(() => mutex(key).using(first as AcquireOptions, second as (lock: Lock) => T | PromiseLike<T>)),
     mutex,
     rw: (key) => ({ read: bind(readTarget(prefix, key)), write: mutex(key) }),
     semaphore(key, limit) {
@@ -161,12 +161,12 @@ export function bindLocks(client: Client): Locks {
     all,
     wrap: <This, Args extends readonly unknown[], Result>(
       key: KeySource<Args> | readonly KeySource<Args>[],
-      first: WrapOptions<Args, Result> | ((this: This, ...args: Args) => Result | Promise<Result>),
-      second?: (this: This, ...args: Args) => Result | Promise<Result>,
+      first: WrapOptions<Args, Result> | ((this: This, ...args: Args) => Result | PromiseLike<Result>),
+      second?: (this: This, ...args: Args) => Result | PromiseLike<Result>,
     ) =>
       typeof first === "function"
         ? wrap({ all }, key, {}, first)
-        : wrap({ all }, key, first, second as (this: This, ...args: Args) => Result | Promise<Result>),
+        : wrap({ all }, key, first, second as (this: This, ...args: Args) => Result | PromiseLike<Result>),
     leader: (name, options = {}) => createElection(client, name, options),
     attach: (reference) => client.attach(reference),
     holds: (key) => flowHolds.find(prefix + key).length > 0,
@@ -221,10 +221,10 @@ class BoundLockable<Extra> implements Lockable<Extra> {
   }
 
   using<T>(
-    first: (AcquireOptions & Extra) | ((lock: Lock) => T | Promise<T>),
-    second?: (lock: Lock) => T | Promise<T>,
+    first: (AcquireOptions & Extra) | ((lock: Lock) => T | PromiseLike<T>),
+    second?: (lock: Lock) => T | PromiseLike<T>,
   ): Promise<T> {
-    const fn = typeof first === "function" ? (first as (lock: Lock) => T | Promise<T>) : second;
+    const fn = typeof first === "function" ? (first as (lock: Lock) => T | PromiseLike<T>) : second;
     if (typeof fn !== "function") return Promise.reject(new TypeError("fn must be a function"));
     const acquired = this.#acquire(typeof first === "function" ? undefined : first, false) as Promise<LockHandle>;
     const { flowHolds, interceptors } = this.#client;
@@ -260,7 +260,7 @@ class BoundLockable<Extra> implements Lockable<Extra> {
 async function runWithLock<T>(
   flowHolds: FlowHolds,
   acquired: LockHandle | Promise<LockHandle>,
-  fn: (lock: Lock) => T | Promise<T>,
+  fn: (lock: Lock) => T | PromiseLike<T>,
 ): Promise<T> {
   const lock = acquired instanceof Promise ? await acquired : acquired;
   let result: T;

@@ -5,6 +5,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { LockSpec } from "../spi/driver.ts";
+import { adoptThenable } from "../util/thenable.ts";
 import type { LocalHold } from "./local-hold.ts";
 
 /** The locks of a flow, innermost frame first. Created when a lock is held, so that parallel requests cannot share it. */
@@ -22,20 +23,19 @@ export interface FlowHold {
 export class FlowHolds {
   #storage: AsyncLocalStorage<FlowFrame> | null = null;
 
-  run<T>(localHolds: readonly LocalHold[], fn: () => T): T {
+  run<T>(localHolds: readonly LocalHold[], fn: () => T | PromiseLike<T>): T | Promise<T> {
     const frame = this.enter(localHolds);
-    const leave = (): void => this.leave(frame);
-    let hasLeft = true;
+    let result: T | Promise<T>;
     try {
-      const result = this.runIn(frame, fn);
-      if (!isPromise(result)) return result;
-      hasLeft = false;
-      // an async fn is inside the context until it settles
-      result.then(leave, leave);
-      return result;
-    } finally {
-      if (hasLeft) leave();
+      result = this.runIn(frame, fn);
+    } catch (error) {
+      this.leave(frame);
+      throw error;
     }
+    // an async fn is inside the context until it settles
+    if (result instanceof Promise) return result.finally(() => this.leave(frame));
+    this.leave(frame);
+    return result;
   }
 
   /** Begins a context with these locks inside the present one; leave() must follow. */
@@ -44,10 +44,10 @@ export class FlowHolds {
     return { localHolds, outer: this.#storage?.getStore() ?? null };
   }
 
-  /** Calls fn in the context. */
-  runIn<T>(frame: FlowFrame, fn: () => T): T {
+  /** Calls fn in the context; a thenable that it returns executes there, too. */
+  runIn<T>(frame: FlowFrame, fn: () => T | PromiseLike<T>): T | Promise<T> {
     this.#storage ??= new AsyncLocalStorage<FlowFrame>();
-    return this.#storage.run(frame, fn);
+    return this.#storage.run(frame, () => adoptThenable(fn()));
   }
 
   leave({ localHolds }: FlowFrame): void {
@@ -77,8 +77,4 @@ export class FlowHolds {
     }
     return flowHolds;
   }
-}
-
-function isPromise(value: unknown): value is Promise<unknown> {
-  return typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 }

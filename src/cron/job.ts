@@ -3,6 +3,7 @@
 import type { Lock } from "../client/lock.ts";
 import type { Locks } from "../client/locks.ts";
 import { describeValue } from "../util/duration.ts";
+import { adoptThenable } from "../util/thenable.ts";
 import { functionRule, isObject, requireValid, validateOptions } from "../util/validate.ts";
 import type { TickOptions, TickSettings } from "./tick.ts";
 import { claimTick, jobKey, parseTickOptions, requireLocks, TICK_RULES } from "./tick.ts";
@@ -38,7 +39,7 @@ export interface TickRun {
 }
 
 /** What runs at each tick. */
-export type Job<Result> = (run: TickRun) => Result | Promise<Result>;
+export type Job<Result> = (run: TickRun) => Result | PromiseLike<Result>;
 
 /** What croner passes to its function: a `Cron`, as far as wrapJob() reads it. */
 export interface CronerJob {
@@ -78,7 +79,7 @@ export function wrapJob<Result>(
     if (claimed !== "claimed") return skip(claimed);
     const lock = await startJob(locks, name, settings);
     if (lock === "overlap") return skip(lock);
-    if (lock === null) return job({ tick, lock });
+    if (lock === null) return adoptThenable(job({ tick, lock }));
     try {
       const result = await lock.run(() => job({ tick, lock }));
       lock.throwIfLost();

@@ -3,6 +3,7 @@
 import { formatKeys } from "../errors.ts";
 import { describeValue } from "../util/duration.ts";
 import { validateKey } from "../util/keys.ts";
+import { adoptThenable } from "../util/thenable.ts";
 import type { OptionRules } from "../util/validate.ts";
 import { countRule, functionRule, requireValid, validateOptions } from "../util/validate.ts";
 import { StaleLockError } from "./errors.ts";
@@ -73,7 +74,7 @@ class MemoryGuard implements FenceGuard {
     const previous = this.#runs.get(key);
     const result = (previous ?? Promise.resolve()).then(() => {
       this.check(key, token);
-      return write();
+      return adoptThenable(write());
     });
     const end = result.then(ignore, ignore);
     this.#runs.set(key, end);

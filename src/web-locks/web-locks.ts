@@ -3,6 +3,7 @@
 import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
 import { UnsupportedError } from "../errors.ts";
+import { adoptThenable } from "../util/thenable.ts";
 import { isObject, requireValid } from "../util/validate.ts";
 import { createLossError, HeldLock } from "./held-lock.ts";
 import type { LockRequest } from "./lock-request.ts";
@@ -44,7 +45,7 @@ class LocksManager implements WebLockManager {
     const heldLock = await this.#acquire(request).catch((error: unknown) => {
       throw toStandardError(error);
     });
-    return (heldLock === null ? request.callback(null) : this.#run(heldLock, request)) as T;
+    return (heldLock === null ? adoptThenable(request.callback(null)) : this.#run(heldLock, request)) as T;
   }
 
   async query(): Promise<WebLockSnapshot> {
@@ -150,7 +151,7 @@ class LocksManager implements WebLockManager {
 
   /** A loss rejects at once, but the lock is released only when the callback has settled. */
   #run(heldLock: HeldLock, { name, callback }: LockRequest): Promise<unknown> {
-    const work = (async () => callback(heldLock.webLock))();
+    const work = (async () => adoptThenable(callback(heldLock.webLock)))();
     const released = work
       .then(
         async (result) => {

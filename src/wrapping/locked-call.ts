@@ -5,6 +5,7 @@ import type { AcquireOptions } from "../client/options.ts";
 import { validateAcquireOptions } from "../client/options.ts";
 import { LockTimeoutError } from "../errors.ts";
 import { validateKey } from "../util/keys.ts";
+import { adoptThenable } from "../util/thenable.ts";
 import { functionRule, requireValid } from "../util/validate.ts";
 import { runWithCurrentLock } from "./current-lock.ts";
 import { parseKeyTemplate } from "./key-template.ts";
@@ -13,7 +14,7 @@ import { readParameters } from "./parameter-names.ts";
 /** What is needed of a Locks. */
 export interface LockSource {
   all(keys: readonly string[]): {
-    using<T>(options: AcquireOptions, fn: (lock: Lock) => T | Promise<T>): Promise<T>;
+    using<T>(options: AcquireOptions, fn: (lock: Lock) => T | PromiseLike<T>): Promise<T>;
   };
 }
 
@@ -30,7 +31,7 @@ export interface CallOptions<Params extends readonly unknown[], Busy> extends Om
   /** Does this call need the lock? If not, it runs without. Default: every call does. */
   readonly condition?: ((...params: Params) => boolean) | undefined;
   /** Replaces the call if the lock was not granted within `wait`. Default: LockTimeoutError. */
-  readonly onBusy?: ((error: LockTimeoutError, ...params: Params) => Busy | Promise<Busy>) | undefined;
+  readonly onBusy?: ((error: LockTimeoutError, ...params: Params) => Busy | PromiseLike<Busy>) | undefined;
 }
 
 /** What differs between functions and methods. */
@@ -88,10 +89,10 @@ export class LockedCall {
   }
 
   /** @throws TypeError if a key is wrong; as Lockable.using() */
-  async run<T>(locks: LockSource, self: unknown, args: AnyParams, call: () => T | Promise<T>): Promise<T> {
+  async run<T>(locks: LockSource, self: unknown, args: AnyParams, call: () => T | PromiseLike<T>): Promise<T> {
     const params = this.#form.toParams(self, args);
     const { signal, condition, onBusy } = this.#options;
-    if (condition !== undefined && !condition(...params)) return call();
+    if (condition !== undefined && !condition(...params)) return adoptThenable(call());
     const keys = this.#keys.map((getKey) => getKey(self, args));
     const options = {
       ...this.#acquireOptions,
@@ -101,12 +102,12 @@ export class LockedCall {
     try {
       return await locks.all(keys).using(options, (lock) => {
         hasBegun = true;
-        return runWithCurrentLock(lock, call);
+        return runWithCurrentLock(lock, () => adoptThenable(call()));
       });
     } catch (error) {
       // the function may throw a LockTimeoutError of another lock
       if (onBusy === undefined || hasBegun || !(error instanceof LockTimeoutError)) throw error;
-      return (await onBusy(error, ...params)) as T;
+      return (await adoptThenable(onBusy(error, ...params))) as T;
     }
   }
 }

@@ -12,7 +12,7 @@ export function wrap<This, Args extends readonly unknown[], Result>(
   locks: LockSource,
   key: KeySource<Args> | readonly KeySource<Args>[],
   options: WrapOptions<Args, Result>,
-  fn: (this: This, ...args: Args) => Result | Promise<Result>,
+  fn: (this: This, ...args: Args) => Result | PromiseLike<Result>,
 ): (this: This, ...args: Args) => Promise<Result> {
   requireValid(fn, "fn", functionRule);
   requireObject(options, "wrap");

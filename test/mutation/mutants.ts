@@ -15,6 +15,7 @@ import { REDIS_MUTANTS } from "./redis-mutants.ts";
 import { SQL_MUTANTS } from "./sql-mutants.ts";
 import { STORAGE_MUTANTS } from "./storage-mutants.ts";
 import { SUCCESSORS_MUTANTS } from "./successors-mutants.ts";
+import { WRAPPING_MUTANTS } from "./wrapping-mutants.ts";
 import { ZOOKEEPER_MUTANTS } from "./zookeeper-mutants.ts";
 
 export interface Mutant {
@@ -48,6 +49,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...SQL_MUTANTS,
   ...STORAGE_MUTANTS,
   ...SUCCESSORS_MUTANTS,
+  ...WRAPPING_MUTANTS,
   ...ZOOKEEPER_MUTANTS,
   // --- test locks, and what only fake timers show
   {

@@ -146,3 +146,20 @@ describe("events and errors", () => {
     expectTypeOf<LockError>().toExtend<Error>();
   });
 });
+
+describe("a function under a lock may return a query builder, whose result is that of the call", () => {
+  interface Query extends PromiseLike<readonly string[]> {
+    where(column: string): Query;
+  }
+  const query = (): Query => ({}) as Query;
+
+  test("using(), run() and wrap() give a promise of the result, and run() a value as it is", () => {
+    expectTypeOf(locks.using("k", query)).toEqualTypeOf<Promise<readonly string[]>>();
+    expectTypeOf(lock.run(query)).toEqualTypeOf<Promise<readonly string[]>>();
+    expectTypeOf(locks.wrap("k", query)).returns.toEqualTypeOf<Promise<readonly string[]>>();
+    expectTypeOf(lock.run(() => 5)).toEqualTypeOf<number>();
+    expectTypeOf(lock.run(async () => 5)).toEqualTypeOf<Promise<number>>();
+    // @ts-expect-error a query that has executed cannot be changed any more
+    void lock.run(query).where("id");
+  });
+});
