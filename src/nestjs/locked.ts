@@ -1,16 +1,19 @@
 /** @Locked() for classes that NestJS instantiates: the locks of the module come by property injection. */
 
-import type { KeySource, LockedDecorator, LockedOptions, Locks } from "../index.ts";
+import type { KeySource, LockedDecorator, LockedOptions, Locks, WrapOptions } from "../index.ts";
 import { locked } from "../index.ts";
 import { isObject } from "../util/validate.ts";
 import { HoldfastLocks } from "./token.ts";
 
 /** The options of Locked(): those of locked() but for its keys. Functions get the instance and the arguments of the call. */
-export type ModuleLockedOptions<
+export interface ModuleLockedOptions<
   This = unknown,
   Args extends readonly unknown[] = readonly unknown[],
   Busy = unknown,
-> = Omit<LockedOptions<This, Args, Busy>, "key" | "keys" | "name">;
+> extends WrapOptions<readonly [self: This, ...args: Args], Busy> {
+  /** What the method belongs to, such as "Orders": the key is `lock.<name>.<method>#<key>`. */
+  readonly name?: string | undefined;
+}
 
 /** The property of an instance that gets the locks. */
 const LOCKS = Symbol("holdfast.locks");
@@ -39,17 +42,21 @@ export function Locked<This = unknown, Args extends readonly unknown[] = readonl
   options: ModuleLockedOptions<This, Args, Busy> = {},
 ): LockedDecorator<This, Args, Busy> {
   const keys = Array.isArray(key) ? { keys: key } : { key: key as KeySource<readonly [self: This, ...args: Args]> };
-  // without a key there would be the default one, which locked() reports at the wrong place
+  // with `name`, locked() would take it for none
   if (key === undefined || key === null)
     throw new TypeError("key of @Locked() must be a string, a function or an array of these");
-  const decorate = locked<This, Args, Busy>(readLocks, { ...options, ...keys }) as Decorate;
+  const decorate = locked<This, Args, Busy>(readLocks, { ...options, ...keys } as LockedOptions<
+    This,
+    Args,
+    Busy
+  >) as Decorate;
   return ((target: object, property: string | symbol, descriptor: object) => {
     if (isObject(property)) throw new TypeError("@Locked() needs experimentalDecorators, as NestJS does");
     if (typeof target === "function")
       throw new TypeError(`@Locked() of ${String(property)} must not be on a static method`);
     injectLocks(target.constructor);
     return decorate(target, property, descriptor);
-  }) as LockedDecorator<This, Args, Busy>;
+  }) as unknown as LockedDecorator<This, Args, Busy>;
 }
 
 type Decorate = (target: object, property: string | symbol, descriptor: object) => unknown;

@@ -1,152 +1,167 @@
 /**
  * @locked(): a method that runs under a lock. One function serves the decorators of the standard (TC39) and the older ones
  * of TypeScript (`experimentalDecorators`), which NestJS uses.
+ *
+ * No key has the name of a class as it is at run time: minifiers and bundlers change it, differently in each build, and then two
+ * programs with the same class would not exclude each other, or two classes of one program would share a lock.
  */
 
 import type { Locks } from "../client/locks.ts";
 import { validateKey } from "../util/keys.ts";
 import { isObject, requireObject, requireValid } from "../util/validate.ts";
-import { readCallPosition, registerClassKey } from "./class-keys.ts";
 import type { CallOptions, KeySource } from "./locked-call.ts";
 import { LockedCall } from "./locked-call.ts";
 import { copyIdentity } from "./wrap.ts";
 
 /** The options of locked(). Functions get the instance and the arguments of the call. */
-export interface LockedOptions<This = unknown, Args extends readonly unknown[] = readonly unknown[], Busy = unknown>
-  extends CallOptions<readonly [self: This, ...args: Args], Busy> {
-  /** The key: a template such as "order:#{orderId}", or a function. Default: `lock.<class>.<method>`. */
-  readonly key?: KeySource<readonly [self: This, ...args: Args]> | undefined;
-  /** Several locks, which are acquired together. */
-  readonly keys?: readonly KeySource<readonly [self: This, ...args: Args]>[] | undefined;
-  /** Replaces `<class>.<method>` in the default key. */
-  readonly name?: string | undefined;
-}
+export type LockedOptions<
+  This = unknown,
+  Args extends readonly unknown[] = readonly unknown[],
+  Busy = unknown,
+> = CallOptions<readonly [self: This, ...args: Args], Busy> & LockedKeys<readonly [self: This, ...args: Args]>;
 
-/** Decorates methods that return a promise, by the standard or with `experimentalDecorators`. */
+/** Of `key`, `keys` and `name`: one of the first two, or `name`, or `name` beside one of them. */
+type LockedKeys<Params extends readonly unknown[]> =
+  | {
+      /** The key: a template such as "order:#{orderId}", or a function. */
+      readonly key: KeySource<Params>;
+      readonly keys?: undefined;
+      readonly name?: string | undefined;
+    }
+  | {
+      /** Several locks, which are acquired together. */
+      readonly keys: readonly KeySource<Params>[];
+      readonly key?: undefined;
+      readonly name?: string | undefined;
+    }
+  | {
+      /** What the method belongs to, such as "Orders": the key is `lock.<name>.<method>`, and `#<key>` behind it if there is one. */
+      readonly name: string;
+      readonly key?: undefined;
+      readonly keys?: undefined;
+    };
+
+/**
+ * Decorates methods that return a promise, by the standard or with `experimentalDecorators`. Generic and overloaded methods keep their
+ * types. The compiler compares what a decorator returns with the method: so what `onBusy` returns must fit it, and a method
+ * that declares to return more than a promise, such as a query builder, is refused.
+ */
 export interface LockedDecorator<This, Args extends readonly unknown[], Busy> {
-  <T extends This, A extends readonly [...Args, ...unknown[]], R>(
-    method: (this: T, ...args: A) => Promise<R>,
-    context: [Busy] extends [R] ? ClassMethodDecoratorContext<T, (this: T, ...args: A) => Promise<R>> : never,
-  ): (this: T, ...args: A) => Promise<R>;
-  <T extends This, A extends readonly [...Args, ...unknown[]], R>(
+  <T extends This, A extends readonly [...Args, ...unknown[]], M extends AnyMethod<T>>(
+    method: M & ((this: T, ...args: A) => unknown),
+    context: ClassMethodDecoratorContext<T, M>,
+  ): M | BusyMethod<Args, Busy>;
+  <T extends This, A extends readonly [...Args, ...unknown[]], M extends AnyMethod<T>>(
     target: T,
     property: string | symbol,
-    descriptor: TypedPropertyDescriptor<(...args: A) => Promise<R>> & ([Busy] extends [R] ? unknown : never),
-  ): void;
+    descriptor: TypedPropertyDescriptor<M & ((...args: A) => unknown)>,
+  ): Pick<TypedPropertyDescriptor<M | BusyMethod<Args, Busy>>, "value">;
 }
+
+// biome-ignore lint/suspicious/noExplicitAny: as the types of decorators have it
+type AnyMethod<This> = (this: This, ...args: any) => Promise<unknown>;
+/** A call that does not get its lock. It takes what the functions among the options take, and anything behind it. */
+// biome-ignore lint/suspicious/noExplicitAny: parameters of any method
+type BusyMethod<Args extends readonly unknown[], Busy> = (...args: [...Args, ...any[]]) => Promise<Busy>;
 
 type Method = (...args: never[]) => unknown;
-
-interface LockedMethod {
-  readonly wrapped: Method;
-  /** Registers the default key. @throws TypeError if the class cannot give one. null: the key is another one */
-  readonly registerClass: ((self: unknown) => void) | null;
-}
-
-/** Returns the name of the class that declares the method; "" if that is uncertain. */
-type FindClassName = (self: unknown, wrapped: Method) => string;
-
-type LockMethod = (method: unknown, property: string | symbol, findClassName: FindClassName) => LockedMethod;
 
 /**
  * Runs a method under a lock. The running method reaches it by currentLock().
  * @param locks the Locks, or a function that returns those of an instance
- * @throws TypeError if an argument is wrong, or a reference of a template names no parameter of the method. When an instance
- *   is made, or a method is called for the first time: if the class cannot give it a default key
+ * @throws TypeError if an argument is wrong, if no option tells the key, or a reference of a template names no parameter of the
+ *   method
  */
 export function locked<This = unknown, Args extends readonly unknown[] = readonly [], Busy = never>(
   locks: Locks | ((self: This) => Locks),
-  options: LockedOptions<This, Args, Busy> = {},
+  options: LockedOptions<This, Args, Busy>,
 ): LockedDecorator<This, Args, Busy> {
   requireValid(locks, "locks", (value) =>
     typeof value === "function" || isLocks(value) ? null : "a Locks, or a function that returns one",
   );
   requireObject(options, "locked");
   const getLocks = (typeof locks === "function" ? locks : () => locks) as (self: unknown) => Locks;
-  const position = readCallPosition(locked);
-  const lockMethod: LockMethod = (method, property, findClassName) => {
+  const lockMethod = (method: unknown, property: string | symbol): Method => {
     requireValid(method, `@locked() of ${String(property)}`, (value) =>
       typeof value === "function" ? null : "on a method",
     );
-    return createLockedMethod(method as Method, property, getLocks, options as AnyOptions, findClassName, position);
+    return createLockedMethod(method as Method, property, getLocks, options as AnyOptions);
   };
-  return ((first: unknown, second: unknown, third: unknown) =>
-    isObject(second)
-      ? decorateStandard(first, second as unknown as ClassMethodDecoratorContext, lockMethod)
-      : decorateLegacy(first, second as string | symbol, third, lockMethod)) as LockedDecorator<This, Args, Busy>;
-}
-
-function decorateStandard(method: unknown, context: ClassMethodDecoratorContext, lockMethod: LockMethod): Method {
-  const { kind, name, static: isStatic } = context;
-  const findClassName: FindClassName = (self, wrapped) => findOwnerName(self, name, wrapped, isStatic);
-  const { wrapped, registerClass } = lockMethod(kind === "method" ? method : undefined, name, findClassName);
-  if (registerClass !== null) {
-    context.addInitializer(function (this: unknown) {
-      registerClass(this);
-    });
-  }
-  return wrapped;
-}
-
-function decorateLegacy(
-  target: unknown,
-  property: string | symbol,
-  descriptor: unknown,
-  lockMethod: LockMethod,
-): object {
-  const owner = typeof target === "function" ? target : Object(target).constructor;
-  const { value } = Object(descriptor) as PropertyDescriptor;
-  return { ...Object(descriptor), value: lockMethod(value, property, () => owner.name).wrapped };
+  const decorate = (first: unknown, second: unknown, third: unknown): unknown => {
+    if (isObject(second)) {
+      const { kind, name } = second as unknown as ClassMethodDecoratorContext;
+      return lockMethod(kind === "method" ? first : undefined, name);
+    }
+    const descriptor = Object(third) as PropertyDescriptor;
+    return { ...descriptor, value: lockMethod(descriptor.value, second as string | symbol) };
+  };
+  return decorate as LockedDecorator<This, Args, Busy>;
 }
 
 type AnyOptions = LockedOptions<never, never, unknown>;
+type AnyKey = KeySource<never>;
 
 function createLockedMethod(
   method: Method,
   property: string | symbol,
   getLocks: (self: unknown) => Locks,
   { key, keys, name, ...callOptions }: AnyOptions,
-  findClassName: FindClassName,
-  position: string,
-): LockedMethod {
-  if ([key, keys, name].filter((option) => option !== undefined).length > 1) {
-    throw new TypeError("@locked() takes only one of the options key, keys and name");
-  }
-  let classKey: string | null = null;
-  const readClassKey = (self: unknown): string => {
-    classKey ??= registerClassKey(findClassName(self, wrapped), String(property), position);
-    return classKey;
-  };
-  const hasClassKey = key === undefined && keys === undefined && name === undefined;
-  const nameKey = name === undefined ? readClassKey : (): string => `lock.${name}`;
-  if (name !== undefined) validateKey(name, "name");
-  const call = new LockedCall(
-    (keys ?? [key ?? nameKey]) as readonly KeySource<never>[],
-    callOptions as CallOptions<never, unknown>,
-    method,
-    { caller: "locked", subject: `${String(property)}()`, toParams: (self, args) => [self, ...args] },
-  );
-  const wrapped: Method = copyIdentity(method, async function (this: unknown, ...args: readonly unknown[]) {
+): Method {
+  const call = new LockedCall(toKeys(property, key, keys, name), callOptions, method, {
+    caller: "locked",
+    subject: `${String(property)}()`,
+    toParams: (self, args) => [self, ...args],
+  });
+  return copyIdentity(method, async function (this: unknown, ...args: readonly unknown[]) {
     const locks = getLocks(this);
     requireValid(locks, `locks of ${String(property)}()`, (value) => (isLocks(value) ? null : "a Locks"));
     return call.run(locks, this, args, () => method.apply(this, args as never));
   });
-  return { wrapped, registerClass: hasClassKey ? readClassKey : null };
+}
+
+/** @throws TypeError if the options tell no key */
+function toKeys(
+  property: string | symbol,
+  key: AnyKey | undefined,
+  keys: readonly AnyKey[] | undefined,
+  name: string | undefined,
+): readonly AnyKey[] {
+  const subject = `@locked() of ${String(property)}`;
+  if (keys !== undefined) {
+    if (key !== undefined) throw new TypeError(`${subject} takes only one of the options key and keys`);
+    requireValid(keys, "keys", (value) => (Array.isArray(value) ? null : "an array"));
+  }
+  const given = key === undefined ? keys : [key];
+  if (name !== undefined) {
+    const prefix = `lock.${requireName(name)}.${requirePublicName(property, subject)}`;
+    return given === undefined ? [prefix] : given.map((source) => addPrefix(prefix, source));
+  }
+  if (given !== undefined) return given;
+  throw new TypeError(
+    `${subject} needs the option key, such as "order:#{orderId}", or name, such as "Orders" for the key "lock.Orders.${String(property)}"`,
+  );
+}
+
+function addPrefix(prefix: string, source: AnyKey): AnyKey {
+  if (typeof source === "function")
+    return (...params: never) => `${prefix}#${validateKey(source(...(params as never)))}`;
+  // anything else is refused as it is
+  return typeof source === "string" && source !== "" ? `${prefix}#${source}` : source;
+}
+
+/** "#" begins the rest of the key. */
+function requireName(name: unknown): string {
+  const text = validateKey(name, "name");
+  if (text.includes("#")) throw new TypeError(`name must not contain "#", unlike ${JSON.stringify(text)}`);
+  return text;
+}
+
+/** Minifiers change the names of private methods, and symbols have none. */
+function requirePublicName(property: string | symbol, subject: string): string {
+  if (typeof property === "string" && !property.includes("#")) return property;
+  throw new TypeError(`${subject} has no name for a key: pass key or keys without name`);
 }
 
 function isLocks(value: unknown): boolean {
   return isObject(value) && typeof value.all === "function";
-}
-
-/** Of an instance, or of a class for a static method. Another decorator may have replaced the method by its own function. */
-function findOwnerName(self: unknown, property: string | symbol, wrapped: Method, isStatic: boolean): string {
-  const toName = (owner: object): string => (isStatic ? (owner as { name: string }) : owner.constructor).name;
-  const owners: object[] = [];
-  for (let object = Object(self) as object | null; object !== null; object = Object.getPrototypeOf(object)) {
-    const value: unknown = Object.getOwnPropertyDescriptor(object, property)?.value;
-    if (value === wrapped) return toName(object);
-    if (value !== undefined) owners.push(object);
-  }
-  // two candidates, or a private method, which no object shows
-  return owners.length === 1 ? toName(owners[0] as object) : "";
 }

@@ -44,14 +44,22 @@ const EXPECTED_OUTPUT: Readonly<Record<string, readonly string[]>> = {
 const TIMEOUT_MS = 90_000;
 const NEST = { experimentalDecorators: true, emitDecoratorMetadata: true };
 
-const DECORATED = ["1 order:1 2, 1 order:1 3", "most at once: 1", "a:x, a:y", "lock.Orders.nightly", "pay 2"];
+const DECORATED = [
+  "1 order:1 2, 1 order:1 3",
+  "most at once: 1",
+  "a:x, a:y",
+  "lock.Orders.nightly",
+  "lock.Orders.ship#7",
+  "total 9",
+  "pay 2",
+];
 
 const NEST_OUTPUT = [
   "answers: 1",
   'one: "201 paid 7 5 route:7 true"',
   "most at once: 1",
   'scoped: "200 request"',
-  'subclass: "nightly"',
+  'subclass: "lock.Base.nightly#all"',
   'two keys: "b a account:a,account:b"',
   'metadata: "clerk"',
   'middleware: "404"',

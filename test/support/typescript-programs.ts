@@ -13,7 +13,7 @@ const run = promisify(execFile);
 const TIMEOUT_MS = 60_000;
 
 /** The versions that are tested, by the names under which they are installed. */
-export const TYPESCRIPT_VERSIONS = ["typescript5", "typescript6", "typescript7"] as const;
+export const TYPESCRIPT_VERSIONS = ["typescript54", "typescript5", "typescript6", "typescript7"] as const;
 
 const STRICT_OPTIONS = {
   target: "es2022",

@@ -39,7 +39,7 @@ test("@locked() checks key functions against the method", () => {
     readonly locks = locks;
     readonly tenant = "t";
 
-    @locked(locks)
+    @locked(locks, { name: "Orders" })
     async nightly(): Promise<void> {}
 
     @locked((self: Orders) => self.locks, { key: (self: Orders, id: string) => `${self.tenant}:${id}` })
@@ -64,11 +64,11 @@ test("@locked() checks key functions against the method", () => {
     async missingParameter(): Promise<void> {}
 
     // @ts-expect-error the instance is another one
-    @locked((self: { readonly other: Locks }) => self.other)
+    @locked((self: { readonly other: Locks }) => self.other, { name: "Orders" })
     async wrongInstance(): Promise<void> {}
 
     // @ts-expect-error the method returns no promise
-    @locked(locks)
+    @locked(locks, { name: "Orders" })
     sync(): number {
       return 1;
     }
@@ -80,4 +80,81 @@ test("@locked() checks key functions against the method", () => {
     }
   }
   expectTypeOf(new Orders().pay).toEqualTypeOf<(id: string, amount: number) => Promise<string>>();
+});
+
+test("@locked() needs a key or a name, and not both of key and keys", () => {
+  class Jobs {
+    @locked(locks, { name: "Jobs", key: "#{id}" })
+    async run(id: string): Promise<string> {
+      return id;
+    }
+
+    // @ts-expect-error no options
+    @locked(locks)
+    async none(): Promise<void> {}
+
+    // @ts-expect-error neither key nor name
+    @locked(locks, { wait: 0 })
+    async neither(): Promise<void> {}
+
+    // @ts-expect-error key and keys
+    @locked(locks, { key: "a", keys: ["b"] })
+    async both(): Promise<void> {}
+  }
+  expectTypeOf(new Jobs().run).toEqualTypeOf<(id: string) => Promise<string>>();
+});
+
+test("@locked() takes generic and overloaded methods, and keeps their types", () => {
+  interface Query extends Promise<number> {
+    limit(count: number): Query;
+  }
+
+  class Repository<Row extends Order> {
+    @locked(locks, { key: (_self: unknown, order: Order) => order.id })
+    async save<Saved extends Row>(row: Saved): Promise<Saved> {
+      return row;
+    }
+
+    @locked(locks, { name: "Repository", key: "#{0}" })
+    async map<In, Out>(input: In, change: (input: In) => Out): Promise<Out> {
+      return change(input);
+    }
+
+    @locked(locks, { key: "#{ids}", onBusy: () => null })
+    async find<Found extends Row>(..._ids: readonly string[]): Promise<Found | null> {
+      return null;
+    }
+
+    load(id: string): Promise<Row>;
+    load(id: number, fresh: boolean): Promise<Row | null>;
+    @locked(locks, { key: "#{id}" })
+    async load(_id: string | number, _fresh?: boolean): Promise<Row | null> {
+      return null;
+    }
+
+    @locked(locks, { name: "Repository" })
+    static async create<Created extends Order>(order: Created): Promise<Repository<Created>> {
+      return new Repository<Created>().with(order);
+    }
+
+    with(_row: Row): this {
+      return this;
+    }
+
+    // @ts-expect-error the constraint of the parameter is a number
+    @locked(locks, { key: (_self: unknown, id: string) => id })
+    async wrong<Id extends number>(_id: Id): Promise<void> {}
+
+    // @ts-expect-error callers get a promise, and no query
+    @locked(locks, { name: "Repository" })
+    query(): Query {
+      return Promise.resolve(1) as Query;
+    }
+  }
+  const repository = new Repository<Order & { readonly total: number }>();
+  expectTypeOf(repository.map("1", Number)).toEqualTypeOf<Promise<number>>();
+  expectTypeOf(repository.load(1, true)).resolves.toExtend<Order | null>();
+  expectTypeOf(Repository.create({ id: "1", total: 2 })).resolves.toEqualTypeOf<
+    Repository<{ id: string; total: number }>
+  >();
 });

@@ -22,9 +22,20 @@ class Orders {
     return currentLock().keys;
   }
 
-  @locked((self: Orders) => self.locks)
+  @locked((self: Orders) => self.locks, { name: "Orders" })
   async nightly(): Promise<string> {
     return String(currentLock().keys);
+  }
+
+  @locked(locks, { name: "Orders", key: (_self: unknown, order: { readonly id: string }) => order.id })
+  async ship<Order extends { readonly id: string }>(order: Order): Promise<Order> {
+    console.log(String(currentLock().keys));
+    return order;
+  }
+
+  @locked(locks, { name: "Orders" })
+  static async map<In, Out>(input: In, change: (input: In) => Out): Promise<Out> {
+    return change(input);
   }
 
   // @ts-expect-error the id is a number
@@ -42,10 +53,22 @@ class Orders {
   }
 }
 
+// not called, since that would throw
+export function declareRefused(): unknown {
+  return class {
+    // @ts-expect-error neither key nor name
+    @locked(locks, { wait: 0 })
+    async withoutKey(): Promise<void> {}
+  };
+}
+
 const orders = new Orders();
 console.log((await Promise.all([orders.pay("1", 2), orders.pay("1", 3)])).join(", "));
 console.log(`most at once: ${orders.most}`);
 console.log((await Orders.transfer("x", "y")).join(", "));
 console.log(await orders.nightly());
+const order: { readonly id: string; readonly total: number } = await orders.ship({ id: "7", total: 9 });
+const total: string = await Orders.map(order, ({ total }) => `total ${total}`);
+console.log(total);
 console.log(orders.pay.name, orders.pay.length);
 await locks.close();

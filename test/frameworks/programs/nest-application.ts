@@ -13,7 +13,7 @@ const say = (what: string, seen: unknown): void => console.log(`${what}: ${JSON.
 
 @Injectable()
 class BaseService {
-  @Locked("nightly")
+  @Locked("all", { name: "Base" })
   async nightly(): Promise<string> {
     return String(currentLock().keys);
   }

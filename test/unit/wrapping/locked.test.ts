@@ -1,3 +1,4 @@
+import { transformSync } from "esbuild";
 import ts from "typescript";
 import { afterEach, describe, expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
@@ -68,49 +69,34 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
     await expect(new Accounts(undefined).transfer("b", "a")).rejects.toThrow(TypeError);
   });
 
-  test("without a key it is that of the class that declares the method, also for a subclass and static methods", async () => {
+  test("name: the key is lock.<name>.<method>, and # and the key behind it; whatever the class is called", async () => {
     const { Jobs, Derived } = compile(
       mode,
-      `class Jobs${mode} {
-        @locked(locks) async nightly() { return currentLock().keys[0]; }
-        @locked(locks) static async weekly() { return currentLock().keys[0]; }
+      `class a {
+        @locked(locks, { name: "Orders" }) async nightly() { return currentLock().keys; }
+        @locked(locks, { name: "Orders" }) static async weekly() { return currentLock().keys; }
+        @locked(locks, { name: "Orders", key: "#{orderId}" }) async pay(orderId) { return currentLock().keys; }
+        @locked(locks, { name: "Orders", key: (_self, id) => "id:" + id }) async ship(id) { return currentLock().keys; }
+        @locked(locks, { name: "Orders", keys: ["#{from}", "#{to}"] }) async move(from, to) { return currentLock().keys; }
+        @locked(locks, { name: "Orders", key: () => undefined }) async lose() {}
       }
-      class Derived extends Jobs${mode} { async nightly() { return "derived " + (await super.nightly()); } }
-      return { Jobs: Jobs${mode}, Derived };`,
+      class b extends a { async nightly() { return ["derived", ...(await super.nightly())]; } }
+      return { Jobs: a, Derived: b };`,
     );
-    expect(await new Jobs().nightly()).toBe(`lock.Jobs${mode}.nightly`);
-    expect(await new Derived().nightly()).toBe(`derived lock.Jobs${mode}.nightly`);
-    expect(await Jobs.weekly()).toBe(`lock.Jobs${mode}.weekly`);
-    expect(await Derived.weekly()).toBe(`lock.Jobs${mode}.weekly`);
+    const jobs = new Jobs();
+    expect(await jobs.nightly()).toEqual(["lock.Orders.nightly"]);
+    expect(await new Derived().nightly()).toEqual(["derived", "lock.Orders.nightly"]);
+    expect(await Jobs.weekly()).toEqual(["lock.Orders.weekly"]);
+    expect(await jobs.pay("7#1")).toEqual(["lock.Orders.pay#7%231"]);
+    expect(await jobs.ship("7")).toEqual(["lock.Orders.ship#id:7"]);
+    expect(await jobs.move("b", "a")).toEqual(["lock.Orders.move#a", "lock.Orders.move#b"]);
+    await expect(jobs.lose()).rejects.toThrow("key must be a string, not undefined");
   });
 
-  test("a class whose name looks like a minifier's must get one", async () => {
-    const Class = compile(mode, "class a { @locked(locks) async run() {} } return a;");
-    const use = async (): Promise<unknown> => new Class().run();
-    await expect(use()).rejects.toThrow('which is "a", as if a minifier had chosen it');
-    await expect(use()).rejects.toThrow('@locked(locks, { name: "orders.run" })');
-  });
-
-  test("a second class of the same name must have a name; the same source may be loaded again", async () => {
-    const name = `Report${mode}`;
-    const source = `class ${name} { @locked(locks) async run() { return currentLock().keys[0]; } } return ${name};`;
-    const load = (text: string): AnyClass => compile(mode, text);
-    await expect(new (load(source))().run()).resolves.toBe(`lock.${name}.run`);
-    await expect(new (load(source))().run()).resolves.toBe(`lock.${name}.run`);
-    const other = load(`\n\n${source}`);
-    await expect((async () => new other().run())()).rejects.toThrow(`another class ${name} has a locked method run()`);
-    const named = load(source.replace("locked(locks)", 'locked(locks, { name: "reports.second" })'));
-    await expect(new named().run()).resolves.toBe("lock.reports.second");
-  });
-
-  test("two classes of one name are told apart also if the program calls locked() at one place for all", async () => {
-    const name = `Shared${mode}`;
-    const scope = { lockedByOurs: () => locked(openLocks()) };
-    const source = `class ${name} { @lockedByOurs() async run() { return currentLock().keys[0]; } } return ${name};`;
-    for (let time = 0; time < 2; time++)
-      await expect(new (compile(mode, source, scope))().run()).resolves.toBe(`lock.${name}.run`);
-    const other = compile(mode, `\n\n${source}`, scope);
-    await expect((async () => new other().run())()).rejects.toThrow(`another class ${name} has a locked method run()`);
+  test("a module that is loaded again, with lines above the class, has the same keys", async () => {
+    const source = `class R { @locked(locks, { name: "Report" }) async run() { return currentLock().keys; } } return R;`;
+    for (const text of [source, source, `\n\n${source}`])
+      expect(await new (compile(mode, text))().run()).toEqual(["lock.Report.run"]);
   });
 
   test("an instance without its locks: an error that says so", async () => {
@@ -119,7 +105,7 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
     await expect(new Class().run()).rejects.toThrow("locks of run() must be a Locks, not undefined");
   });
 
-  test("another decorator around it does not hide the class", async () => {
+  test("another decorator around it", async () => {
     const wrapAgain = (method: unknown, _second: unknown, third?: PropertyDescriptor): unknown => {
       const original = (third?.value ?? method) as (...args: unknown[]) => unknown;
       const outer = function (this: unknown, ...args: unknown[]): unknown {
@@ -127,13 +113,12 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
       };
       return third === undefined ? outer : { ...third, value: outer };
     };
-    const name = `Wrapped${mode}`;
     const Class = compile(
       mode,
-      `class ${name} { @wrapAgain @locked(locks) async run() { return currentLock().keys[0]; } } return ${name};`,
+      `class Wrapped { @wrapAgain @locked(locks, { name: "W" }) async run() { return currentLock().keys[0]; } } return Wrapped;`,
       { wrapAgain },
     );
-    expect(await new Class().run()).toBe(`lock.${name}.run`);
+    expect(await new Class().run()).toBe("lock.W.run");
   });
 
   test.each([
@@ -141,31 +126,74 @@ describe.each(["standard", "legacy"])("%s decorators", (mode) => {
       "@locked(locks, { key: '#{order}' }) async run(id) {}",
       "#{order} names no parameter of run(), whose parameters are id",
     ],
-    ["@locked(locks, { key: 'a', keys: ['b'] }) async run() {}", "only one of the options key, keys and name"],
+    [
+      "@locked(locks, { key: 'a', keys: ['b'] }) async run() {}",
+      "@locked() of run takes only one of the options key and keys",
+    ],
     ["@locked(locks, { keys: [] }) async run() {}", "locked needs at least one key"],
     ["@locked(locks, { key: 3 }) async run() {}", "key must be a string or a function, not 3"],
+    ["@locked(locks) async run() {}", "options of locked must be an object, not undefined"],
+    ["@locked(locks, {}) async run() {}", "@locked() of run needs the option key, such as"],
+    ["@locked(locks, { wait: 0, key: undefined }) async run() {}", '"lock.Orders.run"'],
+    ["@locked(locks, { keys: 'a' }) async run() {}", 'keys must be an array, not "a"'],
     ["@locked(locks, { name: '' }) async run() {}", "name must not be empty"],
-    ["@locked(locks, { expiration: 3 }) async run() {}", 'locked has no option "expiration"'],
-    ["@locked(locks, { ttl: 3 }) async run() {}", "ttl must be"],
+    ["@locked(locks, { name: 3 }) async run() {}", "name must be a string, not 3"],
+    ["@locked(locks, { name: 'a#{0}' }) async run() {}", 'name must not contain "#"'],
+    ["@locked(locks, { name: 'a', key: 3 }) async run() {}", "key must be a string or a function, not 3"],
+    ["@locked(locks, { name: 'a', key: '' }) async run() {}", "key must not be empty"],
+    ["@locked(locks, { name: 'a', keys: [] }) async run() {}", "locked needs at least one key"],
+    [
+      "@locked(locks, { name: 'a' }) async [Symbol.iterator]() {}",
+      "has no name for a key: pass key or keys without name",
+    ],
+    ["@locked(locks, { key: 'a', expiration: 3 }) async run() {}", 'locked has no option "expiration"'],
+    ["@locked(locks, { key: 'a', ttl: 3 }) async run() {}", "ttl must be"],
     ["@locked('locks') async run() {}", "locks must be a Locks, or a function that returns one"],
     ["@locked(locks, 'k') async run() {}", "options of locked must be an object"],
-    ["@locked(locks) get run() { return 1; }", "@locked() of run must be on a method"],
+    ["@locked(locks, { name: 'a' }) get run() { return 1; }", "@locked() of run must be on a method"],
   ])("%s is refused when the class is defined", (member, message) => {
     expect(() => compile(mode, `class Refused { ${member} } return Refused;`)).toThrow(message);
   });
 });
 
-test("a class without a name must get one when an instance is made", () => {
-  const Class = compile("standard", "return (() => class { @locked(locks) async run() {} })()");
-  expect(() => new Class()).toThrow("the default key of run() needs the name of its class, which is unknown");
+test("every build of a class has the same keys: by tsc and by esbuild, minified or not, also if the class names itself", async () => {
+  const source = `
+    export class Orders {
+      static create() { return new Orders(); }
+      @locked(locks, { name: "Orders" }) async nightly() { return currentLock().keys; }
+      @locked(locks, { name: "Orders", key: "#{0}" }) async pay(id: string) { return currentLock().keys; }
+    }`;
+  const { ES2022 } = ts.ScriptTarget;
+  const builds = [
+    ts.transpileModule(source, { compilerOptions: { target: ES2022, module: ts.ModuleKind.CommonJS } }).outputText,
+    ...[false, true].map(
+      (minify) => transformSync(source, { loader: "ts", target: "es2022", format: "cjs", minify }).code,
+    ),
+  ];
+  const locks = openLocks();
+  for (const build of builds) {
+    const module: AnyClass = { exports: {} };
+    new Function("module", "exports", "locked", "currentLock", "locks", build)(
+      module,
+      module.exports,
+      locked,
+      currentLock,
+      locks,
+    );
+    const orders = module.exports.Orders.create();
+    expect(await orders.nightly()).toEqual(["lock.Orders.nightly"]);
+    expect(await orders.pay("7")).toEqual(["lock.Orders.pay#7"]);
+  }
 });
 
-test("a private method needs a name: no object shows which class declares it", async () => {
-  const Class = compile(
-    "standard",
-    `class Hidden { @locked(locks) async #run() { return 1; } run() { return this.#run(); } } return Hidden;`,
-  );
-  expect(() => new Class()).toThrow("the default key of #run() needs the name of its class");
+test("a private method needs a key: minifiers change its name", async () => {
+  const load = (options: string): AnyClass =>
+    compile(
+      "standard",
+      `class Hidden { @locked(locks, ${options}) async #run() { return 1; } run() { return this.#run(); } } return Hidden;`,
+    );
+  expect(() => load('{ name: "Hidden" }')).toThrow("@locked() of #run has no name for a key");
+  expect(await new (load('{ key: "hidden" }'))().run()).toBe(1);
 });
 
 test("metadata of the method is kept", () => {
@@ -181,9 +209,13 @@ test("metadata of the method is kept", () => {
   try {
     const setRoute = (_: object, __: string, { value }: PropertyDescriptor): void =>
       api.defineMetadata("route", "/pay", value);
-    const Class = compile("legacy", "class Orders { @locked(locks) @setRoute async pay() {} } return Orders;", {
-      setRoute,
-    });
+    const Class = compile(
+      "legacy",
+      "class Orders { @locked(locks, { key: 'k' }) @setRoute async pay() {} } return Orders;",
+      {
+        setRoute,
+      },
+    );
     expect(api.getOwnMetadata("route", Class.prototype.pay)).toBe("/pay");
   } finally {
     for (const name of Object.keys(api)) delete (Reflect as unknown as Record<string, unknown>)[name];
