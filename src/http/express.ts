@@ -35,8 +35,8 @@ export type ExpressLockOptions = RequestLockOptions<
 
 /**
  * Returns middleware of Express 4 or 5: one request per key at a time. The lock is held until the handler has ended the
- * response; if the client closes the connection earlier, the signal of requestLock() is aborted, and the lock is kept until
- * the handler calls end() or destroy(), at most `maxHold`.
+ * response or its connection; if the client closes the connection earlier, the signal of requestLock() is aborted, and the lock is
+ * kept until the handler calls end() or destroy(), at most `maxHold`.
  * @throws TypeError naming the argument or option
  */
 export function createExpressMiddleware(

@@ -34,7 +34,7 @@ export type FastifyLockOptions = RequestLockOptions<
 >;
 
 /**
- * Returns a `preHandler` hook of Fastify 4 or 5: one request per key at a time. The lock is held until the response has been ended;
+ * Returns a `preHandler` hook of Fastify 4 or 5: one request per key at a time. The lock is held until the response or its connection has been ended;
  * if the client closes the connection earlier, the signal of requestLock() is aborted, and the lock is kept until the handler
  * sends its reply, at most `maxHold`.
  * @throws TypeError naming the argument or option

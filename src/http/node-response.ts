@@ -1,19 +1,29 @@
-/** Requests of servers over node:http, whose middleware does not learn when a handler ends: its response tells. */
+/** Requests of servers over node:http, whose middleware does not learn when a handler ends: its response tells, or its connection. */
 
+import { AsyncLocalStorage } from "node:async_hooks";
+import { watchConnection } from "./connection-end.ts";
 import type { RequestOutcome, RunRequest } from "./request-runner.ts";
 
 /** What is needed of a ServerResponse of node:http or node:http2. */
 export interface NodeResponseLike {
   readonly writableEnded: boolean;
   readonly destroyed: boolean;
+  /** Of node:http. */
+  readonly socket?: object | null;
+  /** Of node:http2. */
+  readonly stream?: object | undefined;
   end(): unknown;
   destroy(): unknown;
   once(event: "close", listener: () => void): unknown;
 }
 
+/** The response whose handler is running. Until a handler runs, it costs nothing. */
+const handledResponse = new AsyncLocalStorage<NodeResponseLike>();
+
 /**
- * Runs a request until the handler has ended the response. A client that closes the connection does not end the handler: a
- * request that came next would run beside it. So the lock is kept until the handler calls end() or destroy().
+ * Runs a request until the handler has ended the response or its connection. A client that closes the connection does not end the
+ * handler, nor does a server that closes all connections: a request that came next would run beside it. So the lock is kept until the
+ * handler calls end() or destroy() of the response, or of the connection.
  * @param proceed calls what comes after the middleware
  */
 export function runNodeRequest<Request extends object>(
@@ -32,8 +42,14 @@ export function runNodeRequest<Request extends object>(
   return run(request, (request as { readonly params?: unknown }).params, client.signal, async (requestLock) => {
     // other middleware may have answered while this request was waiting
     if (response.writableEnded) return;
-    proceed();
-    if (requestLock !== null) await whenEnded;
+    if (requestLock === null) {
+      proceed();
+      return;
+    }
+    const isHandler = (): boolean => handledResponse.getStore() === response;
+    const connection = watchConnection(response.stream ?? response.socket, isHandler);
+    handledResponse.run(response, proceed);
+    await Promise.race([whenEnded, connection.whenEnded]).finally(() => connection.stop());
   });
 }
 

@@ -17,9 +17,9 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
   {
     ...nodeResponse,
     name: "a lock released when the client closes the connection, though the handler still runs",
-    find: "if (requestLock !== null) await whenEnded;",
+    find: "await Promise.race([whenEnded, connection.whenEnded])",
     replace:
-      'if (requestLock !== null) await Promise.race([whenEnded, new Promise<void>((resolve) => response.once("close", resolve))]);',
+      'await Promise.race([whenEnded, connection.whenEnded, new Promise<void>((resolve) => response.once("close", resolve))])',
   },
   {
     ...nodeResponse,
@@ -57,5 +57,19 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
     name: "a handler that never ends keeps a lost lock at the store",
     find: 'await Promise.race([attempt.handle(requestLock), once(lock.signal, "abort")]);',
     replace: "await attempt.handle(requestLock);",
+  },
+  {
+    file: "src/http/connection-end.ts",
+    tests: "test/frameworks/http-ended-connections.test.ts",
+    name: "a server that closes all connections taken for the end of a handler",
+    find: "if (isHandler()) resolve();",
+    replace: "resolve();",
+  },
+  {
+    ...nodeResponse,
+    tests: "test/frameworks/http-ended-connections.test.ts",
+    name: "a handler that ends its connection keeps the lock",
+    find: "Promise.race([whenEnded, connection.whenEnded])",
+    replace: "whenEnded",
   },
 ];
