@@ -101,6 +101,7 @@ const NETWORK_ERRORS: Readonly<Record<string, string>> = {
   ENOENT: "does not exist: no server listens there",
   ECONNRESET: "closed the connection",
   EPIPE: "closed the connection",
+  EAGAIN: "accepts no connections at the moment",
   ENOTFOUND: "cannot be reached: unknown host name",
   EAI_AGAIN: "cannot be reached: the DNS lookup failed temporarily",
   ETIMEDOUT: "did not answer",
@@ -128,13 +129,25 @@ const TRANSIENT_CODES: ReadonlySet<unknown> = new Set(
     .concat("LIMIT", "DRAINING"),
 );
 
-/** True if another attempt may succeed a moment later. */
+/** Those of a server that is frozen or restarting: its address accepts connections, or does not refuse them. */
+const UNRESPONSIVE_CODES: ReadonlySet<unknown> = new Set(["ECONNRESET", "EPIPE", "EAGAIN", "ETIMEDOUT", "DRAINING"]);
+
+/** True if another attempt to open a lock server may succeed a moment later. */
 export function isTransient(error: CommandError): boolean {
-  if (error.kind !== "unreachable") return false;
+  return error.kind === "unreachable" && findTransientCode(error) !== null;
+}
+
+/** True if there is a server, which does not answer at the moment. Else the address may be wrong, or the server full. */
+export function isUnresponsive(error: CommandError): boolean {
+  return UNRESPONSIVE_CODES.has(findTransientCode(error));
+}
+
+function findTransientCode(error: CommandError): unknown {
   for (let cause: unknown = error.cause; cause !== undefined && cause !== null; cause = (cause as Error).cause) {
-    if (TRANSIENT_CODES.has(toErrorLike(cause).code)) return true;
+    const { code } = toErrorLike(cause);
+    if (TRANSIENT_CODES.has(code)) return code;
   }
-  return false;
+  return null;
 }
 
 /** The innermost cause with a message, worded to follow the url in a sentence. */

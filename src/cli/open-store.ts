@@ -12,8 +12,9 @@ import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
 import type { ClaimView, Driver, Page, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
-import { CommandError, isTransient, toCommandError } from "./errors.ts";
+import { CommandError, isTransient, isUnresponsive, toCommandError } from "./errors.ts";
 import { createReporter } from "./output.ts";
+import { withTimeout } from "./timeout.ts";
 
 /** An open store. */
 export interface Store {
@@ -51,7 +52,8 @@ function describeStore(givenUrl: string | undefined): string {
 export async function openStore(url: string | undefined, options: LocksOptions = {}): Promise<Store> {
   const name = describeStore(url);
   try {
-    const driver = await createDriver(url);
+    // openStoreWithRetry() decides how long to wait
+    const driver = await createDriver(url, { opensOnce: true });
     const client = new Client(driver, parseClientOptions(options), Math.random);
     const { traits } = await client.open();
     return { locks: bindLocks(client), driver, traits, name };
@@ -70,7 +72,7 @@ const NOTICE_AFTER_MS = 1_000;
 
 export interface RetryOptions {
   readonly url: string | undefined;
-  /** The longest wait from now, in milliseconds; 0 or undefined: connect once. */
+  /** The longest wait from now, in milliseconds; 0: connect once; undefined: no limit. */
   readonly waitMs: number | undefined;
   readonly signal?: AbortSignal;
   readonly quiet?: boolean;
@@ -79,28 +81,31 @@ export interface RetryOptions {
 }
 
 /**
- * Opens the store within --wait, so that a wait covers a server that is being restarted. Without --wait a failure is reported
- * at once: the address may be wrong, and no time corrects that.
+ * Opens the store within the wait, so that a wait covers a server that is frozen or is being restarted. Without a limit it begins
+ * to wait only if a server is there: else the address may be wrong, and no time corrects that.
  * @throws CommandError unreachable: a transient error at the end of the wait, any other at once; refused; usage for an invalid url
  */
 export async function openStoreWithRetry(options: RetryOptions, settings: LocksOptions): Promise<Store> {
-  const { url, waitMs = 0, signal } = options;
-  // without a url the driver starts the server itself, and a failure of that start is not transient
-  if (waitMs === 0 || resolveUrl(url) === undefined) return openStore(url, settings);
+  const { url, waitMs = Number.POSITIVE_INFINITY, signal } = options;
+  if (waitMs === 0) return openStore(url, settings);
   const startedAt = performance.now();
   const deadline = startedAt + waitMs;
+  let mayWait = waitMs !== Number.POSITIVE_INFINITY;
   let isReported = false;
+  let lastFailure: CommandError | null = null;
   for (let pauseMs = MIN_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, MAX_PAUSE_MS)) {
-    const result = await openBefore(url, settings, deadline);
-    if ("locks" in result) return result;
+    const opened = await openBefore(url, settings, deadline);
+    if (opened !== null && "locks" in opened) return opened;
+    // an attempt that the end of the wait has cut says less than a complete one
+    const result: CommandError = opened ?? lastFailure ?? createSilenceError(describeStore(url));
+    lastFailure = result;
     const now = performance.now();
-    if (!isTransient(result) || signal?.aborted === true) throw result;
+    mayWait ||= isUnresponsive(result);
+    if (!mayRetry(result, url) || !mayWait || signal?.aborted === true) throw result;
     if (now >= deadline) throw toTimeoutError(result, waitMs);
     if (!isReported && now >= startedAt + NOTICE_AFTER_MS) {
       isReported = true;
-      createReporter(options).info(
-        `${result.message}: trying again for up to ${formatDuration(Math.ceil((deadline - now) / 1_000) * 1_000)}`,
-      );
+      createReporter(options).info(`${result.message}: trying again${describeRest(deadline - now)}`);
     }
     await delay(Math.min(pauseMs, deadline - now), undefined, { ...(signal && { signal }) }).catch(() => undefined);
     // an attempt without enough time would end as "did not answer", and hide why the earlier ones failed
@@ -108,24 +113,35 @@ export async function openStoreWithRetry(options: RetryOptions, settings: LocksO
   }
 }
 
-/** Opens the store, or gives the error. It settles at the deadline even if the store does not answer. */
+/** The drivers of other stores have retried themselves until their connectTimeout, and report lasting causes as refusals. */
+function mayRetry(error: CommandError, url: string | undefined): boolean {
+  const isLockServer = /^(?:holdfasts?:|holdfast\+unix:|$)/i.test(resolveUrl(url) ?? "");
+  return isLockServer ? isTransient(error) : error.kind === "unreachable";
+}
+
+function describeRest(restMs: number): string {
+  return restMs === Number.POSITIVE_INFINITY ? "" : ` for up to ${formatDuration(Math.ceil(restMs / 1_000) * 1_000)}`;
+}
+
+/** Opens the store, or gives the error; null at the deadline. */
 async function openBefore(
   url: string | undefined,
   settings: LocksOptions,
   deadline: number,
-): Promise<Store | CommandError> {
+): Promise<Store | CommandError | null> {
   const opening = openStore(url, settings).catch((error: unknown) => error as CommandError);
-  const timeoutAbort = new AbortController();
-  const remainingMs = Math.max(deadline - performance.now(), 1);
-  const timeout = delay(remainingMs, null, { signal: timeoutAbort.signal }).catch(() => null);
-  const result = await Promise.race([opening, timeout]);
-  timeoutAbort.abort();
-  if (result !== null) return result;
+  const result = await withTimeout(opening, Math.max(deadline - performance.now(), 1));
+  if (result !== undefined) return result;
   void opening.then((store) => ("locks" in store ? store.locks.close() : undefined));
-  return new CommandError("unreachable", "the server did not answer", { cause: { code: "ETIMEDOUT" } });
+  return null;
 }
 
-function toTimeoutError({ kind, message, code, details, cause }: CommandError, waitMs: number): CommandError {
+/** The error of a store that has not answered in time. */
+export function createSilenceError(storeName: string): CommandError {
+  return new CommandError("unreachable", `${storeName} did not answer`, { cause: { code: "ETIMEDOUT" } });
+}
+
+export function toTimeoutError({ kind, message, code, details, cause }: CommandError, waitMs: number): CommandError {
   return new CommandError(kind, `waited ${formatDuration(waitMs)}: ${message}`, { code, details, cause });
 }
 
@@ -136,15 +152,21 @@ const KEEP_SESSION_RETRY_MS = 100;
 /**
  * Opens a keep-session connection: the session lasts as long as any process has it open, and the child inherits it. Null if
  * the store has no such connections.
- * @throws CommandError unreachable
+ * @param deadline the end of the wait, by performance.now()
+ * @throws CommandError unreachable; the signal's reason on abort
  */
-export async function openKeepSessionWithRetry({ driver, name }: Store): Promise<KeepSessionSocket | null> {
-  const deadline = performance.now() + KEEP_SESSION_TIMEOUT_MS;
+export async function openKeepSessionWithRetry(
+  { driver, name }: Store,
+  deadline: number,
+  signal: AbortSignal,
+): Promise<KeepSessionSocket | null> {
+  const endsAt = Math.max(deadline, performance.now() + KEEP_SESSION_TIMEOUT_MS);
   for (;;) {
     try {
       return await openKeepSessionSocket(driver);
     } catch (error) {
-      if (performance.now() >= deadline)
+      signal.throwIfAborted();
+      if (performance.now() >= endsAt)
         throw new CommandError("unreachable", `${name}: ${(error as Error).message}; nothing was run`, {
           cause: error,
         });

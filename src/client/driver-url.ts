@@ -10,6 +10,8 @@ import type { ConnectOptions } from "./options.ts";
 
 interface DriverUrlOptions {
   readonly connectTimeoutMs: number;
+  /** open() rejects at the first failure; only for schemes of lock servers. */
+  readonly opensOnce?: boolean;
   /** The default label of claims. */
   readonly label: string;
   /** Sent to the server; undefined: none. */
@@ -131,19 +133,19 @@ export async function createDriver(
   urlOption: string | undefined,
   options: {
     readonly [Name in "connectTimeout" | "credential" | "label"]?: ConnectOptions[Name] | undefined;
-  } & { readonly warn?: ((warning: string) => void) | undefined } = {},
+  } & { readonly warn?: ((warning: string) => void) | undefined; readonly opensOnce?: boolean } = {},
 ): Promise<Driver> {
   // an empty variable counts as unset; an empty argument is a mistake and must not select the default store
   const givenUrl = urlOption === undefined ? process.env.HOLDFAST_URL || undefined : urlOption;
   // schemes are case-insensitive
   const url =
     typeof givenUrl === "string" ? givenUrl.replace(/^[a-z+]+:/i, (scheme) => scheme.toLowerCase()) : givenUrl;
-  const { connectTimeout = 5_000, label = "", warn } = options;
+  const { connectTimeout = 5_000, label = "", warn, opensOnce = false } = options;
   const connectTimeoutMs = parseDuration(connectTimeout, "connectTimeout");
   if (url === undefined) {
     rejectCredential(options.credential, "the per-user server");
     const { createAutostartDriver } = await import("../drivers/server/autostart.ts");
-    return createAutostartDriver({ connectTimeoutMs, label });
+    return createAutostartDriver({ connectTimeoutMs, opensOnce, label });
   }
   const ownParser = typeof url === "string" ? SCHEMES[/^[a-z+]+:/.exec(url)?.[0] ?? ""] : undefined;
   if (ownParser?.parsesOwnUrl) {
@@ -166,7 +168,12 @@ export async function createDriver(
   }
   if (scheme.credential === undefined) rejectCredential(options.credential, protocol);
   const credential = scheme.credential && resolveCredential(options.credential);
-  return scheme.createDriver(url, { connectTimeoutMs, label, ...(credential !== undefined && { credential }) });
+  return scheme.createDriver(url, {
+    connectTimeoutMs,
+    opensOnce,
+    label,
+    ...(credential !== undefined && { credential }),
+  });
 }
 
 function rejectCredential(credential: unknown, subject: string): void {

@@ -88,6 +88,7 @@ const CONNECT_ERROR_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "refused the connection",
   ECONNRESET: "reset the connection",
   EPIPE: "closed the connection",
+  EAGAIN: "accepts no connections at the moment: too many are waiting",
   ENOENT: "does not exist: no server listens on this path",
   EACCES: "cannot be accessed by this user",
   ENOTFOUND: ": host name not found",
@@ -96,6 +97,17 @@ const CONNECT_ERROR_REASONS: Readonly<Record<string, string>> = {
   EHOSTUNREACH: "cannot be reached from here",
   ENETUNREACH: "cannot be reached from here",
 };
+
+/** May the same attempt to connect succeed a moment later? Permissions do not change by themselves. */
+export function isTransientConnectError(error: Error): boolean {
+  const { code = "" } = error as NodeJS.ErrnoException;
+  return Object.hasOwn(CONNECT_ERROR_REASONS, code) && code !== "EACCES";
+}
+
+/** An error like those of toConnectError(). */
+export function createConnectError(code: "ECONNRESET" | "ETIMEDOUT", message: string): Error {
+  return Object.assign(new Error(message), { code });
+}
 
 /** Adds the server's url to the system's error, which may have no address, or only the last one tried for a host name. */
 export function toConnectError(error: NodeJS.ErrnoException, serverUrl: string): Error {

@@ -14,6 +14,7 @@ import { dirname, isAbsolute, join } from "node:path";
 import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { createConnectError } from "../../net/transport.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { prepareSocketPath, resolveUserDirectory } from "../../util/user-directory.ts";
 import { server } from "./driver.ts";
@@ -32,6 +33,8 @@ const RESTART_INTERVAL_MS = 250;
 export interface AutostartOptions {
   /** How long the first connection may take, the server's start included, in milliseconds. */
   readonly connectTimeoutMs: number;
+  /** See ServerOptions. A server that has died while it was being reached is started again anyway. */
+  readonly opensOnce: boolean;
   /** The label of claims that have none. */
   readonly label: string;
 }
@@ -40,9 +43,10 @@ export interface AutostartOptions {
  * A driver for this user's own lock server. It starts the server before it connects if no process listens.
  * @throws FatalDriverError if the user's directory is refused; TypeError if its path is too long
  */
-export function createAutostartDriver({ connectTimeoutMs, label }: AutostartOptions): Driver {
+export function createAutostartDriver({ connectTimeoutMs, opensOnce, label }: AutostartOptions): Driver {
   const path = prepareSocketPath(resolveUserDirectory());
-  return server({ path, connectTimeoutMs, label, beforeConnect: () => ensureServerRunning(connectTimeoutMs) });
+  const beforeConnect = (): Promise<void> => ensureServerRunning(connectTimeoutMs);
+  return server({ path, connectTimeoutMs, opensOnce, label, beforeConnect });
 }
 
 /** Settles when a server listens; starts one if necessary. */
@@ -56,8 +60,10 @@ async function ensureServerRunning(timeoutMs: number): Promise<void> {
     const socketState = await probeSocket(path);
     if (socketState === "listening") return;
     const now = performance.now();
-    if (now >= deadline)
-      throw new Error(`no lock server started in ${directory} within ${timeoutMs} ms; see ${getLogPath(directory)}`);
+    if (now >= deadline) {
+      const what = socketState === "busy" ? `${path} accepted no connection` : `no lock server started in ${directory}`;
+      throw createConnectError("ETIMEDOUT", `${what} within ${timeoutMs} ms; see ${getLogPath(directory)}`);
+    }
     if (socketState === "absent" && now >= nextStartAt) {
       await startOnce(directory, deadline - now);
       nextStartAt = performance.now() + RESTART_INTERVAL_MS;

@@ -19,6 +19,7 @@
 
 import { ClosedError, FatalDriverError } from "../../errors.ts";
 import type { Connector, Transport } from "../../net/transport.ts";
+import { createConnectError, isTransientConnectError } from "../../net/transport.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import {
@@ -47,12 +48,16 @@ const MAX_LINE_BYTES = 67_108_864;
 const FLUSH_THRESHOLD = 16;
 /** Codes of a refused hello for which a retry is useless. Not LIMIT: a full server will have room again. */
 const FATAL_HELLO_CODES: ReadonlySet<string> = new Set(["AUTH", "UNSUPPORTED", "VERSION"]);
+/** Codes of a refused hello after which open() tries again. */
+const TRANSIENT_HELLO_CODES: ReadonlySet<string> = new Set(["LIMIT", "DRAINING"]);
 
 export interface ConnectionOptions {
   readonly connector: Connector;
   /** Called, and awaited, before each attempt to connect; it may start the server. */
   readonly beforeConnect: (() => Promise<void>) | undefined;
   readonly connectTimeoutMs: number;
+  /** open() rejects at the first failure, instead of trying until the timeout. */
+  readonly opensOnce: boolean;
   /** A secret. */
   readonly sessionId: string;
   readonly label: string;
@@ -126,7 +131,7 @@ export class Connection {
   }
 
   /**
-   * Settles when the server has said hello for the first time.
+   * Settles when the server has said hello for the first time. Until the timeout it tries again after failures that may pass.
    * @throws Error if the server cannot be reached or refuses the connection
    */
   open(): Promise<ServerHello> {
@@ -193,7 +198,11 @@ export class Connection {
     if (this.#state.status === "idle") this.#callWaitDeadline = now + CALL_WAIT_MS;
     // a line that an earlier transport did not complete must not be continued by this one
     const attempt: Attempt = { transport: null, decoder: new LineDecoder(MAX_LINE_BYTES) };
-    this.#state = { status: "connecting", attempt, deadline: now + this.#options.connectTimeoutMs };
+    const deadline = Math.min(
+      now + this.#options.connectTimeoutMs,
+      this.#opening?.deadline ?? Number.POSITIVE_INFINITY,
+    );
+    this.#state = { status: "connecting", attempt, deadline };
     this.#armTimer();
     const { beforeConnect } = this.#options;
     // an attempt that nothing waits for must not start a server
@@ -279,10 +288,11 @@ export class Connection {
   }
 
   /** The transport of this attempt has ended, could not connect, or broke the protocol. */
-  #onClosed(attempt: Attempt, cause: Error | null): void {
+  #onClosed(attempt: Attempt, closeError: Error | null): void {
     if (attempt !== this.#attempt) return;
     const now = this.#clock.now();
     const wasConnected = this.#state.status === "connected";
+    const cause = closeError ?? (wasConnected ? null : this.#createSilentEndError());
     const error = toConnectionLostError(cause, wasConnected, this.#options.connector.url);
     const isFinal = error instanceof FatalDriverError;
     this.#failure = cause;
@@ -297,11 +307,8 @@ export class Connection {
     const isNeeded =
       this.#opening === null
         ? this.#calls.size > 0 || this.#listener.isNeeded()
-        : !isFinal && this.#canRetryOpen(attempt, now);
-    if (!isNeeded) {
-      this.#opening?.reject(error);
-      this.#opening = null;
-    }
+        : this.#canRetryOpen(attempt, cause, now);
+    if (!isNeeded) this.#rejectOpening(error);
     const retryAt = now + backoffMs(this.#failures, this.#options.random(), MAX_BACKOFF_MS);
     this.#state = { status: isNeeded ? "backingOff" : "idle", retryAt };
     if (!isNeeded && now >= this.#reconnectDeadline) this.#failures = 0;
@@ -310,10 +317,24 @@ export class Connection {
     this.#armTimer();
   }
 
-  /** A server that this client can start has died during the hello: the next attempt starts another one. */
-  #canRetryOpen(attempt: Attempt, now: number): boolean {
-    const canStartServer = this.#options.beforeConnect !== undefined;
-    return canStartServer && attempt.transport !== null && this.#opening !== null && now < this.#opening.deadline;
+  /** A relay whose server is down does this. */
+  #createSilentEndError(): Error {
+    return createConnectError("ECONNRESET", `${this.#options.connector.url} closed the connection before it answered`);
+  }
+
+  #canRetryOpen({ transport }: Attempt, cause: Error | null, now: number): boolean {
+    const { beforeConnect, opensOnce } = this.#options;
+    // before there is a transport beforeConnect() failed, which has its own retries
+    if (transport === null || cause === null || this.#opening === null || now >= this.#opening.deadline) return false;
+    const isTransient =
+      cause instanceof ProtocolError ? TRANSIENT_HELLO_CODES.has(cause.code) : isTransientConnectError(cause);
+    // a server that this client can start has died during the hello: the next attempt starts another one
+    return isTransient && (!opensOnce || beforeConnect !== undefined);
+  }
+
+  #rejectOpening(error: Error): void {
+    this.#opening?.reject(error);
+    this.#opening = null;
   }
 
   #rejectAll(error: Error): void {
@@ -356,7 +377,13 @@ export class Connection {
     const now = this.#clock.now();
     const { connector, connectTimeoutMs } = this.#options;
     if (this.#state.status === "connecting" && now >= this.#state.deadline) {
-      this.#onClosed(this.#state.attempt, new Error(`${connector.url} did not answer within ${connectTimeoutMs} ms`));
+      const message = `${connector.url} did not answer within ${connectTimeoutMs} ms`;
+      this.#onClosed(this.#state.attempt, createConnectError("ETIMEDOUT", message));
+    }
+    if (this.#state.status === "backingOff" && this.#opening !== null && now >= this.#opening.deadline) {
+      // rather the cause of the last failure than the silence of an attempt that has no time left
+      this.#rejectOpening(toConnectionLostError(this.#failure, false, connector.url));
+      this.updateDemand();
     }
     if (this.#state.status !== "connected" && this.#hasWaitingCalls && now >= this.#callWaitDeadline) {
       this.#rejectAll(toConnectionLostError(this.#failure, false, connector.url));
@@ -409,8 +436,10 @@ export class Connection {
     switch (state.status) {
       case "connecting":
         return this.#hasWaitingCalls ? Math.min(state.deadline, this.#callWaitDeadline) : state.deadline;
-      case "backingOff":
-        return this.#hasWaitingCalls ? Math.min(state.retryAt, this.#callWaitDeadline) : state.retryAt;
+      case "backingOff": {
+        const retryAt = Math.min(state.retryAt, this.#opening?.deadline ?? Number.POSITIVE_INFINITY);
+        return this.#hasWaitingCalls ? Math.min(retryAt, this.#callWaitDeadline) : retryAt;
+      }
       case "idle":
         return this.#clock.now() < this.#reconnectDeadline ? state.retryAt : null;
       case "connected": {

@@ -39,8 +39,10 @@ export interface ServerOptions {
   readonly host?: string;
   /** Default 7420. */
   readonly port?: number;
-  /** How long the first connection may take, in milliseconds. Default 5 s. */
+  /** How long open() tries to reach the server, in milliseconds. Default 5 s. */
   readonly connectTimeoutMs?: number;
+  /** open() rejects at the first failure, for a caller that decides by its kind whether to try again. Default false. */
+  readonly opensOnce?: boolean;
   /** The label of claims that have none. */
   readonly label?: string;
   /** The client's credential, or a function that returns the current one; a secret. Default: none. */
@@ -87,11 +89,12 @@ class ServerDriver implements Driver {
 
   constructor(options: ServerOptions) {
     const { label = "", clock = systemClock, random = Math.random, connectTimeoutMs = 5_000 } = options;
-    const { beforeConnect, credential } = options;
+    const { beforeConnect, credential, opensOnce = false } = options;
     const address = resolveAddress(options);
     const connector = options.connector ?? createSocketConnector(address);
     const sessionId = randomId();
-    const connection = { connector, beforeConnect, connectTimeoutMs, sessionId, label, credential, clock, random };
+    const timing = { connectTimeoutMs, opensOnce, clock, random };
+    const connection = { connector, beforeConnect, sessionId, label, credential, ...timing };
     this.serverEndpoint = { address, connection };
     this.#clock = clock;
     this.#label = label;

@@ -7,11 +7,12 @@ import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import { createLabel } from "../../lock-request.ts";
 import type { Store } from "../../open-store.ts";
-import { openKeepSessionWithRetry, openStoreWithRetry } from "../../open-store.ts";
+import { createSilenceError, openKeepSessionWithRetry, openStoreWithRetry, toTimeoutError } from "../../open-store.ts";
 import type { Reporter } from "../../output.ts";
 import { createReporter, quoteKeys } from "../../output.ts";
 import type { SignalHandler } from "../../signals.ts";
 import { catchSignals, InterruptedError } from "../../signals.ts";
+import { withTimeout } from "../../timeout.ts";
 import type { Child, ChildExit } from "./child.ts";
 import { createChildEnvironment, hasTerminal, startChild, toExitCode } from "./child.ts";
 import { checkExecutable } from "./executable.ts";
@@ -53,20 +54,29 @@ export async function runCommand(options: RunOptions): Promise<number> {
   const opening = openStoreWithRetry({ ...options, signal: signals.terminating }, settings);
   const store = await signals.orInterrupted(opening).catch(withNothingRun);
   const labelledOptions = { ...options, label, startedAt };
-  let lock: HeldLock | undefined;
+  let closeTimeoutMs = RELEASE_TIMEOUT_MS;
   try {
-    lock = await acquireLocks(store, labelledOptions, signals).catch(withNothingRun);
+    const lock = await acquireLocks(store, labelledOptions, signals).catch(withNothingRun);
+    lock.lostSignal.addEventListener("abort", () => {
+      closeTimeoutMs = RELEASE_LOST_TIMEOUT_MS;
+    });
     return await runUnderLock(store, lock, labelledOptions, signals);
+  } catch (error) {
+    // a store that has not answered until now does not answer the release of what was claimed either
+    if (error instanceof CommandError && error.kind === "unreachable") closeTimeoutMs = RELEASE_LOST_TIMEOUT_MS;
+    throw error;
   } finally {
-    await withTimeout(
-      store.locks.close(),
-      lock?.lostSignal.aborted === true ? RELEASE_LOST_TIMEOUT_MS : RELEASE_TIMEOUT_MS,
-    );
+    await withTimeout(store.locks.close(), closeTimeoutMs);
   }
 }
 
 /** Options with the label and the start of the wait. */
 type LabelledOptions = RunOptions & { readonly label: string; readonly startedAt: number };
+
+/** The end of the wait by performance.now(); a single try may take as long as the first contact. */
+function waitEndsAt({ startedAt, waitMs = Number.POSITIVE_INFINITY }: LabelledOptions): number {
+  return startedAt + Math.max(waitMs, RELEASE_TIMEOUT_MS);
+}
 
 /** Adds "nothing was run" to an error: after a failed run this is the first question of users. */
 function withNothingRun(error: unknown): never {
@@ -79,7 +89,10 @@ function withNothingRun(error: unknown): never {
 async function acquireLocks(store: Store, options: LabelledOptions, signals: SignalHandler): Promise<HeldLock> {
   const { locks, driver, traits } = store;
   if (options.holdAtLeast !== undefined) checkCanOutlive(store);
-  const { inherited, toClaim } = await signals.orInterrupted(splitInherited(locks, options.request, process.env));
+  const splitting = splitInherited(locks, options.request, process.env);
+  const split = await signals.orInterrupted(withTimeout(splitting, waitEndsAt(options) - performance.now()));
+  if (split === undefined) throw toTimeoutError(createSilenceError(store.name), options.waitMs as number);
+  const { inherited, toClaim } = split;
   const [key, ...keys] = toClaim;
   const [firstInherited, ...otherInherited] = inherited;
   const inheritedKeys = inherited.map((lock: InheritedLock) => lock.key);
@@ -124,7 +137,7 @@ async function runUnderLock(
   let child: Child;
   try {
     if (signals.terminating.aborted) throw signals.terminating.reason;
-    const run = await registerRun(store, lock, options);
+    const run = await registerRun(store, lock, options, signals);
     const { keepSession } = run;
     runFile = run.runFile;
     if (onLost !== "ignore") {
@@ -174,10 +187,12 @@ async function runUnderLock(
 async function registerRun(
   store: Store,
   { ownReference }: HeldLock,
-  { label, holdAtLeast }: LabelledOptions,
+  options: LabelledOptions,
+  { terminating }: SignalHandler,
 ): Promise<{ readonly keepSession: KeepSessionSocket | null; readonly runFile: RunFile | null }> {
   for (let attempt = 0; attempt < MAX_REGISTRATIONS; attempt++) {
-    const keepSession = await openKeepSessionWithRetry(store);
+    const keepSession = await openKeepSessionWithRetry(store, waitEndsAt(options), terminating);
+    const { label, holdAtLeast } = options;
     const runFile = await writeRunFile(keepSession, ownReference, label, holdAtLeast).catch(withNothingRun);
     if (keepSession?.socket.destroyed !== true) return { keepSession, runFile };
     runFile?.remove();
@@ -234,13 +249,4 @@ function createLostError(lock: HeldLock, { code, signal }: ChildExit): CommandEr
 function exitLikeChild(exit: ChildExit, { hasOwnGroup }: Child): number {
   if (!hasOwnGroup && exit.signal === "SIGINT") throw new InterruptedError("SIGINT");
   return toExitCode(exit);
-}
-
-/** The result, or undefined if it takes longer than `ms`. */
-function withTimeout<T>(work: Promise<T>, ms: number): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), ms);
-  });
-  return Promise.race([work, timeout]).finally(() => clearTimeout(timer));
 }

@@ -8,11 +8,15 @@ import { CommandError, toCommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { acquire } from "../../lock-request.ts";
 import type { Store } from "../../open-store.ts";
-import { openAdmin } from "../../open-store.ts";
+import { createSilenceError, openAdmin } from "../../open-store.ts";
 import { createReporter, escapeControl, quoteKeys } from "../../output.ts";
+import { withTimeout } from "../../timeout.ts";
 
 /** After this time the user is told what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
+
+/** How long the command looks for the holder after the end of its wait. */
+const LOOKUP_TIMEOUT_MS = 1_000;
 
 /** The most entries of one queue that are listed. */
 const MAX_LISTED = 1_000;
@@ -91,6 +95,12 @@ async function findQueueStatus(store: Store, { keys }: LockRequest, label: strin
     : { ...status, paused: { reason: "recovery", remainingMs: recoveryRemainingMs } };
 }
 
+/** For the end of a wait: null if the store does not answer soon. */
+async function findQueueStatusSoon(store: Store, request: LockRequest): Promise<QueueStatus | null> {
+  const lookup = findQueueStatus(store, request, null).catch(() => null);
+  return (await withTimeout(lookup, LOOKUP_TIMEOUT_MS)) ?? null;
+}
+
 /** The remaining time of a recovery of the store; 0: the store grants locks, or does not report it. */
 async function findRecoveryMs(store: Store): Promise<number> {
   const admin = await openAdmin(store);
@@ -106,9 +116,15 @@ async function toTimeoutError(
   blocked: LockTimeoutError["blocked"],
 ): Promise<CommandError> {
   // the claim has left the queue, so only the error knows how many claims were ahead
-  const current = await findQueueStatus(store, request, null).catch(() => null);
+  const current = await findQueueStatusSoon(store, request);
+  const waited = `waited ${formatDuration(options.waitMs ?? 0)} for ${quoteKeys(request.keys)}`;
+  const hasAnswered = current !== null || blocked.holder !== undefined || blocked.paused !== undefined;
+  if (!hasAnswered) {
+    const { kind, message, cause } = createSilenceError(store.name);
+    return new CommandError(kind, `${waited}: ${message}`, { details: { keys: request.keys }, cause });
+  }
   const status: QueueStatus = { ahead: 0, ...current, ...blocked };
-  const message = `waited ${formatDuration(options.waitMs ?? 0)} for ${quoteKeys(request.keys)}: ${describeQueue(status)}`;
+  const message = `${waited}: ${describeQueue(status)}`;
   return toConflictError("timeout", message, request, status, options);
 }
 
@@ -120,8 +136,8 @@ function toPausedError({ keys }: LockRequest, { reason, remainingMs }: StorePaus
 }
 
 async function toBusyError(store: Store, request: LockRequest, options: WaitOptions): Promise<CommandError> {
-  const status = await findQueueStatus(store, request, null).catch(() => ({ ahead: 0 }));
-  const { holder, paused } = status as QueueStatus;
+  const status: QueueStatus = (await findQueueStatusSoon(store, request)) ?? { ahead: 0 };
+  const { holder, paused } = status;
   const suffix = holder === undefined && paused === undefined ? "" : `: ${describeQueue({ ...status, ahead: 0 })}`;
   return toConflictError("busy", `${quoteKeys(request.keys)} is busy${suffix}`, request, status, options);
 }

@@ -33,6 +33,7 @@ function createWorld(options: Partial<ConnectionOptions> = {}) {
       },
       beforeConnect: undefined,
       connectTimeoutMs: 5_000,
+      opensOnce: false,
       sessionId: "s",
       label: "",
       credential: undefined,
@@ -164,6 +165,46 @@ test("a refused hello ends open() with a fatal error that names the server", asy
     message: "holdfast://scripted refused: no such credential",
   });
   expect(attempts[0]?.isClosed).toBe(true);
+});
+
+test.each([
+  ["an end without an answer", (attempt?: Attempt) => attempt?.events.onClosed(null)],
+  [
+    "a server without room",
+    (attempt?: Attempt) => send(attempt, { error: { code: "LIMIT", message: "at most 2 connections" } }),
+  ],
+  [
+    "a refused connection",
+    (attempt?: Attempt) => attempt?.events.onClosed(Object.assign(new Error("refused"), { code: "ECONNREFUSED" })),
+  ],
+])("open() tries again after %s, until the timeout; with opensOnce it rejects at once", async (_, fail) => {
+  const once = createWorld({ opensOnce: true });
+  const onceOpened = once.connection.open();
+  fail(once.attempts[0]);
+  await expect(onceOpened).rejects.toThrow("the lock server cannot be reached");
+  const late = createWorld();
+  const opened = late.connection.open();
+  const tooLate = createWorld();
+  const failed = expect(tooLate.connection.open()).rejects.toThrow("the lock server cannot be reached");
+  const failFor = async ({ attempts, clock }: ReturnType<typeof createWorld>, lengthMs: number): Promise<void> => {
+    for (let ms = 0; ms < lengthMs; ms += 10) {
+      if (attempts.at(-1)?.isClosed === false) fail(attempts.at(-1));
+      await clock.advance(10);
+    }
+  };
+  await failFor(tooLate, 5_000);
+  await failed;
+  await failFor(late, 2_000);
+  while (late.attempts.at(-1)?.isClosed === true) await late.clock.advance(10);
+  send(late.attempts.at(-1), HELLO);
+  await opened;
+});
+
+test("open() rejects at once when another attempt would fail, too", async () => {
+  const { attempts, connection } = createWorld();
+  const opened = connection.open();
+  attempts[0]?.events.onClosed(Object.assign(new Error("permission denied"), { code: "EACCES" }));
+  await expect(opened).rejects.toThrow("permission denied");
 });
 
 test("an attempt whose preparation is still running when the connection is closed opens no transport", async () => {
