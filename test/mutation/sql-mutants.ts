@@ -129,16 +129,16 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",
-    name: "renewals and releases that wait behind a burst of claims for their bucket",
-    find: "release.size > 0 ? release : hasClaimTurn ? claim : renewal",
-    replace: "claim.size > 0 ? claim : release.size > 0 ? release : renewal",
+    name: "renewals that wait behind the releases and claims of their process",
+    find: "[...KINDS.slice(first), ...KINDS.slice(0, first)]",
+    replace: '["release" as const, "claim" as const, "renewal" as const]',
     tests: "test/unit/drivers/sql/calls.test.ts",
   },
   {
     file: "src/drivers/sql/bucket-turns.ts",
     name: "claims that are not sent while claims of their bucket are renewed without a pause",
-    find: "turn.isClaimNext = queue === renewal;",
-    replace: "turn.isClaimNext = false;",
+    find: "    turn.lastKind = kind;\n",
+    replace: "",
     tests: "test/unit/drivers/sql/bucket-turns.test.ts",
   },
   {
@@ -165,8 +165,29 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/calls.ts",
     name: "a claim call that is sent after the release of its claim, perhaps when its tombstone is gone",
-    find: "this.#unsentClaims.get(id)?.withdraw(release.then(() => null))",
-    replace: "void [id, release]",
+    find: "    unsent?.withdraw(Promise.resolve(null));\n",
+    replace: "",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/calls.ts",
+    name: "a release that is sent for a claim which was not",
+    find: "return unsent !== undefined && !this.#unansweredClaims.has(id);",
+    replace: "return false;",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/calls.ts",
+    name: "a claim that may have arrived, and is not released",
+    find: "return unsent !== undefined && !this.#unansweredClaims.has(id);",
+    replace: "return unsent !== undefined;",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/calls.ts",
+    name: "a release that overtakes the call that restores its claim",
+    find: 'if (bucket !== null && kind === "release") this.#releaseBatches.closeBatch(bucket);',
+    replace: "",
     tests: "test/unit/drivers/sql/calls.test.ts",
   },
   {

@@ -6,8 +6,9 @@
  * - A call has the turn of its bucket until it is over, but at most for NEARBY_TURN_MS, or REMOTE_TURN_MS if the database is not known to be
  *   nearby: a call that is stuck, or has no connection yet, delays the next one by no more.
  * - While calls of a bucket wait here, another one has the turn, or the next one starts in a microtask.
- * - Releases go first: they let others in. Renewals and claims go in turn, since claims that wait may be renewed without a pause, and
- *   no lease may end behind a burst of claims. Otherwise the order is kept.
+ * - The kinds of calls go in turn: renewals, releases, claims. So no lease ends behind a flood of releases or claims of its own process, no
+ *   claim waits behind renewals of waiting claims, which may be made without a pause, and a claim is sent after the release before it.
+ *   Within a kind the order is kept.
  */
 
 import type { Clock, Timer } from "../../util/clock.ts";
@@ -23,14 +24,17 @@ const NEARBY_MS = 5;
 /** "release" also stands for calls that restore claims, which no release may overtake; "renewal" for all others but claims. */
 export type CallKind = "release" | "renewal" | "claim";
 
+/** The order in which they go in turn. */
+const KINDS: readonly CallKind[] = ["renewal", "release", "claim"];
+
 type Start = () => void;
 
 interface Turn {
   /** The call that has the turn; null: it is over, and the next one starts in a microtask. */
   holder: Start | null;
   endsAt: number;
-  /** The call that started last is a renewal. */
-  isClaimNext: boolean;
+  /** That of the call that started last. */
+  lastKind: CallKind;
   /** The calls that wait, of each kind. */
   readonly waiting: Readonly<Record<CallKind, Set<Start>>>;
 }
@@ -55,7 +59,7 @@ export class BucketTurns {
     if (turn === undefined) {
       const endsAt = this.#endOfTurn();
       const waiting = { release: new Set<Start>(), renewal: new Set<Start>(), claim: new Set<Start>() };
-      this.#turns.set(bucket, { holder: start, endsAt, isClaimNext: kind === "renewal", waiting });
+      this.#turns.set(bucket, { holder: start, endsAt, lastKind: kind, waiting });
       start();
     } else {
       turn.waiting[kind].add(start);
@@ -92,16 +96,14 @@ export class BucketTurns {
   }
 
   #startNext(bucket: number, turn: Turn): void {
-    const { release, renewal, claim } = turn.waiting;
-    const hasClaimTurn = renewal.size === 0 || (turn.isClaimNext && claim.size > 0);
-    const queue = release.size > 0 ? release : hasClaimTurn ? claim : renewal;
-    turn.isClaimNext = queue === renewal;
-    const [next] = queue;
-    if (next === undefined) {
+    const kind = nextKind(turn);
+    const [next] = kind === undefined ? [] : turn.waiting[kind];
+    if (kind === undefined || next === undefined) {
       this.#turns.delete(bucket);
       return;
     }
-    queue.delete(next);
+    turn.lastKind = kind;
+    turn.waiting[kind].delete(next);
     turn.holder = next;
     turn.endsAt = this.#endOfTurn();
     if (isAwaited(turn)) this.#setTimer(turn);
@@ -123,6 +125,12 @@ export class BucketTurns {
       else this.#setTimer(turn);
     }
   }
+}
+
+/** The next kind of which a call waits; undefined: none does. */
+function nextKind({ lastKind, waiting }: Turn): CallKind | undefined {
+  const first = KINDS.indexOf(lastKind) + 1;
+  return [...KINDS.slice(first), ...KINDS.slice(0, first)].find((kind) => waiting[kind].size > 0);
 }
 
 /** Whether calls wait for its end. */

@@ -13,17 +13,21 @@
  *   their renewals wait behind a burst of claims (claim-call-queue.ts).
  * - A claim has at most one call without a connection: one that repeats it gets the same answer. Without this a pool that is too slow
  *   would be given more calls the slower it is.
- * - A release goes before such a call of its claim, so it withdraws that call: sent later than a tombstone lives, it would queue a
- *   claim that is over.
+ * - A release withdraws such a call of its claim: sent later than a tombstone lives, it would queue a claim that is over. If no earlier
+ *   call of the claim was sent, there is nothing to release, and nothing is sent.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";
+import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { CallKind } from "./bucket-turns.ts";
 import { BucketTurns } from "./bucket-turns.ts";
 import { ClaimCallQueue } from "./claim-call-queue.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "./clients/types.ts";
+import type { ReleaseReply, ReleaseRow } from "./dialect.ts";
+import { MAX_RELEASES, ReleaseBatches } from "./release-batches.ts";
+import { toOneBucket } from "./schema.ts";
 
 export interface CallOptions {
   /** The name of the driver, which begins the messages. */
@@ -52,8 +56,11 @@ export class Calls {
   readonly #timeouts: CallTimeouts;
   readonly #turns: BucketTurns;
   readonly #claimCalls = new ClaimCallQueue();
+  readonly #releaseBatches = new ReleaseBatches();
   /** The `claim` calls that have no connection. */
   readonly #unsentClaims = new Map<ClaimId, PendingCall<SqlResult | null>>();
+  /** Claims with a `claim` call that was sent and not answered, until they are released. */
+  readonly #unansweredClaims = new Set<ClaimId>();
   #isClosed = false;
 
   constructor(client: SqlClient, options: CallOptions) {
@@ -76,6 +83,7 @@ export class Calls {
    */
   run<T>(work: Work<T>, bucket: number | null = null, kind: CallKind = "renewal"): Promise<T> {
     if (this.#isClosed) return this.#rejectClosed();
+    if (bucket !== null && kind === "release") this.#releaseBatches.closeBatch(bucket);
     const call = this.#createCall(work);
     const start = (): void => {
       call.noteTurn();
@@ -97,6 +105,7 @@ export class Calls {
       this.#unsentClaims.delete(claimId);
       leaveQueue();
     };
+    call.onUnanswered = () => void this.#unansweredClaims.add(claimId);
     this.#unsentClaims.set(claimId, call);
     call.onOver = this.#turns.take(bucket, "claim", () => {
       call.noteTurn();
@@ -105,9 +114,43 @@ export class Calls {
     return call.result;
   }
 
-  /** Withdraws the `claim` calls of these claims that have no connection. They settle with the release. */
-  withdrawClaims(claims: readonly { readonly id: ClaimId }[], release: Promise<unknown>): void {
-    for (const { id } of claims) this.#unsentClaims.get(id)?.withdraw(release.then(() => null));
+  /**
+   * Releases those of these claims that were sent to the database. The others did not exist there.
+   * @param toWork makes the statement that releases rows
+   */
+  async release(
+    rows: readonly ReleaseRow[],
+    toWork: (rows: readonly ReleaseRow[]) => Work<ReleaseReply>,
+  ): Promise<ReleaseReply> {
+    const sentRows = this.#unsentClaims.size === 0 ? rows : rows.filter(({ id }) => !this.#withdrawUnsent(id));
+    for (const { id } of sentRows) this.#unansweredClaims.delete(id);
+    const replies: ReleaseReply[] = [];
+    for (const chunkOfRows of chunk(sentRows, MAX_RELEASES)) replies.push(await this.#release(chunkOfRows, toWork));
+    if (sentRows === rows && replies.length === 1) return replies[0] as ReleaseReply;
+    const flags = replies.flatMap((reply) => reply.flags);
+    const flagById = new Map(sentRows.map(({ id }, index) => [id, flags[index] as boolean]));
+    return {
+      flags: rows.map(({ id }) => flagById.get(id) ?? false),
+      pushes: replies.flatMap(({ pushes }) => pushes),
+    };
+  }
+
+  #release(
+    rows: readonly ReleaseRow[],
+    toWork: (rows: readonly ReleaseRow[]) => Work<ReleaseReply>,
+  ): Promise<ReleaseReply> {
+    const bucket = toOneBucket(rows);
+    if (bucket === null) return this.run(toWork(rows));
+    return this.#releaseBatches.join(bucket, rows, (takeRows) =>
+      this.run((connection) => toWork(takeRows())(connection), bucket, "release"),
+    );
+  }
+
+  /** Withdraws the `claim` call without a connection, if there is one. Was the claim never sent? */
+  #withdrawUnsent(id: ClaimId): boolean {
+    const unsent = this.#unsentClaims.get(id);
+    unsent?.withdraw(Promise.resolve(null));
+    return unsent !== undefined && !this.#unansweredClaims.has(id);
   }
 
   /** Rejects all pending calls; later calls reject at once. Does not close the client. */
@@ -160,6 +203,8 @@ class PendingCall<T> implements CallProgress, CallConnection {
   readonly result: Promise<T>;
   /** False: it has timed out. */
   stopTimeout: () => boolean = () => true;
+  /** Called if it failed, or was given up, after it had a connection: the database may have executed it. */
+  onUnanswered: () => void = () => undefined;
   /** Called once: when it has a connection, or will not get one. */
   onLeave: () => void = () => undefined;
   /** Called once: when it has returned its connection, or will not get one. */
@@ -257,6 +302,7 @@ class PendingCall<T> implements CallProgress, CallConnection {
       this.#end(false);
       return result;
     } catch (error) {
+      this.onUnanswered();
       this.#end(this.#options.isBrokenBy(error));
       throw error;
     }
@@ -264,6 +310,7 @@ class PendingCall<T> implements CallProgress, CallConnection {
 
   #abandon(): void {
     this.#isAbandoned = true;
+    if (this.#connection !== null) this.onUnanswered();
     this.#end(true);
   }
 

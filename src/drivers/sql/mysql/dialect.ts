@@ -187,23 +187,27 @@ class MysqlSession implements DialectSession {
   }
 
   release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
-    const release = this.#release(rows);
-    this.#calls.withdrawClaims(rows, release);
-    return release;
-  }
-
-  async #release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
-    const records = rows.map((row) => {
-      const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
-      const keyLength = Buffer.byteLength(row.key);
-      return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
+    return this.#calls.release(rows, (batch) => {
+      const records = batch.map((row) => {
+        const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
+        const keyLength = Buffer.byteLength(row.key);
+        return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
+      });
+      const work = this.#toWork("release", [
+        this.#inbox,
+        this.#lockWaitSeconds,
+        Buffer.from(records.join("")),
+        this.#maxTtlMs,
+      ]);
+      return async (connection) => {
+        const {
+          rows: [reply],
+        } = await work(connection);
+        // no reply: every claim was there, and no claim of this process was granted
+        if (reply === undefined) return { flags: batch.map(() => true), pushes: [] };
+        return decodeFlags(reply.reply, batch.length, "mysql");
+      };
     });
-    const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(records.join("")), this.#maxTtlMs];
-    const [row] = await this.#call("release", values, toOneBucket(rows), "release");
-    // no reply: every claim was there, and no claim of this process was granted
-    return row === undefined
-      ? { flags: rows.map(() => true), pushes: [] }
-      : decodeFlags(row.reply, rows.length, "mysql");
   }
 
   async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {

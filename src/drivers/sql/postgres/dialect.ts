@@ -184,15 +184,7 @@ class PostgresSession implements DialectSession {
   }
 
   release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
-    const release = this.#release(rows);
-    this.#calls.withdrawClaims(rows, release);
-    return release;
-  }
-
-  async #release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
-    const flags: boolean[] = [];
-    const allPushes: string[] = [];
-    for (const batch of chunk(rows, MAX_BATCH)) {
+    return this.#calls.release(rows, (batch) => {
       const values = [
         joinIds(batch),
         batch.map(({ ttlMs }) => ttlMs).join(),
@@ -201,12 +193,12 @@ class PostgresSession implements DialectSession {
         this.#inbox,
         this.#maxTtlMs,
       ];
-      const bucket = toOneBucket(batch);
-      const [reply = "", ...pushes] = await this.#callFunction(this.#statements.release, values, bucket, "release");
-      flags.push(...decodeFlags(reply));
-      allPushes.push(...pushes);
-    }
-    return { flags, pushes: allPushes };
+      const work = this.#toWork(this.#statements.release, values);
+      return async (connection) => {
+        const [reply = "", ...pushes] = readLines(await work(connection));
+        return { flags: decodeFlags(reply), pushes };
+      };
+    });
   }
 
   async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {

@@ -28,8 +28,12 @@ class Bucket {
     if (last !== null && this.open.has(last))
       expect(now - Number(last.startedAt)).toBeGreaterThanOrEqual(REMOTE_TURN_MS);
     const first = (kind: CallKind): Call | undefined => this.waiting.find((waiting) => waiting.kind === kind);
-    const [claim, renewal] = [first("claim"), first("renewal")];
-    expect(call).toBe(first("release") ?? (last?.kind === "renewal" ? (claim ?? renewal) : (renewal ?? claim)));
+    const [renewal, release, claim] = [first("renewal"), first("release"), first("claim")];
+    const afterClaim = renewal ?? release ?? claim;
+    const afterRenewal = release ?? claim ?? renewal;
+    const afterRelease = claim ?? renewal ?? release;
+    const next = { claim: afterClaim, renewal: afterRenewal, release: afterRelease };
+    expect(call).toBe(next[last?.kind ?? call.kind]);
     call.startedAt = now;
     this.#last = call;
   }

@@ -160,6 +160,16 @@ describe("a call", () => {
 const claimsOf = (calls: Calls, ids: readonly string[]): Promise<SqlResult | null>[] =>
   ids.map((id, index) => calls.runClaim(id, index, (connection) => connection.query(id)));
 
+/** Releases these claims, all of one bucket; says whether each was there. */
+async function releaseAll(calls: Calls, ids: readonly string[]): Promise<readonly boolean[]> {
+  const rows = ids.map((id) => ({ id, key: id, bucket: 0, ttlMs: 1_000, hasUnansweredClaim: true }));
+  const { flags } = await calls.release(rows, (batch) => async (connection) => {
+    await connection.query(`release ${batch.map(({ id }) => id).join(" ")}`);
+    return { flags: batch.map(() => true), pushes: [] };
+  });
+  return flags;
+}
+
 describe("claim calls", () => {
   test("of a burst let a later call go first, and are sent in their order", async () => {
     const { pool, calls } = setUp();
@@ -191,42 +201,49 @@ describe("claim calls", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
-  test.each(["is answered", "fails"])(
-    "without a connection are never sent once their claim is released, and settle when the release %s",
-    async (how) => {
-      const { pool, clock, calls } = setUp();
-      const [sent, asking, other, queued] = claimsOf(calls, ["a", "b", "c", "d"]);
+  test("without a connection are never sent once their claim is released, and nothing else is sent for them", async () => {
+    const { pool, clock, calls } = setUp();
+    const [sent, asking, other, queued] = claimsOf(calls, ["a", "b", "c", "d"]);
+    await settle();
+    const release = releaseAll(calls, ["a", "b", "d"]);
+    expect(await Promise.all([asking, queued])).toEqual([null, null]);
+    for (let count = 0; count < 3; count++) {
+      pool.answer();
       await settle();
-      const release = calls.query("release");
-      calls.withdrawClaims(
-        ["a", "b", "d", "unknown"].map((id) => ({ id })),
-        release,
-      );
-      let isSettled = false;
-      const settled = Promise.allSettled([asking, queued]).then((outcomes) => {
-        isSettled = true;
-        return outcomes;
-      });
-      for (let count = 0; count < 2; count++) {
-        pool.answer();
-        await settle();
-      }
-      expect(await Promise.all([sent, other])).toEqual([EMPTY, EMPTY]);
-      expect([pool.sent, isSettled]).toEqual([["a", "c", "release"], false]);
-      if (how === "fails") {
-        pool.fail("by the database");
-        await expect(release).rejects.toThrow();
-        const reason = new Error("explained by the database");
-        expect(await settled).toEqual([1, 2].map(() => ({ status: "rejected", reason })));
-      } else {
-        pool.answer();
-        await release;
-        expect(await settled).toEqual([1, 2].map(() => ({ status: "fulfilled", value: null })));
-      }
-      expect(pool.sent).toHaveLength(3);
-      expect(clock.pendingTimers).toBe(0);
-    },
-  );
+    }
+    expect(await Promise.all([sent, other])).toEqual([EMPTY, EMPTY]);
+    expect(pool.sent).toEqual(["a", "c", "release a"]);
+    expect(await release).toEqual([true, false, false]);
+    await clock.advance(NEARBY_TURN_MS);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("are released if an earlier call of the claim was sent and not answered", async () => {
+    const { pool, clock, calls } = setUp();
+    const [lost] = claimsOf(calls, ["a"]);
+    await settle();
+    pool.fail("by the network");
+    await expect(lost).rejects.toThrow("by the network");
+    const busy = calls.query("busy");
+    await settle();
+    const [repeated] = claimsOf(calls, ["a"]);
+    const release = releaseAll(calls, ["a"]);
+    expect(await repeated).toBe(null);
+    for (let count = 0; count < 2; count++) {
+      pool.answer();
+      await settle();
+    }
+    await busy;
+    expect(await release).toEqual([true]);
+    expect(pool.sent).toEqual(["a", "busy", "release a"]);
+    // that is over
+    const [next] = claimsOf(calls, ["a"]);
+    expect(await releaseAll(calls, ["a"])).toEqual([false]);
+    expect(await next).toBe(null);
+    await settle();
+    expect(pool.sent).toHaveLength(3);
+    expect(clock.pendingTimers).toBe(0);
+  });
 
   test("that time out together do not ask the pool one after another, and later ones are sent", async () => {
     const { pool, clock, calls } = setUp();
@@ -287,7 +304,7 @@ describe("calls for one bucket", () => {
   const runOne = (calls: Calls, text: string, kind?: CallKind): Promise<SqlResult> =>
     calls.run((connection) => connection.query(text), 0, kind);
 
-  test("are sent one after another, releases first, then renewals and claims in turn; calls for other buckets are sent at once", async () => {
+  test("are sent one after another, renewals, releases and claims in turn; calls for other buckets are sent at once", async () => {
     const { pool, clock, calls } = setUp(10);
     const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
     const renewals = ["renew 1", "renew 2"].map((text) => runOne(calls, text));
@@ -299,9 +316,46 @@ describe("calls for one bucket", () => {
       await settle();
     }
     await Promise.all([...claims, ...renewals, ...others]);
-    expect(pool.sent).toEqual(["a", "other", "many", "release", "renew 1", "b", "renew 2", "c"]);
+    expect(pool.sent).toEqual(["a", "other", "many", "renew 1", "release", "b", "renew 2", "c"]);
     await clock.advance(NEARBY_TURN_MS);
     expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("for releases share a statement while they wait, but none overtakes a call of their kind", async () => {
+    const { pool, clock, calls } = setUp(10);
+    const holder = runOne(calls, "renew");
+    await settle();
+    const releases = [releaseAll(calls, ["a"]), releaseAll(calls, ["b", "c"])];
+    const restore = runOne(calls, "restore", "release");
+    releases.push(releaseAll(calls, ["d"]), releaseAll(calls, ["e"]));
+    for (let count = 0; count < 4; count++) {
+      pool.answer();
+      await settle();
+    }
+    await Promise.all([holder, restore]);
+    expect(await Promise.all(releases)).toEqual([[true], [true, true], [true], [true]]);
+    expect(pool.sent).toEqual(["renew", "release a b c", "restore", "release d e"]);
+    await clock.advance(NEARBY_TURN_MS);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("for releases that fail together leave the next ones a statement of their own", async () => {
+    const { pool, calls } = setUp(10);
+    const holder = runOne(calls, "renew");
+    await settle();
+    const failing = [releaseAll(calls, ["a"]), releaseAll(calls, ["b"])].map((release) =>
+      expect(release).rejects.toThrow("explained by the database"),
+    );
+    pool.answer();
+    await holder;
+    await settle();
+    pool.fail("by the database");
+    await Promise.all(failing);
+    const next = releaseAll(calls, ["c"]);
+    await settle();
+    pool.answer();
+    expect(await next).toEqual([true]);
+    expect(pool.sent).toEqual(["renew", "release a b", "release c"]);
   });
 
   test("wait at most one turn for one that is stuck, whose late end is not the end of another's turn", async () => {
@@ -348,7 +402,7 @@ describe("calls for one bucket", () => {
     const [withdrawn, claim] = ["withdrawn", "b"].map((id) => claimOne(calls, id));
     await settle();
     const release = runOne(calls, "release");
-    calls.withdrawClaims([{ id: "withdrawn" }], release);
+    expect(await releaseAll(calls, ["withdrawn"])).toEqual([false]);
     pool.fail("by the database");
     await failed;
     for (let count = 0; count < 2; count++) {
@@ -356,6 +410,7 @@ describe("calls for one bucket", () => {
       pool.answer();
     }
     expect(await Promise.all([withdrawn, claim])).toEqual([null, EMPTY]);
+    expect(await release).toBe(EMPTY);
     expect(pool.sent).toEqual(["failed", "release", "b"]);
     // the turn is over: the next call does not wait
     const next = runOne(calls, "next");
