@@ -6,13 +6,13 @@ import { describeValue } from "../util/duration.ts";
 import { adoptThenable } from "../util/thenable.ts";
 import { functionRule, isObject, requireValid, validateOptions } from "../util/validate.ts";
 import type { TickOptions, TickSettings } from "./tick.ts";
-import { claimTick, jobKey, parseTickOptions, requireLocks, TICK_RULES } from "./tick.ts";
+import { claimTick, jobKey, parseTickOptions, requireLocks, TICK_RULES, toNearestTick } from "./tick.ts";
 
 /** A tick that this process did not run. */
 export interface SkippedTick {
   /** The name of the job. */
   readonly name: string;
-  /** The time of the tick. */
+  /** The time of the tick, a whole second. */
   readonly tick: Date;
   /**
    * "taken": another process runs it, or has run it. "late": this process came later than `maxDelay`. "overlap": an earlier tick
@@ -29,7 +29,7 @@ export interface JobOptions extends TickOptions {
 
 /** What a job is told about the tick it runs for. */
 export interface TickRun {
-  /** The time of the tick, not the time at which this process came. */
+  /** The time of the tick, a whole second, not the time at which this process came. */
   readonly tick: Date;
   /**
    * With `overlap: false`, the lock on the key `job:<name>` that the job holds: its token rises from tick to tick, and its signal
@@ -54,7 +54,7 @@ export interface CronerJob {
 
 /**
  * Returns a function for a scheduler in every process: of all calls with the same tick, one runs the job. The tick is the
- * argument of a call: a date, or what croner passes. The function returns what the job returns, or undefined if it did not run.
+ * argument of a call: a date, of which the nearest second counts, or what croner passes. The function returns what the job returns, or undefined if it did not run.
  * @throws TypeError naming the wrong argument; the returned function rejects with what the job or `onSkipped` throws; with
  * LockLostError if the lock of `overlap: false` was lost meanwhile; and with the errors of tryAcquire(): then this process does
  * not run the tick
@@ -107,12 +107,12 @@ export async function startJob(
 /** @throws TypeError for anything that tells no time */
 function toTick(source: unknown): Date {
   const tick = isObject(source) && "previousRuns" in source ? toCronerTick(source as unknown as CronerJob) : source;
-  if (tick instanceof Date && !Number.isNaN(tick.getTime())) return tick;
+  if (tick instanceof Date && !Number.isNaN(tick.getTime())) return toNearestTick(tick);
   throw new TypeError(`tick must be a valid date, or what croner passes to its function, not ${describeValue(source)}`);
 }
 
 /**
- * croner tells when the run has begun, by the clock of this machine: up to a second, or a pause, after the tick.
+ * croner tells when the run has begun, by the clock of this machine: up to a second, or a pause, after the tick, and never before it.
  * @throws TypeError if the schedule has an interval: each process then counts from its own start, so they have no common ticks
  */
 function toCronerTick(job: CronerJob): Date | undefined {

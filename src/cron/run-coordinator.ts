@@ -7,7 +7,7 @@ import { describeValue, parseDuration } from "../util/duration.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
 import { startJob } from "./job.ts";
 import type { TickOptions } from "./tick.ts";
-import { claimTick, parseTickOptions, requireLocks, TICK_RULES } from "./tick.ts";
+import { claimTick, parseTickOptions, requireLocks, TICK_RULES, toNearestTick } from "./tick.ts";
 
 /** The options of createRunCoordinator(). */
 export interface RunCoordinatorOptions extends TickOptions {
@@ -49,7 +49,7 @@ export function createRunCoordinator(locks: Locks, options: RunCoordinatorOption
         throw new TypeError(
           `key must be the task's name and the time of a tick, not ${describeValue(key)}: name the task`,
         );
-      if ((await claimTick(locks, name, new Date(time), settings, ttlMs)) !== "claimed") return false;
+      if ((await claimTick(locks, name, toNearestTick(new Date(time)), settings, ttlMs)) !== "claimed") return false;
       const lock = await startJob(locks, name, settings, maxHoldMs);
       if (lock === "overlap") return false;
       if (lock !== null) jobLocks.set(key, lock);

@@ -46,6 +46,7 @@ export const TICK_RULES: OptionRules<TickOptions> = {
   overlap: booleanRule,
 };
 
+const SECOND_MS = 1_000;
 /** Clocks run at rates that differ by less than this. */
 const CLOCK_RATE_MARGIN = 1.01;
 
@@ -63,6 +64,14 @@ export function requireLocks(locks: unknown): void {
   requireValid(locks, "locks", (value) =>
     isObject(value) && typeof value.tryAcquire === "function" ? null : "a Locks",
   );
+}
+
+/**
+ * The tick that a time is meant for: the nearest second, since schedules have no smaller unit. A timer may fire a millisecond early, and
+ * would name the tick before if the time were rounded down: that one has run, so nobody would run this one.
+ */
+export function toNearestTick(time: Date): Date {
+  return new Date(Math.round(time.getTime() / SECOND_MS) * SECOND_MS);
 }
 
 /** The key of the lock that a running job holds with `overlap: false`. @throws TypeError naming `name` */

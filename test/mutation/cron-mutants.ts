@@ -43,4 +43,10 @@ export const CRON_MUTANTS: readonly Mutant[] = [
     find: 'if (locks.holds(key)) return "overlap";',
     replace: "",
   },
+  {
+    ...tick,
+    name: "a timer that fires early names the tick before",
+    find: "Math.round(time.getTime() / SECOND_MS)",
+    replace: "Math.floor(time.getTime() / SECOND_MS)",
+  },
 ];

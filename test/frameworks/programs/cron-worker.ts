@@ -1,5 +1,5 @@
 /**
- * A process with a schedule of ticks once a second, or faster: writes each tick that it runs into a file, and says which ticks
+ * A process with a schedule of ticks once a second: writes each tick that it runs into a file, and says which ticks
  * it has come with. The arguments: the scheduler; the file; how many milliseconds its clock is ahead; "dies" at its first run.
  */
 
@@ -9,7 +9,7 @@ import { connect } from "holdfast";
 import { createRunCoordinator, wrapJob } from "holdfast/cron";
 import { schedule } from "node-cron";
 
-const INTERVAL_MS = 250;
+const INTERVAL_MS = 1_000;
 const EVERY_SECOND = "* * * * * *";
 
 const [scheduler, file = "", aheadMs = "0", end] = process.argv.slice(2);
@@ -44,10 +44,11 @@ else if (scheduler === "node-cron") {
   task.on("execution:skipped", ({ date }) => came(date));
 } else {
   const next = (): void => {
-    const tick = Math.floor(Date.now() / INTERVAL_MS + 1) * INTERVAL_MS;
+    const tick = Math.round(Date.now() / INTERVAL_MS + 1) * INTERVAL_MS;
     setTimeout(() => {
       next();
-      void call(new Date(tick));
+      // a timer may fire early
+      void call(new Date());
     }, tick - Date.now());
   };
   next();

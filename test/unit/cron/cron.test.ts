@@ -58,6 +58,32 @@ test("of all calls with one tick, one runs the job, although it takes no time; t
   expect((await runOnAll(new Date(TICK.getTime() + 1_000))).filter((result) => result === "ran")).toEqual(["ran"]);
 });
 
+test("a tick is the nearest second: a timer that fires early names the tick that it is meant for, and 1 ms makes no other tick", async () => {
+  const ticks: Date[] = [];
+  const skipped: Date[] = [];
+  const call = wrapJob(client(), "report", ({ tick }) => ticks.push(tick), {
+    onSkipped: ({ tick }) => void skipped.push(tick),
+  });
+  for (const ms of [-1, 0, 1, 499, -500]) {
+    vi.setSystemTime(TICK.getTime() + ms);
+    await call(new Date());
+  }
+  expect([ticks, skipped]).toEqual([[TICK], [TICK, TICK, TICK, TICK]]);
+  await call(new Date(TICK.getTime() + 500));
+  expect(ticks.at(-1)).toEqual(new Date(TICK.getTime() + 1_000));
+  // the time of a caller is not changed
+  const early = new Date(TICK.getTime() + 1_999);
+  await call(early);
+  expect(early.getTime()).toBe(TICK.getTime() + 1_999);
+});
+
+test("a coordinator takes times that differ by a millisecond for one tick", async () => {
+  const [first, second] = [createRunCoordinator(client()), createRunCoordinator(client())];
+  expect(await first.shouldRun("report:2026-11-23T02:59:59.999Z", 0)).toBe(true);
+  expect(await second.shouldRun("report:2026-11-23T03:00:00.000Z", 0)).toBe(false);
+  expect(await leaseLeftMs(KEY)).toBeGreaterThan(0);
+});
+
 test("calls of one client at the same moment run the job once", async () => {
   const call = wrapJob(client(), "report", ran);
   expect((await Promise.all([call(TICK), call(TICK), call(TICK)])).sort()).toEqual(["ran", undefined, undefined]);
@@ -126,12 +152,12 @@ test("with overlap false a tick is skipped while an earlier one runs, in another
   const second = wrapJob(client(), "report", ({ lock }) => void tokens.push(lock?.token), options);
   const running = first(TICK);
   await vi.waitFor(() => expect(tokens).toHaveLength(1));
-  await second(new Date(TICK.getTime() + 1));
+  await second(new Date(TICK.getTime() + 1_000));
   expect(reasons).toEqual(["overlap"]);
-  expect(await wrapJob(client(), "report", ({ lock }) => lock)(new Date(TICK.getTime() + 2))).toBeNull();
+  expect(await wrapJob(client(), "report", ({ lock }) => lock)(new Date(TICK.getTime() + 2_000))).toBeNull();
   jobEnd.emit("end");
   await running;
-  await second(new Date(TICK.getTime() + 3));
+  await second(new Date(TICK.getTime() + 3_000));
   const [earlier = 0n, later = 0n] = tokens;
   expect(later).toBeGreaterThan(earlier);
   expect(await client().list("job:report")).toHaveLength(4);
@@ -144,7 +170,7 @@ test("with overlap false a job that has ended keeps no tick out, although its cl
     return wrapJob(locks, "report", () => name, { overlap: false });
   });
   expect(await first?.(TICK)).toBe("first");
-  expect(await second?.(new Date(TICK.getTime() + 1))).toBe("second");
+  expect(await second?.(new Date(TICK.getTime() + 1_000))).toBe("second");
 });
 
 test("with overlap false the running job cannot start itself again", async () => {
@@ -155,7 +181,7 @@ test("with overlap false the running job cannot start itself again", async () =>
     client(),
     "report",
     async ({ tick }): Promise<void> => {
-      if (++runs === 1) await call(new Date(tick.getTime() + 1));
+      if (++runs === 1) await call(new Date(tick.getTime() + 1_000));
     },
     options,
   );
@@ -228,7 +254,7 @@ test("the argument of croner gives the latest tick at the beginning of the run",
   const call = wrapJob(client(), "report", ({ tick }) => tick);
   expect(await call(job(new Date(TICK.getTime() + 400)))).toEqual(TICK);
   expect(references).toEqual([new Date(TICK.getTime() + 401)]);
-  const once = new Date(TICK.getTime() - 7);
+  const once = new Date(TICK.getTime() - 7_000);
   expect(await call(job(null, once))).toEqual(once);
 });
 
@@ -246,10 +272,10 @@ test("a coordinator with overlap false holds the job's lock until the run is com
   const [first, second] = coordinators as [(typeof coordinators)[number], (typeof coordinators)[number]];
   const keyAfter = (ms: number): string => `report:${new Date(TICK.getTime() + ms).toISOString()}`;
   expect(await first.shouldRun(keyAfter(0), 0)).toBe(true);
-  expect(await second.shouldRun(keyAfter(1), 0)).toBe(false);
+  expect(await second.shouldRun(keyAfter(1_000), 0)).toBe(false);
   await first.onComplete(keyAfter(0));
-  expect(await second.shouldRun(keyAfter(2), 0)).toBe(true);
-  await second.onComplete(keyAfter(2));
+  expect(await second.shouldRun(keyAfter(2_000), 0)).toBe(true);
+  await second.onComplete(keyAfter(2_000));
 });
 
 test("a run whose end node-cron does not report keeps others out until maxHold, and its lease ends", async () => {
@@ -260,7 +286,7 @@ test("a run whose end node-cron does not report keeps others out until maxHold, 
   expect(await first.shouldRun(`report:${TICK.toISOString()}`, 0)).toBe(true);
   // the tick alone
   await vi.waitFor(async () => expect(await client().list("job:report")).toHaveLength(1), 5_000);
-  expect(await second.shouldRun(`report:${new Date(TICK.getTime() + 1).toISOString()}`, 0)).toBe(true);
+  expect(await second.shouldRun(`report:${new Date(TICK.getTime() + 1_000).toISOString()}`, 0)).toBe(true);
   expect(() => createRunCoordinator(client(), { maxHold: 0 })).toThrow(/maxHold/);
 });
 
