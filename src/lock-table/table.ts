@@ -193,10 +193,15 @@ export class LockTable {
   /** See Driver.revoke. */
   revoke(key: string, token: number, isRemoval: boolean, now: number, micros: number): boolean {
     this.advance(now, micros);
-    const record = this.queues.get(key)?.findHolder(token) ?? null;
+    const record = this.findHolder(key, token);
     if (record === null || (record.revokeReason !== null && !isRemoval)) return false;
     this.#revoke(record, "revoked", isRemoval);
     return true;
+  }
+
+  /** The claim that holds the key with this token; null: none does. */
+  findHolder(key: string, token: number): ClaimRecord | null {
+    return this.queues.get(key)?.findHolder(token) ?? null;
   }
 
   /** Revokes a claim that was held longer than maxHold, with that reason. */

@@ -4,6 +4,42 @@ import type { Mutant } from "./mutants.ts";
 
 export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
+    name: "a release answered although the claim would come back after a crash",
+    file: "src/server/storage/durable-log.ts",
+    find: "      if (isPending()) throw error;\n",
+    replace: "",
+    tests: "test/integration/server/journal-failures.test.ts",
+  },
+  {
+    name: "a repeated release that does not ask what became of the first one",
+    file: "src/server/local/local-backend.ts",
+    find: "if (record?.isJournaled || durableLog?.isDropPending(id)) endedIds.push(id);",
+    replace: "if (record?.isJournaled) endedIds.push(id);",
+    tests: "test/integration/server/journal-failures.test.ts",
+  },
+  {
+    name: "a revocation answered although it was not written",
+    file: "src/server/local/local-backend.ts",
+    find: "if (record !== null) records.push(record);",
+    replace: "",
+    tests: "test/integration/server/journal-failures.test.ts",
+  },
+  {
+    name: "a full disk without room to drop claims",
+    file: "src/server/storage/state-directory.ts",
+    find: "await this.#keepRoom(file, end + claimCount * DROP_LINE_BYTES);",
+    replace: "",
+    tests: "test/integration/server/state-directory.test.ts",
+  },
+  {
+    name: "ended claims that wait for a rewrite of the journal",
+    file: "src/server/storage/durable-log.ts",
+    find: "      await this.#writeDropsAlone();\n",
+    replace:
+      "      for (const id of this.#currentDrops) this.#unwrittenDrops.add(id);\n      this.#currentDrops = new Set();\n",
+    tests: "test/unit/server/storage/durable-log.test.ts",
+  },
+  {
     name: "a damaged list of sessions believed",
     file: "src/server/storage/checksum-chain.ts",
     find: "if (header === null || lines.length < header.count) return null;",

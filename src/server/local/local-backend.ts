@@ -245,21 +245,23 @@ export class LocalBackend implements Backend {
 
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
     const { now, micros } = this.#batchClock.read();
-    let hasJournaled = false;
+    const endedIds: ClaimId[] = [];
+    const durableLog = this.durableLog;
     this.table.advance(now, micros);
     const results = items.map(({ id, unansweredTtl }) => {
       const record = this.table.records.get(id);
       this.#pendingPlacements.cancel(id);
+      // its first release may have been answered with an error
+      if (record?.isJournaled || durableLog?.isDropPending(id)) endedIds.push(id);
       if (record === undefined)
         return this.recoveryWindow.releaseUnreported(id) || this.table.release(id, now, micros, unansweredTtl);
       if (unansweredTtl !== undefined) this.table.addTombstone(id, unansweredTtl);
-      if (record.isJournaled) hasJournaled = true;
       this.#ownership.recordRelease(record, session);
       return this.table.remove(record);
     });
     // a claim that would come back after a crash has not been released
-    return hasJournaled && this.#writeAhead !== null
-      ? this.#writeAhead.durableLog.waitUntilIdle().then(() => results)
+    return endedIds.length > 0 && durableLog !== null
+      ? durableLog.waitUntilDropped(endedIds).then(() => results)
       : results;
   }
 
@@ -281,13 +283,17 @@ export class LocalBackend implements Backend {
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
     const { now, micros } = this.#batchClock.read();
+    const records: ClaimRecord[] = [];
     const results = targets.map((target) => {
+      const record = this.table.findHolder(target.key, Number(target.token));
       const isRevoked = this.table.revoke(target.key, Number(target.token), target.now, now, micros);
       if (isRevoked) recordRevocation(target, session, this.#log, this.#eventLog);
+      // also one that was revoked before: its write may have failed
+      if (record !== null) records.push(record);
       return isRevoked;
     });
     this.endBatch();
-    return this.#writeAhead?.durableLog.waitUntilIdle().then(() => results) ?? results;
+    return this.#writeAhead?.persistRevocations(records)?.then(() => results) ?? results;
   }
 
   list(

@@ -10,7 +10,8 @@
  * missing from the middle; the header's count reveals lines missing from the end.
  *
  * Invariant: the server relies on a line only after the header counts it. A line beyond the count is possible (the process
- * ended in between), and is as valid as the others.
+ * ended in between), and is as valid as the others. The first one there that does not fit is the rest of a failed write, and ends
+ * the file; so do spaces, which keep room for more lines.
  */
 
 import type { StateEpoch } from "../../protocol/handshake.ts";
@@ -41,6 +42,14 @@ export class ChecksumChain {
     );
   }
 
+  /** To go back to, if the lines after it could not be written. */
+  clone(): ChecksumChain {
+    const copy = new ChecksumChain(this.#kind, this.#epoch);
+    copy.#lastChecksum = this.#lastChecksum;
+    copy.lineCount = this.lineCount;
+    return copy;
+  }
+
   /** The next line. */
   appendLine(text: string): string {
     this.#lastChecksum = computeChecksum(`${this.#lastChecksum} ${text}`);
@@ -67,7 +76,10 @@ export function decodeChain(kind: string, text: string): DecodedChain | null {
   for (const line of lines) {
     const lineText = line.slice(CHECKSUM_CHARS + 1);
     lastChecksum = computeChecksum(`${lastChecksum} ${lineText}`);
-    if (line !== `${lastChecksum} ${lineText}`) return null;
+    if (line !== `${lastChecksum} ${lineText}`) {
+      if (texts.length < header.count) return null;
+      break;
+    }
     texts.push(lineText);
   }
   return { epoch: header.epoch, lines: texts };

@@ -7,6 +7,7 @@
  * - `longestLeaseMs` falls only after all leases from before the start have ended, and never below one requested since.
  * - One write at a time: requests that arrive during a write share the next one.
  * - After a failed write the contents of the disk are unknown, except that they promise no less than before.
+ * - An ended claim is dropped from the journal also while the disk is full: the storage keeps room for it (storage.ts).
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
@@ -60,8 +61,13 @@ export class DurableLog {
   readonly #claims = new Map<ClaimId, SavedClaim>();
   #recordCount: number;
   #queue: QueuedRecord[] = [];
+  /** Ended claims that the journal on disk may still have: those that no write has taken yet, and those of the current write. */
+  #unwrittenDrops = new Set<ClaimId>();
+  #currentDrops: ReadonlySet<ClaimId> = new Set();
   /** Settles when the current write has ended, and never rejects. */
   #lastWrite: Promise<void> = Promise.resolve();
+  /** The same, which may reject; null: none. */
+  #currentWrite: Promise<void> | null = null;
   #nextWrite: Promise<void> | null = null;
   #failure: { readonly error: RequestError; readonly until: number } | null = null;
   #isFinishing = false;
@@ -139,7 +145,27 @@ export class DurableLog {
   /** Settles when the claim would not come back after a crash. */
   drop(id: ClaimId): Promise<void> {
     if (!this.#claims.delete(id)) return Promise.resolve();
+    this.#unwrittenDrops.add(id);
     return this.#append({ drop: id });
+  }
+
+  /** True if this ended claim would come back after a crash, as far as known. */
+  isDropPending(id: ClaimId): boolean {
+    return this.#unwrittenDrops.has(id) || this.#currentDrops.has(id);
+  }
+
+  /**
+   * Settles when none of these ended claims would come back after a crash. Repeats a failed write.
+   * @throws RequestError if the disk fails
+   */
+  async waitUntilDropped(ids: readonly ClaimId[]): Promise<void> {
+    const isPending = (): boolean => ids.some((id) => this.isDropPending(id));
+    if (!isPending()) return;
+    const write = this.#nextWrite ?? this.#currentWrite ?? this.#beginNextWrite();
+    await write.catch((error: unknown) => {
+      // a write that fails because of other records may still have dropped these
+      if (isPending()) throw error;
+    });
   }
 
   /**
@@ -163,7 +189,7 @@ export class DurableLog {
 
   /** Repeats failed writes, which would otherwise stay undone until another write is requested. */
   async retry(): Promise<void> {
-    if (this.#recordCount === Number.POSITIVE_INFINITY) this.#nextWrite ??= this.#writeNext();
+    if (this.#recordCount === Number.POSITIVE_INFINITY) this.#beginNextWrite();
     if (this.#isBehind()) this.#pendingSave ??= this.#save();
     await Promise.all([this.#pendingSave, this.#nextWrite]);
   }
@@ -228,6 +254,10 @@ export class DurableLog {
 
   #append(record: JournalRecord, previous?: SavedClaim): Promise<void> {
     this.#queue.push({ record, previous });
+    return this.#beginNextWrite();
+  }
+
+  #beginNextWrite(): Promise<void> {
     this.#nextWrite ??= this.#writeNext();
     return this.#nextWrite;
   }
@@ -242,11 +272,16 @@ export class DurableLog {
     const queued = this.#queue;
     this.#queue = [];
     const written = this.#write(queued);
+    this.#currentWrite = written;
     this.#lastWrite = written.then(ignore, ignore);
-    await written;
+    await written.finally(() => {
+      if (this.#currentWrite === written) this.#currentWrite = null;
+    });
   }
 
   async #write(queued: readonly QueuedRecord[]): Promise<void> {
+    this.#currentDrops = this.#unwrittenDrops;
+    this.#unwrittenDrops = new Set();
     try {
       this.#recordCount += queued.length;
       if (this.#recordCount > 2 * this.#claims.size + COMPACTION_SLACK) {
@@ -254,15 +289,32 @@ export class DurableLog {
         await this.#storage.rewriteJournal(claims.map((put) => ({ put })));
         this.#recordCount = claims.length;
       } else {
-        await this.#storage.appendJournal(queued.map(({ record }) => record));
+        await this.#storage.appendJournal(
+          queued.map(({ record }) => record),
+          this.#claims.size,
+        );
       }
+      this.#currentDrops = new Set();
     } catch (error) {
-      // a failed put is refused; a failed drop is done by the next write, which rewrites the journal
+      // a failed put is refused; a failed drop is done at once in the room kept for it, or else by the next write
       for (const { record, previous } of [...queued].reverse())
         if ("put" in record) this.#rollBack(record.put, previous);
       this.#recordCount = Number.POSITIVE_INFINITY;
+      await this.#writeDropsAlone();
       throw this.#toRequestError(error);
     }
+  }
+
+  async #writeDropsAlone(): Promise<void> {
+    const drops = this.#currentDrops;
+    if (drops.size === 0) return;
+    const records = Array.from(drops, (drop) => ({ drop }));
+    try {
+      await this.#storage.appendJournal(records, this.#claims.size);
+    } catch {
+      for (const id of drops) this.#unwrittenDrops.add(id);
+    }
+    this.#currentDrops = new Set();
   }
 
   /** Restores the previous promise for the claim. Requests since then belong to the next write. */

@@ -32,12 +32,14 @@ export function monitorWrites(storage: Storage, { log, clock, onWrite }: Monitor
   /** Start time of the pending write of each kind. At most one per kind is pending. */
   const startedAt = { state: Number.POSITIVE_INFINITY, journal: Number.POSITIVE_INFINITY };
   const isStalled = (): boolean => Math.min(startedAt.state, startedAt.journal) + STALL_MS <= clock.now();
-  async function track<T>(file: "journal" | "state", write: Promise<T>): Promise<T> {
+  async function track<T>(file: "journal" | "state", write: Promise<T>, isComplete = true): Promise<T> {
     const wasFailing = isFailing();
+    let isWritten = false;
     startedAt[file] = clock.now();
     try {
       const result = await write;
-      failed[file] = false;
+      isWritten = true;
+      if (isComplete) failed[file] = false;
       if (wasFailing && !isFailing()) log("the state directory is writable again");
       return result;
     } catch (error) {
@@ -46,14 +48,15 @@ export function monitorWrites(storage: Storage, { log, clock, onWrite }: Monitor
       throw error;
     } finally {
       startedAt[file] = Number.POSITIVE_INFINITY;
-      onWrite(file, !failed[file]);
+      onWrite(file, isWritten);
     }
   }
   return {
     load: () => storage.load(),
     beginRun: (start) => storage.beginRun(start),
     saveState: (state) => track("state", storage.saveState(state)),
-    appendJournal: (records) => track("journal", storage.appendJournal(records)),
+    // after a failure there may be room for ended claims only, until the journal is rewritten
+    appendJournal: (records, claimCount) => track("journal", storage.appendJournal(records, claimCount), false),
     rewriteJournal: (records) => track("journal", storage.rewriteJournal(records)),
     addSession: (session) => storage.addSession(session),
     removeSession: (id) => storage.removeSession(id),

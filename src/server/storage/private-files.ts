@@ -117,6 +117,8 @@ export async function replaceAtomically(path: string, text: string): Promise<voi
   try {
     await writeAndRename(`${path}.new`, path, text);
   } catch (error) {
+    // on a full disk it takes the room that others need
+    await unlink(`${path}.new`).catch(() => undefined);
     throw Object.assign(accessError("be written", path, error as NodeJS.ErrnoException), {
       code: (error as NodeJS.ErrnoException).code,
     });

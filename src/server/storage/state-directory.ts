@@ -39,8 +39,18 @@ export interface DirectoryStorage extends Storage {
   lostReason(): string | null;
 }
 
+/**
+ * The length of a line of the journal that drops a claim, rounded up. So much is kept free behind the lines for each claim:
+ * written as spaces, since a write there needs no new block of a full disk.
+ */
+const DROP_LINE_BYTES = 64;
+/** The room grows in such steps, so that most lines need none. */
+const ROOM_STEP_BYTES = 16_384;
+
 /** The files in a directory that a server has used. */
 const FILES = ["lock", "state", "journal", "sessions"] as const;
+
+const ignore = (): void => undefined;
 
 /** The list of sessions is rewritten when it has this many lines more than twice the number of its sessions. */
 const COMPACTION_SLACK = 1_000;
@@ -105,10 +115,14 @@ class StateDirectory implements DirectoryStorage {
   readonly #isFirstStart: boolean;
   readonly #lock: DirectoryLock;
   #epoch: StateEpoch = { id: "", generation: 0 };
-  #journal: { readonly chain: ChecksumChain; end: number } = {
+  /** What is on disk: `end` is behind the last line, `size` behind the room that is kept for more. */
+  #journal: { chain: ChecksumChain; end: number; size: number } = {
     chain: new ChecksumChain("journal", this.#epoch),
     end: 0,
+    size: 0,
   };
+  /** A write of the journal's header has failed: which lines it counts is unknown, and only a new file helps. */
+  #isHeaderUnknown = false;
   #journalFile: FileHandle | null = null;
   #sessions: { readonly descriptor: number; readonly chain: ChecksumChain; end: number } | null = null;
   #persistedSessions = new Map<string, SavedSession>();
@@ -136,17 +150,35 @@ class StateDirectory implements DirectoryStorage {
     await replaceAtomically(this.#filePath("state"), encodeState(state, readBootId()));
   }
 
-  async appendJournal(records: readonly JournalRecord[]): Promise<void> {
+  async appendJournal(records: readonly JournalRecord[], claimCount: number): Promise<void> {
     if (records.length === 0) return;
     this.#checkLock();
-    const { chain, end } = this.#journal;
     const file = await this.#openJournal();
+    const chain = this.#journal.chain.clone();
     const bytes = Buffer.from(records.map((record) => chain.appendLine(encodeRecord(record))).join(""));
-    await writeFully(file, bytes, end);
-    await file.datasync();
+    const end = this.#journal.end + bytes.length;
+    try {
+      await this.#keepRoom(file, end + claimCount * DROP_LINE_BYTES);
+      await writeFully(file, bytes, this.#journal.end);
+      await file.datasync();
+    } catch (error) {
+      // a line that was refused must not come back after a crash
+      await writeFully(file, Buffer.alloc(bytes.length, " "), this.#journal.end).catch(ignore);
+      throw error;
+    }
+    this.#isHeaderUnknown = true;
     // only now, so that the count on disk never includes a line that is missing
     await writeFully(file, Buffer.from(chain.encodeHeader()), 0);
-    this.#journal.end += bytes.length;
+    this.#isHeaderUnknown = false;
+    this.#journal = { chain, end, size: Math.max(this.#journal.size, end) };
+  }
+
+  /** Makes the journal so long; its lines are shorter. */
+  async #keepRoom(file: FileHandle, size: number): Promise<void> {
+    if (size <= this.#journal.size) return;
+    const nextSize = roundUpRoom(size);
+    await writeFully(file, Buffer.alloc(nextSize - this.#journal.size, " "), this.#journal.size);
+    this.#journal.size = nextSize;
   }
 
   async rewriteJournal(records: readonly JournalRecord[]): Promise<void> {
@@ -154,9 +186,12 @@ class StateDirectory implements DirectoryStorage {
     const chain = new ChecksumChain("journal", this.#epoch);
     const lines = records.map((record) => chain.appendLine(encodeRecord(record)));
     const text = [chain.encodeHeader(), ...lines].join("");
-    await replaceAtomically(this.#filePath("journal"), text);
+    const end = Buffer.byteLength(text);
+    const size = roundUpRoom(end + records.length * DROP_LINE_BYTES);
+    await replaceAtomically(this.#filePath("journal"), text + " ".repeat(size - end));
     await this.#closeJournal();
-    this.#journal = { chain, end: Buffer.byteLength(text) };
+    this.#journal = { chain, end, size };
+    this.#isHeaderUnknown = false;
   }
 
   addSession(session: SavedSession): void {
@@ -188,6 +223,7 @@ class StateDirectory implements DirectoryStorage {
   /** @throws StateError if the file was replaced, since appended lines would be lost. The caller then rewrites it. */
   async #openJournal(): Promise<FileHandle> {
     const path = this.#filePath("journal");
+    if (this.#isHeaderUnknown) throw new StateError(`the last write to ${path} has failed`);
     this.#journalFile ??= await openPrivate(path, constants.O_WRONLY);
     const [opened, current] = [await this.#journalFile?.stat(), statSync(path, { throwIfNoEntry: false })];
     const isSameFile = opened?.ino === current?.ino && opened?.dev === current?.dev;
@@ -241,6 +277,10 @@ class StateDirectory implements DirectoryStorage {
   #filePath(name: string): string {
     return join(this.#path, name);
   }
+}
+
+function roundUpRoom(size: number): number {
+  return Math.ceil(size / ROOM_STEP_BYTES) * ROOM_STEP_BYTES;
 }
 
 function writeFullySync(descriptor: number, bytes: Buffer, position: number): void {

@@ -123,9 +123,13 @@ export interface Storage {
   }): Promise<void>;
   /** Replaces the state of this start; settles when it survives a loss of power. */
   saveState(state: SavedState): Promise<void>;
-  /** Appends to the journal; settles when the records survive a loss of power. One call at a time. */
-  appendJournal(records: readonly JournalRecord[]): Promise<void>;
-  /** Replaces the journal durably. */
+  /**
+   * Appends to the journal; settles when the records survive a loss of power. One call at a time. If it fails, nothing was
+   * appended, and it may be called again. `claimCount`: how many claims the journal has then; room is kept to drop as many
+   * when the disk is full.
+   */
+  appendJournal(records: readonly JournalRecord[], claimCount: number): Promise<void>;
+  /** Replaces the journal durably, with room to drop all of these. If it fails, the earlier one is as it was. */
   rewriteJournal(records: readonly JournalRecord[]): Promise<void>;
   /** Adds a session to the plain file of sessions that may be holders. Synchronous and not durable. */
   addSession(session: SavedSession): void;

@@ -194,6 +194,24 @@ export class WriteAhead {
     });
   }
 
+  /**
+   * To be called before an operator may learn that these claims are revoked, or removed: after a crash they would be held
+   * again. null: nothing is to be written.
+   * @throws (rejects) RequestError if the disk fails
+   */
+  persistRevocations(records: readonly ClaimRecord[]): Promise<unknown> | null {
+    const writes: Promise<void>[] = [];
+    const endedIds: ClaimId[] = [];
+    for (const record of records) {
+      const { id } = record.claim;
+      const write = this.#table.records.get(id) === record ? this.#writeGrant(record) : null;
+      if (write !== null) writes.push(write);
+      else if (this.durableLog.isDropPending(id)) endedIds.push(id);
+    }
+    if (endedIds.length > 0) writes.push(this.durableLog.waitUntilDropped(endedIds));
+    return writes.length === 0 ? null : Promise.all(writes);
+  }
+
   /** Removes an ended claim from the journal. The caller does not wait for the write. */
   removeFromJournal(record: ClaimRecord): void {
     this.durableLog.drop(record.claim.id).catch(ignore);

@@ -162,7 +162,7 @@ const journalFiles: readonly (readonly [string, Damage, RegExp])[] = [
     (path, text) => writeFileSync(path, text.slice(0, text.trimEnd().lastIndexOf("\n") + 1)),
     /damaged/,
   ],
-  ["cut in a line", (path, text) => truncateSync(path, Buffer.byteLength(text) - 20), /damaged/],
+  ["cut in a line", (path, text) => truncateSync(path, Buffer.byteLength(text.trimEnd()) - 20), /damaged/],
   ["a digit flipped", flipByte(/"ttlMs":\d/g), /damaged/],
   ["its count flipped", flipByte(/"lines":"\d+/g), /damaged/],
 ];

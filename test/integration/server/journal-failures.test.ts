@@ -1,6 +1,7 @@
 /** A journalled claim is a promise: a later write that fails must not take it back. */
 
 import { expect, test } from "vitest";
+import type { RevokeTarget } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim } from "../../support/server-fixture.ts";
 import type { MemoryStorage } from "../../support/server-harness.ts";
@@ -60,7 +61,7 @@ test("a revoked lock of the journal is still revoked after a crash, and an ended
   expectHeld(await operator.driver.claim(makeClaim("removed", { wait: false })));
 });
 
-test("a long claim that was released while the disk was full is not restored, once the disk has room again", async () => {
+test("a long claim that was released while the disk was full is not restored, once that has been answered", async () => {
   const harness = new ServerHarness();
   await harness.start();
   const disk = harness.storage as MemoryStorage;
@@ -69,11 +70,14 @@ test("a long claim that was released while the disk was full is not restored, on
   expectHeld(await driver.claim(releasedClaim));
   const { token } = expectHeld(await driver.claim(endedClaim));
   disk.isFull = true;
-  expect(await driver.release(toReleases(releasedClaim))).toEqual([true]);
-  expect(await driver.revoke?.([{ key: "b", token, now: true }])).toEqual([true]);
+  const targets = [{ key: "b", token, now: true }];
+  await expect(driver.release(toReleases(releasedClaim))).rejects.toThrow(/ENOSPC/);
+  await expect(driver.revoke?.(targets)).rejects.toThrow(/ENOSPC/);
   await harness.clock.advance(5_000);
+  // the claim is gone, but not from the disk
+  await expect(driver.release(toReleases(releasedClaim))).rejects.toThrow(/ENOSPC/);
   disk.isFull = false;
-  await harness.clock.advance(5_000);
+  expect(await driver.release(toReleases(releasedClaim))).toEqual([false]);
   harness.crash();
   await harness.start();
   await harness.clock.advance(61_000);
@@ -94,4 +98,29 @@ test("a detached lock stays detached when it is detached again and the disk fail
   client.isUnreachable = true;
   client.disconnect();
   expect(await otherClient.driver.claim(makeClaim("k", { wait: false }))).toEqual({ state: "none" });
+});
+
+test("a revocation that could not be written is answered with the error, and repeated it is written", async () => {
+  const harness = new ServerHarness();
+  await harness.start();
+  const disk = harness.storage as MemoryStorage;
+  const [client, operator] = [await harness.connectClient(), await harness.connectClient()];
+  const [long, short] = [makeClaim("long", { ttlMs: DAY_MS }), makeClaim("short")];
+  const targets = [long, short].map(async (claim) => {
+    const { token } = expectHeld(await client.driver.claim(claim));
+    return { key: claim.locks[0].key, token, now: false };
+  });
+  const [longTarget, shortTarget] = await Promise.all(targets);
+  disk.isFull = true;
+  await expect(operator.driver.revoke?.([longTarget as RevokeTarget])).rejects.toThrow(/ENOSPC/);
+  // nothing of it is on disk
+  expect(await operator.driver.revoke?.([shortTarget as RevokeTarget])).toEqual([true]);
+  disk.isFull = false;
+  expect(await operator.driver.revoke?.([longTarget as RevokeTarget])).toEqual([false]);
+  client.isUnreachable = true;
+  harness.crash();
+  await harness.start();
+  client.isUnreachable = false;
+  await harness.clock.advance(61_000);
+  expect(await client.driver.renew([long])).toEqual([{ state: "none", reason: "revoked" }]);
 });

@@ -104,6 +104,21 @@ test.each([
   await expect(startServer({ in: dir })).rejects.toThrow(message);
 });
 
+test("the journal has room for the end of each of its claims", async () => {
+  const it = await startServer();
+  const { driver } = await openClient(it.addresses[0] as string);
+  const claims = Array.from({ length: 300 }, (_, index) => makeClaim(`k${index}`, { ttlMs: 86_400_000 }));
+  await Promise.all(claims.map((claim) => driver.claim(claim)));
+  const path = join(it.dir, "state", "journal");
+  const text = readFileSync(path, "utf8");
+  await driver.release(claims.map((claim) => ({ claim, hasUnansweredClaim: false })));
+  const after = readFileSync(path, "utf8");
+  const written = after.trimEnd().length - text.trimEnd().length;
+  expect(text.length - text.trimEnd().length).toBeGreaterThanOrEqual(written);
+  // the releases have not made it longer
+  expect([written > 300 * 50, after.length]).toEqual([true, text.length]);
+});
+
 test("a missing state file in a directory that has been in use means an unclean start; a missing directory means a first start", async () => {
   const dir = await createUsedState();
   rmSync(join(dir, "state", "state"));

@@ -20,6 +20,8 @@ export type ServerProcess = {
   logged(): string;
   /** kill -9. */
   kill(): Promise<void>;
+  /** SIGTERM; what it could not save stands in its log. */
+  stop(): Promise<void>;
   /** On the same port with the same state. */
   restart(): Promise<void>;
 };
@@ -64,6 +66,10 @@ export async function startServerProcess(
     logged: () => processes.map((server) => server.err()).join(""),
     async kill() {
       current.kill();
+      await current.ended;
+    },
+    async stop() {
+      current.process.kill("SIGTERM");
       await current.ended;
     },
     async restart() {

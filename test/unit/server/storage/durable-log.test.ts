@@ -209,10 +209,12 @@ test("a failed write leaves what was requested since: the next write has it, and
   const [first, dropped] = [saved(), saved()];
   await log.put(dropped);
   let failAppend = (_: Error): void => undefined;
-  storage.appendJournal = () =>
-    new Promise((_, reject) => {
+  storage.appendJournal = () => {
+    storage.appendJournal = () => Promise.reject(new Error("no room is kept here"));
+    return new Promise((_, reject) => {
       failAppend = reject;
     });
+  };
   const failed = Promise.allSettled([log.put(first), log.drop(dropped.claim.id)]);
   await flushEventLoop();
   const laterWrite = log.put(saved({ claim: first.claim, token: 7 }));
@@ -221,6 +223,43 @@ test("a failed write leaves what was requested since: the next write has it, and
   await laterWrite;
   expect([log.has(first.claim.id), log.has(dropped.claim.id)]).toEqual([true, false]);
   expect(await readClaims(fixture)).toEqual([first.claim.id]);
+});
+
+test("a removal succeeds in the room that is kept for it, although a write for others has failed", async () => {
+  const fixture = createLog();
+  const { log, storage } = fixture;
+  const [dropped, late] = [saved(), saved()];
+  await Promise.all([log.put(dropped), log.put(late)]);
+  const appendJournal = storage.appendJournal.bind(storage);
+  storage.appendJournal = async (records) => {
+    if (records.some((record) => "put" in record)) throw new Error("no space");
+    await appendJournal(records);
+  };
+  storage.rewriteJournal = () => Promise.reject(new Error("no space"));
+  const refused = Promise.allSettled([log.put(saved()), log.drop(dropped.claim.id)]);
+  await log.waitUntilDropped([dropped.claim.id]);
+  expect((await refused).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  expect(await readClaims(fixture)).toEqual([late.claim.id]);
+  // the journal has to be rewritten now, and cannot be
+  log.drop(late.claim.id).catch(() => undefined);
+  expect(log.isDropPending(late.claim.id)).toBe(true);
+  await log.waitUntilDropped([late.claim.id]);
+  expect([log.isDropPending(late.claim.id), log.isFailing]).toEqual([false, true]);
+  expect(await readClaims(fixture)).toEqual([]);
+});
+
+test("who waits for a removal repeats its failed write, and learns of another failure", async () => {
+  const { log, storage } = createLog();
+  const dropped = saved();
+  await log.put(dropped);
+  const { id } = dropped.claim;
+  storage.isFull = true;
+  await expect(log.drop(id)).rejects.toThrow("ENOSPC");
+  await expect(log.waitUntilDropped([id, "unknown"])).rejects.toThrow("ENOSPC");
+  expect(log.isDropPending(id)).toBe(true);
+  storage.isFull = false;
+  await log.waitUntilDropped([id]);
+  expect([log.isDropPending(id), storage.writes.at(-1)]).toEqual([false, "rewrite"]);
 });
 
 test("a retry repeats a failed write of the state", async () => {
