@@ -373,6 +373,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/mysql/advisory-proxy.test.ts",
   },
   {
+    name: "postgres.js that asks for types at the start of a connection of ours",
+    file: "src/drivers/sql/clients/postgres-js.ts",
+    find: "    fetch_types: false,\n",
+    replace: "",
+    tests: "test/integration/postgres/postgres-js-url.test.ts",
+  },
+  {
     name: "an advisory lock that a call takes after its claim has ended",
     file: "src/drivers/sql/advisory/driver.ts",
     find: "    if (ended !== undefined) return ended;\n",

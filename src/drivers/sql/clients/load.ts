@@ -10,7 +10,7 @@ import { adaptMysql2Pool } from "./mysql2.ts";
 import type { PgPoolLike } from "./pg.ts";
 import { adaptPgPool } from "./pg.ts";
 import type { PostgresJsLike } from "./postgres-js.ts";
-import { adaptPostgresJs } from "./postgres-js.ts";
+import { createPostgresJsPool } from "./postgres-js.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
 import type { SqlClient, SqliteDatabase } from "./types.ts";
@@ -65,15 +65,16 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
   if (postgres !== null) {
     const create = postgres.default;
     const { url: plainUrl, options } = toPostgresJsSettings(endpoint);
-    const sql = create(plainUrl, {
+    const settings = {
       ...options,
-      max: MAX_CONNECTIONS,
       connect_timeout: Math.ceil(connectTimeoutMs / 1_000),
-      idle_timeout: IDLE_TIMEOUT_MS / 1_000,
       connection: { application_name: APPLICATION_NAME },
       onnotice: () => undefined,
+    };
+    return createPostgresJsPool((changes) => create(plainUrl, { ...settings, ...changes }), {
+      max: MAX_CONNECTIONS,
+      idle_timeout: IDLE_TIMEOUT_MS / 1_000,
     });
-    return adaptPostgresJs(sql, async () => create);
   }
   throw createMissingError("PostgreSQL urls", ["pg", "postgres"]);
 }

@@ -6,6 +6,7 @@
  */
 
 import { copyWithoutStatement, createConnection, EndSignal, ignoreError } from "./connection.ts";
+import { ConnectionPool } from "./connection-pool.ts";
 import { insertPostgresValues, isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
@@ -55,8 +56,31 @@ export interface PostgresJsLike extends StatementRunner {
 /** The function of the package. */
 export type CreatePostgresJs = (options: object) => PostgresJsLike;
 
-/** @param load the library, for connections beside the pool; by default it is imported */
-export function adaptPostgresJs(sql: PostgresJsLike, load: () => Promise<CreatePostgresJs> = importLibrary): SqlClient {
+/** Settings of a pool for a url. */
+interface PoolSettings {
+  readonly max: number;
+  /** Seconds until an idle connection is closed. */
+  readonly idle_timeout: number;
+}
+
+/**
+ * A pool of connections with these settings. That of the library is not used: the query for types with which it begins a connection ends
+ * the process if the connection breaks then; without that query a connection that is reserved while it is opened stays so for ever; and after
+ * an error a connection waits for up to seconds before it is opened again.
+ * @param create opens a client with these settings and others
+ */
+export function createPostgresJsPool(create: CreatePostgresJs, { max, ...settings }: PoolSettings): SqlClient {
+  const pool = new ConnectionPool(() => connectDedicated(create, settings), max, isPostgresServerError);
+  return {
+    dialect: "postgres",
+    library: "postgres.js",
+    connect: () => pool.take(),
+    connectDedicated: () => connectDedicated(create, { ...settings, idle_timeout: null }),
+    close: async () => pool.close(),
+  };
+}
+
+export function adaptPostgresJs(sql: PostgresJsLike): SqlClient {
   const { transform } = sql.options;
   if (transform?.row?.from) throw new TypeError("client must be a postgres.js client without the option transform.row");
   const hasPlainNames = !transform?.column?.from;
@@ -68,7 +92,7 @@ export function adaptPostgresJs(sql: PostgresJsLike, load: () => Promise<CreateP
       if (sql.options.fetch_types === false) await sql.unsafe("select 1");
       return adaptReserved(await sql.reserve(), hasPlainNames);
     },
-    connectDedicated: async () => connectDedicated(await load(), sql.options),
+    connectDedicated: async () => connectDedicated(await importLibrary(), { ...sql.options, idle_timeout: null }),
     close: () => sql.end({ timeout: 1 }),
   };
 }
@@ -142,7 +166,6 @@ async function connectDedicated(create: CreatePostgresJs, options: object): Prom
   const sql = create({
     ...options,
     max: 1,
-    idle_timeout: null,
     max_lifetime: null,
     fetch_types: false,
     transform: { undefined: undefined, column: {}, value: {}, row: {} },

@@ -1,0 +1,84 @@
+/** A pool of connections that the driver opens itself, for a library whose own pool cannot be relied on. */
+
+import { createConnection } from "./connection.ts";
+import type { DedicatedConnection, SqlConnection } from "./types.ts";
+
+/** Invariant: at most `max` connections are open or being opened, and nobody waits while one is idle. */
+export class ConnectionPool {
+  readonly #open: () => Promise<DedicatedConnection>;
+  readonly #max: number;
+  readonly #isServerError: (error: unknown) => boolean;
+  #count = 0;
+  readonly #idle: DedicatedConnection[] = [];
+  /** Called when one may be free, in the order in which they came. */
+  readonly #waiting: (() => void)[] = [];
+  #isClosed = false;
+
+  constructor(open: () => Promise<DedicatedConnection>, max: number, isServerError: (error: unknown) => boolean) {
+    this.#open = open;
+    this.#max = max;
+    this.#isServerError = isServerError;
+  }
+
+  async take(): Promise<SqlConnection> {
+    for (;;) {
+      const idle = this.#idle.pop();
+      if (idle !== undefined) return this.#lend(idle);
+      if (this.#isClosed) throw new Error("the pool of connections is closed");
+      if (this.#count < this.#max) return this.#lend(await this.#add());
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+  }
+
+  /** Those in use are closed when they are released. */
+  close(): void {
+    this.#isClosed = true;
+    for (const connection of this.#idle.splice(0)) connection.release(true);
+    for (const wake of this.#waiting.splice(0)) wake();
+  }
+
+  async #add(): Promise<DedicatedConnection> {
+    this.#count++;
+    let connection: DedicatedConnection;
+    try {
+      connection = await this.#open();
+    } catch (error) {
+      this.#remove();
+      throw error;
+    }
+    connection.onEnd(() => {
+      const index = this.#idle.indexOf(connection);
+      if (index !== -1) this.#idle.splice(index, 1);
+      this.#remove();
+    });
+    return connection;
+  }
+
+  #remove(): void {
+    this.#count--;
+    this.#waiting.shift()?.();
+  }
+
+  #lend(connection: DedicatedConnection): SqlConnection {
+    let hasEnded = false;
+    let isInTransaction = false;
+    connection.onEnd(() => {
+      hasEnded = true;
+    });
+    return createConnection({
+      async run(text, values) {
+        if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
+        const result = await connection.query(text, values);
+        if (/^\s*(?:commit|rollback)\b/i.test(text)) isInTransaction = false;
+        return result;
+      },
+      release: (isBroken) => {
+        if (hasEnded) return;
+        if (isBroken || isInTransaction || this.#isClosed) return connection.release(true);
+        this.#idle.push(connection);
+        this.#waiting.shift()?.();
+      },
+      isServerError: this.#isServerError,
+    });
+  }
+}
