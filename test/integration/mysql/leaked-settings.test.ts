@@ -138,6 +138,18 @@ withMariaDb(
       await expectWorks(driver);
     });
 
+    test("a server whose own limit of rows is one is what it is, and keeps locks", async () => {
+      await fixture.database.query("set global sql_select_limit = 1");
+      const driver = await openOn(connectPool());
+      await fixture.database.query("set global sql_select_limit = 18446744073709551615");
+      expect(await driver.diagnose?.()).toContainEqual({
+        status: "ok",
+        name: "version",
+        message: expect.stringMatching(/^MariaDB/),
+      });
+      await expectWorks(driver);
+    });
+
     test("a pool whose first connection is in another database opens that of its settings", async () => {
       const other = await server().freshDatabase();
       const pool = connectPool();
