@@ -21,6 +21,9 @@ const SETTINGS = `
     ) then set_config('idle_in_transaction_session_timeout', $3::text, true)
   end as idle`;
 
+/** $1 is the key in hexadecimal: in a session with another client_encoding its text would be another key. */
+const KEY = "pg_catalog.convert_from(pg_catalog.decode($1::text, 'hex'), 'UTF8')";
+
 export async function fencePostgres(handle: SqlHandle, step: FenceStep): Promise<FenceVerdict> {
   const isAccepted = step.isExclusive ? await fenceExclusive(handle, step) : await fenceShared(handle, step);
   if (!isAccepted) return "stale";
@@ -32,7 +35,7 @@ async function fenceExclusive(handle: SqlHandle, step: FenceStep): Promise<boole
   const row = await queryRow(
     handle,
     step,
-    `insert into ${step.table} as f (lock_key, slot, token, has_shared) values ($1::text, 0, $2::text::bigint, false)
+    `insert into ${step.table} as f (lock_key, slot, token, has_shared) values (${KEY}, 0, $2::text::bigint, false)
      on conflict (lock_key, slot) do update set token = excluded.token where f.token <= excluded.token
      returning f.has_shared::text as shared, ${SETTINGS}`,
   );
@@ -42,8 +45,8 @@ async function fenceExclusive(handle: SqlHandle, step: FenceStep): Promise<boole
   // read detects changes since the snapshot: a condition on the token would skip rows by their old tokens
   const { rows } = await handle.query(
     `select max(s.token)::text as newest
-     from (select token from ${step.table} where lock_key = $1::text and slot > 0 for update) s`,
-    [step.key],
+     from (select token from ${step.table} where lock_key = ${KEY} and slot > 0 for update) s`,
+    [toHex(step.key)],
   );
   return BigInt((rows[0]?.newest as string | null) ?? 0) <= step.token;
 }
@@ -53,9 +56,9 @@ async function fenceShared(handle: SqlHandle, step: FenceStep): Promise<boolean>
   if (row === undefined || BigInt(row.token as string) > step.token) return false;
   await handle.query(
     `insert into ${step.table} as f (lock_key, slot, token, has_shared)
-     values ($1::text, ${OWN_SLOT}, $2::text::bigint, false)
+     values (${KEY}, ${OWN_SLOT}, $2::text::bigint, false)
      on conflict (lock_key, slot) do update set token = greatest(f.token, excluded.token)`,
-    [step.key, String(step.token)],
+    [toHex(step.key), String(step.token)],
   );
   return true;
 }
@@ -66,8 +69,8 @@ function lockWithOthers(handle: SqlHandle, step: FenceStep): Promise<SqlRow | un
     handle,
     step,
     `select f.token::text as token, ${SETTINGS} from ${step.table} f
-     where f.lock_key = $1::text and f.slot = 0 and f.has_shared
-       and exists (select from ${step.table} s where s.lock_key = $1::text and s.slot = ${OWN_SLOT})
+     where f.lock_key = ${KEY} and f.slot = 0 and f.has_shared
+       and exists (select from ${step.table} s where s.lock_key = ${KEY} and s.slot = ${OWN_SLOT})
      for share of f`,
   );
 }
@@ -80,14 +83,14 @@ function addSharedRow(handle: SqlHandle, step: FenceStep): Promise<SqlRow | unde
   return queryRow(
     handle,
     step,
-    `insert into ${step.table} as f (lock_key, slot, token, has_shared) values ($1::text, 0, 0, true)
+    `insert into ${step.table} as f (lock_key, slot, token, has_shared) values (${KEY}, 0, 0, true)
      on conflict (lock_key, slot) do update set has_shared = true where f.token <= $2::text::bigint
      returning f.token::text as token, ${SETTINGS}`,
   );
 }
 
 async function queryRow(handle: SqlHandle, step: FenceStep, text: string): Promise<SqlRow | undefined> {
-  const { rows } = await handle.query(text, [step.key, String(step.token), String(step.idleMs)]);
+  const { rows } = await handle.query(text, [toHex(step.key), String(step.token), String(step.idleMs)]);
   return rows[0];
 }
 
@@ -97,4 +100,8 @@ async function isInTransaction(handle: SqlHandle, { token }: FenceStep): Promise
   if (known !== null) return known;
   const { rows } = await handle.query("select current_setting('holdfast.fence', true) as mark");
   return rows[0]?.mark === String(token);
+}
+
+function toHex(key: string): string {
+  return Buffer.from(key).toString("hex");
 }

@@ -91,6 +91,20 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     replace: "",
     tests: "test/integration/postgres/recall.test.ts",
   },
+  {
+    file: postgres,
+    name: "on PostgreSQL, tombstones of a burst that later claims leave there",
+    find: "if found then\\n      if substr(p_id, 9, 1) < '4' then",
+    replace: "if found then\\n      if false then",
+    tests: "test/integration/postgres/expired-rows.test.ts",
+  },
+  {
+    file: "src/fencing/postgres-fence.ts",
+    name: "on PostgreSQL, a fence whose key is another one in a session with another character set",
+    find: "pg_catalog.convert_from(pg_catalog.decode($1::text, 'hex'), 'UTF8')",
+    replace: "pg_catalog.convert_from(pg_catalog.decode($1::text, 'hex'), pg_catalog.pg_client_encoding())",
+    tests: "test/integration/postgres/fence.test.ts",
+  },
   // --- settings of shared sessions
   {
     name: "on PostgreSQL, a grant of a free key that is not flushed in a session with synchronous_commit off",

@@ -64,6 +64,18 @@ withPostgres((server) => {
 
   describeFenceArguments(() => database, ["a'b\\", '"; drop table data; --', "ключ 😀", "$1 ?"]);
 
+  test("a session with another character set fences the same key", async () => {
+    const key = "\u00e9\u65e5";
+    const [first, second] = [await begin(pool, "read committed"), await begin(pool, "read committed")];
+    await fence(first.handle, createTestLock(20, "exclusive", [key]));
+    await first.commit();
+    await second.query("set local client_encoding = latin1");
+    await expect(fence(second.handle, createTestLock(10, "exclusive", [key]))).rejects.toMatchObject({
+      code: "STALE_LOCK",
+    });
+    await second.rollback();
+  });
+
   test.each(LEVELS)(
     "%s: a holder that stands still in its transaction blocks the next one for the rest of its lease",
     async (level) => {
