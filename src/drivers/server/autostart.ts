@@ -7,8 +7,8 @@
 import type { ChildProcess } from "node:child_process";
 import { spawn } from "node:child_process";
 import { closeSync, constants, existsSync, fstatSync, ftruncateSync, openSync, readFileSync } from "node:fs";
-// under another name: the banner of many bundles declares "createRequire"
-import { createRequire as requireFrom } from "node:module";
+// as a whole: the banner of many bundles declares "createRequire", and a bundler may give an import its own name back
+import nodeModule from "node:module";
 import { connect } from "node:net";
 import { dirname, isAbsolute, join } from "node:path";
 import type { Readable } from "node:stream";
@@ -182,7 +182,7 @@ function listProjectPrograms(): string[] {
   const mainScript = process.argv[1];
   if (mainScript === undefined || !isAbsolute(mainScript)) return [];
   try {
-    return [join(dirname(requireFrom(mainScript).resolve("holdfast/package.json")), "dist/cli/main.js")];
+    return [join(dirname(nodeModule.createRequire(mainScript).resolve("holdfast/package.json")), "dist/cli/main.js")];
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "MODULE_NOT_FOUND") return [];
     throw error;

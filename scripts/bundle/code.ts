@@ -1,0 +1,138 @@
+// The code of the package: every entry, and the chunks that they share.
+
+import { readFileSync } from "node:fs";
+import { posix, resolve } from "node:path";
+import type { OutputChunk, OutputOptions, Plugin } from "rolldown";
+import { rolldown } from "rolldown";
+import type { PackageEntry } from "../check/package-entries.ts";
+import { isExternal } from "./externals.ts";
+
+export interface BuiltFile {
+  /** Below dist. */
+  readonly path: string;
+  readonly text: string;
+}
+
+export interface BuiltCode {
+  readonly files: readonly BuiltFile[];
+  /** The paths of all modules whose code is in the files. */
+  readonly modules: readonly string[];
+}
+
+export const CLI = "src/cli/main.ts";
+const SERVER = resolve("src/server/server.ts");
+const BUILT_SERVER = resolve("dist/server/server.js");
+/** What rolldown makes of import() in CommonJS. */
+const REQUIRED_SERVER = /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\("[^"]*\/server\/server\.js"\), 1\)\)/g;
+
+/** What nearly every entry uses. */
+const BASE = { name: "base", test: /src\/(?:util\/|spi\/|errors\.ts|drivers\/(?!memory)[^/]*\.ts)/, minShareCount: 3 };
+
+/**
+ * What many entries have in common, in few files: by itself rolldown makes one for each combination of entries that share
+ * it, and an import pays for each file. What only the stores of databases use is apart from what fencing needs of them, and
+ * what needs TLS from what does not: Node loads it in five milliseconds.
+ */
+const SHARED_CHUNKS = [
+  BASE,
+  {
+    name: "sql-clients",
+    test: /src\/drivers\/sql\/(?:clients\/(?:detect|postgres-protocol)|schema|advisory\/lock-number)/,
+    minShareCount: 2,
+  },
+  { name: "sql", test: /src\/drivers\/sql\/(?:advisory\/)?[^/]*\.ts/, minShareCount: 3 },
+];
+
+/** A command reads six files: its own, and what reaches a server; `--version` reads neither that nor the command's. */
+const COMMAND_CHUNKS = [
+  { ...BASE, test: new RegExp(`${BASE.test.source}|src/protocol/handshake`) },
+  {
+    name: "client",
+    test: /src\/(?:client\/(?!driver-url|credential)|claim\/|net\/(?!tls)|protocol\/|drivers\/server\/)/,
+  },
+  { name: "terminal", test: /src\/cli\/(?:errors|output|signals|duration-flag)/ },
+  { name: "run", test: /src\/cli\/(?:commands\/run\/|open-store|lock-request|inherited)|src\/util\/flock/ },
+];
+
+const COMMON: OutputOptions = {
+  dir: "dist",
+  // people read stack traces, and no bundler of users reads comments
+  minify: false,
+  comments: { legal: false, annotation: true, jsdoc: false },
+  minifyInternalExports: false,
+};
+
+const shellScripts: Plugin = {
+  name: "shell scripts are text",
+  load: (id) => (id.endsWith(".sh") ? `export default ${JSON.stringify(readFileSync(id, "utf8"))};` : null),
+};
+
+/** `holdfast serve` loads the ES module of the server, so that the package contains its code once. */
+const serverStaysOutside: Plugin = {
+  name: "the server stays outside",
+  async resolveId(source, importer, { kind }) {
+    if (!source.endsWith("/server/server.ts")) return null;
+    const found = await this.resolve(source, importer, { skipSelf: true });
+    if (found?.id !== SERVER) return null;
+    if (kind !== "dynamic-import") throw new Error(`${importer}: load it only when it is needed: import("${source}")`);
+    return { id: BUILT_SERVER, external: true };
+  },
+  renderChunk(code, { fileName }) {
+    const path = JSON.stringify(posix.relative(posix.dirname(fileName), "server/server.js"));
+    const loaded = code.replace(REQUIRED_SERVER, `import(${path})`);
+    if (/require\([^)]*server\.js"\)/.test(loaded)) throw new Error(`${fileName} loads an ES module by require()`);
+    return loaded;
+  },
+};
+
+export async function bundleCode(entries: readonly PackageEntry[]): Promise<BuiltCode> {
+  const modules = bundle(
+    entries.map(({ source }) => source),
+    [shellScripts],
+    {
+      ...COMMON,
+      format: "esm",
+      codeSplitting: { groups: SHARED_CHUNKS },
+      entryFileNames: "[name].js",
+      chunkFileNames: "chunks/[name]-[hash].js",
+    },
+  );
+  const withCommonJs = entries.filter(({ hasCommonJs }) => hasCommonJs).map(({ source }) => source);
+  const commonJs = bundle([...withCommonJs, CLI], [shellScripts, serverStaysOutside], {
+    ...COMMON,
+    format: "cjs",
+    codeSplitting: { groups: [...COMMAND_CHUNKS, ...SHARED_CHUNKS] },
+    esModule: true,
+    strict: true,
+    entryFileNames: ({ name }) => (name === "cli/main" ? "[name].js" : "cjs/[name].js"),
+    chunkFileNames: "cjs/chunks/[name]-[hash].js",
+    // Jest has no import() in CommonJS
+    dynamicImportInCjs: false,
+  });
+  const chunks = [...(await modules), ...(await commonJs)];
+  return {
+    files: chunks.map(({ fileName, code }) => ({ path: fileName, text: code })),
+    modules: chunks.flatMap(({ moduleIds }) => moduleIds),
+  };
+}
+
+async function bundle(sources: readonly string[], plugins: Plugin[], options: OutputOptions): Promise<OutputChunk[]> {
+  const build = await rolldown({
+    // the path of a file below dist is that of its source below src: its types and the export map have the same
+    input: Object.fromEntries(sources.map((source) => [source.replace(/^src\/|\.ts$/g, ""), source])),
+    platform: "node",
+    external: isExternal,
+    // "sideEffects" in package.json
+    treeshake: { moduleSideEffects: false },
+    transform: { target: "node20.19" },
+    // what one entry loads on demand is a part of another one
+    checks: { ineffectiveDynamicImport: false },
+    plugins,
+  });
+  try {
+    const { output } = await build.generate(options);
+    return output.filter((file) => file.type === "chunk");
+  } finally {
+    await build.close();
+  }
+}
