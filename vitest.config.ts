@@ -31,6 +31,7 @@ export default defineConfig({
         include: toGlobs(suite.tests),
         exclude: toGlobs(suite.excludes ?? []),
         fileParallelism: suite.isSequential !== true,
+        ...(suite.requires !== undefined && { globalSetup: ["test/support/setup/requirements.ts"] }),
         ...(suite.store === "redis" && { setupFiles: ["test/support/setup/redis-script-errors.ts"] }),
         ...(suite.isTypesOnly === true && {
           include: [],

@@ -6,8 +6,10 @@ import { formatTable, writeLongReport } from "./test/report.ts";
 import type { SuiteResult } from "./test/run-suite.ts";
 import { runSuite } from "./test/run-suite.ts";
 import { createMark } from "./test/secret-scan.ts";
-import { BUILD_SECONDS, selectSuites, TOTAL_SECONDS } from "./test/suites.ts";
+import { BUILD_SECONDS, INSTALL_SECONDS, selectSuites, TOTAL_SECONDS } from "./test/suites.ts";
 import { formatSummary, NO_TESTS, sumCounts } from "./test/summary.ts";
+
+const INSTALLER = "build/test/support/setup/install.js";
 
 const args = process.argv.slice(2);
 const isLongRun = args.includes("--long");
@@ -28,15 +30,30 @@ function build(): SuiteResult {
     return status === 0 ? [] : [`npm run ${script} failed`];
   });
   const seconds = (performance.now() - started) / 1000;
+  return preparation("build", seconds, BUILD_SECONDS, faults);
+}
+
+/** What is not installed with the project: servers, and packages that only some suites need. Each step has its own bound. */
+function install(names: readonly string[]): SuiteResult {
+  const started = performance.now();
+  const env = { ...process.env, ...(isLongRun && { HOLDFAST_LONG: "1" }) };
+  const { status } = spawnSync(process.execPath, [INSTALLER, ...names], { stdio: "inherit", env });
+  const seconds = (performance.now() - started) / 1000;
+  const faults = status === 0 ? [] : ["what the parts require could not be installed"];
+  return preparation("install", seconds, INSTALL_SECONDS, faults);
+}
+
+function preparation(name: string, seconds: number, budgetSeconds: number, faults: readonly string[]): SuiteResult {
   const counts = { ...NO_TESTS, failed: faults.length };
-  return { name: "build", counts, seconds, budgetSeconds: BUILD_SECONDS, faults, failures: [], figures: [] };
+  return { name, counts, seconds, budgetSeconds, faults, failures: [], figures: [] };
 }
 
 const mark = createMark();
+const parts = suites.filter(({ name }) => requestedNames.length === 0 || requestedNames.includes(name));
 const results: SuiteResult[] = [build()];
 const built = results.every((result) => result.faults.length === 0);
-for (const part of built ? suites : []) {
-  if (requestedNames.length > 0 && !requestedNames.includes(part.name)) continue;
+if (built) results.push(install(parts.map(({ name }) => name)));
+for (const part of built ? parts : []) {
   console.log(`\n--- ${part.name}`);
   results.push(await runSuite(part, isLongRun, mark));
 }
@@ -46,7 +63,7 @@ const counts = sumCounts(results.map((result) => result.counts));
 const faults = results.flatMap((result) => result.faults);
 if (isLongRun)
   writeLongReport(
-    results.slice(1),
+    results.filter(({ name }) => suites.some((suite) => suite.name === name)),
     suites.map(({ name }) => name),
   );
 

@@ -11,10 +11,29 @@ export type Suite = {
   readonly store?: string;
 } & (VitestSuite | ProgramSuite);
 
+/** What is installed before the tests begin: test/support/setup/requirements.ts says how. */
+export type Requirement =
+  | "redis"
+  | "postgres"
+  | "pgbouncer"
+  | "mariadb"
+  | "zookeeper"
+  | "curator"
+  | "runtimes"
+  | "query-builders"
+  | "better-sqlite3"
+  | "prisma"
+  | "frameworks"
+  | "opentelemetry"
+  | "pino"
+  | "bundlers"
+  | "jest";
+
 export type VitestSuite = {
   /** Beginnings of paths: a folder ("test/unit/") or files ("test/conformance/memory."). */
   readonly tests: readonly string[];
   readonly excludes?: readonly string[];
+  readonly requires?: readonly Requirement[];
   /** For tests with child processes and real time: another file at work would disturb them. */
   readonly isSequential?: true;
   readonly hasCoverage?: true;
@@ -30,6 +49,7 @@ type ProgramSuite = {
 };
 
 const MEMORY = "test/conformance/memory.";
+const STORES = ["redis", "zookeeper", "postgres", "mariadb"] as const;
 const SQL_STORES = ["postgres", "mysql", "sqlite"] as const;
 
 export const SUITES: readonly Suite[] = [
@@ -58,10 +78,25 @@ export const SUITES: readonly Suite[] = [
       "test/conformance/redis",
       "test/conformance/quorum",
     ],
+    requires: ["redis"],
     seconds: 240,
     longSeconds: 9000,
   },
-  { name: "docs", tests: ["test/docs/"], isSequential: true, seconds: 60, longSeconds: 260 },
+  {
+    name: "docs",
+    tests: ["test/docs/"],
+    requires: ["runtimes", "opentelemetry", "pino"],
+    isSequential: true,
+    seconds: 60,
+    longSeconds: 260,
+  },
+  {
+    name: "bundlers",
+    tests: ["test/bundlers/"],
+    requires: ["redis", "bundlers", "jest"],
+    seconds: 60,
+    longSeconds: 120,
+  },
   {
     name: "server",
     tests: ["test/integration/server/", "test/fuzz/server", "test/fuzz/storage"],
@@ -69,17 +104,18 @@ export const SUITES: readonly Suite[] = [
     longSeconds: 1200,
   },
   { name: "http", tests: ["test/integration/http/", "test/fuzz/http"], seconds: 60, longSeconds: 3600 },
-  { name: "frameworks", tests: ["test/frameworks/"], seconds: 45, longSeconds: 300 },
+  { name: "frameworks", tests: ["test/frameworks/"], requires: ["frameworks", "redis"], seconds: 45, longSeconds: 300 },
   {
     name: "zookeeper",
     store: "zookeeper",
     tests: ["test/integration/zookeeper/", "test/conformance/zookeeper"],
+    requires: ["zookeeper", "curator"],
     seconds: 128,
     longSeconds: 1800,
   },
-  sqlSuite("postgres", 160, 1800),
-  sqlSuite("mysql", 120, 1800),
-  sqlSuite("sqlite", 40, 1800),
+  sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"], 160, 1800),
+  sqlSuite("mysql", ["mariadb", "query-builders", "prisma"], 120, 1800),
+  sqlSuite("sqlite", ["query-builders", "better-sqlite3"], 40, 1800),
   { name: "cli", tests: ["test/integration/cli/"], isSequential: true, seconds: 180, longSeconds: 300 },
   {
     name: "simulation",
@@ -97,15 +133,21 @@ export const SUITES: readonly Suite[] = [
     seconds: 135,
     longSeconds: 3600,
   },
-  { name: "leader", tests: ["test/leader/"], isSequential: true, seconds: 45, longSeconds: 600 },
-  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], seconds: 45, longSeconds: 5400 },
+  { name: "leader", tests: ["test/leader/"], requires: [...STORES], isSequential: true, seconds: 45, longSeconds: 600 },
+  { name: "nemesis", tests: ["test/fault-injection/nemesis/"], requires: ["redis"], seconds: 45, longSeconds: 5400 },
 ];
 
-function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSeconds: number): Suite {
+function sqlSuite(
+  store: (typeof SQL_STORES)[number],
+  requires: readonly Requirement[],
+  seconds: number,
+  longSeconds: number,
+): Suite {
   return {
     name: store,
     store,
     tests: [`test/integration/${store}/`, `test/conformance/${store}`],
+    requires,
     seconds,
     longSeconds,
   };
@@ -114,8 +156,11 @@ function sqlSuite(store: (typeof SQL_STORES)[number], seconds: number, longSecon
 /** Both compilations, before the first suite. */
 export const BUILD_SECONDS: number = 20;
 
-/** All suites and the build together, not in a long run. */
-export const TOTAL_SECONDS: number = 1_500;
+/** Where everything is there already; a new machine needs minutes. */
+export const INSTALL_SECONDS: number = 20;
+
+/** All suites, the build and the installation together, not in a long run. */
+export const TOTAL_SECONDS: number = 1_560;
 
 export function isVitestSuite(suite: Suite): suite is Suite & VitestSuite {
   return "tests" in suite;

@@ -1,6 +1,10 @@
 /** Debian packages that tests need: installed if this is Debian or Ubuntu and we are root. */
 
 import { spawnSync } from "node:child_process";
+import { assertOutsideOfTests } from "./outside-of-tests.ts";
+
+/** For the packages of one store, a slow mirror included. */
+const INSTALL_MS = 600_000;
 
 /** Another test file, or another program, may be installing just now. */
 const LOCK_WAIT_OPTION = ["-o", "DPkg::Lock::Timeout=600"];
@@ -11,6 +15,7 @@ export function canInstall(): boolean {
 
 /** @throws Error if they cannot be installed */
 export function installPackages(names: readonly string[], purpose: string): void {
+  assertOutsideOfTests(names.join(" and "));
   console.log(`installing ${names.join(" and ")} for ${purpose}`);
   const install = ["install", "-y", "--no-install-recommends", ...names];
   // the list of packages may be old, or not be there at all
@@ -20,5 +25,7 @@ export function installPackages(names: readonly string[], purpose: string): void
 
 function runApt(args: readonly string[]): boolean {
   const env = { ...process.env, DEBIAN_FRONTEND: "noninteractive" };
-  return spawnSync("apt-get", [...LOCK_WAIT_OPTION, ...args], { env, stdio: "ignore" }).status === 0;
+  return (
+    spawnSync("apt-get", [...LOCK_WAIT_OPTION, ...args], { env, stdio: "ignore", timeout: INSTALL_MS }).status === 0
+  );
 }

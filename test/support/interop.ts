@@ -13,7 +13,8 @@ import {
   writeFileSync,
 } from "node:fs";
 import { createRequire } from "node:module";
-import { join, resolve } from "node:path";
+import { join, relative, resolve } from "node:path";
+import { assertOutsideOfTests } from "./outside-of-tests.ts";
 
 const INTEROP = resolve("test/interop");
 const INSTALL_MS = 180_000;
@@ -23,6 +24,9 @@ const DOWNLOAD_MS = 20_000;
 const COMPILE_MS = 900_000;
 const isLongRun = process.env.HOLDFAST_LONG === "1";
 const GENERATE_MS = 60_000;
+const SQLITE_BINARY = "build/Release/better_sqlite3.node";
+/** Tells the version of Node for which the binary is. */
+const SQLITE_MARKER = "build/abi";
 
 /** Members of modules, as the tests call them. */
 // biome-ignore lint/suspicious/noExplicitAny: their types are not installed with the project
@@ -33,31 +37,46 @@ export function loadInterop(name: string, folder: string = ""): InteropModule {
   return createRequire(join(installInterop(folder), "package.json"))(name);
 }
 
-/** Installs what the folder's package.json names, unless it is there. @returns the folder's path */
-function installInterop(folder: string): string {
+/** The path of the module. */
+export function resolveInterop(name: string, folder: string): string {
+  return createRequire(join(installInterop(folder), "package.json")).resolve(name);
+}
+
+/** Installs what the package.json of a folder below test/interop names, unless it is there. @returns the folder's path */
+export function installInterop(folder: string): string {
   const path = join(INTEROP, folder);
   installMissing(path);
   return path;
 }
 
-/** better-sqlite3 12, or why it cannot be had: its binary depends on the platform and on the version of Node. */
+/** Installs better-sqlite3 12 with its binary, which depends on the platform and on the version of Node: it may not be had. */
+export function installBetterSqlite3(): void {
+  const folder = "better-sqlite3";
+  const path = installInterop(folder);
+  const cwd = join(path, "node_modules", folder);
+  alone(path, () => {
+    if (hasBetterSqlite3()) return;
+    console.log(`fetching the binary of ${folder}`);
+    rmSync(join(cwd, SQLITE_BINARY), { force: true });
+    let text = tryRun(process.execPath, ["../prebuild-install/bin.js"], { cwd, timeout: DOWNLOAD_MS });
+    const isMissing = (): boolean => !existsSync(join(cwd, SQLITE_BINARY));
+    if (isMissing() && isLongRun) text += tryRun("npm", ["run", "build-release"], { cwd, timeout: COMPILE_MS });
+    if (isMissing()) console.log(`${folder} has no binary here: ${text.trim()}`);
+    else writeFileSync(join(cwd, SQLITE_MARKER), process.versions.modules);
+  });
+}
+
+/** better-sqlite3 12, or why it cannot be had. */
 export function loadBetterSqlite3(): InteropModule | string {
   const folder = "better-sqlite3";
-  const path = join(INTEROP, folder);
-  installMissing(path);
-  const cwd = join(path, "node_modules", folder);
-  const [binary, marker] = [join(cwd, "build/Release/better_sqlite3.node"), join(cwd, "build/abi")];
-  const output = alone(path, () => {
-    const isComplete = existsSync(marker) && readFileSync(marker, "utf8") === process.versions.modules;
-    if (isComplete) return "";
-    rmSync(binary, { force: true });
-    let text = tryRun(process.execPath, ["../prebuild-install/bin.js"], { cwd, timeout: DOWNLOAD_MS });
-    if (!existsSync(binary) && isLongRun) text += tryRun("npm", ["run", "build-release"], { cwd, timeout: COMPILE_MS });
-    if (existsSync(binary)) writeFileSync(marker, process.versions.modules);
-    return text;
-  });
-  if (!existsSync(binary)) return `better-sqlite3 has no binary here: ${output.trim()}`;
-  return loadInterop(folder, folder);
+  return hasBetterSqlite3() ? loadInterop(folder, folder) : `${folder} has no binary for this platform and Node`;
+}
+
+function hasBetterSqlite3(): boolean {
+  const folder = join(INTEROP, "better-sqlite3/node_modules/better-sqlite3");
+  const marker = join(folder, SQLITE_MARKER);
+  if (!existsSync(join(folder, SQLITE_BINARY)) || !existsSync(marker)) return false;
+  return readFileSync(marker, "utf8") === process.versions.modules;
 }
 
 /**
@@ -90,12 +109,9 @@ export function loadPrisma(
   return { PrismaClient, adapters: loadInterop(adapter, folder) };
 }
 
-/** The program of Jest and the folder of its tests, or why it cannot be had. */
-export function findJest(): { readonly program: string; readonly folder: string } | string {
-  const folder = join(INTEROP, "jest");
-  if (!isLongRun && !isInstalled(folder)) return "not installed: long runs install it, which takes 20 s";
-  installMissing(folder);
-  return { program: join(folder, "node_modules/jest/bin/jest.js"), folder };
+/** Installs Prisma where it is wanted: it takes half a minute. */
+export function installPrisma(): void {
+  if (isLongRun) installInterop("prisma");
 }
 
 /**
@@ -141,8 +157,10 @@ function isInstalled(path: string): boolean {
 
 function installMissing(path: string): void {
   if (isInstalled(path)) return;
+  assertOutsideOfTests(`what ${path}/package.json names`);
   alone(path, () => {
     if (isInstalled(path)) return;
+    console.log(`installing the packages of ${relative(".", path)}`);
     const hasLockFile = existsSync(join(path, "package-lock.json"));
     const command = hasLockFile ? ["ci"] : ["install", "--no-package-lock"];
     execFileSync("npm", [...command, "--no-audit", "--no-fund", "--ignore-scripts"], {

@@ -1,4 +1,4 @@
-// Run by Jest, not by Vitest: test/docs/jest.test.ts starts it.
+// Run by Jest, not by Vitest: test/bundlers/jest.test.ts starts it.
 
 import { createTestLocks } from "holdfast/testing";
 

@@ -95,8 +95,8 @@ async function waitForExit(child: ChildProcessWithoutNullStreams, signal: NodeJS
   await exit;
 }
 
-/** The folder of the Java program's classes. */
-function compileCurator(): string {
+/** Compiles the Java program, unless it is there. Returns the folder of its classes. */
+export function compileCurator(): string {
   installCurator();
   const version = createHash("sha256").update(readFileSync(SOURCE)).digest("hex").slice(0, 16);
   const classes = join(tmpdir(), `holdfast-curator-${process.getuid?.() ?? ""}-${version}`);

@@ -148,7 +148,7 @@ async function createDatabase(port: number, name: string): Promise<TestDatabase>
   };
 }
 
-function installMariaDb(): void {
+export function installMariaDb(): void {
   if (!isInstalled()) installPackages(PACKAGES, "the MariaDB tests");
 }
 

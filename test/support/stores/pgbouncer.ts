@@ -32,7 +32,7 @@ interface PgBouncerOptions {
 
 /** `serverPort`: of the PostgreSQL behind it. */
 export async function startPgBouncer(serverPort: number, options: PgBouncerOptions = {}): Promise<PgBouncer> {
-  if (!existsSync(PROGRAM)) installPackages(["pgbouncer"], "the PostgreSQL tests");
+  installPgBouncer();
   const folder = mkdtempSync(join(tmpdir(), "holdfast-pgbouncer-"));
   // it refuses to run as root, and its user has to read its files
   const user = unprivilegedUser();
@@ -68,6 +68,10 @@ export async function startPgBouncer(serverPort: number, options: PgBouncerOptio
       if (faults.length > 0) throw new Error(`the log of PgBouncer:\n  ${faults.join("\n  ")}`);
     },
   };
+}
+
+export function installPgBouncer(): void {
+  if (!existsSync(PROGRAM)) installPackages(["pgbouncer"], "the PostgreSQL tests");
 }
 
 /** Why there is no PgBouncer here and none can be had; null if there is. */

@@ -160,7 +160,7 @@ async function createDatabase(port: number, name: string): Promise<TestDatabase>
   };
 }
 
-function installPostgres(): void {
+export function installPostgres(): void {
   if (findProgramFolder() === null) installPackages(PACKAGES, "the PostgreSQL tests");
 }
 

@@ -47,7 +47,7 @@ export type ServerOptions = {
 
 /** One server of its own, its sessions from 1 to 40 s long. */
 export async function startZooKeeper(options: ServerOptions = {}): Promise<ZooKeeperServer> {
-  installIfMissing();
+  installZooKeeper();
   const [port = 0, securePort = 0] = await freePorts(options.secure === undefined ? 1 : 2);
   return startServer(port, securePort, [], options);
 }
@@ -63,7 +63,7 @@ export type Ensemble = {
 
 /** Three servers; any two of them go on. */
 export async function startEnsemble(options: ServerOptions = {}): Promise<Ensemble> {
-  installIfMissing();
+  installZooKeeper();
   const ports = await freePorts(9);
   const portAt = (index: number): number => ports[index] as number;
   const members = [1, 2, 3].map((id) => `server.${id}=127.0.0.1:${portAt(id + 2)}:${portAt(id + 5)}`);
@@ -195,7 +195,7 @@ function secureConfigLines(
   ];
 }
 
-function installIfMissing(): void {
+export function installZooKeeper(): void {
   const hasJava = spawnSync("java", ["-version"]).status === 0;
   if (existsSync(ZOOKEEPER_JAR) && hasJava) return;
   installPackages(PACKAGES, "the ZooKeeper tests");
