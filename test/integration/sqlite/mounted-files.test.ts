@@ -7,7 +7,6 @@ import { existsSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect } from "vitest";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
-import { canInstall, installPackages } from "../../support/debian-packages.ts";
 import type { MountNamespace } from "../../support/processes/mount-namespace.ts";
 import { mountNamespaceUnavailableReason, startMountNamespace } from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
@@ -92,14 +91,10 @@ describe.skipIf(skipMounts !== "")(`in a mount namespace${skipMounts}`, () => {
   );
 });
 
-/** Installs bindfs if it is missing. */
 function fuseUnavailableReason(): string | null {
   if (mountNamespaceUnavailableReason !== null) return mountNamespaceUnavailableReason;
   if (!existsSync("/dev/fuse")) return "there is no /dev/fuse";
-  if (existsSync("/usr/bin/bindfs")) return null;
-  if (!canInstall()) return "bindfs is not installed";
-  installPackages(["bindfs"], "the tests of SQLite on FUSE");
-  return null;
+  return existsSync("/usr/bin/bindfs") ? null : "bindfs is not installed";
 }
 
 function makeFolder(harness: ProcessHarness, name: string): string {

@@ -4,9 +4,11 @@
  * is there. Where something cannot be had, the tests that need it tell why, and skip or fail.
  */
 
+import { existsSync } from "node:fs";
 import type { Requirement } from "../../../scripts/test/suites.ts";
 import { isVitestSuite, SUITES } from "../../../scripts/test/suites.ts";
 import { compileCurator } from "../curator/contender-process.ts";
+import { canInstall, installPackages } from "../debian-packages.ts";
 import { installBetterSqlite3, installInterop, installPrisma } from "../interop.ts";
 import { installRuntimes } from "../runtimes.ts";
 import { installMariaDb, mariaDbUnavailableReason } from "../stores/mariadb.ts";
@@ -23,6 +25,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   zookeeper: installZooKeeper,
   curator: compileCurator,
   runtimes: installRuntimes,
+  bindfs: installBindfs,
   "query-builders": () => installInterop(""),
   "better-sqlite3": installBetterSqlite3,
   prisma: installPrisma,
@@ -32,6 +35,12 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   bundlers: () => installInterop("bundlers"),
   jest: () => installInterop("jest"),
 };
+
+/** Where it cannot be had, or there is no FUSE, its test tells why. */
+function installBindfs(): void {
+  if (existsSync("/dev/fuse") && !existsSync("/usr/bin/bindfs") && canInstall())
+    installPackages(["bindfs"], "the tests of SQLite on FUSE");
+}
 
 /** Vitest calls it. @param project that is about to be tested */
 export async function setup({ name }: { readonly name: string }): Promise<void> {

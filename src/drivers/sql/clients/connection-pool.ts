@@ -3,13 +3,18 @@
 import { createConnection } from "./connection.ts";
 import type { DedicatedConnection, SqlConnection } from "./types.ts";
 
+interface PooledConnection {
+  readonly connection: DedicatedConnection;
+  hasEnded: boolean;
+}
+
 /** Invariant: at most `max` connections are open or being opened, and nobody waits while one is idle. */
 export class ConnectionPool {
   readonly #open: () => Promise<DedicatedConnection>;
   readonly #max: number;
   readonly #isServerError: (error: unknown) => boolean;
   #count = 0;
-  readonly #idle: DedicatedConnection[] = [];
+  readonly #idle: PooledConnection[] = [];
   /** Called when one may be free, in the order in which they came. */
   readonly #waiting: (() => void)[] = [];
   #isClosed = false;
@@ -33,11 +38,11 @@ export class ConnectionPool {
   /** Those in use are closed when they are released. */
   close(): void {
     this.#isClosed = true;
-    for (const connection of this.#idle.splice(0)) connection.release(true);
+    for (const { connection } of this.#idle.splice(0)) connection.release(true);
     for (const wake of this.#waiting.splice(0)) wake();
   }
 
-  async #add(): Promise<DedicatedConnection> {
+  async #add(): Promise<PooledConnection> {
     this.#count++;
     let connection: DedicatedConnection;
     try {
@@ -46,12 +51,14 @@ export class ConnectionPool {
       this.#remove();
       throw error;
     }
+    const pooled: PooledConnection = { connection, hasEnded: false };
     connection.onEnd(() => {
-      const index = this.#idle.indexOf(connection);
+      pooled.hasEnded = true;
+      const index = this.#idle.indexOf(pooled);
       if (index !== -1) this.#idle.splice(index, 1);
       this.#remove();
     });
-    return connection;
+    return pooled;
   }
 
   #remove(): void {
@@ -59,12 +66,9 @@ export class ConnectionPool {
     this.#waiting.shift()?.();
   }
 
-  #lend(connection: DedicatedConnection): SqlConnection {
-    let hasEnded = false;
+  #lend(pooled: PooledConnection): SqlConnection {
+    const { connection } = pooled;
     let isInTransaction = false;
-    connection.onEnd(() => {
-      hasEnded = true;
-    });
     return createConnection({
       async run(text, values) {
         if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
@@ -73,9 +77,9 @@ export class ConnectionPool {
         return result;
       },
       release: (isBroken) => {
-        if (hasEnded) return;
+        if (pooled.hasEnded) return;
         if (isBroken || isInTransaction || this.#isClosed) return connection.release(true);
-        this.#idle.push(connection);
+        this.#idle.push(pooled);
         this.#waiting.shift()?.();
       },
       isServerError: this.#isServerError,

@@ -11,6 +11,7 @@ interface OpenConnection extends DedicatedConnection {
 function createSubject(max: number) {
   const opened: OpenConnection[] = [];
   const failures: Error[] = [];
+  let listenerCount = 0;
   const open = async (): Promise<DedicatedConnection> => {
     await Promise.resolve();
     const failure = failures.pop();
@@ -29,19 +30,28 @@ function createSubject(max: number) {
         connection.isClosed = true;
         signal.end();
       },
-      onEnd: signal.onEnd,
+      onEnd(listener) {
+        listenerCount++;
+        signal.onEnd(listener);
+      },
     };
     opened.push(connection);
     return connection;
   };
   const pool = new ConnectionPool(open, max, (error) => (error as Error).message === "of the server");
-  return { pool, opened, failures };
+  return { pool, opened, failures, listenerCount: () => listenerCount };
 }
 
 const numberOf = async (connection: SqlConnection): Promise<unknown> =>
   (await connection.query("select")).rows[0]?.number;
 
 describe("a pool of connections", () => {
+  test("listens once to each connection, however often it is used", async () => {
+    const { pool, listenerCount } = createSubject(1);
+    for (let use = 0; use < 5; use++) (await pool.take()).release();
+    expect(listenerCount()).toBe(1);
+  });
+
   test("opens at most as many as it may, and serves callers in order", async () => {
     const { pool, opened } = createSubject(2);
     const first = await pool.take();
