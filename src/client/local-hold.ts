@@ -28,6 +28,11 @@ export interface HoldQueue {
   describe(localHold: LocalHold): LockEvent & { readonly token: bigint };
 }
 
+/** A handle that tells if nobody can release it any more. */
+interface WatchableHandle {
+  watch(): void;
+}
+
 export class LocalHold implements ScheduledTask {
   readonly queue: HoldQueue;
   readonly activeClaim: ActiveClaim;
@@ -40,6 +45,9 @@ export class LocalHold implements ScheduledTask {
   refCount = 1;
   /** The number of async contexts entered with this lock: while there is one, the lock cannot be detached. */
   openFlows = 0;
+  /** The handle of its request until the first renewal, which begins to watch it. */
+  newHandle: WatchableHandle | null = null;
+  isRenewed = false;
   lostReason: LostReason | null = null;
   #abort: AbortController | null = null;
   // a scheduled task: due at the end of maxHold
@@ -82,6 +90,20 @@ export class LocalHold implements ScheduledTask {
 
   remainingMs(now: number): number {
     return this.isHeld(now) ? this.activeClaim.remainingMs(now) : 0;
+  }
+
+  /** Called for each new handle. */
+  addHandle(handle: WatchableHandle): void {
+    // one that joins a lock of its flow is rare
+    if (this.isRenewed || this.newHandle !== null) handle.watch();
+    else this.newHandle = handle;
+  }
+
+  /** A renewal is about to be sent. From now on the handle must not be reachable from here. */
+  onRenewal(): void {
+    this.isRenewed = true;
+    this.newHandle?.watch();
+    this.newHandle = null;
   }
 
   /** The end of maxHold. */

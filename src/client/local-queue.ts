@@ -172,6 +172,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   tokensToRenew(): number {
+    if (this.#localHold?.isRenewed === false) this.#localHold.onRenewal();
     return this.#budget.tokensToRenew();
   }
 

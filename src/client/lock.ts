@@ -7,6 +7,7 @@ import type { LockLostError } from "../errors.ts";
 import { formatKeys, lockLostError, UnsupportedError } from "../errors.ts";
 import type { LockSpec } from "../spi/driver.ts";
 import type { LockEvent } from "./events.ts";
+import { unwatchHandle, watchHandle } from "./forgotten-locks.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { DetachOptions } from "./options.ts";
 import type { FlowHolds } from "./reentrancy.ts";
@@ -90,11 +91,20 @@ export class LockHandle implements Lock {
   readonly #flowHolds: FlowHolds;
   #state: HandleState = HELD;
   #signal: AbortSignal | null = null;
+  #isWatched = false;
 
   constructor(localHolds: readonly [LocalHold, ...LocalHold[]], keys: readonly string[], flowHolds: FlowHolds) {
     this.#localHolds = localHolds;
     this.keys = keys;
     this.#flowHolds = flowHolds;
+    for (const localHold of localHolds) localHold.addHandle(this);
+  }
+
+  /** From now on warns if the handle becomes garbage before it is released. */
+  watch(): void {
+    if (this.#isWatched || this.#state.kind !== "held") return;
+    this.#isWatched = true;
+    watchHandle(this, { keys: this.keys, localHolds: this.#localHolds });
   }
 
   /** The local holds that this handle combines. */
@@ -172,6 +182,7 @@ export class LockHandle implements Lock {
 
   /** Gives the lock up without releasing its claims. */
   transferOut(loss: LockLostError): void {
+    if (this.#isWatched) unwatchHandle(this);
     // a release meanwhile keeps its result
     if (this.#state.kind === "held") this.#state = { kind: "transferred", result: Promise.resolve(false), loss };
     for (const localHold of this.#localHolds) localHold.queue.transferOut(localHold);
@@ -182,6 +193,7 @@ export class LockHandle implements Lock {
     if (state.kind === "releasing") return Promise.resolve().then(() => this.release()); // called by a listener of it
     if (state.kind !== "held") return state.result;
     this.#state = RELEASING;
+    if (this.#isWatched) unwatchHandle(this);
     let released: boolean | Promise<boolean>;
     try {
       released = this.#release();

@@ -165,7 +165,7 @@ export function bindLocks(client: Client): Locks {
       second?: (this: This, ...args: Args) => Result | PromiseLike<Result>,
     ) =>
       typeof first === "function"
-        ? wrap({ all }, key, {}, first)
+        ? wrap({ all }, key, requireNothingBehind(second), first)
         : wrap({ all }, key, first, second as (this: This, ...args: Args) => Result | PromiseLike<Result>),
     leader: (name, options = {}) => createElection(client, name, options),
     attach: (reference) => client.attach(reference),
@@ -182,6 +182,14 @@ export function bindLocks(client: Client): Locks {
     close: () => client.close(),
     [Symbol.asyncDispose]: () => client.close(),
   };
+}
+
+const OPTIONS_BEHIND = "options must come before fn: (key, options, fn)";
+
+/** @throws TypeError if options stand behind the function */
+function requireNothingBehind(last: unknown): object {
+  if (last !== undefined) throw new TypeError(OPTIONS_BEHIND);
+  return {};
 }
 
 function toTarget(item: string | Lockable, prefix: string): LockTarget {
@@ -226,6 +234,7 @@ class BoundLockable<Extra> implements Lockable<Extra> {
   ): Promise<T> {
     const fn = typeof first === "function" ? (first as (lock: Lock) => T | PromiseLike<T>) : second;
     if (typeof fn !== "function") return Promise.reject(new TypeError("fn must be a function"));
+    if (fn === first && second !== undefined) return Promise.reject(new TypeError(OPTIONS_BEHIND));
     const acquired = this.#acquire(typeof first === "function" ? undefined : first, false) as Promise<LockHandle>;
     const { flowHolds, interceptors } = this.#client;
     if (interceptors.isEmpty) return runWithLock(flowHolds, acquired, fn);

@@ -1,0 +1,146 @@
+// Handles that became garbage before they were released: a warning, once, and the lock stays held up to maxHold.
+
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Locks } from "../../../src/client/locks.ts";
+import { createLocks } from "../../../src/client/locks.ts";
+import type { AcquireOptions, LocksOptions } from "../../../src/client/options.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
+import { until } from "../../support/until.ts";
+
+setFlagsFromString("--expose-gc");
+const collectGarbage: () => void = runInNewContext("gc");
+
+const WITHIN = { within: 10_000 };
+let warnings: string[] = [];
+let renewals = 0;
+let locks: Locks;
+let other: Locks;
+
+function open(options: LocksOptions = {}): void {
+  const store = memoryStore();
+  locks = createLocks(memory({ store }), { ttl: "300ms", label: "worker-1", ...options });
+  other = createLocks(memory({ store }));
+  locks.on("renewed", () => renewals++);
+}
+
+const onWarning = ({ name, message }: Error): void => {
+  if (name === "HoldfastWarning") warnings.push(message);
+};
+
+beforeEach(() => {
+  warnings = [];
+  renewals = 0;
+  process.on("warning", onWarning);
+  open();
+});
+
+afterEach(async () => {
+  process.off("warning", onWarning);
+  await Promise.all([locks.close(), other.close()]);
+});
+
+/** In a function of its own: a frame that still runs keeps what it has seen. */
+async function forget(key: string, options: AcquireOptions = {}): Promise<void> {
+  await locks.acquire(key, options);
+}
+
+/** Until handles that became garbage before have been told of, and three renewals have passed. */
+async function collectAndRenew(): Promise<void> {
+  const first = renewals;
+  await until(
+    () => {
+      collectGarbage();
+      return renewals >= first + 3;
+    },
+    { ...WITHIN, what: "three renewals" },
+  );
+}
+
+test("a lock whose handle is garbage stays held beyond its ttl, and is warned of once", async () => {
+  const startedAt = Date.now();
+  await forget("report");
+  await until(
+    () => {
+      collectGarbage();
+      return warnings.length > 0;
+    },
+    { ...WITHIN, what: "a warning" },
+  );
+  await collectAndRenew();
+  await collectAndRenew();
+  expect(Date.now() - startedAt).toBeGreaterThan(300);
+  expect(await other.tryAcquire("report")).toBeNull();
+  expect(warnings).toHaveLength(1);
+  expect(warnings[0]).toMatch(
+    /^"report" was acquired at 20\S+Z \(label "worker-1"\) and never released: its handle is garbage\. It stays held until this process ends/,
+  );
+});
+
+test("maxHold ends it", async () => {
+  await forget("report", { maxHold: "1s" });
+  await until(
+    () => {
+      collectGarbage();
+      return warnings.length > 0;
+    },
+    { ...WITHIN, what: "a warning" },
+  );
+  expect(warnings[0]).toContain("It stays held until maxHold");
+  await until(async () => (await other.tryAcquire("report")) !== null, { ...WITHIN, what: "the end of maxHold" });
+});
+
+test("the logger of the client gets the warning, if it has one", async () => {
+  await Promise.all([locks.close(), other.close()]);
+  const logged: string[] = [];
+  const log = (_fields: object, message: string): void => void logged.push(message);
+  open({ logger: { debug: () => undefined, info: () => undefined, warn: log, error: log } });
+  await forget("report");
+  await until(
+    () => {
+      collectGarbage();
+      return logged.some((message) => message.includes("never released"));
+    },
+    { ...WITHIN, what: "a warning" },
+  );
+  expect(warnings).toEqual([]);
+});
+
+test("several keys, and a request that joins: each handle is warned of, by its own keys", async () => {
+  await locks.using("outer", async () => {
+    await forget("outer");
+    await locks.all("b", "a").acquire();
+    await until(
+      () => {
+        collectGarbage();
+        return warnings.length >= 2;
+      },
+      { ...WITHIN, what: "two warnings" },
+    );
+  });
+  expect(warnings.map((warning) => warning.split(" was acquired")[0]).sort()).toEqual(['"a", "b"', '"outer"']);
+});
+
+test("no warning of handles that are in use, released, disposed, detached, lost or of a closed client", async () => {
+  const kept = await locks.acquire("kept");
+  const end = async (key: string, how: (lock: Awaited<ReturnType<Locks["acquire"]>>) => unknown): Promise<void> => {
+    const lock = await locks.acquire(key);
+    await collectAndRenew();
+    await how(lock);
+  };
+  await end("released", (lock) => lock.release());
+  await end("disposed", (lock) => lock[Symbol.asyncDispose]());
+  await end("detached", (lock) => lock.detach());
+  await end("revoked", (lock) => other.revoke("revoked", lock.token, { now: true }));
+  await locks.using("using", collectAndRenew);
+  await collectAndRenew();
+  expect(kept.remainingMs).toBeGreaterThan(0);
+  await kept.release();
+  await end("closed", () => locks.close());
+  collectGarbage();
+  await new Promise(setImmediate);
+  collectGarbage();
+  await new Promise(setImmediate);
+  expect(warnings).toEqual([]);
+});
