@@ -30,8 +30,8 @@ const OWN_CLAIM = { handoff: false } as const;
 
 class LocksManager implements WebLockManager {
   readonly #locks: Locks;
-  /** For each name, the requests that wait: aborting one makes it wait again, behind others. */
-  readonly #waiting = new Map<string, Set<AbortController>>();
+  /** For each name, the requests that wait: calling one makes it wait again, behind others. */
+  readonly #waiting = new Map<string, Set<() => void>>();
   /** For each name, the requests that try once or steal, and have no lock yet: aborting one makes it lose its lock. */
   readonly #trying = new Map<string, Set<AbortController>>();
   readonly #held = new Map<string, Set<HeldLock>>();
@@ -73,17 +73,25 @@ class LocksManager implements WebLockManager {
   async #wait(name: string, mode: WebLockMode, lockable: Lockable, signal: AbortSignal | undefined): Promise<HeldLock> {
     for (;;) {
       const controller = new AbortController();
-      const { signal: overtaken } = controller;
-      add(this.#waiting, name, controller);
+      const cancel = (): void => controller.abort(signal?.reason);
+      let isOvertaken = false;
+      const overtake = (): void => {
+        isOvertaken = true;
+        controller.abort();
+      };
+      // not AbortSignal.any(), which leaves an entry at a signal that lives long
+      signal?.addEventListener("abort", cancel, { once: true });
+      if (signal?.aborted) cancel();
+      add(this.#waiting, name, overtake);
       try {
-        const either = signal === undefined ? overtaken : AbortSignal.any([signal, overtaken]);
-        const lock = await lockable.acquire({ ...OWN_CLAIM, signal: either });
-        if (!overtaken.aborted) return this.#hold(name, mode, lock);
+        const lock = await lockable.acquire({ ...OWN_CLAIM, signal: controller.signal });
+        if (!isOvertaken) return this.#hold(name, mode, lock);
         await lock.release(); // granted and overtaken in the same turn
       } catch (error) {
-        if (!overtaken.aborted || error !== overtaken.reason) throw error;
+        if (!isOvertaken || error !== controller.signal.reason) throw error;
       } finally {
-        remove(this.#waiting, name, controller);
+        signal?.removeEventListener("abort", cancel);
+        remove(this.#waiting, name, overtake);
       }
     }
   }
@@ -114,7 +122,7 @@ class LocksManager implements WebLockManager {
     while (await this.#revokeListed(name));
     controller.signal.throwIfAborted();
     // in one turn, so that the store gets the releases, then this claim, then the claims of those who wait again
-    for (const waiting of this.#waiting.get(name) ?? []) waiting.abort();
+    for (const waiting of this.#waiting.get(name) ?? []) waiting();
     for (const trying of this.#trying.get(name) ?? []) {
       if (trying === controller) break; // those behind it came later
       trying.abort(createLossError(name, "stolen"));

@@ -7,7 +7,7 @@
 export interface Parameters {
   /** By position. null: a pattern such as `{ id }`, which has no name of its own. */
   readonly names: readonly (string | null)[];
-  /** There may be further parameters: after a rest parameter, and where the text could not be read. */
+  /** There may be further parameters: after a rest parameter, in `arguments`, and where the text could not be read. */
   readonly mayHaveMore: boolean;
 }
 
@@ -24,7 +24,10 @@ export function readParameters(fn: (...args: never[]) => unknown): Parameters {
   const arrow = ARROW_WITHOUT_PARENTHESES.exec(source);
   if (arrow !== null) return { names: [arrow[1] as string], mayHaveMore: false };
   const start = findParenthesis(source);
-  return start === null ? UNREADABLE : readList(source, start + 1);
+  if (start === null) return UNREADABLE;
+  const parameters = readList(source, start + 1);
+  // compilers that lower async functions leave some parameters to it
+  return { ...parameters, mayHaveMore: parameters.mayHaveMore || /\barguments\b/.test(source) };
 }
 
 /** The parenthesis that begins the parameters, behind a name that may be computed or quoted. */

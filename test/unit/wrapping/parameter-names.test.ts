@@ -55,3 +55,15 @@ test("functions of the engine and bound ones show nothing", () => {
     expect(readParameters(fn as () => unknown)).toEqual({ names: [], mayHaveMore: true });
   }
 });
+
+test("positions behind the readable parameters of a lowered async method are accepted", () => {
+  // as tsc and esbuild lower `async pay(orderId, amount = 1)` to ES2016
+  const sources = [
+    "({ pay(orderId_1) { return __awaiter(this, arguments, void 0, function* (orderId, amount = 1) {}); } }).pay",
+    "({ pay(_0) { return __async(this, arguments, function* (orderId, amount = 1) {}); } }).pay",
+  ];
+  for (const source of sources) {
+    const parameters = readParameters(new Function(`return ${source}`)());
+    expect([parameters.names.length, parameters.mayHaveMore]).toEqual([1, true]);
+  }
+});

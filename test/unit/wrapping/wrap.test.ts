@@ -140,3 +140,13 @@ test("all() takes a list, too", async () => {
   expect(() => locks.all([])).toThrow("all() needs at least one key");
   expect(() => locks.all([["a"]] as never)).toThrow("not a list inside a list");
 });
+
+test("options behind the function are refused, and not ignored", async () => {
+  const locks = openLocks();
+  const work = async (): Promise<string> => "done";
+  const behind = "options must come before fn";
+  await expect(locks.using("k", work as never, { wait: 0 } as never)).rejects.toThrow(behind);
+  await expect(locks.mutex("k").using(work as never, { wait: 0 } as never)).rejects.toThrow(behind);
+  expect(() => locks.wrap("k", work as never, { wait: 0 } as never)).toThrow(behind);
+  expect(await locks.list()).toEqual([]);
+});
