@@ -34,7 +34,7 @@ function warn({ keys, localHolds }: WatchedLock): void {
   const heldMs = engine.clock.now() - grantedAt;
   const at = new Date(Date.now() - heldMs).toISOString();
   const limit = settings.maxHoldMs === Number.POSITIVE_INFINITY ? "this process ends" : "maxHold";
-  const warning = `${formatKeys(keys)} was acquired at ${at} (label ${JSON.stringify(settings.label)}) and never released: its handle is garbage. It stays held until ${limit}, ${formatDuration(heldMs)} by now: call release(), or use using() or "await using"`;
+  const warning = `a lock on ${formatKeys(keys)} was acquired at ${at} (label ${JSON.stringify(settings.label)}) and never released: its handle is garbage. It stays held until ${limit}, ${formatDuration(heldMs)} by now: call release(), or use using() or "await using"`;
   const { logger } = clientSettings;
   if (logger === undefined) process.emitWarning(warning, "HoldfastWarning");
   else logWarning(logger, warning);

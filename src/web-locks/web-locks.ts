@@ -122,7 +122,7 @@ class LocksManager implements WebLockManager {
     while (await this.#revokeListed(name));
     controller.signal.throwIfAborted();
     // in one turn, so that the store gets the releases, then this claim, then the claims of those who wait again
-    for (const waiting of this.#waiting.get(name) ?? []) waiting();
+    for (const overtake of this.#waiting.get(name) ?? []) overtake();
     for (const trying of this.#trying.get(name) ?? []) {
       if (trying === controller) break; // those behind it came later
       trying.abort(createLossError(name, "stolen"));

@@ -70,7 +70,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a steal that does not overtake the waiters of its process",
     file: "src/web-locks/web-locks.ts",
-    find: "    for (const waiting of this.#waiting.get(name) ?? []) waiting.abort();\n",
+    find: "    for (const overtake of this.#waiting.get(name) ?? []) overtake();\n",
     replace: "",
     tests: "test/unit/web-locks/web-locks.test.ts",
   },

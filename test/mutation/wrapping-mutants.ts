@@ -26,4 +26,25 @@ export const WRAPPING_MUTANTS: readonly Mutant[] = [
     replace: "    then.call(result, resolve, reject);\n    result.then(resolve, reject);\n",
     tests,
   },
+  {
+    name: "a lock whose handle is garbage, and nobody is told",
+    file: "src/client/local-hold.ts",
+    find: "    this.newHandle?.watch();\n",
+    replace: "",
+    tests: "test/unit/client/forgotten-locks.test.ts",
+  },
+  {
+    name: "a hold that keeps the handle that it watches",
+    file: "src/client/local-hold.ts",
+    find: "    this.newHandle = null;\n",
+    replace: "",
+    tests: "test/unit/client/forgotten-locks.test.ts",
+  },
+  {
+    name: "a warning of a lock that was released",
+    file: "src/client/lock.ts",
+    find: "    this.#state = RELEASING;\n    if (this.#isWatched) unwatchHandle(this);\n",
+    replace: "    this.#state = RELEASING;\n",
+    tests: "test/unit/client/forgotten-locks.test.ts",
+  },
 ];

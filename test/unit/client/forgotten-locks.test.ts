@@ -74,7 +74,7 @@ test("a lock whose handle is garbage stays held beyond its ttl, and is warned of
   expect(await other.tryAcquire("report")).toBeNull();
   expect(warnings).toHaveLength(1);
   expect(warnings[0]).toMatch(
-    /^"report" was acquired at 20\S+Z \(label "worker-1"\) and never released: its handle is garbage\. It stays held until this process ends/,
+    /^a lock on "report" was acquired at 20\S+Z \(label "worker-1"\) and never released: its handle is garbage\. It stays held until this process ends/,
   );
 });
 
@@ -119,7 +119,10 @@ test("several keys, and a request that joins: each handle is warned of, by its o
       { ...WITHIN, what: "two warnings" },
     );
   });
-  expect(warnings.map((warning) => warning.split(" was acquired")[0]).sort()).toEqual(['"a", "b"', '"outer"']);
+  expect(warnings.map((warning) => warning.split(" was acquired")[0]).sort()).toEqual([
+    'a lock on "a", "b"',
+    'a lock on "outer"',
+  ]);
 });
 
 test("no warning of handles that are in use, released, disposed, detached, lost or of a closed client", async () => {
@@ -133,7 +136,11 @@ test("no warning of handles that are in use, released, disposed, detached, lost 
   await end("disposed", (lock) => lock[Symbol.asyncDispose]());
   await end("detached", (lock) => lock.detach());
   await end("revoked", (lock) => other.revoke("revoked", lock.token, { now: true }));
-  await locks.using("using", collectAndRenew);
+  // the inner handle joins the lock, which stays held after its release
+  await locks.using("using", async () => {
+    await end("using", (lock) => lock.release());
+    await collectAndRenew();
+  });
   await collectAndRenew();
   expect(kept.remainingMs).toBeGreaterThan(0);
   await kept.release();
