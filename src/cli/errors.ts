@@ -67,6 +67,8 @@ export function describeUsageError(message: string, command = "run"): string {
 /** Converts what was thrown to a CommandError. `url` names the store in the message of a store error. */
 export function toCommandError(error: unknown, url: string): CommandError {
   if (error instanceof CommandError) return error;
+  const limitError = toFileLimitError(error);
+  if (limitError !== null) return limitError;
   const { code, message } = toErrorLike(error);
   switch (code) {
     case "LOCK_TIMEOUT":
@@ -89,6 +91,20 @@ export function toCommandError(error: unknown, url: string): CommandError {
   if (isNetworkCode(code)) return toStoreError(error, url);
   if (error instanceof TypeError && code === undefined) return new CommandError("usage", message, { cause: error });
   return new CommandError("internal", message, { cause: error });
+}
+
+const FILE_LIMITS: ReadonlyMap<unknown, string> = new Map([
+  ["EMFILE", "this process may not open more files: raise its limit (ulimit -n)"],
+  ["ENFILE", "this machine cannot open more files: close some, or raise its limit (fs.file-max)"],
+]);
+
+/** null: no limit on open files is the cause. One may be met wherever something is opened, a module included. */
+export function toFileLimitError(error: unknown): CommandError | null {
+  for (let cause: unknown = error; cause !== undefined && cause !== null; cause = (cause as Error).cause) {
+    const limit = FILE_LIMITS.get(toErrorLike(cause).code);
+    if (limit !== undefined) return new CommandError("unreachable", limit, { cause: error });
+  }
+  return null;
 }
 
 function toLostError(error: { readonly reason?: unknown }, message: string): CommandError {

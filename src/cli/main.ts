@@ -2,7 +2,7 @@
 /** `holdfast`: finds the command, runs it, and ends with its exit code. */
 
 import { constants } from "node:os";
-import { CommandError, toCommandError } from "./errors.ts";
+import { CommandError, toCommandError, toFileLimitError } from "./errors.ts";
 import { escapeControl, formatJsonLine, handleWarnings, info, writeStderr } from "./output.ts";
 import { runProgram } from "./program.ts";
 import { InterruptedError } from "./signals.ts";
@@ -11,7 +11,7 @@ const argv = process.argv.slice(2);
 
 // Node would exit with 1, which looks like the exit code of the command. The watchdog ends the command.
 process.once("uncaughtException", (error) =>
-  exitWithError(new CommandError("internal", error.message, { cause: error })),
+  exitWithError(toFileLimitError(error) ?? new CommandError("internal", error.message, { cause: error })),
 );
 
 const isMuted = (): boolean => ["--quiet", "-q"].some((flag) => ownArguments().includes(flag));

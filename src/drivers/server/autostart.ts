@@ -128,7 +128,8 @@ function readReadyMessage(child: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     child.once("error", reject);
     let message = "";
-    const stream = child.stdio[READY_FD] as Readable | null | undefined;
+    // unset if it could not be spawned
+    const stream = (child.stdio as ChildProcess["stdio"] | undefined)?.[READY_FD] as Readable | null | undefined;
     stream?.setEncoding("utf8").on("data", (chunk: string) => {
       message += chunk;
       if (message.endsWith("\n")) stream.destroy();

@@ -13,7 +13,7 @@ import { spawn } from "node:child_process";
 import type { Socket } from "node:net";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { END_LINE } from "../../../server/runs/run-file-format.ts";
-import { CommandError } from "../../errors.ts";
+import { CommandError, toFileLimitError } from "../../errors.ts";
 import type { RunFile } from "./run-file.ts";
 import WATCHDOG_SCRIPT from "./watchdog.sh";
 
@@ -66,7 +66,10 @@ export async function startWatchdog(options: WatchdogOptions): Promise<Watchdog 
   } catch (cause) {
     if (cause instanceof CommandError) throw cause;
     if (options.keepSessionSocket !== null) return null;
-    throw new CommandError("internal", "could not start sh, which runs the watchdog; nothing was run", { cause });
+    throw (
+      toFileLimitError(cause) ??
+      new CommandError("internal", "could not start sh, which runs the watchdog; nothing was run", { cause })
+    );
   }
   if (options.keepSessionSocket !== null) replaceOnClose(options.keepSessionSocket);
 

@@ -56,7 +56,12 @@ const KNOWN_ERRORS: readonly KnownError[] = [
       "the disk is full: nothing is granted or renewed until there is space; held locks are lost with their leases",
     isFatal: false,
   },
-  { code: 14, name: "CANTOPEN", message: "the file cannot be opened: check that its folder exists", isFatal: true },
+  {
+    code: 14,
+    name: "CANTOPEN",
+    message: "the file cannot be opened: check that its folder exists, and the limit on open files (ulimit -n)",
+    isFatal: true,
+  },
   { code: 23, name: "AUTH", message: "the handle has an authorizer that refuses Holdfast's statements", isFatal: true },
   {
     code: 26,
