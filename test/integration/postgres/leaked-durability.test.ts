@@ -4,7 +4,7 @@ import { Pool } from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
-import type { Driver } from "../../../src/spi/driver.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -40,46 +40,51 @@ withPostgres(
       return driver;
     };
 
-    test("synchronous_commit = off in a session: a grant, a renewal and a revocation survive a crash", async () => {
-      const driver = await openOn(connectPool(1));
-      const [first, waiting] = [makeClaim("free"), makeClaim("released")];
-      const [holder, renewed] = [makeClaim("released"), makeClaim("renewed", { ttlMs: 60_000 })];
-      const revoked = makeClaim("revoked");
-      for (const claim of [holder, waiting, renewed]) await driver.claim(claim);
-      const answer = await driver.claim(revoked);
-      await fixture.database.query(
-        "update holdfast.holdfast_1_claims set expires = expires - 55000000 where key = 'renewed'",
-      );
-      await pool.query("set synchronous_commit = off");
+    /** Each is the last thing before the crash: a commit that is flushed flushes all before it. */
+    const LAST_CALLS = {
+      "a grant of a free key": (driver: Driver) => driver.claim(makeClaim("free")),
+      "a grant by a release": (driver: Driver, { holder }: Claims) => driver.release(toReleases(holder)),
+      "a renewal": (driver: Driver, { renewed }: Claims) => driver.renew([renewed]),
+      "a revocation": (driver: Driver, { token }: Claims) => driver.revoke?.([{ key: "revoked", token, now: true }]),
+    } as const;
+    interface Claims {
+      readonly holder: Claim;
+      readonly renewed: Claim;
+      readonly token: bigint;
+    }
+    const READ = `select key, expires - holdfast.holdfast_1_read_clock() > 30000000 as is_fresh
+    from holdfast.holdfast_1_claims where token > 0 order by key`;
 
-      expect(await driver.claim(first)).toMatchObject({ state: "held" });
-      expect(await driver.renew([renewed])).toMatchObject([{ state: "held" }]);
-      expect(
-        await driver.revoke?.([{ key: "revoked", token: answer.state === "held" ? answer.token : 0n, now: true }]),
-      ).toEqual([true]);
-      expect(await driver.release(toReleases(holder))).toEqual([true]);
-      await server().crash();
-      await until(
-        () =>
-          server()
-            .start()
-            .then(
-              () => true,
-              () => false,
-            ),
-        { within: 20_000, what: "the start after the crash" },
-      );
-
-      const rows = await fixture.database.query(
-        "select key, expires - holdfast.holdfast_1_read_clock() > 30000000 as is_fresh from holdfast.holdfast_1_claims where token > 0 order by key",
-      );
-      expect(rows).toEqual([
-        { key: "free", is_fresh: true },
-        { key: "released", is_fresh: true },
-        { key: "renewed", is_fresh: true },
-      ]);
-      await driver.close();
-    });
+    test.each(Object.keys(LAST_CALLS) as (keyof typeof LAST_CALLS)[])(
+      "synchronous_commit = off in a session: %s survives a crash",
+      async (name) => {
+        const driver = await openOn(connectPool(1));
+        const [holder, waiting, renewed] = [makeClaim("released"), makeClaim("released"), makeClaim("renewed")];
+        for (const claim of [holder, waiting, renewed]) await driver.claim(claim);
+        const answer = await driver.claim(makeClaim("revoked"));
+        const token = answer.state === "held" ? answer.token : 0n;
+        await fixture.database.query(
+          "update holdfast.holdfast_1_claims set expires = expires - 55000000 where key = 'renewed'",
+        );
+        await pool.query("set synchronous_commit = off");
+        await LAST_CALLS[name](driver, { holder, renewed, token });
+        // read before the crash, so that nothing is written after the call
+        const expected = await fixture.database.query(READ);
+        await server().crash();
+        await until(
+          () =>
+            server()
+              .start()
+              .then(
+                () => true,
+                () => false,
+              ),
+          { within: 20_000, what: "the start after the crash" },
+        );
+        expect(await fixture.database.query(READ)).toEqual(expected);
+        await driver.close();
+      },
+    );
 
     describe.each([1, 2])("a pool of %i with a session that only reads", (max) => {
       test("a lock is held for three leases, and another one is acquired and released", async () => {
