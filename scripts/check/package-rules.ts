@@ -42,7 +42,12 @@ export async function checkTypesResolve(): Promise<string[]> {
     );
     if (code !== 0) return [`npm pack failed: ${text}`];
     const archive = readdirSync(folder).map((name) => join(folder, name));
-    return await runTool("attw", ...archive, "--profile", "esm-only", "--no-emoji");
+    const modulesOnly = readPackageEntries().flatMap(({ name, hasCommonJs }) => (hasCommonJs ? [] : [name]));
+    const options = ["--no-emoji", "--format", "ascii"];
+    return [
+      ...(await runTool("attw", ...archive, ...options, "--exclude-entrypoints", ...modulesOnly)),
+      ...(await runTool("attw", ...archive, ...options, "--profile", "esm-only", "--entrypoints", ...modulesOnly)),
+    ];
   } finally {
     rmSync(folder, { recursive: true });
   }

@@ -1,11 +1,8 @@
-/** The built package as users have it: in a node_modules of its own, beside the libraries that they have installed. */
+/** A lock in a program of a user, who has installed some libraries and not others. */
 
 import { execFile } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { basename, dirname, join, resolve } from "node:path";
 import { promisify } from "node:util";
-import { builtFile } from "./built-file.ts";
+import { createUserProject } from "./user-project.ts";
 
 const RUN_MS = 30_000;
 
@@ -28,19 +25,12 @@ const run = promisify(execFile);
  * @returns "locked", or the code and the message of the error
  */
 export async function lockWithLibraries(url: string, libraries: readonly string[]): Promise<string> {
-  const dist = dirname(builtFile("dist/index.js"));
-  const folder = mkdtempSync(join(tmpdir(), "holdfast-installed-"));
+  const project = createUserProject(libraries);
   try {
-    // not a link: it would find the libraries of this repository
-    const installed = join(folder, "node_modules/holdfast");
-    mkdirSync(installed, { recursive: true });
-    cpSync("package.json", join(installed, "package.json"));
-    cpSync(dist, join(installed, "dist"), { recursive: true, filter: (path) => !/\.(?:map|d\.ts)$/.test(path) });
-    for (const library of libraries) symlinkSync(resolve(library), join(folder, "node_modules", basename(library)));
     const args = ["--input-type=module", "--eval", PROGRAM, url];
-    const { stdout } = await run(process.execPath, args, { cwd: folder, timeout: RUN_MS });
+    const { stdout } = await run(process.execPath, args, { cwd: project.folder, timeout: RUN_MS });
     return stdout.trim();
   } finally {
-    rmSync(folder, { recursive: true });
+    project[Symbol.dispose]();
   }
 }
