@@ -28,7 +28,8 @@ export type Requirement =
   | "opentelemetry"
   | "pino"
   | "bundlers"
-  | "jest";
+  | "jest"
+  | "next";
 
 export type VitestSuite = {
   /** Beginnings of paths: a folder ("test/unit/") or files ("test/conformance/memory."). */
@@ -94,9 +95,9 @@ export const SUITES: readonly Suite[] = [
   {
     name: "bundlers",
     tests: ["test/bundlers/"],
-    requires: ["redis", "bundlers", "jest"],
+    requires: ["redis", "bundlers", "jest", "next"],
     seconds: 60,
-    longSeconds: 120,
+    longSeconds: 600,
   },
   {
     name: "server",

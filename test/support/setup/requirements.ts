@@ -34,6 +34,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
   pino: () => installInterop("pino"),
   bundlers: () => installInterop("bundlers"),
   jest: () => installInterop("jest"),
+  next: () => process.env.HOLDFAST_LONG === "1" && installInterop("next"),
 };
 
 /** Where it cannot be had, or there is no FUSE, its test tells why. */
