@@ -1,27 +1,55 @@
-/** The only listener for process signals; installed only by Locks.closeOnSignal(). */
+/**
+ * The only listener for process signals; installed only by Locks.closeOnSignal(). All clients of the process share it: the signal
+ * is raised again once, when all of them are closed. Raised earlier, it would end the process while others still release, or
+ * call a handler of the program a second time.
+ */
 
 import { emitProcessWarning } from "../errors.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const CLOSE_TIMEOUT_MS = 2_000;
 
-/** On SIGINT or SIGTERM calls `close`, waits at most 2 s for it, then raises the signal again with its default effect. */
+/** One for each call of closeOnSignal(). */
+const closers = new Set<{ readonly close: () => Promise<void> }>();
+
+/**
+ * On SIGINT or SIGTERM calls `close`, waits at most 2 s for it and those of other calls, then raises the signal again, so that it
+ * has its default effect. Where the program has a handler of its own, that handler decides about the end of the process.
+ */
 export function closeOnSignal(close: () => Promise<void>): Disposable {
-  const dispose = (): void => {
-    for (const signal of SIGNALS) process.removeListener(signal, onSignal);
+  const closer = { close };
+  if (closers.size === 0) for (const signal of SIGNALS) process.on(signal, onSignal);
+  closers.add(closer);
+  return {
+    [Symbol.dispose]() {
+      closers.delete(closer);
+      if (closers.size === 0) removeListeners();
+    },
   };
-  const onSignal = (signal: NodeJS.Signals): void => {
-    dispose();
-    const raise = (): void => {
-      clearTimeout(timeout);
+}
+
+function removeListeners(): void {
+  for (const signal of SIGNALS) process.removeListener(signal, onSignal);
+}
+
+function onSignal(signal: NodeJS.Signals): void {
+  // a second one has its default effect, if the program has no handler of its own
+  removeListeners();
+  const closing = [...closers].map(({ close }) =>
+    close().catch((error: unknown) => emitProcessWarning(error, "HoldfastWarning")),
+  );
+  closers.clear();
+  let isRaised = false;
+  const raise = (): void => {
+    if (isRaised) return;
+    isRaised = true;
+    clearTimeout(timeout);
+    // a handler of the program has had this signal: a second one would mean "at once" to it
+    if (process.listeners(signal).every((listener) => listener === onSignal)) {
+      removeListeners();
       process.kill(process.pid, signal);
-    };
-    const timeout = setTimeout(raise, CLOSE_TIMEOUT_MS);
-    close().then(raise, (error: unknown) => {
-      emitProcessWarning(error, "HoldfastWarning");
-      raise();
-    });
+    }
   };
-  for (const signal of SIGNALS) process.on(signal, onSignal);
-  return { [Symbol.dispose]: dispose };
+  const timeout = setTimeout(raise, CLOSE_TIMEOUT_MS);
+  void Promise.all(closing).then(raise);
 }

@@ -136,16 +136,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   timeOut(waiter: Waiter): void {
-    if (this.#activeClaim !== null && isFailing(this.#activeClaim)) {
-      return this.withdraw(
-        waiter,
-        wrapDriverError(
-          this.#activeClaim.failure,
-          `could not acquire ${formatKeys(waiter.target.keys)}`,
-          waiter.target.keys,
-        ),
-      );
-    }
+    if (this.#activeClaim !== null && isFailing(this.#activeClaim))
+      return this.#rejectFailing(waiter, this.#activeClaim);
     this.#timeOutWaiter(waiter, this.context.engine.clock.now() - waiter.startedAt);
   }
 
@@ -505,8 +497,15 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.#startNext();
   }
 
-  /** Rejects a no-wait request: busy, unless the store is paused and no local holder has the lock. */
+  /** The store did not answer the last call about the claim, so nothing is known about the lock. */
+  #rejectFailing(waiter: Waiter, { failure }: ActiveClaim): void {
+    const { keys } = waiter.target;
+    this.withdraw(waiter, wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+  }
+
+  /** Rejects a no-wait request: busy, unless no local holder has the lock and the store is paused or does not answer. */
   #rejectBusy(waiter: Waiter, activeClaim: ActiveClaim): void {
+    if (isFailing(activeClaim)) return this.#rejectFailing(waiter, activeClaim);
     const pause =
       activeClaim.state.status === "held" ? undefined : activeClaim.currentPause(this.context.engine.clock.now());
     if (pause === undefined) return this.#timeOutWaiter(waiter, 0);

@@ -121,4 +121,44 @@ describe("closeOnSignal()", () => {
     );
     assert.deepEqual([programResult.code, programResult.signal, programResult.out], [null, "SIGTERM", "ready\n"]);
   });
+
+  /** A client that closes at once, and one with 20 locks whose store takes its time. */
+  const TWO_CLIENTS = `
+    const fast = createLocks(memory());
+    const driver = memory();
+    const { release } = driver;
+    driver.release = async (items) => {
+      await new Promise((resolve) => setTimeout(resolve, 500));
+      const answers = await release(items);
+      console.log("released", answers.filter(Boolean).length);
+      return answers;
+    };
+    const slow = createLocks(driver, { ttl: "1m" });
+    fast.closeOnSignal();
+    slow.closeOnSignal();
+    await fast.acquire("k");
+    for (let i = 0; i < 20; i++) await slow.acquire("k" + i);
+  `;
+
+  const runWithSignal = async (text: string): Promise<ProgramResult> => {
+    let hasSent = false;
+    return runProgram(text, (out, kill) => {
+      if (!hasSent && out.includes("ready")) kill("SIGTERM");
+      hasSent ||= out.includes("ready");
+    });
+  };
+
+  test("of several clients: the signal is raised when all are closed", async () => {
+    const result = await runWithSignal(`${TWO_CLIENTS} console.log("ready");`);
+    assert.deepEqual([result.code, result.signal, result.out], [null, "SIGTERM", "ready\nreleased 20\n"]);
+  });
+
+  test("a handler of the program gets the signal once", async () => {
+    const result = await runWithSignal(`${TWO_CLIENTS}
+      process.on("SIGTERM", () => console.log("draining"));
+      setTimeout(() => process.exit(3), 1_500);
+      console.log("ready");
+    `);
+    assert.deepEqual([result.code, result.signal, result.out], [3, null, "ready\ndraining\nreleased 20\n"]);
+  });
 });

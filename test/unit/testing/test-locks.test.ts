@@ -338,3 +338,20 @@ describe("wrong arguments are refused", () => {
     await assert.rejects(openLocks({ clock: "timers" }).advance(1), /advance\(\) needs clock "manual"/);
   });
 });
+
+test("tryAcquire() is not null while the store is down, also beside a request that waits for the same key", async () => {
+  const locks = createTestLocks();
+  locks.storeDown();
+  const waiting = locks.acquire("k");
+  await locks.advance("100ms");
+  for (let count = 0; count < 6; count++) {
+    await expect(locks.tryAcquire("k")).rejects.toMatchObject({ code: "DRIVER_FAILED", keys: ["k"] });
+    await locks.advance("1s");
+  }
+  locks.storeUp();
+  await locks.advance("5s");
+  const lock = await waiting;
+  expect(await locks.tryAcquire("k")).toBeNull();
+  await lock.release();
+  await locks.close();
+});
