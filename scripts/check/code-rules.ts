@@ -29,6 +29,10 @@ const MAY_USE_TIMERS: readonly Exception[] = [
 const MAY_WAIT_WITHOUT_BOUND: readonly Exception[] = [
   { within: "src/drivers/redis/", reason: "waits until its client is connected again; reads lists page by page" },
   { within: "src/drivers/server/", reason: "waits for a server that starts" },
+  {
+    within: "src/drivers/sql/clients/connection-pool.ts",
+    reason: "waits until a connection is free, or the pool is closed",
+  },
   { within: "src/drivers/sql/postgres/listener.ts", reason: "waits until it receives pushes, or is closed" },
   { within: "src/drivers/sql/open.ts", reason: "tries again until the database is reached, at most connectTimeoutMs" },
   { within: "src/drivers/zookeeper/client/", reason: "waits until its session is connected again" },

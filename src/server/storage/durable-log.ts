@@ -189,7 +189,7 @@ export class DurableLog {
 
   /** Repeats failed writes, which would otherwise stay undone until another write is requested. */
   async retry(): Promise<void> {
-    if (this.#recordCount === Number.POSITIVE_INFINITY) this.#beginNextWrite();
+    if (this.#recordCount === Number.POSITIVE_INFINITY) void this.#beginNextWrite(); // awaited below
     if (this.#isBehind()) this.#pendingSave ??= this.#save();
     await Promise.all([this.#pendingSave, this.#nextWrite]);
   }
