@@ -36,9 +36,16 @@ export async function bundleTypes(entries: readonly PackageEntry[]): Promise<Bui
   });
   await build.close();
   const chunks = output.filter((file) => file.type === "chunk");
+  for (const chunk of chunks) chunk.code = raiseDirectives(chunk.code);
   const modules = chunks.map(({ fileName, code }) => ({ path: fileName, text: code }));
   const commonJs = selectCommonJs(chunks, (name) => names.get(name)?.hasCommonJs === true);
   return { files: [...modules, ...commonJs], faults };
+}
+
+/** A reference to a library of types counts only at the head of a file. */
+function raiseDirectives(code: string): string {
+  const directive = /^\/\/\/ <reference .*\n/gm;
+  return [...new Set(code.match(directive)), code.replaceAll(directive, "")].join("");
 }
 
 /** The same text again: what a file of types describes, an ES module or CommonJS, depends on its folder. */

@@ -293,7 +293,9 @@ export class LocalBackend implements Backend {
       return isRevoked;
     });
     this.endBatch();
-    return this.#writeAhead?.persistRevocations(records)?.then(() => results) ?? results;
+    if (this.#writeAhead === null) return results;
+    // never at once: the holders are told first, whether something has to be written or not
+    return Promise.resolve(this.#writeAhead.persistRevocations(records)).then(() => results);
   }
 
   list(

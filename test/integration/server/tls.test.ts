@@ -238,12 +238,21 @@ function responseTo(port: number, bytes: string | Buffer): Promise<string> {
   });
 }
 
+/** Until then it tries again and again. */
+const BRIEFLY = { connectTimeout: 500 };
+
 test("an error for a dead port names the port", async () => {
-  await expect(connect("holdfast://127.0.0.1:1")).rejects.toThrow("holdfast://127.0.0.1:1 refused the connection");
-  await expect(connect("holdfasts://127.0.0.1:1")).rejects.toThrow("holdfasts://127.0.0.1:1 refused the connection");
-  await expect(connect("holdfast://localhost:1")).rejects.toThrow("holdfast://localhost:1 refused the connection");
+  await expect(connect("holdfast://127.0.0.1:1", BRIEFLY)).rejects.toThrow(
+    "holdfast://127.0.0.1:1 refused the connection",
+  );
+  await expect(connect("holdfasts://127.0.0.1:1", BRIEFLY)).rejects.toThrow(
+    "holdfasts://127.0.0.1:1 refused the connection",
+  );
+  await expect(connect("holdfast://localhost:1", BRIEFLY)).rejects.toThrow(
+    "holdfast://localhost:1 refused the connection",
+  );
   const path = join(createTemporaryDirectory(), "none");
-  await expect(connect(`holdfast+unix:${path}`)).rejects.toThrow(
+  await expect(connect(`holdfast+unix:${path}`, BRIEFLY)).rejects.toThrow(
     `holdfast+unix:${path} does not exist: no server listens on this path`,
   );
 });
