@@ -256,13 +256,10 @@ test("a server without HTTP loads no HTTP module", () => {
       ],
       { encoding: "utf8" },
     );
-  const withHttp = run("http");
-  expect(withHttp).toContain("node_modules/hono");
-  expect(withHttp).toContain("/chunks/http-server-");
+  // the chunk with the HTTP API, and with the libraries that it needs
+  expect(run("http")).toContain("/chunks/http-server-");
   const plainOutput = run("none");
   expect(plainOutput).toContain("serve");
-  expect(plainOutput).not.toContain("hono");
-  // the chunk with the HTTP API, and with the library that validates its bodies
   expect(plainOutput).not.toContain("/chunks/http-server-");
 }, 30_000);
 
