@@ -42,7 +42,8 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   },
   {
     codes: /^25006$/,
-    explanation: "the database is read-only: connect to the primary server, with default_transaction_read_only off",
+    explanation:
+      "this server is a standby, or the database is read-only: connect to the primary server, with default_transaction_read_only off",
     isFatal: true,
   },
   {

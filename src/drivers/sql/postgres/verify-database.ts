@@ -15,7 +15,6 @@ const MIN_VERSION = 12;
 
 const READ_PROPERTIES = `select pg_catalog.current_setting('server_version_num')::int as version_number,
   pg_catalog.current_setting('server_version') as version, pg_catalog.current_setting('server_encoding') as encoding,
-  pg_catalog.pg_is_in_recovery() as is_standby,
   (select reset_val from pg_catalog.pg_settings where name operator(pg_catalog.=) 'default_transaction_isolation') as isolation`;
 
 const READ_LAYOUT = "select version, revision, oldest_caller from {layout}";
@@ -42,7 +41,7 @@ export async function verifyDatabase(
   location: PostgresLocation,
   isCreating: boolean,
 ): Promise<{ readonly isReadCommitted: boolean }> {
-  const names = ["version_number", "version", "encoding", "is_standby", "isolation"];
+  const names = ["version_number", "version", "encoding", "isolation"];
   const properties = (await readRow(calls, READ_PROPERTIES, names)) ?? {};
   checkProperties(properties);
   const layout = await readLayout(calls, location);
@@ -55,12 +54,9 @@ export async function verifyDatabase(
 }
 
 function checkProperties(row: SqlRow): void {
-  const { version_number: versionNumber, version, encoding, is_standby: isStandby } = row;
+  const { version_number: versionNumber, version, encoding } = row;
   if (Number(versionNumber) < MIN_VERSION * 10_000) {
     throw new FatalDriverError(`postgres: PostgreSQL ${version} is too old: use ${MIN_VERSION} or later`);
-  }
-  if (isStandby === true) {
-    throw new FatalDriverError("postgres: this server is a standby (25006): connect to the primary server");
   }
   // every key must have a form in the database
   if (encoding !== "UTF8") {
