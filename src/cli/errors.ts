@@ -107,6 +107,13 @@ export function toFileLimitError(error: unknown): CommandError | null {
   return null;
 }
 
+/** The same for an error of a call to a driver, which does not wrap what its store reports. */
+export function toCallError(error: unknown, url: string): CommandError {
+  const converted = toCommandError(error, url);
+  const isBug = error instanceof ReferenceError || error instanceof RangeError || error instanceof SyntaxError;
+  return converted.kind === "internal" && error instanceof Error && !isBug ? toStoreError(error, url) : converted;
+}
+
 function toLostError(error: { readonly reason?: unknown }, message: string): CommandError {
   const kind = error.reason === "maxHold" ? "maxHold" : "lost";
   return new CommandError(kind, message, { details: { reason: error.reason }, cause: error });

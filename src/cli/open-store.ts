@@ -12,7 +12,7 @@ import type { KeepSessionSocket } from "../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../drivers/server/keep-session.ts";
 import type { ClaimView, Driver, Page, Traits } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
-import { CommandError, isTransient, isUnresponsive, toCommandError } from "./errors.ts";
+import { CommandError, isTransient, isUnresponsive, toCallError, toCommandError } from "./errors.ts";
 import { createReporter } from "./output.ts";
 import { withTimeout } from "./timeout.ts";
 
@@ -208,6 +208,6 @@ export async function listClaims({ driver, traits, name }: Store, prefix: string
   try {
     return await driver.list({ prefix }, { max: MAX_LISTED });
   } catch (error) {
-    throw toCommandError(error, name);
+    throw toCallError(error, name);
   }
 }

@@ -524,8 +524,12 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     const { locks, keys } = waiter.target;
     const id = this.#activeClaim?.claim.id ?? null;
     const paused = this.#activeClaim?.currentPause(this.context.engine.clock.now());
+    const isAnswered = this.#activeClaim?.state.status !== "asking";
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
-    const error = createTimeoutError(this.context.queueReader, { locks, keys, id, localAhead, waitedMs, paused });
+    const error = createTimeoutError(this.context.queueReader, {
+      ...{ locks, keys, id, localAhead, waitedMs },
+      ...{ paused, isAnswered },
+    });
     this.#removeWaiter(waiter);
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));

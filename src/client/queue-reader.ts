@@ -49,6 +49,11 @@ export class QueueReader {
     this.scheduler = engine.scheduler;
   }
 
+  /** For messages. */
+  get storeName(): string {
+    return this.#engine.driver.name;
+  }
+
   /**
    * Reads the queue of a key; rejects if the store does not answer within LOOKUP_TIMEOUT_MS.
    * @param isFresh a lookup that was sent before this call is not shared

@@ -1,7 +1,7 @@
 /** Creates the error for a timed-out wait. It names the holder, from one read of the store's queue. */
 
 import type { BlockerInfo } from "../errors.ts";
-import { describePause, formatKeys, LockTimeoutError } from "../errors.ts";
+import { DriverError, describePause, formatKeys, LockTimeoutError } from "../errors.ts";
 import type { ClaimId, ClaimView, LockSpec, Pause } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
@@ -19,11 +19,13 @@ export interface WaitInfo {
   readonly waitedMs: number;
   /** Set if the store is paused. */
   readonly paused: Pause | undefined;
+  /** Has the store answered the claim? If not, the lock may be free. */
+  readonly isAnswered: boolean;
 }
 
 /** Creates the error for a wait that has ended. Never rejects: if the store cannot be reached, the error names no holder. */
 export async function createTimeoutError(queueReader: QueueReader, waitInfo: WaitInfo): Promise<LockTimeoutError> {
-  const { keys, waitedMs, paused } = waitInfo;
+  const { keys, waitedMs, paused, isAnswered } = waitInfo;
   const blocked = await withTimeout(
     queueReader.scheduler,
     LOOKUP_TIMEOUT_MS,
@@ -38,12 +40,14 @@ export async function createTimeoutError(queueReader: QueueReader, waitInfo: Wai
     parts.push(`held by ${blocked.holder} for ${formatDuration(blocked.heldForMs ?? 0)}`);
   }
   if (paused !== undefined) parts.push(describePause(paused));
+  const unanswered = `${queueReader.storeName}: the store has not answered the request`;
+  if (!isAnswered) parts.push("the store has not answered");
   if (waitedMs > 0 && blocked.ahead !== undefined) parts.push(`${blocked.ahead} ahead in the queue`);
   const [first, ...rest] = parts;
   return new LockTimeoutError(
     rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`,
     paused === undefined ? blocked : { ...blocked, paused },
-    { keys },
+    { keys, ...(!isAnswered && { cause: new DriverError(unanswered, { keys }) }) },
   );
 }
 

@@ -70,7 +70,11 @@ function openWithin<S extends Closable, T>(
       ({ session }) => session.close(),
       () => undefined,
     );
-    return Promise.reject(new Error("no answer: is the database starting, or blocked by a firewall?"));
+    return Promise.reject(
+      new Error(
+        "no answer: is the database starting, blocked by a firewall, or one of Holdfast's tables locked by another session?",
+      ),
+    );
   });
 }
 

@@ -1,5 +1,6 @@
 import type { Check, Driver } from "../../../spi/driver.ts";
-import { EXIT_CODES, toCommandError } from "../../errors.ts";
+import { EXIT_CODES, toCallError, toCommandError } from "../../errors.ts";
+import type { Store } from "../../open-store.ts";
 import { openAdmin, openStore, resolveUrl, withoutPassword } from "../../open-store.ts";
 import { formatJsonLine, printLine } from "../../output.ts";
 import { colorize, detectTerminal } from "../../terminal-table.ts";
@@ -51,7 +52,7 @@ async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<M
       const wallAt = Date.now();
       const info = (await admin?.info(key).catch(errorText)) ?? "the store is not a Holdfast server";
       const roundTripMs = performance.now() - sentAt;
-      const storeChecks = (await store.driver.diagnose?.()) ?? null;
+      const storeChecks = await diagnose(store);
       const cycles = await measureCycles(store.driver, key);
       const tokenComparison = fromUrl === undefined ? null : await compareTokens(store, key, fromUrl);
       const times = { connectMs, wallMs: wallAt + roundTripMs / 2, roundTripMs };
@@ -75,6 +76,15 @@ async function measure({ url, key = "", from: fromUrl }: DoctorFlags): Promise<M
   }
 }
 
+/** @throws CommandError unreachable, if the store does not answer */
+async function diagnose({ driver, name }: Store): Promise<readonly Check[] | null> {
+  try {
+    return (await driver.diagnose?.()) ?? null;
+  } catch (error) {
+    throw toCallError(error, name);
+  }
+}
+
 /** The message of an error that the store reported. Any other error is thrown: it is a bug. */
 function errorText(error: unknown): string {
   const { code } = error as { readonly code?: unknown };
@@ -94,16 +104,17 @@ async function measureCycles(driver: Driver, key: string): Promise<CycleTimes> {
         return { ...unknownCycles("the store grants no new locks"), paused: answer.paused ?? null };
       await driver.release([{ claim, hasUnansweredClaim: false }]);
     } catch (error) {
-      const reason = errorText(error);
-      return { ...unknownCycles(reason), isForbidden: /\bmay not\b/.test(reason) };
+      const reason = error instanceof TypeError ? errorText(error) : (error as Error).message;
+      const isForbidden = /\bmay not\b/.test(reason);
+      return { ...unknownCycles(reason), isForbidden, isFailing: !isForbidden };
     }
     times.push(performance.now() - startedAt);
   }
-  return { cyclesMs: times, paused: null, isForbidden: false };
+  return { cyclesMs: times, paused: null, isForbidden: false, isFailing: false };
 }
 
 function unknownCycles(reason: string): CycleTimes {
-  return { cyclesMs: reason, paused: null, isForbidden: false };
+  return { cyclesMs: reason, paused: null, isForbidden: false, isFailing: false };
 }
 
 const STATUS_MARKS = { ok: "ok  ", warn: "WARN", fail: "FAIL", unknown: "--  " } as const;

@@ -41,6 +41,8 @@ export interface CycleTimes {
   readonly paused: Pause | null;
   /** The credential does not have the right to acquire the key. */
   readonly isForbidden: boolean;
+  /** Locks cannot be acquired or released at all: the store reports an error, or does not answer. */
+  readonly isFailing: boolean;
 }
 
 /** The versions of this program. */
@@ -195,8 +197,10 @@ function checkPermissions({ key }: Measurements, { account, rights }: ServerInfo
   };
 }
 
-function checkLatency({ cycles: { cyclesMs, isForbidden }, connectMs }: Measurements): Check {
+function checkLatency({ cycles: { cyclesMs, isForbidden, isFailing }, connectMs }: Measurements): Check {
   if (typeof cyclesMs === "string") {
+    if (isFailing)
+      return { status: "fail", name: "locks", message: `none can be acquired: ${escapeControl(cyclesMs)}` };
     const check: Check = { status: "unknown", name: "latency", message: `not measured: ${cyclesMs}` };
     if (!isForbidden) return check;
     const hint = "the test acquires a key: pass a --key PREFIX on which this credential has the right to acquire";

@@ -33,7 +33,7 @@ import { startWatchdog } from "./watchdog.ts";
 const RELEASE_TIMEOUT_MS = 2_000;
 /** With --hold-at-least the answer matters more, so this is long enough for a restart of the server. */
 const DETACH_TIMEOUT_MS = 5_000;
-/** A lost lock is released only if that is quick. */
+/** A lost lock, or one of a store that does not answer, is released only if that is quick. */
 const RELEASE_LOST_TIMEOUT_MS = 200;
 /** How often a run is registered while servers start and end. */
 const MAX_REGISTRATIONS = 10;

@@ -38,7 +38,7 @@ export interface WaitOptions {
 
 /**
  * Acquires the lock.
- * @throws CommandError timeout or busy (124), unreachable, paused, refused, deadlock, usage; the signal's reason on abort
+ * @throws CommandError timeout or busy (124), unreachable, also if the store has not answered at the end of the wait, paused, refused, deadlock, usage; the signal's reason on abort
  */
 export async function acquireWithProgress(store: Store, request: LockRequest, options: WaitOptions): Promise<Lock> {
   const { waitMs, ttl, label, signal } = options;
@@ -67,6 +67,7 @@ export async function acquireWithProgress(store: Store, request: LockRequest, op
     const { code } = error as { readonly code?: unknown };
     if (code === "PAUSED") throw toPausedError(request, error as StorePausedError);
     if (code !== "LOCK_TIMEOUT") throw toCommandError(error, store.name);
+    if ((error as LockTimeoutError).cause !== undefined) throw toUnansweredError(store, request, options, error);
     throw await toTimeoutError(store, request, options, (error as LockTimeoutError).blocked);
   } finally {
     isOver = true;
@@ -126,6 +127,18 @@ async function toTimeoutError(
   const status: QueueStatus = { ahead: 0, ...current, ...blocked };
   const message = `${waited}: ${describeQueue(status)}`;
   return toConflictError("timeout", message, request, status, options);
+}
+
+/** It is unknown whether the lock is free: this is no conflict. */
+function toUnansweredError(
+  store: Store,
+  { keys }: LockRequest,
+  { waitMs = 0 }: WaitOptions,
+  cause: unknown,
+): CommandError {
+  const problem = `${store.name} has not answered; \`holdfast doctor\` looks for the cause`;
+  const message = `waited ${formatDuration(waitMs)} for ${quoteKeys(keys)}: ${problem}`;
+  return new CommandError("unreachable", message, { details: { keys }, cause });
 }
 
 /** A single try while the store grants no new locks: it is unknown whether the lock is free. */

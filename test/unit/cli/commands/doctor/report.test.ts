@@ -38,7 +38,7 @@ function measurements(change: Partial<Measurements> = {}, info: Partial<ServerIn
 }
 
 function lockCycles(cyclesMs: CycleTimes["cyclesMs"], overrides: Partial<CycleTimes> = {}): CycleTimes {
-  return { cyclesMs, paused: null, isForbidden: false, ...overrides };
+  return { cyclesMs, paused: null, isForbidden: false, isFailing: false, ...overrides };
 }
 
 /** One finding: its level, its message, the advice. */
