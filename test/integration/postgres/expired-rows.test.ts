@@ -22,31 +22,37 @@ withPostgres((server) => {
     return Number(row?.count);
   }
 
-  test("tombstones of a burst are removed in batches by later calls that write none", async () => {
-    const { driver } = await fixture.open();
-    const held = makeClaim("held", { ttlMs: 60_000 });
-    await driver.claim(held);
-    await fixture.database.query(`insert into holdfast.holdfast_1_tombstones
+  test.each(["nothing", "an empty table", "its rows"])(
+    "tombstones of a burst are removed in batches by later calls that write none; the server knows %s",
+    async (knows) => {
+      const { driver } = await fixture.open();
+      const held = makeClaim("held", { ttlMs: 60_000 });
+      await driver.claim(held);
+      // the plan of the calls follows what the server knows of the table
+      if (knows === "an empty table") await fixture.database.query("vacuum analyze holdfast.holdfast_1_tombstones");
+      await fixture.database.query(`insert into holdfast.holdfast_1_tombstones
       select 'ended-' || n, 'released', 1 from pg_catalog.generate_series(1, 20000) n`);
-    const countTombstones = async (): Promise<number> => {
-      const [row] = await fixture.database.query("select count(*)::int as count from holdfast.holdfast_1_tombstones");
-      return Number(row?.count);
-    };
-    await fixture.database.query("update holdfast.holdfast_1_claims set expires = expires - 20000000");
-    await driver.renew([held]);
-    expect(await countTombstones()).toBe(19_000);
-    let pairs = 0;
-    do {
-      for (let index = 0; index < 16; index++, pairs++) {
-        const claim = makeClaim("free");
-        await driver.claim(claim);
-        await driver.release(toReleases(claim));
-      }
-    } while ((await countTombstones()) > 0);
-    // 19 batches, one in 16 pairs
-    expect(pairs).toBeLessThan(1_000);
-    expect(await fixture.inspect()).toEqual([]);
-  });
+      if (knows === "its rows") await fixture.database.query("analyze holdfast.holdfast_1_tombstones");
+      const countTombstones = async (): Promise<number> => {
+        const [row] = await fixture.database.query("select count(*)::int as count from holdfast.holdfast_1_tombstones");
+        return Number(row?.count);
+      };
+      await fixture.database.query("update holdfast.holdfast_1_claims set expires = expires - 20000000");
+      await driver.renew([held]);
+      expect(await countTombstones()).toBe(19_000);
+      let pairs = 0;
+      do {
+        for (let index = 0; index < 16; index++, pairs++) {
+          const claim = makeClaim("free");
+          await driver.claim(claim);
+          await driver.release(toReleases(claim));
+        }
+      } while ((await countTombstones()) > 0);
+      // 19 batches, one in 16 pairs
+      expect(pairs).toBeLessThan(1_000);
+      expect(await fixture.inspect()).toEqual([]);
+    },
+  );
 
   test("claims on other keys remove the rows of keys that are never used again", async () => {
     const { driver } = await fixture.open();

@@ -23,6 +23,10 @@ const Database: typeof Libsql = loadInterop("libsql");
 const newFile = useSqliteFiles();
 const locks = createLocks(memory());
 let path = "";
+let jobCount = 0;
+
+/** Two runs of one job in one second would be one tick. */
+const nextJob = (): string => `job ${jobCount++}`;
 
 const BUILDERS: Readonly<Record<string, () => OpenBuilder>> = { Knex: openKnex, Drizzle: openDrizzle };
 
@@ -34,8 +38,8 @@ const PLACES: Readonly<Record<string, (insert: Insert) => Promise<unknown>>> = {
   },
   "wrap()": (insert) => locks.wrap("k", insert)(),
   "wrap() without the lock": (insert) => locks.wrap("k", { condition: () => false }, insert)(),
-  "wrapJob()": (insert) => wrapJob(locks, "overlapping", insert)(new Date()),
-  "wrapJob() without overlap": (insert) => wrapJob(locks, "report", insert, { overlap: false })(new Date()),
+  "wrapJob()": (insert) => wrapJob(locks, nextJob(), insert)(new Date()),
+  "wrapJob() without overlap": (insert) => wrapJob(locks, nextJob(), insert, { overlap: false })(new Date()),
   "run() of a fence guard": (insert) => createFenceGuard().run("k", 1n, insert),
   "request() of Web Locks": (insert) => webLocks(locks).request("k", insert),
 };

@@ -4,7 +4,8 @@
    Cost        at most 1,000 rows, a few milliseconds; one index probe if there are none */
 create or replace function {purge_tombstones}(p_now bigint) returns void language plpgsql as $body$
 begin
-  delete from {tombstones} where id in (
+  -- as an array, since the planner may execute a subquery once for each row
+  delete from {tombstones} where id = any (array(
     select id from {tombstones} where expires <= p_now order by expires limit 1000 for update skip locked
-  );
+  ));
 end $body$;
