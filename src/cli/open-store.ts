@@ -65,6 +65,8 @@ export async function openStore(url: string | undefined, options: LocksOptions =
 /** The pauses between attempts to connect. */
 const MIN_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 1_000;
+/** A wait that is shorter ends no attempt to connect: a healthy server may need as long on a busy machine. */
+const SHORTEST_CONNECT_MS = 1_000;
 /** No attempt begins with less time left. */
 const MIN_ATTEMPT_MS = 10;
 /** After this time a message says what the command waits for. */
@@ -89,7 +91,7 @@ export async function openStoreWithRetry(options: RetryOptions, settings: LocksO
   const { url, waitMs = Number.POSITIVE_INFINITY, signal } = options;
   if (waitMs === 0) return openStore(url, settings);
   const startedAt = performance.now();
-  const deadline = startedAt + waitMs;
+  const deadline = startedAt + Math.max(waitMs, SHORTEST_CONNECT_MS);
   let mayWait = waitMs !== Number.POSITIVE_INFINITY;
   let isReported = false;
   let lastFailure: CommandError | null = null;

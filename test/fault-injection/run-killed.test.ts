@@ -154,7 +154,7 @@ async function expectOutcome(
 ): Promise<void> {
   const commandContinues = outcome === "goes on" || outcome === "orphan";
   if (commandContinues) {
-    const earlyRun = harness.start(["run", ...keys, "--wait", "500ms", "--", ...scripts.enterAndLeave("k")]);
+    const earlyRun = harness.start(["run", ...keys, "--wait", "2s", "--", ...scripts.enterAndLeave("k")]);
     expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
     expect(isAlive(command)).toBe(true);
   }

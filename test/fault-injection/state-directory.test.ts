@@ -35,7 +35,8 @@ test.concurrent.for(["state", "journal"])(
     await runOnce(harness, "--", "true");
     await killServer(harness);
     const path = join(harness.directory, "state", name);
-    const text = `${readFileSync(path, "utf8") || "0123456789abcdef {}\n"}`.replace(/.\n$/, "~\n");
+    // spaces behind the last line are room for more
+    const text = readFileSync(path, "utf8").replace(/.\n *$/, "~\n");
     writeFileSync(path, text);
     for (const attempt of [await runOnce(harness, "--", "touch", "ran"), harness.start(["serve"])]) {
       expect((await attempt.ended).code).toBe(69);
@@ -219,8 +220,8 @@ test.concurrent.for(disks)(
     );
     expect((await refusedRun.ended).code).toBe(69);
     expect(refusedRun.err()).toContain(message);
-    // more than still fits into the last page of the journal
-    const keys = Array.from({ length: 9 }, (_, index) => `${index}`.repeat(500));
+    // more than there is room for in the journal
+    const keys = Array.from({ length: 40 }, (_, index) => `${index} `.padEnd(500, "x"));
     const detached = harness.start(["acquire", ...keys, "--ttl", "2m", "--wait", "1s", "--url", server.url]);
     expect((await detached.ended).code).not.toBe(0);
     expect(detached.out()).toBe("");

@@ -12,6 +12,9 @@ import { createSilenceError, openAdmin } from "../../open-store.ts";
 import { createReporter, escapeControl, quoteKeys } from "../../output.ts";
 import { withTimeout } from "../../timeout.ts";
 
+/** In milliseconds. */
+const SHORTEST_WAIT_MS = 250;
+
 /** After this time the user is told what the command waits for. */
 const NOTICE_AFTER_MS = 1_000;
 
@@ -77,9 +80,9 @@ export async function acquireWithProgress(store: Store, request: LockRequest, op
   return lock;
 }
 
-/** What is left of the wait, at least 1: 0 would mean "try once", and report the end of a wait as busy. */
+/** What is left of the wait, but enough for a healthy store to answer. Not 0, which would report the end of a wait as busy. */
 function remainingWaitMs(waitMs: number, startedAt: number = performance.now()): number {
-  return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), 1);
+  return waitMs === 0 ? 0 : Math.max(Math.ceil(startedAt + waitMs - performance.now()), SHORTEST_WAIT_MS);
 }
 
 async function findQueueStatus(store: Store, { keys }: LockRequest, label: string | null): Promise<QueueStatus> {
