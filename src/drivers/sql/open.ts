@@ -43,11 +43,16 @@ export async function openDatabase<S extends Closable, T>(
   keepAlive.set(deadline);
   keepAlive.keepAlive(true);
   try {
+    let lastFailure: unknown;
     for (let failures = 1; ; failures++) {
       try {
         return await openWithin(database, clock, deadline - clock.now());
       } catch (error) {
         if (isPermanent(error)) throw error;
+        // an attempt that the end of the time has cut says less than a complete one
+        if (error instanceof NoAnswerError && lastFailure !== undefined)
+          throw toUnreachedError(database.name, timeoutMs, lastFailure);
+        lastFailure = error;
         const delayMs = backoffMs(failures, Math.random(), MAX_DELAY_MS);
         if (clock.now() + delayMs >= deadline) throw toUnreachedError(database.name, timeoutMs, error);
         await sleep(clock, delayMs);
@@ -55,6 +60,14 @@ export async function openDatabase<S extends Closable, T>(
     }
   } finally {
     keepAlive.stop();
+  }
+}
+
+class NoAnswerError extends Error {
+  constructor() {
+    super(
+      "no answer: is the database starting, blocked by a firewall, or one of Holdfast's tables locked by another session?",
+    );
   }
 }
 
@@ -70,11 +83,7 @@ function openWithin<S extends Closable, T>(
       ({ session }) => session.close(),
       () => undefined,
     );
-    return Promise.reject(
-      new Error(
-        "no answer: is the database starting, blocked by a firewall, or one of Holdfast's tables locked by another session?",
-      ),
-    );
+    return Promise.reject(new NoAnswerError());
   });
 }
 

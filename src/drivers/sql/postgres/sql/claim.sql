@@ -49,7 +49,7 @@ begin
     returning (select expires from {claims} where id > p_id order by id limit 1) into v_next_expiry;
     if found then
       -- ids are random
-      if substr(p_id, 9, 1) < '4' then
+      if substr(p_id, 8, 1) < '4' then
         perform {purge_tombstones}(v_now);
       end if;
       return pg_catalog.array_to_string('h ' || v_token || ' ' || p_tokens || ' ' || p_ttl || ' ' || v_now / 1000
@@ -119,7 +119,7 @@ begin
       end if;
     end if;
     v_pushes := {sweep}(p_id, v_grace_ends, p_inbox, v_pushes);
-    if substr(p_id, 9, 1) < '4' then
+    if substr(p_id, 8, 1) < '4' then
       perform {purge_tombstones}(v_now);
     end if;
     return pg_catalog.array_to_string({encode_answer}(v_token, p_tokens, v_expires, v_next_expiry, v_grace_ends, v_now) || v_pushes, E'\n');
