@@ -1,5 +1,5 @@
 /**
- * Handles that nobody can release any more. The garbage collector tells of them: their locks are warned of, and stay held, since
+ * Handles that the program can no longer release. The garbage collector reports them: the client warns of their locks and keeps them, since
  * `await acquire(key); await work()` is no reason to lose a lock.
  *
  * A handle is watched from the first renewal of its lock on. A lock that is released before costs nothing, and one that is never

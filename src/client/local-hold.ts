@@ -28,7 +28,7 @@ export interface HoldQueue {
   describe(localHold: LocalHold): LockEvent & { readonly token: bigint };
 }
 
-/** A handle that tells if nobody can release it any more. */
+/** A handle that can be watched, in case the program loses it without a release. */
 interface WatchableHandle {
   watch(): void;
 }

@@ -68,7 +68,7 @@ export function requireLocks(locks: unknown): void {
 
 /**
  * The tick that a time is meant for: the nearest second, since schedules have no smaller unit. A timer may fire a millisecond early, and
- * would name the tick before if the time were rounded down: that one has run, so nobody would run this one.
+ * would name the tick before if the time were rounded down: that one has run, so no process would run this one.
  */
 export function toNearestTick(time: Date): Date {
   return new Date(Math.round(time.getTime() / SECOND_MS) * SECOND_MS);

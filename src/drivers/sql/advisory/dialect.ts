@@ -52,7 +52,7 @@ export interface AdvisoryDialect {
   readonly lockOption: string;
   /** @throws FatalDriverError if the user's function returns no lock */
   toLock(key: string): ServerLock;
-  /** The session that runs this statement. @throws FatalDriverError if this server's locks exclude nobody */
+  /** The session that runs this statement. @throws FatalDriverError if this server's locks exclude no other client */
   identify(connection: SqlConnection): Promise<SessionIdentity>;
   /**
    * Marks a session, and prepares it: limits of the user's statements do not end its waits, and the server ends the session if it is
