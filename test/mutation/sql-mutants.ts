@@ -94,7 +94,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: postgres,
     name: "on PostgreSQL, tombstones of a burst that later claims leave there",
-    find: "if found then\\n      if substr(p_id, 9, 1) < '4' then",
+    find: "if found then\\n      if substr(p_id, 8, 1) < '4' then",
     replace: "if found then\\n      if false then",
     tests: "test/integration/postgres/expired-rows.test.ts",
   },
