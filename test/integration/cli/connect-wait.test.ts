@@ -2,46 +2,55 @@
 
 import { createServer } from "node:net";
 import { join } from "node:path";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
-import { cliSandbox } from "../../support/cli-sandbox.ts";
+import { cliSandbox, readServerPids } from "../../support/cli-sandbox.ts";
+import { freePort } from "../../support/free-port.ts";
 import { Relay } from "../../support/relay.ts";
 import { until } from "../../support/until.ts";
 
-const sandbox = cliSandbox();
+// most of their time these tests wait: they run side by side, each with servers of its own
+vi.setConfig({ maxConcurrency: 5 });
 
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => {
-    server.listen(0, "127.0.0.1", resolve);
-  });
-  const { port } = server.address() as { readonly port: number };
-  await new Promise((resolve) => {
-    server.close(resolve);
-  });
-  return port;
-}
+const sandbox = cliSandbox();
+let serverCount = 0;
 
 async function startServer(listen: string, ...args: readonly string[]): Promise<RunningCommand> {
-  const state = join(sandbox.folder, `state-${listen.replace(/\W/g, "-").slice(-20)}`);
+  const state = join(sandbox.folder, `state-${listen.replace(/\W/g, "-")}`);
   const command = sandbox.start(["serve", "--listen", listen, "--state", state, "--quiet", ...args]);
   await until(() => command.out().includes("listening"), { within: 20_000, what: "the server" });
   return command;
 }
 
 /** How a run reaches a server. */
-type Reach = { readonly flags: readonly string[]; readonly name: string; readonly pid: number; stop(): Promise<void> };
+type Reach = {
+  readonly name: string;
+  readonly pid: number;
+  start(...args: readonly string[]): RunningCommand;
+  stop(): Promise<void>;
+};
 
 async function startReachableServer(kind: string): Promise<Reach> {
   if (kind === "on demand") {
-    expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
-    const pid = sandbox.autostartedServerPids().at(-1) as number;
-    return { flags: [], name: "your lock server", pid, stop: async () => void process.kill(pid, "SIGTERM") };
+    const directory = join(sandbox.folder, `on-demand-${++serverCount}`);
+    const start = (...args: readonly string[]): RunningCommand =>
+      sandbox.start(["run", ...args], { env: { HOLDFAST_DIR: directory } });
+    expect((await start("k", "--", "true").ended).code).toBe(0);
+    const [pid] = readServerPids(join(directory, "server.log")) as [number];
+    return { name: "your lock server", pid, start, stop: async () => void process.kill(pid, "SIGTERM") };
   }
-  const listen = kind === "unix" ? `unix:${join(sandbox.folder, "reachable")}` : `tcp://127.0.0.1:${await freePort()}`;
+  const listen =
+    kind === "unix"
+      ? `unix:${join(sandbox.folder, `reachable-${++serverCount}`)}`
+      : `tcp://127.0.0.1:${await freePort()}`;
   const url = kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast");
   const server = await startServer(listen);
-  return { flags: ["--url", url], name: url, pid: server.pid, stop: () => stopServer(server) };
+  return {
+    name: url,
+    pid: server.pid,
+    start: (...args) => sandbox.start(["run", "--url", url, ...args]),
+    stop: () => stopServer(server),
+  };
 }
 
 async function stopServer(command: RunningCommand, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
@@ -49,7 +58,7 @@ async function stopServer(command: RunningCommand, signal: NodeJS.Signals = "SIG
   await command.ended;
 }
 
-test.each(["unix", "tcp"])(
+test.concurrent.each(["unix", "tcp"])(
   "%s: run and acquire with --wait wait for a server that is not running yet, and say so",
   async (kind) => {
     const listen = kind === "unix" ? `unix:${join(sandbox.folder, "late")}` : `tcp://127.0.0.1:${await freePort()}`;
@@ -72,7 +81,7 @@ test.each(["unix", "tcp"])(
   },
 );
 
-test("without --wait or with --no-wait no command waits for a server; and a wait is measured from its start", async () => {
+test.concurrent("without --wait or with --no-wait no command waits for a server; and a wait is measured from its start", async () => {
   const url = `holdfast://127.0.0.1:${await freePort()}`;
   for (const flags of [[], ["--no-wait"], ["--wait", "0"]]) {
     const { code, err } = await sandbox.run(["run", "k", ...flags, "--url", url, "--", "true"]);
@@ -97,7 +106,7 @@ test("without --wait or with --no-wait no command waits for a server; and a wait
   expect(wrongHost.code).toBe(69);
 });
 
-test("a server that accepts and never answers is given up when the wait is over, and a signal ends the wait at once", async () => {
+test.concurrent("a server that accepts and never answers is given up when the wait is over, and a signal ends the wait at once", async () => {
   const silentServer = createServer(() => undefined);
   await new Promise<void>((resolve) => {
     silentServer.listen(0, "127.0.0.1", resolve);
@@ -132,7 +141,7 @@ test("a server that accepts and never answers is given up when the wait is over,
   }
 });
 
-test.each(["SIGTERM", "SIGKILL"] as const)(
+test.concurrent.each(["SIGTERM", "SIGKILL"] as const)(
   "a wait survives a restart of its server (%s), in the queue and while connecting",
   async (signal) => {
     const listen = `unix:${join(sandbox.folder, `again-${signal}`)}`;
@@ -155,7 +164,7 @@ test.each(["SIGTERM", "SIGKILL"] as const)(
   },
 );
 
-test("a command waits for a full server too; without --wait it reports which limit is reached", async () => {
+test.concurrent("a command waits for a full server too; without --wait it reports which limit is reached", async () => {
   const listen = `unix:${join(sandbox.folder, "full")}`;
   const url = `holdfast+${listen}`;
   const server = await startServer(listen, "--limit", "connections=2");
@@ -172,15 +181,13 @@ test("a command waits for a full server too; without --wait it reports which lim
   await stopServer(server);
 });
 
-describe.each(["unix", "tcp", "on demand"])("%s: a frozen server", (kind) => {
+describe.concurrent.each(["unix", "tcp", "on demand"])("%s: a frozen server", (kind) => {
   test("run waits for it before it is connected, with a limit and without one; a shorter wait ends with the cause", async () => {
     const server = await startReachableServer(kind);
     process.kill(server.pid, "SIGSTOP");
     const startedAt = performance.now();
-    const short = sandbox.start(["run", "k", "--wait", "2s", ...server.flags, "--", "true"]);
-    const waits = [["--wait", "50s"], []].map((limit) =>
-      sandbox.start(["run", "k", ...limit, ...server.flags, "--", "echo", "ran"]),
-    );
+    const short = server.start("k", "--wait", "2s", "--", "true");
+    const waits = [["--wait", "50s"], []].map((limit) => server.start("k", ...limit, "--", "echo", "ran"));
     expect(await short.ended).toMatchObject({
       code: 69,
       err: `holdfast: waited 2 s: ${server.name} did not answer; nothing was run\n`,
@@ -199,11 +206,9 @@ describe.each(["unix", "tcp", "on demand"])("%s: a frozen server", (kind) => {
 
   test("run waits for it in the queue as well; at the end of the wait it says that the server does not answer", async () => {
     const server = await startReachableServer(kind);
-    const holder = sandbox.start(["run", "k", ...server.flags, "--", "sh", "-c", "echo held; exec sleep 60"]);
+    const holder = server.start("k", "--", "sh", "-c", "echo held; exec sleep 60");
     await until(() => holder.out() !== "", { within: 20_000, what: "the holder" });
-    const waits = ["6s", "50s"].map((wait) =>
-      sandbox.start(["run", "k", "--wait", wait, ...server.flags, "--", "echo", "ran"]),
-    );
+    const waits = ["6s", "50s"].map((wait) => server.start("k", "--wait", wait, "--", "echo", "ran"));
     const startedAt = performance.now();
     for (const wait of waits) await until(() => wait.err() !== "", { within: 20_000, what: "it to wait in line" });
     process.kill(server.pid, "SIGSTOP");
@@ -220,7 +225,7 @@ describe.each(["unix", "tcp", "on demand"])("%s: a frozen server", (kind) => {
   });
 });
 
-test.each(["unix", "tcp"])(
+test.concurrent.each(["unix", "tcp"])(
   "%s: run waits for a relay that accepts and closes until it reaches its server",
   async (kind) => {
     const path = join(sandbox.folder, `relay-${kind}`);
