@@ -118,7 +118,7 @@ export const SUITES: readonly Suite[] = [
   sqlSuite("postgres", ["postgres", "pgbouncer", "query-builders", "prisma"], 160, 1800),
   sqlSuite("mysql", ["mariadb", "query-builders", "prisma"], 120, 1800),
   sqlSuite("sqlite", ["bindfs", "query-builders", "better-sqlite3"], 40, 1800),
-  { name: "cli", tests: ["test/integration/cli/"], isSequential: true, seconds: 180, longSeconds: 300 },
+  { name: "cli", tests: ["test/integration/cli/"], seconds: 130, longSeconds: 300 },
   {
     name: "simulation",
     source: "test/simulation/main.ts",
