@@ -19,7 +19,8 @@ const SERVER_FILES = [
 export default defineConfig({
   plugins: [shellScriptText],
   test: {
-    maxWorkers: 2,
+    // more than the two cores of the smallest machine: most of their time tests wait, for leases, servers and processes
+    maxWorkers: 3,
     // a busy machine makes a few seconds many
     testTimeout: process.env.HOLDFAST_LONG === "1" ? 180_000 : 20_000,
     setupFiles: ["test/support/setup/table-inspection.ts"],

@@ -131,7 +131,6 @@ export const SUITES: readonly Suite[] = [
     name: "fault-injection",
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
-    isSequential: true,
     seconds: 135,
     longSeconds: 3600,
   },

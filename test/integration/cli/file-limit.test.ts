@@ -38,9 +38,9 @@ test.each([
 ])("%s: the message is plain and the code is that of a store that cannot be used", async (name, flags) => {
   if (name === "a running server") expect((await sandbox.run(["run", "k", "--", "true"])).code).toBe(0);
   const args = flags.map((flag) => (flag === "sqlite" ? `sqlite:${join(sandbox.folder, "locks.db")}` : flag));
+  const results = await Promise.all(LIMITS.map(async (limit) => ({ limit, ...(await runWithLimit(limit, args)) })));
   const messages: string[] = [];
-  for (const limit of LIMITS) {
-    const { code, err } = await runWithLimit(limit, args);
+  for (const { limit, code, err } of results) {
     // a library of SQLite in Rust ends the process if it cannot open its own pipes
     if (code === null && err.includes("panicked")) continue;
     // 74: the record of the run; 77: SQLite's own error; 126: the command itself
