@@ -50,8 +50,8 @@ export interface ClaimListener {
   onUnconfirmed(): void;
   /** The store has confirmed the claim since. */
   onConfirmed(): void;
-  /** The store has queued the claim. */
-  onQueued(): void;
+  /** The first call about the claim has ended, and it is not granted: the store has queued it, or the call is repeated. */
+  onNotGranted(): void;
   /** The claim, which waits, is the successor of this held one, whose holder has released it: it takes over its token range. */
   onTurn(activeClaim: ActiveClaim, token: bigint, now: number): void;
   /** Another claim waits for this one, which is held. Called once. */
@@ -415,16 +415,18 @@ export class Engine {
   }
 
   #perform(activeClaim: ActiveClaim, { state, effects }: Step, now: number): void {
-    const previousStatus = activeClaim.state.status;
+    const previous = activeClaim.state;
     activeClaim.state = state;
-    const isDone = state.status === "done" && previousStatus !== "done";
+    const isDone = state.status === "done" && previous.status !== "done";
     if (isDone) this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
       // the listener may have changed the state during an earlier effect
       if (activeClaim.state !== state && effect !== "release") break;
       this.#performEffect(activeClaim, effect, now);
     }
-    if (state.status === "waiting" && previousStatus === "asking") activeClaim.listener.onQueued();
+    const wasAsking = previous.status === "asking" && previous.callState.failures === 0;
+    if (wasAsking && (state.status === "waiting" || (state.status === "asking" && state.callState.failures > 0)))
+      activeClaim.listener.onNotGranted();
     const wakeAt = activeClaim.nextWakeAt();
     if (wakeAt === Number.POSITIVE_INFINITY) {
       this.scheduler.cancel(activeClaim);

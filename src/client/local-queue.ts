@@ -79,6 +79,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   readonly #isRecallable: boolean;
   /** Its one request is in strict order, of one exclusive key: its claim may have successors, and be one (successors.ts). */
   readonly #isStrict: boolean;
+  /** Those of the waiters that do not wait: they stay until the store has answered whether they may have the lock. */
+  #noWaitCount = 0;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
@@ -106,14 +108,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
+    if (waiter.noWait) this.#noWaitCount++;
     if (this.#isStrict) this.context.strictWaits.add(this.#key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
     if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
     if (!isBusy) return this.#activeClaim === null ? this.#startClaim(waiter.startedAt) : undefined;
-    if (waiter.noWait) return this.#rejectBusy(waiter, this.#activeClaim as ActiveClaim);
-    this.context.queueEvents.emitWaiting(waiter);
+    if (!waiter.noWait) return this.context.queueEvents.emitWaiting(waiter);
+    // while the first call is under way the lock may be free, or the store down: unknown is not busy
+    const activeClaim = this.#activeClaim as ActiveClaim;
+    if (!isAsking(activeClaim)) this.#rejectBusy(waiter, activeClaim);
   }
 
   /**
@@ -150,11 +155,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     if (activeClaim.isRecalled) this.#budget.onRecalled(now);
     this.#recordTokens(token, tokenCount);
     this.#grantNext(activeClaim, this.#budget.takeToken(), now);
+    if (this.#noWaitCount > 0) this.#rejectNoWaits(activeClaim);
   }
 
-  onQueued(): void {
+  onNotGranted(): void {
+    const activeClaim = this.#activeClaim as ActiveClaim;
     const head = this.#waiters.first;
-    if (head !== null) this.context.queueEvents.emitWaiting(head);
+    if (head !== null && !isFailing(activeClaim)) this.context.queueEvents.emitWaiting(head);
+    this.#rejectNoWaits(activeClaim);
   }
 
   onRecalled(now: number): void {
@@ -169,20 +177,18 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   onBusy(): void {
-    const head = this.#waiters.first;
     const activeClaim = this.#activeClaim as ActiveClaim;
     this.#activeClaim = null;
-    if (head?.noWait) this.#rejectBusy(head, activeClaim);
+    this.#rejectNoWaits(activeClaim);
     this.#startNext();
   }
 
   onExpired(): void {
-    const head = this.#waiters.first;
     this.#activeClaim = null;
-    if (head?.noWait) {
-      const { keys } = head.target;
-      this.#removeFromList(head);
-      head.reject(
+    for (const waiter of this.#findNoWaits()) {
+      const { keys } = waiter.target;
+      this.#removeFromList(waiter);
+      waiter.reject(
         new DriverError(`${this.context.engine.driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
       );
     }
@@ -192,13 +198,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   onFailed(error: unknown): void {
     this.#activeClaim = null;
-    const queue = this.#waiters;
-    // a transient error rejects only a no-wait request at the head; the other requests keep waiting
-    while (queue.first !== null && (queue.first.noWait || isFatalError(error))) {
-      const head = queue.first;
-      this.#removeFromList(head);
-      head.reject(wrapDriverError(error, `could not acquire ${formatKeys(head.target.keys)}`, head.target.keys));
-      if (!isFatalError(error)) break;
+    // after a transient error the requests that wait keep waiting
+    for (const waiter of isFatalError(error) ? [...this.#waiters] : this.#findNoWaits()) {
+      const { keys } = waiter.target;
+      this.#removeFromList(waiter);
+      waiter.reject(wrapDriverError(error, `could not acquire ${formatKeys(keys)}`, keys));
     }
     this.#startNext();
   }
@@ -475,6 +479,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   #startNext(now?: number): void {
+    // a listener of an event has requested the same keys, and so started the claim
+    if (this.#activeClaim !== null) return;
     if (this.#waiters.size > 0) this.#startClaim(now ?? this.context.engine.clock.now());
     else if (this.#name !== null) this.context.queues.delete(this.#name);
   }
@@ -485,6 +491,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
+    if (waiter.noWait) this.#noWaitCount--;
     if (this.#isStrict) this.context.strictWaits.remove(this.#key);
   }
 
@@ -501,6 +508,16 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   #rejectFailing(waiter: Waiter, { failure }: ActiveClaim): void {
     const { keys } = waiter.target;
     this.withdraw(waiter, wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+  }
+
+  #findNoWaits(): Waiter[] {
+    return [...this.#waiters].filter(({ noWait }) => noWait);
+  }
+
+  /** The store has answered about the claim, which is not theirs. */
+  #rejectNoWaits(activeClaim: ActiveClaim): void {
+    // a listener of the event of one may have withdrawn another
+    for (const waiter of this.#findNoWaits()) if (waiter.queue === this) this.#rejectBusy(waiter, activeClaim);
   }
 
   /** Rejects a no-wait request: busy, unless no local holder has the lock and the store is paused or does not answer. */
@@ -534,6 +551,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     waiter.leave();
     void error.then((timeout) => waiter.reject(timeout));
   }
+}
+
+/** Nothing is known of the claim: its first call is under way. */
+function isAsking({ state }: ActiveClaim): boolean {
+  return state.status === "asking" && state.callState.failures === 0;
 }
 
 function isFailing({ state }: ActiveClaim): boolean {

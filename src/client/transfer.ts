@@ -199,7 +199,7 @@ class AttachAttempt implements ClaimListener {
   readonly onBusy = neverCalled;
   readonly onExpired = neverCalled;
   readonly onFailed = neverCalled;
-  readonly onQueued = neverCalled;
+  readonly onNotGranted = neverCalled;
   readonly onTurn = neverCalled;
   readonly onRecalled = ignoreRecall;
   readonly #context: ClientContext;

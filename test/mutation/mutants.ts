@@ -188,6 +188,13 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/unit/client/local-queue.test.ts",
   },
   {
+    name: "a request that does not wait is busy while the first call of another one is under way",
+    file: "src/client/local-queue.ts",
+    find: "if (!isAsking(activeClaim)) this.#rejectBusy(waiter, activeClaim);",
+    replace: "this.#rejectBusy(waiter, activeClaim);",
+    tests: "test/unit/client/unanswered-tries.test.ts",
+  },
+  {
     name: "a release that does not read the clocks",
     file: "src/client/local-queue.ts",
     find: "if (localHold === this.#localHold) engine.observe(now, localHold.activeClaim);",
