@@ -3,7 +3,8 @@
  * by its id and its start time, because ids are reused.
  */
 
-import { readdirSync, readFileSync, readlinkSync } from "node:fs";
+import type { Stats } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
 
 /** The state of a process. stopped: by a signal, as with Ctrl-Z; unknown: the system does not tell. */
 export type ProcessState = "running" | "stopped" | "gone" | "unknown";
@@ -15,6 +16,14 @@ export type ProcessProbe = (pid: number, pidStart: string) => ProcessState;
  * character.
  */
 const START_FIELD = 22;
+/** Linux gives the namespace that the machine starts with this fixed number. It sees the processes of all others. */
+const INITIAL_NAMESPACE = "pid:[4026531836]";
+
+/** A process, by the id that it has in our namespace. */
+export interface ProcessId {
+  readonly pid: number;
+  readonly start: string;
+}
 
 /** The state of the process with that id and start time. */
 export function probeProcess(pid: number, pidStart: string): ProcessState {
@@ -23,8 +32,8 @@ export function probeProcess(pid: number, pidStart: string): ProcessState {
     fields = readStat(pid);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code !== "ENOENT" && code !== "ESRCH") return "unknown";
-    return hasProc() ? "gone" : "unknown";
+    // a /proc with `hidepid` shows no processes of other users, such as one below sudo
+    return (code === "ENOENT" || code === "ESRCH") && isUnused(pid) ? "gone" : "unknown";
   }
   if (fields[START_FIELD - 3] !== pidStart) return "gone";
   const state = fields[0];
@@ -49,18 +58,52 @@ function readStat(pid: number | "self"): readonly string[] {
   return text.slice(text.lastIndexOf(")") + 2).split(" ");
 }
 
-function hasProc(): boolean {
+function isUnused(pid: number): boolean {
   try {
-    readFileSync("/proc/self/stat", "latin1");
-    return true;
+    process.kill(pid, 0);
+    return false;
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
-    throw error;
+    return (error as NodeJS.ErrnoException).code === "ESRCH";
   }
 }
 
+/**
+ * Finds a process by the id that it has in another namespace. A namespace sees the processes of those below it. "gone": it
+ * has ended; "unknown": it may run where we do not see it.
+ */
+export function findInNamespace(namespace: string, pid: number, start: string): ProcessId | "gone" | "unknown" {
+  const visible = listPids();
+  const found = visible.find((candidate) => {
+    const ids = /^NSpid:\s*(.*)$/m.exec(readOrEmpty(`/proc/${candidate}/status`))?.[1]?.split("\t") ?? [];
+    if (ids.length < 2 || ids.at(-1) !== String(pid) || readStartTime(candidate) !== start) return false;
+    // of a process of another user the namespace is not shown; id and start time agree
+    return [namespace, null].includes(readPidNamespace(candidate));
+  });
+  if (found !== undefined) return { pid: found, start };
+  const seesAll = readPidNamespace() === INITIAL_NAMESPACE && readOrEmpty("/proc/1/stat") !== "";
+  return seesAll || visible.some((candidate) => readPidNamespace(candidate) === namespace) ? "gone" : "unknown";
+}
+
+/** A process that has this file open; null: none that this user may inspect. */
+export function findProcessWithOpenFile({ dev, ino }: Stats): ProcessId | null {
+  for (const pid of listPids()) {
+    const isOpen = listOrEmpty(`/proc/${pid}/fd`).some((descriptor) => {
+      const opened = statOrNull(`/proc/${pid}/fd/${descriptor}`);
+      return opened?.ino === ino && opened.dev === dev;
+    });
+    const start = isOpen && pid !== process.pid ? readStartTime(pid) : null;
+    if (start !== null) return { pid, start };
+  }
+  return null;
+}
+
+/** The name of a process, as `ps` shows it; null: it has ended. */
+export function readProcessName(pid: number): string | null {
+  return readOrEmpty(`/proc/${pid}/comm`).trimEnd() || null;
+}
+
 /** Processes of this user that were started with this variable in their environment, as `NAME=value`. */
-export function findProcessesByEnvironment(variable: string): { readonly pid: number; readonly start: string }[] {
+export function findProcessesByEnvironment(variable: string): ProcessId[] {
   return listPids().flatMap((pid) => {
     const environment = readOrEmpty(`/proc/${pid}/environ`).split("\0");
     const start = environment.includes(variable) ? readStartTime(pid) : null;
@@ -70,23 +113,31 @@ export function findProcessesByEnvironment(variable: string): { readonly pid: nu
 
 /** Empty where the system does not show processes. */
 function listPids(): number[] {
-  try {
-    return readdirSync("/proc")
-      .filter((name) => /^\d+$/.test(name))
-      .map(Number);
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw error;
-  }
+  return listOrEmpty("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number);
 }
 
 /** Empty for a process that has ended, or that this user may not inspect. */
 function readOrEmpty(path: string): string {
+  return unlessHidden(() => readFileSync(path, "latin1"), "");
+}
+
+function listOrEmpty(path: string): readonly string[] {
+  return unlessHidden(() => readdirSync(path), []);
+}
+
+function statOrNull(path: string): Stats | null {
+  return unlessHidden(() => statSync(path), null);
+}
+
+/** `fallback` for what does not exist (any more), or what this user may not inspect. */
+function unlessHidden<T>(read: () => T, fallback: T): T {
   try {
-    return readFileSync(path, "latin1");
+    return read();
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ESRCH" || code === "EACCES" || code === "EPERM") return "";
+    if (code === "ENOENT" || code === "ESRCH" || code === "EACCES" || code === "EPERM") return fallback;
     throw error;
   }
 }
@@ -101,13 +152,7 @@ export function readBootId(): string | null {
   }
 }
 
-/** Identifies the namespace of our process ids (each container has its own); null: this system does not tell. */
-export function readPidNamespace(): string | null {
-  try {
-    return readlinkSync("/proc/self/ns/pid");
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "EACCES") return null;
-    throw error;
-  }
+/** Identifies the namespace of process ids of a process (each container has its own); null: this system does not tell. */
+export function readPidNamespace(pid: number | "self" = "self"): string | null {
+  return unlessHidden(() => readlinkSync(`/proc/${pid}/ns/pid`), null);
 }

@@ -3,7 +3,7 @@ import { expect } from "vitest";
 import { PROGRAM } from "../support/cli-sandbox.ts";
 import { writeExclusionScripts } from "../support/processes/exclusion-scripts.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
-import { requireProcess, test } from "../support/processes/process-harness.ts";
+import { requireProcess, test, waitUntilListening } from "../support/processes/process-harness.ts";
 import type { ProcessId } from "../support/processes/process-tree.ts";
 import { commandLine, descendants, isAlive, sendSignal } from "../support/processes/process-tree.ts";
 import { until } from "../support/until.ts";
@@ -85,14 +85,22 @@ test.concurrent("wrapper stopped, server killed and started again: the command k
   }
 });
 
-test.concurrent.for(["server goes on", "server killed and started again"] as const)(
-  "a command that closed its inherited descriptors, wrapper and watchdog killed, %s: it keeps the lock until it ends",
-  async (then, { harness }) => {
+test.concurrent.for([
+  ["server goes on", "its"],
+  ["server goes on", "another"],
+  ["server killed and started again", "its"],
+  ["server killed and started again", "another"],
+] as const)(
+  "a command that closed its inherited descriptors, wrapper and watchdog killed, %s in %s pid namespace: it keeps the lock until it ends",
+  async ([then, namespace], { harness, skip }) => {
+    if (namespace === "another" && process.getuid?.() !== 0) skip("only root makes a pid namespace with its /proc");
     const scripts = writeExclusionScripts(harness.folder);
     const server = await harness.serve();
     const url = ["--url", server.url];
-    const run = harness.start(["run", "k", ...url, "--", ...scripts.untilGateClosedDescriptors("k", "stubborn")]);
-    const command = requireProcess(await scripts.waitForWorker("k"));
+    const args = ["run", "k", ...url, "--", ...scripts.untilGateClosedDescriptors("k", "stubborn")];
+    const run = namespace === "its" ? harness.start(args) : harness.startProgram(inPidNamespace(args));
+    await scripts.waitForWorker("k");
+    const command = find(run, /^sh judged\.sh/);
     killWithWatchdog(run);
     if (then !== "server goes on") {
       await waitForRunEnd(server, "SIGKILL");
@@ -100,12 +108,53 @@ test.concurrent.for(["server goes on", "server killed and started again"] as con
     }
     const earlyRun = harness.start(["run", "k", ...url, "--wait", "1s", "--", ...scripts.enterAndLeave("k")]);
     expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
+    // the wrapper has ended: the message names what works
+    expect(earlyRun.err()).toContain(`, kept by pid ${command.pid} (sh)`);
     sendSignal(command, "SIGKILL");
     const next = harness.start(["run", "k", ...url, "--wait", "10s", "--", ...scripts.enterAndLeave("k")]);
     expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
     expect(scripts.faults(["k"])).toEqual([]);
   },
 );
+
+test.concurrent("a server in a pid namespace of its own does not see a run: it keeps the lock of a command that closed its descriptors for a minute", async ({
+  harness,
+  skip,
+}) => {
+  if (process.getuid?.() !== 0) skip("only root makes a pid namespace with its /proc");
+  const scripts = writeExclusionScripts(harness.folder);
+  const socket = `unix:${harness.path("socket")}`;
+  const args = ["serve", "--listen", socket, "--state", harness.path("state")];
+  const server = await waitUntilListening(harness.startProgram(inPidNamespace(args)));
+  const url = ["--url", server.url];
+  const run = harness.start(["run", "k", ...url, "--", ...scripts.untilGateClosedDescriptors("k", "stubborn")]);
+  const command = requireProcess(await scripts.waitForWorker("k"));
+  killWithWatchdog(run);
+  const earlyRun = harness.start(["run", "k", ...url, "--wait", "2s", "--", ...scripts.enterAndLeave("k")]);
+  expect((await earlyRun.ended).code, earlyRun.err()).toBe(124);
+  sendSignal(command, "SIGKILL");
+  expect(scripts.faults(["k"])).toEqual([]);
+});
+
+test.concurrent("a daemon that inherited the lock keeps it after wrapper, watchdog and command were killed, and is named", async ({
+  harness,
+}) => {
+  const scripts = writeExclusionScripts(harness.folder);
+  const server = await harness.serve();
+  const url = ["--url", server.url];
+  const command = ["setsid", ...scripts.untilGate("k", "obedient")];
+  const run = harness.start(["run", "k", ...url, "--", "sh", "-c", '"$@" & wait; exit', "sh", ...command]);
+  const daemon = requireProcess(await scripts.waitForWorker("k"));
+  const parent = find(run, /^sh -c "/);
+  killWithWatchdog(run);
+  sendSignal(parent, "SIGKILL");
+  const named = `, kept by pid ${daemon.pid} (sh)`;
+  await until(async () => (await harness.list(server.url))[0]?.label.endsWith(named), { within: 8_000, what: named });
+  scripts.openGate("k");
+  const next = harness.start(["run", "k", ...url, "--wait", "10s", "--", ...scripts.enterAndLeave("k")]);
+  expect(await next.ended, next.err()).toEqual({ code: 0, signal: null });
+  expect(scripts.faults(["k"])).toEqual([]);
+});
 
 test.concurrent.for([
   ["released", "SIGTERM", "obedient"],
@@ -173,13 +222,27 @@ test.concurrent("a run inside a run, several keys: the outer wrapper stopped unt
   expect(readdirSync(harness.path("state/runs"))).toEqual([]);
 });
 
+/** `holdfast` with these arguments, below the first process of a pid namespace of its own, which outlives it. */
+function inPidNamespace(args: readonly string[]): readonly [string, ...string[]] {
+  const flags = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+  return ["unshare", ...flags, "sh", "-c", '"$@" & wait; sleep 60', "sh", process.execPath, PROGRAM, ...args];
+}
+
+/** The process of this run with such a command line. */
+function find(run: RunningProcess, line: RegExp): ProcessId {
+  const found = [requireProcess(run.pid), ...descendants(run.pid)].find(({ pid }) => line.test(commandLine(pid)));
+  if (found === undefined) throw new Error(`no process of the run is ${line}`);
+  return found;
+}
+
 /** Both at one moment: the wrapper cannot act in between. */
 function killWithWatchdog(run: RunningProcess): void {
-  const guards = descendants(run.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
+  const wrapper = find(run, /^\S*node\S* /);
+  const guards = descendants(wrapper.pid).filter(({ pid }) => commandLine(pid).includes("holdfast-watchdog"));
   expect(guards).toHaveLength(1);
-  run.process.kill("SIGSTOP");
+  sendSignal(wrapper, "SIGSTOP");
   for (const watchdog of guards) sendSignal(watchdog, "SIGKILL");
-  run.kill();
+  sendSignal(wrapper, "SIGKILL");
 }
 
 async function waitForRunEnd(server: RunningServer, name: NodeJS.Signals): Promise<void> {

@@ -751,6 +751,20 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/server/run-files.test.ts",
   },
   {
+    name: "a process of another namespace taken for one that has ended",
+    file: "src/util/process-info.ts",
+    find: "if (found !== undefined) return { pid: found, start };",
+    replace: "",
+    tests: "test/integration/server/run-files.test.ts",
+  },
+  {
+    name: "a run given up in the first moment in which it is unknown",
+    file: "src/server/session/session-registry.ts",
+    find: 'if (status === "works" || status === "held") running.since = now;',
+    replace: "",
+    tests: "test/integration/server/command-runs.test.ts",
+  },
+  {
     name: "a run without living processes over, whoever has its lock",
     file: "src/server/runs/run-files.ts",
     find: "record?.locked === false ?",

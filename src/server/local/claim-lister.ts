@@ -14,6 +14,7 @@ import { ANONYMOUS } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
 import type { MaybePromise } from "../backend.ts";
 import { RequestError, truncatePage } from "../backend.ts";
+import type { Session } from "../session/session.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 
 /** Maximum number of remembered page ends: the next page starts there without a search. */
@@ -57,7 +58,7 @@ export class ClaimLister {
       // skips claims that have ended meanwhile
       const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
       const page = truncatePage(
-        live.map((record) => toView(this.#table, publicTag, record, now, canInspect)),
+        live.map((record) => withKeeper(toView(this.#table, publicTag, record, now, canInspect), record)),
         max,
       );
       if (page.next !== undefined) this.#rememberCursor(page, live);
@@ -111,4 +112,11 @@ export class ClaimLister {
     this.#cursors.set(tag, records[last] as ClaimRecord);
     if (this.#cursors.size > MAX_CURSORS) this.#cursors.delete(this.#cursors.keys().next().value as string);
   }
+}
+
+/** The label of a run names its wrapper. If that has ended, people who look for the holder need the process that works. */
+function withKeeper(view: ClaimView, { owner }: ClaimRecord): ClaimView {
+  const state = (owner as Session | null)?.state;
+  const keeper = state?.kind === "running" ? state.run.keeper : null;
+  return keeper === null ? view : { ...view, label: `${view.label}, kept by ${keeper}` };
 }

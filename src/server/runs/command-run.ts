@@ -23,6 +23,8 @@ export interface CommandRun {
   readonly label: string;
   /** The process of its wrapper, as far as known. */
   readonly wrapper: { readonly pid: number | null; readonly pidStart: string | null };
+  /** The process that keeps its claims after the end of its wrapper: `pid 812 (node)`; null: none, or unknown. */
+  readonly keeper: string | null;
   /** Empty if the file is damaged, or the run holds no locks any more. */
   readonly claims: readonly DetachedClaim[];
   /** How long its claims stay held after its end, in milliseconds; 0: not at all. */

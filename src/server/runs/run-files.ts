@@ -6,6 +6,9 @@
  * the file is free. Then a process cannot be mistaken for another one with the same id, and a command that closed the
  * descriptor of the lock is not taken for dead. A command that its wrapper had no time to record is found by its
  * environment, which contains the run's reference: it, too, may have closed the descriptor by then.
+ *
+ * A process of another pid namespace is found by the id that it has there, if our namespace sees it. Where it does not, a
+ * free lock proves nothing, for the same reason: the run is unknown.
  */
 
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
@@ -13,8 +16,16 @@ import { dirname, join, resolve } from "node:path";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { flock } from "../../util/flock.ts";
 import { publicTag } from "../../util/ids.ts";
-import type { ProcessState } from "../../util/process-info.ts";
-import { findProcessesByEnvironment, probeProcess, readBootId, readPidNamespace } from "../../util/process-info.ts";
+import type { ProcessId, ProcessState } from "../../util/process-info.ts";
+import {
+  findInNamespace,
+  findProcessesByEnvironment,
+  findProcessWithOpenFile,
+  probeProcess,
+  readBootId,
+  readPidNamespace,
+  readProcessName,
+} from "../../util/process-info.ts";
 import type { Logger } from "../config/logger.ts";
 import { ensurePrivateDirectory } from "../storage/private-files.ts";
 import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "./command-run.ts";
@@ -121,7 +132,11 @@ class StoredRun implements CommandRun {
   readonly #log: Logger;
   readonly #holdUntil: number;
   /** Processes of the run that its file does not contain. */
-  #unnamedProcesses: readonly RunProcess[] = [];
+  #unnamedProcesses: readonly ProcessId[] = [];
+  /** The ids that processes of another namespace have in ours. */
+  readonly #located = new Map<string, ProcessId | "gone" | "unknown">();
+  /** Keeps the claims after the end of the wrapper. */
+  #keeper: ProcessId | null = null;
   #probeCount = 0;
   #lockStatus: "unasked" | "asking" | "held" | "free" | "unknown" = "unasked";
   #lockProbe: Promise<void> | null = null;
@@ -135,8 +150,15 @@ class StoredRun implements CommandRun {
     this.label = record?.label ?? "";
     this.#holdUntil = record?.holdUntil ?? 0;
     this.claims = record === null || (record.isEnded && this.remainingHoldMs() === 0) ? [] : record.claims;
-    const wrapper = record?.processes.find(({ role }) => role === "wrapper");
+    // an id of another namespace would be taken for a process that has ended
+    const isOurNamespace = record?.space === readPidNamespace();
+    const wrapper = isOurNamespace ? record?.processes.find(({ role }) => role === "wrapper") : undefined;
     this.wrapper = { pid: wrapper?.pid ?? null, pidStart: wrapper?.start ?? null };
+  }
+
+  get keeper(): string | null {
+    const name = this.#keeper !== null && this.#isKeeperAlive() ? readProcessName(this.#keeper.pid) : null;
+    return name === null ? null : `pid ${this.#keeper?.pid} (${name})`;
   }
 
   /** True while the lock is being probed. */
@@ -158,26 +180,56 @@ class StoredRun implements CommandRun {
     if (text === null) return { status: "unnamed", nextProbeMs };
     if (text === UNREADABLE) return { status: "unknown", nextProbeMs };
     const record = decodeRunRecord(text);
-    const states = record === null ? [] : probeProcesses(record, this.#unnamedProcesses);
-    const aliveRoles = states.filter(([, state]) => state === "running" || state === "stopped").map(([role]) => role);
+    const processes = record === null ? [] : this.#probeProcesses(record);
+    const alive = processes.filter(({ state }) => state === "running" || state === "stopped");
+    const aliveRoles = alive.map(({ role }) => role);
+    this.#keeper = aliveRoles.includes("wrapper") ? null : (alive.at(-1)?.id ?? this.#keeper);
     if (record !== null && hasWork(record, aliveRoles)) return { status: "works", nextProbeMs };
     if (aliveRoles.includes("wrapper") && !(record?.isEnded === true && this.remainingHoldMs() > 0))
       return { status: "held", nextProbeMs };
     if (record?.isEnded === true) return { status: "over", nextProbeMs };
-    const hasUnknown = states.some(([, state]) => state === "unknown");
+    const hasUnknown = processes.some(({ state }) => state === "unknown");
     const byLock = record?.locked === false ? (hasUnknown ? "unknown" : "over") : this.#statusByLock(hasUnknown);
     if (byLock === "over" && record !== null && this.#findUnnamedProcesses(record))
       return { status: "works", nextProbeMs };
     return { status: byLock, nextProbeMs: this.#lockStatus === "held" ? LOCK_PROBE_INTERVAL_MS : nextProbeMs };
   }
 
+  /** In the order of the file, so that the command, if there is one, comes after the watchdog that was started with it. */
+  #probeProcesses(record: RunRecord): { role: RunRole; id: ProcessId | null; state: ProcessState }[] {
+    const currentBoot = readBootId();
+    // ids from before a reboot are meaningless
+    if (record.boot !== null && currentBoot !== null && record.boot !== currentBoot) return [];
+    const located = record.processes.map((process) => ({
+      role: process.role,
+      id: this.#locate(process, record.space),
+    }));
+    const unnamed = this.#unnamedProcesses.map((id) => ({ role: "command" as const, id }));
+    return [...located, ...unnamed].map(({ role, id }) =>
+      typeof id === "string" ? { role, id: null, state: id } : { role, id, state: probeProcess(id.pid, id.start) },
+    );
+  }
+
+  #locate({ pid, start }: RunProcess, space: string | null): ProcessId | "gone" | "unknown" {
+    if (start === null || space === null) return "unknown";
+    if (space === readPidNamespace()) return { pid, start };
+    const key = `${pid} ${start}`;
+    const known = this.#located.get(key);
+    if (known !== undefined) return known;
+    try {
+      const found = findInNamespace(space, pid, start);
+      this.#located.set(key, found);
+      return found;
+    } catch {
+      // no descriptor is available right now: that proves nothing, and the process is looked for again
+      return "unknown";
+    }
+  }
+
   /** True if the command was started, but its wrapper died before it could record it. */
   #findUnnamedProcesses({ boot, reference, processes }: RunRecord): boolean {
     if (boot !== readBootId() || processes.some(({ role }) => role === "command")) return false;
-    this.#unnamedProcesses = findProcessesByEnvironment(`HOLDFAST_REFERENCE=${reference}`).map((process) => ({
-      role: "command",
-      ...process,
-    }));
+    this.#unnamedProcesses = findProcessesByEnvironment(`HOLDFAST_REFERENCE=${reference}`);
     return this.#unnamedProcesses.length > 0;
   }
 
@@ -196,7 +248,12 @@ class StoredRun implements CommandRun {
     this.#lockProbe = probeFileLock(this.#path).then((lock) => {
       this.#lockStatus = lock;
       this.#lockProbe = null;
+      if (lock === "held" && !this.#isKeeperAlive()) this.#keeper = findUser(this.#path);
     });
+  }
+
+  #isKeeperAlive(): boolean {
+    return this.#keeper !== null && probeProcess(this.#keeper.pid, this.#keeper.start) !== "gone";
   }
 
   remove(): void {
@@ -215,17 +272,6 @@ function hasWork({ isEnded, processes }: RunRecord, aliveRoles: readonly RunRole
   return aliveRoles.includes("command") || (aliveRoles.includes("watchdog") && hasBegun);
 }
 
-/** Ids from before a reboot are meaningless; those of another namespace (a container) tell nothing. */
-function probeProcesses(record: RunRecord, unnamed: readonly RunProcess[]): (readonly [RunRole, ProcessState])[] {
-  const { boot, space, processes } = record;
-  const currentBoot = readBootId();
-  if (boot !== null && currentBoot !== null && boot !== currentBoot) return [];
-  const isSameNamespace = space === readPidNamespace();
-  return [...processes, ...unnamed].map(({ role, pid, start }) => {
-    return [role, isSameNamespace && start !== null ? probeProcess(pid, start) : "unknown"] as const;
-  });
-}
-
 /** Whether any process has the lock on this file. */
 async function probeFileLock(path: string): Promise<"held" | "free" | "unknown"> {
   let descriptor: number | null = null;
@@ -239,6 +285,16 @@ async function probeFileLock(path: string): Promise<"held" | "free" | "unknown">
     return "held";
   } finally {
     if (descriptor !== null) closeSync(descriptor);
+  }
+}
+
+/** A process that has the file open, and so the lock on it; null: unknown. */
+function findUser(path: string): ProcessId | null {
+  try {
+    return findProcessWithOpenFile(statSync(path));
+  } catch {
+    // only people read it
+    return null;
   }
 }
 

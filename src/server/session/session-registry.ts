@@ -240,9 +240,12 @@ export class SessionRegistry {
 
   /** Keeps the session's held claims as long as its run lives. */
   #checkCommandRun(session: Session, running: RunningState, now: number): number | null {
-    const { since, run, before } = running;
+    const { run, before } = running;
     const { status, nextProbeMs } = run.probe();
     const isConnected = session.keepSessionConnections.size > 0;
+    // the system may stop telling for a moment, for lack of descriptors, long after the client has left
+    if (status === "works" || status === "held") running.since = now;
+    const { since } = running;
     if (isConnected || status === "works") renewLeases(this.#backend, session, now);
     if (isConnected || status === "works" || status === "held") return now + nextProbeMs;
     if (status === "unknown") {

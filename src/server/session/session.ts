@@ -65,7 +65,8 @@ export interface DisconnectedState {
 
 export interface RunningState {
   readonly kind: "running";
-  readonly since: number;
+  /** When the run was last known to live. */
+  since: number;
   readonly run: CommandRun;
   /** What the client was before; "returning": connected, but without its claims. */
   readonly before: "connected" | "returning" | "restored";

@@ -37,6 +37,7 @@ class MemoryRuns implements CommandRuns {
       session,
       label: "a run",
       wrapper: { pid: null, pidStart: null },
+      keeper: null,
       claims,
       remainingHoldMs: () => Math.max((entry.holdUntil ?? 0) - this.#now(), 0),
       probe: () => ({ status: this.all.get(session)?.status ?? "unnamed", nextProbeMs: 100 }),
@@ -344,6 +345,17 @@ test("a start waits 60 s for a run whose state is unknown", async () => {
   expect(await openWaiter(harness)).toEqual({ state: "none" });
   await harness.clock.advance(2_000);
   expect(await openWaiter(harness)).toMatchObject({ state: "held" });
+});
+
+test("a run that is unknown for a moment, long after its wrapper has died: its lock is kept", async () => {
+  const { harness, setStatus, endWrapper } = await createRunFixture();
+  endWrapper();
+  await harness.clock.advance(10 * MINUTE_MS);
+  setStatus("unknown");
+  await harness.clock.advance(1_000);
+  setStatus("works");
+  await harness.clock.advance(1_000);
+  expect(await openWaiter(harness)).toEqual({ state: "none" });
 });
 
 test("a run that began while no server was running, its wrapper dead before the server returned: found when its session is checked", async () => {

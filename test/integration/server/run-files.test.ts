@@ -9,12 +9,14 @@ import {
   existsSync,
   mkdirSync,
   openSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
   utimesSync,
   writeFileSync,
 } from "node:fs";
+import type { Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { CommandRun, RunStatus } from "../../../src/server/runs/command-run.ts";
@@ -24,6 +26,8 @@ import { openCommandRuns, runFilePath, temporaryRunFilePath } from "../../../src
 import { flock } from "../../../src/util/flock.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { readBootId, readPidNamespace, readStartTime } from "../../../src/util/process-info.ts";
+import type { ProcessId } from "../../support/processes/process-tree.ts";
+import { descendants } from "../../support/processes/process-tree.ts";
 import {
   cleanUpAfterEach,
   createTemporaryDirectory,
@@ -212,8 +216,52 @@ test("process ids of an earlier boot match no process", async () => {
   expect(run.probe().status).toBe("over");
 });
 
-test("process ids of another namespace say nothing: without a lock the run is unknown, with one the lock decides", async () => {
-  const head = { space: "pid:[1]" };
+/** A process in a pid namespace of its own, and what it is there. `end` ends the namespace. */
+async function startInNamespace(): Promise<{
+  readonly head: Partial<RunHeader>;
+  readonly processes: readonly RunProcess[];
+  readonly kill: () => void;
+  readonly end: () => Promise<void>;
+}> {
+  const script = "sleep 60 & echo $! $(cut -d' ' -f22 /proc/$!/stat) $(readlink /proc/self/ns/pid); wait; sleep 60";
+  const flags = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+  const child = spawn("unshare", [...flags, "sh", "-c", script], { stdio: ["ignore", "pipe", "ignore"] });
+  const end = (): Promise<void> => (child.signalCode === null ? waitForExit(child) : Promise.resolve());
+  onCleanup(end);
+  const [line] = await once(child.stdout as Readable, "data");
+  const [pid = "", start = "", space = ""] = String(line).trim().split(" ");
+  const outside = identifyInNamespace(child.pid as number, pid);
+  return {
+    head: { space, locked: true },
+    processes: [{ role: "command", pid: Number(pid), start }],
+    kill: () => process.kill(outside, "SIGKILL"),
+    end,
+  };
+}
+
+/** The process below `pid` that has this id in its own namespace. */
+function identifyInNamespace(pid: number, idInside: string): number {
+  const isIt = (candidate: ProcessId): boolean =>
+    readFileSync(`/proc/${candidate.pid}/status`, "latin1").includes(`NSpid:\t${candidate.pid}\t${idInside}\n`);
+  return descendants(pid).find(isIt)?.pid ?? -1;
+}
+
+test.skipIf(process.getuid?.() !== 0)(
+  "a command in another pid namespace that closed the inherited descriptor keeps the run; its end, or that of the namespace, is noticed",
+  async () => {
+    for (const way of ["kill", "end"] as const) {
+      const { head, processes, ...ways } = await startInNamespace();
+      const run = await readRun(writeRecord({ head, processes }));
+      expect(run.probe().status).toBe("works");
+      expect(run.keeper).toMatch(/^pid \d+ \(sleep\)$/);
+      await ways[way]();
+      await expectLife(run, "over");
+    }
+  },
+);
+
+test("a namespace whose processes this machine does not show: without a lock the run is unknown, with one the lock decides", async () => {
+  const head = { space: null };
   const processes = [processEntry("command", process)];
   expect((await readRun(writeRecord({ head, processes }))).probe().status).toBe("unknown");
   const it = writeRecord({ head: { ...head, locked: true }, processes });
@@ -222,8 +270,13 @@ test("process ids of another namespace say nothing: without a lock the run is un
   closeSync(lock);
   const run = await readRun(it);
   await expectLife(run, "works");
+  await until(() => run.keeper === `pid ${inheritor.pid} (sleep)`, {
+    within: 5_000,
+    what: "the name of what keeps it",
+  });
   await waitForExit(inheritor);
   await expectLife(run, "unknown");
+  expect(run.keeper).toBe(null);
 });
 
 test("when all named processes are gone and a child of theirs has the lock, the run is active until that child ends", async () => {
@@ -385,7 +438,10 @@ test.each(["state", "none"])(
     const next = makeClaim("k");
     expect(await driver.claim(next)).toMatchObject({ state: "waiting" });
     const [front] = (await driver.list({ key: "k" }, { max: 10 })).items;
-    expect(front).toMatchObject({ label: "a run", answer: { state: "held", token: 5n } });
+    expect(front).toMatchObject({
+      label: `a run, kept by pid ${command.pid} (sleep)`,
+      answer: { state: "held", token: 5n },
+    });
     await waitForExit(command);
     await until(() => !existsSync(runFilePath(runsIn, it.session)), { within: 5_000, what: "the end of the run" });
     // without a state directory each start grants nothing for a minute

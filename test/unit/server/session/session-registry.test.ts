@@ -62,6 +62,7 @@ class Fixture {
       session,
       label: "",
       wrapper: { pid: 1, pidStart: "1" },
+      keeper: null,
       claims: this.runClaims.map((claim) => ({ claim, firstToken: 1n, token: 1n, prefix: "" })),
       remainingHoldMs: () => this.holdMs,
       probe: () => ({ status: this.runStatus ?? "unnamed", nextProbeMs: 100 }),
