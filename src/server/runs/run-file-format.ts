@@ -21,7 +21,7 @@ import { decodeCheckedLine, encodeCheckedLine } from "../../util/checksum.ts";
 import { isId } from "../../util/ids.ts";
 
 /** The version of the format; any other one is treated as damage. */
-const RUN_FORMAT_VERSION = 1;
+const RUN_FORMAT_VERSION = 2;
 
 /** The wrapper is `holdfast run` itself; the watchdog ends its command when the wrapper cannot. */
 export type RunRole = "wrapper" | "watchdog" | "command";
@@ -48,6 +48,8 @@ export interface RunHeader {
   readonly locked: boolean;
   /** Its locks stay held until then, even after its end (`--hold-at-least`). Wall clock, milliseconds; 0: not set. */
   readonly holdUntil: number;
+  /** The same by the time since the boot, which no step of the clock changes; it counts while the boot is the same. */
+  readonly holdUntilUptime: number;
 }
 
 /** The contents of a run file. */
@@ -77,15 +79,17 @@ export function decodeRunRecord(text: string): RunRecord | null {
   const [firstLine, ...otherLines] = text.split("\n");
   const header = decodeLine(firstLine ?? "");
   if (header === null || header.run !== RUN_FORMAT_VERSION) return null;
-  const { boot, space, session, label, reference, locked, holdUntil } = header;
+  const { boot, space, session, label, reference, locked, holdUntil, holdUntilUptime } = header;
   if (!isId(session) || typeof label !== "string" || typeof locked !== "boolean") return null;
-  if (typeof reference !== "string" || typeof holdUntil !== "number") return null;
+  if (typeof reference !== "string") return null;
+  if (typeof holdUntil !== "number" || typeof holdUntilUptime !== "number") return null;
   const processes = otherLines.flatMap((line) => decodeProcess(decodeLine(line)) ?? []);
   try {
     const claims = decodeReference(reference).map((part) => ({ ...part, claim: { ...part.claim, label } }));
     const location = { boot: stringOrNull(boot), space: stringOrNull(space) };
     const isEnded = otherLines.includes(END_LINE.trimEnd());
-    return { ...location, session, label, reference, locked, holdUntil, claims, processes, isEnded };
+    const hold = { holdUntil, holdUntilUptime };
+    return { ...location, session, label, reference, locked, ...hold, claims, processes, isEnded };
   } catch (error) {
     // written by another version of this program
     if (error instanceof TypeError) return null;

@@ -14,6 +14,7 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { systemClock } from "../../util/clock.ts";
 import { flock } from "../../util/flock.ts";
 import { publicTag } from "../../util/ids.ts";
 import type { ProcessId, ProcessState } from "../../util/process-info.ts";
@@ -130,7 +131,8 @@ class StoredRun implements CommandRun {
   readonly isDamaged: boolean;
   readonly #path: string;
   readonly #log: Logger;
-  readonly #holdUntil: number;
+  /** null: the file is damaged. */
+  readonly #hold: Pick<RunRecord, "boot" | "holdUntil" | "holdUntilUptime"> | null;
   /** Processes of the run that its file does not contain. */
   #unnamedProcesses: readonly ProcessId[] = [];
   /** The ids that processes of another namespace have in ours. */
@@ -148,7 +150,7 @@ class StoredRun implements CommandRun {
     this.isDamaged = record === null;
     this.session = record?.session ?? session ?? "";
     this.label = record?.label ?? "";
-    this.#holdUntil = record?.holdUntil ?? 0;
+    this.#hold = record;
     this.claims = record === null || (record.isEnded && this.remainingHoldMs() === 0) ? [] : record.claims;
     // an id of another namespace would be taken for a process that has ended
     const isOurNamespace = record?.space === readPidNamespace();
@@ -171,7 +173,10 @@ class StoredRun implements CommandRun {
   }
 
   remainingHoldMs(): number {
-    return Math.max(this.#holdUntil - Date.now(), 0);
+    if (this.#hold === null) return 0;
+    const { boot, holdUntil, holdUntilUptime } = this.#hold;
+    const isSameBoot = boot !== null && boot === readBootId();
+    return Math.max(isSameBoot ? holdUntilUptime - systemClock.uptime() : holdUntil - systemClock.wall(), 0);
   }
 
   probe(): { readonly status: RunStatus; readonly nextProbeMs: number } {

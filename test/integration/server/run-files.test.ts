@@ -23,6 +23,7 @@ import type { CommandRun, RunStatus } from "../../../src/server/runs/command-run
 import type { RunHeader, RunProcess } from "../../../src/server/runs/run-file-format.ts";
 import { decodeRunRecord, END_LINE, encodeHeader, encodeProcess } from "../../../src/server/runs/run-file-format.ts";
 import { openCommandRuns, runFilePath, temporaryRunFilePath } from "../../../src/server/runs/run-files.ts";
+import { systemClock } from "../../../src/util/clock.ts";
 import { flock } from "../../../src/util/flock.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { readBootId, readPidNamespace, readStartTime } from "../../../src/util/process-info.ts";
@@ -89,6 +90,7 @@ function writeRecord({ head = {}, processes = [], text }: RecordContent) {
     reference,
     locked: false,
     holdUntil: 0,
+    holdUntilUptime: 0,
     ...head,
   };
   const path = runFilePath(runsIn, session);
@@ -167,7 +169,7 @@ test("after a start a hold-at-least time is reported for its remainder, both of 
     [endedProcess, "over"],
     [wrapper, "over"],
   ] as const) {
-    const head = { holdUntil: Date.now() + 60_000 };
+    const head = { holdUntilUptime: systemClock.uptime() + 60_000 };
     const it = writeRecord({
       head,
       processes: [{ role: "wrapper", pid: one.pid as number, start: readStartTime(one.pid as number) ?? "0" }],
@@ -179,9 +181,19 @@ test("after a start a hold-at-least time is reported for its remainder, both of 
     expect(run?.probe().status).toBe(life);
     expect(run?.remainingHoldMs()).toBeGreaterThan(50_000);
   }
-  const it = writeRecord({ head: { holdUntil: Date.now() - 1 }, processes: [{ role: "wrapper", pid: 1, start: "0" }] });
+  const it = writeRecord({
+    head: { holdUntilUptime: systemClock.uptime() - 1 },
+    processes: [{ role: "wrapper", pid: 1, start: "0" }],
+  });
   expect((await (await openCommandRuns(it.runsIn, ignoreWarnings)).findLiving()).runs).toEqual([]);
   expect(existsSync(it.path)).toBe(false);
+});
+
+test("a hold-at-least time does not follow the wall clock, but for a run of an earlier boot", async () => {
+  const hold = { holdUntil: Date.now() + 1_000_000, holdUntilUptime: systemClock.uptime() + 8_000 };
+  expect((await readRun(writeRecord({ head: hold }))).remainingHoldMs()).toBeLessThanOrEqual(8_000);
+  const earlier = await readRun(writeRecord({ head: { ...hold, boot: "of another day" } }));
+  expect(earlier.remainingHoldMs()).toBeGreaterThan(900_000);
 });
 
 test("a watchdog that ends its run while a server reads the file: the claims read before are not renewed any more", async () => {
@@ -318,7 +330,7 @@ test.each([
   ["cut", (text: string) => text.slice(0, 60)],
   ["of a changed letter", (text: string) => text.replace("session", "sessiom")],
   ["empty", () => ""],
-  ["of another version", (text: string) => text.replace('"run":1', '"run":2')],
+  ["of another version", (text: string) => text.replace('"run":2', '"run":3')],
 ])("a head that is %s identifies no run: while a process has the lock the server must wait", async (_, damage) => {
   const header = encodeHeader({
     boot: null,
@@ -328,6 +340,7 @@ test.each([
     reference: "x",
     locked: true,
     holdUntil: 0,
+    holdUntilUptime: 0,
   });
   const it = writeRecord({ text: damage(header) });
   const lock = await lockFile(it.path);
@@ -351,6 +364,7 @@ test("a damaged process line is skipped, the others count", async () => {
     reference: decodeClaimReference(it),
     locked: false,
     holdUntil: 0,
+    holdUntilUptime: 0,
   });
   const line = encodeProcess(processEntry("command", command));
   writeFileSync(it.path, `${head}${line.replace("command", "commanb")}${line}`);
@@ -413,6 +427,7 @@ test("a written file is read back with its keys, permits and label", () => {
     label: "ana@web-1 pid 1 (x)",
     locked: true,
     holdUntil: 5_000,
+    holdUntilUptime: 6_000,
   };
   const processes: RunProcess[] = [{ role: "wrapper", pid: 4, start: "5" }];
   const record = decodeRunRecord(encodeHeader({ ...head, reference }) + processes.map(encodeProcess).join(""));

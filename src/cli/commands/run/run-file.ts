@@ -26,6 +26,7 @@ import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts"
 import type { RunRole } from "../../../server/runs/run-file-format.ts";
 import { encodeHeader, encodeProcess } from "../../../server/runs/run-file-format.ts";
 import { runFilePath, temporaryRunFilePath } from "../../../server/runs/run-files.ts";
+import { systemClock } from "../../../util/clock.ts";
 import { flock } from "../../../util/flock.ts";
 import { readBootId, readPidNamespace, readStartTime } from "../../../util/process-info.ts";
 import { CommandError } from "../../errors.ts";
@@ -66,9 +67,12 @@ export async function writeRunFile(
   try {
     descriptor = openSync(temporaryPath, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
     chownToServer(temporaryPath, directory);
-    const holdUntil = minHoldMs === 0 ? 0 : Date.now() + minHoldMs;
-    const header = { boot: readBootId(), space: readPidNamespace(), session, label, reference, holdUntil };
-    const file = new WrittenRunFile(path, descriptor, holdUntil > 0);
+    const hold = {
+      holdUntil: minHoldMs === 0 ? 0 : systemClock.wall() + minHoldMs,
+      holdUntilUptime: minHoldMs === 0 ? 0 : systemClock.uptime() + minHoldMs,
+    };
+    const header = { boot: readBootId(), space: readPidNamespace(), session, label, reference, ...hold };
+    const file = new WrittenRunFile(path, descriptor, minHoldMs > 0);
     file.writeHeader(encodeHeader({ ...header, locked: await isLocked(descriptor) }));
     file.addProcess("wrapper", process.pid);
     if (file.isKeptByServer) fsyncSync(descriptor);
