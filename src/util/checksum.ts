@@ -3,7 +3,7 @@
  * the text can compute its checksum, too.
  */
 
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 
 export const CHECKSUM_CHARS = 16;
 
@@ -13,7 +13,7 @@ export function computeChecksum(
   encoding: "hex" | "base64url" = "hex",
   length: number = CHECKSUM_CHARS,
 ): string {
-  return createHash("sha256").update(text).digest(encoding).slice(0, length);
+  return hash("sha256", text, encoding).slice(0, length);
 }
 
 /** Encodes a text without line feeds as "<checksum> <text>". */
