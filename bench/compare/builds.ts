@@ -68,7 +68,7 @@ export function withStore<T>(build: Build, { store }: Subject, use: (store: Stor
 async function withServer<T>({ dist }: Build, use: (store: Store) => Promise<T>): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), "holdfast-compare-"));
   const socket = join(folder, "s");
-  const args = ["serve", "--quiet", "--listen", `unix:${socket}`, "--state", join(folder, "state")];
+  const args = ["serve", "--quiet", "--listen", `holdfast+unix:${socket}`, "--state", join(folder, "state")];
   const server = new ChildProcessRpc(pathToFileURL(join(dist, CLI)), args, ["--import", answering.href]);
   try {
     await until(() => existsSync(socket), { within: START_MS, what: `holdfast serve of ${dist}` });

@@ -12,7 +12,11 @@ serveCalls({
     const issuer = createAuthority();
     mkdirSync(dirname(path), { recursive: true });
     const { cert, key, ca } = writeCertificate(dirname(path), issuer.issue(["127.0.0.1"]), issuer);
-    const { addresses } = await serve({ listen: "tls://127.0.0.1:0", state: `${path}.state`, tls: { cert, key } });
-    return `${addresses[0]?.replace("tls:", "holdfasts:")}?ca=${encodeURIComponent(ca)}`;
+    const { addresses } = await serve({
+      listen: "holdfasts://127.0.0.1:0",
+      state: `${path}.state`,
+      tls: { cert, key },
+    });
+    return `${addresses[0]}?ca=${encodeURIComponent(ca)}`;
   },
 });

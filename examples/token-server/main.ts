@@ -9,8 +9,8 @@ import { runLockLoop } from "./lock-loop.ts";
 import { showSemantics } from "./semantics.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "token-server-"));
-const server = await serve({ listen: "tcp://127.0.0.1:0", state: join(folder, "state") });
-const url = server.addresses[0]?.replace("tcp:", "holdfast:") ?? "";
+const server = await serve({ listen: "holdfast://127.0.0.1:0", state: join(folder, "state") });
+const url = server.addresses[0] ?? "";
 try {
   await runLockLoop(url, { processes: 8, times: 1_000, grants: join(folder, "grants") });
   await showSemantics(url);

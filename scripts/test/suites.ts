@@ -131,6 +131,7 @@ export const SUITES: readonly Suite[] = [
     name: "fault-injection",
     tests: ["test/fault-injection/"],
     excludes: ["test/fault-injection/nemesis/"],
+    requires: ["bindfs"],
     seconds: 135,
     longSeconds: 3600,
   },

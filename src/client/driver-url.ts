@@ -1,6 +1,7 @@
 /** The built-in drivers by the scheme of their url. connect() loads this file, and then only the driver that it needs. */
 
 import { FatalDriverError } from "../errors.ts";
+import { parseSocketUrl } from "../protocol/server-url.ts";
 import type { Driver } from "../spi/driver.ts";
 import { describeValue, parseDuration } from "../util/duration.ts";
 import { isLoopback } from "../util/loopback.ts";
@@ -56,10 +57,10 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       const tls = Object.fromEntries(new URL(url).searchParams);
       const [{ server }, { formatServerUrl }, { createTlsConnector }] = await Promise.all([
         import("../drivers/server/driver.ts"),
-        import("../drivers/server/address.ts"),
+        import("../protocol/server-url.ts"),
         import("../net/tls.ts"),
       ]);
-      const connector = createTlsConnector(address, tls, formatServerUrl(address, "holdfasts"));
+      const connector = createTlsConnector(address, tls, formatServerUrl(address, true));
       return server({ ...address, ...options, connector });
     },
   },
@@ -67,10 +68,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     parameters: [],
     credential: true,
     async createDriver(url, options) {
-      const { host, pathname, hash } = new URL(url);
-      const path = decodePath(pathname);
-      // the url parser treats parts of a mistyped path as host or fragment; ignoring them would use another path
-      if (host !== "" || hash !== "" || !path.startsWith("/") || path === "/") {
+      const path = parseSocketPath(url);
+      if (path === null) {
         throw new TypeError(
           `url must have the socket's absolute path: holdfast+unix:/path/to/socket, not ${describeValue(url)}`,
         );
@@ -198,9 +197,9 @@ function redactPassword(url: string): string {
   return parsed.href;
 }
 
-function decodePath(path: string): string {
+function parseSocketPath(url: string): string | null {
   try {
-    return decodeURIComponent(path);
+    return parseSocketUrl(url);
   } catch (cause) {
     throw new TypeError("url must have a valid percent-encoding", { cause });
   }

@@ -52,15 +52,15 @@ function pauseTopicRunner(): Runner {
 const neverSettles = async (): Promise<TestStore> => {
   throw new Error("only the tests of pauses are run");
 };
-const pausedDriver = () => createServerStore((folder) => `unix:${join(folder, "socket")}`, true);
+const pausedDriver = () => createServerStore((folder) => `holdfast+unix:${join(folder, "socket")}`, true);
 
 conformance(pauseTopicRunner(), "a relay in front of a server that recovers", {
   open: neverSettles,
   openPaused: async () => {
     // one on a Unix socket cannot be the store of another
-    const backingStore = await createServerStore(() => "tcp://127.0.0.1:0", true);
+    const backingStore = await createServerStore(() => "holdfast://127.0.0.1:0", true);
     const relay = await serve({
-      listen: "tcp://127.0.0.1:0",
+      listen: "holdfast://127.0.0.1:0",
       driver: await backingStore.driver(),
       log: () => undefined,
     });
@@ -179,7 +179,10 @@ describe("a majority of three servers: one recovers, and one answers last", () =
     const locks = createLocks(driver, { ttl: "60s" });
     onCleanup(() => locks.close());
     await (await locks.tryAcquire("another"))?.release();
-    const others = [await openClient(`unix:${second.path}`), await openClient(`unix:${third.path}`)] as const;
+    const others = [
+      await openClient(`holdfast+unix:${second.path}`),
+      await openClient(`holdfast+unix:${third.path}`),
+    ] as const;
     return {
       locks,
       driver,

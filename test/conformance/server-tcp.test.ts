@@ -5,7 +5,7 @@ import { createServerStore, SERVER_SUITE_OPTIONS } from "../support/stores/serve
 
 testDriver({ describe, test: leakCheckedTest(test) }, "server over TCP", {
   ...SERVER_SUITE_OPTIONS,
-  open: () => createServerStore(() => "tcp://127.0.0.1:0"),
-  openPaused: () => createServerStore(() => "tcp://127.0.0.1:0", true),
+  open: () => createServerStore(() => "holdfast://127.0.0.1:0"),
+  openPaused: () => createServerStore(() => "holdfast://127.0.0.1:0", true),
   traits: { lease: { claim: true, sessionMs: 30_000 }, recall: "push" },
 });

@@ -6,7 +6,7 @@ import { createServerStore, SERVER_SUITE_OPTIONS } from "../support/stores/serve
 
 testDriver({ describe, test: leakCheckedTest(test) }, "server on a Unix socket", {
   ...SERVER_SUITE_OPTIONS,
-  open: () => createServerStore((folder) => `unix:${join(folder, "socket")}`),
-  openPaused: () => createServerStore((folder) => `unix:${join(folder, "socket")}`, true),
+  open: () => createServerStore((folder) => `holdfast+unix:${join(folder, "socket")}`),
+  openPaused: () => createServerStore((folder) => `holdfast+unix:${join(folder, "socket")}`, true),
   traits: { lease: { claim: true, sessionMs: 30_000, endsWithConnection: true }, recall: "push" },
 });

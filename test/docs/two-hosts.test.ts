@@ -62,7 +62,7 @@ test.skipIf(!canUseNamespaces)("a secured server and a client work on two machin
   const commandResult = await onServer([folder, certificate, credential, settings].join("\n")).ended;
   expect(commandResult).toMatchObject({ code: 0, out: "accounts.json: 1 account, 1 credential\n" });
   const server = onServer(`cd ~/holdfast\n${start}`);
-  const isUp = (): boolean => server.out().includes("listening on tls://0.0.0.0:7420");
+  const isUp = (): boolean => server.out().includes("listening on holdfasts://0.0.0.0:7420");
   await until(isUp, { within: 20_000, what: "the server" });
   expect(server.out()).toContain("configuration is valid");
   const other = join(sandbox.folder, "client");

@@ -93,7 +93,7 @@ test.concurrent(`the store dies: ${GUARANTEES}`, async ({ harness }) => {
 });
 
 test.concurrent(`the network dies: ${GUARANTEES}`, async ({ harness }) => {
-  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
   await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
   const { address } = proxy;
   const register = await openFencedRegister(harness);

@@ -46,7 +46,7 @@ test.concurrent("a library holder killed on the Unix socket: the next grant foll
 test.concurrent("a library holder killed on TCP: the next grant follows when the lease has ended, not before", async ({
   harness,
 }) => {
-  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
   const holder = await startWorker(harness, url);
   const next = await startWorker(harness, url);
   holder.acquire("it", "k", { ttl: "2s" });
@@ -67,7 +67,7 @@ test.concurrent("a library holder killed on TCP: the next grant follows when the
 test.concurrent.for(["unix", "tcp"])(
   "a waiter killed over %s leaves no queue entry: the next waiter is granted at once",
   async (kind, { harness }) => {
-    const url = kind === "unix" ? "" : (await harness.serve(["--listen", "tcp://127.0.0.1:0"])).url;
+    const url = kind === "unix" ? "" : (await harness.serve(["--listen", "holdfast://127.0.0.1:0"])).url;
     const [holder, waiter, laterWaiter] = [
       await startWorker(harness, url),
       await startWorker(harness, url),

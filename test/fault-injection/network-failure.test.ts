@@ -22,7 +22,7 @@ type ProxiedServer = {
 };
 
 async function startProxiedServer(harness: ProcessHarness): Promise<ProxiedServer> {
-  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
   const proxy = await tcpProxy({ host: "127.0.0.1", port: Number(new URL(url).port) });
   const { address } = proxy;
   if ("path" in address) throw new Error("the proxy should listen on TCP");

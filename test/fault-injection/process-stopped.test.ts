@@ -14,7 +14,7 @@ const STOPPED_MS = IS_LONG_RUN ? 40_000 : 2_000;
 test.concurrent("a holder stopped past its lease on TCP and resumed learns of the loss before it can write, and a fenced register refuses its token", async ({
   harness,
 }) => {
-  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
   await expectStaleHolderRejected(harness, url);
 });
 

@@ -123,7 +123,7 @@ test.concurrent("a server in a pid namespace of its own does not see a run: it k
 }) => {
   if (process.getuid?.() !== 0) skip("only root makes a pid namespace with its /proc");
   const scripts = writeExclusionScripts(harness.folder);
-  const socket = `unix:${harness.path("socket")}`;
+  const socket = `holdfast+unix:${harness.path("socket")}`;
   const args = ["serve", "--listen", socket, "--state", harness.path("state")];
   const server = await waitUntilListening(harness.startProgram(inPidNamespace(args)));
   const url = ["--url", server.url];

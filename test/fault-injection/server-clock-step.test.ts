@@ -64,13 +64,13 @@ test(`${TEST_NAME} (the server's clock is the test's)`, options, async ({ harnes
     wall: () => systemClock.wall() + aheadMs,
   };
   const server = await serve({
-    listen: "tcp://127.0.0.1:0",
+    listen: "holdfast://127.0.0.1:0",
     state: harness.path("state"),
     clock,
     log: () => undefined,
   });
   try {
-    const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
+    const url = server.addresses[0] as string;
     await expectExclusionOverClockSteps(harness, url, (seconds) => {
       aheadMs = seconds * 1_000;
     });

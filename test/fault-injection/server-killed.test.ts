@@ -67,14 +67,14 @@ test.concurrent(`a server on TCP killed ${KILLS} times under load and started ag
 }, async ({ harness }) => {
   const random = seededRandom(seed);
   const register = await openFencedRegister(harness);
-  let server: RunningServer = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
-  const address = server.address;
+  let server: RunningServer = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
+  const { url } = server;
   const workers = await startWorkload(harness, server.url, register);
   for (let n = 0; n < KILLS; n++) {
     await delay(random.int(MAX_KILL_INTERVAL_MS));
     server.kill();
     await server.ended;
-    server = await harness.serve(["--listen", address]);
+    server = await harness.serve(["--listen", url]);
   }
   await expectAllProceeded(workers, register, process.hrtime.bigint());
   console.log(

@@ -4,7 +4,13 @@ import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { expect } from "vitest";
 import { PROGRAM } from "../support/cli-sandbox.ts";
-import { inMountNamespace, MOUNT_NAMESPACE_COMMAND } from "../support/processes/mount-namespace.ts";
+import {
+  fuseUnavailableReason,
+  inMountNamespace,
+  MOUNT_NAMESPACE_COMMAND,
+  mountBindfs,
+  startMountNamespace,
+} from "../support/processes/mount-namespace.ts";
 import type { ProcessHarness, RunningProcess, RunningServer } from "../support/processes/process-harness.ts";
 import { IS_LONG_RUN, test, waitUntilListening } from "../support/processes/process-harness.ts";
 import { isAlive, sendSignal } from "../support/processes/process-tree.ts";
@@ -150,10 +156,31 @@ test.concurrent.for(usable)(
   },
 );
 
+const skipFuse = fuseUnavailableReason();
+
+test.skipIf(skipFuse !== null)(
+  `a state directory on a file system in user space is refused through each of two mounts${skipFuse === null ? "" : `: ${skipFuse}, skipped`}`,
+  async ({ harness }) => {
+    const [data, ...mounts] = ["data", "one", "other"].map((name) => harness.path(name)) as [string, string, string];
+    for (const folder of [data, ...mounts]) mkdirSync(folder);
+    const namespace = await startMountNamespace(harness, "");
+    await mountBindfs(harness, namespace, data, mounts);
+    const [program = "", ...prefix] = [...namespace.commandPrefix, process.execPath, PROGRAM, "serve"];
+    for (const [index, mount] of mounts.entries()) {
+      const args = ["--listen", `holdfast+unix:${harness.path(`s${index}`)}`, "--state", join(mount, "state")];
+      for (const check of [["--check"], []]) {
+        const server = harness.startProgram([program, ...prefix, ...args, ...check]);
+        expect((await server.ended).code, server.err()).not.toBe(0);
+        expect(server.err()).toMatch(/is on FUSE or virtiofs, .* name a directory on a local file system/);
+      }
+    }
+  },
+);
+
 type FailingDisk = { readonly server: RunningServer; fill(): void; free(): void };
 
 const withFailingDisk = (harness: ProcessHarness): readonly string[] => [
-  ...[process.execPath, PROGRAM, "serve", "--listen", `unix:${harness.path("socket")}`],
+  ...[process.execPath, PROGRAM, "serve", "--listen", `holdfast+unix:${harness.path("socket")}`],
   ...["--state", harness.path("disk/state")],
 ];
 

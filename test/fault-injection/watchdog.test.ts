@@ -28,7 +28,7 @@ test.concurrent.for(["family", "stubborn"] as const)(
 test.concurrent("wrapper killed on TCP: stubborn children and their descendants are gone before the lease can end", async ({
   harness,
 }) => {
-  const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+  const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
   const scripts = writeChildScripts(harness.folder);
   const run = harness.start(["run", "k", "--url", url, "--ttl", "5s", "--grace", "2s", "--", ...scripts.stubborn]);
   const pids = await scripts.waitUntilWorking();

@@ -45,7 +45,7 @@ const advisory = (url: string): string => `${url.replace("://", "+advisory://")}
 
 const STORES: Readonly<Record<string, StartStore>> = {
   "the server": async (harness) => {
-    const { url } = await harness.serve(["--listen", "tcp://127.0.0.1:0"]);
+    const { url } = await harness.serve(["--listen", "holdfast://127.0.0.1:0"]);
     return { url, stop: async () => undefined };
   },
   Redis: async () => startRedis(),

@@ -13,11 +13,11 @@ import { until } from "./until.ts";
  */
 export type RawAddress = { readonly path: string } | (TcpNetConnectOpts & { readonly ca?: string });
 
-/** A server's address ("unix:/path", "tcp://127.0.0.1:port", or a url) for a raw client. */
+/** A server's address ("holdfast+unix:/path", "holdfast://127.0.0.1:port", or a url) for a raw client. */
 export function parseRawAddress(text: string): RawAddress {
   const path = /unix:(\/.*)$/.exec(text)?.[1];
   if (path !== undefined) return { path };
-  const { hostname, port } = new URL(text.replace(/^(tcp|tls):/, "http:").replace(/^holdfasts?:/, "http:"));
+  const { hostname, port } = new URL(text.replace(/^holdfasts?:/, "http:"));
   return { host: hostname, port: Number(port), noDelay: true };
 }
 

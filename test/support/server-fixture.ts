@@ -48,7 +48,7 @@ export async function startServer(
     logged.push(details === undefined ? text : `${text} ${JSON.stringify(details, toJsonValue)}`);
   };
   const serveOptions = {
-    listen: `unix:${path}`,
+    listen: `holdfast+unix:${path}`,
     log,
     ...(rest.driver === undefined && { state: join(dir, "state") }),
     ...rest,
@@ -80,7 +80,7 @@ export interface OpenDriver {
   readonly pushes: PushRecorder;
 }
 
-/** An open driver to an address ("unix:/path", "tcp://127.0.0.1:port"). */
+/** An open driver to an address ("holdfast+unix:/path", "holdfast://127.0.0.1:port"). */
 export async function openClient(address: string, options: ServerOptions = {}): Promise<OpenDriver> {
   const driver = serverDriver({ ...parseTarget(address), ...options });
   const all: PushRecorder["all"] = [];
@@ -97,8 +97,8 @@ export async function openClient(address: string, options: ServerOptions = {}): 
 }
 
 function parseTarget(address: string): ServerOptions {
-  if (address.startsWith("unix:")) return { path: address.slice(5) };
-  const [, host, port] = /^tcp:\/\/(.*):(\d+)$/.exec(address) as unknown as [string, string, string];
+  if (address.startsWith("holdfast+unix:")) return { path: address.slice("holdfast+unix:".length) };
+  const [, host, port] = /^holdfast:\/\/(.*):(\d+)$/.exec(address) as unknown as [string, string, string];
   return { host, port: Number(port) };
 }
 

@@ -3,15 +3,14 @@
 import { connect } from "node:net";
 import type { Connector } from "../../net/transport.ts";
 import { createSocketTransport, toConnectError } from "../../net/transport.ts";
+import type { ServerAddress } from "../../protocol/server-url.ts";
+import { formatServerUrl } from "../../protocol/server-url.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { ConnectionOptions } from "./connection.ts";
 
-/** The address of a lock server. */
-export type Address = { readonly path: string } | { readonly host: string; readonly port: number };
-
 /** How a driver's server is reached, and under which session. */
 export interface ServerEndpoint {
-  readonly address: Address;
+  readonly address: ServerAddress;
   readonly connection: ConnectionOptions;
 }
 
@@ -21,7 +20,7 @@ export function getServerEndpoint(driver: Driver): ServerEndpoint | undefined {
 }
 
 /** Creates a connector for a Unix socket or TCP. */
-export function createSocketConnector(address: Address): Connector {
+export function createSocketConnector(address: ServerAddress): Connector {
   const url = formatServerUrl(address);
   return {
     url,
@@ -30,11 +29,4 @@ export function createSocketConnector(address: Address): Connector {
       return createSocketTransport(socket, events, (error) => toConnectError(error, url));
     },
   };
-}
-
-/** Formats a server's address as its url. */
-export function formatServerUrl(address: Address, scheme: "holdfast" | "holdfasts" = "holdfast"): string {
-  if ("path" in address) return `holdfast+unix:${address.path}`;
-  const { host, port } = address;
-  return `${scheme}://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }

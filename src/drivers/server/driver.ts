@@ -7,6 +7,7 @@ import type { Connector } from "../../net/transport.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import { MIN_TOKEN_LIMIT } from "../../protocol/handshake.ts";
+import type { ServerAddress } from "../../protocol/server-url.ts";
 import type {
   Answer,
   Claim,
@@ -26,7 +27,7 @@ import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
 import { SlotMap } from "../../util/slot-map.ts";
-import type { Address, ServerEndpoint } from "./address.ts";
+import type { ServerEndpoint } from "./address.ts";
 import { createSocketConnector } from "./address.ts";
 import { Connection } from "./connection.ts";
 import { ClaimMemory, toReclaimBatches } from "./reclaim.ts";
@@ -329,7 +330,7 @@ class ServerDriver implements Driver {
   }
 }
 
-function resolveAddress({ path, host, port, connector }: ServerOptions): Address {
+function resolveAddress({ path, host, port, connector }: ServerOptions): ServerAddress {
   if (path !== undefined) {
     if (host !== undefined || port !== undefined) throw new TypeError("server: give path, or host and port, not both");
     return { path };

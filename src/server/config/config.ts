@@ -1,5 +1,6 @@
 /** Validates a server's options before anything is opened, and reports all problems at once. */
 
+import { formatHostPort } from "../../protocol/server-url.ts";
 import { describeValue } from "../../util/duration.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { booleanRule, clockRule, driverRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
@@ -11,13 +12,7 @@ import { loadTlsConfig } from "../net/tls-config.ts";
 import type { ServerLimits } from "./limits.ts";
 import { DEFAULT_LIMITS, resolveLimits } from "./limits.ts";
 import type { HostPort, ListenAddress } from "./listen-address.ts";
-import {
-  formatHostPort,
-  formatListenAddress,
-  isReachableRemotely,
-  parseHostPort,
-  parseListenAddress,
-} from "./listen-address.ts";
+import { formatListenAddress, isReachableRemotely, parseHostPort, parseListenAddress } from "./listen-address.ts";
 import type { ServeOptions } from "./options.ts";
 
 /** One problem with the options of a server. */
@@ -111,7 +106,7 @@ export function resolveConfig(options: ServeOptions): ConfigResult {
     !addresses.some((address) => "tls" in address && address.tls) &&
     (http === null || !isHttpReachable(http))
   ) {
-    warnings.push("a certificate is set, but no address uses TLS: listen on tls://host:port");
+    warnings.push("a certificate is set, but no address uses TLS: listen on holdfasts://host:port");
   }
   return { config: { addresses, http, tls, access, limits, warnings }, problems };
 }
@@ -134,7 +129,10 @@ function checkOptionTypes(options: ServeOptions, report: ReportProblem): void {
 function parseAddresses(listen: unknown, report: ReportProblem): ListenAddress[] {
   const texts: readonly unknown[] = Array.isArray(listen) ? listen : [listen];
   if (texts.length === 0)
-    report("listen", "no address to listen on: give unix:/path, tcp://host:port or tls://host:port");
+    report(
+      "listen",
+      "no address to listen on: give holdfast+unix:/path, holdfast://host:port or holdfasts://host:port",
+    );
   const addresses = texts.flatMap((text) => tryOption("listen", report, () => parseListenAddress(text)) ?? []);
   const seenTexts = new Set<string>();
   for (const address of addresses) {
@@ -206,7 +204,7 @@ function checkExposure(
     const hostPort = formatHostPort(address);
     const remedy = address.tls
       ? "configure credentials"
-      : `listen on tls://${hostPort}, with a certificate and credentials`;
+      : `listen on holdfasts://${hostPort}, with a certificate and credentials`;
     checkAddress("listen", formatListenAddress(address), address.tls, remedy);
   }
   for (const address of addresses) {

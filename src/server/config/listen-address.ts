@@ -1,5 +1,6 @@
 /** Parses and prints listening addresses. */
 
+import { formatServerUrl, parseSocketUrl } from "../../protocol/server-url.ts";
 import { describeValue } from "../../util/duration.ts";
 import { isLoopback } from "../../util/loopback.ts";
 
@@ -16,13 +17,13 @@ export interface HostPort {
 /** Where a server listens. */
 export type ListenAddress = { readonly path: string } | (HostPort & { readonly tls: boolean });
 
-/** Parses "unix:/path", "tcp://host:port" or "tls://host:port". @throws TypeError that says what is wrong */
+/** Parses "holdfast+unix:/path", "holdfast://host:port" or "holdfasts://host:port". @throws TypeError that says what is wrong */
 export function parseListenAddress(text: unknown): ListenAddress {
   if (typeof text !== "string") throw new TypeError(`an address must be a string, not ${describeValue(text)}`);
-  if (text.startsWith("unix:")) return { path: parseSocketPath(text) };
-  const [scheme] = /^(?:tcp|tls):\/\//i.exec(text) ?? [];
+  if (/^holdfast\+unix:/i.test(text)) return { path: parseSocketPath(text) };
+  const [scheme] = /^holdfasts?:\/\//i.exec(text) ?? [];
   if (scheme === undefined) throw new TypeError(describeMissingScheme(text));
-  return { ...parseHostAndPort(text, text.slice(scheme.length), 7420), tls: scheme.toLowerCase() === "tls://" };
+  return { ...parseHostAndPort(text, text.slice(scheme.length), 7420), tls: scheme.toLowerCase() === "holdfasts://" };
 }
 
 /** Parses "host:port" or "[::1]:port". @throws TypeError that says what is wrong */
@@ -52,20 +53,16 @@ function parseHostAndPort(text: string, hostPort: string, defaultPort: number): 
 
 /** The message for an address without a known scheme, with what was probably meant. */
 function describeMissingScheme(text: string): string {
-  const problem = `${describeValue(text)} is not unix:/path, tcp://host:port or tls://host:port`;
-  if (text.startsWith("/")) return `${problem}; did you mean unix:${text}?`;
-  return /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+):\d{1,5}$/i.test(text) ? `${problem}; did you mean tcp://${text}?` : problem;
+  const problem = `${describeValue(text)} is not holdfast+unix:/path, holdfast://host:port or holdfasts://host:port`;
+  if (text.startsWith("/")) return `${problem}; did you mean holdfast+unix:${text}?`;
+  return /^(\[[0-9a-f:.]+\]|[^/:[\]\s@]+):\d{1,5}$/i.test(text)
+    ? `${problem}; did you mean holdfast://${text}?`
+    : problem;
 }
 
-/** The printed form of an address, which serve() accepts again. */
+/** The printed form of an address, which connect() and serve() take. */
 export function formatListenAddress(address: ListenAddress): string {
-  if ("path" in address) return `unix:${address.path}`;
-  return `${address.tls ? "tls" : "tcp"}://${formatHostPort(address)}`;
-}
-
-/** With brackets around an IPv6 address. */
-export function formatHostPort({ host, port }: HostPort): string {
-  return `${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return formatServerUrl(address, !("path" in address) && address.tls);
 }
 
 /** True if another machine can connect to it. */
@@ -74,12 +71,21 @@ export function isReachableRemotely(address: ListenAddress): boolean {
 }
 
 function parseSocketPath(text: string): string {
-  const path = text.slice("unix:".length);
-  if (!path.startsWith("/")) throw new TypeError(`${describeValue(text)} is not an absolute path, such as unix:/path`);
+  const path = parseSocketUrlOrNull(text);
+  if (path === null) throw new TypeError(`${describeValue(text)} is not an absolute path, such as holdfast+unix:/path`);
   if (Buffer.byteLength(path) > MAX_PATH_BYTES) {
     throw new TypeError(
       `the path of a socket has at most ${MAX_PATH_BYTES} bytes (set HOLDFAST_DIR to a shorter directory)`,
     );
   }
   return path;
+}
+
+function parseSocketUrlOrNull(text: string): string | null {
+  try {
+    return parseSocketUrl(text);
+  } catch {
+    // an invalid percent-encoding
+    return null;
+  }
 }

@@ -19,7 +19,7 @@ export interface TlsFiles {
 /** Options of a lock server. */
 export interface ServeOptions {
   /**
-   * Where to listen: "unix:/path", "tcp://127.0.0.1:7420", "tls://0.0.0.0:7420" (port 0: any free port). An address
+   * Where to listen: "holdfast+unix:/path", "holdfast://127.0.0.1:7420", "holdfasts://0.0.0.0:7420" (port 0: any free port). An address
    * that other machines can reach requires `access` and TLS, or `insecure`.
    */
   readonly listen: string | readonly string[];
@@ -38,7 +38,7 @@ export interface ServeOptions {
   readonly driver?: Driver;
   /** Which client may do what; a file is read again by reload(). Default: every client may do everything. */
   readonly access?: AccessControl | { readonly file: string };
-  /** Required for "tls://" addresses, and for an `http` address that other machines can reach. */
+  /** Required for "holdfasts://" addresses, and for an `http` address that other machines can reach. */
   readonly tls?: TlsFiles;
   /** Also serves HTTP at this "host:port", with TLS unless the address is a loopback address. Default: no HTTP. */
   readonly http?: string;

@@ -8,7 +8,7 @@ import { findMissingDirectories, trimTrailingSlashes } from "../../util/private-
 import { describeRecovery } from "../local/recovery-window.ts";
 import { planStartup } from "../local/startup.ts";
 import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";
-import { hasBeenUsed, loadState } from "../storage/state-directory.ts";
+import { checkFileLocks, hasBeenUsed, loadState } from "../storage/state-directory.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
 import type { ConfigProblem } from "./config.ts";
 import { resolveConfig } from "./config.ts";
@@ -71,6 +71,7 @@ async function checkState(rawPath: string, remote: boolean, firstStart: boolean)
   const path = trimTrailingSlashes(rawPath);
   try {
     const { missing, parent } = findMissingDirectories(path);
+    checkFileLocks(missing.length > 0 ? parent : path);
     if (missing.length > 0) return { problem: await findParentProblem(path, parent), warnings: [] };
     const mode = await checkPrivateDirectory(path);
     const warnings =

@@ -1,5 +1,6 @@
 /** All listening sockets of a server: those of the lock protocol, and HTTP. */
 
+import { formatServerUrl } from "../../protocol/server-url.ts";
 import { acquireFileLock } from "../../util/file-lock.ts";
 import type { ServerConfig } from "../config/config.ts";
 import type { OwnershipCheck } from "../ownership-monitor.ts";
@@ -78,11 +79,16 @@ export class Listeners {
 async function lockSocketPath(path: string): Promise<{ close(): void }> {
   const lock = await acquireFileLock(`${path}.lock`).catch((error: NodeJS.ErrnoException) => {
     if (error.code !== "ENOENT" && error.code !== "ENOTDIR") throw error;
-    throw Object.assign(new Error(`the directory of unix:${path} does not exist: create it first`, { cause: error }), {
-      code: error.code,
-    });
+    throw Object.assign(
+      new Error(`the directory of ${formatServerUrl({ path })} does not exist: create it first`, { cause: error }),
+      {
+        code: error.code,
+      },
+    );
   });
   if (lock === null)
-    throw Object.assign(new Error(`another server already listens on unix:${path}`), { code: "EADDRINUSE" });
+    throw Object.assign(new Error(`another server already listens on ${formatServerUrl({ path })}`), {
+      code: "EADDRINUSE",
+    });
   return lock;
 }

@@ -11,10 +11,11 @@
  * used (decision 0027).
  */
 
-import { closeSync, constants, existsSync, openSync, renameSync, statSync, writeSync } from "node:fs";
+import { closeSync, constants, existsSync, openSync, realpathSync, renameSync, statSync, writeSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import type { StateEpoch } from "../../protocol/handshake.ts";
+import { findLocksPerMount, findMount, readMounts } from "../../util/mounts.ts";
 import { trimTrailingSlashes } from "../../util/private-directory.ts";
 import { readBootId } from "../../util/process-info.ts";
 import { ChecksumChain } from "./checksum-chain.ts";
@@ -74,6 +75,7 @@ export async function openStateDirectory(
 ): Promise<DirectoryStorage> {
   const path = trimTrailingSlashes(rawPath);
   await ensurePrivateDirectory(path, log);
+  checkFileLocks(path);
   const isUsed = hasBeenUsed(path);
   const lock = await acquireLock(join(path, "lock"));
   if (lock === null) throw new StateError(`${path} is used by another server: stop it, or name another directory`);
@@ -84,6 +86,19 @@ export async function openStateDirectory(
     throw new StateError(`${path} has been in use (${leftFiles.join(", ")}): this is not its first start`);
   }
   return new StateDirectory(path, leftFiles.length === 0 && (firstStart || !isUsed), lock);
+}
+
+/**
+ * @throws StateError if another server could lock the directory, too, through another mount. The root directory is exempt: in a
+ * container it is often FUSE, and has one mount.
+ */
+export function checkFileLocks(path: string): void {
+  const [realPath, mounts] = [realpathSync(path), readMounts()];
+  const fileSystem = findMount(mounts, realPath)?.point === "/" ? null : findLocksPerMount(realPath, mounts);
+  if (fileSystem === null) return;
+  throw new StateError(
+    `${path} is on ${fileSystem}, where servers on two mounts of it, as in two containers, could grant the same lock: name a directory on a local file system (in a container: of a volume)`,
+  );
 }
 
 /** True if a server has used this directory. */

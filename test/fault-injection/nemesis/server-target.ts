@@ -28,7 +28,7 @@ export async function serverTarget(
   const disk = await mountSmallDisk(harness, "disk", 4);
   const port = await freePort();
   const proxy = await tcpProxy({ host: "127.0.0.1", port });
-  const listen = transport === "TCP" ? `tcp://127.0.0.1:${port}` : `unix:${harness.path("socket")}`;
+  const listen = transport === "TCP" ? `holdfast://127.0.0.1:${port}` : `holdfast+unix:${harness.path("socket")}`;
   const stopped = new Set<RunningProcess>();
   let server: RunningProcess | null = null;
   let victims: Victims | null = null;
@@ -116,7 +116,7 @@ export async function serverTarget(
             url: `holdfast://127.0.0.1:${(proxy.address as { port: number }).port}`,
             leaseFlags: ["--ttl", "2s", "--grace", "900ms"],
           }
-        : { url: `holdfast+${listen}`, leaseFlags: ["--grace", "2s"], commandPrefix: disk.commandPrefix },
+        : { url: listen, leaseFlags: ["--grace", "2s"], commandPrefix: disk.commandPrefix },
     strike: (workload) => {
       victims = workload;
     },

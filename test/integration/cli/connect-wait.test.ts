@@ -41,9 +41,9 @@ async function startReachableServer(kind: string): Promise<Reach> {
   }
   const listen =
     kind === "unix"
-      ? `unix:${join(sandbox.folder, `reachable-${++serverCount}`)}`
-      : `tcp://127.0.0.1:${await freePort()}`;
-  const url = kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast");
+      ? `holdfast+unix:${join(sandbox.folder, `reachable-${++serverCount}`)}`
+      : `holdfast://127.0.0.1:${await freePort()}`;
+  const url = listen;
   const server = await startServer(listen);
   return {
     name: url,
@@ -61,8 +61,9 @@ async function stopServer(command: RunningCommand, signal: NodeJS.Signals = "SIG
 test.concurrent.each(["unix", "tcp"])(
   "%s: run and acquire with --wait wait for a server that is not running yet, and say so",
   async (kind) => {
-    const listen = kind === "unix" ? `unix:${join(sandbox.folder, "late")}` : `tcp://127.0.0.1:${await freePort()}`;
-    const url = kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast");
+    const listen =
+      kind === "unix" ? `holdfast+unix:${join(sandbox.folder, "late")}` : `holdfast://127.0.0.1:${await freePort()}`;
+    const url = listen;
     const waits = [
       sandbox.start(["run", "k", "--wait", "50s", "--url", url, "--", "echo", "ran"]),
       sandbox.start(["acquire", "j", "--wait", "50s", "--url", url]),
@@ -144,8 +145,8 @@ test.concurrent("a server that accepts and never answers is given up when the wa
 test.concurrent.each(["SIGTERM", "SIGKILL"] as const)(
   "a wait survives a restart of its server (%s), in the queue and while connecting",
   async (signal) => {
-    const listen = `unix:${join(sandbox.folder, `again-${signal}`)}`;
-    const url = `holdfast+${listen}`;
+    const listen = `holdfast+unix:${join(sandbox.folder, `again-${signal}`)}`;
+    const url = listen;
     const first = await startServer(listen);
     const holder = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
     await until(() => holder.out() !== "", { within: 20_000, what: "the holder" });
@@ -165,8 +166,8 @@ test.concurrent.each(["SIGTERM", "SIGKILL"] as const)(
 );
 
 test.concurrent("a command waits for a full server too; without --wait it reports which limit is reached", async () => {
-  const listen = `unix:${join(sandbox.folder, "full")}`;
-  const url = `holdfast+${listen}`;
+  const listen = `holdfast+unix:${join(sandbox.folder, "full")}`;
+  const url = listen;
   const server = await startServer(listen, "--limit", "connections=2");
   // a run has its own connection and the keep-session connection that its command inherits
   const holdingRun = sandbox.start(["run", "k", "--url", url, "--", "sh", "-c", "echo held; exec sleep 60"]);
@@ -248,7 +249,7 @@ test.concurrent.each(["unix", "tcp"])(
         what: "another attempt",
       });
     const serverPath = join(sandbox.folder, `behind-${kind}`);
-    const server = await startServer(`unix:${serverPath}`);
+    const server = await startServer(`holdfast+unix:${serverPath}`);
     relay.forwardTo({ path: serverPath });
     for (const wait of waits) expect(await wait.ended).toMatchObject({ code: 0, out: "ran\n" });
     relay.close();

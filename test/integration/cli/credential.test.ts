@@ -43,7 +43,15 @@ test("a server admits the new credential, refuses another one with 77, and check
   });
   const socket = join(sandbox.folder, "guarded");
   const state = join(sandbox.folder, "guarded-state");
-  const server = sandbox.start(["serve", "--listen", `unix:${socket}`, "--state", state, "--credentials", file]);
+  const server = sandbox.start([
+    "serve",
+    "--listen",
+    `holdfast+unix:${socket}`,
+    "--state",
+    state,
+    "--credentials",
+    file,
+  ]);
   await until(() => server.out().includes("listening"), { within: 20_000, what: "the server" });
   const url = `holdfast+unix:${socket}`;
   const run = (env: Record<string, string>, key = "ci/1") =>

@@ -69,7 +69,7 @@ async function waitForListening(server: RunningCommand): Promise<number> {
     within: 20_000,
     what: "the server",
   });
-  expect(server.out(), server.err()).toMatch(/^listening on tls:\/\/0\.0\.0\.0:\d+\nHTTP on https:/);
+  expect(server.out(), server.err()).toMatch(/^listening on holdfasts:\/\/0\.0\.0\.0:\d+\nHTTP on https:/);
   return Number(/HTTP on \S+:(\d+)/.exec(server.out())?.[1]);
 }
 

@@ -55,10 +55,10 @@ test.concurrent("shared inside exclusive and shared inside shared join, exclusiv
 });
 
 test.concurrent("the command works on the store of --url without naming it again", async () => {
-  const address = `unix:${join(sandbox.folder, "s")}`;
+  const address = `holdfast+unix:${join(sandbox.folder, "s")}`;
   const server = sandbox.start(["serve", "--listen", address, "--state", join(sandbox.folder, "state"), "--quiet"]);
   await until(() => server.out().includes("listening"), { within: 20_000, what: "the server" });
-  const { code, out } = await runNested(["elsewhere", "--url", `holdfast+${address}`], `${holdfast} check --json`);
+  const { code, out } = await runNested(["elsewhere", "--url", address], `${holdfast} check --json`);
   expect(code).toBe(0);
   expect(JSON.parse(out)).toMatchObject({ held: true, keys: ["elsewhere"] });
   server.process.kill("SIGTERM");

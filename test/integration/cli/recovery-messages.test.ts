@@ -18,8 +18,8 @@ setInterval(() => {}, 60_000);
 `;
 
 test("during recovery the commands report the recovery, not that the lock is free", async () => {
-  const address = `unix:${join(sandbox.folder, "s")}`;
-  const url = `holdfast+${address}`;
+  const address = `holdfast+unix:${join(sandbox.folder, "s")}`;
+  const url = address;
   const serve = async (): Promise<RunningCommand> => {
     const started = sandbox.start(["serve", "--listen", address, "--state", join(sandbox.folder, "state"), "--quiet"]);
     await until(() => started.out().includes("listening"), { within: 20_000, what: "the server" });

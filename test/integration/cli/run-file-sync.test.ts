@@ -32,7 +32,7 @@ beforeEach(() => {
 
 async function run(flags: Parameters<typeof parseRunOptions>[1]): Promise<number> {
   const server = await startServer();
-  const url = `holdfast+${server.addresses[0]}`;
+  const url = server.addresses[0] as string;
   return runCommand(parseRunOptions(["k"], { url, quiet: true, ...flags }, ["true"]));
 }
 

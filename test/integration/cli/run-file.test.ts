@@ -25,7 +25,7 @@ async function runAndReadRecord(flags: Parameters<typeof parseRunOptions>[1], ke
   const server = await startServer();
   const folder = createTemporaryDirectory();
   const runsIn = join(server.dir, "state", "runs");
-  const url = `holdfast+${server.addresses[0]}`;
+  const url = server.addresses[0] as string;
   const options = parseRunOptions(keys, { url, quiet: true, ...flags }, [
     "sh",
     "-c",
@@ -69,7 +69,7 @@ test("the directory and the file are accessible to their owner only", async () =
   const folder = createTemporaryDirectory();
   const runsIn = join(server.dir, "state", "runs");
   const command = ["sh", "-c", `stat -c %a "$1" "$1"/*.run >"$2/modes"`, "sh", runsIn, folder];
-  const options = parseRunOptions(["k"], { url: `holdfast+${server.addresses[0]}` }, command);
+  const options = parseRunOptions(["k"], { url: server.addresses[0] as string }, command);
   expect(await runCommand(options)).toBe(0);
   expect(readFileSync(join(folder, "modes"), "utf8")).toBe("700\n600\n");
   expect(statSync(runsIn).mode & 0o777).toBe(0o700);
@@ -78,7 +78,7 @@ test("the directory and the file are accessible to their owner only", async () =
 test("when the file cannot be written the command is not started, and nothing stays held", async () => {
   const server = await startServer();
   rmSync(join(server.dir, "state", "runs"), { recursive: true });
-  const url = `holdfast+${server.addresses[0]}`;
+  const url = server.addresses[0] as string;
   const folder = createTemporaryDirectory();
   const options = parseRunOptions(["k"], { url }, ["touch", join(folder, "ran")]);
   await expect(runCommand(options)).rejects.toMatchObject({

@@ -172,7 +172,7 @@ describe.concurrent("messages while waiting", () => {
   });
 
   test("a run that is granted the lock before its first notice prints none", async () => {
-    const args = ["serve", "--listen", "tcp://127.0.0.1:0", "--state", join(sandbox.folder, "late")];
+    const args = ["serve", "--listen", "holdfast://127.0.0.1:0", "--state", join(sandbox.folder, "late")];
     const server = sandbox.start(args);
     await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: Number(/:(\d+)\n/.exec(server.out())?.[1]) });

@@ -13,7 +13,7 @@ const HEAP_MIB = process.env.HOLDFAST_LONG === "1" ? 400 : 64;
 const CLAIM_COUNT = HEAP_MIB * 2_000;
 
 test(`reclaims after a restart do not exhaust a server with ${HEAP_MIB} MiB: ${CLAIM_COUNT} claims, and some of very long keys`, async () => {
-  const server = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--quiet"], {
+  const server = sandbox.start(["serve", "--listen", "holdfast://127.0.0.1:0", "--state", "none", "--quiet"], {
     env: { NODE_OPTIONS: `--max-old-space-size=${HEAP_MIB}` },
   });
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });

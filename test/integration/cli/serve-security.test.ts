@@ -27,11 +27,11 @@ async function startSecuredServer(name: string, ...extraArgs: string[]) {
   };
   const { credential, hash } = createCredential();
   admit(hash);
-  const tls = ["--listen", "tls://127.0.0.1:0", "--tls-cert", files.cert, "--tls-key", files.key];
+  const tls = ["--listen", "holdfasts://127.0.0.1:0", "--tls-cert", files.cert, "--tls-key", files.key];
   const args = [...tls, "--credentials", accounts, "--state", join(folder, "state"), ...extraArgs];
   const server = sandbox.start(["serve", ...args]);
   await until(() => server.out().includes("\n") || !isProcessAlive(server.pid), { within: 20_000, what: "the server" });
-  const url = (server.out().split("\n")[0] as string).replace("listening on tls://", "holdfasts://");
+  const url = (server.out().split("\n")[0] as string).replace("listening on ", "");
   const port = Number(url.split(":").at(-1));
   return {
     server,
@@ -257,7 +257,7 @@ test("SIGTERM: holders and waiters are notified, nothing more is granted, and th
   const { code, err } = await server.ended;
   expect(code).toBe(0);
   expect(err).toContain("stopping: received SIGTERM");
-  const tls = ["--listen", `tls://127.0.0.1:${port}`, "--tls-cert", files.cert, "--tls-key", files.key];
+  const tls = ["--listen", `holdfasts://127.0.0.1:${port}`, "--tls-cert", files.cert, "--tls-key", files.key];
   const next = sandbox.start(["serve", ...tls, "--credentials", accounts, "--state", join(folder, "state"), "--json"]);
   await until(() => next.out().includes("\n"), { within: 20_000, what: "the next start" });
   expect(JSON.parse(next.out())).toMatchObject({ recoveryRemainingMs: 0 });
@@ -272,7 +272,7 @@ test("SIGTERM: holders and waiters are notified, nothing more is granted, and th
 });
 
 test("a second signal ends the server at once", async () => {
-  const args = ["--listen", "tcp://127.0.0.1:0", "--http", "127.0.0.1:0", "--state", "none", "--json"];
+  const args = ["--listen", "holdfast://127.0.0.1:0", "--http", "127.0.0.1:0", "--state", "none", "--json"];
   const server = sandbox.start(["serve", ...args]);
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
   const { http } = JSON.parse(server.out()) as { http: string };
@@ -297,7 +297,7 @@ test("a second signal ends the server at once", async () => {
 });
 
 test("SIGHUP does not end a server that has nothing to reload", async () => {
-  const server = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none"]);
+  const server = sandbox.start(["serve", "--listen", "holdfast://127.0.0.1:0", "--state", "none"]);
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server" });
   server.process.kill("SIGHUP");
   await waitForLog(server, "received SIGHUP");

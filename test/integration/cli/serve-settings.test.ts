@@ -43,17 +43,19 @@ test("a flag wins over the environment, and the environment over the file", asyn
   const config = join(sandbox.folder, "precedence.json");
   writeFileSync(
     config,
-    JSON.stringify({ listen: ["tcp://127.0.0.1:0", "tcp://127.0.0.1:0"], state: "none", idle: "1h" }),
+    JSON.stringify({ listen: ["holdfast://127.0.0.1:0", "holdfast://127.0.0.1:0"], state: "none", idle: "1h" }),
   );
   const runCheck = (args: string[], env: Record<string, string>) =>
     sandbox.start(["serve", ...args], { env: { HOLDFAST_CONFIG: config, ...env } });
   const fromFile = runCheck([], {});
   expect(await waitUntilReady(fromFile)).toHaveLength(2);
-  const socket = `unix:${join(sandbox.folder, "env")}`;
-  const fromEnvironment = runCheck([], { HOLDFAST_LISTEN: `${socket}, tcp://127.0.0.1:0, tcp://127.0.0.1:0` });
+  const socket = `holdfast+unix:${join(sandbox.folder, "env")}`;
+  const fromEnvironment = runCheck([], {
+    HOLDFAST_LISTEN: `${socket}, holdfast://127.0.0.1:0, holdfast://127.0.0.1:0`,
+  });
   expect((await waitUntilReady(fromEnvironment))[0]).toBe(`listening on ${socket}`);
   expect(await waitUntilReady(fromEnvironment)).toHaveLength(3);
-  const fromFlag = runCheck(["--listen", "tcp://127.0.0.1:0"], { HOLDFAST_LISTEN: socket });
+  const fromFlag = runCheck(["--listen", "holdfast://127.0.0.1:0"], { HOLDFAST_LISTEN: socket });
   expect(await waitUntilReady(fromFlag)).toHaveLength(1);
   for (const server of [fromFile, fromEnvironment, fromFlag]) await stopServer(server);
 });
@@ -65,7 +67,7 @@ test("all errors are reported at once, each with its origin", async () => {
     JSON.stringify({ "tls-crt": "x", http: 7421, "tls-key": "/none/key.pem", insecure: "yes", limit: { keys: 1 } }),
   );
   const { code, err, out } = await sandbox.run(
-    ["serve", "--config", config, "--listen", "tcp://0.0.0.0:7420", "--idle", "5", "--limit", "connections=many"],
+    ["serve", "--config", config, "--listen", "holdfast://0.0.0.0:7420", "--idle", "5", "--limit", "connections=many"],
     {
       env: {
         HOLDFAST_TLS_CERT: "/none/cert.pem",
@@ -80,7 +82,7 @@ test("all errors are reported at once, each with its origin", async () => {
     `holdfast: "tls-crt" in ${config}: unknown setting`,
     `holdfast: "http" in ${config}: must be a string`,
     `holdfast: "insecure" in ${config}: must be true or false`,
-    "holdfast: --listen: tcp://0.0.0.0:7420 is reachable from other machines and does not use TLS: listen on tls://0.0.0.0:7420, with a certificate and credentials, or set insecure",
+    "holdfast: --listen: holdfast://0.0.0.0:7420 is reachable from other machines and does not use TLS: listen on holdfasts://0.0.0.0:7420, with a certificate and credentials, or set insecure",
     "holdfast: HOLDFAST_TLS_CERT: the certificate /none/cert.pem cannot be read (ENOENT)",
     "holdfast: HOLDFAST_CREDENTIALS: /none/accounts.json cannot be read (ENOENT)",
     "holdfast: HOLDFAST_LOG_LEVEL: must be one of debug, info, warn, error, none, not",
@@ -98,10 +100,10 @@ test("a wrong address is reported with the reason and the probable intention", a
   const { code, err } = await sandbox.run([
     ...["serve", "--check", "--state", "none", "--http", "localhost:7421:1", "--limit", "foo=3"],
     ...[
-      "tcp://127.0.0.1:99999",
-      "tcp://127.0.0.1:80a",
-      "tls://[::1]",
-      "tcp://[::1]:",
+      "holdfast://127.0.0.1:99999",
+      "holdfast://127.0.0.1:80a",
+      "holdfasts://[::1]",
+      "holdfast://[::1]:",
       "127.0.0.1:7420",
       "/run/x",
       "x",
@@ -109,13 +111,13 @@ test("a wrong address is reported with the reason and the probable intention", a
   ]);
   expect(code).toBe(64);
   expect(err.trimEnd().split("\n")).toEqual([
-    'holdfast: --listen: the port of "tcp://127.0.0.1:99999" must be a number from 0 to 65535, not "99999"',
-    'holdfast: --listen: the port of "tcp://127.0.0.1:80a" must be a number from 0 to 65535, not "80a"',
-    'holdfast: --listen: "tls://[::1]" has no port: use tls://[::1]:7420',
-    'holdfast: --listen: "tcp://[::1]:" has no port: use tcp://[::1]:7420',
-    'holdfast: --listen: "127.0.0.1:7420" is not unix:/path, tcp://host:port or tls://host:port; did you mean tcp://127.0.0.1:7420?',
-    'holdfast: --listen: "/run/x" is not unix:/path, tcp://host:port or tls://host:port; did you mean unix:/run/x?',
-    'holdfast: --listen: "x" is not unix:/path, tcp://host:port or tls://host:port',
+    'holdfast: --listen: the port of "holdfast://127.0.0.1:99999" must be a number from 0 to 65535, not "99999"',
+    'holdfast: --listen: the port of "holdfast://127.0.0.1:80a" must be a number from 0 to 65535, not "80a"',
+    'holdfast: --listen: "holdfasts://[::1]" has no port: use holdfasts://[::1]:7420',
+    'holdfast: --listen: "holdfast://[::1]:" has no port: use holdfast://[::1]:7420',
+    'holdfast: --listen: "127.0.0.1:7420" is not holdfast+unix:/path, holdfast://host:port or holdfasts://host:port; did you mean holdfast://127.0.0.1:7420?',
+    'holdfast: --listen: "/run/x" is not holdfast+unix:/path, holdfast://host:port or holdfasts://host:port; did you mean holdfast+unix:/run/x?',
+    'holdfast: --listen: "x" is not holdfast+unix:/path, holdfast://host:port or holdfasts://host:port',
     expect.stringMatching(/^holdfast: --http: the port of "localhost:7421:1" must be/),
     expect.stringMatching(
       /^holdfast: --limit: limits.foo is not a limit; the limits are connections, .*, eventStreamMs$/,
@@ -138,47 +140,64 @@ test("for an invalid or ambiguous JSON file only the position is reported: the t
 });
 
 test("with --json the same report is one object, its message without the usual prefix", async () => {
-  const { err } = await sandbox.run(["serve", "--json", "--listen", "tcp://h:70000", "--limit", "keys=1"]);
+  const { err } = await sandbox.run(["serve", "--json", "--listen", "holdfast://h:70000", "--limit", "keys=1"]);
   const { message, errors } = JSON.parse(err) as { message: string; errors: { where: string; message: string }[] };
   expect(errors.map(({ where }) => where)).toEqual(["--listen", "--limit"]);
   expect(message).toBe(errors.map((error) => `${error.where}: ${error.message}`).join("\n"));
 });
 
 test.each([
-  ["tcp://0.0.0.0:0", "does not use TLS and requires no credentials"],
-  ["tcp://[::]:0", "does not use TLS and requires no credentials"],
-  ["tcp://example.test:0", "does not use TLS and requires no credentials"],
+  ["holdfast://0.0.0.0:0", "does not use TLS and requires no credentials"],
+  ["holdfast://[::]:0", "does not use TLS and requires no credentials"],
+  ["holdfast://example.test:0", "does not use TLS and requires no credentials"],
 ])("%s is refused without TLS and credentials", async (listen, reason) => {
   const { code, err } = await sandbox.run(["serve", "--listen", listen, "--state", "none"]);
   expect(code).toBe(64);
   expect(err).toContain(`${listen} is reachable from other machines and ${reason}`);
 });
 
-test("tls:// for other machines needs credentials, HTTP needs both; --insecure listens with a warning", async () => {
+test("holdfasts:// for other machines needs credentials, HTTP needs both; --insecure listens with a warning", async () => {
   const { cert, key, accounts } = writeSecrets("exposed");
   const tls = ["--tls-cert", cert, "--tls-key", key, "--state", "none"];
-  const unsecuredRun = await sandbox.run(["serve", "--listen", "tls://0.0.0.0:0", ...tls]);
+  const unsecuredRun = await sandbox.run(["serve", "--listen", "holdfasts://0.0.0.0:0", ...tls]);
   expect(unsecuredRun).toMatchObject({ code: 64 });
   expect(unsecuredRun.err).toContain(
-    "tls://0.0.0.0:0 is reachable from other machines and requires no credentials: configure credentials",
+    "holdfasts://0.0.0.0:0 is reachable from other machines and requires no credentials: configure credentials",
   );
-  const http = await sandbox.run(["serve", "--listen", "tcp://127.0.0.1:0", "--state", "none", "--http", "0.0.0.0:0"]);
+  const http = await sandbox.run([
+    "serve",
+    "--listen",
+    "holdfast://127.0.0.1:0",
+    "--state",
+    "none",
+    "--http",
+    "0.0.0.0:0",
+  ]);
   expect(http.err).toContain(
     "--http: 0.0.0.0:0 is reachable from other machines and does not use TLS and requires no credentials",
   );
-  const guarded = sandbox.start(["serve", "--listen", "tls://0.0.0.0:0", ...tls, "--credentials", accounts]);
-  expect((await waitUntilReady(guarded))[0]).toMatch(/^listening on tls:\/\/0\.0\.0\.0:\d+$/);
+  const guarded = sandbox.start(["serve", "--listen", "holdfasts://0.0.0.0:0", ...tls, "--credentials", accounts]);
+  expect((await waitUntilReady(guarded))[0]).toMatch(/^listening on holdfasts:\/\/0\.0\.0\.0:\d+$/);
   expect(await stopServer(guarded)).not.toContain("INSECURE");
-  const open = sandbox.start(["serve", "--listen", "tcp://0.0.0.0:0", "--state", "none", "--insecure"]);
+  const open = sandbox.start(["serve", "--listen", "holdfast://0.0.0.0:0", "--state", "none", "--insecure"]);
   await waitUntilReady(open);
   expect(await stopServer(open)).toContain(
-    "holdfast: warning: INSECURE: tcp://0.0.0.0:0 is reachable from other machines",
+    "holdfast: warning: INSECURE: holdfast://0.0.0.0:0 is reachable from other machines",
   );
 });
 
 test("--check reports that the configuration is valid, and starts nothing", async () => {
   const { cert, key, accounts, state } = writeSecrets("well");
-  const args = ["--listen", "tls://0.0.0.0:7420", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
+  const args = [
+    "--listen",
+    "holdfasts://0.0.0.0:7420",
+    "--tls-cert",
+    cert,
+    "--tls-key",
+    key,
+    "--credentials",
+    accounts,
+  ];
   const { code, out, err } = await sandbox.run(["serve", "--check", ...args, "--state", state]);
   expect({ code, out, err }).toEqual({ code: 0, out: "configuration is valid\n", err: "" });
   const env = { HOLDFAST_DIR: join(sandbox.folder, "made", "later") };
@@ -188,7 +207,7 @@ test("--check reports that the configuration is valid, and starts nothing", asyn
 test("--check reports invalid certificates, credentials and state directories", async () => {
   const { folder, issuer, cert, key, accounts, state } = writeSecrets("unwell");
   const check = async (...args: string[]) => {
-    const { code, err } = await sandbox.run(["serve", "--check", "--listen", "tls://127.0.0.1:0", ...args]);
+    const { code, err } = await sandbox.run(["serve", "--check", "--listen", "holdfasts://127.0.0.1:0", ...args]);
     return { code, err };
   };
   const tls = ["--tls-cert", cert, "--tls-key", key];
@@ -235,7 +254,7 @@ test("--check reports invalid certificates, credentials and state directories", 
 });
 
 test("--first-start works as a flag only; --check warns of the minute that it skips", async () => {
-  const listen = ["serve", "--listen", `unix:${join(sandbox.folder, "socket")}`];
+  const listen = ["serve", "--listen", `holdfast+unix:${join(sandbox.folder, "socket")}`];
   const statelessCheck = await sandbox.run([...listen, "--state", "none", "--check"]);
   expect([statelessCheck.code, statelessCheck.err]).toEqual([
     0,
@@ -252,17 +271,17 @@ test("--first-start works as a flag only; --check warns of the minute that it sk
 });
 
 test("an unusable path or address is named: a missing directory, an address in use, a path that is too long", async () => {
-  const missing = `unix:${join(sandbox.folder, "none", "socket")}`;
+  const missing = `holdfast+unix:${join(sandbox.folder, "none", "socket")}`;
   const noFolder = await sandbox.run(["serve", "--listen", missing, "--state", "none"]);
   expect(noFolder.code).toBe(69);
   expect(noFolder.err).toContain(`the directory of ${missing} does not exist`);
-  const long = await sandbox.run(["serve", "--listen", `unix:/${"x".repeat(120)}`, "--state", "none"]);
+  const long = await sandbox.run(["serve", "--listen", `holdfast+unix:/${"x".repeat(120)}`, "--state", "none"]);
   expect(long.code).toBe(64);
   expect(long.err).toContain("the path of a socket has at most 103 bytes");
 });
 
 test("--store serves another store, which keeps its own state", async () => {
-  const serve = ["serve", "--listen", "tcp://127.0.0.1:0"];
+  const serve = ["serve", "--listen", "holdfast://127.0.0.1:0"];
   const urlOf = async (running: RunningCommand): Promise<string> =>
     `holdfast://${(await waitUntilReady(running))[0]?.replace(/.*\/\//, "")}`;
   const store = sandbox.start([...serve, "--state", join(sandbox.folder, "behind")]);
@@ -282,7 +301,7 @@ test("--store serves another store, which keeps its own state", async () => {
 test("--limit changes a limit, --http serves HTTP, --json reports both", async () => {
   const args = [
     "--listen",
-    "tcp://127.0.0.1:0",
+    "holdfast://127.0.0.1:0",
     "--state",
     join(sandbox.folder, "limited"),
     "--http",
@@ -304,7 +323,7 @@ test("--limit changes a limit, --http serves HTTP, --json reports both", async (
 
 test("the log has one JSON object a line, of the requested level, and no input can forge a line", async () => {
   const { cert, key, accounts, ca } = writeSecrets("log");
-  const args = ["--listen", "tls://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
+  const args = ["--listen", "holdfasts://127.0.0.1:0", "--tls-cert", cert, "--tls-key", key, "--credentials", accounts];
   const server = sandbox.start(["serve", ...args, "--state", "none", "--log-format", "json"]);
   const [line] = await waitUntilReady(server);
   const url = `holdfasts://${line?.replace(/.*\/\//, "")}?ca=${ca}`;
@@ -322,7 +341,7 @@ test("the log has one JSON object a line, of the requested level, and no input c
   const quietServer = sandbox.start([
     "serve",
     "--listen",
-    "tcp://127.0.0.1:0",
+    "holdfast://127.0.0.1:0",
     "--state",
     "none",
     "--log-level",
@@ -337,7 +356,7 @@ test("the human log omits empty fields", async () => {
   const open = sandbox.start([
     "serve",
     "--listen",
-    `unix:${join(sandbox.folder, "told")}`,
+    `holdfast+unix:${join(sandbox.folder, "told")}`,
     "--state",
     join(sandbox.folder, "t"),
   ]);
@@ -352,7 +371,7 @@ test("the human log omits empty fields", async () => {
 test("text from clients and operators is in quotes in the human log: it cannot look like further fields", async () => {
   const address = join(sandbox.folder, "quoted");
   const url = `holdfast+unix:${address}`;
-  const open = sandbox.start(["serve", "--listen", `unix:${address}`, "--state", join(sandbox.folder, "q")]);
+  const open = sandbox.start(["serve", "--listen", `holdfast+unix:${address}`, "--state", join(sandbox.folder, "q")]);
   await waitUntilReady(open);
   const label = "ana, account root (token 1)";
   await sandbox.run(["acquire", "a, reason none", "--label", label, "--url", url]);

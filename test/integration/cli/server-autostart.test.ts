@@ -107,7 +107,7 @@ test("a server whose socket was removed ends, and the next one serves its client
 test("a server that finds another on its path stops granting and ends", async () => {
   const [old = 0] = sandbox.autostartedServerPids().filter(isProcessAlive);
   const other = join(sandbox.folder, "other");
-  const otherServer = sandbox.start(["serve", "--listen", `unix:${other}`, "--state", "none"]);
+  const otherServer = sandbox.start(["serve", "--listen", `holdfast+unix:${other}`, "--state", "none"]);
   await until(() => existsSync(other), { within: 20_000, what: "the other server" });
   // in one step: with nothing at the path it would end for another reason
   symlinkSync(other, join(sandbox.folder, "link"));

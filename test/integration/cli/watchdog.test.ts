@@ -46,9 +46,9 @@ function waitForExit(pid: number, timeoutMs = 20_000): Promise<boolean> {
 /** A lock server on a TCP port of its own. */
 async function startTcpServer(): Promise<RunningCommand & { readonly url: string }> {
   const state = join(sandbox.folder, `tcp-${testFiles++}`);
-  const server = sandbox.start(["serve", "--listen", "tcp://127.0.0.1:0", "--state", state]);
+  const server = sandbox.start(["serve", "--listen", "holdfast://127.0.0.1:0", "--state", state]);
   await until(() => server.out().includes("\n"), { within: 20_000, what: "the server's address" });
-  return { ...server, url: `holdfast://${/tcp:\/\/(\S+)/.exec(server.out())?.[1]}` };
+  return { ...server, url: `holdfast://${/holdfast:\/\/(\S+)/.exec(server.out())?.[1]}` };
 }
 
 describe.concurrent("when the wrapper is killed with -9", () => {

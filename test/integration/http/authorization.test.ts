@@ -267,7 +267,7 @@ test("over TLS a stopping server does not wait for unfinished handshakes", async
 test("too many wrong credentials in a minute are answered 429 and logged once, on whichever port they come; the right one is admitted", async () => {
   const ana = testAccount("ana");
   const access = createAccessControl([ana.account], { failuresPerMinute: 5 });
-  const server = await startHttpServer({ access, listen: "tcp://127.0.0.1:0" });
+  const server = await startHttpServer({ access, listen: "holdfast://127.0.0.1:0" });
   const requestUnauthorized = () => request(server.url, "/v1/locks", { credential: `hf1_${"a".repeat(52)}` });
   const statuses: number[] = [];
   for (let index = 0; index < 12; index++) statuses.push((await requestUnauthorized()).status);

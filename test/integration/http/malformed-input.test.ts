@@ -18,7 +18,7 @@ const logged: string[] = [];
 
 beforeAll(async () => {
   server = await serve({
-    listen: `unix:${join(dir, "socket")}`,
+    listen: `holdfast+unix:${join(dir, "socket")}`,
     http: "127.0.0.1:0",
     state: join(dir, "state"),
     log: (message, error) => logged.push(`${message} ${error}`),

@@ -12,7 +12,7 @@ let host: string;
 
 beforeAll(async () => {
   server = await serve({
-    listen: "tcp://127.0.0.1:0",
+    listen: "holdfast://127.0.0.1:0",
     http: "127.0.0.1:0",
     state: "none",
     httpNames: ["locks.example"],

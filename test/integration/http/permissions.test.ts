@@ -48,7 +48,7 @@ interface Site {
 
 async function openSite(): Promise<Site> {
   const access = createTestAccess(owner, ...Object.values(accounts));
-  const { url, addresses } = await startHttpServer({ access, listen: "tcp://127.0.0.1:0" });
+  const { url, addresses } = await startHttpServer({ access, listen: "holdfast://127.0.0.1:0" });
   const connect = async (credential: string): Promise<RawClient> => {
     const client = await RawClient.open(parseRawAddress(addresses[0] as string), { credential });
     onCleanup(() => client.end());

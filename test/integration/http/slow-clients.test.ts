@@ -157,7 +157,7 @@ function readMemory(pid: number, name: "VmRSS" | "VmHWM"): number {
 async function startServerProgram(): Promise<{ readonly url: string; readonly pid: number }> {
   const program = `
     const { serve } = await import(${JSON.stringify(builtFile("dist/server/server.js"))});
-    const { httpAddress } = await serve({ listen: "tcp://127.0.0.1:0", http: "127.0.0.1:0", state: process.argv[1] });
+    const { httpAddress } = await serve({ listen: "holdfast://127.0.0.1:0", http: "127.0.0.1:0", state: process.argv[1] });
     console.log(httpAddress);`;
   const args = ["--input-type=module", "-e", program, join(createTemporaryDirectory(), "state")];
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "ignore"] });
@@ -231,7 +231,7 @@ test("the number of connections of one address is limited, and those of the lock
 test("a server without HTTP loads no HTTP module", () => {
   const program = `
     const { serve } = await import(${JSON.stringify(builtFile("dist/server/server.js"))});
-    const it = await serve({ listen: "tcp://127.0.0.1:0", state: "none", ...(process.argv[1] === "http" && { http: "127.0.0.1:0" }) });
+    const it = await serve({ listen: "holdfast://127.0.0.1:0", state: "none", ...(process.argv[1] === "http" && { http: "127.0.0.1:0" }) });
     await it.close();
     console.log(JSON.stringify(globalThis.loaded ?? []));`;
   const hooks = `

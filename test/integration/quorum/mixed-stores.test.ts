@@ -8,7 +8,7 @@ import { createServerStore } from "../../support/stores/server-store.ts";
 import { until } from "../../support/until.ts";
 
 const long = process.env.HOLDFAST_LONG === "1";
-const openQuorum = (): ReturnType<typeof createServerStore> => createServerStore(() => "tcp://127.0.0.1:0");
+const openQuorum = (): ReturnType<typeof createServerStore> => createServerStore(() => "holdfast://127.0.0.1:0");
 
 test("stores of different kinds form one majority: a lock outlives the restart of one, and tokens rise", async () => {
   const store = memoryStore();

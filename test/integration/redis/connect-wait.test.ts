@@ -111,7 +111,7 @@ test("fails without a server when its time is over, with the cause", async () =>
 
 test("fails at once at the port of a Holdfast server, which is not reported as a refusal", async () => {
   const port = await freePort();
-  const otherServer = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
+  const otherServer = await serve({ listen: `holdfast://127.0.0.1:${port}`, state: "none" });
   runLater.push(() => otherServer.close());
   for (const [, openConnection] of CONNECTION_KINDS) {
     const startedAt = performance.now();

@@ -55,7 +55,7 @@ withRedis((server) => {
     const proxy = await tcpProxy(localhost(server().port));
     const { port } = proxy.address as Endpoint;
     const lockServer = await startServer({
-      listen: "tcp://127.0.0.1:0",
+      listen: "holdfast://127.0.0.1:0",
       driver: redis(() => ioredis(port), { prefix }),
     });
     return {

@@ -10,7 +10,7 @@ const sandbox = cliSandbox();
 
 test("redis:// at the port of a Holdfast server names the answering program, and exits with 69", async () => {
   const port = await freePort();
-  const server = await serve({ listen: `tcp://127.0.0.1:${port}`, state: "none" });
+  const server = await serve({ listen: `holdfast://127.0.0.1:${port}`, state: "none" });
   try {
     const url = `redis://127.0.0.1:${port}`;
     const { code, err, out } = await sandbox.run(["run", "k", "--url", url, "--", "echo", "ran"]);

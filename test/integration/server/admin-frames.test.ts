@@ -27,8 +27,10 @@ cleanUpAfterEach();
 
 /** The operator tools of the server at an address. */
 async function openAdmin(address: string, credential?: string): Promise<AdminConnection> {
-  const [, host = "", port = ""] = /^tcp:\/\/(.*):(\d+)$/.exec(address) ?? [];
-  const endpoint = address.startsWith("unix:") ? { path: address.slice(5) } : { host, port: Number(port) };
+  const [, host = "", port = ""] = /^holdfast:\/\/(.*):(\d+)$/.exec(address) ?? [];
+  const endpoint = address.startsWith("holdfast+unix:")
+    ? { path: address.slice("holdfast+unix:".length) }
+    : { host, port: Number(port) };
   const driver = server({ ...endpoint, ...(credential !== undefined && { credential }) });
   onCleanup(() => driver.close());
   const link = (await openAdminConnection(driver)) as AdminConnection;
@@ -100,7 +102,7 @@ test("a watch reports the events below its prefix, and continues after a restart
   expect(events).toMatchObject([{ kind: "granted", keys: ["a/1"] }]);
   await it.close();
   await until(() => states.includes("down"), { within: 2_000, what: "the end of the server" });
-  await startServer({ in: it.dir, listen: `unix:${it.path}` });
+  await startServer({ in: it.dir, listen: `holdfast+unix:${it.path}` });
   await until(() => states.includes("restarted"), { within: 5_000, what: "the server's return" });
   // the client has its own connection and backoff
   await until(() => pushes.all.some(({ id }) => id === null), { within: 5_000, what: "the client's return" });
@@ -112,7 +114,7 @@ test("a watch reports the events below its prefix, and continues after a restart
 
 test("no frame shows a credential what it may not inspect", async () => {
   const [ana, ben] = [testAccount("ana", "a/"), testAccount("ben", "b/", ["acquire"])];
-  const it = await startServer({ access: createTestAccess(ana, ben), listen: "tcp://127.0.0.1:0" });
+  const it = await startServer({ access: createTestAccess(ana, ben), listen: "holdfast://127.0.0.1:0" });
   const address = it.addresses[0] as string;
   const { driver } = await openClient(address, { credential: ben.credential });
   const first = await openAdmin(address, ana.credential);

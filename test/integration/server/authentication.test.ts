@@ -20,7 +20,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-const TCP_ADDRESS = "tcp://127.0.0.1:0";
+const TCP_ADDRESS = "holdfast://127.0.0.1:0";
 const ana = testAccount("ana");
 const ben = testAccount("ben");
 

@@ -34,7 +34,7 @@ async function startHarness(...accounts: readonly TestAccount[]): Promise<{
   readonly it: Awaited<ReturnType<typeof startServer>>;
   readonly address: string;
 }> {
-  const it = await startServer({ access: createTestAccess(...accounts), listen: "tcp://127.0.0.1:0" });
+  const it = await startServer({ access: createTestAccess(...accounts), listen: "holdfast://127.0.0.1:0" });
   const address = it.addresses[0] as string;
   const clients: OpenDriver[] = [];
   for (const { credential } of accounts) clients.push(await openClient(address, { credential }));

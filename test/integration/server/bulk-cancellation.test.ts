@@ -5,8 +5,8 @@ import { inspectTables, takeUsedTables } from "../../support/setup/table-inspect
 import { createServerStore } from "../../support/stores/server-store.ts";
 
 test.each([
-  ["a Unix socket", (folder: string): string => `unix:${join(folder, "socket")}`],
-  ["TCP", (): string => "tcp://127.0.0.1:0"],
+  ["a Unix socket", (folder: string): string => `holdfast+unix:${join(folder, "socket")}`],
+  ["TCP", (): string => "holdfast://127.0.0.1:0"],
 ])(
   "2,000 waits that end at once take no lock from others and leave no queue entry: the server on %s",
   async (_, listen) => {

@@ -25,17 +25,17 @@ async function prepare(kind: string): Promise<LateServer> {
   };
   if (kind === "unix") {
     const path = join(dir, "late");
-    return { address: { path }, url: `holdfast+unix:${path}`, start: () => startOn(`unix:${path}`) };
+    return { address: { path }, url: `holdfast+unix:${path}`, start: () => startOn(`holdfast+unix:${path}`) };
   }
   const port = await freePort();
   const address = { host: "127.0.0.1", port };
   if (kind === "tcp") {
-    return { address, url: `holdfast://127.0.0.1:${port}`, start: () => startOn(`tcp://127.0.0.1:${port}`) };
+    return { address, url: `holdfast://127.0.0.1:${port}`, start: () => startOn(`holdfast://127.0.0.1:${port}`) };
   }
   const issuer = createAuthority();
   const { cert, key, ca } = writeCertificate(dir, issuer.issue(["127.0.0.1"]), issuer);
   const url = `holdfasts://127.0.0.1:${port}?ca=${ca}`;
-  return { address, url, start: () => startOn(`tls://127.0.0.1:${port}`, { cert, key }) };
+  return { address, url, start: () => startOn(`holdfasts://127.0.0.1:${port}`, { cert, key }) };
 }
 
 describe.each(["unix", "tcp", "tls"])("%s", (kind) => {

@@ -10,7 +10,7 @@ import { tcpProxy } from "../../support/tcp-proxy.ts";
 cleanUpAfterEach();
 
 testConnectionBreaks("the lock server", async (): Promise<BreakableStore> => {
-  const server = await startServer({ listen: "tcp://127.0.0.1:0" });
+  const server = await startServer({ listen: "holdfast://127.0.0.1:0" });
   const endpoint = { host: "127.0.0.1", port: Number(server.addresses[0]?.split(":").at(-1)) };
   const proxy = await tcpProxy(endpoint);
   return {

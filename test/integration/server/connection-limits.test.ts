@@ -15,7 +15,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-const TCP_ADDRESS = "tcp://127.0.0.1:0";
+const TCP_ADDRESS = "holdfast://127.0.0.1:0";
 
 async function startLimitedServer(limits: Partial<ServerLimits>): Promise<{ readonly address: string }> {
   const it = await startServer({ limits, listen: TCP_ADDRESS });

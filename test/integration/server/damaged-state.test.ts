@@ -38,7 +38,7 @@ interface CrashedServer {
 /** A server was killed: its files are unchanged, and its client cannot reconnect yet. */
 async function crashServer(transport: "unix" | "tcp", ttlMs: number): Promise<CrashedServer> {
   const dir = createTemporaryDirectory();
-  const first = await startServer({ in: dir, ...(transport === "tcp" && { listen: "tcp://127.0.0.1:0" }) });
+  const first = await startServer({ in: dir, ...(transport === "tcp" && { listen: "holdfast://127.0.0.1:0" }) });
   const address = first.addresses[0] as string;
   let restore = (): void => undefined;
   let gate = Promise.resolve();

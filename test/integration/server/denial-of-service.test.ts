@@ -48,9 +48,9 @@ interface Fixture {
 
 /** A server on TCP with a well-behaved client. */
 async function createFixture(limits: Partial<ServerLimits> = {}, addresses: readonly string[] = []): Promise<Fixture> {
-  const server = await startServer({ listen: ["tcp://127.0.0.1:0", ...addresses], limits });
+  const server = await startServer({ listen: ["holdfast://127.0.0.1:0", ...addresses], limits });
   const address = parseRawAddress(server.addresses[0] as string);
-  const url = (server.addresses[0] as string).replace("tcp:", "holdfast:");
+  const url = server.addresses[0] as string;
   const locks = await connect(url);
   onCleanup(() => locks.close());
   const keptLock = await locks.acquire("kept", { ttl: SETTLE_MS });
@@ -244,7 +244,7 @@ test("the server stops reading from a client that never reads, and needs bounded
 test("a client that does not read is disconnected when too much waits for it, and gets the reason", async () => {
   // the kernel buffers less for a connection on a Unix socket
   const path = join(createTemporaryDirectory(), "deaf");
-  const fixture = await createFixture({ slowConsumerBytes: 65_536 }, [`unix:${path}`]);
+  const fixture = await createFixture({ slowConsumerBytes: 65_536 }, [`holdfast+unix:${path}`]);
   const nonReader = await connectWithoutReading({ path });
   await delay(200);
   nonReader.socket.resume();

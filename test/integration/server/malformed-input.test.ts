@@ -25,7 +25,7 @@ let othersClaim = "";
 
 beforeAll(async () => {
   const log = (message: string): void => void logged.push(message);
-  server = await serve({ listen: "tcp://127.0.0.1:0", state: join(folder, "state"), log });
+  server = await serve({ listen: "holdfast://127.0.0.1:0", state: join(folder, "state"), log });
   address = parseRawAddress(server.addresses[0] as string);
 });
 

@@ -275,7 +275,7 @@ test("a claim that the store cannot carry out is refused, not carried out in par
 
 test("a server on a Unix socket is refused as the store of a proxy: all locks would end with the proxy's connection", async () => {
   const store = await startServer();
-  const relay = startServer({ driver: serverDriver({ path: store.path }), listen: "tcp://127.0.0.1:0" });
+  const relay = startServer({ driver: serverDriver({ path: store.path }), listen: "holdfast://127.0.0.1:0" });
   await expect(relay).rejects.toThrow("a server on a Unix socket cannot be the store of another server");
   await until(() => store.stats().sessions === 0, { within: 2_000, what: "the end of the relay's session" });
 });

@@ -137,12 +137,16 @@ test("a proxy is not ready while its store is slow or fails, and is ready again 
 });
 
 test("all errors in the options are thrown at once, each as a problem of its own", async () => {
-  const options: ServeOptions = { listen: ["tcp://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
+  const options: ServeOptions = { listen: ["holdfast://0.0.0.0:0", "x"], http: "y", limits: { claims: 0 }, state: "" };
   const failed = await serve(options).catch((error: unknown) => error);
   expect(failed).toBeInstanceOf(TypeError);
   const { problems } = failed as { problems: { option: string }[] };
   expect(problems.map(({ option }) => option).sort()).toEqual(["http", "limits", "listen", "listen", "state"]);
-  const files: ServeOptions = { listen: "tls://127.0.0.1:0", tls: { cert: "/none", key: "/none" }, state: "none" };
+  const files: ServeOptions = {
+    listen: "holdfasts://127.0.0.1:0",
+    tls: { cert: "/none", key: "/none" },
+    state: "none",
+  };
   await expect(serve(files)).rejects.not.toBeInstanceOf(TypeError);
   await expect(serve(files)).rejects.toThrow("tls: the certificate /none cannot be read (ENOENT)");
 });
@@ -160,7 +164,7 @@ test.each<[string, string, unknown]>([
   ["clock", "it must be a clock, not an object", {}],
   ["log", 'it must be a function, not "debug"', "debug"],
 ])("the option %s: %s", async (option, message, value) => {
-  const options = { listen: "tcp://127.0.0.1:0", state: "none", [option]: value } as ServeOptions;
+  const options = { listen: "holdfast://127.0.0.1:0", state: "none", [option]: value } as ServeOptions;
   const failed = await serve(options).then(
     (server) => server.close(),
     (error: unknown) => error,
@@ -180,7 +184,7 @@ test("options of a wrong type are refused with Holdfast's own TypeError", async 
 
 test("checkOptions() opens and creates nothing", async () => {
   const dir = createTemporaryDirectory();
-  const options: ServeOptions = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "deep", "state") };
+  const options: ServeOptions = { listen: `holdfast+unix:${join(dir, "socket")}`, state: join(dir, "deep", "state") };
   expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });
   const server = await serve({ ...options, log: () => undefined });
   onCleanup(() => server.close());
@@ -194,7 +198,7 @@ test("checkOptions() reports a socket that cannot be created at its path, as a s
   const dir = createTemporaryDirectory();
   const [file, deep] = [join(dir, "file"), join(dir, "deep", "socket")];
   writeFileSync(file, "kept");
-  const listen = [`unix:${file}`, `unix:${deep}`, `unix:${file}/below`];
+  const listen = [`holdfast+unix:${file}`, `holdfast+unix:${deep}`, `holdfast+unix:${file}/below`];
   const { problems } = await checkOptions({ listen, state: "none" });
   expect(problems.map(({ message }) => message)).toEqual([
     `${file} is not a socket: move it away`,
@@ -209,7 +213,7 @@ test("checkOptions() reports a socket that cannot be created at its path, as a s
 });
 
 test("a name that no Host header can have is an error: every request with it would be refused", async () => {
-  const options: ServeOptions = { listen: "tcp://127.0.0.1:0", state: "none", http: "127.0.0.1:0" };
+  const options: ServeOptions = { listen: "holdfast://127.0.0.1:0", state: "none", http: "127.0.0.1:0" };
   const validNames = ["locks.example", "LOCKS", "under_score.", "10.0.0.1", "fd00::1"];
   expect((await checkOptions({ ...options, httpNames: validNames })).problems).toEqual([]);
   const invalidNames = [

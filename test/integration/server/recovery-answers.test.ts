@@ -58,7 +58,7 @@ test("reclaimed permits count, and whether further permits are free is unknown",
 });
 
 test("serve() logs that nothing new is granted, why and for how long, and when that is over", async () => {
-  const first = await startServer({ listen: "tcp://127.0.0.1:0" });
+  const first = await startServer({ listen: "holdfast://127.0.0.1:0" });
   expect(first.logged).toEqual([]);
   const stateless = await startServer({ state: "none" });
   expect(stateless.logged).toEqual([

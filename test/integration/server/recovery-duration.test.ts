@@ -53,7 +53,7 @@ test.each([0o755, 0o750, 0o711])(
     const state = join(dir, "state");
     mkdirSync(state);
     chmodSync(state, mode);
-    const { problems, warnings } = await checkOptions({ listen: `unix:${join(dir, "socket")}`, state });
+    const { problems, warnings } = await checkOptions({ listen: `holdfast+unix:${join(dir, "socket")}`, state });
     expect([problems, warnings]).toEqual([
       [],
       [expect.stringMatching(/empty and open to other users.*the server will set mode 700/)],
@@ -275,7 +275,7 @@ test("a second server that took over the state of a running one recovers as afte
   const { driver } = await openClient(first.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
   rmSync(join(dir, "state", "lock"));
-  const second = await startServer({ in: dir, listen: `unix:${join(dir, "socket2")}` });
+  const second = await startServer({ in: dir, listen: `holdfast+unix:${join(dir, "socket2")}` });
   expect(second.recoveryRemainingMs).toBeGreaterThan(0);
   const text = readFileSync(join(dir, "state", "state"), "utf8");
   await first.ownershipLost;
@@ -327,7 +327,7 @@ test.runIf(process.platform === "linux").each(rejectedOptions)(
   async (_, prepare, message) => {
     const dir = createTemporaryDirectory();
     const state = prepare(dir);
-    const options = { listen: `unix:${join(dir, "socket")}`, state };
+    const options = { listen: `holdfast+unix:${join(dir, "socket")}`, state };
     const { problems } = await checkOptions(options);
     expect(problems).toMatchObject([
       { option: "state", message: expect.stringMatching(message), isEnvironmental: true },
@@ -340,7 +340,7 @@ test.runIf(process.platform === "linux").each(rejectedOptions)(
 test("checkOptions() warns of a start that would grant nothing for a while, unless a server is running on the state directory", async () => {
   const dir = createTemporaryDirectory();
   const it = await startServer({ in: dir });
-  const options = { listen: `unix:${join(dir, "socket")}`, state: join(dir, "state") };
+  const options = { listen: `holdfast+unix:${join(dir, "socket")}`, state: join(dir, "state") };
   const { driver } = await openClient(it.addresses[0] as string);
   expectHeld(await driver.claim(makeClaim("k")));
   expect(await checkOptions(options)).toEqual({ problems: [], warnings: [] });

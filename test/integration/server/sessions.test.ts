@@ -12,7 +12,7 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
-const TCP_ADDRESS = "tcp://127.0.0.1:0";
+const TCP_ADDRESS = "holdfast://127.0.0.1:0";
 
 test.each(["unix", "tcp"])("over %s a claim is held, renewed, listed and released", async (kind) => {
   const it = await startServer(kind === "tcp" ? { listen: TCP_ADDRESS } : {});

@@ -47,7 +47,7 @@ test("the directory and its files are accessible to their owner only", async () 
 test("a second server on one state directory is refused", async () => {
   const dir = createTemporaryDirectory();
   await startServer({ in: dir });
-  await expect(startServer({ in: dir, listen: `unix:${join(dir, "socket2")}` })).rejects.toThrow(
+  await expect(startServer({ in: dir, listen: `holdfast+unix:${join(dir, "socket2")}` })).rejects.toThrow(
     /used by another server/,
   );
 });
@@ -169,13 +169,13 @@ test("a state that cannot be written stops the start", async () => {
 });
 
 test.each([
-  ["state missing", { listen: "unix:/tmp/x" }],
+  ["state missing", { listen: "holdfast+unix:/tmp/x" }],
   ["no address", { listen: [], state: "none" }],
   ["a relative socket", { listen: "unix:x", state: "none" }],
-  ["a socket path that is too long", { listen: `unix:/${"x".repeat(103)}`, state: "none" }],
-  ["an address that is not of this machine", { listen: "tcp://0.0.0.0:0", state: "none" }],
-  ["a name that may be anywhere", { listen: "tcp://example.com:7420", state: "none" }],
-  ["a port that is none", { listen: "tcp://127.0.0.1:65536", state: "none" }],
+  ["a socket path that is too long", { listen: `holdfast+unix:/${"x".repeat(103)}`, state: "none" }],
+  ["an address that is not of this machine", { listen: "holdfast://0.0.0.0:0", state: "none" }],
+  ["a name that may be anywhere", { listen: "holdfast://example.com:7420", state: "none" }],
+  ["a port that is none", { listen: "holdfast://127.0.0.1:65536", state: "none" }],
   ["something else", { listen: "http://127.0.0.1", state: "none" }],
 ])("serve() refuses with a TypeError: %s", async (_, options) => {
   const { serve } = await import("../../../src/server/server.ts");

@@ -32,14 +32,14 @@ async function startTlsServer(
   const issuer = createAuthority();
   const files = writeCertificate(dir, issuer.issue(names), issuer);
   const { cert, key } = files;
-  const server = await startServer({ in: dir, listen: "tls://127.0.0.1:0", tls: { cert, key }, ...options });
+  const server = await startServer({ in: dir, listen: "holdfasts://127.0.0.1:0", tls: { cert, key }, ...options });
   const port = Number(server.addresses[0]?.split(":").at(-1));
   return { server, port, issuer, files, url: (query = `?ca=${files.ca}`) => `holdfasts://127.0.0.1:${port}${query}` };
 }
 
 test("a client of holdfasts:// locks over TLS, checks the issuer and the name, and speaks TLS 1.3", async () => {
   const { server, url, port, files } = await startTlsServer();
-  expect(server.addresses).toEqual([`tls://127.0.0.1:${port}`]);
+  expect(server.addresses).toEqual([`holdfasts://127.0.0.1:${port}`]);
   const locks = await connect(url());
   onCleanup(() => locks.close());
   await locks.using("k", async (lock) => expect(lock.token).toBeGreaterThan(0n));
@@ -66,7 +66,7 @@ test("a certificate that has expired is refused by the client, and the server wa
   const dir = createTemporaryDirectory();
   const issuer = createAuthority();
   const { cert, key, ca } = writeCertificate(dir, issuer.issue(["127.0.0.1"], { age: 2, days: 1 }), issuer);
-  const server = await startServer({ in: dir, listen: "tls://127.0.0.1:0", tls: { cert, key } });
+  const server = await startServer({ in: dir, listen: "holdfasts://127.0.0.1:0", tls: { cert, key } });
   const port = server.addresses[0]?.split(":").at(-1);
   expect(server.logged.join()).toMatch(/has expired on .*: clients refuse it/);
   await expect(connect(`holdfasts://127.0.0.1:${port}?ca=${ca}`)).rejects.toThrow(
@@ -125,7 +125,7 @@ test("no credential crosses a network unencrypted: nothing is sent at all", asyn
 test("a TLS hello to the plain port and plain bytes to the TLS port end at once, with a reason", async () => {
   const { server, url, port } = await startTlsServer();
   const open = await startServer();
-  const plainServer = await startServer({ listen: "tcp://127.0.0.1:0" });
+  const plainServer = await startServer({ listen: "holdfast://127.0.0.1:0" });
   const plainPort = plainServer.addresses[0]?.split(":").at(-1);
   await expect(connect(`holdfasts://127.0.0.1:${plainPort}`)).rejects.toThrow(
     `holdfasts://127.0.0.1:${plainPort} does not use TLS: connect with holdfast://`,
@@ -172,7 +172,7 @@ test("with a client CA a client must show a certificate of its issuer, and gets 
   const issuer = createAuthority();
   const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
   const server = await startServer({
-    listen: "tls://127.0.0.1:0",
+    listen: "holdfasts://127.0.0.1:0",
     tls: { cert: files.cert, key: files.key, clientCa: ownCertificate.ca },
   });
   const url = `holdfasts://127.0.0.1:${server.addresses[0]?.split(":").at(-1)}?ca=${files.ca}`;

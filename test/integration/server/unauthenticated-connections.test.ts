@@ -138,7 +138,7 @@ function openConnections(address: string, from: string, count: number): { readon
 test.each(["127.0.0.1", "127.0.0.9"])(
   "during a siege of idle connections from %s other clients are admitted, and a disconnected holder reconnects",
   async (from) => {
-    const it = await startServer({ listen: "tcp://127.0.0.1:0", limits: { unauthenticatedConnections: 40 } });
+    const it = await startServer({ listen: "holdfast://127.0.0.1:0", limits: { unauthenticatedConnections: 40 } });
     const address = it.addresses[0] as string;
     const proxy = await tcpProxy(parseRawAddress(address) as { host: string; port: number });
     onCleanup(() => proxy.close());

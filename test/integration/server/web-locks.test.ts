@@ -32,7 +32,7 @@ describe("one client", () => {
   const path = join(state, "socket");
   let server: Server;
   beforeAll(async () => {
-    server = await serve({ listen: `unix:${path}`, state: join(state, "state") });
+    server = await serve({ listen: `holdfast+unix:${path}`, state: join(state, "state") });
   });
   afterAll(async () => {
     await server.close();

@@ -3,12 +3,17 @@
  * own, so what is refused here would give one lock to two holders.
  */
 
-import { existsSync, mkdirSync, realpathSync, writeFileSync } from "node:fs";
+import { mkdirSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect } from "vitest";
 import { PROGRAM } from "../../support/cli-sandbox.ts";
 import type { MountNamespace } from "../../support/processes/mount-namespace.ts";
-import { mountNamespaceUnavailableReason, startMountNamespace } from "../../support/processes/mount-namespace.ts";
+import {
+  fuseUnavailableReason,
+  mountBindfs,
+  mountNamespaceUnavailableReason,
+  startMountNamespace,
+} from "../../support/processes/mount-namespace.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { test } from "../../support/processes/process-harness.ts";
 import { until } from "../../support/until.ts";
@@ -61,20 +66,7 @@ describe.skipIf(skipMounts !== "")(`in a mount namespace${skipMounts}`, () => {
         string,
       ];
       const namespace = await startMountNamespace(harness, "");
-      for (const mount of mounts) {
-        const [program, ...args] = [
-          ...namespace.commandPrefix,
-          "bindfs",
-          "-f",
-          "--no-allow-other",
-          data,
-          mount,
-        ] as const;
-        const bindfs = harness.startProgram([program, ...args]);
-        const isMounted = (): boolean => existsSync(namespace.pathFromOutside(join(mount, "here")));
-        writeFileSync(join(data, "here"), "");
-        await until(isMounted, { within: 10_000, what: `bindfs on ${mount}: ${bindfs.err()}` });
-      }
+      await mountBindfs(harness, namespace, data, mounts);
       for (const mount of mounts) {
         const path = join(mount, "locks.db");
         const refused = await tryLock(harness, path, namespace);
@@ -90,12 +82,6 @@ describe.skipIf(skipMounts !== "")(`in a mount namespace${skipMounts}`, () => {
     },
   );
 });
-
-function fuseUnavailableReason(): string | null {
-  if (mountNamespaceUnavailableReason !== null) return mountNamespaceUnavailableReason;
-  if (!existsSync("/dev/fuse")) return "there is no /dev/fuse";
-  return existsSync("/usr/bin/bindfs") ? null : "bindfs is not installed";
-}
 
 function makeFolder(harness: ProcessHarness, name: string): string {
   mkdirSync(harness.path(name));

@@ -38,7 +38,7 @@ function portOf({ addresses: [address = ""] }: Server): number {
 }
 
 async function startProxyServer(driver: Driver): Promise<{ it: Server; locks: () => Locks }> {
-  const server = await serve({ listen: "tcp://127.0.0.1:0", driver, log: () => undefined });
+  const server = await serve({ listen: "holdfast://127.0.0.1:0", driver, log: () => undefined });
   openResources.push(server);
   return { it: server, locks: () => openClient(serverDriver({ port: portOf(server) })) };
 }

@@ -4,6 +4,8 @@
  */
 
 import { spawnSync } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { until } from "../until.ts";
 import type { ProcessHarness } from "./process-harness.ts";
 
@@ -40,6 +42,29 @@ export async function startMountNamespace(harness: ProcessHarness, setUp: string
     commandPrefix: ["nsenter", "-m", `--wd=${harness.folder}`, "-t", String(owner.pid), "--"],
     pathFromOutside: (path) => `/proc/${owner.pid}/root${path}`,
   };
+}
+
+/** Why a test can have no file system in user space (FUSE) here; null if it can. */
+export function fuseUnavailableReason(): string | null {
+  if (mountNamespaceUnavailableReason !== null) return mountNamespaceUnavailableReason;
+  if (!existsSync("/dev/fuse")) return "there is no /dev/fuse";
+  return existsSync("/usr/bin/bindfs") ? null : "bindfs is not installed";
+}
+
+/** Mounts a folder once more at each of these, through a file system in user space. */
+export async function mountBindfs(
+  harness: ProcessHarness,
+  { commandPrefix, pathFromOutside }: MountNamespace,
+  folder: string,
+  mounts: readonly string[],
+): Promise<void> {
+  const [program = "", ...prefix] = commandPrefix;
+  writeFileSync(join(folder, "here"), "");
+  for (const mount of mounts) {
+    const bindfs = harness.startProgram([program, ...prefix, "bindfs", "-f", "--no-allow-other", folder, mount]);
+    const isMounted = (): boolean => existsSync(pathFromOutside(join(mount, "here")));
+    await until(isMounted, { within: 10_000, what: `bindfs on ${mount}: ${bindfs.err()}` });
+  }
 }
 
 function findNamespaceCommand(): readonly [string, ...string[]] | null {

@@ -47,7 +47,7 @@ type ProcessOptions = {
   readonly input?: true;
 };
 
-export type RunningServer = RunningProcess & { readonly url: string; readonly address: string };
+export type RunningServer = RunningProcess & { readonly url: string };
 
 type ListedClaim = { readonly state: "held" | "waiting"; readonly token: string | null; readonly label: string };
 
@@ -59,7 +59,7 @@ export type ProcessHarness = {
   startProgram(command: readonly [string, ...string[]], options?: ProcessOptions): RunningProcess;
   /** `holdfast` with these arguments. */
   start(args: readonly string[], options?: ProcessOptions): RunningProcess;
-  /** `holdfast serve` on an address ("tcp://127.0.0.1:0"; default a socket of its own), once it listens. */
+  /** `holdfast serve` on an address ("holdfast://127.0.0.1:0"; default a socket of its own), once it listens. */
   serve(args?: readonly string[], options?: ProcessOptions): Promise<RunningServer>;
   /** What `holdfast ls` says of the store of that url. */
   list(url?: string): Promise<readonly ListedClaim[]>;
@@ -125,7 +125,7 @@ function openHarness(): { readonly harness: ProcessHarness; close(): Promise<voi
     startProgram,
     start: (args, options) => startProgram([process.execPath, PROGRAM, ...args], options),
     async serve(args = [], options = {}) {
-      const listen = args.includes("--listen") ? [] : ["--listen", `unix:${join(folder, "socket")}`];
+      const listen = args.includes("--listen") ? [] : ["--listen", `holdfast+unix:${join(folder, "socket")}`];
       const state = args.includes("--state") ? [] : ["--state", join(folder, "state")];
       return waitUntilListening(harness.start(["serve", ...listen, ...state, ...args], options));
     },
@@ -225,9 +225,7 @@ function captureProcess(child: ChildProcess, kill: (running: RunningProcess) => 
 export async function waitUntilListening(running: RunningProcess): Promise<RunningServer> {
   const listens = (): RegExpExecArray | null => /^listening on (.+)$/m.exec(running.out());
   const found = await waitForOutput(running, listens, { within: 10_000, what: "the server to listen" });
-  const address = found[1] as string;
-  const url = address.startsWith("unix:") ? `holdfast+${address}` : address.replace("tcp:", "holdfast:");
-  return { ...running, url, address };
+  return { ...running, url: found[1] as string };
 }
 
 /** A running process as one that can be looked for later. */

@@ -57,10 +57,10 @@ export async function startServerProcess(
     processes.push(server);
     return server;
   };
-  let current = await start(tls === undefined ? "tcp://127.0.0.1:0" : "tls://127.0.0.1:0");
-  const { address, url } = current;
+  let current = await start(tls === undefined ? "holdfast://127.0.0.1:0" : "holdfasts://127.0.0.1:0");
+  const { url } = current;
   return {
-    url: tls === undefined ? url : `${address.replace("tls:", "holdfasts:")}?ca=${encodeURIComponent(tls.ca)}`,
+    url: tls === undefined ? url : `${url}?ca=${encodeURIComponent(tls.ca)}`,
     rawAddress: { ...parseRawAddress(url), ...(tls !== undefined && { ca: readFileSync(tls.ca, "utf8") }) },
     pid: () => current.pid,
     logged: () => processes.map((server) => server.err()).join(""),
@@ -73,7 +73,7 @@ export async function startServerProcess(
       await current.ended;
     },
     async restart() {
-      current = await start(address);
+      current = await start(url);
     },
   };
 }

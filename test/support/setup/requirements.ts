@@ -40,7 +40,7 @@ const INSTALLERS: Readonly<Record<Requirement, () => unknown>> = {
 /** Where it cannot be had, or there is no FUSE, its test tells why. */
 function installBindfs(): void {
   if (existsSync("/dev/fuse") && !existsSync("/usr/bin/bindfs") && canInstall())
-    installPackages(["bindfs"], "the tests of SQLite on FUSE");
+    installPackages(["bindfs"], "the tests of files on FUSE");
 }
 
 /** Vitest calls it. @param project that is about to be tested */

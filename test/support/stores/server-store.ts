@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConformanceOptions, TestStore } from "../../../src/conformance/suite.ts";
-import { formatServerUrl } from "../../../src/drivers/server/address.ts";
 import { server } from "../../../src/drivers/server/driver.ts";
 import { createTlsConnector } from "../../../src/net/tls.ts";
+import { formatServerUrl } from "../../../src/protocol/server-url.ts";
 import { createAccessControl, PERMISSIONS } from "../../../src/server/auth/access-control.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import type { ServeOptions, Server } from "../../../src/server/server.ts";
@@ -24,7 +24,11 @@ export async function createServerStore(listen: (folder: string) => string, isPa
   const folder = mkdtempSync(join(tmpdir(), "holdfast-conformance-"));
   const connectDriver = (address: string): Driver => {
     const port = Number(address.split(":").at(-1));
-    return server(address.startsWith("unix:") ? { path: address.slice(5) } : { host: "127.0.0.1", port });
+    return server(
+      address.startsWith("holdfast+unix:")
+        ? { path: address.slice("holdfast+unix:".length) }
+        : { host: "127.0.0.1", port },
+    );
   };
   return createStoreIn(
     folder,
@@ -47,10 +51,10 @@ export async function createTlsServerStore(): Promise<ServerStore> {
     return server({
       ...endpoint,
       credential,
-      connector: createTlsConnector(endpoint, { ca }, formatServerUrl(endpoint, "holdfasts")),
+      connector: createTlsConnector(endpoint, { ca }, formatServerUrl(endpoint, true)),
     });
   };
-  return createStoreIn(folder, { listen: "tls://127.0.0.1:0", tls: { cert, key }, access }, connectDriver);
+  return createStoreIn(folder, { listen: "holdfasts://127.0.0.1:0", tls: { cert, key }, access }, connectDriver);
 }
 
 async function createStoreIn(

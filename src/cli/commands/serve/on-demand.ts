@@ -2,6 +2,7 @@
 
 import { closeSync, fstatSync, ftruncateSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { formatServerUrl } from "../../../protocol/server-url.ts";
 import type { Server } from "../../../server/server.ts";
 import { acquireFileLock } from "../../../util/file-lock.ts";
 import { prepareSocketPath, resolveUserDirectory } from "../../../util/user-directory.ts";
@@ -31,10 +32,10 @@ export async function serveOnDemand(idleMs: number = IDLE_MS): Promise<number> {
       return 0;
     }
     const { serve } = await import("../../../server/server.ts");
-    const server = await serve({ listen: `unix:${socket}`, state: join(directory, "state"), log });
+    const server = await serve({ listen: formatServerUrl({ path: socket }), state: join(directory, "state"), log });
     // it has nothing to reload, so a hang-up stops it: the user's session ends. The next client starts it again.
     const shutdown = waitForShutdown(server, { idleMs, onHangup: "stop", log });
-    log(`listening on ${socket}`);
+    log(`listening on ${server.addresses[0]}`);
     notifyStarter("ready");
     const { reason, isLost } = await shutdown;
     log(`stopping: ${reason}`);

@@ -3,6 +3,7 @@
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Command } from "commander";
+import { formatServerUrl } from "../../../protocol/server-url.ts";
 import type { Logger } from "../../../server/config/logger.ts";
 import type { ConfigProblem, ServeOptions, Server } from "../../../server/server.ts";
 import { acquireFileLock } from "../../../util/file-lock.ts";
@@ -108,7 +109,7 @@ function throwErrors(errors: readonly SettingError[]): void {
 function userSocketPaths({ defaults, serve }: ServeSettings): Pick<ServeOptions, "listen" | "state"> {
   const directory = resolveUserDirectory();
   return {
-    listen: defaults.socket ? `unix:${userSocketPath(directory)}` : serve.listen,
+    listen: defaults.socket ? formatServerUrl({ path: userSocketPath(directory) }) : serve.listen,
     ...(defaults.state && { state: stateDirectory(directory, defaults.socket) }),
   };
 }
@@ -123,7 +124,7 @@ async function startServer(
   settings: Settings,
   log: Logger,
 ): Promise<Server> {
-  const listen = userSocket === null ? options.listen : `unix:${userSocket.socket}`;
+  const listen = userSocket === null ? options.listen : formatServerUrl({ path: userSocket.socket });
   const state = defaults.state
     ? { state: userSocket === null ? prepareDefaultState() : stateDirectory(userSocket.directory, true) }
     : {};
@@ -148,7 +149,7 @@ async function claimUserSocket(): Promise<{ readonly socket: string; readonly di
   if ((await acquireFileLock(join(directory, "election"))) === null) {
     throw new CommandError(
       "unreachable",
-      `your lock server is already running (in ${directory}): to run another one, add --listen with its address, such as tcp://127.0.0.1:7420; its clients then need --url holdfast://127.0.0.1:7420`,
+      `your lock server is already running (in ${directory}): to run another one, add --listen holdfast://127.0.0.1:7420, and --url with the same address for its clients`,
     );
   }
   return { socket, directory };

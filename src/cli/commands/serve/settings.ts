@@ -22,7 +22,7 @@ export function createServeOptions(): Option[] {
   return [
     setting(
       "--listen <address>",
-      "unix:/path, tcp://host:port or tls://host:port; repeatable (default: your own socket)",
+      "holdfast+unix:/path, holdfast://host:port or holdfasts://host:port; repeatable (default: your own socket)",
     ).argParser(collect),
     setting(
       "--state <path>",

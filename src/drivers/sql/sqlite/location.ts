@@ -4,11 +4,11 @@
  * mount, another machine or another kernel, is coordinated with nobody: two holders, silently.
  */
 
-import { statfsSync, statSync } from "node:fs";
+import { statSync } from "node:fs";
 import { dirname } from "node:path";
 import { FatalDriverError } from "../../../errors.ts";
 import type { Mount } from "../../../util/mounts.ts";
-import { findMount, readMounts } from "../../../util/mounts.ts";
+import { findLocksPerMount, readFileSystemNumber, readMounts } from "../../../util/mounts.ts";
 
 /** Why a file is unusable where it is, and what to do. */
 export interface LocationFault {
@@ -16,27 +16,17 @@ export interface LocationFault {
   readonly hint: string;
 }
 
-/**
- * File systems that two machines, two kernels or two mounts can use without sharing file locks and memory, by their numbers
- * in statfs(2). FUSE includes virtiofs. One mount alone would work, but a process sees nothing of the others.
- */
-const UNSHARED_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
-  [0x65735546, "FUSE or virtiofs"],
+/** Those of networks, by their numbers in statfs(2): two machines share neither locks nor memory. */
+const NETWORK_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
   [0x6969, "NFS"],
   [0x517b, "SMB"],
   [0xff534d42, "SMB"],
   [0xfe534d42, "SMB"],
   [0x5346414f, "AFS"],
   [0x6b414653, "AFS"],
-  [0x01021997, "9P"],
   [0x00c36400, "Ceph"],
   [0x0bd00bd0, "Lustre"],
-  [0x786f4256, "a folder shared by VirtualBox"],
-  [0x7c7c6673, "a folder shared by Parallels"],
 ]);
-
-/** The same by name: Docker Desktop on macOS mounts this above virtiofs, and its number is not published. */
-const UNSHARED_MOUNT_TYPES: readonly string[] = ["fakeowner"];
 
 /** The files that must be the same for all users of a database, by what follows its path. */
 const SUFFIXES: readonly string[] = ["", "-wal", "-shm"];
@@ -58,7 +48,8 @@ export function findLocationFault(realPath: string, mounts: readonly Mount[] = r
       message: `${mounted} is mounted by itself, without the files that SQLite keeps beside it, so two processes could hold one lock`,
       hint: `mount the folder ${dirname(realPath)} instead of the file`,
     };
-  const fileSystem = readUnsharedFileSystem(realPath, mounts);
+  const fileSystem =
+    findLocksPerMount(realPath, mounts) ?? NETWORK_FILE_SYSTEMS.get(readFileSystemNumber(realPath) ?? 0) ?? null;
   if (fileSystem === null) return null;
   return {
     message: `${realPath} is on ${fileSystem}, through which two processes could hold one lock`,
@@ -76,14 +67,4 @@ export function explainSecondName(path: string): LocationFault {
     message: `${path} has a second name (a hard link), under which another process could hold the same lock`,
     hint: "remove all names but one; a symbolic link is no second name",
   };
-}
-
-function readUnsharedFileSystem(path: string, mounts: readonly Mount[]): string | null {
-  const type = findMount(mounts, path)?.type ?? "";
-  if (UNSHARED_MOUNT_TYPES.includes(type)) return type;
-  try {
-    return UNSHARED_FILE_SYSTEMS.get(statfsSync(path).type >>> 0) ?? null;
-  } catch {
-    return null; // deleted meanwhile
-  }
 }
