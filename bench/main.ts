@@ -3,12 +3,14 @@
 // reported.
 // `npm run bench -- --page [RESULTS.json...]`: keeps the results of these runs, and writes the tables and docs/benchmarks.md.
 // `npm run bench -- --compare BUILD [--rounds N] [SUBJECT...]`: see compare/compare.ts.
+// `npm run bench -- --imports BUILD [--rounds N] [ENTRY...]`: see compare/imports.ts.
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { CASES } from "./cases/cases.ts";
 import { compareBuilds } from "./compare/compare.ts";
+import { compareImports } from "./compare/imports.ts";
 import type { BenchCase } from "./harness/bench-case.ts";
 import { describeMachine, otherLoads, readCommit } from "./harness/machine.ts";
 import { IS_QUICK_RUN } from "./harness/quick-run.ts";
@@ -81,16 +83,18 @@ const { values, positionals } = parseArgs({
     quick: { type: "boolean" },
     page: { type: "boolean" },
     compare: { type: "string" },
+    imports: { type: "string" },
     rounds: { type: "string", default: "15" },
   },
   allowPositionals: true,
 });
 const rounds = Number(values.rounds);
 if (values.page === true) publish(CASES, positionals.flatMap(readRun));
-else if (values.compare === undefined) await main(positionals);
+else if (values.compare === undefined && values.imports === undefined) await main(positionals);
 else if (!Number.isInteger(rounds) || rounds < 1) {
   console.error(
-    "--compare BUILD [--rounds N] [SUBJECT...]: BUILD is another checkout with a dist, N a whole number from 1",
+    "--compare BUILD [--rounds N] [SUBJECT...], --imports BUILD [--rounds N] [ENTRY...]: BUILD is another checkout with a dist, N a whole number from 1",
   );
   process.exitCode = 64;
-} else process.exitCode = (await compareBuilds(values.compare, rounds, positionals)) ? 0 : 1;
+} else if (values.imports !== undefined) await compareImports(values.imports, rounds, positionals);
+else process.exitCode = (await compareBuilds(values.compare as string, rounds, positionals)) ? 0 : 1;

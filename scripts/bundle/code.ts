@@ -25,8 +25,17 @@ const BUILT_SERVER = resolve("dist/server/server.js");
 /** What rolldown makes of import() in CommonJS. */
 const REQUIRED_SERVER = /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\("[^"]*\/server\/server\.js"\), 1\)\)/g;
 
+/** Their modules of Node take three milliseconds to load, which an entry that needs none of them does not pay. */
+const SYSTEM = "(?:checksum|clock|files|ids|mounts|private-directory|process-info|user-directory)\\.ts";
+/** These need modules that take longer, of child processes and sockets. */
+const SLOW_SYSTEM = "(?:file-lock|flock|loopback)\\.ts";
+
 /** What nearly every entry uses. */
-const BASE = { name: "base", test: /src\/(?:util\/|spi\/|errors\.ts|drivers\/(?!memory)[^/]*\.ts)/, minShareCount: 3 };
+const BASE = {
+  name: "base",
+  test: new RegExp(`src/(?:util/(?!${SYSTEM}|${SLOW_SYSTEM})|spi/|errors\\.ts|drivers/(?!memory)[^/]*\\.ts)`),
+  minShareCount: 3,
+};
 
 /**
  * What many entries have in common, in few files: by itself rolldown makes one for each combination of entries that share
@@ -35,12 +44,14 @@ const BASE = { name: "base", test: /src\/(?:util\/|spi\/|errors\.ts|drivers\/(?!
  */
 const SHARED_CHUNKS = [
   BASE,
+  { name: "system", test: new RegExp(`src/util/${SYSTEM}`), minShareCount: 2 },
+  { name: "lock-table", test: /src\/lock-table\//, minShareCount: 2 },
   {
     name: "sql-clients",
-    test: /src\/drivers\/sql\/(?:clients\/(?:detect|postgres-protocol)|schema|advisory\/lock-number)/,
+    test: /src\/drivers\/sql\/(?:clients\/(?:detect|postgres-protocol)|schema)/,
     minShareCount: 2,
   },
-  { name: "sql", test: /src\/drivers\/sql\/(?:advisory\/)?[^/]*\.ts/, minShareCount: 3 },
+  { name: "sql", test: /src\/drivers\/sql\/(?:advisory\/(?!lock-number))?[^/]*\.ts/, minShareCount: 3 },
 ];
 
 /** A command reads six files: its own, and what reaches a server; `--version` reads neither that nor the command's. */

@@ -356,7 +356,7 @@ function addServe(program: Program): void {
   setAction(program, serve, async () => (await import("./commands/serve/serve.ts")).serveCommand(serve));
   explain(program, serve, {
     examples: [
-      "holdfast serve --listen holdfast+unix:/run/holdfast/socket --state /var/lib/holdfast",
+      "holdfast serve --listen holdfast+unix:/run/holdfast/socket \\\n--state /var/lib/holdfast",
       "holdfast serve --listen holdfast://127.0.0.1:7420 --state ./locks",
       "holdfast serve --listen holdfasts://0.0.0.0:7420 --tls-cert cert.pem \\\n--tls-key key.pem --credentials accounts.json --state /var/lib/holdfast",
       "holdfast serve --config /etc/holdfast.json --check",

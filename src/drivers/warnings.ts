@@ -2,7 +2,6 @@
 
 import { safeListener } from "../errors.ts";
 import type { Check } from "../spi/driver.ts";
-import { systemClock } from "../util/clock.ts";
 import { describeValue } from "../util/duration.ts";
 
 /** What is wrong with a store is found by each call to it, many times a second. */
@@ -16,7 +15,7 @@ export function resolveWarn(warn: (warning: string) => void = emitWarning): (war
   const listener = safeListener(warn);
   const repeatableAt = new Map<string, number>();
   return (warning) => {
-    const now = systemClock.now();
+    const now = performance.now();
     for (const [text, at] of repeatableAt) if (at <= now) repeatableAt.delete(text);
     if (repeatableAt.has(warning)) return;
     repeatableAt.set(warning, now + REPEAT_INTERVAL_MS);

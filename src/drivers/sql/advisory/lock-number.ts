@@ -1,6 +1,5 @@
 /** How PostgreSQL names the advisory lock of a key. */
 
-import { hash } from "node:crypto";
 import { FatalDriverError } from "../../../errors.ts";
 import { isIntegerBetween } from "../../../util/validate.ts";
 
@@ -11,7 +10,8 @@ const MAX_INT = 2 ** 31 - 1;
 
 /** The first 64 bits of the key's SHA-256. All clients must agree on it. */
 export function hashKey(key: string): bigint {
-  return hash("sha256", key, "buffer").readBigInt64BE();
+  // fencing loads this file for one function that few programs call: an import would take it two milliseconds
+  return process.getBuiltinModule("node:crypto").hash("sha256", key, "buffer").readBigInt64BE();
 }
 
 /**

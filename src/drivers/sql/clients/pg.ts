@@ -1,6 +1,5 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
-import { hash } from "node:crypto";
 import type { Emitter } from "./connection.ts";
 import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
 import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
@@ -182,6 +181,8 @@ class StatementNames {
     if (this.#isDisabled) return null;
     let name = this.#names.get(text);
     if (name === undefined) {
+      // fencing loads this file, most often without need of a name: an import would take it two milliseconds
+      const { hash } = process.getBuiltinModule("node:crypto");
       name = `holdfast_${hash("sha256", text, "hex").slice(0, 32)}`;
       this.#names.set(text, name);
     }
