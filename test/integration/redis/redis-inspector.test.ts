@@ -87,11 +87,14 @@ withRedis((server) => {
     expect(violations.join()).toMatch(/without its places, belongs to no claim/);
   });
 
-  test.each(["used", "count", "recalling"])("totals that are not those of the entries are found (%s)", async (total) => {
-    await held(...shared(2, 4));
-    await fixture.admin.zincrby(setOf("a", "a"), 1, total);
-    expect((await readViolations()).join()).toMatch(/the totals of "a", \[.*\], belongs to no claim/);
-  });
+  test.each(["used", "count", "recalling"])(
+    "totals that are not those of the entries are found (%s)",
+    async (total) => {
+      await held(...shared(2, 4));
+      await fixture.admin.zincrby(setOf("a", "a"), 1, total);
+      expect((await readViolations()).join()).toMatch(/the totals of "a", \[.*\], belongs to no claim/);
+    },
+  );
 
   test("an entry of an ended claim is found", async () => {
     const [claim, other] = shared(1, 3);

@@ -66,7 +66,7 @@ describe("open()", () => {
     const drivers = await Promise.all(Array.from({ length: 8 }, () => openDriver(path)));
     const answers = await Promise.all(drivers.map((driver) => driver.claim(makeClaim("k"))));
     expect(answers.filter(({ state }) => state === "held")).toHaveLength(1);
-    expect(inspect(path).query("select count(*) as count from holdfast_1_buckets")).toEqual([{ count: 1024 }]);
+    expect(inspect(path).query("select count(*) as count from holdfast_2_buckets")).toEqual([{ count: 1024 }]);
   });
 
   const refusals: Readonly<Record<string, readonly [(path: string) => void, RegExp]>> = {
@@ -79,9 +79,9 @@ describe("open()", () => {
       (path) => writeFileSync(path, "this is no database at all ".repeat(100)),
       /is not an SQLite database, or it is encrypted: use another file \(NOTADB\)/,
     ],
-    "tables of a newer layout": [
-      (path) => withDatabase(path, (database) => database.exec("create table holdfast_layout as select 2 as version")),
-      /holdfast_layout has layout 2, but this version of Holdfast uses layout 1/,
+    "tables of another layout": [
+      (path) => withDatabase(path, (database) => database.exec("create table holdfast_layout as select 1 as version")),
+      /holdfast_layout has layout 1, but this version of Holdfast uses layout 2/,
     ],
     "a database of UTF-16": [
       (path) => withDatabase(path, (database) => database.exec('pragma encoding = "UTF-16"; create table t (n)')),
@@ -130,7 +130,7 @@ describe("open()", () => {
     const { now } = inspect(path).query("select unixepoch('subsec') * 1000 as now")[0] as { now: number };
     while (Date.now() < now + 5) await Promise.resolve();
     await openDriver(path);
-    expect(inspect(path).query("select * from holdfast_1_claims")).toEqual([]);
+    expect(inspect(path).query("select * from holdfast_2_claims")).toEqual([]);
   });
 });
 
@@ -178,7 +178,7 @@ describe("a file", () => {
     const answers = await Promise.all(["a", "b", "c"].map((key) => driver.claim(makeClaim(key))));
     expect(answers.map(({ state }) => state)).toEqual(["held", "held", "held"]);
     expect(warnings).toHaveLength(1);
-    expect(inspect(path).query("select key from holdfast_1_claims order by key")).toHaveLength(3);
+    expect(inspect(path).query("select key from holdfast_2_claims order by key")).toHaveLength(3);
   });
 
   test("whose -shm file was deleted: the processes that have it open notice before they write beside others", async () => {
@@ -197,10 +197,10 @@ describe("a file", () => {
     const path = newFile();
     await expectRefusedWithoutBucket({
       driver: await openDriver(path),
-      tables: { buckets: "holdfast_1_buckets", claims: "holdfast_1_claims" },
+      tables: { buckets: "holdfast_2_buckets", claims: "holdfast_2_claims" },
       hasRowLocks: false,
       run: async (text) => withDatabase(path, (database) => database.exec(text)),
-      readClaims: async () => inspect(path).query("select * from holdfast_1_claims order by arrival"),
+      readClaims: async () => inspect(path).query("select * from holdfast_2_claims order by arrival"),
     });
   });
 
@@ -235,7 +235,7 @@ describe("numbers and texts are exact:", () => {
     const path = newFile();
     const driver = await openDriver(path);
     const high = 2n ** 60n + 1n;
-    withDatabase(path, (database) => database.exec(`update holdfast_1_buckets set last_token = ${high}`));
+    withDatabase(path, (database) => database.exec(`update holdfast_2_buckets set last_token = ${high}`));
     const claim = makeClaim("k", { tokenCount: 3 });
     const { token } = expectHeld(await driver.claim(claim));
     expect(token).toBe(high + 1n);
@@ -257,7 +257,7 @@ describe("numbers and texts are exact:", () => {
     const driver = await openDriver(path);
     const keys = [
       "'",
-      "''; drop table holdfast_1_claims; --",
+      "''; drop table holdfast_2_claims; --",
       '"',
       "%",
       "a%",
@@ -313,7 +313,7 @@ test("a lease never looks longer than its ttl, and is cut to it, after the clock
   const [holder, waiter] = [makeClaim("k", { ttlMs: 2_000 }), makeClaim("k")];
   await driver.claim(holder);
   // as if the lease had been restarted an hour from now
-  withDatabase(path, (database) => database.exec("update holdfast_1_claims set expires = expires + 3600000000"));
+  withDatabase(path, (database) => database.exec("update holdfast_2_claims set expires = expires + 3600000000"));
   const { items } = await driver.list({ key: "k" }, { max: 1 });
   expect(items[0]?.answer.state === "held" && items[0].answer.remainingMs).toBe(2_000);
   const answer = await driver.claim(waiter);

@@ -305,7 +305,10 @@ function inspectForm(
 
 /** The sum of a number of each entry; of a text, how many have it. */
 function sumOf(admitted: StoredQueue["admitted"], group: number): number {
-  return admitted.reduce((sum, [member]) => sum + Number(ENTRY_PATTERN.exec(member)?.[group]?.replace(":r", "1") ?? 0), 0);
+  return admitted.reduce(
+    (sum, [member]) => sum + Number(ENTRY_PATTERN.exec(member)?.[group]?.replace(":r", "1") ?? 0),
+    0,
+  );
 }
 
 /** A claim that lives stands in all lines that it has entered, and its tokens are counted. */
