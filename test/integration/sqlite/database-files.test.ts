@@ -10,6 +10,7 @@ import { sqlite, sqliteMigration } from "../../../src/drivers/sql/sqlite/driver.
 import type { Driver } from "../../../src/spi/driver.ts";
 import { FatalDriverError } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup } from "../../support/server-fixture.ts";
 import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
 import { SqliteInspector, useSqliteFiles } from "../../support/stores/sqlite.ts";
@@ -305,6 +306,48 @@ describe("numbers and texts are exact:", () => {
     }
     expect(times.size).toBeGreaterThan(3);
   });
+});
+
+test("a reader that stays open delays neither the first use of a file, nor the next open(), nor a lock", async () => {
+  const path = newFile();
+  withDatabase(path, (database) =>
+    database.exec("pragma journal_mode = wal; create table reports (n); insert into reports values (1)"),
+  );
+  const reader = new Database(path);
+  onCleanup(() => void reader.close());
+  reader.exec("begin");
+  expect(reader.prepare("select * from reports").all()).toHaveLength(1);
+  const driver = await openDriver(path);
+  const claim = makeClaim("k");
+  expect(await driver.claim(claim)).toMatchObject({ state: "held" });
+  withDatabase(path, (database) => database.exec("insert into holdfast_2_tombstones values ('a', 'released', 1)"));
+  const other = await openDriver(path); // which purges
+  expect(inspect(path).query("select * from holdfast_2_tombstones")).toEqual([]);
+  expect(await other.claim(makeClaim("other"))).toMatchObject({ state: "held" });
+  expect(await driver.release(toReleases(claim))).toEqual([true]);
+  reader.exec("rollback");
+});
+
+test("tombstones of a burst are removed in batches by later claims, which write none", async () => {
+  const path = newFile();
+  const driver = await openDriver(path);
+  withDatabase(path, (database) =>
+    database.exec(`insert into holdfast_2_tombstones
+      with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 20000)
+      select 'ended-' || n, 'released', 1 from numbers`),
+  );
+  const countTombstones = (): unknown =>
+    inspect(path).query("select count(*) as count from holdfast_2_tombstones")[0]?.count;
+  let pairs = 0;
+  while (countTombstones() !== 0 && pairs < 5_000) {
+    for (let index = 0; index < 100; index++, pairs++) {
+      const claim = makeClaim("free");
+      await driver.claim(claim);
+      await driver.release(toReleases(claim));
+    }
+  }
+  // 40 batches, one in 32 pairs
+  expect(pairs).toBeLessThan(4_000);
 });
 
 test("a lease never looks longer than its ttl, and is cut to it, after the clock has stepped back", async () => {

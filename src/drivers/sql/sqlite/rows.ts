@@ -278,10 +278,14 @@ export class SqliteRows {
     return (this.#get(READ_TOMBSTONE, id, now)?.reason as string | undefined) ?? null;
   }
 
-  /** Also deletes a few that have expired. */
+  /** Also deletes a few that have expired: more than one for each that is written, so they do not pile up. */
   writeTombstone(id: string, reason: "released" | "expired" | "revoked", expires: number, now: number): void {
-    this.#run(PURGE_TOMBSTONES, now);
+    this.purgeTombstones(now, 4);
     this.#run(WRITE_TOMBSTONE, id, reason, expires);
+  }
+
+  purgeTombstones(now: number, max: number): void {
+    this.#run(PURGE_TOMBSTONES, now, max);
   }
 
   /** The claims of an inbox that are neither detached nor revoked. */

@@ -34,7 +34,7 @@ export const PURGE_ALL: readonly string[] = [
 ];
 
 export const PURGE_TOMBSTONES: string =
-  "delete from {tombstones} where id in (select id from {tombstones} where expires <= ? order by expires limit 4)";
+  "delete from {tombstones} where id in (select id from {tombstones} where expires <= ? order by expires limit ?)";
 
 export const READ_BUCKET: string = "select last_token from {buckets} where bucket = ?";
 
