@@ -463,13 +463,6 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     tests: totals,
   },
   {
-    name: "on Redis, an entry that a script has left counted twice",
-    file,
-    find: "if added == 0 then recount(queue) end",
-    replace: "",
-    tests: totals,
-  },
-  {
     name: "on Redis, a lease that ends and stays counted",
     file,
     find: "call('ZREM', queue.admittedKey, entry)\\n    count(queue, entry, -1)",

@@ -73,15 +73,14 @@ local function extendTtl(key, ms)
 end
 
 --- Adds members to a sorted set, which lives so long at least; `entry` is the first of them. No entry stays in a set without a
---- time to live. Returns how many are new.
+--- time to live.
 local function addEntry(key, ms, score, entry, ...)
   local left = call('PTTL', key)
-  local added = call('ZADD', key, score, entry, ...)
+  call('ZADD', key, score, entry, ...)
   if left < ms and type(try('PEXPIRE', key, 2 * ms)) == 'table' then
     if left == -2 then call('DEL', key) else call('ZREM', key, entry) end
     call('PEXPIRE', key, 2 * ms) -- raises the error
   end
-  return added
 end
 
 --- Sets the numbers of a bucket, which were read together with something else.

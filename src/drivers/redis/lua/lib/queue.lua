@@ -15,7 +15,7 @@
      - An entry counts only with the record of a claim that lives, is in this queue, and waits or is admitted there.
      - What is in use is known without reading the holders: the totals of the admitted entries (records.lua) are members of
        their set. One ZADD writes an entry and the totals with it, so a script that ends anywhere leaves at most an entry that was
-       removed and is still counted; then the number of members shows it, and the next script counts again.
+       removed and is still counted, or one that is counted twice; then the number of members shows it, and the next script counts again.
      - Numbers (tokens and arrivals) of a bucket rise, even if the clock steps back, and are issued once. ]]
 local ALL_PERMITS = 1073741824 -- a claim with all permits: no other claim fits beside it
 local KEY_TTL_MARGIN = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
@@ -214,9 +214,8 @@ end
 --- Adds an entry that is counted already.
 local function addToSet(queue, entry, claim)
   makeFirstWrite(queue.hash)
-  local added = addEntry(queue.admittedKey, claim.ttl + KEY_TTL_MARGIN, claim.expires .. '', entry, formatTotals(queue))
+  addEntry(queue.admittedKey, claim.ttl + KEY_TTL_MARGIN, claim.expires .. '', entry, formatTotals(queue))
   queue.first, queue.isMiscounted = queue.first and math.min(queue.first, claim.expires), false
-  if added == 0 then recount(queue) end -- a script that ended half-way had added it
 end
 
 --- The holder in thin form whose record is about to be replaced. If its lease has ended it is told so for one ttl; but not
