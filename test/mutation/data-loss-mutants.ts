@@ -65,8 +65,8 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
   {
     name: "on SQLite, a waiting claim granted in a grace period",
     file: "src/drivers/sql/sqlite/routines.ts",
-    find: "stored.token === 0n && graceEnds > 0;",
-    replace: "false;",
+    find: "stored.token === 0n && (graceEnds > 0 || !fits(usedPermits, stored))",
+    replace: "stored.token === 0n && !fits(usedPermits, stored)",
     tests,
   },
   {

@@ -8,6 +8,7 @@ const failover = "test/integration/redis/failover.test.ts";
 const model = "test/integration/redis/queue-model.test.ts";
 const lostReleases = "test/integration/redis/lost-releases.test.ts";
 const recall = "test/integration/redis/recall.test.ts";
+const totals = "test/integration/redis/totals.test.ts";
 const graceTokens = "test/integration/redis/grace-period-tokens.test.ts";
 
 export const REDIS_MUTANTS: readonly Mutant[] = [
@@ -42,14 +43,14 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a sum of permits kept although a claim has left",
     file,
-    find: "queue.admitted[owner], queue.count, queue.used, queue.isChanged = nil, queue.count - 1, nil, true",
-    replace: "queue.admitted[owner], queue.count, queue.isChanged = nil, queue.count - 1, true",
+    find: "count(queue, entry, -1)\\n    queue.first",
+    replace: "queue.first",
     tests,
   },
   {
     name: "on Redis, a grant that no subscriber received left counted",
     file,
-    find: "removeAdmitted(queue, claim.bucket .. claim.id)\\n  table.insert",
+    find: "removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, claim.locks[claim.count]))\\n  table.insert",
     replace: "table.insert",
     tests,
   },
@@ -446,5 +447,33 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     find: "if (guarded !== undefined && !guarded.wasReleasedBefore)",
     replace: "if (guarded !== undefined)",
     tests: "test/unit/drivers/data-loss-guard.test.ts",
+  },
+  {
+    name: "on Redis, totals that are believed although an entry is gone",
+    file,
+    find: " or call('ZCARD', queue.admittedKey) ~= totals.count + TOTALS",
+    replace: "",
+    tests: totals,
+  },
+  {
+    name: "on Redis, a backward step of the clock that no totals show",
+    file,
+    find: " or totals.time > nowMs",
+    replace: "",
+    tests: totals,
+  },
+  {
+    name: "on Redis, a lease that ends and stays counted",
+    file,
+    find: "call('ZREM', queue.admittedKey, entry)\\n    count(queue, entry, -1)",
+    replace: "call('ZREM', queue.admittedKey, entry)",
+    tests: totals,
+  },
+  {
+    name: "on Redis, holders that are read by each call",
+    file,
+    find: "if hasFailed or not totals",
+    replace: "if true or not totals",
+    tests: totals,
   },
 ];

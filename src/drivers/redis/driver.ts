@@ -107,7 +107,7 @@ class RedisDriver implements Driver {
   readonly #makeClient: () => RedisClient | Promise<RedisClient>;
   readonly #ownsClient: boolean;
   readonly #options: RedisOptions;
-  /** The prefix of all keys and channels except the layout key: "holdfast:2:". */
+  /** The prefix of all keys and channels except the layout key: "holdfast:3:". */
   readonly #namePrefix: string;
   /** The routing keys by bucket: at most 256. Made once, since each call looks several things up by them. */
   readonly #routingKeys = new Map<string, string>();

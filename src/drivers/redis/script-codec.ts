@@ -9,7 +9,7 @@ import type { Script } from "./scripts.ts";
 import { DETACH, RENEW, RESTORE, TURN } from "./scripts.ts";
 
 /** The layout version. It is part of every key and channel, so that no two layouts share a prefix. */
-export const LAYOUT_VERSION = "2";
+export const LAYOUT_VERSION = "3";
 
 /** Number of hash tags over which keys are spread, with and without Cluster. */
 const BUCKET_COUNT = 256;
@@ -31,7 +31,7 @@ export function toBucket(key: string): string {
   return lastBucket;
 }
 
-/** The prefix of all keys and channels except the layout key: "holdfast:2:". */
+/** The prefix of all keys and channels except the layout key: "holdfast:3:". */
 export function toNamePrefix({ prefix = "holdfast" }: { readonly prefix?: string }): string {
   return `${prefix}:${LAYOUT_VERSION}:`;
 }

@@ -9,6 +9,9 @@ export const LAYOUT_VERSION = 1;
 /** The version of the layout of the tables on MariaDB and MySQL. */
 export const MYSQL_LAYOUT_VERSION = 2;
 
+/** The version of the layout of the tables on SQLite. */
+export const SQLITE_LAYOUT_VERSION = 2;
+
 /**
  * Number of bucket rows. Fixed, so that no call creates or deletes the row that it locks, and an idle key leaves nothing
  * behind. A power of two; part of the layout.

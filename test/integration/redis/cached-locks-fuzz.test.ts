@@ -220,7 +220,7 @@ withRedis((server) => {
         what: "a consistent store",
       });
       const liveFields = async (): Promise<readonly string[]> => {
-        const hashes = await admin.keys(`${run.prefix}:2:*:h`);
+        const hashes = await admin.keys(`${run.prefix}:3:*:h`);
         const fields = await Promise.all(hashes.map((hash) => admin.hgetall(hash)));
         return fields.flatMap((one) =>
           Object.entries(one).flatMap(([field, value]) =>
@@ -228,7 +228,7 @@ withRedis((server) => {
           ),
         );
       };
-      expect(await admin.keys(`${run.prefix}:2:*:[aw]:*`), "queues at the end").toEqual([]);
+      expect(await admin.keys(`${run.prefix}:3:*:[aw]:*`), "queues at the end").toEqual([]);
       expect(await liveFields(), "claims at the end").toEqual([]);
       admin.disconnect();
       if (isLong || SEEDS === 1) console.log(`figure: seed ${seed}: ${JSON.stringify(run.counts)}`);

@@ -67,7 +67,7 @@ describe("a Cluster", () => {
       const bucket = ALL_BUCKETS.find(
         (candidate) => Math.abs(toHashSlot(toRoutingKey(prefix, candidate)) - slot) < 2_000,
       );
-      await clusterClient.set(`${prefix}:2:{${bucket}}:x`, "1");
+      await clusterClient.set(`${prefix}:3:{${bucket}}:x`, "1");
     }
     const last = cluster.admin.at(-1) as Redis;
     await last.config("SET", "maxmemory-policy", "volatile-lru");

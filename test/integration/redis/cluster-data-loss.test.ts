@@ -32,7 +32,7 @@ beforeAll(async () => {
 }, 180_000);
 afterAll(() => cluster.stop());
 
-const bucketSlot = (bucket: string): number => toHashSlot(`${prefix}:2:{${bucket}}:n`);
+const bucketSlot = (bucket: string): number => toHashSlot(`${prefix}:3:{${bucket}}:n`);
 const keyMaster = (key: string): Promise<number> => cluster.masterOf(bucketSlot(toBucket(key)));
 /** A key in a slot of this master, or of another one. */
 async function findKeyAt(home: number, isThere: boolean, name: string): Promise<string> {
@@ -101,7 +101,7 @@ test("a moved slot looks like another run: new claims queue for the longest ttl,
 }, async () => {
   const [own, maxTtlMs] = [randomUUID(), 4_000];
   const bucket = toBucket("held");
-  const slot = toHashSlot(`${own}:2:{${bucket}}:n`);
+  const slot = toHashSlot(`${own}:3:{${bucket}}:n`);
   const home = await cluster.masterOf(slot);
   await markLongInUse(cluster.admin[home] as never, own, bucket);
   const driver = redis(ioredisCluster, { prefix: own, guardDataLoss: { maxTtlMs }, warn: () => undefined });

@@ -56,7 +56,7 @@ const openLocks = (
   cleanups.push(() => locks.close());
   return locks;
 };
-const keySlot = (key: string): number => toHashSlot(`${prefix}:2:{${toBucket(key)}}:n`);
+const keySlot = (key: string): number => toHashSlot(`${prefix}:3:{${toBucket(key)}}:n`);
 
 const sumStatistic = async (name: string): Promise<number> => {
   let sum = 0;
@@ -150,7 +150,7 @@ describe("a Cluster", () => {
     const node = cluster.admin[await cluster.masterOf(keySlot("key"))] as Redis;
     const lock = await one.acquire("key");
     await other.using("other", () => undefined);
-    const hash = `${prefix}:2:{${toBucket("key")}}:h`;
+    const hash = `${prefix}:3:{${toBucket("key")}}:h`;
     const [dump, ttl] = [await node.dumpBuffer(hash), await node.pttl(hash)];
     await lock.release();
     await node.restore(hash, ttl, dump as Buffer, "REPLACE");
@@ -244,7 +244,7 @@ describe("a Cluster", () => {
       what: "the old master as a replica",
     });
     await nodeAdmin(home).readonly();
-    expect(await nodeAdmin(home).hexists(`${prefix}:2:{${toBucket(key)}}:h`, `k:${key}`)).toBe(0);
+    expect(await nodeAdmin(home).hexists(`${prefix}:3:{${toBucket(key)}}:h`, `k:${key}`)).toBe(0);
     // and is the master again before any request reached the other one
     await cluster.failOver(replicaIndex);
     const answerOf = (call: () => Promise<Answer | undefined>): Promise<Answer> =>
@@ -256,7 +256,7 @@ describe("a Cluster", () => {
     // the connections may still break: a release that is repeated may find that it has succeeded
     const releaseAll = () => Promise.all([lockClient.release(toReleases(held)), other.release(toReleases(lateClaim))]);
     await until(() => releaseAll().catch(() => null), { within: 20_000, what: "releases" });
-    expect(await nodeAdmin(home).hexists(`${prefix}:2:{${toBucket(key)}}:h`, `k:${key}`)).toBe(0);
+    expect(await nodeAdmin(home).hexists(`${prefix}:3:{${toBucket(key)}}:h`, `k:${key}`)).toBe(0);
   });
 
   test("with replicas to wait for a lock outlives its master, and without its replica none is granted", {
@@ -299,7 +299,7 @@ describe("a Cluster", () => {
   test("with replicas to wait for a client that has not learned of a fail-over opens nevertheless", {
     timeout: 60_000,
   }, async () => {
-    const checked = await cluster.masterOf(toHashSlot(`${prefix}:2:{00}:n`)); // the checks with a key go there
+    const checked = await cluster.masterOf(toHashSlot(`${prefix}:3:{00}:n`)); // the checks with a key go there
     let index = 0;
     while ((await cluster.masterOf(keySlot(`${index}`))) === checked) index++;
     const oldMaster = await cluster.masterOf(keySlot(`${index}`));

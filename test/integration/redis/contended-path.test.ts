@@ -20,7 +20,7 @@ import { shiftedClockUnavailableReason, startShiftedClockRedis } from "../../sup
 const FIRST_SEED = Number(process.env.HOLDFAST_SEED ?? 1);
 const SEEDS = Number(process.env.HOLDFAST_SEEDS ?? 25);
 const STEPS_PER_SEED = 100;
-const ROOT = "two:2:";
+const ROOT = "two:3:";
 const CALL = "if deferred and not inGracePeriod then executeContended() end\n";
 const GENERAL = { text: TURN.text.replace(CALL, ""), sha: "" };
 GENERAL.sha = createHash("sha1").update(GENERAL.text).digest("hex");

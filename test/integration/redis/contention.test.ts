@@ -75,7 +75,7 @@ withRedis((server) => {
     );
     await until(
       async () =>
-        (await fixture.admin.zcard((await fixture.admin.keys(`${fixture.prefix}:2:*:w:key`))[0] ?? "")) ===
+        (await fixture.admin.zcard((await fixture.admin.keys(`${fixture.prefix}:3:*:w:key`))[0] ?? "")) ===
         WAITER_COUNT,
       {
         within: 30_000,

@@ -34,7 +34,7 @@ const TTL_MS = 1_500;
 const LONG_TTL_MS = 5_000;
 /** For what nobody waits for. */
 const GENEROUS_MS = 30_000;
-const RUN_RECORD = "2:{00}:b";
+const RUN_RECORD = "3:{00}:b";
 
 withRedis((server) => {
   let fixture: RedisFixture;
@@ -342,7 +342,7 @@ withRedis((server) => {
   test("a claim that is late, known, or has a token from the future is not placed again", async () => {
     const lockClient = await openGuarded(GENEROUS_MS);
     const record = `${fixture.prefix}:${RUN_RECORD}`;
-    const root = `${fixture.prefix}:2:`;
+    const root = `${fixture.prefix}:3:`;
     const replace = async (claim: Claim, token: bigint): Promise<unknown> => {
       const request = `${token} ${encodeClaim({ ...claim, floor: token })}`;
       const head = [root, `${root}inbox:x`, `${GENEROUS_MS} ${record}`];

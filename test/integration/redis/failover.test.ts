@@ -69,7 +69,7 @@ const listHolders = async (site: ServerSite, key: string): Promise<bigint[]> => 
 
 /** The number of entries in the store's queue of a key. */
 const countEntries = async ({ fixture }: ServerSite, key: string): Promise<{ held: number; waiting: number }> => {
-  const name = (kind: string): string => `${fixture.prefix}:2:{${toBucket(key)}}:${kind}:${key}`;
+  const name = (kind: string): string => `${fixture.prefix}:3:{${toBucket(key)}}:${kind}:${key}`;
   const state = await fixture.admin.hget(fixture.hashOf(key), `k:${key}`);
   const held = state === "F" ? await fixture.admin.zcard(name("a")) : state === null ? 0 : 1;
   return { held, waiting: await fixture.admin.zcard(name("w")) };

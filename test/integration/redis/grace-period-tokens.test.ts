@@ -141,7 +141,7 @@ describe.skipIf(reason !== null)(`tokens across losses of data (${reason ?? "run
     }
 
     get #names(): { readonly record: string; readonly hash: string } {
-      const root = `${this.#scene.prefix}:2:`;
+      const root = `${this.#scene.prefix}:3:`;
       return { record: `${root}{00}:b`, hash: `${root}{${toBucket(KEY)}}:h` };
     }
 

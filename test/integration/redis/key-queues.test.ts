@@ -26,7 +26,7 @@ withRedis((server) => {
   afterEach(() => fixture.close());
 
   const named = (kind: string, key: string, name = key): string =>
-    `${fixture.prefix}:2:{${toBucket(key)}}:${kind}:${name}`;
+    `${fixture.prefix}:3:{${toBucket(key)}}:${kind}:${name}`;
 
   describe("an unreachable waiter", () => {
     test("loses a turn to the next, and keeps its entry before the others", async () => {

@@ -58,7 +58,7 @@ withRedis((server) => {
 
   const breakConnections = (): Promise<unknown> =>
     fixture.admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-  const waitingCount = (): Promise<number> => fixture.admin.zcard(`${fixture.prefix}:2:{${toBucket(KEY)}}:w:${KEY}`);
+  const waitingCount = (): Promise<number> => fixture.admin.zcard(`${fixture.prefix}:3:{${toBucket(KEY)}}:w:${KEY}`);
 
   test("of a holder: a recall of a lock that the process does not have makes it release again", async () => {
     const [one, other] = [openClient(), openClient()];
@@ -139,7 +139,7 @@ withRedis((server) => {
         /^.{36}(\w+) /s.exec(
           (await fixture.admin.hgetBuffer(fixture.hashOf(key), `k:${key}`))?.toString("latin1") ?? "",
         ) ?? [];
-      for (const channel of (await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:2:inbox:*`)) as string[])
+      for (const channel of (await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:3:inbox:*`)) as string[])
         for (let times = 0; times < 3; times++)
           await fixture.admin.publish(channel, `${id} recalled ${toBucket(key)}${key}`);
     };

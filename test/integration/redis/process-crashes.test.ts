@@ -56,7 +56,7 @@ withRedis((server) => {
       workers[index]?.acquire(name, "k");
       await workers[index]?.waitForReport(name, index === 0 ? "held" : "asked");
       const waiting = async (): Promise<number> => {
-        const [line] = await admin.keys("waiter:2:*:w:k");
+        const [line] = await admin.keys("waiter:3:*:w:k");
         return line === undefined ? 0 : admin.zcard(line);
       };
       await until(async () => (await waiting()) === index, { within: 5_000, what: "the place in line" });
@@ -64,7 +64,7 @@ withRedis((server) => {
     waiter.kill();
     await waiter.ended;
     // Redis notices it when the connection of its inbox is gone
-    await until(async () => (await admin.pubsub("CHANNELS", "waiter:2:*")).length === 2, {
+    await until(async () => (await admin.pubsub("CHANNELS", "waiter:3:*")).length === 2, {
       within: 5_000,
       what: "the end of its inbox",
     });

@@ -28,7 +28,7 @@ import type { ClaimRequest, Entry, Push } from "./queue-model.ts";
 import { QueueModel } from "./queue-model.ts";
 
 const PREFIX = "model";
-const ROOT = `${PREFIX}:2:`;
+const ROOT = `${PREFIX}:3:`;
 /** The server's clock when a run begins: any time will do. */
 const START_MICROS = 1_800_000_000_000_000;
 const PROCESSES = 3;

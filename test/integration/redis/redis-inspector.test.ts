@@ -81,10 +81,20 @@ withRedis((server) => {
     const entries = await fixture.admin.zrange(setOf("a", "a"), "0", "-1");
     await fixture.admin.zrem(setOf("a", "a"), String(entries.find((entry) => entry.includes(other.id))));
     const violations = await readViolations();
-    expect(violations.length).toBe(2);
+    expect(violations.length).toBe(3);
+    expect(violations.join()).toMatch(/the totals of "a"/);
     expect(violations.join()).toMatch(/the place of .* \(held\) on "a" belongs to no claim/);
     expect(violations.join()).toMatch(/without its places, belongs to no claim/);
   });
+
+  test.each(["used", "count", "recalling"])(
+    "totals that are not those of the entries are found (%s)",
+    async (total) => {
+      await held(...shared(2, 4));
+      await fixture.admin.zincrby(setOf("a", "a"), 1, total);
+      expect((await readViolations()).join()).toMatch(/the totals of "a", \[.*\], belongs to no claim/);
+    },
+  );
 
   test("an entry of an ended claim is found", async () => {
     const [claim, other] = shared(1, 3);

@@ -123,7 +123,7 @@ withRedis((server) => {
     test("a client that the driver creates is closed, and so is its inbox", async () => {
       const client = ioredis();
       const lockClient = await fixture.open(redis(() => client, { prefix: fixture.prefix }));
-      const inboxes = (): Promise<unknown> => fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:2:inbox:*`);
+      const inboxes = (): Promise<unknown> => fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:3:inbox:*`);
       expect(await inboxes()).toHaveLength(1);
       await lockClient.driver.close();
       await until(() => client.status === "end", { within: 5_000, what: "the end of the client" });
@@ -288,7 +288,7 @@ withRedis((server) => {
     test("no error shows an id or a password", async () => {
       const lockClient = await fixture.open();
       const claim = makeClaim("key");
-      await fixture.admin.set(`${fixture.prefix}:2:{00}:x`, 1);
+      await fixture.admin.set(`${fixture.prefix}:3:{00}:x`, 1);
       await lockClient.claimHeld(claim);
       await fixture.admin.set(fixture.hashOf("key"), "of another type");
       const error: unknown = await lockClient.renewOnce(claim).catch((failure: unknown) => failure);

@@ -50,7 +50,7 @@ async function openClients(): Promise<readonly [Locks, Locks]> {
 }
 
 const subscriberCount = async (server: 0 | 1): Promise<number> =>
-  ((await servers.admin[server].pubsub("CHANNELS", `${prefix}:2:inbox:*`)) as string[]).length;
+  ((await servers.admin[server].pubsub("CHANNELS", `${prefix}:3:inbox:*`)) as string[]).length;
 
 test("a planned switch of master and replica under load loses no waiter, and the inboxes follow", {
   timeout: 180_000,
@@ -83,7 +83,7 @@ test("a master killed under load costs time and no waiter, and unreplicated hold
   await servers.admin[0].set("mark", 1);
   expect(await servers.admin[0].wait(1, 2_000)).toBe(1);
   await servers.admin[1].config("SET", "replica-read-only", "no");
-  expect(await servers.admin[1].hdel(`${prefix}:2:{${toBucket("forgotten")}}:h`, "k:forgotten")).toBe(1);
+  expect(await servers.admin[1].hdel(`${prefix}:3:{${toBucket("forgotten")}}:h`, "k:forgotten")).toBe(1);
   await servers.kill(0);
   await load.waitForProgress(40_000);
   await load.waitUntilAllServed(30_000);

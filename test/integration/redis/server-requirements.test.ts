@@ -108,9 +108,9 @@ withRedis((server) => {
 
     test("with another layout is refused", async () => {
       await fixture.open();
-      expect(await fixture.admin.get(`${fixture.prefix}:{00}:layout`)).toBe("2");
+      expect(await fixture.admin.get(`${fixture.prefix}:{00}:layout`)).toBe("3");
       await fixture.admin.set(`${fixture.prefix}:{00}:layout`, "1");
-      expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 1, but this version supports layout 2/);
+      expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 1, but this version supports layout 3/);
     });
 
     test("that is a replica is refused", { timeout: 20_000 }, async () => {
@@ -201,7 +201,7 @@ describe("by url", () => {
       const [view] = await locks.list("invoice");
       expect(view?.label).toBe("ana@web-1");
       const admin = new Redis({ port: server.port, username: "app", password: "p/w:d", db: 3 });
-      expect((await admin.keys("mine:2:*")).length).toBeGreaterThan(0);
+      expect((await admin.keys("mine:3:*")).length).toBeGreaterThan(0);
       admin.disconnect();
     });
     await locks.close();

@@ -66,7 +66,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
       await (await clients[0].attach(reference)).release();
     }
     const key = "moving";
-    const slot = toHashSlot(`holdfast:2:{${toBucket(key)}}:n`);
+    const slot = toHashSlot(`holdfast:3:{${toBucket(key)}}:n`);
     {
       await using load = startContention(clients, key, 3);
       await load.waitForProgress();

@@ -37,7 +37,7 @@ import type { ShiftedClockRedis } from "../../support/stores/redis-shifted-clock
 import { findViolations } from "../../support/stores/store-inspector.ts";
 
 const PREFIX = "fuzz";
-const ROOT = `${PREFIX}:2:`;
+const ROOT = `${PREFIX}:3:`;
 const START_MICROS = 1_800_000_000_000_000;
 const PROCESSES = 3;
 const MAX_TTL_MS = 8_000;

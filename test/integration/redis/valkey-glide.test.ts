@@ -57,7 +57,7 @@ withRedis((server) => {
   const calls = async (): Promise<number> =>
     Number(/cmdstat_evalsha:calls=(\d+)/.exec(await fixture.admin.info("commandstats"))?.[1] ?? 0);
   const waitForInboxes = (count: number): Promise<unknown> =>
-    until(async () => (await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:2:inbox:*`)).length === count, {
+    until(async () => (await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:3:inbox:*`)).length === count, {
       within: 10_000,
       what: `${count} clients that receive pushes`,
     });
@@ -221,7 +221,7 @@ withRedis((server) => {
       const client = await glide();
       const lockClient = await fixture.open(redis(client, { prefix: fixture.prefix }));
       const inboxes = async (): Promise<number> =>
-        ((await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:2:inbox:*`)) as string[]).length;
+        ((await fixture.admin.pubsub("CHANNELS", `${fixture.prefix}:3:inbox:*`)) as string[]).length;
       expect(await inboxes()).toBe(1);
       await lockClient.driver.close();
       // glide itself takes three seconds for it

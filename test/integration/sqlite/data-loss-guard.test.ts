@@ -57,7 +57,7 @@ function backUp(path: string, copy: string): void {
 
 /** Puts an older state into the same file, in a transaction, as the backup API does. */
 function overwrite(path: string, copy: string): void {
-  const tables = ["claims", "buckets", "tombstones", "identity"].map((word) => `holdfast_1_${word}`);
+  const tables = ["claims", "buckets", "tombstones", "identity"].map((word) => `holdfast_2_${word}`);
   const replace = tables.map((table) => `delete from ${table}; insert into ${table} select * from copy.${table};`);
   execute(path, `attach '${copy}' as copy; begin immediate; ${replace.join(" ")} commit`);
 }
@@ -72,7 +72,7 @@ async function inspect(path: string, isPaused: boolean): Promise<string[]> {
 }
 
 const endGracePeriod = (path: string): void =>
-  execute(path, "update holdfast_1_identity set grace_begins = 0, grace_ends = 0");
+  execute(path, "update holdfast_2_identity set grace_begins = 0, grace_ends = 0");
 
 const LOSSES: readonly (readonly [what: string, lose: (path: string, copy: string) => void])[] = [
   [
@@ -109,7 +109,7 @@ test.each(LOSSES)("%s: no lock of a live holder is granted, which keeps it with 
 });
 
 test("rows that only vanish are missed by their holder: a grace period begins when it renews", async () => {
-  const scenario = await scenarioOf((path) => execute(path, "delete from holdfast_1_claims"));
+  const scenario = await scenarioOf((path) => execute(path, "delete from holdfast_2_claims"));
   await expectLockKept({ ...scenario, isSeenByHolderOnly: true });
 });
 
@@ -124,7 +124,7 @@ test("a holder that slept beyond the end of its lease does not restore its claim
     sleeper: await open(path, { clock }),
     clock,
     other: await open(path),
-    lose: async () => execute(path, "delete from holdfast_1_claims; update holdfast_1_identity set file = ''"),
+    lose: async () => execute(path, "delete from holdfast_2_claims; update holdfast_2_identity set file = ''"),
     inspect: () => inspect(path, true),
   });
 });
@@ -148,10 +148,10 @@ test("a grace period is as long as the longest ttl of its clients, and a second 
   expectHeld(await driver.claim(held));
   // while a key is held a claim is refused because of its holder, not because of a grace period
   await driver.release(toReleases(held));
-  execute(path, "delete from holdfast_1_identity");
+  execute(path, "delete from holdfast_2_identity");
   expect(await pause()).toBeGreaterThan(590_000);
   // after a step back of the clock it lasts no longer than its length
-  execute(path, "update holdfast_1_identity set grace_begins = grace_begins + 1e12, grace_ends = grace_ends + 1e12");
+  execute(path, "update holdfast_2_identity set grace_begins = grace_begins + 1e12, grace_ends = grace_ends + 1e12");
   const afterStep = await pause();
   expect(afterStep).toBeGreaterThan(590_000);
   expect(afterStep).toBeLessThanOrEqual(605_000);
@@ -166,7 +166,7 @@ test("a lease that could outlast a grace period is refused; without the option a
   const unguarded = await open(path, { guardDataLoss: false });
   const claim = exclusive();
   expectHeld(await unguarded.claim(claim));
-  execute(path, "delete from holdfast_1_claims");
+  execute(path, "delete from holdfast_2_claims");
   expect(await unguarded.renew([claim])).toEqual([{ state: "none" }]);
   expect(warnings).toEqual([expect.stringContaining("the database has lost a lock that this client held")]);
 });

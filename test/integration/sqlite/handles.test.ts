@@ -169,7 +169,7 @@ test("rechecks of an unchanged database read no table", async () => {
   const recheck = async (): Promise<{ readonly state: string; readonly tables: readonly string[] }> => {
     texts.length = 0;
     const [answer] = await driver.renew([waiter]);
-    return { state: answer!.state, tables: texts.filter((text) => text.includes("holdfast_1_")) };
+    return { state: answer!.state, tables: texts.filter((text) => text.includes("holdfast_2_")) };
   };
   expect(await recheck()).toEqual({ state: "waiting", tables: [] });
   await writeElsewhere(path);

@@ -21,7 +21,7 @@ test("a driver that opens leaves a key in order whose holder has expired while o
   const query = async (text: string): Promise<Record<string, unknown>[]> =>
     database.prepare(text).all() as Record<string, unknown>[];
   const hasExpired = async (): Promise<boolean> => {
-    const [row] = await query("select unixepoch('subsec') * 1000000 > min(expires) as yes from holdfast_1_claims");
+    const [row] = await query("select unixepoch('subsec') * 1000000 > min(expires) as yes from holdfast_2_claims");
     return row?.yes === 1;
   };
   await until(hasExpired, { within: 5_000, what: "the end of the lease" });
@@ -44,13 +44,13 @@ test("a driver that opens removes waiters that died, also behind one that waits 
     database.prepare(text).all() as Record<string, unknown>[];
   const haveExpired = async (): Promise<boolean> => {
     const [row] = await query(
-      "select count(*) as count from holdfast_1_claims where unixepoch('subsec') * 1000000 > expires",
+      "select count(*) as count from holdfast_2_claims where unixepoch('subsec') * 1000000 > expires",
     );
     return row?.count === 3;
   };
   await until(haveExpired, { within: 5_000, what: "the end of the short leases" });
   await second.open(NO_EVENTS);
-  expect(await query("select arrival from holdfast_1_claims order by arrival")).toEqual(
+  expect(await query("select arrival from holdfast_2_claims order by arrival")).toEqual(
     [1, 2, 3, 4].map((arrival) => ({ arrival })),
   );
   expect(await findSqliteViolations(query)).toEqual([]);
@@ -61,7 +61,8 @@ test("a driver that opens removes waiters that died, also behind one that waits 
 
 test("the inspector finds what is wrong with the tables", async () => {
   const database = new Database(":memory:");
-  for (const statement of wrongTables((table) => table, "key", "text")) database.exec(statement);
+  for (const statement of wrongTables((table) => table.replace("_1_", "_2_"), "key", "text")) database.exec(statement);
+  database.exec("create table holdfast_2_totals (key text, used integer, first_expires integer)");
   const query = async (text: string): Promise<Record<string, unknown>[]> =>
     database.prepare(text).all() as Record<string, unknown>[];
   expect(await findSqliteViolations(query)).toEqual(EXPECTED_VIOLATIONS);

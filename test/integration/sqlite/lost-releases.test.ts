@@ -33,19 +33,19 @@ test("the claim of a lock that was released is released again after calls have f
   const locks = createLocks(openDriver(path));
   const lock = await locks.acquire("key");
   const inspector = new SqliteInspector(path);
-  const [claim] = inspector.query("select * from holdfast_1_claims") as [object];
+  const [claim] = inspector.query("select * from holdfast_2_claims") as [object];
   await lock.release();
   const isDown = new Promise<unknown>((resolve) => void locks.on("storeDown", resolve));
   let using: Promise<void> = Promise.resolve();
   await keepBusy([path], async ([writer]) => {
     const columns = Object.keys(claim);
-    const text = `insert into holdfast_1_claims (${columns}) values (${columns.map(() => "?")})`;
+    const text = `insert into holdfast_2_claims (${columns}) values (${columns.map(() => "?")})`;
     (writer as Database.Database).prepare(text).run(...Object.values(claim));
     using = locks.using("other key", () => undefined);
     await isDown;
   });
   await using;
-  const countClaims = () => inspector.query("select id from holdfast_1_claims").length;
+  const countClaims = () => inspector.query("select id from holdfast_2_claims").length;
   await until(async () => countClaims() === 0, { within: 5_000, what: "the release" });
   await locks.close();
 });
@@ -79,7 +79,7 @@ test("a majority keeps its votes and its tokens", async () => {
   const lock = await locks.acquire("key");
   const readIds = () =>
     paths.map((path) =>
-      new SqliteInspector(path).query("select id from holdfast_1_claims where key like 'key%' order by id"),
+      new SqliteInspector(path).query("select id from holdfast_2_claims where key like 'key%' order by id"),
     );
   // a vote and a token claim at each; the lock is granted when a majority has answered
   await until(async () => readIds().every(({ length }) => length === 2), { within: 5_000, what: "the third member" });

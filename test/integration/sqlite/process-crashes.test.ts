@@ -179,7 +179,7 @@ function startWriter(harness: ProcessHarness, path: string): ReturnType<ProcessH
     program,
     `import Database from ${JSON.stringify(libsql)};
      const database = new Database(process.argv[2]);
-     database.exec("begin immediate; update holdfast_1_buckets set last_token = last_token + 1");
+     database.exec("begin immediate; update holdfast_2_buckets set last_token = last_token + 1");
      console.log("writing");
      setInterval(() => undefined, 1000);`,
   );

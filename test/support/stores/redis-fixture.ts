@@ -68,7 +68,7 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
       await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
     },
     keys: () => admin.keys(`${prefix}:*`),
-    hashOf: (key) => `${prefix}:2:{${toBucket(key)}}:h`,
+    hashOf: (key) => `${prefix}:3:{${toBucket(key)}}:h`,
     async close() {
       for (const driver of drivers) await driver.close();
       admin.disconnect();
@@ -131,7 +131,7 @@ export interface RunRecord {
   readonly highestToken: bigint;
 }
 
-const runRecordKey = (prefix: string, bucket: string): string => `${prefix}:2:{${bucket}}:b`;
+const runRecordKey = (prefix: string, bucket: string): string => `${prefix}:3:{${bucket}}:b`;
 
 export async function replicationIdOf(admin: Redis): Promise<string> {
   return /master_replid:(\w+)/.exec(await admin.info("replication"))?.[1] ?? "";

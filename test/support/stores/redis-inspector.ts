@@ -25,9 +25,11 @@ const SNAPSHOT_SCRIPT = `
   end
   return found`;
 
-/** "<prefix>:2:{<bucket>}:<kind>" and, of queues, ":<key>". */
-const KEY_PATTERN = /^(.*):2:\{([0-9a-f]{2})\}:([abhmpw])(?::(.*))?$/s;
+/** "<prefix>:3:{<bucket>}:<kind>" and, of queues, ":<key>". */
+const KEY_PATTERN = /^(.*):3:\{([0-9a-f]{2})\}:([abhmpw])(?::(.*))?$/s;
 export const ENTRY_PATTERN: RegExp = /^([0-9a-f]{2})(\w+):(\d+):(\d+):(\d+)(:r)?$/;
+/** The totals of the admitted entries, which are members of their set. */
+const TOTALS: readonly string[] = ["used", "count", "recalling", "time"];
 /** After the head of a record. */
 const RECORD_PATTERN = /^(\w+) (\d+) (\d+) (\d+) (\d+) (\d+) ([01])([012])\n(.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$/s;
 const HEAD_SIZE = 36;
@@ -56,6 +58,8 @@ export interface StoredQueue {
   /** In thin form the one that its record stands for. */
   readonly admitted: readonly (readonly [member: string, score: number])[];
   readonly waiting: readonly (readonly [member: string, score: number])[];
+  /** What the set of the admitted entries says about them. */
+  readonly totals?: ReadonlyMap<string, number>;
 }
 
 const FREE: StoredQueue = { form: "free", admitted: [], waiting: [] };
@@ -158,8 +162,11 @@ function sortKey(keyspace: Keyspace, value: readonly Buffer[], bucket: string, k
   const toScores = (): (readonly [string, number])[] => pairs.map(([member, score]) => [String(member), Number(score)]);
   const queue = keyspace.queueOf(name);
   // the admitted entries count in full form only
-  if (kind === "a")
-    keyspace.queues.set(name, { ...queue, admitted: queue.form === "thin" ? queue.admitted : toScores() });
+  if (kind === "a") {
+    const [totals, entries] = [new Map<string, number>(), toScores().filter(([member]) => !TOTALS.includes(member))];
+    for (const [member, score] of toScores()) if (TOTALS.includes(member)) totals.set(member, 0 - score);
+    keyspace.queues.set(name, { ...queue, totals, admitted: queue.form === "thin" ? queue.admitted : entries });
+  }
   if (kind === "w") keyspace.queues.set(name, { ...queue, waiting: toScores() });
   if (kind === "h") for (const [field, text] of pairs) sortField(keyspace, bucket, String(field), text);
 }
@@ -271,7 +278,7 @@ function inspectForm(
   keyspace: Keyspace,
   location: string,
   name: string,
-  { form, admitted, waiting }: StoredQueue,
+  { form, admitted, waiting, totals }: StoredQueue,
   now: number,
   orphans: string[],
 ): void {
@@ -289,8 +296,19 @@ function inspectForm(
   if (form === "thin" && only?.isWaitedFor !== waiting.length > 0 && (isWaiting || only?.isWaitedFor === true))
     orphans.push(`the queue of ${key}, of which its holder knows otherwise,`);
   if (form === "thin" && only?.token === 0) orphans.push(`the holder of ${key}, without a token,`);
+  const counted = totals?.get("count") === admitted.length && totals.get("used") === sumOf(admitted, 3);
+  if (form === "full" && admitted.length > 0 && (!counted || totals?.get("recalling") !== sumOf(admitted, 6)))
+    orphans.push(`the totals of ${key}, ${JSON.stringify([...(totals ?? [])])},`);
   if (form === "full" && admitted.length === 1 && only?.count === 1 && only.expiresAt > now)
     orphans.push(`the full form of ${key}, with one holder,`);
+}
+
+/** The sum of a number of each entry; of a text, how many have it. */
+function sumOf(admitted: StoredQueue["admitted"], group: number): number {
+  return admitted.reduce(
+    (sum, [member]) => sum + Number(ENTRY_PATTERN.exec(member)?.[group]?.replace(":r", "1") ?? 0),
+    0,
+  );
 }
 
 /** A claim that lives stands in all lines that it has entered, and its tokens are counted. */

@@ -70,11 +70,25 @@ export async function findSqliteViolations(query: Query, options: Options = {}):
     bytesToText: (column) => `cast(${column} as text)`,
     name: (table) => `"${table}"`,
     key: '"key"',
-    layout: 1,
+    layout: 2,
     claims: (table) => table("claims"),
     now: "cast(round(unixepoch('subsec') * 1000) as integer) * 1000",
   };
-  return inspect(query, dialect, options);
+  const violations = await inspect(query, dialect, options);
+  const [totals, claims] = ["totals", "claims"].map((word) => `"${options.prefix ?? "holdfast"}_2_${word}"`);
+  const wrongTotals = await query(sqliteWrongTotals(totals as string, claims as string));
+  return [
+    ...violations,
+    ...wrongTotals.map((row) => `the totals of a key are not those of its holders: ${JSON.stringify(row)}`),
+  ];
+}
+
+/** Where what is noted as in use is not what the holders have. */
+function sqliteWrongTotals(totals: string, claims: string): string {
+  return `select noted.key as key, noted.used as used, total(claims.permits) as counted,
+      noted.first_expires as first_expires, min(claims.expires) as expires
+    from ${totals} noted left join ${claims} claims on claims.key = noted.key and claims.token > 0
+    group by noted.key having used <> counted or first_expires > min(claims.expires)`;
 }
 
 interface InspectedDialect {

@@ -86,6 +86,6 @@ export async function markLongInUse(path: string): Promise<void> {
   await driver.open(NO_EVENTS);
   await driver.close();
   const database = new Database(path);
-  database.exec("update holdfast_1_identity set grace_begins = 0, grace_ends = 0");
+  database.exec("update holdfast_2_identity set grace_begins = 0, grace_ends = 0");
   database.close();
 }

@@ -18,7 +18,7 @@
 local function shortenLease(claim, remainingMs)
   claim.expires = nowMs + remainingMs
   saveClaim(claim)
-  for _, lock in ipairs(claim.locks) do updateLease(getQueue(lock[1], lock[2]), claim) end
+  for _, lock in ipairs(claim.locks) do updateLease(getQueue(lock[1], lock[2]), claim, lock) end
 end
 
 mustSucceed = true

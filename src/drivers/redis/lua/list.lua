@@ -45,7 +45,7 @@ local function readQueue(bucket, key, from)
   local record = call('HGET', hashName(bucket), 'k:' .. key)
   if not record then return false, admitted, waiting end
   if from == 0 and record == 'F' then
-    addEntries(admitted, call('ZRANGE', prefix .. 'a:' .. key, 0, -1), key)
+    addEntries(admitted, call('ZRANGE', prefix .. 'a:' .. key, TOTALS, -1), key)
     table.sort(admitted, function(left, right) return left[1] < right[1] end)
   elseif from == 0 then
     addView(admitted, bucket, record, key)

@@ -21,11 +21,11 @@
 --- The admitted claims of a queue, in ascending order of limit; a claim that waits for a later key has no token yet.
 local function readHolders(queue)
   local holders = {}
-  for owner, item in pairs(queue.admitted) do
-    local claim = readClaimIn(queue, sub(owner, 1, 2), sub(owner, 3))
-    local _, _, _, limit = parseEntry(item.entry)
+  for _, entry in ipairs(listAdmitted(queue)) do
+    local bucket, id, permits, limit = parseEntry(entry)
+    local claim = readClaimIn(queue, bucket, id)
     if isLive(claim) then
-      holders[#holders + 1] = { claim = claim, permits = item.permits, limit = tonumber(limit) }
+      holders[#holders + 1] = { claim = claim, permits = tonumber(permits), limit = tonumber(limit) }
     end
   end
   table.sort(holders, function(left, right) return left.limit < right.limit end)

@@ -14,8 +14,8 @@
 
 local function findHolder(queue, token, isImmediate)
   loadQueue(queue)
-  for owner in pairs(queue.admitted) do
-    local claim = readClaimIn(queue, sub(owner, 1, 2), sub(owner, 3))
+  for _, entry in ipairs(listAdmitted(queue)) do
+    local claim = readClaimIn(queue, parseEntry(entry))
     if isLive(claim) and claim.token > 0 and (isImmediate or claim.state ~= 'r') then
       local offset = token - claim.token
       if offset >= 0 and offset < claim.tokens then return claim end

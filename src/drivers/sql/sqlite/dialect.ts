@@ -24,7 +24,7 @@ import type {
   RevokeRow,
 } from "../dialect.ts";
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
-import { BUCKET_COUNT, DEFAULT_PREFIX, explainLayout, LAYOUT_VERSION, toName } from "../schema.ts";
+import { BUCKET_COUNT, DEFAULT_PREFIX, explainLayout, SQLITE_LAYOUT_VERSION, toName } from "../schema.ts";
 import { DatabaseFile, ensureDatabaseFile } from "./database-file.ts";
 import { diagnose, readPragma, readVersion } from "./diagnostics.ts";
 import { explainSqliteError, isMissingTable } from "./errors.ts";
@@ -330,11 +330,11 @@ async function prepareTables(
       throw new FatalDriverError(
         `sqlite: there is no table ${table}: run the statements of sqliteMigration(), or set createTables`,
       );
-    await transactions.write(() => rows.createTables(BUCKET_COUNT, LAYOUT_VERSION));
+    await transactions.write(() => rows.createTables(BUCKET_COUNT, SQLITE_LAYOUT_VERSION));
   }
   const version = rows.readLayout();
-  if (version !== LAYOUT_VERSION)
-    throw new FatalDriverError(explainLayout("sqlite", toName("layout", prefix), version));
+  if (version !== SQLITE_LAYOUT_VERSION)
+    throw new FatalDriverError(explainLayout("sqlite", toName("layout", prefix), version, SQLITE_LAYOUT_VERSION));
   const { expired_claims: claims, expired_tombstones: tombstones } = rows.countRows();
   if (claims + tombstones > 0) await transactions.write(() => rows.purgeAll());
 }

@@ -5,7 +5,14 @@ import { requireValid } from "../../../util/validate.ts";
 import { adaptSqliteDatabase } from "../clients/detect.ts";
 import type { SqliteLike } from "../clients/sqlite.ts";
 import { createSqlDriver } from "../driver.ts";
-import { BUCKET_COUNT, DEFAULT_PREFIX, expandNames, LAYOUT_VERSION, prefixRule, quoteIdentifier } from "../schema.ts";
+import {
+  BUCKET_COUNT,
+  DEFAULT_PREFIX,
+  expandNames,
+  prefixRule,
+  quoteIdentifier,
+  SQLITE_LAYOUT_VERSION,
+} from "../schema.ts";
 import { createSqliteDialect } from "./dialect.ts";
 import type { SqliteOptions } from "./options.ts";
 import { validatePath, validateSqliteOptions } from "./options.ts";
@@ -41,7 +48,7 @@ export function sqliteMigration({ prefix = DEFAULT_PREFIX }: { readonly prefix?:
   const statements = [
     ...SCHEMA,
     FILL_BUCKETS.replace("?", String(BUCKET_COUNT)),
-    WRITE_LAYOUT.replace("?", String(LAYOUT_VERSION)),
+    WRITE_LAYOUT.replace("?", String(SQLITE_LAYOUT_VERSION)),
   ];
-  return statements.map((text) => `${expandNames(text, prefix, quoteIdentifier)};\n`).join("");
+  return statements.map((text) => `${expandNames(text, prefix, quoteIdentifier, SQLITE_LAYOUT_VERSION)};\n`).join("");
 }

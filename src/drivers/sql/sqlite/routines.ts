@@ -6,15 +6,18 @@
  */
 
 import { fits } from "../../../lock-table/admission.ts";
+import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { ClaimRow, ReleaseReply, ReleaseRow, RestoreRow, RevokeRow } from "../dialect.ts";
 import type { IdentityCheck } from "./identity.ts";
-import type { SqliteRows, StoredClaim } from "./rows.ts";
+import type { SqliteRows, StoredClaim, Totals } from "./rows.ts";
 import { toRemainingMs } from "./rows.ts";
 
 /** A floor further ahead of the clock is refused: it would use up the tokens of its bucket (microseconds). */
 const MAX_FLOOR_LEAD = 86_400_000_000;
 /** The shortest life of a tombstone, in microseconds: the call that it refuses may have been held up for long. */
 const MIN_TOMBSTONE_LIFE = 60_000_000;
+/** Expired tombstones that one claim deletes: some milliseconds. */
+const PURGE_SIZE = 500;
 /** Rows of a queue read at once. */
 const QUEUE_PAGE_SIZE = 32;
 
@@ -22,7 +25,7 @@ const QUEUE_PAGE_SIZE = 32;
 export interface Wait {
   readonly expires: number;
   readonly ttl: number;
-  /** When the first of the admitted claims ahead expires. */
+  /** No admitted claim ahead expires before. */
   readonly firstExpires: number;
 }
 
@@ -38,17 +41,18 @@ export type Pushes = string[];
 
 /** The front of a queue after it was walked. */
 interface Front {
-  readonly admitted: ReadonlyMap<string, StoredClaim>;
+  /** What the walk granted. */
+  readonly granted: ReadonlyMap<string, StoredClaim>;
   readonly usedPermits: number;
   /** Whether every claim of the queue is admitted. */
   readonly isWhole: boolean;
-  /** When the first of the admitted claims expires. */
+  /** No admitted claim expires before. */
   readonly firstExpires: number;
 }
 
 /** Of a key without claims. */
 const EMPTY_FRONT: Front = {
-  admitted: new Map(),
+  granted: new Map(),
   usedPermits: 0,
   isWhole: true,
   firstExpires: Number.POSITIVE_INFINITY,
@@ -78,6 +82,8 @@ export class Routines {
     if (row.floor > now + MAX_FLOOR_LEAD && row.floor > lastToken + 1n) return { reply: "f" };
     if (reason !== null) return { reply: `n ${reason}` };
     if (isKnown) return this.renew([row], pushes)[0] as ClaimReply;
+    // those of a burst, after which no others are written; one claim in 32
+    if (row.id.endsWith("a")) this.#rows.purgeTombstones(now, PURGE_SIZE);
     const graceEnds = this.#checkIdentity(now);
     const front = isQueued ? this.#walk(row.key, now, graceEnds, new Set(), pushes) : EMPTY_FRONT;
     const isFree = fits(front.usedPermits, row);
@@ -91,6 +97,10 @@ export class Routines {
     this.#rows.insertClaim(row, token, this.#inbox, now);
     const ttl = row.ttlMs * 1_000;
     const stored = { ...row, ttl, expires: now + ttl, token };
+    if (isAdmitted && row.permits < ALL_PERMITS) {
+      const firstExpires = Math.min(front.firstExpires, stored.expires);
+      this.#rows.writeTotals(row.key, { usedPermits: front.usedPermits + row.permits, firstExpires, written: now });
+    }
     return isAdmitted ? formatHeld(stored, graceEnds, now) : formatWaiting(stored, front, graceEnds, now);
   }
 
@@ -101,14 +111,15 @@ export class Routines {
     const ownIds = new Set(rows.map(({ id }) => id));
     const renewed = rows.map((row) => this.#extend(row.id, graceEnds, now));
     const fronts = new Map<string, Front>();
-    for (const { key } of rows) if (!fronts.has(key)) fronts.set(key, this.#walk(key, now, graceEnds, ownIds, pushes));
+    for (const { key } of rows)
+      if (!fronts.has(key)) fronts.set(key, this.#walk(key, now, graceEnds, ownIds, pushes, true));
     return renewed.map((outcome, index) => {
       if (typeof outcome === "string") return { reply: outcome };
       const front = fronts.get(outcome.key) as Front;
-      const admitted = front.admitted.get(outcome.id);
-      return admitted === undefined
-        ? formatWaiting(outcome, front, graceEnds, now)
-        : formatHeld(admitted, graceEnds, now, this.#isRecalled(rows[index] as ClaimRow, admitted));
+      const held = front.granted.get(outcome.id) ?? outcome;
+      return held.token === 0n
+        ? formatWaiting(held, front, graceEnds, now)
+        : formatHeld(held, graceEnds, now, this.#isRecalled(rows[index] as ClaimRow, held));
     });
   }
 
@@ -142,6 +153,7 @@ export class Routines {
     return rows.map(({ id }) => {
       const stored = this.#rows.readClaim(id);
       if (stored === null || stored.expires <= now || stored.token === 0n || stored.state === "r") return false;
+      this.#rows.forgetTotals(stored.key); // its lease may end earlier now
       this.#rows.setState(id, "d", now + Math.min(stored.ttl, (leftMs ?? Number.POSITIVE_INFINITY) * 1_000));
       return true;
     });
@@ -205,6 +217,7 @@ export class Routines {
         this.#rows.moveClaim(id, next);
       }
     }
+    this.#rows.forgetTotals(key);
   }
 
   /** When a grace period ends; 0: none is running, or guardDataLoss is off. */
@@ -226,7 +239,7 @@ export class Routines {
     if (!isFresh(stored, now)) return null;
     if (stored.token > 0n) return formatHeld(stored, 0, now, this.#isRecalled(row, stored));
     const front = this.#peekFront(stored.key, now);
-    return front === null || front.admitted.has(id) ? null : formatWaiting(stored, front, 0, now);
+    return front === null ? null : formatWaiting(stored, front, 0, now);
   }
 
   /** Does the claim, which is held, ask to be recalled, and another one wait for it? Claims that wait are behind all others. */
@@ -257,56 +270,74 @@ export class Routines {
   }
 
   /**
-   * Deletes the expired claims at the front of a queue and grants those that are admitted, in order of arrival; stops at the
-   * first that does not fit, behind which everything waits (I1). Costs O(admitted + expired). `ownIds`: claims that the
-   * caller answers itself. In a grace period nothing is granted: holders that are not in the tables may exist.
+   * Grants the waiting claims that are admitted, in order of arrival, and deletes those that have expired; stops at the first that
+   * does not fit, behind which everything waits (I1). What is in use is known by the totals of the key, unless a lease may have
+   * ended or the clock has stepped back: then the admitted claims are counted again. `ownIds`: claims that the caller answers
+   * itself. `isRenewed`: it has written leases. In a grace period nothing is granted: holders that are not in the tables may exist.
    */
-  #walk(key: string, now: number, graceEnds: number, ownIds: ReadonlySet<string>, pushes: Pushes): Front {
-    const admitted = new Map<string, StoredClaim>();
-    let usedPermits = 0;
-    let firstExpires = Number.POSITIVE_INFINITY;
-    for (const stored of this.#queue(key)) {
+  #walk(
+    key: string,
+    now: number,
+    graceEnds: number,
+    ownIds: ReadonlySet<string>,
+    pushes: Pushes,
+    isRenewed: boolean = false,
+  ): Front {
+    const found = this.#rows.readTotals(key);
+    const known = found !== null && isTrue(found, now) ? found : null;
+    const granted = new Map<string, StoredClaim>();
+    let { usedPermits, firstExpires } = known ?? EMPTY_FRONT;
+    let isWhole = true;
+    for (const stored of this.#queue(key, known !== null)) {
       if (stored.expires <= now) {
         this.#expire(stored, now);
         continue;
       }
-      const mustWait = stored.token === 0n && graceEnds > 0;
-      if (mustWait || !fits(usedPermits, stored)) return { admitted, usedPermits, isWhole: false, firstExpires };
+      if (stored.token === 0n && (graceEnds > 0 || !fits(usedPermits, stored))) {
+        isWhole = false;
+        break;
+      }
       this.#capLease(stored, now);
       if (stored.token === 0n) {
         stored.token = this.#issueTokens(stored, now);
         this.#rows.grantClaim(stored.id, stored.token, now);
+        granted.set(stored.id, stored);
         if (stored.inbox === this.#inbox && !ownIds.has(stored.id)) pushes.push(formatPush(stored, now));
       }
       usedPermits += stored.permits;
       firstExpires = Math.min(firstExpires, stored.expires);
-      admitted.set(stored.id, stored);
     }
-    return { admitted, usedPermits, isWhole: true, firstExpires };
+    const isShared = usedPermits > 0 && usedPermits < ALL_PERMITS;
+    if (isShared && (known === null || isRenewed || granted.size > 0))
+      this.#rows.writeTotals(key, { usedPermits, firstExpires, written: now });
+    else if (!isShared && found !== null) this.#rows.forgetTotals(key);
+    return { granted, usedPermits, isWhole, firstExpires };
   }
 
-  /** Like #walk(), but null if a walk would change something. */
+  /** What a walk would find, for a claim that waits; null if it would change something. */
   #peekFront(key: string, now: number): Front | null {
-    const admitted = new Map<string, StoredClaim>();
-    let usedPermits = 0;
-    let firstExpires = Number.POSITIVE_INFINITY;
-    for (const stored of this.#queue(key)) {
+    const totals = this.#rows.readTotals(key);
+    if (totals !== null && !isTrue(totals, now)) return null;
+    let { usedPermits, firstExpires } = totals ?? EMPTY_FRONT;
+    for (const stored of this.#queue(key, totals !== null)) {
       if (stored.expires <= now || stored.expires > now + stored.ttl) return null;
-      if (!fits(usedPermits, stored)) return { admitted, usedPermits, isWhole: false, firstExpires };
-      if (stored.token === 0n) return null;
+      if (stored.token === 0n)
+        return fits(usedPermits, stored) ? null : { ...EMPTY_FRONT, usedPermits, isWhole: false, firstExpires };
       usedPermits += stored.permits;
       firstExpires = Math.min(firstExpires, stored.expires);
-      admitted.set(stored.id, stored);
     }
-    return { admitted, usedPermits, isWhole: true, firstExpires };
+    return null;
   }
 
-  *#queue(key: string): Generator<StoredClaim, void> {
+  /** The claims of a queue in order of arrival: all, or those that wait, which are behind those that hold the key. */
+  *#queue(key: string, isWaitingOnly: boolean = false): Generator<StoredClaim, void> {
     let arrival: number | bigint = Number.MIN_SAFE_INTEGER;
     for (;;) {
-      const page = this.#rows.readQueue(key, arrival, QUEUE_PAGE_SIZE);
+      const page: readonly StoredClaim[] = isWaitingOnly
+        ? this.#rows.readWaiting(key, arrival, QUEUE_PAGE_SIZE)
+        : this.#rows.readQueue(key, arrival, QUEUE_PAGE_SIZE);
       yield* page;
-      const last = page.at(-1);
+      const last: StoredClaim | undefined = page.at(-1);
       if (last === undefined || page.length < QUEUE_PAGE_SIZE) return;
       arrival = last.arrival;
     }
@@ -351,6 +382,11 @@ export class Routines {
     this.#rows.writeLastToken(claim.bucket, token + BigInt(claim.tokenCount) - 1n);
     return token;
   }
+}
+
+/** Whether the totals are still true: no lease has ended, and the clock has not stepped back. */
+function isTrue({ firstExpires, written }: Totals, now: number): boolean {
+  return written <= now && now < firstExpires;
 }
 
 /** Was the lease restarted within the last eighth of its ttl? A clock that stepped back makes it look younger than new. */

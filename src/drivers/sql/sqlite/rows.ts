@@ -1,14 +1,16 @@
 /** The tables of one SQLite database, by prepared statements. No rule is in here: routines.ts decides. */
 
+import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
-import { expandNames, quoteIdentifier, toUpperBound } from "../schema.ts";
+import { expandNames, quoteIdentifier, SQLITE_LAYOUT_VERSION, toUpperBound } from "../schema.ts";
 import {
   COUNT_ROWS,
   DELETE_CLAIM,
   EXTEND_LEASE,
   FILL_BUCKETS,
   FIND_CLAIM,
+  FORGET_TOTALS,
   GRANT_CLAIM,
   INSERT_CLAIM,
   LIST_KEY,
@@ -28,12 +30,16 @@ import {
   READ_OWNED,
   READ_QUEUE,
   READ_TOMBSTONE,
+  READ_TOTALS,
+  READ_WAITING,
+  REDUCE_TOTALS,
   SCHEMA,
   SET_STATE,
   WRITE_BUCKET,
   WRITE_IDENTITY,
   WRITE_LAYOUT,
   WRITE_TOMBSTONE,
+  WRITE_TOTALS,
 } from "./statements.ts";
 
 /** The identity row (identity.ts). Times are microseconds. */
@@ -63,6 +69,15 @@ export interface StoredClaim {
   readonly tokenCount: number;
   readonly floor: bigint;
   readonly inbox: string;
+}
+
+/** What is in use of a key by claims that share it. Times are microseconds. */
+export interface Totals {
+  readonly usedPermits: number;
+  /** No lease of them ends before: renewals only lengthen leases. */
+  readonly firstExpires: number;
+  /** When one of their leases was written last: a clock that has stepped back is behind it. */
+  readonly written: number;
 }
 
 /** What a claim has to know before anything else. */
@@ -111,8 +126,9 @@ export class SqliteRows {
   /** Deletes the expired claims that no live one of their key is behind, and the expired tombstones. */
   purgeAll(): void {
     const { now } = this.readVersion();
-    const [purgeClaims, purgeTombstones] = PURGE_ALL as [string, string];
+    const [purgeClaims, purgeTotals, purgeTombstones] = PURGE_ALL as [string, string, string];
     this.#database.prepare(this.#expand(purgeClaims)).run(now, now);
+    this.#database.exec(this.#expand(purgeTotals));
     this.#database.prepare(this.#expand(purgeTombstones)).run(now);
   }
 
@@ -170,7 +186,27 @@ export class SqliteRows {
     return this.#all(READ_QUEUE, key, afterArrival, max).map(toStoredClaim);
   }
 
-  /** `token`: 0n: it waits. */
+  /** Like readQueue(), only those that wait. */
+  readWaiting(key: string, afterArrival: number | bigint, max: number): StoredClaim[] {
+    return this.#all(READ_WAITING, key, afterArrival, max).map(toStoredClaim);
+  }
+
+  /** null: no claims share the key, or they are to be counted. */
+  readTotals(key: string): Totals | null {
+    const row = this.#get(READ_TOTALS, key);
+    if (row === null) return null;
+    return { usedPermits: row.used as number, firstExpires: Number(row.first_expires), written: Number(row.written) };
+  }
+
+  writeTotals(key: string, { usedPermits, firstExpires, written }: Totals): void {
+    this.#run(WRITE_TOTALS, key, usedPermits, firstExpires, written);
+  }
+
+  forgetTotals(key: string): void {
+    this.#run(FORGET_TOTALS, key);
+  }
+
+  /** `token`: 0n: it waits. The totals of its key are as they were. */
   insertClaim(row: ClaimRow, token: bigint, inbox: string, now: number): void {
     const { id, key, bucket, permits, limit, ttlMs, tokenCount, floor, wait, label } = row;
     const ttl = ttlMs * 1_000;
@@ -193,10 +229,15 @@ export class SqliteRows {
     this.#run(SET_STATE, state, expires, id);
   }
 
-  /** What the claim was; null: there was none. */
+  /** What the claim was; null: there was none. It is counted out of the totals of its key. */
   deleteClaim(id: string): Pick<StoredClaim, "state" | "expires"> | null {
     const row = this.#get(DELETE_CLAIM, id);
-    return row === null ? null : { state: row.state as ClaimState, expires: Number(row.expires) };
+    if (row === null) return null;
+    if (toBigInt(row.token) > 0n && (row.permits as number) < ALL_PERMITS) {
+      const left = this.#get(REDUCE_TOTALS, row.permits as number, row.key as string);
+      if (left?.used === 0) this.forgetTotals(row.key as string);
+    }
+    return { state: row.state as ClaimState, expires: Number(row.expires) };
   }
 
   /** null: the table is empty. */
@@ -237,10 +278,14 @@ export class SqliteRows {
     return (this.#get(READ_TOMBSTONE, id, now)?.reason as string | undefined) ?? null;
   }
 
-  /** Also deletes a few that have expired. */
+  /** Also deletes a few that have expired: more than one for each that is written, so they do not pile up. */
   writeTombstone(id: string, reason: "released" | "expired" | "revoked", expires: number, now: number): void {
-    this.#run(PURGE_TOMBSTONES, now);
+    this.purgeTombstones(now, 4);
     this.#run(WRITE_TOMBSTONE, id, reason, expires);
+  }
+
+  purgeTombstones(now: number, max: number): void {
+    this.#run(PURGE_TOMBSTONES, now, max);
   }
 
   /** The claims of an inbox that are neither detached nor revoked. */
@@ -298,7 +343,7 @@ export class SqliteRows {
   }
 
   #expand(text: string): string {
-    return expandNames(text, this.#prefix, quoteIdentifier);
+    return expandNames(text, this.#prefix, quoteIdentifier, SQLITE_LAYOUT_VERSION);
   }
 }
 

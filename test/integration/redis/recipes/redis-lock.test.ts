@@ -143,7 +143,7 @@ withRedis((server) => {
         return taken;
       },
       async crash() {
-        await admin.del(await admin.keys(`${prefix}:2:*`));
+        await admin.del(await admin.keys(`${prefix}:3:*`));
       },
     };
   };
@@ -222,7 +222,7 @@ withRedis((server) => {
       const prefix = randomUUID();
       const locks = client(prefix, { ttl: "1s" });
       const lock = await locks.acquire("lock");
-      await admin.del(await admin.keys(`${prefix}:2:*`));
+      await admin.del(await admin.keys(`${prefix}:3:*`));
       await until(() => lock.signal.aborted, { within: 3_000, what: "the signal" });
       expect(await lock.release()).toBe(false);
     });

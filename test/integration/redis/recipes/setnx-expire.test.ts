@@ -102,7 +102,7 @@ withRedis((server) => {
     await driver.open(NO_EVENTS);
     const claim = makeClaim("lock", { ttlMs: LEASE_MS });
     await driver.claim(claim);
-    for (const key of await admin.keys(`${prefix}:2:*`)) expect(await admin.pttl(key), key).toBeGreaterThan(0);
+    for (const key of await admin.keys(`${prefix}:3:*`)) expect(await admin.pttl(key), key).toBeGreaterThan(0);
     await driver.release(toReleases(claim));
     await driver.close();
   });

@@ -5,7 +5,7 @@ import type { ClientAdapter, SubscriberEvents } from "../../../../src/drivers/re
 import { Subscriptions } from "../../../../src/drivers/redis/subscriptions.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 
-const ROUTING_KEY = "p:2:{00}:n";
+const ROUTING_KEY = "p:3:{00}:n";
 const CHANNEL = "p:1:inbox:x";
 
 let clock: FakeClock;

@@ -1,6 +1,6 @@
 --[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable waiters).
      needs    prelude.lua, grace.lua, records.lua, claims.lua, queue.lua, tokens.lua
-     defines  answeredHere, grantedHere, ownPushes, push, isRecalling, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim,
+     defines  answeredHere, grantedHere, ownPushes, push, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim,
               enterQueue, admitQueue, firstLiveWaiting, finish
 
      Invariants
@@ -60,20 +60,13 @@ local function push(claim, message)
   return not unreachableInboxes[claimInbox]
 end
 
---- Whether a holder of this queue wants to be recalled.
-local function isRecalling(queue)
-  for _, item in pairs(queue.admitted) do
-    if sub(item.entry, -2) == ':r' then return true end
-  end
-  return false
-end
-
 --- A claim waits in this queue: the holders that want to know that are told so. Only granted claims that their process still
 --- has: no detached ones, no revoked ones, and none that is on its way through several keys.
 local function recallHolders(queue)
-  for owner, item in pairs(queue.admitted) do
-    if sub(item.entry, -2) == ':r' then
-      local holder = readClaimIn(queue, sub(owner, 1, 2), sub(owner, 3))
+  for _, entry in ipairs(queue.recalling > 0 and listAdmitted(queue) or {}) do
+    local bucket, id, _, _, _, recall = parseEntry(entry)
+    if recall ~= '' then
+      local holder = readClaimIn(queue, bucket, id)
       if isLive(holder) and holder.token > 0 and holder.state == 'o' then recalls[holder.id] = holder end
     end
   end
@@ -99,7 +92,7 @@ local function removeClaim(claim)
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
     if index < claim.enteredCount or claim.token > 0 then
-      if removeAdmitted(queue, claim.bucket .. claim.id) then removedCount = removedCount + 1 end
+      if removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, lock)) then removedCount = removedCount + 1 end
     else
       removedCount = removedCount + removeWaiting(queue, formatEntry(claim, lock))
     end
@@ -118,10 +111,10 @@ local function removeUnknown(request)
   for _, lock in ipairs(request.locks) do
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
-    local isRemoved = removeAdmitted(queue, owner)
-    if queue.stored == 'F' or queue.stored == 'T1' then
-      local entry = formatEntry(request, lock)
-      isRemoved = removeWaiting(queue, entry) + removeWaiting(queue, entry .. ':r') > 0 or isRemoved -- with or without recall
+    local isRemoved = false
+    for _, entry in ipairs({ formatEntry(request, lock), formatEntry(request, lock) .. ':r' }) do -- with or without recall
+      isRemoved = removeAdmitted(queue, owner, entry) or isRemoved
+      if queue.stored == 'F' or queue.stored == 'T1' then isRemoved = removeWaiting(queue, entry) > 0 or isRemoved end
     end
     if isRemoved then markTouched(queue) end
   end
@@ -145,7 +138,7 @@ end
 --- Enters a claim in its next queue, where it waits.
 local function enterQueue(queue, claim, lock)
   claim.enteredCount = claim.enteredCount + 1
-  if isRecalling(queue) then peekWaiting(queue, 1) end -- whether it is the first to wait
+  if queue.recalling > 0 then peekWaiting(queue, 1) end -- whether it is the first to wait
   local arrival, wasEmpty = enqueue(queue, claim, formatEntry(claim, lock))
   if claim.count > 1 then claim.arrivals = claim.arrivals .. arrival .. ',' end
   if wasEmpty then recallHolders(queue) end
@@ -210,7 +203,7 @@ local function tryGrant(queue, claim, entry, position)
     endWaiting(queue, claim, entry)
     return true
   end
-  removeAdmitted(queue, claim.bucket .. claim.id)
+  removeAdmitted(queue, claim.bucket .. claim.id, formatEntry(claim, claim.locks[claim.count]))
   table.insert(queue.waiting, position, entry)
   if claim.place == 'k' then queue.holder, claim.place, claim.thinIn = nil, 'c', nil end
   claim.token = 0
@@ -253,7 +246,7 @@ local function grantUnreachable(queue, first)
   for index = 1, claim.enteredCount - 1 do
     local entered = getQueue(claim.locks[index][1], claim.locks[index][2])
     loadQueue(entered)
-    updateLease(entered, claim)
+    updateLease(entered, claim, claim.locks[index])
   end
   writeGrant(queue, claim, 1)
   endWaiting(queue, claim, first.entry)
@@ -264,7 +257,7 @@ function admitQueue(queue)
   local skipped, hasAdmitted = nil, false
   loadQueue(queue)
   while true do
-    if sumPermits(queue) >= ALL_PERMITS or scanBudget == 0 or inGracePeriod then break end
+    if queue.used >= ALL_PERMITS or scanBudget == 0 or inGracePeriod then break end
     if skipped and (#skipped == MAX_SKIPPED or hasAdmitted and blocksSkipped(skipped, queue)) then break end
     local position = skipped and #skipped + 1 or 1
     local entry = peekWaiting(queue, position)

@@ -72,13 +72,13 @@ local function extendTtl(key, ms)
   return call('PTTL', key) >= ms or call('PEXPIRE', key, 2 * ms) == 1
 end
 
---- Adds an entry to a sorted set, which lives so long at least. No entry stays in a set without a time to live.
-local function addEntry(key, score, entry, ms)
-  local isShort = call('PTTL', key) < ms
-  call('ZADD', key, score, entry)
-  if not isShort then return end
-  if type(try('PEXPIRE', key, 2 * ms)) == 'table' then
-    call('ZREM', key, entry)
+--- Adds members to a sorted set, which lives so long at least; `entry` is the first of them. No entry stays in a set without a
+--- time to live.
+local function addEntry(key, ms, score, entry, ...)
+  local left = call('PTTL', key)
+  call('ZADD', key, score, entry, ...)
+  if left < ms and type(try('PEXPIRE', key, 2 * ms)) == 'table' then
+    if left == -2 then call('DEL', key) else call('ZREM', key, entry) end
     call('PEXPIRE', key, 2 * ms) -- raises the error
   end
 end

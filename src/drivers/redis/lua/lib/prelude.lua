@@ -8,7 +8,7 @@
      conformance suite compares them. docs/design/redis.md describes the layout and its states.
 
      ARGV of every script that changes queues:
-           1 prefix of all names ("holdfast:2:"), 2 inbox of the caller, 3 "" or, with guardDataLoss, the longest ttl (ms), a
+           1 prefix of all names ("holdfast:3:"), 2 inbox of the caller, 3 "" or, with guardDataLoss, the longest ttl (ms), a
            space and the key of the run record; then the items
      Keys; `b` is the bucket of a key (two hex digits, the hash tag that spreads keys over 256 buckets):
        <prefix>{b}:h        hash, everything that has no order. Its fields:
@@ -17,7 +17,7 @@
            m:<key>\0<b><id> a claim over several keys that has not entered this queue yet, for lists
            n                the last number issued in the bucket: the highest token or arrival
            e                when the time to live of the hash was last set (s)
-       <prefix>{b}:a:<key>  sorted set, in full form only: admitted entries by the end of their lease (ms)
+       <prefix>{b}:a:<key>  sorted set, in full form only: admitted entries by the end of their lease (ms), and their totals
        <prefix>{b}:w:<key>  sorted set, only while claims wait: waiting entries by arrival
        <prefix>{b}:b        the run record: replication id, end of the grace period, and token bounds (grace.lua)
 

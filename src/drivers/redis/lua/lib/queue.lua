@@ -1,8 +1,8 @@
 --[[ queue.lua — the queue of a key: who is admitted, who waits, and the form in which that is kept.
      needs    prelude.lua, grace.lua, records.lua, claims.lua
-     defines  ALL_PERMITS, KEY_TTL_MARGIN, scanBudget, hasFailed, queues, touchedQueues, getQueue, readClaimIn, loadQueue, sumPermits, fits, firstExpiry,
-              peekWaiting, hasWaiting, isEmpty, markTouched, addAdmitted, removeAdmitted, updateLease, removeWaiting, enqueue,
-              issueNumber, saveForm, saveForms
+     defines  ALL_PERMITS, KEY_TTL_MARGIN, scanBudget, hasFailed, queues, touchedQueues, getQueue, readClaimIn, loadQueue, fits, firstExpiry,
+              listAdmitted, isAdmitted, peekWaiting, hasWaiting, isEmpty, markTouched, addAdmitted, removeAdmitted, updateLease,
+              removeWaiting, enqueue, issueNumber, saveForm, saveForms
 
      The form is a function of the queue, and `saveForms` writes it at the end of a call for each queue that was loaded:
            no claim is admitted, none waits                      free: no field "k:<key>"
@@ -13,7 +13,9 @@
      - In thin form the sorted set of waiting entries counts only if the record says that claims wait. The entry is
        added before the record says so, and a queue that Redis expired counts as empty.
      - An entry counts only with the record of a claim that lives, is in this queue, and waits or is admitted there.
-     - The sum of permits is that of those admitted now: it is computed again whenever one has left.
+     - What is in use is known without reading the holders: the totals of the admitted entries (records.lua) are members of
+       their set. One ZADD writes an entry and the totals with it, so a script that ends anywhere leaves at most an entry that was
+       removed and is still counted, or one that is counted twice; then the number of members shows it, and the next script counts again.
      - Numbers (tokens and arrivals) of a bucket rise, even if the clock steps back, and are issued once. ]]
 local ALL_PERMITS = 1073741824 -- a claim with all permits: no other claim fits beside it
 local KEY_TTL_MARGIN = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
@@ -34,8 +36,10 @@ local function getQueue(bucket, key)
       stored = nil, -- the form as it is stored: nil (free), "T0", "T1" or "F"
       isFull = false, -- whether the admitted entries are in their sorted set
       holder = nil, -- the claim whose record is in thin form, alive or not
-      admitted = nil, -- by owner: entry, permits, end of lease; nil: not loaded
-      count = 0, used = nil, -- admitted entries; their permits, nil: to be summed up
+      isLoaded = false,
+      -- of the admitted entries: how many, their permits, how many want to be recalled; in full form when the first ends (nil: to be read)
+      count = 0, used = 0, recalling = 0, first = math.huge,
+      isMiscounted = false, -- the totals in the set are not these
       waiting = {}, isWaitingRead = false, -- the first waiting entries, and whether these are all
       isChanged = false, needsAdmission = false,
     }
@@ -44,10 +48,11 @@ local function getQueue(bucket, key)
   return queue
 end
 
-local function addItem(queue, owner, entry, permits, expires)
-  if not queue.admitted[owner] then queue.count = queue.count + 1 end
-  queue.admitted[owner] = { entry = entry, permits = tonumber(permits), expires = expires }
-  queue.used = nil
+--- Counts an entry in (1) or out (-1).
+local function count(queue, entry, sign)
+  local _, _, permits, _, _, recall = parseEntry(entry)
+  queue.count, queue.used = queue.count + sign, queue.used + sign * permits
+  if recall ~= '' then queue.recalling = queue.recalling + sign end
 end
 
 --- The claim with this id, which is in this queue, or nil.
@@ -65,34 +70,70 @@ local function loadThin(queue, record)
   claims[claim.bucket .. claim.id] = claim
   queue.isChanged = claim.isCut or claim.expires <= nowMs
   if claim.expires <= nowMs then return end
-  addItem(queue, claim.bucket .. claim.id, formatEntry(claim, claim.locks[1]),
-    claim.permits, claim.expires)
+  count(queue, formatEntry(claim, claim.locks[1]), 1)
 end
 
---- Loads a key in full form: removes admitted entries whose leases have ended.
-local function loadFull(queue)
-  queue.stored, queue.isFull = 'F', true
+local function writeTotals(queue)
+  makeFirstWrite(queue.hash)
+  call('ZADD', queue.admittedKey, formatTotals(queue))
+  queue.isMiscounted = false
+end
+
+--- Counts the admitted entries one by one: removes those whose leases have ended, and cuts those that are too long.
+local function recount(queue)
   local entries = call('ZRANGE', queue.admittedKey, 0, -1, 'WITHSCORES')
+  queue.count, queue.used, queue.recalling, queue.first = 0, 0, 0, math.huge
   for index = 1, #entries, 2 do
-    local bucket, id, permits, _, ttl = parseEntry(entries[index])
-    local expires = tonumber(entries[index + 1])
-    if expires <= nowMs then
-      call('ZREM', queue.admittedKey, entries[index])
-    else
+    local entry, expires = entries[index], tonumber(entries[index + 1])
+    local _, _, _, _, ttl = parseEntry(entry)
+    if ttl and expires <= nowMs then
+      call('ZREM', queue.admittedKey, entry)
+    elseif ttl then
       if expires > nowMs + ttl then
         expires = nowMs + ttl
         makeFirstWrite(queue.hash)
-        call('ZADD', queue.admittedKey, expires .. '', entries[index])
+        call('ZADD', queue.admittedKey, expires .. '', entry)
       end
-      addItem(queue, bucket .. id, entries[index], permits, expires)
+      count(queue, entry, 1)
+      queue.first = math.min(queue.first, expires)
     end
   end
-  queue.isChanged = queue.count < #entries / 2 or queue.count == 0
+  queue.isChanged, queue.isMiscounted = true, true
+  if queue.count > 0 then writeTotals(queue) end
+end
+
+--- Removes the entries whose leases have ended.
+local function removeEnded(queue)
+  for _, entry in ipairs(call('ZRANGE', queue.admittedKey, '(0', nowMs .. '', 'BYSCORE')) do
+    call('ZREM', queue.admittedKey, entry)
+    count(queue, entry, -1)
+  end
+  queue.first, queue.isChanged, queue.isMiscounted, hasWritten = nil, true, true, true
+end
+
+--- Loads a key in full form: its totals, and the entry that ends first.
+local function loadFull(queue)
+  queue.stored, queue.isFull = 'F', true
+  local entries = call('ZRANGE', queue.admittedKey, 0, TOTALS, 'WITHSCORES')
+  if not entries[1] then
+    queue.isChanged = true -- no claim is admitted
+    return
+  end
+  local totals = parseTotals(entries)
+  -- after a backward step of the clock leases may be too long
+  if hasFailed or not totals or totals.time > nowMs or call('ZCARD', queue.admittedKey) ~= totals.count + TOTALS then
+    recount(queue)
+    return
+  end
+  queue.count, queue.used, queue.recalling = totals.count, totals.used, totals.recalling
+  queue.first = tonumber(entries[2 * TOTALS + 2] or math.huge)
+  queue.isChanged = queue.count == 0
+  if queue.first <= nowMs then removeEnded(queue) end
 end
 
 local function loadQueue(queue)
-  if queue.admitted then return end
-  queue.admitted = {}
+  if queue.isLoaded then return end
+  queue.isLoaded = true
   loadedQueues[#loadedQueues + 1] = queue
   local record = readField(queue.hash, queue.field)
   if not record then
@@ -105,23 +146,34 @@ local function loadQueue(queue)
   queue.isChanged = queue.isChanged or hasFailed
 end
 
-local function sumPermits(queue)
-  if not queue.used then
-    queue.used = 0
-    for _, item in pairs(queue.admitted) do queue.used = queue.used + item.permits end
-  end
-  return queue.used
-end
-
 local function fits(queue, permits, limit)
-  return sumPermits(queue) + permits <= tonumber(limit)
+  return queue.used + permits <= tonumber(limit)
 end
 
 --- When the first lease of those admitted ends (ms).
 local function firstExpiry(queue)
-  local first = math.huge
-  for _, item in pairs(queue.admitted) do first = math.min(first, item.expires) end
-  return first
+  if not queue.isFull then return queue.count == 1 and queue.holder.expires or math.huge end
+  if not queue.first then
+    queue.first = tonumber(call('ZRANGE', queue.admittedKey, TOTALS, TOTALS, 'WITHSCORES')[2] or math.huge)
+  end
+  return queue.first
+end
+
+--- The admitted entries. Costs as much as there are: only for what is rare.
+local function listAdmitted(queue)
+  if queue.isFull then return call('ZRANGE', queue.admittedKey, TOTALS, -1) end
+  return queue.count == 1 and { formatEntry(queue.holder, queue.holder.locks[1]) } or {}
+end
+
+--- Whether this queue is in thin form, and the claim with this bucket and id is its holder.
+local function isThinHolder(queue, owner)
+  return not queue.isFull and queue.count == 1 and queue.holder.bucket .. queue.holder.id == owner
+end
+
+--- Whether the claim is admitted. `lock`: its permits in this queue.
+local function isAdmitted(queue, claim, lock)
+  if queue.isFull then return call('ZSCORE', queue.admittedKey, formatEntry(claim, lock)) ~= false end
+  return isThinHolder(queue, claim.bucket .. claim.id)
 end
 
 --- The waiting entry at this position (1: the first), or nil.
@@ -159,9 +211,11 @@ local function issueNumber(bucket)
   return state.last
 end
 
-local function addToSet(queue, item, ttl)
+--- Adds an entry that is counted already.
+local function addToSet(queue, entry, claim)
   makeFirstWrite(queue.hash)
-  addEntry(queue.admittedKey, item.expires .. '', item.entry, ttl + KEY_TTL_MARGIN)
+  addEntry(queue.admittedKey, claim.ttl + KEY_TTL_MARGIN, claim.expires .. '', entry, formatTotals(queue))
+  queue.first, queue.isMiscounted = queue.first and math.min(queue.first, claim.expires), false
 end
 
 --- The holder in thin form whose record is about to be replaced. If its lease has ended it is told so for one ttl; but not
@@ -187,8 +241,9 @@ local function makeFull(queue)
   if queue.isFull then return end
   removeStaleEntries(queue)
   local holder = queue.holder
-  if holder and queue.admitted[holder.bucket .. holder.id] then
-    addToSet(queue, queue.admitted[holder.bucket .. holder.id], holder.ttl)
+  queue.first = math.huge
+  if queue.count == 1 then
+    addToSet(queue, formatEntry(holder, holder.locks[1]), holder)
     holder.place, holder.thinIn = nil, nil
     saveClaim(holder)
   else
@@ -199,41 +254,44 @@ end
 
 --- Admits a claim. `lock`: its permits in this queue. The caller saves the claim.
 local function addAdmitted(queue, claim, lock)
-  local owner, entry = claim.bucket .. claim.id, formatEntry(claim, lock)
+  local entry = formatEntry(claim, lock)
   local isThin = queue.count == 0 and claim.count == 1
   if not isThin then makeFull(queue) end
-  addItem(queue, owner, entry, lock[3], claim.expires)
+  count(queue, entry, 1)
   queue.isChanged = true
   if isThin then
     dropHolder(queue)
-    queue.isFull, queue.holder, claim.place, claim.thinIn = false, claim, 'k', queue
+    if queue.isFull then staleSets[#staleSets + 1] = queue end
+    queue.isFull, queue.isMiscounted, queue.holder, claim.place, claim.thinIn = false, false, claim, 'k', queue
   else
-    addToSet(queue, queue.admitted[owner], claim.ttl)
+    addToSet(queue, entry, claim)
   end
 end
 
---- Takes a claim out of those admitted, and returns whether it was there.
-local function removeAdmitted(queue, owner)
-  local item = queue.admitted[owner]
-  if not item then return false end
-  queue.admitted[owner], queue.count, queue.used, queue.isChanged = nil, queue.count - 1, nil, true
+--- Takes an entry out of those admitted, and returns whether it was there. `owner`: bucket and id of its claim.
+local function removeAdmitted(queue, owner, entry)
   if queue.isFull then
-    call('ZREM', queue.admittedKey, item.entry)
     hasWritten = true
+    if call('ZREM', queue.admittedKey, entry) == 0 then return false end
+    count(queue, entry, -1)
+    queue.first, queue.isMiscounted = nil, true
+  elseif isThinHolder(queue, owner) then
+    queue.count, queue.used, queue.recalling = 0, 0, 0
+  else
+    return false
   end
+  queue.isChanged = true
   return true
 end
 
---- The lease of an admitted claim has changed.
-local function updateLease(queue, claim)
-  local item = queue.admitted[claim.bucket .. claim.id]
-  if not item then return end
-  item.expires = claim.expires
+--- The lease of an admitted claim has changed. `lock`: its permits in this queue.
+local function updateLease(queue, claim, lock)
   if claim.place == 'k' then
     queue.isChanged = true
-  else
+  elseif queue.isFull then
     makeFirstWrite(queue.hash)
-    call('ZADD', queue.admittedKey, 'XX', claim.expires .. '', item.entry)
+    call('ZADD', queue.admittedKey, 'XX', claim.expires .. '', formatEntry(claim, lock), -nowMs .. '', 'time')
+    queue.first = nil
     extendTtl(queue.admittedKey, claim.ttl + KEY_TTL_MARGIN)
   end
 end
@@ -255,7 +313,7 @@ local function enqueue(queue, claim, entry)
   local wasEmpty = queue.isWaitingRead and #queue.waiting == 0
   local arrival = formatInt(issueNumber(queue.bucket))
   makeFirstWrite(queue.hash)
-  addEntry(queue.waitingKey, arrival, entry, math.max(DAY, 2 * claim.ttl))
+  addEntry(queue.waitingKey, math.max(DAY, 2 * claim.ttl), arrival, entry)
   if queue.isWaitingRead then queue.waiting[#queue.waiting + 1] = entry end
   queue.hasNewcomer, queue.isChanged = true, true
   return arrival, wasEmpty
@@ -263,8 +321,8 @@ end
 
 --- The only admitted claim of a queue in full form goes back into the field of its key, if it has one key.
 local function makeThin(queue)
-  local owner = next(queue.admitted)
-  local claim = readClaimIn(queue, sub(owner, 1, 2), sub(owner, 3))
+  local bucket, id = parseEntry(call('ZRANGE', queue.admittedKey, -1, -1)[1])
+  local claim = readClaimIn(queue, bucket, id)
   if not isLive(claim) or claim.count > 1 or claim.token == 0 then return end
   put(queue.hash, 'c:' .. claim.id, false)
   claim.place, claim.thinIn, queue.holder, queue.isFull = 'k', queue, claim, false
@@ -276,6 +334,10 @@ local function saveForm(queue)
   if not queue.isChanged then return end
   queue.isChanged = false
   if queue.count == 1 and queue.isFull then makeThin(queue) end
+  if queue.isFull and queue.isMiscounted then
+    if queue.count > 0 then writeTotals(queue) else call('DEL', queue.admittedKey) end
+    queue.isMiscounted = false
+  end
   local isWaitedFor = hasWaiting(queue)
   if queue.count == 1 and not queue.isFull then
     queue.stored = isWaitedFor and 'T1' or 'T0'

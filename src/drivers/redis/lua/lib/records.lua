@@ -1,7 +1,8 @@
 --[[ records.lua — the formats of requests, of records and of entries in a queue. Only the common paths (turn.lua, renew.lua)
      know a part of them beside this file.
      needs    prelude.lua
-     defines  parseRequest, formatRecord, parseRecord, parseTombstone, formatTombstone, formatEntry, parseEntry
+     defines  TOTALS, parseRequest, formatRecord, parseRecord, parseTombstone, formatTombstone, formatEntry, parseEntry, formatTotals,
+              parseTotals
 
      A request names a claim:
            one key       <bucket><key> \n <id> <ttl> <permits> <limit>
@@ -13,7 +14,10 @@
      there are several \n inbox of its process. The label is the only part that may contain anything.
      A tombstone is "x <its end (ms)> <ttl> <end reason>".
      An entry is "<bucket><id>:<permits>:<limit>:<ttl>", and ":r" if its claim wants to be recalled: so the admission rule and the recall need
-     no records. ]]
+     no records.
+     The totals of the admitted entries are members of their set, with the negative of the total as score, so they come before
+     all entries: "used" (the sum of permits), "count", "recalling" (how many end with ":r"), and "time", when a lease was written last (ms). ]]
+local TOTALS = 4 -- their number
 local BODY = '^((%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$'
 local NEW_BODY = '^((%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n.*)$'
 
@@ -84,4 +88,16 @@ end
 --- Parses an entry: bucket and id of its claim, permits, limit, ttl, and ":r" or "".
 local function parseEntry(entry)
   return match(entry, '^(..)(%w+):(%d+):(%d+):(%d+)(.*)$')
+end
+
+--- Scores and members for ZADD: the totals of a queue.
+local function formatTotals(queue)
+  return -queue.used .. '', 'used', -queue.count .. '', 'count', -queue.recalling .. '', 'recalling', -nowMs .. '', 'time'
+end
+
+--- The totals at the beginning of a set with its scores, or nil.
+local function parseTotals(members)
+  local totals = {}
+  for index = 1, 2 * TOTALS, 2 do totals[members[index] or ''] = -tonumber(members[index + 1] or 0) end
+  return totals.used and totals.count and totals.recalling and totals.time and totals or nil
 end

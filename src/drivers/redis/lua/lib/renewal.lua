@@ -15,7 +15,7 @@ local function extendLease(claim)
       local queue = getQueue(lock[1], lock[2])
       loadQueue(queue)
       if index < claim.enteredCount or claim.token > 0 then
-        updateLease(queue, claim)
+        updateLease(queue, claim, lock)
       else
         extendTtl(queue.waitingKey, math.max(DAY, 2 * claim.ttl))
       end
@@ -30,7 +30,7 @@ local function isInItsQueues(claim)
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
     if index < claim.enteredCount or claim.token > 0 then
-      if not queue.admitted[claim.bucket .. claim.id] then return false end
+      if not isAdmitted(queue, claim, lock) then return false end
     else
       if not call('ZSCORE', queue.waitingKey, formatEntry(claim, lock)) then return false end
       if queue.isWaitingRead and #queue.waiting == 0 then -- the field of the key was deleted
@@ -47,13 +47,13 @@ local function recheckAfter(claim, queue)
   if scanBudget == 0 then return 50 end
   local recheckAt = math.min(nowMs + claim.ttl, firstExpiry(queue))
   local isFront = false
-  if sumPermits(queue) < ALL_PERMITS then
+  if queue.used < ALL_PERMITS then
     local front = firstLiveWaiting(queue)
     isFront = front == claim
     if front and not isFront then recheckAt = math.min(recheckAt, front.expires) end
     recheckAt = math.min(recheckAt, firstExpiry(queue))
   end
-  if isRecalling(queue) then
+  if queue.recalling > 0 then
     isFront = isFront or sub(peekWaiting(queue, 1) or '', 3, 2 + #claim.id) == claim.id
     if isFront then recheckAt = math.min(recheckAt, nowMs + math.max(FRONT_RECHECK_MS, nowMs - claim.placedAt)) end
   end

@@ -1,4 +1,4 @@
-/* purge-tombstones.sql — deletes a few expired tombstones: more than one for each that is written, so they do not pile up.
-   Parameters: now
-   Cost: at most four rows. */
-delete from {tombstones} where id in (select id from {tombstones} where expires <= ? order by expires limit 4)
+/* purge-tombstones.sql — deletes expired tombstones, the oldest first.
+   Parameters: now, the most rows
+   Cost: O(rows). */
+delete from {tombstones} where id in (select id from {tombstones} where expires <= ? order by expires limit ?)

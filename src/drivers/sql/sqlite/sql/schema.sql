@@ -35,6 +35,17 @@ create table if not exists {claims} (
 --- next
 create unique index if not exists {claims_by_key} on {claims} (key, arrival)
 --- next
+create index if not exists {claims_waiting} on {claims} (key, arrival) where token = 0
+--- next
+-- What is in use by claims that share their key, so that no call reads them all. A key without a row is counted when it is needed.
+-- used: their permits; first_expires: no lease of them ends before; written: when one of their leases was written last
+create table if not exists {totals} (
+  key text primary key,
+  used integer not null,
+  first_expires integer not null,
+  written integer not null
+) strict, without rowid
+--- next
 create table if not exists {identity} (
   only_row integer primary key check (only_row = 1),
   file text not null,
