@@ -17,7 +17,14 @@ import { randomId } from "../../util/ids.ts";
 import { sleep } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
-import { isNoScriptError, isPassingError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
+import {
+  isNoScriptError,
+  isPassingError,
+  isPermanentError,
+  isReplicaError,
+  sanitizeError,
+  toConnectError,
+} from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
 import { ReplicaAcks } from "./replica-acks.ts";
 import { isHeldReply, isWaitingReply, toNamePrefix, toScriptKeys, toSiblingKey } from "./script-codec.ts";
@@ -179,6 +186,7 @@ export class Connection {
 
   readonly send = (args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> => {
     if (this.#isClosed || !this.#adapter.isReady) return Promise.reject(new Error("redis: not connected"));
+    const { epoch } = this;
     return new Promise((resolve, reject) => {
       const stopTimeout = this.#timeouts.start(() => {
         lateReply?.onTimeout();
@@ -194,6 +202,7 @@ export class Connection {
           if (settle()) resolve(reply);
         },
         (error: unknown) => {
+          if (this.#ownsClient && isReplicaError(error) && epoch === this.epoch) this.#adapter.reconnect?.();
           if (settle()) reject(sanitizeError(error));
         },
       );

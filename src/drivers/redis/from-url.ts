@@ -79,8 +79,6 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
     enableOfflineQueue: false,
     enableAutoPipelining: false,
     retryStrategy: retryDelayMs,
-    // the master was demoted: reconnecting finds the new one
-    reconnectOnError: ({ message }: Error) => message.startsWith("READONLY"),
   });
 }
 

@@ -36,6 +36,7 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
     resolveMaster: () => "",
     openSubscriber: (_, events) => openIoredisSubscriber(client, events, false),
     openCommandConnection: (_, onDisconnected) => openIoredisCommandConnection(client, onDisconnected),
+    reconnect: () => client.disconnect(true),
     disconnect: () => client.disconnect(),
   };
 }

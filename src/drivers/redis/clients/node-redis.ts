@@ -38,6 +38,11 @@ export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
     resolveMaster: () => "",
     openSubscriber: (_, events) => openNodeRedisSubscriber(client, events, false),
     openCommandConnection: (_, onDisconnected) => openNodeRedisCommandConnection(client, onDisconnected),
+    reconnect() {
+      if (!client.isOpen) return;
+      client.destroy();
+      client.connect().catch(() => undefined); // it repeats its attempts
+    },
     disconnect() {
       if (client.isOpen) client.destroy();
     },

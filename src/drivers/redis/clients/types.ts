@@ -19,7 +19,7 @@ export interface IoredisLike extends Emitter {
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
   connect(): Promise<void>;
-  disconnect(): void;
+  disconnect(reconnect?: boolean): void;
 }
 
 /** Redis.Cluster of ioredis 5 and 6 and of iovalkey. */
@@ -133,6 +133,8 @@ export interface ClientAdapter {
    * its sockets do not keep the process alive. Called once, before connect().
    */
   takeOwnership(): void;
+  /** Connects anew: the server is not the master any more. Only for a client that the driver created. Absent: it follows by itself. */
+  reconnect?(): void;
   /** Disconnects at once. Only for a client that the driver created. */
   disconnect(): void;
 }
