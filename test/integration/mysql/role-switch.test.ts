@@ -100,7 +100,7 @@ withMariaDb(
         await Promise.all(keys.map((key) => locks.using(key, () => undefined)));
       };
       const held = await Promise.all(clients.map(({ name, locks }) => locks.acquire(name)));
-      const commits = await Promise.all(clients.map(({ begin }) => begin?.()));
+      const commits = await Promise.all(clients.map(async ({ begin }) => await begin?.()));
       await Promise.all(clients.map(({ name, locks }) => useLocks(name, locks)));
       await server().query("set global read_only = 1");
       await replica.catchUp();

@@ -166,7 +166,7 @@ withPostgres((server) => {
     });
 
     // the primary only reads from now on, and the standby takes its place
-    const transactions = await Promise.all(clients.map(({ begin }) => begin?.()));
+    const transactions = await Promise.all(clients.map(async ({ begin }) => await begin?.()));
     for (const transaction of transactions) await transaction?.query("begin read only");
     await useAll(clients, useLocks);
     await server().query("alter system set default_transaction_read_only = on");
