@@ -34,6 +34,8 @@ const MAX_BACKOFF_MS = 10_000;
  */
 const MIN_POLL_MS = 250;
 const MAX_POLL_MS = 1_000;
+/** How long the end of a process may wait for the answers to its last releases. */
+const EXIT_TIMEOUT_MS = 500;
 
 /** The local queue of a cached lock. */
 export interface CachingQueue {
@@ -156,9 +158,12 @@ export class CachedLocks {
   /** What was learned about names, the longest unused first. */
   readonly #histories = new Map<string, CacheHistory>();
   #unsettled: CachedLock[] = [];
+  readonly #onExitDelayed: () => void;
 
-  constructor(engine: Engine, { recall }: Traits) {
+  /** @param onExitDelayed called if the releases at the end of the process have not been answered after a moment */
+  constructor(engine: Engine, { recall }: Traits, onExitDelayed: () => void) {
     this.engine = engine;
+    this.#onExitDelayed = onExitDelayed;
     this.polls = recall === "recheck";
   }
 
@@ -188,6 +193,12 @@ export class CachedLocks {
       const cachedLock = this.#byKey.get(key);
       if (cachedLock?.isIdle) cachedLock.queue.giveBack(now);
     }
+  }
+
+  /** Nothing else keeps the process alive. A store that does not answer may delay its end only for a moment. */
+  giveBackAtExit(): void {
+    this.giveBackAll();
+    this.engine.scheduler.timer(this.#onExitDelayed).set(this.engine.clock.now() + EXIT_TIMEOUT_MS);
   }
 
   giveBackAll(): void {
@@ -244,7 +255,7 @@ export class CachedLocks {
 class ExitListener {
   readonly #clients = new Set<CachedLocks>();
   readonly #onBeforeExit = (): void => {
-    for (const client of [...this.#clients]) client.giveBackAll();
+    for (const client of [...this.#clients]) client.giveBackAtExit();
   };
 
   add(client: CachedLocks): void {

@@ -141,7 +141,7 @@ export class Client {
       queueEvents: new QueueEvents(events, settings.clock, driver.name),
       tokenFloors: createTokenFloors(traits.durability !== "process"),
       queueReader: new QueueReader(engine),
-      cachedLocks: new CachedLocks(engine, traits),
+      cachedLocks: new CachedLocks(engine, traits, () => this.#giveUp(engine)),
       handoffChain: new HandoffChain(),
       strictWaits: new Counts(),
       queues: new SlotMap(),
@@ -167,6 +167,13 @@ export class Client {
     engine.stop();
     this.flowHolds.close();
     await this.driver.close();
+  }
+
+  /** The process has nothing to do but to wait for the answers to releases: their claims end with their leases. */
+  #giveUp(engine: Engine): void {
+    if (this.#closing !== null || !engine.isOnlyReleasing) return;
+    engine.stop();
+    this.#closing = this.driver.close();
   }
 
   #acquire(

@@ -295,6 +295,20 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     tests: "test/unit/drivers/redis/lost-releases.test.ts",
   },
   {
+    name: "on Redis, releases of readers that are not sent again after a break",
+    file: "src/drivers/redis/lost-releases.ts",
+    find: "if (this.#lastBreakAt - at <= AFTER_BREAK_MS && isReleased(id))",
+    replace: "if (false)",
+    tests: "test/unit/drivers/redis/lost-releases.test.ts",
+  },
+  {
+    name: "on Redis, a master that became a replica and is not left",
+    file: "src/drivers/redis/connection.ts",
+    find: "if (isReplicaError(error) && epoch === this.epoch) this.#leaveReplica();",
+    replace: "",
+    tests: "test/integration/redis/role-switch.test.ts",
+  },
+  {
     name: "on Redis, an item that fails all others of its command",
     file,
     find: "local failed = isDone and {} or deferredIndices",

@@ -298,6 +298,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     file: "src/drivers/sql/calls.ts",
+    name: "a connection to a server that only reads is given back to its pool",
+    find: "if (!this.#options.isReadOnly(error) || this.#isAbandoned) throw error;",
+    replace: "throw error;",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
+    file: "src/drivers/sql/calls.ts",
     name: "a release that overtakes the call that restores its claim",
     find: 'if (bucket !== null && kind === "release") this.#releaseBatches.closeBatch(bucket);',
     replace: "",

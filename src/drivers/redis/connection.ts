@@ -11,13 +11,21 @@
  * - With the option replicas, no answer reports a claim as held before enough replicas have acknowledged it.
  */
 
-import type { Clock } from "../../util/clock.ts";
+import { backoffMs } from "../../util/backoff.ts";
+import type { Clock, Timer } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
 import { sleep } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
-import { isNoScriptError, isPassingError, isPermanentError, sanitizeError, toConnectError } from "./errors.ts";
+import {
+  isNoScriptError,
+  isPassingError,
+  isPermanentError,
+  isReplicaError,
+  sanitizeError,
+  toConnectError,
+} from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
 import { ReplicaAcks } from "./replica-acks.ts";
 import { isHeldReply, isWaitingReply, toNamePrefix, toScriptKeys, toSiblingKey } from "./script-codec.ts";
@@ -27,6 +35,8 @@ import { Subscriptions } from "./subscriptions.ts";
 
 /** Milliseconds between attempts to open, when the client does not retry by itself or the server is loading. */
 const RETRY_INTERVAL_MS = 100;
+/** The longest pause between attempts to reconnect a client that has stopped. */
+const MAX_BACKOFF_MS = 2_000;
 
 interface DatabaseSelection {
   readonly epoch: number;
@@ -56,6 +66,8 @@ export class Connection {
   /** The database of the locks: the one that the client used first. */
   #database: number | null = null;
   #isClosed = false;
+  readonly #reconnectTimer: Timer;
+  #failedAttempts = 0;
   #onChange: () => void = () => undefined;
   #wasConnected = false;
   /** Counts the breaks of the connection. */
@@ -72,7 +84,8 @@ export class Connection {
     this.#replicaAcks =
       replicas === undefined ? null : new ReplicaAcks(adapter, this.send, this.#timeouts, this.#inboxId, replicas);
     this.#subscriptions = new Subscriptions(adapter, this, clock, events);
-    if (ownsClient) adapter.takeOwnership();
+    this.#reconnectTimer = clock.timer(() => void adapter.connect().catch(() => undefined)); // reported by onStopped
+    if (ownsClient) adapter.takeOwnership(() => this.#reconnectLater());
     this.#stopWatching = adapter.watchConnection({
       onConnected: () => this.#onConnected(),
       onDisconnected: () => this.#onDisconnected(),
@@ -179,6 +192,7 @@ export class Connection {
 
   readonly send = (args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> => {
     if (this.#isClosed || !this.#adapter.isReady) return Promise.reject(new Error("redis: not connected"));
+    const { epoch } = this;
     return new Promise((resolve, reject) => {
       const stopTimeout = this.#timeouts.start(() => {
         lateReply?.onTimeout();
@@ -194,6 +208,7 @@ export class Connection {
           if (settle()) resolve(reply);
         },
         (error: unknown) => {
+          if (isReplicaError(error) && epoch === this.epoch) this.#leaveReplica();
           if (settle()) reject(sanitizeError(error));
         },
       );
@@ -203,6 +218,7 @@ export class Connection {
   close(): void {
     this.#isClosed = true;
     this.#stopWatching();
+    this.#reconnectTimer.stop();
     this.#timeouts.expireAll();
     this.#subscriptions.close();
     this.#replicaAcks?.close();
@@ -256,7 +272,23 @@ export class Connection {
     return reply;
   }
 
+  /** The server is not the master any more. A Cluster client finds the other one by itself, one of the user by its own options. */
+  #leaveReplica(): void {
+    if (!this.#ownsClient || this.isCluster || !this.#adapter.isReady) return;
+    this.#adapter.disconnect();
+    this.#reconnectLater();
+  }
+
+  /** The timer does not keep the process alive, while those of some libraries do. */
+  #reconnectLater(): void {
+    if (this.#isClosed || !this.#wasConnected) return; // else connectAndDo() tries again
+    this.#failedAttempts++;
+    const pauseMs = backoffMs(this.#failedAttempts, Math.random(), MAX_BACKOFF_MS, RETRY_INTERVAL_MS);
+    this.#reconnectTimer.set(this.#clock.now() + pauseMs);
+  }
+
   #onConnected(): void {
+    this.#failedAttempts = 0;
     this.#onChange();
     if (!this.#wasConnected || this.#isClosed) return;
     this.#subscriptions.invalidateAll();

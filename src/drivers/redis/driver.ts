@@ -168,7 +168,7 @@ class RedisDriver implements Driver {
       onPush: (message, isAnswer) => this.#onPush(message, isAnswer),
       onDisconnected: () => this.#events?.disconnected(),
       onMissed: () => {
-        this.#lostReleases.onBreak();
+        this.#lostReleases.onBreak((id) => this.#recentReleases.has(id));
         this.#events?.reconnected();
       },
     });
@@ -285,7 +285,10 @@ class RedisDriver implements Driver {
     // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
       throw new Error("redis: the connection broke while a release was under way");
-    for (const { claim } of releases) this.#recentReleases.onReleased(claim.id);
+    for (const { claim } of releases) {
+      this.#recentReleases.onReleased(claim.id);
+      this.#lostReleases.onReleased(claim);
+    }
     return answers.map((answer) => answer === "1");
   }
 

@@ -90,6 +90,11 @@ export function isPermissionError(error: unknown): boolean {
   return PERMISSION_ERROR.test(String(error));
 }
 
+/** Whether the server is a replica: it may have been the master when the connection was opened. */
+export function isReplicaError(error: unknown): boolean {
+  return REPLICA.test(String(error));
+}
+
 /** Whether the server does not know the digest of the script. */
 export function isNoScriptError(error: unknown): boolean {
   return /no_?script/i.test(String(error));

@@ -20,6 +20,8 @@ import type { RedisOptions, WarningName } from "./options.ts";
 /** The bounds of the pause between attempts to reconnect, in milliseconds. */
 const INITIAL_BACKOFF_MS = 100;
 const MAX_BACKOFF_MS = 2_000;
+/** The library's timer keeps the process alive for so long after each attempt to connect that failed. */
+const DISCONNECT_TIMEOUT_MS = 100;
 
 /**
  * Creates the driver of a URL.
@@ -47,6 +49,7 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
     ...(password !== undefined && { password }),
     ...(tls !== undefined && { tls }),
     connectTimeout,
+    disconnectTimeout: DISCONNECT_TIMEOUT_MS,
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
   };
@@ -70,7 +73,8 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
       ? {
           sentinels: [...hosts],
           name: master,
-          sentinelRetryStrategy: retryDelayMs,
+          // its pauses would keep the process alive: the driver starts a client that has ended again
+          sentinelRetryStrategy: null,
           ...(tls !== undefined && { enableTLSForSentinelMode: true, sentinelTLS: tls }),
         }
       : firstHost),
@@ -79,8 +83,6 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
     enableOfflineQueue: false,
     enableAutoPipelining: false,
     retryStrategy: retryDelayMs,
-    // the master was demoted: reconnecting finds the new one
-    reconnectOnError: ({ message }: Error) => message.startsWith("READONLY"),
   });
 }
 

@@ -5,10 +5,14 @@
  *
  * Those pushes may be lost while its process subscribes again, and a first waiter that is gone does not recheck. So after a
  * break all that wait recheck early: a recheck recalls the holders again.
+ *
+ * Readers, permits and claims in strict order are never recalled: a recall would go to all holders of the key. Their last releases are
+ * sent again after a break.
  */
 
-import type { Answer, ClaimId } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import { toBucket } from "./script-codec.ts";
 
 /** How long after a break of the connection the first recall counts and waiting claims recheck early, in milliseconds. */
 const AFTER_BREAK_MS = 60_000;
@@ -17,9 +21,19 @@ const EARLY_RECHECK_MS = 200;
 /** How many recalled claims are remembered. */
 const MAX_RECALLED = 1_000;
 
+/** Between this many and twice as many releases of claims that are not recalled are kept. */
+const MAX_GENERATION = 2_000;
+
 /** The key of a grant or of a recall, after its bucket (lua/lib/admission.lua). */
 const GRANT = /^(\S+) \d+ \d+ \d+ [hr]\S* (.+)$/s;
 const RECALL = /^(\S+) recalled (.+)$/s;
+
+/** A release that the store has confirmed. */
+interface ConfirmedRelease {
+  readonly id: ClaimId;
+  readonly key: string;
+  readonly at: number;
+}
 
 export class LostReleases {
   readonly #clock: Clock;
@@ -31,15 +45,34 @@ export class LostReleases {
    * release, the recheck of the waiter repeats the recall.
    */
   readonly #recalled = new Set<ClaimId>();
+  /** Of claims that are not recalled. */
+  #current: ConfirmedRelease[] = [];
+  #previous: ConfirmedRelease[] = [];
 
   constructor(clock: Clock, giveBack: (id: ClaimId, bucketAndKey: string) => void) {
     this.#clock = clock;
     this.#giveBack = giveBack;
   }
 
-  /** The connection broke: another server may have become master. */
-  onBreak(): void {
+  /** The store has confirmed the release of this claim. */
+  onReleased({ id, recall, locks: [{ key }] }: Claim): void {
+    if (recall === true) return;
+    if (this.#current.length === MAX_GENERATION) {
+      this.#previous = this.#current;
+      this.#current = [];
+    }
+    this.#current.push({ id, key, at: this.#clock.now() });
+  }
+
+  /**
+   * The connection broke, and is there again: another server may have become master.
+   * @param isReleased has this client made no call for the claim since? See RecentReleases
+   */
+  onBreak(isReleased: (id: ClaimId) => boolean): void {
     this.#lastBreakAt = this.#clock.now();
+    for (const { id, key, at } of [...this.#previous, ...this.#current]) {
+      if (this.#lastBreakAt - at <= AFTER_BREAK_MS && isReleased(id)) this.#giveBack(id, `${toBucket(key)}${key}`);
+    }
   }
 
   /** The answer to a call, with an early recheck if the connection broke a short time ago. `isNew`: the claim was made by the call. */

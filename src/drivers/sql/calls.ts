@@ -15,6 +15,9 @@
  *   would be given more calls the slower it is.
  * - A release withdraws such a call of its claim: sent later than a tombstone lives, it would queue a claim that is over. If no earlier
  *   call of the claim was sent, there is nothing to release, and nothing is sent.
+ *
+ * A server that has become a standby may leave its connections open, and refuses every call on them. Each of these connections is closed,
+ * and the call goes on with the next: new ones lead to the primary.
  */
 
 import type { ClaimId } from "../../spi/driver.ts";
@@ -36,8 +39,10 @@ export interface CallOptions {
   readonly timeoutMs: number;
   /** Whether the connection may be in an open transaction, or broken, after this error: then the pool closes it. */
   readonly isBrokenBy: (error: unknown) => boolean;
-  /** Called when a connection broke, could not be opened, or is in an unknown state. */
-  readonly onBreak: () => void;
+  /** Whether the server that refused the call only reads: it may have been the primary when the connection was opened. */
+  readonly isReadOnly: (error: unknown) => boolean;
+  /** Called when a connection broke, could not be opened, is in an unknown state, or leads to a server that only reads. */
+  readonly onBreak: (isReadOnly: boolean) => void;
   /** Explains an error of the database. */
   readonly explain: (error: unknown) => unknown;
 }
@@ -47,6 +52,9 @@ export interface CallConnection extends Pick<SqlConnection, "query"> {
   /** How long the call may still take. */
   readonly remainingMs: number;
 }
+
+/** How many connections to a server that only reads a call may meet: as many as pools have unless their users say otherwise. */
+const MAX_READ_ONLY = 10;
 
 type Work<T> = (connection: CallConnection) => Promise<T>;
 
@@ -284,8 +292,23 @@ class PendingCall<T> implements CallProgress, CallConnection {
   }
 
   async #run(): Promise<T> {
+    for (let refusals = 1; ; refusals++) {
+      try {
+        return await this.#runOnce();
+      } catch (error) {
+        if (!this.#options.isReadOnly(error) || this.#isAbandoned) throw error;
+        // nothing was executed
+        this.#connection?.release(true);
+        this.#connection = null;
+        this.#options.onBreak(true);
+        if (refusals === MAX_READ_ONLY) throw error;
+      }
+    }
+  }
+
+  async #runOnce(): Promise<T> {
     const connection = await this.#client.connect().catch((error: unknown) => {
-      this.#options.onBreak();
+      this.#options.onBreak(false);
       throw error;
     });
     if (this.#isAbandoned) {
@@ -302,6 +325,7 @@ class PendingCall<T> implements CallProgress, CallConnection {
       this.#end(false);
       return result;
     } catch (error) {
+      if (this.#options.isReadOnly(error)) throw error;
       this.onUnanswered();
       this.#end(this.#options.isBrokenBy(error));
       throw error;
@@ -324,7 +348,7 @@ class PendingCall<T> implements CallProgress, CallConnection {
     if (this.#isOver) return;
     this.#isOver = true;
     this.#connection?.release(isBroken);
-    if (isBroken && this.#connection !== null) this.#options.onBreak();
+    if (isBroken && this.#connection !== null) this.#options.onBreak(false);
     this.#leave();
     this.onOver();
   }

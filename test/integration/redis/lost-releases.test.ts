@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { toReference } from "../../../src/client/transfer.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
-import type { Locks } from "../../../src/index.ts";
+import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks, LockTimeoutError } from "../../../src/index.ts";
 import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
 import { decodeReference } from "../../../src/protocol/lock-reference.ts";
@@ -69,6 +69,29 @@ withRedis((server) => {
     await bringBack();
     await breakConnections();
     await expectFreeSoon(other, KEY);
+  });
+
+  test.each<[string, (locks: Locks) => Promise<Lock>, (locks: Locks) => Promise<Lock>]>([
+    ["a reader", (locks) => locks.rw(KEY).read.acquire(), (locks) => locks.rw(KEY).write.acquire({ wait: SOON_MS })],
+    [
+      "a permit",
+      (locks) => locks.semaphore(KEY, 1).acquire(),
+      (locks) => locks.semaphore(KEY, 1).acquire({ wait: SOON_MS }),
+    ],
+    [
+      "a lock in strict order",
+      (locks) => locks.acquire(KEY, { cache: 0, handoff: false }),
+      (locks) => locks.acquire(KEY, { cache: 0, handoff: false, wait: SOON_MS }),
+    ],
+  ])("of %s, which is never recalled: it is released again after the break", async (_, acquire, acquireAgain) => {
+    const [one, other] = [openClient(), openClient()];
+    const lock = await acquire(one);
+    await other.using("other", () => undefined);
+    const bringBack = await keepState();
+    await lock.release();
+    await bringBack();
+    await breakConnections();
+    expect(await (await acquireAgain(other)).release()).toBe(true);
   });
 
   test("of a holder, and no connection broke: the second recall does", async () => {

@@ -12,6 +12,7 @@ import type {
 import { readAddress, watchClientErrors } from "./types.ts";
 
 export function adaptIoredis(client: IoredisLike): ClientAdapter {
+  let isOwned = false;
   return {
     get isReady() {
       return client.status === "ready";
@@ -21,8 +22,12 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
     get database() {
       return client.condition?.select ?? 0;
     },
-    connect: () => connectIoredis(client),
-    takeOwnership: () => takeOwnership(client),
+    connect: () => connectIoredis(client, isOwned),
+    takeOwnership(onStopped) {
+      isOwned = true;
+      takeOwnership(client);
+      client.on("end", onStopped);
+    },
     send: ([command = "", ...args]) => client.call(command, ...args),
     watchConnection({ onConnected, onDisconnected }) {
       client.on("ready", onConnected);
@@ -36,13 +41,30 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
     resolveMaster: () => "",
     openSubscriber: (_, events) => openIoredisSubscriber(client, events, false),
     openCommandConnection: (_, onDisconnected) => openIoredisCommandConnection(client, onDisconnected),
-    disconnect: () => client.disconnect(),
+    disconnect: () => disconnectNow(client),
   };
 }
 
-/** The status "wait" means lazyConnect: the client connects on first use. @throws the first connection error */
-async function connectIoredis(client: Pick<IoredisLike, "status" | "on" | "off" | "connect">): Promise<void> {
-  if (client.status !== "wait") return;
+/**
+ * The library would wait for the end of a server that does not answer, with a timer that keeps the process alive. Between two attempts
+ * it would wait for a socket that has ended, so that only the pause is ended then.
+ */
+function disconnectNow(client: IoredisLike): void {
+  const { stream } = client;
+  if (client.status === "reconnecting") clearTimeout(readPause(client));
+  else client.disconnect();
+  stream?.destroy?.();
+}
+
+/**
+ * The status "wait" means lazyConnect: the client connects on first use. One that has ended is started again only if it is ours.
+ * @throws the first connection error
+ */
+async function connectIoredis(
+  client: Pick<IoredisLike, "status" | "on" | "off" | "connect">,
+  isOwned: boolean,
+): Promise<void> {
+  if (client.status !== "wait" && !(isOwned && client.status === "end")) return;
   let firstError: unknown;
   const recordError = (error: unknown): void => {
     firstError ??= error;
@@ -59,8 +81,14 @@ async function connectIoredis(client: Pick<IoredisLike, "status" | "on" | "off" 
 
 function takeOwnership(client: IoredisLike): void {
   client.on("error", () => undefined);
+  client.on("reconnecting", () => readPause(client)?.unref());
   client.on("connect", () => void client.stream?.unref?.());
   client.stream?.unref?.();
+}
+
+/** The pause before the next attempt to connect: a private property, with this name in versions 5 and 6. */
+function readPause(client: object): NodeJS.Timeout | undefined {
+  return (client as { readonly reconnectTimeout?: NodeJS.Timeout | null }).reconnectTimeout ?? undefined;
 }
 
 /** Options of the additional connections: they connect once, and channel names get no prefix. */
@@ -94,7 +122,7 @@ function openSibling(client: IoredisLike, onDisconnected: () => void): SiblingCo
     client: sibling,
     disconnect() {
       isClosed = true;
-      sibling.disconnect();
+      disconnectNow(sibling);
     },
   };
 }
@@ -137,6 +165,7 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
     if (master === undefined) throw new Error("redis: no known master serves this slot");
     return master;
   };
+  let isOwned = false;
   return {
     get isReady() {
       return client.status === "ready";
@@ -144,8 +173,11 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
     isCluster: true,
     address: readAddress(client),
     database: 0,
-    connect: () => connectIoredis(client),
-    takeOwnership() {
+    connect: () => connectIoredis(client, isOwned),
+    takeOwnership(onStopped) {
+      isOwned = true;
+      client.on("end", onStopped);
+      client.on("reconnecting", () => readPause(client)?.unref());
       client.on("error", () => undefined);
       client.on("node error", () => undefined);
       client.on("+node", (added) => {
@@ -173,7 +205,11 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
     openSubscriber: async (routingKey, events) => openIoredisSubscriber(findMaster(routingKey), events, true),
     openCommandConnection: async (routingKey, onDisconnected) =>
       openIoredisCommandConnection(findMaster(routingKey), onDisconnected),
-    disconnect: () => client.disconnect(),
+    disconnect() {
+      const streams = client.nodes("master").map(({ stream }) => stream);
+      client.disconnect();
+      for (const stream of streams) stream?.destroy?.();
+    },
   };
 }
 

@@ -12,6 +12,7 @@ import type {
 import { readAddress, watchClientErrors } from "./types.ts";
 
 export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
+  let connecting: Promise<unknown> | null = null;
   return {
     get isReady() {
       return client.isReady;
@@ -19,10 +20,28 @@ export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
     isCluster: false,
     address: readAddress(client),
     database: 0,
-    async connect() {
-      if (!client.isOpen) await client.connect();
+    connect() {
+      if (client.isOpen && connecting === null) return Promise.resolve();
+      // one at a time: version 5 ends an attempt only after its pause, and would otherwise go on with both
+      connecting ??= client
+        .connect()
+        .then(() => {
+          // version 5 resolves also if the client was destroyed meanwhile
+          if (!client.isReady) throw new Error("the connection was closed");
+        })
+        .finally(() => {
+          connecting = null;
+        });
+      return connecting;
     },
-    takeOwnership: () => takeOwnership(client),
+    takeOwnership(onStopped) {
+      takeOwnership(client);
+      // between its own attempts a timer of the library would keep the process alive
+      client.on("error", () => {
+        if (client.isOpen) client.destroy();
+        onStopped();
+      });
+    },
     send: (args) => client.sendCommand(args),
     watchConnection({ onConnected, onDisconnected }) {
       client.on("ready", onConnected);

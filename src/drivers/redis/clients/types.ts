@@ -11,7 +11,7 @@ interface Emitter {
 /** ioredis 5 and 6, iovalkey: one server, or the master that Sentinels name. */
 export interface IoredisLike extends Emitter {
   readonly status: string;
-  readonly stream?: { unref?(): unknown } | undefined;
+  readonly stream?: { unref?(): unknown; destroy?(): unknown } | undefined;
   /** The database that it selects after each connect. */
   readonly condition?: { readonly select?: number | undefined } | null | undefined;
   call(command: string, ...args: string[]): Promise<unknown>;
@@ -130,10 +130,11 @@ export interface ClientAdapter {
   openCommandConnection(routingKey: string, onDisconnected: () => void): CommandConnection | Promise<CommandConnection>;
   /**
    * Prepares a client that the driver created: error events are ignored, because failed calls report the errors, and
-   * its sockets do not keep the process alive. Called once, before connect().
+   * neither its sockets nor its pauses between attempts keep the process alive. Called once, before connect().
+   * @param onStopped the client has stopped trying to connect, and connect() starts it again
    */
-  takeOwnership(): void;
-  /** Disconnects at once. Only for a client that the driver created. */
+  takeOwnership(onStopped: () => void): void;
+  /** Disconnects at once; connect() starts it again. Only for a client that the driver created. */
   disconnect(): void;
 }
 

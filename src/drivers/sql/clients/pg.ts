@@ -20,7 +20,7 @@ export interface PgClientLike extends Emitter {
   /** "I": idle; "T": in a transaction; "E": in a failed transaction. Absent before pg 8.19. */
   getTransactionStatus?(): string | null;
   /** The protocol, whose messages tell the status. Absent in pg-native. */
-  readonly connection?: Pick<Emitter, "on">;
+  readonly connection?: Pick<Emitter, "on"> & { readonly stream?: { destroy(): unknown } };
   unref?(): void;
   /** Of the session. Absent in pg-native. */
   readonly processID?: number | null;
@@ -71,7 +71,11 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
         });
       }
       // a transaction of the driver that failed half-way must not reach the next user of the connection
-      const release = (isBroken: boolean): void => client.release(isBroken || isInTransaction(client));
+      const release = (isBroken: boolean): void => {
+        client.release(isBroken || isInTransaction(client));
+        // the library would wait for the server to close it, which may not answer
+        if (isBroken) client.connection?.stream?.destroy();
+      };
       if (isInTransaction(client)) {
         // nothing can continue a transaction that was left open in the pool: closing the connection ends it
         release(true);

@@ -27,7 +27,7 @@ import type {
 import { DEFAULT_COMMAND_TIMEOUT_MS, DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, toBucket, toOneBucket } from "../schema.ts";
 import { diagnose } from "./diagnostics.ts";
-import { breaksConnection, explainError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
+import { breaksConnection, explainError, isReadOnlyError, leavesTransactionOpen, readErrorNumber } from "./errors.ts";
 import { expandStatement } from "./migration.ts";
 import type { MysqlLocation, MysqlOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
@@ -115,6 +115,7 @@ class MysqlSession implements DialectSession {
       clock: this.#options.clock ?? systemClock,
       timeoutMs,
       isBrokenBy: breaksConnection,
+      isReadOnly: isReadOnlyError,
       onBreak: () => this.#events.disconnected(),
       explain: explainError,
     });

@@ -4,6 +4,9 @@ import { isFatalError } from "../../../errors.ts";
 import { DatabaseError, describeAttempts } from "../database-error.ts";
 import { explainTlsError } from "../tls-errors.ts";
 
+/** --read-only, a transaction that only reads, --innodb-read-only, super_read_only of MySQL is the first. */
+const READ_ONLY: readonly number[] = [1290, 1792, 1836];
+
 /** A transaction is open on the connection that Holdfast did not start (ER_CANT_CHANGE_TX_CHARACTERISTICS). */
 const TRANSACTION_OPEN = 1568;
 
@@ -41,7 +44,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   },
   { numbers: [1146, 1305, 1318], explanation: MISSING_TABLES, isFatal: true, endsTransaction: true },
   {
-    numbers: [1290, 1792, 1836],
+    numbers: READ_ONLY,
     explanation: "the server is read-only: connect to the primary server",
     isFatal: true,
     endsTransaction: true,
@@ -111,6 +114,11 @@ export function explainError(error: unknown): unknown {
 /** Whether tables or procedures are not there. */
 export function isMissingError(error: unknown): boolean {
   return findKnownError(error)?.explanation === MISSING_TABLES;
+}
+
+/** Whether the server only reads. */
+export function isReadOnlyError(error: unknown): boolean {
+  return READ_ONLY.includes(readErrorNumber(error));
 }
 
 /** Whether the user lacks a right to a table or a procedure. */

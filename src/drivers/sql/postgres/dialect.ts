@@ -29,7 +29,7 @@ import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { toOneBucket, toUpperBound } from "../schema.ts";
 import type { PushState } from "./diagnostics.ts";
 import { diagnose, UNREACHABLE } from "./diagnostics.ts";
-import { breaksConnection, explainError } from "./errors.ts";
+import { breaksConnection, explainError, isReadOnlyError } from "./errors.ts";
 import { Listener } from "./listener.ts";
 import { expandStatement } from "./migration.ts";
 import type { PostgresLocation, PostgresOptions } from "./options.ts";
@@ -118,7 +118,11 @@ class PostgresSession implements DialectSession {
       clock,
       timeoutMs: commandTimeoutMs,
       isBrokenBy: breaksConnection,
-      onBreak: () => events.disconnected(),
+      isReadOnly: isReadOnlyError,
+      onBreak: (isReadOnly) => {
+        events.disconnected();
+        if (isReadOnly) this.#listener?.leave();
+      },
       explain: explainError,
     });
     this.#listener = this.#createListener();

@@ -97,6 +97,14 @@ export function isMissingError(error: unknown): boolean {
   return MISSING_CODES.test(readErrorCode(error));
 }
 
+/**
+ * Whether the server, or its database, only reads. Of a call, which is repeated if the setting of a session may be the cause
+ * (plain-transaction.ts).
+ */
+export function isReadOnlyError(error: unknown): boolean {
+  return readErrorCode(error) === READ_ONLY;
+}
+
 /** Whether the error ends the connection or leaves it unusable. A statement that failed alone does neither. */
 export function breaksConnection(error: unknown): boolean {
   const code = readErrorCode(error);

@@ -128,6 +128,11 @@ export class Listener {
     }
   }
 
+  /** The server is not the primary any more: nothing is pushed there. */
+  leave(): void {
+    if (this.#state.kind === "receiving") this.#state.connection.release(true);
+  }
+
   close(): void {
     const state = this.#state;
     this.#state = { kind: "closed" };

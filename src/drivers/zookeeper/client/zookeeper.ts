@@ -60,7 +60,7 @@ export interface SessionEvents {
 export const DEFAULT_SESSION_MS = 30_000;
 /** The longest default timeout of a request: a session may be much longer. */
 const MAX_REQUEST_MS = 10_000;
-const CLOSE_TIMEOUT_MS = 2_000;
+const CLOSE_TIMEOUT_MS = 1_000;
 /** Another server is usually found within this time; after it callers should get an error that they can handle. */
 const CONNECTION_WAIT_MS = 1_000;
 

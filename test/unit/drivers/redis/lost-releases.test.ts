@@ -1,7 +1,9 @@
 import { beforeEach, expect, test } from "vitest";
 import { LostReleases } from "../../../../src/drivers/redis/lost-releases.ts";
+import { toBucket } from "../../../../src/drivers/redis/script-codec.ts";
 import type { Answer } from "../../../../src/spi/driver.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
+import { makeClaim } from "../../../support/stores/redis-fixture.ts";
 
 let clock: FakeClock;
 let given: string[];
@@ -29,7 +31,7 @@ test("a claim that is unknown here is given back when it is granted, and when it
 });
 
 test("after a break the first recall counts, for a minute", async () => {
-  lostReleases.onBreak();
+  lostReleases.onBreak(() => true);
   lostReleases.onPush("one recalled 0ak");
   expect(given).toEqual(["one 0ak"]);
   await clock.advance(60_001);
@@ -46,11 +48,22 @@ test("of the claims that were recalled once a thousand are remembered", () => {
 
 test("after a break waiting claims recheck early, again and again, and new ones at once", async () => {
   expect(recheckMs(30_000)).toBe(30_000);
-  lostReleases.onBreak();
+  lostReleases.onBreak(() => true);
   expect([recheckMs(30_000), recheckMs(50)]).toEqual([200, 50]);
   await clock.advance(5_000);
   expect([recheckMs(30_000), recheckMs(30_000, true)]).toEqual([5_000, 200]);
   await clock.advance(56_000);
   expect([recheckMs(30_000), recheckMs(30_000, true)]).toEqual([30_000, 30_000]);
   expect(lostReleases.toRecheckEarly({ state: "none" }, true)).toEqual({ state: "none" });
+});
+
+test("after a break the last releases of claims that are never recalled are sent again, if they are not older than a minute", async () => {
+  const release = (id: string, recall: boolean): void => lostReleases.onReleased({ ...makeClaim("key"), id, recall });
+  release("old", false);
+  await clock.advance(60_001);
+  release("recalled", true);
+  release("claimed again", false);
+  release("one", false);
+  lostReleases.onBreak((id) => id !== "claimed again");
+  expect(given).toEqual([`one ${toBucket("key")}key`]);
 });

@@ -65,6 +65,7 @@ function setUp(
     clock,
     timeoutMs,
     isBrokenBy: (error) => String(error).includes("broken"),
+    isReadOnly: (error) => String(error).includes("read-only"),
     onBreak: () => undefined,
     explain: (error) => new Error(`explained ${(error as Error).message}`),
   });
@@ -81,6 +82,32 @@ describe("a call", () => {
     pool.answer();
     expect(await call).toBe(EMPTY);
     expect(pool.returned).toEqual([false]);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("that is refused by a server which only reads goes on with other connections, and closes those", async () => {
+    const { pool, calls } = setUp();
+    const call = calls.query("one");
+    for (let refusals = 0; refusals < 9; refusals++) {
+      await settle();
+      pool.fail("read-only");
+    }
+    await settle();
+    pool.answer();
+    expect(await call).toBe(EMPTY);
+    expect(pool.returned).toEqual([...Array.from({ length: 9 }, () => true), false]);
+  });
+
+  test("that ten connections have refused so fails", async () => {
+    const { pool, clock, calls } = setUp();
+    const call = calls.query("one");
+    const rejected = expect(call).rejects.toThrow("explained read-only");
+    for (let refusals = 0; refusals < 10; refusals++) {
+      await settle();
+      pool.fail("read-only");
+    }
+    await rejected;
+    expect(pool.asked).toBe(10);
     expect(clock.pendingTimers).toBe(0);
   });
 

@@ -1,0 +1,277 @@
+/**
+ * A process that does not call close() ends soon when it neither holds nor waits for a lock, whatever its store does. One that
+ * waits lives on.
+ */
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { describe, expect, test, vi } from "vitest";
+import { builtFile } from "../support/built-file.ts";
+import { PROGRAM, sandboxEnvironment } from "../support/cli-sandbox.ts";
+import { freePort } from "../support/free-port.ts";
+import { startMariaDb } from "../support/stores/mariadb.ts";
+import { startPostgres } from "../support/stores/postgres.ts";
+import { startRedis } from "../support/stores/redis.ts";
+import { startRedisCluster } from "../support/stores/redis-cluster.ts";
+import { startRedisSentinels } from "../support/stores/redis-sentinel.ts";
+import { startZooKeeper } from "../support/stores/zookeeper.ts";
+import { until } from "../support/until.ts";
+
+vi.setConfig({ testTimeout: 120_000, hookTimeout: 120_000 });
+
+/** After this time a process must have ended. A client library may have a timer of its own for as long as that. */
+const EXIT_MS = 2_000;
+
+const built = (path: string): string => JSON.stringify(pathToFileURL(builtFile(path)).href);
+
+/** The expressions of a program that create its locks. */
+const CLIENTS = {
+  url: (url: string) => `connect(${JSON.stringify(url)}, OPTIONS)`,
+  ioredis: (url: string) =>
+    `createLocks((await import(${built("dist/drivers/redis/driver.js")})).redis(async () => new (await import("ioredis")).Redis(${JSON.stringify(url)})), OPTIONS)`,
+  nodeRedis: (url: string, library = "redis") =>
+    `createLocks((await import(${built("dist/drivers/redis/driver.js")})).redis(async () => (await import("${library}")).createClient({ url: ${JSON.stringify(url)} })), OPTIONS)`,
+  quorum: (url: string) =>
+    `createLocks((await import(${built("dist/drivers/quorum/driver.js")})).quorum(await Promise.all([1, 2, 3].map(async (index) => (await import(${built("dist/drivers/redis/driver.js")})).redis(async () => new (await import("ioredis")).Redis(${JSON.stringify(url)}), { prefix: "q" + index })))), OPTIONS)`,
+};
+
+const STATES = ["healthy", "stopped", "killed"] as const;
+
+/** What it does with them before it has nothing left to do. */
+const USES = [
+  "",
+  `await (await locks.acquire("k" + process.pid)).release();`,
+  `await (await locks.acquire("cached" + process.pid, { cache: "1h" })).release();`,
+];
+
+interface Store {
+  readonly url: string;
+  stop(): void;
+  kill(): Promise<unknown>;
+  dispose(): Promise<unknown>;
+}
+
+interface Subject {
+  readonly name: string;
+  create(url: string): string;
+  /** Idle cached locks are given back in time. Not where they are rechecked all the time, as in databases. Default: true. */
+  readonly canCache?: false;
+}
+
+const ofUrl: Subject = { name: "url", create: CLIENTS.url };
+
+const STORES: readonly { readonly name: string; start(): Promise<Store>; readonly subjects: readonly Subject[] }[] = [
+  {
+    name: "Redis",
+    async start() {
+      const server = await startRedis();
+      const stop = (): void => server.signal("SIGSTOP");
+      const kill = async (): Promise<void> => server.signal("SIGKILL");
+      return { url: server.url, stop, kill, dispose: () => server.stop().catch(() => undefined) };
+    },
+    subjects: [
+      ofUrl,
+      { name: "ioredis", create: CLIENTS.ioredis },
+      { name: "node-redis", create: CLIENTS.nodeRedis },
+      { name: "node-redis 5", create: (url) => CLIENTS.nodeRedis(url, "redis5") },
+      { name: "quorum", create: CLIENTS.quorum },
+    ],
+  },
+  {
+    name: "Redis Cluster",
+    async start() {
+      const cluster = await startRedisCluster(3);
+      const signal = (name: NodeJS.Signals): void => {
+        for (const node of cluster.ports.keys()) cluster.signal(node, name);
+      };
+      return {
+        url: `redis+cluster://127.0.0.1:${cluster.ports[0]}`,
+        stop: () => signal("SIGSTOP"),
+        kill: async () => signal("SIGKILL"),
+        dispose: () => cluster.stop().catch(() => undefined),
+      };
+    },
+    subjects: [ofUrl],
+  },
+  {
+    name: "Redis with Sentinels",
+    async start() {
+      const sentinels = await startRedisSentinels(60_000);
+      const signal = (name: NodeJS.Signals): void => {
+        for (const server of [0, 1]) sentinels.signal(server, name);
+      };
+      const hosts = sentinels.sentinels.map(({ host, port }) => `${host}:${port}`);
+      return {
+        url: `redis+sentinel://${hosts.join(",")}/${sentinels.name}`,
+        stop: () => signal("SIGSTOP"),
+        kill: async () => signal("SIGKILL"),
+        dispose: () => sentinels.stop().catch(() => undefined),
+      };
+    },
+    subjects: [ofUrl],
+  },
+  ...(["unix", "tcp"] as const).map((kind) => ({
+    name: `the lock server (${kind})`,
+    async start() {
+      const folder = mkdtempSync(join(tmpdir(), "hf-exit-"));
+      const listen = kind === "unix" ? `unix:${folder}/socket` : `tcp://127.0.0.1:${await freePort()}`;
+      const child = spawn(process.execPath, [PROGRAM, "serve", "--listen", listen, "--state", `${folder}/state`], {
+        stdio: ["ignore", "pipe", "ignore"],
+        env: sandboxEnvironment(folder),
+      });
+      let out = "";
+      child.stdout.setEncoding("utf8").on("data", (text: string) => {
+        out += text;
+      });
+      await until(() => out.includes("listening"), { within: 20_000, what: "the server" });
+      const kill = async (): Promise<void> => {
+        if (child.exitCode === null && child.signalCode === null) {
+          child.kill("SIGKILL");
+          await once(child, "exit");
+        }
+      };
+      return {
+        url: kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast"),
+        stop: () => void child.kill("SIGSTOP"),
+        kill,
+        async dispose() {
+          await kill();
+          rmSync(folder, { recursive: true });
+        },
+      };
+    },
+    subjects: [ofUrl],
+  })),
+  {
+    name: "PostgreSQL",
+    async start() {
+      const server = await startPostgres();
+      const dispose = (): Promise<unknown> => server.dispose().catch(() => undefined);
+      return { url: server.url, stop: () => server.signal("SIGSTOP"), kill: () => server.crash(), dispose };
+    },
+    subjects: [
+      { name: "pg", create: CLIENTS.url, canCache: false },
+      {
+        name: "advisory locks",
+        create: (url) => CLIENTS.url(url.replace(/^postgres(ql)?:/, "postgres+advisory:")),
+        canCache: false,
+      },
+    ],
+  },
+  {
+    name: "MariaDB",
+    async start() {
+      const server = await startMariaDb();
+      const dispose = (): Promise<unknown> => server.dispose().catch(() => undefined);
+      return { url: server.url, stop: () => server.signal("SIGSTOP"), kill: () => server.crash(), dispose };
+    },
+    subjects: [
+      { name: "mysql2", create: CLIENTS.url, canCache: false },
+      {
+        name: "advisory locks",
+        create: (url) => CLIENTS.url(url.replace(/^(mysql|mariadb):/, "$1+advisory:")),
+        canCache: false,
+      },
+    ],
+  },
+  {
+    name: "ZooKeeper",
+    async start() {
+      const server = await startZooKeeper();
+      return {
+        url: `zookeeper://127.0.0.1:${server.address.port}`,
+        stop: () => void process.kill(server.pid, "SIGSTOP"),
+        kill: () => server.stop("SIGKILL"),
+        dispose: () => server.stop("SIGKILL"),
+      };
+    },
+    subjects: [ofUrl],
+  },
+];
+
+/** A program that does this, says so, and has nothing left to do when its standard input ends. */
+class Program {
+  readonly #child: ReturnType<typeof spawn>;
+  #out = "";
+  #err = "";
+
+  constructor(clients: readonly { readonly create: string; readonly use: string }[]) {
+    const text = `
+      import { connect, createLocks } from ${built("dist/index.js")};
+      const OPTIONS = { ttl: "10s", wait: "1h" };
+      process.on("warning", () => undefined);
+      ${clients.map(({ create, use }) => `{ const locks = await ${create}; ${use} }`).join("\n")}
+      console.log("ready");
+      process.stdin.resume().on("end", () => {
+        const endedAt = performance.now();
+        process.on("exit", () => console.log("took", Math.round(performance.now() - endedAt)));
+      });
+    `;
+    const args = ["--no-warnings", "--input-type=module", "-e", text];
+    this.#child = spawn(process.execPath, args, {
+      cwd: fileURLToPath(new URL("../..", import.meta.url)),
+      stdio: "pipe",
+    });
+    this.#child.stdout?.setEncoding("utf8").on("data", (chunk: string) => {
+      this.#out += chunk;
+    });
+    this.#child.stderr?.setEncoding("utf8").on("data", (chunk: string) => {
+      this.#err += chunk;
+    });
+  }
+
+  async ready(): Promise<void> {
+    await until(() => this.#out.includes("ready") || this.hasEnded, { within: 60_000, what: "the program" });
+    if (this.hasEnded) throw new Error(`the program has ended: ${this.#err}`);
+  }
+
+  get hasEnded(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  /** Gives it nothing to do any more. Returns how long it lived on by its own clock, in milliseconds; null: too long. */
+  async measureExit(): Promise<number | null> {
+    this.#child.stdin?.end();
+    const closed = once(this.#child, "close");
+    const timeout = setTimeout(() => this.kill(), 5 * EXIT_MS);
+    await closed;
+    clearTimeout(timeout);
+    expect(this.#err).toBe("");
+    const took = /took (\d+)/.exec(this.#out)?.[1];
+    return took === undefined ? null : Number(took);
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
+  }
+}
+
+describe.each(STORES)("$name", ({ start, subjects }) => {
+  test("a process without a holder and a waiter ends, whatever the store does", async () => {
+    const store = await start();
+    // a process for each state: it has a client of each kind, for each use
+    const clients = subjects.flatMap(({ create, canCache = true }) =>
+      USES.filter((use) => canCache || !use.includes("cache:")).map((use) => ({ create: create(store.url), use })),
+    );
+    const programs = STATES.map(() => new Program(clients));
+    const exits: Partial<Record<(typeof STATES)[number], number | null>> = {};
+    try {
+      for (const program of programs) await program.ready();
+      for (const state of STATES) {
+        if (state === "stopped") store.stop();
+        if (state === "killed") await store.kill();
+        // their connections are broken, and they try to connect again
+        if (state === "killed") await new Promise((resolve) => setTimeout(resolve, 1_000));
+        exits[state] = await (programs[STATES.indexOf(state)] as Program).measureExit();
+      }
+      expect(Object.entries(exits).filter(([, ms]) => ms === null || ms > EXIT_MS)).toEqual([]);
+    } finally {
+      for (const program of programs) program.kill();
+      await store.dispose();
+    }
+  });
+});

@@ -1,0 +1,133 @@
+// A server that ceases to be the primary, but leaves its connections open: they lead to a server that only reads. What each client
+// library does then stands in the guide, docs/guide/mysql.md.
+
+import * as mariadb from "mariadb";
+import { createConnection, createPool } from "mysql2/promise";
+import { beforeAll, expect, onTestFinished, test } from "vitest";
+import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
+import { mysqlFromUrl } from "../../../src/drivers/sql/mysql/from-url.ts";
+import type { Locks } from "../../../src/index.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import type { MariaDbReplica } from "../../support/stores/mariadb.ts";
+import { REPLICATED, startMariaDbReplica } from "../../support/stores/mariadb.ts";
+import type { TestDatabase } from "../../support/stores/sql-database.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import type { TcpProxy } from "../../support/tcp-proxy.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+
+const OPTIONS = { silenceWarnings: ["durability"], warn: () => undefined } as const;
+/** A pool of its user has so many connections. */
+const POOL_SIZE = 10;
+/** From the first call that was refused until the primary is found. */
+const FOUND_MS = 2_000;
+
+interface Row {
+  readonly driver: Driver;
+  /** Begins a transaction of the user on a connection of the client, which only reads, and returns what commits it. */
+  readonly begin?: () => Promise<() => Promise<unknown>>;
+  readonly end?: () => Promise<unknown>;
+}
+
+/** What mysql2 and mariadb have in common. */
+interface PoolLike {
+  getConnection(): Promise<{ query(text: string): Promise<unknown>; release(): unknown }>;
+  end(): Promise<unknown>;
+}
+
+function toRow(pool: PoolLike): Row {
+  return {
+    driver: mysql(pool as never, OPTIONS),
+    async begin() {
+      const connection = await pool.getConnection();
+      await connection.query("start transaction read only");
+      return async () => {
+        await connection.query("commit");
+        await connection.release();
+      };
+    },
+    end: () => pool.end(),
+  };
+}
+
+const ROWS: Readonly<Record<string, (url: string) => Row>> = {
+  "a url": (url) => ({ driver: mysqlFromUrl(url, OPTIONS) }),
+  "a pool of mysql2": (url) => toRow(createPool({ uri: url, connectionLimit: POOL_SIZE })),
+  "a pool of mariadb": (url) => {
+    const { hostname: host, port, username: user, password, pathname } = new URL(url);
+    const settings = { host, port: Number(port), user, password, database: pathname.slice(1) };
+    return toRow(mariadb.createPool({ ...settings, connectionLimit: POOL_SIZE }));
+  },
+};
+
+withMariaDb(
+  (server) => {
+    const target = { host: "127.0.0.1", port: 0 };
+    let database: TestDatabase;
+    let proxy: TcpProxy;
+    let replica: MariaDbReplica;
+    /** The url of a user without the right to write to a server that only reads. */
+    let url: string;
+    beforeAll(async () => {
+      database = await server().freshDatabase();
+      replica = await startMariaDbReplica(server());
+      await database.query("create user app identified by 'secret'");
+      await database.query(`grant all on ${database.name}.* to app`);
+      target.port = server().port;
+      proxy = await tcpProxy(target);
+      const { port } = proxy.address as { readonly port: number };
+      url = database.urlOf("app", "secret").replace(`:${server().port}/`, `:${port}/`);
+      return async () => {
+        await proxy.close();
+        await replica.dispose();
+      };
+    }, 120_000);
+
+    test("the primary is found, the holder keeps its lock, and a transaction of the user is not ended", async () => {
+      const clients = Object.entries(ROWS).map(([name, create]) => {
+        const row = create(url);
+        return { name, ...row, locks: createLocks(row.driver, { ttl: "20s", handoffs: 1 }) };
+      });
+      onTestFinished(async () => {
+        for (const { locks, end } of clients) {
+          await locks.close();
+          await end?.();
+        }
+      }, 30_000);
+      /** Uses all connections of each pool. */
+      const useLocks = async (name: string, locks: Locks): Promise<void> => {
+        const keys = Array.from({ length: POOL_SIZE }, (_, index) => `${name} ${index}`);
+        await Promise.all(keys.map((key) => locks.using(key, () => undefined)));
+      };
+      const held = await Promise.all(clients.map(({ name, locks }) => locks.acquire(name)));
+      const commits = await Promise.all(clients.map(async ({ begin }) => await begin?.()));
+      await Promise.all(clients.map(({ name, locks }) => useLocks(name, locks)));
+      await server().query("set global read_only = 1");
+      await replica.catchUp();
+      await replica.promote();
+      target.port = replica.port;
+      const times = await Promise.all(
+        clients.map(async ({ name, locks }) => {
+          const startedAt = performance.now();
+          await useLocks(name, locks);
+          return [name, performance.now() - startedAt] as const;
+        }),
+      );
+      expect(times.filter(([, ms]) => ms >= FOUND_MS)).toEqual([]);
+      for (const commit of commits) await commit?.();
+      expect(await Promise.all(held.map((lock) => lock.release()))).toEqual(held.map(() => true));
+    }, 60_000);
+
+    test("a single connection stays where it is, and says so", async () => {
+      const connection = await createConnection({ uri: url });
+      onTestFinished(() => connection.end());
+      const locks = createLocks(mysql(connection as never, OPTIONS));
+      onTestFinished(() => locks.close());
+      await locks.using("key", () => undefined);
+      await replica.query("set global read_only = 1");
+      await expect(locks.tryAcquire("key")).rejects.toThrow(/the server is read-only: connect to the primary server/);
+      await connection.query("select 1");
+    });
+  },
+  { settings: REPLICATED },
+);

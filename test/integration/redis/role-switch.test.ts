@@ -1,0 +1,103 @@
+// A master that becomes a replica, but leaves its connections open. What each client library does then stands in the guide,
+// docs/guide/redis.md.
+
+import { Redis } from "ioredis";
+import { createClient } from "redis";
+import { expect, onTestFinished, test } from "vitest";
+import { redis } from "../../../src/drivers/redis/driver.ts";
+import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
+import { createLocks } from "../../../src/index.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { redisUnavailableReason } from "../../support/stores/redis.ts";
+import {
+  demoteMaster,
+  promoteReplica,
+  startRedisPair,
+  waitForReplicas,
+} from "../../support/stores/redis-replication.ts";
+import { tcpProxy } from "../../support/tcp-proxy.ts";
+
+const OPTIONS = { warn: () => undefined } as const;
+/** From the first call that was refused until the master is found. */
+const FOUND_MS = 2_000;
+
+interface Row {
+  readonly driver: Driver;
+  readonly end?: () => unknown;
+}
+
+const ofClient = (client: Redis): Row => ({ driver: redis(client, OPTIONS), end: () => client.disconnect() });
+
+const FINDING: Readonly<Record<string, (url: string) => Row>> = {
+  "a url": (url) => ({ driver: redisFromUrl(url, OPTIONS) }),
+  "a function of ioredis": (url) => ({ driver: redis(() => new Redis(url), OPTIONS) }),
+  "a function of node-redis": (url) => ({ driver: redis(() => createClient({ url }), OPTIONS) }),
+  "a client of ioredis with reconnectOnError": (url) =>
+    ofClient(new Redis(url, { reconnectOnError: ({ message }) => message.startsWith("READONLY") })),
+};
+
+const STAYING: typeof FINDING = {
+  "a client of ioredis": (url) => ofClient(new Redis(url)),
+  "a client of node-redis": (url) => {
+    const client = createClient({ url });
+    client.on("error", () => undefined);
+    return { driver: redis(client, OPTIONS), end: () => client.destroy() };
+  },
+};
+
+const ROWS = { ...FINDING, ...STAYING };
+
+test.skipIf(redisUnavailableReason() !== null)(
+  "REPLICAOF with open connections",
+  async () => {
+    const [master, replica] = await startRedisPair();
+    const target = { host: "127.0.0.1", port: master.port };
+    const proxy = await tcpProxy(target);
+    const masterAdmin = new Redis(master.port, "127.0.0.1");
+    const replicaAdmin = new Redis(replica.port, "127.0.0.1");
+    const url = `redis://127.0.0.1:${(proxy.address as { readonly port: number }).port}`;
+    const clients = Object.entries(ROWS).map(([name, create]) => {
+      const row = create(url);
+      const locks = createLocks(row.driver, { ttl: "20s", handoffs: 1 });
+      return { name, ...row, locks, other: createLocks(redisFromUrl(url, OPTIONS), { ttl: "20s" }) };
+    });
+    onTestFinished(async () => {
+      for (const { locks, other, end } of clients) {
+        await Promise.all([locks.close(), other.close()]);
+        end?.();
+      }
+      masterAdmin.disconnect();
+      replicaAdmin.disconnect();
+      await proxy.close();
+      await master.stop();
+      await replica.stop();
+    }, 60_000);
+    const held = await Promise.all(clients.map(({ name, locks }) => locks.acquire(name)));
+    const busy = await Promise.all(clients.map(({ name, other }) => other.acquire(`busy ${name}`)));
+    const waiting = clients.map(({ name, locks }) => locks.acquire(`busy ${name}`, { wait: "5s" }).catch(String));
+
+    await waitForReplicas(masterAdmin, 1);
+    await promoteReplica(replicaAdmin);
+    target.port = replica.port;
+    await demoteMaster(masterAdmin, replica);
+    const found = await Promise.all(
+      clients.map(({ name, locks }) =>
+        locks.acquire(`new ${name}`, { wait: FOUND_MS }).then(
+          () => name,
+          () => null,
+        ),
+      ),
+    );
+    expect(found.filter((name) => name !== null)).toEqual(Object.keys(FINDING));
+    expect(await Promise.all(busy.map((lock) => lock.release()))).toEqual(busy.map(() => true));
+    for (const [index, { name }] of clients.entries()) {
+      if (!(name in FINDING)) continue;
+      expect(await held[index]?.release()).toBe(true);
+      expect(await waiting[index], name).toMatchObject({ keys: [`busy ${name}`] });
+    }
+    for (const { locks, name } of clients) {
+      if (name in STAYING) await expect(locks.tryAcquire("key")).rejects.toThrow(/this is a replica \(READONLY\)/);
+    }
+  },
+  60_000,
+);
