@@ -416,6 +416,27 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/postgres/clock.test.ts",
   },
   {
+    ...procedures,
+    name: "on MariaDB, a release that does not give its permits back",
+    find: "SET o_used = v_permits - p_freed,",
+    replace: "SET o_used = v_permits,",
+    tests: "test/integration/mysql/call-cost.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, permits that stay counted when the lease of their holder has ended",
+    find: "p_now >= v_counted AND p_now < v_expires;",
+    replace: "p_now >= v_counted;",
+    tests: "test/integration/mysql/call-cost.test.ts",
+  },
+  {
+    ...procedures,
+    name: "on MariaDB, walks that read all held claims",
+    find: "v_waits_from = v_floor, v_arrival = v_floor - 1,",
+    replace: "o_used = 0, v_waits_from = v_floor,",
+    tests: "test/integration/mysql/call-cost.test.ts",
+  },
+  {
     name: "on PostgreSQL, a release that does not give its permits back",
     file: postgres,
     find: "used := b.used - p_freed;",
@@ -455,7 +476,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     file: postgres,
     find: ", key = null, used = null where bucket = r.bucket;",
     replace: " where bucket = r.bucket;",
-    tests: "test/conformance/postgres-data-loss-guard.test.ts",
+    tests: "test/integration/postgres/call-cost.test.ts",
   },
   {
     name: "on PostgreSQL, a release of one claim without its bucket's lock",

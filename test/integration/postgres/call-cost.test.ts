@@ -128,6 +128,21 @@ withPostgres((server) => {
     );
   });
 
+  test("a claim that is restored is found, although it is in front of where its key began", async () => {
+    await session.query(`select ${claimCall("'holder'", 1)}, ${claimCall("'waiting'", 1)}`);
+    await session.query("truncate holdfast.holdfast_1_claims");
+    const lost = {
+      ...{ id: "holder", key: "key", bucket: BUCKET, permits: 1, limit: 1, ttl: TTL_MS },
+      wait: true,
+      label: "",
+    };
+    const claims = JSON.stringify([{ ...lost, token: "1", tokens: 1, floor: "0" }]);
+    await session.query("select holdfast.holdfast_1_restore($1, 'inbox', 1)", [claims]);
+    const { rows } = await session.query(`select ${claimCall("'other'", 1)} as reply`);
+    expect(rows[0]?.reply).toMatch(/^w /);
+    expect(await fixture.inspect()).toEqual([]);
+  });
+
   test("permits come back with a release, a revocation and the end of a lease, whoever else holds the key", async () => {
     const { driver } = await fixture.open();
     const makePermit = (ttlMs = 60_000) => makeClaim([{ key: "key", permits: 2, limit: 6 }], { wait: false, ttlMs });

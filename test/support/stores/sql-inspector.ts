@@ -37,6 +37,7 @@ export async function findPostgresViolations(query: Query, options: Options = {}
     layout: 1,
     highestToken: "highest_token",
     counts: {
+      isKnown: "key is not null",
       key: "key",
       first: "first_arrival",
       waitsFrom: "waits_from",
@@ -60,6 +61,11 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
     key: "`key`",
     layout: 2,
     highestToken: "last_token",
+    counts: {
+      isKnown: "mode = 3",
+      ...{ key: "`key`", first: "-9223372036854775808", waitsFrom: "floor" },
+      ...{ used: "permits", nextExpiry: "expires", counted: "created" },
+    },
     claims: (table) => `(${mysqlClaims(table("claims"), table("buckets"))}) as claims`,
     now: "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
   };
@@ -96,7 +102,9 @@ interface InspectedDialect {
   /** Of a bucket. */
   readonly highestToken: string;
   /** The columns of a bucket's row that have the numbers of one key; undefined: there are none. */
-  readonly counts?: Readonly<Record<"key" | "first" | "waitsFrom" | "used" | "nextExpiry" | "counted", string>>;
+  readonly counts?: Readonly<
+    Record<"isKnown" | "key" | "first" | "waitsFrom" | "used" | "nextExpiry" | "counted", string>
+  >;
   /** What to select claims from. */
   claims(table: (word: string) => string): string;
   /** No library rounds a text. */
@@ -182,7 +190,7 @@ function snapshotStatement(
 /** Numbers of the key in columns of claims. */
 function selectCounts(
   select: (kind: string, values: Readonly<Record<string, string>>, from: string) => string,
-  { key, first, waitsFrom, used, nextExpiry, counted }: NonNullable<InspectedDialect["counts"]>,
+  { isKnown, key, first, waitsFrom, used, nextExpiry, counted }: NonNullable<InspectedDialect["counts"]>,
   name: string,
   buckets: string,
 ): string {
@@ -191,7 +199,7 @@ function selectCounts(
     Object.entries(numbers).map(([column, value]) => [column, `coalesce(${value}, 0)`]),
   );
   const values = { bucket: "bucket", name, token: first, permits: `coalesce(${used}, -1)`, ...orZero };
-  return select("count", values, ` from ${buckets} where ${key} is not null`);
+  return select("count", values, ` from ${buckets} where ${isKnown}`);
 }
 
 function toState(rows: readonly Readonly<Record<string, unknown>>[]): SqlState {

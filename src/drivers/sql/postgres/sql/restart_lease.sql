@@ -10,7 +10,7 @@ declare
   w record;
   v_expires bigint;
 begin
-  select key, arrival, bucket, state, ttl, expires, token, token_count, created, recall into c from {claims} where id = p_id;
+  select key, arrival, bucket, permits, state, ttl, expires, token, token_count, created, recall into c from {claims} where id = p_id;
   if not found then
     return;
   end if;
@@ -19,7 +19,7 @@ begin
     answer := case c.state when 'r' then 'revoked' else 'expired' end;
     perform {add_tombstone}(p_id, answer, c.ttl, p_now);
     answer := 'n ' || answer;
-    pushes := ({walk}(c.key, c.bucket, p_now, 0, p_grace_ends, p_inbox, pushes)).pushes;
+    pushes := ({walk}(c.key, c.bucket, p_now, case when c.token > 0 then c.permits else 0 end, p_grace_ends, p_inbox, pushes)).pushes;
     return;
   end if;
   if c.state = 'r' then

@@ -1,6 +1,6 @@
 /* walk.sql — walks a key's queue in order of arrival: removes expired claims and grants those that are admitted. Needs the
    lock of the key's bucket.
-   Parameters  key, its bucket, now, the permits of held claims that the caller has removed before their leases ended,
+   Parameters  key, its bucket, now, the permits of held claims that the caller has removed,
                when a grace period ends (0: none is running), the caller's inbox, and pushes that the caller has collected
    Returns     pushes: those and the grants to claims of the caller's inbox, as "<id> <token> <tokens> <remaining ms>", with " r" at the
                end if the claim asks to be recalled, and others wait already
@@ -20,7 +20,7 @@
      admits waiting claims, each beside the sum of all before it, under the bucket's lock.
    - Held claims are in front of all that wait, so their sum is enough, and those that wait are found by waits_from.
    - What is in the bucket's row is changed with each change of a held claim, in the same transaction, but for leases that are renewed: they
-     end later. Claims that have ended by their leases are removed by others, too, so the sum counts for no longer than next_expiry.
+     end later. The sum counts for no longer than next_expiry, since the holder of the lease that ends then may be gone.
    - In a grace period it grants nothing: holders that are not in the tables may exist.
    - The first claim that does not fit ends the walk: all behind it wait, so small claims cannot starve a large one.
    - A token is higher than all tokens granted before in the bucket, also when the clock has stepped back. */
