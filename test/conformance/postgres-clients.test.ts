@@ -7,7 +7,7 @@ import { afterAll, beforeAll } from "vitest";
 import type { PostgresClient } from "../../src/drivers/sql/postgres/driver.ts";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { testDriver } from "../client/suite.ts";
-import { connectAdmin } from "../support/stores/postgres-fixture.ts";
+import { connectAdmin, LOSE_CLAIMS } from "../support/stores/postgres-fixture.ts";
 import { createLibraryRunner, inspectInLongRun, SQL_SUITE_OPTIONS } from "../support/stores/sql-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
@@ -42,7 +42,7 @@ withPostgres((server) => {
     testDriver(createLibraryRunner(topics), `PostgreSQL by ${name}`, {
       ...SQL_SUITE_OPTIONS,
       open: async () => {
-        await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");
+        await admin.query(LOSE_CLAIMS);
         return {
           driver: () => postgres(() => createClient(server().url), { silenceWarnings: ["durability", "push"] }),
           ...inspectInLongRun(() => findPostgresViolations(async (text) => (await admin.query(text)).rows)),

@@ -27,6 +27,7 @@ withPostgres((server) => {
   const openStore = async (isPaused: boolean) => {
     await admin.query("delete from holdfast.holdfast_1_claims");
     await admin.query("delete from holdfast.holdfast_1_tombstones");
+    await admin.query("update holdfast.holdfast_1_buckets set key = null, used = null where key is not null");
     await (isPaused ? forgetIdentity : markLongInUse)(query);
     return {
       driver: () =>

@@ -4,7 +4,7 @@ import { Pool } from "pg";
 import { afterAll, beforeAll } from "vitest";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { testDriver } from "../client/suite.ts";
-import { connectAdmin } from "../support/stores/postgres-fixture.ts";
+import { connectAdmin, LOSE_CLAIMS } from "../support/stores/postgres-fixture.ts";
 import { createTopicRunner, SQL_SUITE_OPTIONS } from "../support/stores/sql-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
@@ -26,7 +26,7 @@ withPostgres((server) => {
     ...SQL_SUITE_OPTIONS,
     traits: { manyKeys: false, recall: "push" },
     open: async () => {
-      await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");
+      await admin.query(LOSE_CLAIMS);
       return {
         driver: () =>
           postgres(() => new Pool({ connectionString: server().url, max: 4 }), {

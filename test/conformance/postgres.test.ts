@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, test } from "vitest";
 import { postgres, postgresMigration } from "../../src/drivers/sql/postgres/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { leakCheckedTest } from "../support/leak-checked-test.ts";
-import { connectAdmin } from "../support/stores/postgres-fixture.ts";
+import { connectAdmin, LOSE_CLAIMS } from "../support/stores/postgres-fixture.ts";
 import { REDIS_SUITE_OPTIONS } from "../support/stores/redis-conformance.ts";
 import { withPostgres } from "../support/stores/sql-fixture.ts";
 import { findPostgresViolations } from "../support/stores/sql-inspector.ts";
@@ -27,7 +27,7 @@ withPostgres((server) => {
     keys: process.env.HOLDFAST_LONG === "1" ? 100_000 : 300,
     open: async () => {
       // creating the tables takes longer than most tests
-      await admin.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones");
+      await admin.query(LOSE_CLAIMS);
       return {
         driver: () =>
           postgres(() => new Pool({ connectionString: server().url, max: 4 }), { silenceWarnings: ["durability"] }),

@@ -9,7 +9,7 @@ const BUCKET_COLUMNS = [
   "id varbinary(64)",
   "`key` varbinary(512)",
   "mode tinyint",
-  ..."permits permit_limit ttl expires token_count".split(" ").map((name) => `${name} bigint`),
+  ..."permits permit_limit ttl expires token_count floor created".split(" ").map((name) => `${name} bigint`),
 ];
 
 withMariaDb((server) => {

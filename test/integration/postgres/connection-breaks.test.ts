@@ -6,7 +6,7 @@ import type { PostgresOptions } from "../../../src/drivers/sql/postgres/driver.t
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
-import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
+import { createPostgresFixture, LOSE_CLAIMS } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 
@@ -21,7 +21,7 @@ withPostgres((server) => {
       driverBehindProxies: () => createDriver(fixture.database.url.replace(`:${server().port}/`, `:${port}/`)),
       directDriver: () => fixture.driver(),
       proxies: [proxy],
-      loseClaims: () => fixture.database.query("truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones"),
+      loseClaims: () => fixture.database.query(LOSE_CLAIMS),
       async close() {
         await fixture.close();
         await proxy.close();

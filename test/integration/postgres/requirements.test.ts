@@ -105,6 +105,7 @@ withPostgres((server) => {
     await expectRefusedWithoutBucket({
       driver,
       tables: { buckets: "holdfast.holdfast_1_buckets", claims: "holdfast.holdfast_1_claims" },
+      highestToken: "highest_token",
       hasRowLocks: true,
       run: query,
       readClaims: () => query("select * from holdfast.holdfast_1_claims order by arrival"),
@@ -150,7 +151,7 @@ withPostgres((server) => {
 
   test("functions that a copy of the tables lacks are created by open(), or missed if it may not", async () => {
     await fixture.open();
-    const drop = "drop function holdfast.holdfast_1_walk(text, integer, bigint, bigint, text, text[])";
+    const drop = "drop function holdfast.holdfast_1_walk(text, integer, bigint, bigint, bigint, text, text[])";
     await query(drop);
     await expect(open({ createTables: false })).rejects.toMatchObject(fatal(/are missing.*postgresMigration/));
     const { driver } = await fixture.open();

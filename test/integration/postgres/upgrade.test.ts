@@ -50,7 +50,13 @@ withPostgres((server) => {
   });
 
   test("a table that must be changed is left until it ends: the refusal names it, and nothing waits behind the change for long", async () => {
+    const locks = fixture.locks({ ttl: "60s" });
+    const held = await locks.acquire("held");
     await query("alter table holdfast.holdfast_1_claims drop column recall");
+    for (const column of ["key", "first_arrival", "waits_from", "used", "next_expiry", "counted", "is_recallable"]) {
+      await query(`alter table holdfast.holdfast_1_buckets drop column ${column}`);
+    }
+    await query("alter table holdfast.holdfast_1_buckets rename column highest_token to last_token");
     await query("update holdfast.holdfast_layout set revision = 4, oldest_caller = 2");
     await readAllTables();
     const opening = fixture.driver({ connectTimeoutMs: 8_000 }).open(NO_EVENTS);
@@ -73,7 +79,10 @@ withPostgres((server) => {
     expect(await listWaiting()).toEqual([]);
     await reader.query("rollback");
     const { driver } = await fixture.open();
-    expect(await query("select count(recall)::int as n from holdfast.holdfast_1_claims")).toEqual([{ n: 0 }]);
+    expect(await query("select count(recall)::int as n from holdfast.holdfast_1_claims")).toEqual([{ n: 1 }]);
     await driver.close();
+    expect(await locks.tryAcquire("held")).toBeNull();
+    expect(await fixture.inspect()).toEqual([]);
+    expect(await held.release()).toBe(true);
   });
 });

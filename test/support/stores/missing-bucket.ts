@@ -11,6 +11,8 @@ interface MissingBucketSetup {
   readonly driver: Driver;
   /** The tables with their schema. */
   readonly tables: { readonly buckets: string; readonly claims: string };
+  /** The column of the table of buckets with the highest token. Default: last_token. */
+  readonly highestToken?: string;
   /** Whether each call locks the bucket's row: on SQLite only those that grant read it. */
   readonly hasRowLocks: boolean;
   run(text: string): Promise<unknown>;
@@ -20,7 +22,7 @@ interface MissingBucketSetup {
 
 /** Every call that needs the row is refused and changes nothing. With the row, everything goes on. */
 export async function expectRefusedWithoutBucket(setup: MissingBucketSetup): Promise<void> {
-  const { driver, tables, run, readClaims } = setup;
+  const { driver, tables, highestToken = "last_token", run, readClaims } = setup;
   const [held, waiting] = [makeClaim("key"), makeClaim("key")];
   const answer = await driver.claim(held);
   if (answer.state !== "held") throw new Error(`the claim is ${answer.state}`);
@@ -37,7 +39,7 @@ export async function expectRefusedWithoutBucket(setup: MissingBucketSetup): Pro
   ];
   for (const call of calls) await expect(call()).rejects.toThrow(/missing/);
   expect(await readClaims()).toEqual(before);
-  await run(`insert into ${tables.buckets} (bucket, last_token) values (${toBucket("key")}, 0)`);
+  await run(`insert into ${tables.buckets} (bucket, ${highestToken}) values (${toBucket("key")}, 0)`);
   expect(await driver.release(toReleases(held))).toEqual([true]);
   expect(await driver.renew([waiting])).toMatchObject([{ state: "held" }]);
 }

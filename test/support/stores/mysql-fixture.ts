@@ -86,7 +86,7 @@ export async function lockBucket(pool: Pool, bucket: number): Promise<{ end(): P
 /** Removes all claims and tombstones. */
 export async function emptyTables({ query }: TestDatabase): Promise<void> {
   for (const table of ["claims", "tombstones"]) await query(`delete from holdfast_2_${table}`);
-  await query("update holdfast_2_buckets set mode = 2 where mode = 1");
+  await query("update holdfast_2_buckets set mode = 2 where mode in (1, 3)");
 }
 
 /** The connections that run a statement, by the ids that KILL takes. */

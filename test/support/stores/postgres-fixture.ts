@@ -92,6 +92,10 @@ export async function createPostgresFixture(server: DatabaseServer): Promise<Pos
   return fixture;
 }
 
+/** Loses all claims, with what the rows of buckets say of them. */
+export const LOSE_CLAIMS = `truncate holdfast.holdfast_1_claims, holdfast.holdfast_1_tombstones;
+  update holdfast.holdfast_1_buckets set key = null, used = null where key is not null`;
+
 /** Ends the grace period of guardDataLoss that begins with the first use of tables. */
 export async function markLongInUse(query: (text: string) => Promise<unknown>): Promise<void> {
   await query("select holdfast.holdfast_1_check_data_loss(1000)");

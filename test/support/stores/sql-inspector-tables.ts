@@ -1,14 +1,20 @@
 /** Tables with rows that no driver would write: so an inspector that reads them is seen to fail. */
 
 /** What `write` makes of the name of a table. `key`: the column's name; `bytes`: the type of keys and ids. */
-export function wrongTables(write: (table: string) => string, key: string, bytes: string): string[] {
+export function wrongTables(
+  write: (table: string) => string,
+  key: string,
+  bytes: string,
+  highestToken = "last_token",
+  counts = "",
+): string[] {
   const [claims, buckets, tombstones] = ["claims", "buckets", "tombstones"].map((word) => write(`holdfast_1_${word}`));
   const integers = "bucket permits permit_limit ttl expires token token_count arrival".split(" ");
   const columns = integers.map((name) => `${name} bigint`).join(", ");
   const exactBeyondDouble = "9007199254740993";
   return [
     `create table ${claims} (id ${bytes}, ${key} ${bytes}, state char(1), ${columns})`,
-    `create table ${buckets} (bucket int, last_token bigint)`,
+    `create table ${buckets} (bucket int, ${highestToken} bigint${counts})`,
     `create table ${tombstones} (id ${bytes}, expires bigint)`,
     // it has ended long ago, and its token is above the last one by 1
     `insert into ${claims} (id, ${key}, state, ${integers.join(", ")})

@@ -35,6 +35,16 @@ export async function findPostgresViolations(query: Query, options: Options = {}
     name: (table) => `"${options.schema ?? "holdfast"}"."${table}"`,
     key: "key",
     layout: 1,
+    highestToken: "highest_token",
+    counts: {
+      isKnown: "key is not null",
+      key: "key",
+      first: "first_arrival",
+      waitsFrom: "waits_from",
+      used: "used",
+      nextExpiry: "next_expiry",
+      counted: "counted",
+    },
     claims: (table) => table("claims"),
     now: "cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)",
   };
@@ -50,6 +60,12 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
       [...(options.schema === undefined ? [] : [options.schema]), table].map((name) => `\`${name}\``).join("."),
     key: "`key`",
     layout: 2,
+    highestToken: "last_token",
+    counts: {
+      isKnown: "mode = 3",
+      ...{ key: "`key`", first: "-9223372036854775808", waitsFrom: "floor" },
+      ...{ used: "permits", nextExpiry: "expires", counted: "created" },
+    },
     claims: (table) => `(${mysqlClaims(table("claims"), table("buckets"))}) as claims`,
     now: "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
   };
@@ -71,6 +87,7 @@ export async function findSqliteViolations(query: Query, options: Options = {}):
     name: (table) => `"${table}"`,
     key: '"key"',
     layout: 2,
+    highestToken: "last_token",
     claims: (table) => table("claims"),
     now: "cast(round(unixepoch('subsec') * 1000) as integer) * 1000",
   };
@@ -96,6 +113,12 @@ interface InspectedDialect {
   /** The name of the column, which is a word of the language on some. */
   readonly key: string;
   readonly layout: number;
+  /** Of a bucket. */
+  readonly highestToken: string;
+  /** The columns of a bucket's row that have the numbers of one key; undefined: there are none. */
+  readonly counts?: Readonly<
+    Record<"isKnown" | "key" | "first" | "waitsFrom" | "used" | "nextExpiry" | "counted", string>
+  >;
   /** What to select claims from. */
   claims(table: (word: string) => string): string;
   /** No library rounds a text. */
@@ -121,6 +144,21 @@ export interface ClaimState {
   readonly tokenCount: number;
 }
 
+/** What the row of a bucket says of one of its keys. */
+export interface KeyCount {
+  readonly key: string;
+  readonly bucket: number;
+  /** No claim arrived before. */
+  readonly first: bigint;
+  /** Null: not known, and neither are the others. */
+  readonly used: number | null;
+  /** Held claims arrived before it, and the others did not. */
+  readonly waitsFrom: bigint;
+  /** The numbers count from `counted` until then. */
+  readonly nextExpiry: bigint;
+  readonly counted: bigint;
+}
+
 export interface SqlState {
   /** Microseconds since 1970 by the database's clock. */
   readonly now: bigint;
@@ -128,6 +166,7 @@ export interface SqlState {
   readonly bucketCount: number;
   /** Of buckets with a grant. */
   readonly lastTokens: ReadonlyMap<number, bigint>;
+  readonly counts?: readonly KeyCount[];
   /** When each tombstone ends. */
   readonly tombstones: ReadonlyMap<string, bigint>;
 }
@@ -138,7 +177,7 @@ async function inspect(query: Query, dialect: InspectedDialect, options: Options
 
 /** One statement, since two would see two states. */
 function snapshotStatement(
-  { toText, bytesToText, name, key, now, layout, claims }: InspectedDialect,
+  { toText, bytesToText, name, key, now, layout, highestToken, counts, claims }: InspectedDialect,
   prefix: string,
 ): string {
   const table = (word: string): string => name(`${prefix}_${layout}_${word}`);
@@ -156,9 +195,25 @@ function snapshotStatement(
   return [
     select("clock", { expires: now, bucket: `(select count(*) from ${table("buckets")})` }, ""),
     select("claim", { ...claim, ...text }, ` from ${claims(table)}`),
-    select("bucket", { bucket: "bucket", token: "last_token" }, ` from ${table("buckets")} where last_token <> 0`),
+    select("bucket", { bucket: "bucket", token: highestToken }, ` from ${table("buckets")} where ${highestToken} <> 0`),
+    ...(counts === undefined ? [] : [selectCounts(select, counts, bytesToText(counts.key), table("buckets"))]),
     select("tombstone", { id: text.id, expires: "expires" }, ` from ${table("tombstones")}`),
   ].join("\nunion all ");
+}
+
+/** Numbers of the key in columns of claims. */
+function selectCounts(
+  select: (kind: string, values: Readonly<Record<string, string>>, from: string) => string,
+  { isKnown, key, first, waitsFrom, used, nextExpiry, counted }: NonNullable<InspectedDialect["counts"]>,
+  name: string,
+  buckets: string,
+): string {
+  const numbers = { arrival: waitsFrom, expires: nextExpiry, ttl: counted };
+  const orZero = Object.fromEntries(
+    Object.entries(numbers).map(([column, value]) => [column, `coalesce(${value}, 0)`]),
+  );
+  const values = { bucket: "bucket", name, token: first, permits: `coalesce(${used}, -1)`, ...orZero };
+  return select("count", values, ` from ${buckets} where ${isKnown}`);
 }
 
 function toState(rows: readonly Readonly<Record<string, unknown>>[]): SqlState {
@@ -171,6 +226,15 @@ function toState(rows: readonly Readonly<Record<string, unknown>>[]): SqlState {
     bucketCount: number(clock?.bucket),
     lastTokens: new Map(ofKind("bucket").map(({ bucket, token = "" }) => [number(bucket), BigInt(token)])),
     tombstones: new Map(ofKind("tombstone").map(({ id = "", expires = "" }) => [id, BigInt(expires)])),
+    counts: ofKind("count").map((row) => ({
+      key: row.name ?? "",
+      bucket: number(row.bucket),
+      first: BigInt(row.token ?? ""),
+      used: row.permits === "-1" ? null : number(row.permits),
+      waitsFrom: BigInt(row.arrival ?? ""),
+      nextExpiry: BigInt(row.expires ?? ""),
+      counted: BigInt(row.ttl ?? ""),
+    })),
     claims: ofKind("claim").map((row) => ({
       id: row.id ?? "",
       key: row.name ?? "",
@@ -193,6 +257,7 @@ export function findSqlViolations(state: SqlState, expectations: Expectations = 
   if (state.bucketCount !== BUCKET_COUNT) violations.push(`there are ${state.bucketCount} buckets`);
   if (expectations.expectEmpty === true)
     violations.push(...state.claims.map(({ id, key }) => `${id} of "${key}" is left`));
+  for (const count of state.counts ?? []) violations.push(...judgeCount(count, state));
   for (const key of new Set(state.claims.map((claim) => claim.key))) {
     const queue = state.claims.filter((claim) => claim.key === key);
     violations.push(...judgeQueue(key, queue, state.now, expectations));
@@ -216,6 +281,25 @@ function judgeClaim(claim: ClaimState, state: SqlState, { isClockStepped = false
       `${id} of "${key}" waits as ${claim.state} with token ${token}`,
     ],
   ].flatMap(([isRight, violation]) => (isRight === true ? [] : [String(violation)]));
+}
+
+/** What is known of a key without its claims is what they say. */
+function judgeCount(count: KeyCount, { claims, now }: SqlState): string[] {
+  const { key, bucket, first, used, waitsFrom, nextExpiry, counted } = count;
+  const queue = claims.filter((claim) => claim.key === key);
+  const violations = queue
+    .filter(({ arrival }) => arrival < first)
+    .map(({ id, arrival }) => `${id} of "${key}" arrived at ${arrival}, before the first at ${first}`);
+  if (bucket !== bucketOf(key)) violations.push(`"${key}" is counted in bucket ${bucket}`);
+  if (used === null || now < counted || now >= nextExpiry) return violations;
+  const held = queue.filter(({ token }) => token > 0n);
+  const sum = held.reduce((total, { permits }) => total + permits, 0);
+  if (used !== sum) violations.push(`"${key}" counts ${used} permits in use, and ${sum} are`);
+  for (const { id, arrival, token, expires } of queue) {
+    if (token > 0n !== arrival < waitsFrom) violations.push(`${id} of "${key}" is on the wrong side of ${waitsFrom}`);
+    if (token > 0n && expires < nextExpiry) violations.push(`${id} of "${key}" ends before ${nextExpiry}`);
+  }
+  return violations;
 }
 
 /** A key's claims in order of arrival. */

@@ -9,7 +9,7 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 6;
+export const REVISION = 7;
 
 /**
  * The oldest revision of a library that can call the functions: raise it to REVISION when parameters change, or when a reply
@@ -79,8 +79,9 @@ export function expandStatement(text: string, { schema, prefix }: PostgresLocati
         return quoteIdentifier(schema);
       case "schema_literal":
         return quoteLiteral(schema);
+      case "buckets_literal":
       case "claims_literal":
-        return quoteLiteral(expandStatement("{claims}", { schema, prefix }));
+        return quoteLiteral(expandStatement(`{${word.replace("_literal", "")}}`, { schema, prefix }));
       case "tombstones_expires_literal":
         return quoteLiteral(`${quoteIdentifier(schema)}.${quoteIdentifier(toName("tombstones_expires", prefix))}`);
       case "tombstones_expires": // an index is in the schema of its table

@@ -15,7 +15,7 @@ BEGIN
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE v_neighbour VARBINARY(64);
   DECLARE v_other VARBINARY(512);
-  DECLARE v_now, v_last, v_arrival, v_expires, v_used, v_front, v_next, v_swept, v_ahead BIGINT;
+  DECLARE v_now, v_last, v_arrival, v_expires, v_used, v_front, v_next, v_swept, v_ahead, v_freed BIGINT;
   DECLARE v_sweeps INT;
   DECLARE v_token BIGINT DEFAULT 0;
   DECLARE v_count INT DEFAULT p_count;
@@ -34,18 +34,18 @@ BEGIN
       IF v_grace_ends > 0 THEN SET v_mode = 2; END IF;
     END IF;
     IF v_arrival IS NOT NULL THEN
-      SELECT state, LEAST(expires, v_now + ttl * 1000) INTO v_state, v_expires FROM {claims} WHERE id = p_id;
+      SELECT state, LEAST(expires, v_now + ttl * 1000), IF(token > 0, permits, 0) INTO v_state, v_expires, v_freed FROM {claims} WHERE id = p_id;
       IF v_state = 'r' THEN SET v_reply = 'n revoked'; LEAVE decide; END IF;
       IF v_expires <= v_now THEN
         DELETE FROM {claims} WHERE id = p_id;
         IF v_state = 'd' THEN CALL {add_tombstone}(p_id, p_bucket, 'expired', v_now, GREATEST(p_ttl * 1000, 60000000)); END IF;
-        CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+        CALL {walk}(p_key, p_bucket, v_now, v_freed, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
         SET v_reply = 'n expired';
         LEAVE decide;
       END IF;
       IF v_state IS NOT NULL THEN
         UPDATE {claims} SET expires = v_now + ttl * 1000, inbox = p_inbox WHERE id = p_id;
-        CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+        CALL {walk}(p_key, p_bucket, v_now, 0, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
         SELECT token, token_count, v_now + ttl * 1000, arrival - COALESCE(v_front, arrival) INTO v_token, v_count, v_expires, v_ahead
           FROM {claims} WHERE id = p_id;
         -- what waits is behind all that is held
@@ -59,20 +59,24 @@ BEGIN
     IF p_floor > v_now + 86400000000 AND p_floor > v_last + 1 THEN SET v_reply = 'f'; LEAVE decide; END IF;
     SET v_used = 0, v_expires = v_now + p_ttl * 1000;
     IF v_arrival IS NOT NULL THEN
-      CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
-      -- the walk may have deleted the last row, and read granted tokens
-      SELECT last_token INTO v_last FROM {buckets} WHERE bucket = p_bucket;
+      CALL {walk}(p_key, p_bucket, v_now, 0, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+      -- the walk may have granted tokens
+      SELECT last_token, GREATEST(v_arrival, IF(mode = 3 AND `key` = p_key, floor - 1, v_arrival)) INTO v_last, v_arrival FROM {buckets} WHERE bucket = p_bucket;
     END IF;
+    SET v_arrival = COALESCE(v_arrival, 0) + 1, v_ahead = v_arrival - COALESCE(v_front, v_arrival);
     IF v_mode = 1 AND v_front IS NULL AND v_used + p_permits <= p_limit THEN
       SET v_token = GREATEST(v_last + 1, p_floor, v_now);
-      UPDATE {buckets} SET last_token = v_token + p_count - 1 WHERE bucket = p_bucket;
+      UPDATE {buckets} SET last_token = v_token + p_count - 1,
+          permits = IF(mode = 3 AND `key` = p_key, permits + p_permits, permits),
+          floor = IF(mode = 3 AND `key` = p_key, v_arrival + 1, floor),
+          expires = IF(mode = 3 AND `key` = p_key, LEAST(expires, v_expires), expires)
+        WHERE bucket = p_bucket;
     ELSEIF NOT (p_wait & 1) THEN
       -- unknown is not busy: the holder may not have restored its claim yet
       SET v_reply = IF(v_mode = 2 AND v_used + p_permits <= p_limit,
         CONCAT('p ', (v_grace_ends + 999) DIV 1000, ' ', v_now DIV 1000), 'n');
       LEAVE decide;
     END IF;
-    SET v_arrival = COALESCE(v_arrival, 0) + 1, v_ahead = v_arrival - COALESCE(v_front, v_arrival);
     INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit,
       'o', p_ttl, v_expires, v_token, p_count, p_floor, p_inbox, p_wait & 1, p_label, v_now, IF(v_token > 0, v_now, NULL));
@@ -87,7 +91,7 @@ BEGIN
         SELECT `key`, expires INTO v_other, v_swept FROM {claims} WHERE id = v_neighbour;
         IF v_swept > v_now THEN LEAVE sweep; END IF;
         IF v_swept IS NOT NULL THEN
-          CALL {walk}(v_other, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_swept, v_is_stale, v_pushes);
+          CALL {walk}(v_other, p_bucket, v_now, 0, p_inbox, v_mode, v_used, v_front, v_swept, v_is_stale, v_pushes);
           DELETE FROM {claims} WHERE id = v_neighbour AND token = 0 AND expires <= v_now;
         END IF;
       END WHILE;

@@ -27,7 +27,11 @@ BEGIN
       SELECT LEAST(ttl, COALESCE(p_left, ttl)) * 1000 INTO v_ttl FROM {claims}
         WHERE id = v_id AND token > 0 AND state <> 'r' AND expires > v_now;
       SET v_flags = CONCAT(v_flags, IF(v_ttl IS NULL, '0', '1'));
-      IF v_ttl IS NOT NULL THEN UPDATE {claims} SET state = 'd', expires = v_now + v_ttl WHERE id = v_id; END IF;
+      IF v_ttl IS NOT NULL THEN
+        UPDATE {claims} SET state = 'd', expires = v_now + v_ttl WHERE id = v_id;
+        -- its lease may end earlier now
+        UPDATE {buckets} SET mode = 2 WHERE bucket = v_bucket AND mode = 3;
+      END IF;
     END WHILE;
     COMMIT AND NO CHAIN NO RELEASE;
   END;

@@ -39,7 +39,9 @@ BEGIN
       floor, inbox, wait, label, created, granted)
       SELECT id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
         floor, inbox, wait, label, created, created FROM {buckets} WHERE bucket = p_bucket;
+    -- the numbers of the key: the others are in the row already
+    UPDATE {buckets} SET mode = 3, floor = 2 WHERE bucket = p_bucket;
   END IF;
   -- from now on only a release that leaves nothing behind makes the bucket free
-  IF v_mode <> 2 THEN UPDATE {buckets} SET mode = 2 WHERE bucket = p_bucket; END IF;
+  IF v_mode = 0 THEN UPDATE {buckets} SET mode = 2 WHERE bucket = p_bucket; END IF;
 END

@@ -2,7 +2,7 @@
    caller has begun the transaction, and commits it.
    in       as release.sql
    returns  as release.sql
-   cost     O(admitted + expired rows of each key) */
+   cost     a walk (walk.sql) of each key, and a few index probes for each claim */
 CREATE PROCEDURE {release_rows}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
@@ -16,7 +16,8 @@ BEGIN
   DECLARE v_was_there, v_in_flight, v_is_stale TINYINT;
   DECLARE v_mode TINYINT DEFAULT 1;
   DECLARE v_grace_ends BIGINT;
-  DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next BIGINT;
+  DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next, v_permits BIGINT;
+  DECLARE v_freed BIGINT DEFAULT 0;
   items: LOOP
     SET v_key = NULL;
     IF v_at < LENGTH(p_rows) THEN
@@ -24,15 +25,12 @@ BEGIN
     END IF;
     -- one walk for the releases of a key that follow each other; the bucket is still locked
     IF v_touched IS NOT NULL AND (v_key IS NULL OR v_key <> v_touched) THEN
-      SELECT MIN(arrival) INTO v_behind FROM {claims} WHERE `key` = v_touched;
-      IF v_behind IS NOT NULL THEN
-        IF p_max_ttl > 0 THEN
-          CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
-          SET v_mode = IF(v_grace_ends IS NULL OR v_grace_ends > 0, 2, 1);
-        END IF;
-        CALL {walk}(v_touched, v_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+      IF p_max_ttl > 0 THEN
+        CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
+        SET v_mode = IF(v_grace_ends IS NULL OR v_grace_ends > 0, 2, 1);
       END IF;
-      SET v_touched = NULL;
+      CALL {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+      SET v_behind = COALESCE(v_front, NULLIF(v_used, 0)), v_touched = NULL, v_freed = 0;
     END IF;
     IF v_key IS NOT NULL THEN SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED); END IF;
     -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
@@ -49,6 +47,9 @@ BEGIN
       CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
       SET v_locked = v_bucket, v_behind = NULL;
     END IF;
+    SET v_permits = 0;
+    SELECT IF(token > 0, permits, 0) INTO v_permits FROM {claims} WHERE id = v_id;
+    SET v_freed = v_freed + v_permits;
     -- most claims are the caller's own and live
     DELETE FROM {claims} WHERE id = v_id AND state = 'o' AND expires > v_now;
     SET v_was_there = ROW_COUNT() = 1;

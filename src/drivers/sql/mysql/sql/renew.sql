@@ -22,7 +22,7 @@ BEGIN
   DECLARE v_at INT DEFAULT 1;
   DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
   DECLARE v_is_locked, v_is_stale, v_is_answered TINYINT DEFAULT 0;
-  DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next BIGINT;
+  DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next, v_freed BIGINT;
   DECLARE v_grace_ends BIGINT DEFAULT 0;
   DECLARE v_count INT;
   DECLARE v_has_recall TINYINT DEFAULT LEFT(p_rows, 1) = '+';
@@ -58,8 +58,9 @@ BEGIN
           CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
           SET v_locked = v_bucket;
         END IF;
-        SELECT `key`, arrival, state, ttl * 1000, LEAST(expires, v_now + ttl * 1000), token, token_count
-          INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count FROM {claims} WHERE id = v_id;
+        SELECT `key`, arrival, state, ttl * 1000, LEAST(expires, v_now + ttl * 1000), token, token_count,
+          IF(token > 0, permits, 0)
+          INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count, v_freed FROM {claims} WHERE id = v_id;
         IF v_state IS NULL THEN
           -- without the lock it may be in the row of its bucket
           IF v_is_locked THEN
@@ -76,7 +77,7 @@ BEGIN
           DELETE FROM {claims} WHERE id = v_id;
           IF v_state = 'd' THEN CALL {add_tombstone}(v_id, v_bucket, 'expired', v_now, GREATEST(v_ttl, 60000000)); END IF;
           -- what it kept waiting is granted now, and not at the next recheck of a process that may be gone
-          CALL {walk}(v_key, v_bucket, v_now, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
+          CALL {walk}(v_key, v_bucket, v_now, v_freed, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
           SET v_reply = 'n expired', v_walked = v_key;
         ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 8 > v_ttl * 7) THEN
           IF v_is_locked THEN
@@ -84,7 +85,7 @@ BEGIN
             UPDATE {claims} SET expires = v_expires, inbox = p_inbox WHERE id = v_id;
           END IF;
           IF v_token = 0 AND (v_walked IS NULL OR v_walked <> v_key) THEN
-            CALL {walk}(v_key, v_bucket, v_now, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
+            CALL {walk}(v_key, v_bucket, v_now, 0, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
             SET v_walked = v_key;
           END IF;
           IF v_token = 0 AND v_is_locked THEN SELECT token INTO v_token FROM {claims} WHERE id = v_id; END IF;

@@ -37,7 +37,7 @@ BEGIN
       INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
         floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl,
         v_expires, p_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, v_now);
-      UPDATE {buckets} SET last_token = GREATEST(last_token, p_token + p_count - 1) WHERE bucket = p_bucket;
+      UPDATE {buckets} SET last_token = GREATEST(last_token, p_token + p_count - 1), mode = 2 WHERE bucket = p_bucket;
       CALL {order_holders}(p_key, p_bucket, v_now);
     END IF;
     SET v_token = 0;

@@ -12,7 +12,7 @@ CREATE PROCEDURE {revoke}(
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_id, v_inbox VARBINARY(64);
-  DECLARE v_ttl, v_now, v_last, v_used, v_front, v_next BIGINT;
+  DECLARE v_permits, v_ttl, v_now, v_last, v_used, v_front, v_next BIGINT;
   DECLARE v_is_stale TINYINT;
   DECLARE v_mode TINYINT DEFAULT 1;
   DECLARE v_grace_ends BIGINT;
@@ -25,7 +25,7 @@ BEGIN
       RESIGNAL;
     END;
     CALL {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
-    SELECT id, inbox, ttl * 1000 INTO v_id, v_inbox, v_ttl FROM {claims} FORCE INDEX (by_key)
+    SELECT id, inbox, permits, ttl * 1000 INTO v_id, v_inbox, v_permits, v_ttl FROM {claims} FORCE INDEX (by_key)
       WHERE `key` = p_key AND token > 0 AND p_token BETWEEN token AND token + token_count - 1 AND expires > v_now
         AND (p_at_once OR state <> 'r')
       ORDER BY arrival LIMIT 1;
@@ -36,7 +36,7 @@ BEGIN
         CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends);
         SET v_mode = IF(v_grace_ends > 0, 2, 1);
       END IF;
-      CALL {walk}(p_key, p_bucket, v_now, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+      CALL {walk}(p_key, p_bucket, v_now, v_permits, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
     ELSEIF v_id IS NOT NULL THEN
       UPDATE {claims} SET state = 'r' WHERE id = v_id;
     END IF;

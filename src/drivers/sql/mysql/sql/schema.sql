@@ -5,7 +5,9 @@
    unique for each key because it is chosen under the lock of the bucket.
    The mode of a bucket: 0: no claim of its keys, and no tombstone; 1: one claim, held, whose fields are those of the row, and
    whose first token is last_token - token_count + 1; 2: all claims are rows of {claims}. A new row has mode 2: the procedures read the
-   tables then, so it is correct even if these have claims already.
+   tables then, so it is correct even if these have claims already. 3: as 2, and the row has the numbers of one key, `key`, which walk.sql would
+   otherwise read from all its held claims: permits: those in use; floor: held claims arrived before, and the others did not;
+   expires: no lease of a held claim ends before; created: when that was read.
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
 CREATE TABLE IF NOT EXISTS {layout} (
   version INT NOT NULL PRIMARY KEY

@@ -1,15 +1,20 @@
 /* walk.sql — the admission rule: walks the queue of a key from its front, deletes expired rows and grants what fits. The
    only procedure that grants a claim that has waited.
-   in      p_key, p_bucket; p_now: the time; p_inbox: the caller's; p_mode: 1: the caller's transaction has locked the
+   in      p_key, p_bucket; p_now: the time; p_freed: the permits of held rows that the caller has removed;
+           p_inbox: the caller's; p_mode: 1: the caller's transaction has locked the
            bucket, which protects I1 and I2; 2: as well, in a grace period after a loss of data, in which nothing is granted; 0: nothing
            is written
    out     o_used: permits of the admitted rows; o_front: arrival of the first row that does not fit, NULL: there is none;
-           o_next: the earliest expiry of the rows that were read, NULL: none; o_is_stale: without the lock: an expired row, or one
-           to grant, was found, so the rest is unknown
+           o_next: no lease of the rows that it looked at ends before, NULL: there are none; o_is_stale: without the lock: an expired row, or one
+           to grant, may be there, so the rest is unknown
    in out  io_pushes: a push for each grant to a row with the caller's inbox, each on a line of its own
-   cost    O(admitted + expired rows), an index probe each */
+   cost    O(rows that are granted, and expired ones), an index probe each; O(admitted rows) once in each of their leases, and always while the
+           bucket's row has the numbers of another key
+
+   Invariant: the numbers are changed with each change of a held row, in the same transaction, but for leases that are renewed: they end
+   later. They count for no longer than the earliest end, since the holder of that lease may be gone */
 CREATE PROCEDURE {walk}(
-  IN p_key VARBINARY(512), IN p_bucket SMALLINT, IN p_now BIGINT, IN p_inbox VARBINARY(64), IN p_mode TINYINT,
+  IN p_key VARBINARY(512), IN p_bucket SMALLINT, IN p_now BIGINT, IN p_freed BIGINT, IN p_inbox VARBINARY(64), IN p_mode TINYINT,
   OUT o_used BIGINT, OUT o_front BIGINT, OUT o_next BIGINT, OUT o_is_stale TINYINT, INOUT io_pushes LONGBLOB
 )
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
@@ -20,9 +25,22 @@ BEGIN
   DECLARE v_arrival BIGINT DEFAULT -4611686018427387904;
   DECLARE v_permits, v_limit, v_count INT;
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_ttl BIGINT;
+  DECLARE v_ttl, v_front_expires BIGINT;
+  DECLARE v_row_mode, v_is_own TINYINT;
+  DECLARE v_is_counted, v_is_changed TINYINT DEFAULT 0;
+  DECLARE v_counted, v_waits_from BIGINT;
   SET o_used = 0, o_front = NULL, o_next = NULL, o_is_stale = 0;
-  rows_of_key: LOOP
+  SELECT mode, mode = 3 AND `key` = p_key, permits, expires, floor, created
+    INTO v_row_mode, v_is_own, v_permits, v_expires, v_floor, v_counted FROM {buckets} WHERE bucket = p_bucket;
+  -- after a loss of data the rows may be gone; before v_counted the clock has stepped back
+  SET v_is_counted = v_row_mode = 3 AND p_mode < 2 AND p_now >= v_counted AND p_now < v_expires;
+  IF v_is_own AND v_is_counted THEN
+    SET o_used = v_permits - p_freed, o_next = v_expires, v_waits_from = v_floor, v_arrival = v_floor - 1, v_is_changed = p_freed > 0;
+  ELSE
+    -- who has the lock reads all rows again, and writes the numbers
+    SET o_is_stale = v_is_own AND p_mode = 0, v_counted = p_now, v_waits_from = v_arrival, v_is_changed = NOT v_is_counted;
+  END IF;
+  rows_of_key: WHILE NOT o_is_stale DO
     SET v_id = NULL;
     SELECT id, arrival, expires, ttl * 1000, state, permits, permit_limit, token, token_count, floor, inbox
       INTO v_id, v_arrival, v_expires, v_ttl, v_state, v_permits, v_limit, v_token, v_count, v_floor, v_inbox
@@ -42,18 +60,27 @@ BEGIN
       SET v_expires = p_now + v_ttl;
       UPDATE {claims} SET expires = v_expires WHERE id = v_id;
     END IF;
-    SET o_next = LEAST(COALESCE(o_next, v_expires), v_expires);
-    IF o_used + v_permits > v_limit OR (v_token = 0 AND p_mode = 2) THEN SET o_front = v_arrival; LEAVE rows_of_key; END IF;
-    SET o_used = o_used + v_permits;
+    IF o_used + v_permits > v_limit OR (v_token = 0 AND p_mode = 2) THEN
+      SET o_front = v_arrival, v_front_expires = v_expires;
+      LEAVE rows_of_key;
+    END IF;
+    SET o_next = LEAST(COALESCE(o_next, v_expires), v_expires), o_used = o_used + v_permits, v_waits_from = v_arrival + 1;
     IF v_token = 0 THEN
       IF p_mode = 0 THEN SET o_is_stale = 1; LEAVE rows_of_key; END IF;
       SELECT last_token INTO v_last FROM {buckets} WHERE bucket = p_bucket;
       SET v_token = GREATEST(v_last + 1, v_floor, p_now);
       UPDATE {buckets} SET last_token = v_token + v_count - 1 WHERE bucket = p_bucket;
       UPDATE {claims} SET token = v_token, granted = p_now WHERE id = v_id;
+      SET v_is_changed = 1;
       IF v_inbox = p_inbox THEN
         SET io_pushes = CONCAT(io_pushes, '\n', v_id, ' ', v_token, ' ', v_count, ' ', (v_expires - p_now) DIV 1000);
       END IF;
     END IF;
-  END LOOP;
+  END WHILE;
+  -- the numbers of another key stay while they count
+  IF p_mode > 0 AND v_is_changed AND (v_is_own OR NOT v_is_counted) AND (o_used > 0 OR v_row_mode = 3) THEN
+    UPDATE {buckets} SET mode = IF(o_used > 0, 3, 2), `key` = p_key, permits = o_used, floor = v_waits_from, expires = COALESCE(o_next, 0),
+      created = v_counted WHERE bucket = p_bucket;
+  END IF;
+  SET o_next = LEAST(COALESCE(o_next, v_front_expires), COALESCE(v_front_expires, o_next));
 END

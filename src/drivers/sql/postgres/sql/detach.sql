@@ -7,11 +7,16 @@ declare
   v_now bigint := {lock_buckets}(pg_catalog.string_to_array(p_buckets, ',')::int[]);
   v_flags text := '';
   v_id text;
+  v_bucket int;
 begin
   foreach v_id in array pg_catalog.string_to_array(p_ids, ',') loop
     update {claims} set state = 'd', expires = v_now + least(ttl, p_left) * 1000
-      where id = v_id and token > 0 and state <> 'r' and expires > v_now;
-    v_flags := v_flags || case when found then '1' else '0' end;
+      where id = v_id and token > 0 and state <> 'r' and expires > v_now returning bucket into v_bucket;
+    -- its lease may end earlier now
+    if v_bucket is not null then
+      update {buckets} set used = null where bucket = v_bucket and used is not null;
+    end if;
+    v_flags := v_flags || case when v_bucket is null then '0' else '1' end;
   end loop;
   return v_flags;
 end $body$;

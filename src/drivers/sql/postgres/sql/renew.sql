@@ -36,7 +36,7 @@ begin
           v_answer := {mark_recalled}(v_answer, c.key);
         end if;
       else
-        f := {read_front}(c.key, v_now);
+        f := {read_front}(c.key, c.bucket, v_now);
         if not f.is_walk_due and f.blocked_at <= c.arrival then
           -- a process without pushes is here too often
           if f.blocked_at = c.arrival and f.is_recallable and pg_catalog.starts_with(p_inbox, 'hf_') then

@@ -10,7 +10,7 @@ declare
   w record;
   v_expires bigint;
 begin
-  select key, arrival, bucket, state, ttl, expires, token, token_count, created, recall into c from {claims} where id = p_id;
+  select key, arrival, bucket, permits, state, ttl, expires, token, token_count, created, recall into c from {claims} where id = p_id;
   if not found then
     return;
   end if;
@@ -19,7 +19,7 @@ begin
     answer := case c.state when 'r' then 'revoked' else 'expired' end;
     perform {add_tombstone}(p_id, answer, c.ttl, p_now);
     answer := 'n ' || answer;
-    pushes := ({walk}(c.key, c.bucket, p_now, p_grace_ends, p_inbox, pushes)).pushes;
+    pushes := ({walk}(c.key, c.bucket, p_now, case when c.token > 0 then c.permits else 0 end, p_grace_ends, p_inbox, pushes)).pushes;
     return;
   end if;
   if c.state = 'r' then
@@ -29,7 +29,7 @@ begin
   v_expires := p_now + c.ttl * 1000;
   update {claims} set expires = v_expires, inbox = p_inbox where id = p_id;
   if c.token = 0 then
-    w := {walk}(c.key, c.bucket, p_now, p_grace_ends, p_inbox, pushes);
+    w := {walk}(c.key, c.bucket, p_now, 0, p_grace_ends, p_inbox, pushes);
     pushes := w.pushes;
     select token into strict c.token from {claims} where id = p_id;
     if c.token = 0 and w.blocked_at = c.arrival and w.is_recallable then

@@ -14,7 +14,7 @@ begin
   if pg_catalog.pg_client_encoding() <> 'UTF8' then
     raise exception 'client_encoding is not UTF8' using errcode = 'HF001';
   end if;
-  for c in select id, state, ttl, expires, token, token_count, inbox from {claims} where key = p_key order by arrival loop
+  for c in select id, permits, state, ttl, expires, token, token_count, inbox from {claims} where key = p_key order by arrival loop
     exit when c.token = 0;
     continue when p_token < c.token or p_token >= c.token + c.token_count or c.expires <= v_now
       or c.state = 'r' and not p_is_immediate;
@@ -29,7 +29,7 @@ begin
       if p_max_ttl > 0 then
         v_grace_ends := coalesce({read_grace}(p_max_ttl, v_now), {start_grace}(p_max_ttl, false));
       end if;
-      v_pushes := ({walk}(p_key, p_bucket, v_now, v_grace_ends, p_inbox, v_pushes)).pushes;
+      v_pushes := ({walk}(p_key, p_bucket, v_now, c.permits, v_grace_ends, p_inbox, v_pushes)).pushes;
       perform {purge_tombstones}(v_now);
     else
       update {claims} set state = 'r' where id = c.id;

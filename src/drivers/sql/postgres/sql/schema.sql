@@ -20,12 +20,21 @@ create table if not exists {layout} (
   revision int not null,
   oldest_caller int not null
 );
--- changed since revision 4: parameters, results and a column. A call that meets the change fails and is repeated
+-- Changed since revision 4 or 6: parameters, results and columns. A call that meets the change fails and is repeated. So must one that is
+-- still in the older function, which would insert a claim in front of first_arrival: it does not find highest_token by its older name
 do $body$ begin
-  if exists (select from {layout} where version = {version} and revision < 5) then
+  if exists (select from {layout} where version = {version} and revision < 7) then
     drop function if exists {claim}(text, text, int, int, int, bigint, int, bigint, boolean, text, text, bigint);
     drop function if exists {walk}(text, int, bigint, bigint, text, text[]);
     drop function if exists {read_front}(text, bigint);
+    drop function if exists {sweep}(text, bigint, text, text[]);
+    if exists (select from pg_catalog.pg_attribute
+      where attrelid = {buckets_literal}::pg_catalog.regclass and attname = 'last_token' and not attisdropped)
+    then
+      alter table {buckets} rename column last_token to highest_token;
+      alter table {buckets} add column key text collate "C", add column first_arrival bigint, add column waits_from bigint,
+        add column used bigint, add column next_expiry bigint, add column counted bigint, add column is_recallable boolean;
+    end if;
     if not exists (select from pg_catalog.pg_attribute
       where attrelid = {claims_literal}::pg_catalog.regclass and attname = 'recall' and not attisdropped)
     then
@@ -43,10 +52,20 @@ do $body$ begin
   end if;
 end $body$;
 -- A bucket's row serializes all changes to the queues of its keys. It is updated by every grant, so its page has room for
--- further versions.
+-- further versions. It also has what calls would otherwise read from all rows of a key, for one key of the bucket (null: none):
+-- first_arrival: no row of {claims} arrived before. used (null: not known): the permits of its held claims, which arrived before waits_from,
+-- where the others begin; no lease of theirs ends before next_expiry, so all of them are read again then, or if the clock is behind counted,
+-- when they were read last; is_recallable: one of them may have recall 2.
 create table if not exists {buckets} (
   bucket int primary key,
-  last_token bigint not null
+  highest_token bigint not null,
+  key text collate "C",
+  first_arrival bigint,
+  waits_from bigint,
+  used bigint,
+  next_expiry bigint,
+  counted bigint,
+  is_recallable boolean
 ) with (fillfactor = 20);
 insert into {buckets} select bucket, 0 from pg_catalog.generate_series(0, {bucket_count} - 1) bucket on conflict do nothing;
 -- token 0: it waits. state: 'o' owned, 'd' detached, 'r' revoked. recall: while it is held and another claim waits, 0: nothing is

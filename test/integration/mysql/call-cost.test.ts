@@ -1,0 +1,111 @@
+// What a call reads, however many hold its key.
+
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { toBucket } from "../../../src/drivers/sql/schema.ts";
+import type { Driver } from "../../../src/spi/driver.ts";
+import { randomId } from "../../../src/util/ids.ts";
+import { toReleases } from "../../support/releases.ts";
+import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { withMariaDb } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
+
+const BUCKET = toBucket("key");
+const PAIRS = 32;
+
+withMariaDb((server) => {
+  let fixture: MysqlFixture;
+  let driver: Driver;
+  beforeEach(async () => {
+    fixture = createMysqlFixture(await server().freshDatabase());
+    driver = await fixture.open();
+  });
+  afterEach(async () => {
+    await fixture.close();
+    await fixture.database.drop();
+  });
+
+  test("the rows that a grant, a release, a refusal and a recheck read do not grow with the holders of the key", async () => {
+    const session = await fixture
+      .pool({ pool: { connectionLimit: 1 } })
+      .promise()
+      .getConnection();
+    const limit = 2_000;
+    const claim = (id: string, permitLimit: number, wait = 1) =>
+      session.query("call holdfast_2_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, '', 0)", [
+        ...[id, BUCKET, permitLimit, wait],
+      ]);
+    const record = (id: string): string => `${String(BUCKET).padStart(4, "0")}${id}`;
+    const release = (id: string) =>
+      session.query("call holdfast_2_release('inbox', 4, ?, 0)", [`${record(id)}0${"0".repeat(16)}0003key`]);
+    const renew = (id: string) => session.query("call holdfast_2_renew('inbox', 4, ?, 0)", [record(id)]);
+    const readCount = async (): Promise<number> => {
+      const [rows] = await session.query("show session status like 'Handler_read%'");
+      return (rows as { readonly Value: string }[]).reduce((sum, { Value: value }) => sum + Number(value), 0);
+    };
+    const measure = async (run: () => Promise<unknown>): Promise<number> => {
+      const before = await readCount();
+      for (let index = 0; index < PAIRS; index++) await run();
+      return (await readCount()) - before;
+    };
+    const measureAll = async (): Promise<Record<string, number>> => {
+      const pair = await measure(async () => {
+        const id = randomId();
+        await claim(id, limit);
+        await release(id);
+      });
+      const refusal = await measure(() => claim(randomId(), 1, 0));
+      const waiting = randomId();
+      await claim(waiting, 1);
+      const recheck = await measure(() => renew(waiting));
+      await release(waiting);
+      return { pair, refusal, recheck };
+    };
+    const hold = async (count: number): Promise<void> => {
+      for (let index = 0; index < count; index++) await claim(randomId(), limit);
+    };
+    await hold(10);
+    const few = await measureAll();
+    await hold(490);
+    const many = await measureAll();
+    for (const [call, rows] of Object.entries(many)) {
+      expect(rows, `${call}: ${JSON.stringify({ few, many })}`).toBeLessThan(2 * (few[call] as number));
+    }
+    session.release();
+    expect(await fixture.violations()).toEqual([]);
+  });
+
+  test("permits come back with a release, a revocation and the end of a lease, whoever else holds the key", async () => {
+    const take = async (ttlMs = 60_000) => {
+      const claim = makeClaim([{ key: "key", permits: 2, limit: 6 }], { wait: false, ttlMs });
+      return { claim, answer: await driver.claim(claim) };
+    };
+    const [, two] = [await take(), await take()];
+    let third = await take(300);
+    expect([two.answer, third.answer]).toMatchObject([{ state: "held" }, { state: "held" }]);
+    expect((await take()).answer.state).toBe("none");
+    // a process that has died
+    await until(async () => (third = await take()).answer.state === "held", {
+      within: 10_000,
+      what: "the end of the lease",
+    });
+    expect((await take()).answer.state).toBe("none");
+    await driver.release(toReleases(two.claim));
+    const fourth = await take();
+    expect(fourth.answer.state).toBe("held");
+    expect((await take()).answer.state).toBe("none");
+    if (third.answer.state !== "held") throw new Error("it is held");
+    expect(await driver.revoke?.([{ key: "key", token: third.answer.token, now: true }])).toEqual([true]);
+    expect((await take()).answer.state).toBe("held");
+    expect((await take()).answer.state).toBe("none");
+    // its lease ends earlier than that of all others
+    await driver.detach?.([fourth.claim], 200);
+    await until(async () => (await take()).answer.state === "held", {
+      within: 10_000,
+      what: "the end of the detached lock",
+    });
+    expect((await take()).answer.state).toBe("none");
+    expect(await fixture.violations()).toEqual([]);
+  });
+});
