@@ -1,10 +1,10 @@
 /** The built-in drivers by the scheme of their url. connect() loads this file, and then only the driver that it needs. */
 
 import { FatalDriverError } from "../errors.ts";
-import { parseSocketUrl } from "../protocol/server-url.ts";
 import type { Driver } from "../spi/driver.ts";
 import { describeValue, parseDuration } from "../util/duration.ts";
 import { isLoopback } from "../util/loopback.ts";
+import { parseSocketUrl } from "../util/server-url.ts";
 import type { Credential } from "./credential.ts";
 import { resolveCredential } from "./credential.ts";
 import type { ConnectOptions } from "./options.ts";
@@ -57,7 +57,7 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
       const tls = Object.fromEntries(new URL(url).searchParams);
       const [{ server }, { formatServerUrl }, { createTlsConnector }] = await Promise.all([
         import("../drivers/server/driver.ts"),
-        import("../protocol/server-url.ts"),
+        import("../util/server-url.ts"),
         import("../net/tls.ts"),
       ]);
       const connector = createTlsConnector(address, tls, formatServerUrl(address, true));

@@ -3,9 +3,9 @@
 import { connect } from "node:net";
 import type { Connector } from "../../net/transport.ts";
 import { createSocketTransport, toConnectError } from "../../net/transport.ts";
-import type { ServerAddress } from "../../protocol/server-url.ts";
-import { formatServerUrl } from "../../protocol/server-url.ts";
 import type { Driver } from "../../spi/driver.ts";
+import type { ServerAddress } from "../../util/server-url.ts";
+import { formatServerUrl } from "../../util/server-url.ts";
 import type { ConnectionOptions } from "./connection.ts";
 
 /** How a driver's server is reached, and under which session. */

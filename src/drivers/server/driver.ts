@@ -7,7 +7,6 @@ import type { Connector } from "../../net/transport.ts";
 import * as frames from "../../protocol/frames.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import { MIN_TOKEN_LIMIT } from "../../protocol/handshake.ts";
-import type { ServerAddress } from "../../protocol/server-url.ts";
 import type {
   Answer,
   Claim,
@@ -26,6 +25,7 @@ import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
+import type { ServerAddress } from "../../util/server-url.ts";
 import { SlotMap } from "../../util/slot-map.ts";
 import type { ServerEndpoint } from "./address.ts";
 import { createSocketConnector } from "./address.ts";

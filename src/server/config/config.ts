@@ -1,7 +1,7 @@
 /** Validates a server's options before anything is opened, and reports all problems at once. */
 
-import { formatHostPort } from "../../protocol/server-url.ts";
 import { describeValue } from "../../util/duration.ts";
+import { formatHostPort } from "../../util/server-url.ts";
 import type { OptionRules } from "../../util/validate.ts";
 import { booleanRule, clockRule, driverRule, functionRule, isObject, noProblem } from "../../util/validate.ts";
 import type { AccessControl } from "../auth/access-control.ts";

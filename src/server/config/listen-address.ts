@@ -1,8 +1,8 @@
 /** Parses and prints listening addresses. */
 
-import { formatServerUrl, parseSocketUrl } from "../../protocol/server-url.ts";
 import { describeValue } from "../../util/duration.ts";
 import { isLoopback } from "../../util/loopback.ts";
+import { formatServerUrl, parseSocketUrl } from "../../util/server-url.ts";
 
 /** The longest path of a Unix socket that every supported system accepts, in bytes. */
 const MAX_PATH_BYTES = 103;

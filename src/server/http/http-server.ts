@@ -8,7 +8,7 @@ import { createServer, STATUS_CODES } from "node:http";
 import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo, Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { formatHostPort } from "../../protocol/server-url.ts";
+import { formatHostPort } from "../../util/server-url.ts";
 import type { HostPort } from "../config/listen-address.ts";
 import { isReachableRemotely } from "../config/listen-address.ts";
 import { ConnectionLimiter } from "../connection/connection-limiter.ts";

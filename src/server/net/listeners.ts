@@ -1,7 +1,7 @@
 /** All listening sockets of a server: those of the lock protocol, and HTTP. */
 
-import { formatServerUrl } from "../../protocol/server-url.ts";
 import { acquireFileLock } from "../../util/file-lock.ts";
+import { formatServerUrl } from "../../util/server-url.ts";
 import type { ServerConfig } from "../config/config.ts";
 import type { OwnershipCheck } from "../ownership-monitor.ts";
 import { createPathCheck } from "../ownership-monitor.ts";

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import type { ConformanceOptions, TestStore } from "../../../src/conformance/suite.ts";
 import { server } from "../../../src/drivers/server/driver.ts";
 import { createTlsConnector } from "../../../src/net/tls.ts";
-import { formatServerUrl } from "../../../src/protocol/server-url.ts";
 import { createAccessControl, PERMISSIONS } from "../../../src/server/auth/access-control.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import type { ServeOptions, Server } from "../../../src/server/server.ts";
 import { serve } from "../../../src/server/server.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { MAX_DURATION_MS } from "../../../src/util/duration.ts";
+import { formatServerUrl } from "../../../src/util/server-url.ts";
 import { createAuthority, writeCertificate } from "../certificates.ts";
 import { inspectTables } from "../setup/table-inspection.ts";
 

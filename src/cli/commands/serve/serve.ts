@@ -3,10 +3,10 @@
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Command } from "commander";
-import { formatServerUrl } from "../../../protocol/server-url.ts";
 import type { Logger } from "../../../server/config/logger.ts";
 import type { ConfigProblem, ServeOptions, Server } from "../../../server/server.ts";
 import { acquireFileLock } from "../../../util/file-lock.ts";
+import { formatServerUrl } from "../../../util/server-url.ts";
 import {
   prepareSocketPath,
   resolveUserDirectory,
