@@ -17,6 +17,7 @@ import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
 import { withTimeout } from "../util/timeout.ts";
 import { CachedLocks, cacheProblem } from "./cached-locks.ts";
+import { DeferredStarts } from "./deferred-starts.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import { isExclusive } from "./handoff-budget.ts";
@@ -143,6 +144,7 @@ export class Client {
       queueReader: new QueueReader(engine),
       cachedLocks: new CachedLocks(engine, traits, () => this.#giveUp(engine)),
       handoffChain: new HandoffChain(),
+      deferredStarts: new DeferredStarts(),
       strictWaits: new Counts(),
       queues: new SlotMap(),
     };

@@ -26,6 +26,7 @@ import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
 import type { CachedLocks, CachingQueue } from "./cached-locks.ts";
 import { CachedLock } from "./cached-locks.ts";
+import type { DeferredStarts } from "./deferred-starts.ts";
 import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
 import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome, LockEvent } from "./events.ts";
@@ -57,6 +58,7 @@ export interface ClientContext {
   readonly queueReader: QueueReader;
   readonly cachedLocks: CachedLocks;
   readonly handoffChain: HandoffChain;
+  readonly deferredStarts: DeferredStarts;
   /** How many requests in strict order wait for each key. */
   readonly strictWaits: Counts;
   /** The queues that other requests can join, by name. */
@@ -114,7 +116,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
     if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
-    if (!isBusy) return this.#activeClaim === null ? this.#startClaim(waiter.startedAt) : undefined;
+    if (!isBusy) return this.#activeClaim === null ? this.#startFor(waiter) : undefined;
     if (!waiter.noWait) return this.context.queueEvents.emitWaiting(waiter);
     // while the first call is under way the lock may be free, or the store down: unknown is not busy
     const activeClaim = this.#activeClaim as ActiveClaim;
@@ -335,7 +337,16 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.context.queueEvents.emitFailed(waiter, error, outcome);
   }
 
+  /** A request that is aborted in the turn in which it was made sends nothing. */
+  #startFor({ settings, startedAt }: Waiter): void {
+    if (settings.signal === undefined) return this.#startClaim(startedAt);
+    this.context.deferredStarts.add(() => {
+      if (this.#waiters.size > 0 && this.#activeClaim === null) this.#startClaim(startedAt);
+    });
+  }
+
   #startClaim(now: number): void {
+    this.context.deferredStarts.flush();
     const head = this.#waiters.first as Waiter;
     const { engine, settings, tokenFloors, traits, cachedLocks } = this.context;
     const isCached = this.#name !== null && head.settings.cacheMs > 0;
