@@ -118,7 +118,7 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
     name: `the lock server (${kind})`,
     async start() {
       const folder = mkdtempSync(join(tmpdir(), "hf-exit-"));
-      const listen = kind === "unix" ? `unix:${folder}/socket` : `tcp://127.0.0.1:${await freePort()}`;
+      const listen = kind === "unix" ? `holdfast+unix:${folder}/socket` : `holdfast://127.0.0.1:${await freePort()}`;
       const child = spawn(process.execPath, [PROGRAM, "serve", "--listen", listen, "--state", `${folder}/state`], {
         stdio: ["ignore", "pipe", "ignore"],
         env: sandboxEnvironment(folder),
@@ -135,7 +135,7 @@ const STORES: readonly { readonly name: string; start(): Promise<Store>; readonl
         }
       };
       return {
-        url: kind === "unix" ? `holdfast+${listen}` : listen.replace("tcp", "holdfast"),
+        url: listen,
         stop: () => void child.kill("SIGSTOP"),
         kill,
         async dispose() {
