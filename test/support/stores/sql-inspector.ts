@@ -145,7 +145,7 @@ export interface ClaimState {
 }
 
 /** What the row of a bucket says of one of its keys. */
-export interface KeyCount {
+interface KeyCount {
   readonly key: string;
   readonly bucket: number;
   /** No claim arrived before. */
