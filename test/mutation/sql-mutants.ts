@@ -362,8 +362,8 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     ...procedures,
     name: "on MariaDB, a bucket that stays free when a claim or a tombstone becomes a row of another table",
-    find: "IF v_mode <> 2 THEN",
-    replace: "IF FALSE THEN",
+    find: "IF v_mode = 0 THEN UPDATE",
+    replace: "IF FALSE THEN UPDATE",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {

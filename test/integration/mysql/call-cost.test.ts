@@ -86,7 +86,11 @@ withMariaDb((server) => {
     expect([two.answer, third.answer]).toMatchObject([{ state: "held" }, { state: "held" }]);
     expect((await take()).answer.state).toBe("none");
     // a process that has died
-    await until(async () => (third = await take()).answer.state === "held", {
+    const takeAgain = async (): Promise<boolean> => {
+      third = await take();
+      return third.answer.state === "held";
+    };
+    await until(takeAgain, {
       within: 10_000,
       what: "the end of the lease",
     });

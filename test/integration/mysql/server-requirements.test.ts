@@ -124,15 +124,15 @@ withMariaDb((server) => {
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 10, for callers from revision 8'`,
+          `alter procedure ${name} comment 'Holdfast, revision 11, for callers from revision 8'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 10, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 11, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 10, for callers from revision 10'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 11, for callers from revision 11'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 10, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 11, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 

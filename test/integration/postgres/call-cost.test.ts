@@ -38,8 +38,9 @@ withPostgres((server) => {
     `holdfast.holdfast_1_release(${id}, '${TTL_MS}', '0', '${BUCKET}', 'inbox', 0)`;
   const countPages = async (call: string): Promise<number> => {
     const { rows } = await session.query(`explain (analyze, buffers, format json) select ${call}`);
-    const [{ Plan: plan }] = rows[0]?.["QUERY PLAN"] as [{ readonly Plan: Readonly<Record<string, number>> }];
-    return Number(plan["Shared Hit Blocks"]) + Number(plan["Shared Read Blocks"]);
+    const plans = rows[0]?.["QUERY PLAN"] as readonly { readonly Plan: Readonly<Record<string, number>> }[] | undefined;
+    const plan = plans?.[0]?.Plan;
+    return Number(plan?.["Shared Hit Blocks"]) + Number(plan?.["Shared Read Blocks"]);
   };
   const measure = async (round: () => Promise<number>): Promise<number> => {
     await round();
@@ -155,7 +156,11 @@ withPostgres((server) => {
     expect([two.answer, third.answer]).toMatchObject([{ state: "held" }, { state: "held" }]);
     expect((await take()).answer.state).toBe("none");
     // a process that has died
-    await until(async () => (third = await take()).answer.state === "held", {
+    const takeAgain = async (): Promise<boolean> => {
+      third = await take();
+      return third.answer.state === "held";
+    };
+    await until(takeAgain, {
       within: 10_000,
       what: "the end of the lease",
     });

@@ -145,7 +145,7 @@ export interface ClaimState {
 }
 
 /** What the row of a bucket says of one of its keys. */
-export interface KeyCount {
+interface KeyCount {
   readonly key: string;
   readonly bucket: number;
   /** No claim arrived before. */
@@ -204,7 +204,7 @@ function snapshotStatement(
 /** Numbers of the key in columns of claims. */
 function selectCounts(
   select: (kind: string, values: Readonly<Record<string, string>>, from: string) => string,
-  { isKnown, key, first, waitsFrom, used, nextExpiry, counted }: NonNullable<InspectedDialect["counts"]>,
+  { isKnown, first, waitsFrom, used, nextExpiry, counted }: NonNullable<InspectedDialect["counts"]>,
   name: string,
   buckets: string,
 ): string {
