@@ -18,7 +18,8 @@ const closers = new Set<{ readonly close: () => Promise<void> }>();
  */
 export function closeOnSignal(close: () => Promise<void>): Disposable {
   const closer = { close };
-  if (closers.size === 0) for (const signal of SIGNALS) process.on(signal, onSignal);
+  // in front of all others: it sees those that a signal removes (`once`)
+  if (closers.size === 0) for (const signal of SIGNALS) process.prependListener(signal, onSignal);
   closers.add(closer);
   return {
     [Symbol.dispose]() {
@@ -35,6 +36,7 @@ function removeListeners(): void {
 function onSignal(signal: NodeJS.Signals): void {
   // a second one has its default effect, if the program has no handler of its own
   removeListeners();
+  const isHandled = process.listenerCount(signal) > 0;
   const closing = [...closers].map(({ close }) =>
     close().catch((error: unknown) => emitProcessWarning(error, "HoldfastWarning")),
   );
@@ -45,10 +47,9 @@ function onSignal(signal: NodeJS.Signals): void {
     isRaised = true;
     clearTimeout(timeout);
     // a handler of the program has had this signal: a second one would mean "at once" to it
-    if (process.listeners(signal).every((listener) => listener === onSignal)) {
-      removeListeners();
-      process.kill(process.pid, signal);
-    }
+    if (isHandled) return;
+    removeListeners(); // of a client that was opened meanwhile
+    process.kill(process.pid, signal);
   };
   const timeout = setTimeout(raise, CLOSE_TIMEOUT_MS);
   void Promise.all(closing).then(raise);

@@ -339,14 +339,17 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   /** A request that is aborted in the turn in which it was made sends nothing. */
   #startFor({ settings, startedAt }: Waiter): void {
-    if (settings.signal === undefined) return this.#startClaim(startedAt);
-    this.context.deferredStarts.add(() => {
-      if (this.#waiters.size > 0 && this.#activeClaim === null) this.#startClaim(startedAt);
-    });
+    if (settings.signal === undefined) return this.#startIfNone(startedAt);
+    this.context.deferredStarts.add(() => this.#startIfNone(startedAt));
+  }
+
+  #startIfNone(now: number): void {
+    // one of them may be that of this queue
+    this.context.deferredStarts.flush();
+    if (this.#waiters.size > 0 && this.#activeClaim === null) this.#startClaim(now);
   }
 
   #startClaim(now: number): void {
-    this.context.deferredStarts.flush();
     const head = this.#waiters.first as Waiter;
     const { engine, settings, tokenFloors, traits, cachedLocks } = this.context;
     const isCached = this.#name !== null && head.settings.cacheMs > 0;
@@ -492,7 +495,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   #startNext(now?: number): void {
     // a listener of an event has requested the same keys, and so started the claim
     if (this.#activeClaim !== null) return;
-    if (this.#waiters.size > 0) this.#startClaim(now ?? this.context.engine.clock.now());
+    if (this.#waiters.size > 0) this.#startIfNone(now ?? this.context.engine.clock.now());
     else if (this.#name !== null) this.context.queues.delete(this.#name);
   }
 

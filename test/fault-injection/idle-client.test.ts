@@ -153,12 +153,18 @@ describe("closeOnSignal()", () => {
     assert.deepEqual([result.code, result.signal, result.out], [null, "SIGTERM", "ready\nreleased 20\n"]);
   });
 
-  test("a handler of the program gets the signal once", async () => {
-    const result = await runWithSignal(`${TWO_CLIENTS}
-      process.on("SIGTERM", () => console.log("draining"));
+  test.each([
+    ["on", "behind", (handler: string) => `${TWO_CLIENTS} ${handler}`],
+    ["once", "behind", (handler: string) => `${TWO_CLIENTS} ${handler}`],
+    ["once", "in front", (handler: string) => `${handler} ${TWO_CLIENTS}`],
+  ])(
+    "a handler of the program, by %s() and %s, gets the signal once and ends the process",
+    async (method, _, place) => {
+      const result = await runWithSignal(`${place(`process.${method}("SIGTERM", () => console.log("draining"));`)}
       setTimeout(() => process.exit(3), 1_500);
       console.log("ready");
     `);
-    assert.deepEqual([result.code, result.signal, result.out], [3, null, "ready\ndraining\nreleased 20\n"]);
-  });
+      assert.deepEqual([result.code, result.signal, result.out], [3, null, "ready\ndraining\nreleased 20\n"]);
+    },
+  );
 });
