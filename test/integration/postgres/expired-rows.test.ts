@@ -2,7 +2,6 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Claim } from "../../../src/spi/driver.ts";
-import { randomId } from "../../../src/util/ids.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
@@ -56,10 +55,7 @@ withPostgres((server) => {
 
   test("claims on other keys remove the rows of keys that are never used again", async () => {
     const { driver } = await fixture.open();
-    // a new claim looks at the next one in the order of ids, where digits come first: with random ones the first row could take long
-    const abandoned = [..."abcdefghijklmnopqrst"].map((begin) =>
-      makeClaim(`abandoned:${begin}`, { id: begin + randomId().slice(1), ttlMs: 100 }),
-    );
+    const abandoned = Array.from({ length: 20 }, (_, index) => makeClaim(`abandoned:${index}`, { ttlMs: 100 }));
     await Promise.all(abandoned.map((claim) => driver.claim(claim)));
     let round = 0;
     await until(
@@ -76,11 +72,10 @@ withPostgres((server) => {
 
   test("waiters that died behind one that waits for long are removed by claims on other keys, and keep none out", async () => {
     const { driver } = await fixture.open();
-    // a new claim looks at the next one in the order of ids: with random ones the last row could take long
-    const makeClaims = (begins: string, ttlMs: number): Claim[] =>
-      [...begins].map((begin) => makeClaim("key", { id: begin + randomId().slice(1), ttlMs }));
-    const [holder, waiter, last] = makeClaims("abc", 60_000) as [Claim, Claim, Claim];
-    const dead = makeClaims("hmrw4", 100);
+    const makeClaims = (count: number, ttlMs: number): Claim[] =>
+      Array.from({ length: count }, () => makeClaim("key", { ttlMs }));
+    const [holder, waiter, last] = makeClaims(3, 60_000) as [Claim, Claim, Claim];
+    const dead = makeClaims(5, 100);
     for (const claim of [holder, waiter, ...dead]) await driver.claim(claim);
     await driver.claim(last);
     await until(

@@ -1,4 +1,4 @@
-/* sweep.sql — removes the row of one claim, if its lease has ended, and walks its queue: without it, rows of processes that died
+/* sweep.sql — removes rows of claims whose leases have ended, and walks their queues: without it, rows of processes that died
    would stay if their keys are never used again, or if a claim that waits for long is in front of them, where each walk ends. One new
    claim in 16 looks at a page of the table, chosen at random, so every row is met in time. An index would lead through all the rows that were
    deleted since the oldest transaction began.
@@ -13,13 +13,11 @@ declare
   v_pages bigint := pg_catalog.pg_relation_size({claims_literal}::pg_catalog.regclass) / pg_catalog.current_setting('block_size')::int;
   v_page bigint := pg_catalog.floor(pg_catalog.random() * v_pages);
 begin
-  select id, key, bucket, ttl into c from {claims}
-    where ctid >= ('(' || v_page || ',0)')::tid and ctid < ('(' || v_page + 1 || ',0)')::tid and expires <= v_now limit 1;
-  if not found then
-    return;
-  end if;
-  perform 1 from {buckets} where bucket = c.bucket for no key update skip locked;
-  if found then
+  for c in select id, key, bucket, ttl from {claims}
+    where ctid >= ('(' || v_page || ',0)')::tid and ctid < ('(' || v_page + 1 || ',0)')::tid and expires <= v_now limit 10
+  loop
+    perform 1 from {buckets} where bucket = c.bucket for no key update skip locked;
+    continue when not found;
     v_now := {read_clock}();
     pushes := ({walk}(c.key, c.bucket, v_now, 0, p_grace_ends, p_inbox, pushes)).pushes;
     -- it waits behind the claim at which the walk has ended. It may have been renewed before the lock
@@ -27,5 +25,5 @@ begin
     if found and p_grace_ends = 0 then
       perform {add_tombstone}(c.id, 'expired', c.ttl, v_now);
     end if;
-  end if;
+  end loop;
 end $body$;
