@@ -149,7 +149,7 @@ withRedis((server) => {
       const countBefore = connectionCount();
       let failureCount = 0;
       const call = (): Promise<unknown> => locks.list("first").catch(() => failureCount++);
-      const calls = setInterval(call, COMMAND_TIMEOUT_MS / 20);
+      const calls = setInterval(() => void call(), COMMAND_TIMEOUT_MS / 20);
       onTestFinished(() => clearInterval(calls));
       // in two steps: answers go on to arrive
       proxy.toClient.delay(COMMAND_TIMEOUT_MS / 2);
