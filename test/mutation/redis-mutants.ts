@@ -7,6 +7,7 @@ const tests = "test/integration/redis/unreachable-waiters.test.ts";
 const failover = "test/integration/redis/failover.test.ts";
 const model = "test/integration/redis/queue-model.test.ts";
 const lostReleases = "test/integration/redis/lost-releases.test.ts";
+const halfOpen = "test/integration/redis/half-open-connections.test.ts";
 const recall = "test/integration/redis/recall.test.ts";
 const totals = "test/integration/redis/totals.test.ts";
 const graceTokens = "test/integration/redis/grace-period-tokens.test.ts";
@@ -304,9 +305,30 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, a master that became a replica and is not left",
     file: "src/drivers/redis/connection.ts",
-    find: "if (isReplicaError(error) && epoch === this.epoch) this.#leaveReplica();",
+    find: "if (isReplicaError(error) && !this.isCluster && epoch === this.epoch) this.#reconnect(routingKey);",
     replace: "",
     tests: "test/integration/redis/role-switch.test.ts",
+  },
+  {
+    name: "on Redis, a connection on which nothing is answered and that is not left",
+    file: "src/drivers/redis/connection.ts",
+    find: "if (isSilent && epoch === this.epoch) this.#reconnect(routingKey);",
+    replace: "",
+    tests: halfOpen,
+  },
+  {
+    name: "on Redis, a connection that is left when one call times out, although others are answered",
+    file: "src/drivers/redis/connection.ts",
+    find: "if (isSilent && epoch === this.epoch)",
+    replace: "if (epoch === this.epoch)",
+    tests: halfOpen,
+  },
+  {
+    name: "on Redis, an attempt to connect that a silent server does not end",
+    file: "src/drivers/redis/connection.ts",
+    find: "      this.#limitAttempt();\n      adapter.reconnect();",
+    replace: "",
+    tests: halfOpen,
   },
   {
     name: "on Redis, an item that fails all others of its command",

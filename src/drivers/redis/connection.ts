@@ -23,6 +23,7 @@ import {
   isPassingError,
   isPermanentError,
   isReplicaError,
+  isTimeoutError,
   sanitizeError,
   toConnectError,
 } from "./errors.ts";
@@ -37,6 +38,8 @@ import { Subscriptions } from "./subscriptions.ts";
 const RETRY_INTERVAL_MS = 100;
 /** The longest pause between attempts to reconnect a client that has stopped. */
 const MAX_BACKOFF_MS = 2_000;
+/** The least that an attempt to reconnect may take: it has more round trips than a command. */
+const MIN_ATTEMPT_TIMEOUT_MS = 2_000;
 
 interface DatabaseSelection {
   readonly epoch: number;
@@ -67,7 +70,11 @@ export class Connection {
   #database: number | null = null;
   #isClosed = false;
   readonly #reconnectTimer: Timer;
+  /** A server that does not answer still accepts connections, and libraries wait for it without end. */
+  readonly #attemptTimer: Timer;
   #failedAttempts = 0;
+  /** The number of answers of each master, by name. */
+  readonly #answerCounts = new Map<string | null, number>();
   #onChange: () => void = () => undefined;
   #wasConnected = false;
   /** Counts the breaks of the connection. */
@@ -84,7 +91,15 @@ export class Connection {
     this.#replicaAcks =
       replicas === undefined ? null : new ReplicaAcks(adapter, this.send, this.#timeouts, this.#inboxId, replicas);
     this.#subscriptions = new Subscriptions(adapter, this, clock, events);
-    this.#reconnectTimer = clock.timer(() => void adapter.connect().catch(() => undefined)); // reported by onStopped
+    this.#reconnectTimer = clock.timer(() => {
+      this.#limitAttempt();
+      adapter.connect().catch(() => undefined); // reported by onStopped
+    });
+    this.#attemptTimer = clock.timer(() => {
+      if (adapter.isReady) return;
+      this.#limitAttempt();
+      adapter.reconnect();
+    });
     if (ownsClient) adapter.takeOwnership(() => this.#reconnectLater());
     this.#stopWatching = adapter.watchConnection({
       onConnected: () => this.#onConnected(),
@@ -193,9 +208,17 @@ export class Connection {
   readonly send = (args: string[], routingKey: string, lateReply?: LateReply): Promise<unknown> => {
     if (this.#isClosed || !this.#adapter.isReady) return Promise.reject(new Error("redis: not connected"));
     const { epoch } = this;
+    const master = this.#adapter.resolveMaster(routingKey);
+    const answersBefore = this.#answerCounts.get(master) ?? 0;
+    const onTimeout = (): void => {
+      const isSilent = (this.#answerCounts.get(master) ?? 0) === answersBefore;
+      if (isSilent && epoch === this.epoch) this.#reconnect(routingKey);
+    };
+    const onAnswer = (): void => void this.#answerCounts.set(master, (this.#answerCounts.get(master) ?? 0) + 1);
     return new Promise((resolve, reject) => {
       const stopTimeout = this.#timeouts.start(() => {
         lateReply?.onTimeout();
+        onTimeout();
         reject(new Error(`redis: no answer within ${this.#timeouts.timeoutMs} ms`));
       });
       const settle = (): boolean => {
@@ -205,10 +228,14 @@ export class Connection {
       };
       this.#adapter.send(args, routingKey).then(
         (reply) => {
+          onAnswer();
           if (settle()) resolve(reply);
         },
         (error: unknown) => {
-          if (isReplicaError(error) && epoch === this.epoch) this.#leaveReplica();
+          if (isTimeoutError(error)) onTimeout();
+          else onAnswer();
+          // a Cluster client finds the new master by itself
+          if (isReplicaError(error) && !this.isCluster && epoch === this.epoch) this.#reconnect(routingKey);
           if (settle()) reject(sanitizeError(error));
         },
       );
@@ -219,6 +246,7 @@ export class Connection {
     this.#isClosed = true;
     this.#stopWatching();
     this.#reconnectTimer.stop();
+    this.#attemptTimer.stop();
     this.#timeouts.expireAll();
     this.#subscriptions.close();
     this.#replicaAcks?.close();
@@ -272,11 +300,14 @@ export class Connection {
     return reply;
   }
 
-  /** The server is not the master any more. A Cluster client finds the other one by itself, one of the user by its own options. */
-  #leaveReplica(): void {
-    if (!this.#ownsClient || this.isCluster || !this.#adapter.isReady) return;
-    this.#adapter.disconnect();
-    this.#reconnectLater();
+  /** The connection leads to a replica, or to nobody: a new one may lead elsewhere. A client of the user follows its own options. */
+  #reconnect(routingKey: string): void {
+    if (this.#ownsClient && !this.#isClosed && this.#adapter.isReady) this.#adapter.reconnect(routingKey);
+  }
+
+  #limitAttempt(): void {
+    if (!this.#ownsClient || this.#isClosed || !this.#wasConnected) return; // else connectAndDo() has a limit
+    this.#attemptTimer.set(this.#clock.now() + Math.max(this.#timeouts.timeoutMs, MIN_ATTEMPT_TIMEOUT_MS));
   }
 
   /** The timer does not keep the process alive, while those of some libraries do. */
@@ -289,6 +320,7 @@ export class Connection {
 
   #onConnected(): void {
     this.#failedAttempts = 0;
+    this.#attemptTimer.set(null);
     this.#onChange();
     if (!this.#wasConnected || this.#isClosed) return;
     this.#subscriptions.invalidateAll();
@@ -297,6 +329,7 @@ export class Connection {
 
   #onDisconnected(): void {
     this.epoch++;
+    this.#limitAttempt();
     this.#events.onDisconnected();
   }
 

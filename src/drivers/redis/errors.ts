@@ -95,6 +95,11 @@ export function isReplicaError(error: unknown): boolean {
   return REPLICA.test(String(error));
 }
 
+/** Whether a library gave up waiting for the answer, by an option of its own (ioredis: commandTimeout). */
+export function isTimeoutError(error: unknown): boolean {
+  return error instanceof Error && error.message === "Command timed out";
+}
+
 /** Whether the server does not know the digest of the script. */
 export function isNoScriptError(error: unknown): boolean {
   return /no_?script/i.test(String(error));

@@ -75,6 +75,8 @@ async function createClient(endpoint: RedisEndpoint, connectTimeout: number): Pr
           name: master,
           // its pauses would keep the process alive: the driver starts a client that has ended again
           sentinelRetryStrategy: null,
+          // one that accepts connections but does not answer: the next one is asked
+          sentinelCommandTimeout: connectTimeout,
           ...(tls !== undefined && { enableTLSForSentinelMode: true, sentinelTLS: tls }),
         }
       : firstHost),

@@ -2,11 +2,12 @@
 
 import { randomUUID } from "node:crypto";
 import { Cluster, Redis } from "ioredis";
-import { createClient } from "redis";
-import { afterAll, beforeAll, describe } from "vitest";
+import { createClient, createCluster } from "redis";
+import { afterAll, beforeAll, describe, onTestFinished, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
+import { createLocks } from "../../../src/index.ts";
 import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
 import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
@@ -98,4 +99,33 @@ describe("a Cluster", () => {
       close: () => Promise.all(proxies.map((proxy) => proxy.close())),
     };
   });
+
+  const CLUSTER_CLIENTS: Readonly<Record<string, (natMap: Readonly<Record<string, Endpoint>>) => RedisClient>> = {
+    ioredis: (natMap) => new Cluster(Object.values(natMap), { natMap, clusterRetryStrategy: () => 20 }),
+    "node-redis": (natMap) =>
+      createCluster({ rootNodes: Object.values(natMap).map((socket) => ({ socket })), nodeAddressMap: natMap }),
+  };
+
+  test.each(Object.entries(CLUSTER_CLIENTS))(
+    "Redis Cluster by %s: a half-open connection to one node is replaced",
+    { timeout: 30_000 },
+    async (_, createRedis) => {
+      const proxies = await Promise.all(cluster.ports.map((port) => tcpProxy(localhost(port))));
+      const natMap = Object.fromEntries(
+        cluster.ports.map((port, index) => [`127.0.0.1:${port}`, proxies[index]?.address as Endpoint]),
+      );
+      const options = { prefix: randomUUID(), commandTimeoutMs: 500, warn: () => undefined };
+      const locks = createLocks(redis(() => createRedis(natMap), options));
+      onTestFinished(async () => {
+        await locks.close();
+        await Promise.all(proxies.map((proxy) => proxy.close()));
+      });
+      const keys = Array.from({ length: 20 }, (_, index) => `key ${index}`);
+      const lockAll = (): Promise<unknown> =>
+        Promise.all(keys.map((key) => locks.using(key, { wait: "5s" }, () => undefined)));
+      await lockAll();
+      proxies[0]?.silence();
+      await lockAll();
+    },
+  );
 });

@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterEach, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
+import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
@@ -23,10 +24,14 @@ afterEach(async () => {
 /** Without this option an ioredis client stays with a master that has become a replica. */
 const reconnectOnError = ({ message }: Error): boolean => message.startsWith("READONLY");
 
+function toUrl(): string {
+  const addresses = servers.sentinels.map(({ host, port }) => `${host}:${port}`).join(",");
+  return `redis+sentinel://${addresses}/${servers.name}?prefix=${prefix}`;
+}
+
 /** One by url, one by an instance of ioredis. */
 async function openClients(): Promise<readonly [Locks, Locks]> {
-  const addresses = servers.sentinels.map(({ host, port }) => `${host}:${port}`).join(",");
-  const byUrl = await connect(`redis+sentinel://${addresses}/${servers.name}?prefix=${prefix}`, {
+  const byUrl = await connect(toUrl(), {
     handoffs: 1,
     ttl: "10s",
   });
@@ -91,4 +96,23 @@ test("a master killed under load costs time and no waiter, and unreplicated hold
   expect(keptLock.signal.aborted).toBe(false);
   expect(await keptLock.release()).toBe(true);
   await until(async () => (await subscriberCount(1)) === 2, { within: 10_000, what: "the inboxes at the new master" });
+});
+
+test("a master that is stopped, but whose connections stay open, is left for the one that Sentinels promote", {
+  timeout: 60_000,
+}, async () => {
+  servers = await startRedisSentinels(1_000);
+  const driver = redisFromUrl(toUrl(), { commandTimeoutMs: 1_000, warn: () => undefined });
+  const client = createLocks(driver, { ttl: "20s" });
+  activeClients.push(client);
+  const lock = await client.acquire("kept");
+  servers.signal(0, "SIGSTOP");
+  try {
+    // the first attempts reach the stopped master, which its Sentinels still name
+    const next = await client.acquire("new", { wait: "20s" });
+    expect(await next.release()).toBe(true);
+    expect(await lock.release()).toBe(true);
+  } finally {
+    servers.signal(0, "SIGCONT");
+  }
 });

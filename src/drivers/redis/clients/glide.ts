@@ -42,6 +42,7 @@ export function adaptGlide({ client, subscriber }: GlideClients): ClientAdapter 
     database: 0,
     connect: async () => undefined, // it is created connected, or connects on first use
     takeOwnership: () => undefined,
+    reconnect: () => undefined, // no connection can be given up without closing the client
     async send(args) {
       try {
         const reply = await client.customCommand(args, DECODE_AS_TEXT);

@@ -41,8 +41,16 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
     resolveMaster: () => "",
     openSubscriber: (_, events) => openIoredisSubscriber(client, events, false),
     openCommandConnection: (_, onDisconnected) => openIoredisCommandConnection(client, onDisconnected),
+    reconnect() {
+      if (hasConnection(client)) disconnectNow(client);
+    },
     disconnect: () => disconnectNow(client),
   };
+}
+
+/** Or an attempt to open one. */
+function hasConnection({ status }: Pick<IoredisLike, "status">): boolean {
+  return ["connecting", "connect", "ready"].includes(status);
 }
 
 /**
@@ -159,11 +167,19 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
       "client must have no keyPrefix with braces in a Cluster: it would route calls to the wrong node",
     );
   }
-  const findMaster = (routingKey: string): IoredisLike => {
+  const findMaster = (routingKey: string): IoredisLike | undefined => {
     const name = resolveMasterName(client, routingKey);
-    const master = client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);
+    return client.nodes("master").find(({ options: { host, port } }) => `${host}:${port}` === name);
+  };
+  const getMaster = (routingKey: string): IoredisLike => {
+    const master = findMaster(routingKey);
     if (master === undefined) throw new Error("redis: no known master serves this slot");
     return master;
+  };
+  const disconnectAll = (): void => {
+    const streams = client.nodes("master").map(({ stream }) => stream);
+    client.disconnect();
+    for (const stream of streams) stream?.destroy?.();
   };
   let isOwned = false;
   return {
@@ -202,14 +218,16 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
     },
     watchErrors: (onError) => watchClientErrors(client, onError),
     resolveMaster: (routingKey) => resolveMasterName(client, routingKey),
-    openSubscriber: async (routingKey, events) => openIoredisSubscriber(findMaster(routingKey), events, true),
+    openSubscriber: async (routingKey, events) => openIoredisSubscriber(getMaster(routingKey), events, true),
     openCommandConnection: async (routingKey, onDisconnected) =>
-      openIoredisCommandConnection(findMaster(routingKey), onDisconnected),
-    disconnect() {
-      const streams = client.nodes("master").map(({ stream }) => stream);
-      client.disconnect();
-      for (const stream of streams) stream?.destroy?.();
+      openIoredisCommandConnection(getMaster(routingKey), onDisconnected),
+    reconnect(routingKey) {
+      // the other nodes may answer; a node without a connection is looked up again
+      const master = routingKey === undefined ? undefined : findMaster(routingKey);
+      if (master !== undefined && hasConnection(master)) disconnectNow(master);
+      if (routingKey === undefined && hasConnection(client)) disconnectAll();
     },
+    disconnect: disconnectAll,
   };
 }
 

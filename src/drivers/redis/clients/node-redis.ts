@@ -13,6 +13,7 @@ import { readAddress, watchClientErrors } from "./types.ts";
 
 export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
   let connecting: Promise<unknown> | null = null;
+  let stop = (): void => undefined;
   return {
     get isReady() {
       return client.isReady;
@@ -36,11 +37,12 @@ export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
     },
     takeOwnership(onStopped) {
       takeOwnership(client);
-      // between its own attempts a timer of the library would keep the process alive
-      client.on("error", () => {
+      stop = () => {
         if (client.isOpen) client.destroy();
         onStopped();
-      });
+      };
+      // between its own attempts a timer of the library would keep the process alive
+      client.on("error", stop);
     },
     send: (args) => client.sendCommand(args),
     watchConnection({ onConnected, onDisconnected }) {
@@ -57,6 +59,9 @@ export function adaptNodeRedis(client: NodeRedisLike): ClientAdapter {
     resolveMaster: () => "",
     openSubscriber: (_, events) => openNodeRedisSubscriber(client, events, false),
     openCommandConnection: (_, onDisconnected) => openNodeRedisCommandConnection(client, onDisconnected),
+    reconnect() {
+      if (client.isOpen) stop();
+    },
     disconnect() {
       if (client.isOpen) client.destroy();
     },
@@ -163,6 +168,15 @@ export function adaptNodeRedisCluster(client: NodeRedisClusterLike): ClientAdapt
     openSubscriber: async (routingKey, events) => openNodeRedisSubscriber(await findMaster(routingKey), events, true),
     openCommandConnection: async (routingKey, onDisconnected) =>
       openNodeRedisCommandConnection(await findMaster(routingKey), onDisconnected),
+    reconnect(routingKey) {
+      if (routingKey === undefined) return;
+      const reopen = async (): Promise<void> => {
+        const master = await findMaster(routingKey);
+        master.destroy();
+        await master.connect();
+      };
+      reopen().catch(() => undefined); // failed calls report it
+    },
     disconnect() {
       if (client.isOpen) client.destroy();
     },

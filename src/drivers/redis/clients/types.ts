@@ -134,6 +134,12 @@ export interface ClientAdapter {
    * @param onStopped the client has stopped trying to connect, and connect() starts it again
    */
   takeOwnership(onStopped: () => void): void;
+  /**
+   * Gives up the connection to the master for this routing key, or every attempt to connect, so that a new one is
+   * opened: by the client, or by connect() after onStopped. Does nothing between attempts. Only for a client that the
+   * driver created.
+   */
+  reconnect(routingKey?: string): void;
   /** Disconnects at once; connect() starts it again. Only for a client that the driver created. */
   disconnect(): void;
 }
