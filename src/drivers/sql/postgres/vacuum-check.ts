@@ -34,7 +34,7 @@ const READ_OLDEST = `select kind, pid, name, transactions, seconds from (
     from pg_catalog.pg_prepared_xacts
   union all
   select 'slot', active_pid, slot_name::text, pg_catalog.age(xmin), null, null
-    from pg_catalog.pg_replication_slots where xmin is not null
+    from pg_catalog.pg_replication_slots
 ) as held
 where case when seconds is null then transactions operator(pg_catalog.>) ${MAX_TRANSACTIONS}
   else seconds operator(pg_catalog.>) ${MAX_OPEN_SECONDS} end
