@@ -22,6 +22,27 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/conformance/mysql.test.ts",
   },
   {
+    ...procedures,
+    name: "on MariaDB, expired tombstones that only later ones remove",
+    find: "CALL {purge_tombstones}(v_locked, v_now);",
+    replace: "",
+    tests: "test/integration/mysql/recheck-cost.test.ts",
+  },
+  {
+    name: "on MariaDB, an idle transaction at READ COMMITTED that is said to keep old rows",
+    file: "src/drivers/sql/mysql/purge-check.ts",
+    find: " OR trx_query IS NOT NULL",
+    replace: " OR true",
+    tests: "test/integration/mysql/purge-check.test.ts",
+  },
+  {
+    name: "on PostgreSQL, VACUUM that is said to keep old row versions",
+    file: "src/drivers/sql/postgres/vacuum-check.ts",
+    find: "and not exists (select from pg_catalog.pg_stat_progress_vacuum vacuum where vacuum.pid operator(pg_catalog.=) session.pid)",
+    replace: "",
+    tests: "test/integration/postgres/vacuum-check.test.ts",
+  },
+  {
     name: "on SQLite, a released permit that stays counted",
     file: "src/drivers/sql/sqlite/rows.ts",
     find: "if (toBigInt(row.token) > 0n && (row.permits as number) < ALL_PERMITS) {",

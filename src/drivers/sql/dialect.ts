@@ -115,7 +115,7 @@ export interface DialectSession {
   checkDataLoss(): Promise<number>;
   /** With guardDataLoss: puts held claims back that the database has lost. Replies as those of renew(). */
   restore(rows: readonly RestoreRow[]): Promise<readonly string[]>;
-  /** What of the database matters to locks: version, role, durability, isolation, connections, leftovers. */
+  /** What of the database matters to locks: version, role, durability, isolation, connections, old row versions, leftovers. */
   diagnose(): Promise<readonly Check[]>;
   close(): Promise<void>;
 }

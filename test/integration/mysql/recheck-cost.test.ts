@@ -8,7 +8,7 @@ import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
+import { createMysqlFixture, markLongInUse } from "../../support/stores/mysql-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { until } from "../../support/until.ts";
@@ -156,6 +156,31 @@ withMariaDb((server) => {
     for (let index = 0; index < 3; index++) await release();
     expect(await count()).toBe(3);
   });
+
+  test.each([false, true])(
+    "those of a burst are removed in batches by later releases that write none (guardDataLoss: %s)",
+    async (guardDataLoss) => {
+      const driver = await fixture.open({ driver: { guardDataLoss } });
+      if (guardDataLoss) await markLongInUse(fixture.database);
+      const bucket = toBucket("key");
+      const rows = Array.from({ length: 100 }, (_, index) => `('ended ${index}', ${bucket}, 'released', 1)`);
+      await fixture.database.query(
+        `insert into holdfast_2_tombstones values ${rows.join(",")}, ('elsewhere', ${bucket + 1}, 'released', 1)`,
+      );
+      await fixture.database.query("update holdfast_2_buckets set mode = 2");
+      const counts: number[] = [];
+      for (let pair = 0; pair < 4; pair++) {
+        const claim = makeClaim("key");
+        expect(await driver.claim(claim)).toMatchObject({ state: "held" });
+        await driver.release(toReleases(claim));
+        const [row] = await fixture.database.query("select count(*) as count from holdfast_2_tombstones");
+        counts.push(Number(row?.count));
+      }
+      expect(counts).toEqual([69, 37, 5, 1]);
+      const [row] = await fixture.database.query(`select mode from holdfast_2_buckets where bucket = ${bucket}`);
+      expect(row?.mode === 0, "the bucket is free, so claims take the short way").toBe(!guardDataLoss);
+    },
+  );
 });
 
 /** An id that begins with this character. The ninth one decides whether the claim removes other rows. */

@@ -69,7 +69,7 @@ withMariaDb((server) => {
     test("a second open changes nothing", async () => {
       await fixture.open();
       const created = await fixture.database.query("show procedure status like 'holdfast%'");
-      expect(created).toHaveLength(16);
+      expect(created).toHaveLength(17);
       await fixture.open();
       expect(await fixture.database.query("show procedure status like 'holdfast%'")).toEqual(created);
     });
@@ -110,7 +110,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 10, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 11, for callers from revision 8"]);
       await fixture.database.query(
         "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -118,21 +118,21 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 10, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 11, for callers from revision 8"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 11, for callers from revision 8'`,
+          `alter procedure ${name} comment 'Holdfast, revision 12, for callers from revision 8'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 11, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 12, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 11, for callers from revision 11'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 12, for callers from revision 12'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 11, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 12, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 

@@ -47,7 +47,7 @@ withMariaDb((server) => {
       expect(await other.release(toReleases(held))).toEqual([true]);
       expect(await other.renew([waiting])).toMatchObject([{ state: "held" }]);
       expect(await plain.release(toReleases(waiting))).toEqual([true]);
-      expect(await other.diagnose?.()).toMatchObject([{ status: "ok", name: "version" }, {}, {}, {}, {}, {}]);
+      expect(await other.diagnose?.()).toMatchObject([{ status: "ok", name: "version" }, {}, {}, {}, {}, {}, {}]);
       expect(await fixture.violations(true)).toEqual([]);
     },
   );

@@ -4,6 +4,7 @@ import type { Check } from "../../../spi/driver.ts";
 import type { SqlConnection } from "../clients/types.ts";
 import { expandStatement } from "./migration.ts";
 import type { MysqlLocation, MysqlWarning } from "./options.ts";
+import { checkPurge } from "./purge-check.ts";
 import type { ServerVariables } from "./server-variables.ts";
 import { readVariables, withPlainSession } from "./server-variables.ts";
 
@@ -29,6 +30,7 @@ export async function diagnose(
       checkDurability(variables),
       checkCluster(variables),
       await checkConnections(connection, variables),
+      await checkPurge(connection, variables),
       await checkLeftovers(connection, location),
     ];
   });

@@ -9,7 +9,7 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 10;
+export const REVISION = 11;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
@@ -28,6 +28,7 @@ const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["order_holders", statements.ORDER_HOLDERS],
   ["restore", statements.RESTORE],
   ["lock_bucket", statements.LOCK_BUCKET],
+  ["purge_tombstones", statements.PURGE_TOMBSTONES],
   ["add_tombstone", statements.ADD_TOMBSTONE],
   ["claim_queued", statements.CLAIM_QUEUED],
   ["claim", statements.CLAIM],

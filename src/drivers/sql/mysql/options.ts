@@ -33,6 +33,7 @@ const WARNING_NAMES = [
   "durability",
   "cluster",
   "connections",
+  "purge",
   "leftovers",
   "guardDataLoss",
 ] as const;

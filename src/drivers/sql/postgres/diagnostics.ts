@@ -5,6 +5,7 @@ import type { Calls } from "../calls.ts";
 import type { SqlRow } from "../clients/types.ts";
 import type { PostgresWarning } from "./options.ts";
 import { readRow } from "./plain-transaction.ts";
+import { checkVacuum } from "./vacuum-check.ts";
 
 /** The version that the tests use. */
 const TESTED_VERSION = 15;
@@ -56,6 +57,7 @@ export async function diagnose(calls: Calls, pushState: PushState): Promise<read
     checkIsolation(row),
     checkDurability(row),
     checkConnections(row),
+    await checkVacuum(calls),
     checkPush(pushState),
   ];
 }

@@ -40,6 +40,7 @@ const WARNING_NAMES = [
   "isolation",
   "durability",
   "connections",
+  "vacuum",
   "push",
   "guardDataLoss",
 ] as const;

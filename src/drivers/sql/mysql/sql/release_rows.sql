@@ -34,11 +34,13 @@ BEGIN
     END IF;
     IF v_key IS NOT NULL THEN SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED); END IF;
     -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
-    IF v_locked >= 0 AND v_behind IS NULL AND p_max_ttl = 0 AND (v_key IS NULL OR v_bucket <> v_locked)
+    IF v_locked >= 0 AND v_behind IS NULL AND (v_key IS NULL OR v_bucket <> v_locked)
       AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_locked)
-      AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked AND expires > v_now)
     THEN
-      UPDATE {buckets} SET mode = 0 WHERE bucket = v_locked;
+      CALL {purge_tombstones}(v_locked, v_now);
+      IF p_max_ttl = 0 AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked) THEN
+        UPDATE {buckets} SET mode = 0 WHERE bucket = v_locked;
+      END IF;
     END IF;
     IF v_key IS NULL THEN LEAVE items; END IF;
     SET v_id = SUBSTRING(p_rows, v_at + 4, 26),
