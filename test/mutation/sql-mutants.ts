@@ -106,6 +106,27 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/sqlite/locations.test.ts",
   },
   {
+    name: "on SQLite, a -shm file that is not the one that the process has open",
+    file: "src/drivers/sql/sqlite/database-file.ts",
+    find: "identity === this.#identifyCompanions()",
+    replace: "this.#identifyCompanions() !== null",
+    tests: "test/integration/sqlite/companion-files.test.ts",
+  },
+  {
+    name: "on SQLite, a process that opens a file again after its -shm file was deleted",
+    file: "src/drivers/sql/sqlite/database-file.ts",
+    find: "      COMPANIONS.set(key, companions);\n",
+    replace: "",
+    tests: "test/integration/sqlite/companion-files.test.ts",
+  },
+  {
+    name: "on SQLite, a deleted -shm file that another connection of the process has open",
+    file: "src/drivers/sql/sqlite/database-file.ts",
+    find: "return isMapped(`${path} (deleted)`) && !isMapped(path);",
+    replace: "return false;",
+    tests: "test/integration/sqlite/companion-files.test.ts",
+  },
+  {
     name: "on SQLite, a file that is mounted by itself",
     file: "src/drivers/sql/sqlite/location.ts",
     find: "mounts.some(({ point }) => point === name)",

@@ -182,16 +182,24 @@ describe("a file", () => {
     expect(inspect(path).query("select key from holdfast_2_claims order by key")).toHaveLength(3);
   });
 
-  test("whose -shm file was deleted: the processes that have it open notice before they write beside others", async () => {
+  // with other processes: companion-files.test.ts
+  test.each(["-wal", "-shm"])("whose %s file was deleted: its process is refused until it ends", async (suffix) => {
     const path = newFile();
     const warnings: string[] = [];
     const driver = await openDriver(path, { warn: (warning) => warnings.push(warning) });
-    expectHeld(await driver.claim(makeClaim("a")));
-    rmSync(`${path}-shm`);
-    const other = await openDriver(path);
-    expectHeld(await other.claim(makeClaim("k")));
-    expect((await driver.claim(makeClaim("k"))).state).toBe("waiting");
-    expect(warnings).toHaveLength(1);
+    const claim = makeClaim("a");
+    expectHeld(await driver.claim(claim));
+    rmSync(path + suffix);
+    await expect(openDriver(path)).rejects.toThrow("restart the process");
+    await expect(driver.claim(makeClaim("k"))).rejects.toThrow("restart the process");
+    await expect(driver.list({ prefix: "" }, { max: 1 })).rejects.toThrow(FatalDriverError);
+    expect(await driver.renew([claim])).toEqual([{ state: "none" }]);
+    expect(warnings).toEqual([
+      expect.stringContaining("-wal or -shm file"),
+      expect.stringContaining("the database has lost a lock that this client held"),
+    ]);
+    await driver.close();
+    await expect(openDriver(path)).rejects.toThrow("restart the process");
   });
 
   test("whose bucket row was deleted: calls that need it are refused, and change nothing", async () => {

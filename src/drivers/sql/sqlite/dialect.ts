@@ -100,7 +100,11 @@ class SqliteSession implements DialectSession {
     return (await this.#writeReplies([row.id], ({ routines }, pushes) => [routines.claim(row, pushes)]))[0] as string;
   }
 
-  async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
+  renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
+    return this.#replyNoneIfLost(rows, () => this.#renew(rows));
+  }
+
+  async #renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
     const replies = this.#replyWithoutWriting(rows);
     const rest = rows.filter((_, index) => replies[index] === null);
     if (rest.length === 0) return replies as string[];
@@ -148,7 +152,9 @@ class SqliteSession implements DialectSession {
 
   restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
     const ids = rows.map(({ id }) => id);
-    return this.#writeReplies(ids, ({ routines }, pushes) => routines.restore(rows, pushes));
+    return this.#replyNoneIfLost(rows, () =>
+      this.#writeReplies(ids, ({ routines }, pushes) => routines.restore(rows, pushes)),
+    );
   }
 
   async diagnose(): Promise<readonly Check[]> {
@@ -162,9 +168,9 @@ class SqliteSession implements DialectSession {
 
   /** Answers what needs no write: from memory, then from what is read. null: a write is needed. */
   #replyWithoutWriting(rows: readonly ClaimRow[]): (string | null)[] {
-    return this.#try(({ rows: tables, routines, transactions, waits, identity, file }) => {
-      // a write finds out what has become of the file, so that holders restore their claims soon
-      if (identity !== null && file?.isAtPath() === false) return rows.map(() => null);
+    return this.#try(({ rows: tables, routines, transactions, waits, file }) => {
+      // a write finds out what has become of the file, so that holders learn of it, or restore their claims, soon
+      if (file?.isAtPath() === false) return rows.map(() => null);
       const version = tables.readVersion();
       const replies = rows.map(({ id }) => waits.reply(id, version));
       if (!replies.includes(null)) return replies;
@@ -179,6 +185,21 @@ class SqliteSession implements DialectSession {
       });
       return read ?? replies;
     });
+  }
+
+  /** Holders learn at once that their claims are lost. The owner of a handle is told by errors. */
+  async #replyNoneIfLost(
+    rows: readonly { readonly id: string }[],
+    reply: () => Promise<readonly string[]>,
+  ): Promise<readonly string[]> {
+    try {
+      return await reply();
+    } catch (error) {
+      const { file } = this.#open;
+      if (file?.isLost !== true || this.#source.kind === "handle" || this.#isClosed) throw error;
+      this.#warn((error as Error).message);
+      return rows.map(() => "n");
+    }
   }
 
   /** A write that answers for these claims. */
@@ -229,8 +250,12 @@ class SqliteSession implements DialectSession {
   }
 
   #closeDatabase(): void {
-    this.#open.transactions.close();
-    if (this.#source.kind === "path") this.#open.database.close();
+    const { database, file, transactions } = this.#open;
+    transactions.close();
+    const isOwned = this.#source.kind === "path";
+    if (isOwned) noteLoss(file);
+    file?.close();
+    if (isOwned && file?.isLost !== true) database.close();
   }
 
   /** After this call, since the driver must not be called back from within one. */
@@ -244,10 +269,20 @@ class SqliteSession implements DialectSession {
   #try<T>(work: (open: OpenDatabase) => T): T {
     if (this.#isClosed) throw new Error("sqlite: the driver is closed");
     try {
+      this.#open.file?.throwIfLost();
       return work(this.#open);
     } catch (error) {
       throw explainSqliteError(error);
     }
+  }
+}
+
+/** Lets isLost tell of what has happened since the last call. */
+function noteLoss(file: DatabaseFile | null): void {
+  try {
+    file?.verify();
+  } catch {
+    // nobody uses it any more
   }
 }
 
@@ -272,9 +307,10 @@ async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbo
   const path = isOwned ? resolve(source.path) : null;
   if (path !== null) ensureDatabaseFile(path);
   let database: SqliteDatabase | null = null;
+  let file: DatabaseFile | null = null;
   try {
     database = source.kind === "path" ? await loadSqliteDatabase(path as string) : adaptSqliteDatabase(source.handle);
-    const file = path === null ? DatabaseFile.of(database) : new DatabaseFile(path, true);
+    file = path === null ? DatabaseFile.of(database) : new DatabaseFile(path, database);
     verifyDatabase(database);
     if (isOwned) configure(database);
     const { prefix = DEFAULT_PREFIX, clock = systemClock, commandTimeoutMs = DEFAULT_COMMAND_TIMEOUT_MS } = options;
@@ -287,12 +323,14 @@ async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbo
       explain: explainSqliteError,
     });
     await prepareTables(rows, transactions, prefix, options.createTables ?? true);
+    file?.verify();
     const maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
     const identity = maxTtlMs === null ? null : new IdentityCheck(rows, file?.identity ?? "in memory", maxTtlMs);
     const routines = new Routines(rows, inbox, identity);
     return { database, file, rows, transactions, routines, waits: new WaitCache(), identity };
   } catch (error) {
-    if (isOwned) database?.close();
+    file?.close();
+    if (isOwned && file?.isLost !== true) database?.close();
     throw nameFile(explainSqliteError(error), path);
   }
 }
