@@ -122,8 +122,8 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on SQLite, a deleted -shm file that another connection of the process has open",
     file: "src/drivers/sql/sqlite/database-file.ts",
-    find: "return isMapped(`${path} (deleted)`) && !isMapped(path);",
-    replace: "return false;",
+    find: " && !isMapped(path);",
+    replace: " && isMapped(path);",
     tests: "test/integration/sqlite/companion-files.test.ts",
   },
   {
@@ -456,6 +456,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     find: "WHERE id = v_id AND state = 'o' AND expires > v_now;\\n    SET v_was_there",
     replace: "WHERE id = v_id;\\n    SET v_was_there",
     tests: "test/conformance/mysql.test.ts",
+  },
+  {
+    name: "on SQLite, renewals behind the claims and releases of their own process",
+    file: "src/drivers/sql/sqlite/transactions.ts",
+    find: "orderInTurn(this.#pending, this.#lastKind)",
+    replace: "this.#pending",
+    tests: "test/unit/drivers/sql/sqlite-transactions.test.ts",
   },
   {
     name: "on SQLite, a caller that keeps the event loop for itself",

@@ -129,8 +129,13 @@ export class BucketTurns {
 
 /** The next kind of which a call waits; undefined: none does. */
 function nextKind({ lastKind, waiting }: Turn): CallKind | undefined {
-  const first = KINDS.indexOf(lastKind) + 1;
-  return [...KINDS.slice(first), ...KINDS.slice(0, first)].find((kind) => waiting[kind].size > 0);
+  return listKindsAfter(lastKind).find((kind) => waiting[kind].size > 0);
+}
+
+/** All kinds, in the order of their turns after a call of this one. */
+export function listKindsAfter(kind: CallKind): readonly CallKind[] {
+  const first = KINDS.indexOf(kind) + 1;
+  return [...KINDS.slice(first), ...KINDS.slice(0, first)];
 }
 
 /** Whether calls wait for its end. */

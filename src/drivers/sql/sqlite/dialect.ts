@@ -7,6 +7,7 @@ import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
+import type { CallKind } from "../bucket-turns.ts";
 import { adaptSqliteDatabase } from "../clients/detect.ts";
 import { loadSqliteDatabase } from "../clients/load-sqlite.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
@@ -97,7 +98,10 @@ class SqliteSession implements DialectSession {
   }
 
   async claim(row: ClaimRow): Promise<string> {
-    return (await this.#writeReplies([row.id], ({ routines }, pushes) => [routines.claim(row, pushes)]))[0] as string;
+    const replies = await this.#writeReplies([row.id], "claim", ({ routines }, pushes) => [
+      routines.claim(row, pushes),
+    ]);
+    return replies[0] as string;
   }
 
   renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
@@ -109,7 +113,7 @@ class SqliteSession implements DialectSession {
     const rest = rows.filter((_, index) => replies[index] === null);
     if (rest.length === 0) return replies as string[];
     const ids = rest.map(({ id }) => id);
-    const written = await this.#writeReplies(ids, ({ routines }, pushes) => routines.renew(rest, pushes));
+    const written = await this.#writeReplies(ids, "renewal", ({ routines }, pushes) => routines.renew(rest, pushes));
     let next = 0;
     return replies.map((reply) => reply ?? (written[next++] as string));
   }
@@ -118,11 +122,12 @@ class SqliteSession implements DialectSession {
     for (const { id } of rows) this.#open.waits.delete(id);
     // guardDataLoss recognizes an older copy of the file by the number of its commits, so none may be undone
     const { identity } = this.#open;
-    return this.#write(({ routines }, isFlushed) => {
+    const release = ({ routines }: OpenDatabase, isFlushed: boolean): ReleaseReply => {
       const reply = routines.release(rows);
       if (!isFlushed && reply.mustFlush) throw new FlushNeeded();
       return reply;
-    }, identity !== null);
+    };
+    return this.#write(release, "release", identity !== null);
   }
 
   detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
@@ -153,7 +158,8 @@ class SqliteSession implements DialectSession {
   restore(rows: readonly RestoreRow[]): Promise<readonly string[]> {
     const ids = rows.map(({ id }) => id);
     return this.#replyNoneIfLost(rows, () =>
-      this.#writeReplies(ids, ({ routines }, pushes) => routines.restore(rows, pushes)),
+      // no release of these claims may overtake it
+      this.#writeReplies(ids, "release", ({ routines }, pushes) => routines.restore(rows, pushes)),
     );
   }
 
@@ -205,6 +211,7 @@ class SqliteSession implements DialectSession {
   /** A write that answers for these claims. */
   async #writeReplies(
     ids: readonly string[],
+    kind: CallKind,
     work: (open: OpenDatabase, pushes: Pushes) => readonly ClaimReply[],
   ): Promise<string[]> {
     const { replies, pushes, stamp, waits } = await this.#write((open) => {
@@ -212,22 +219,26 @@ class SqliteSession implements DialectSession {
       const replies = work(open, pushes);
       const isWaiting = replies.some(({ wait }) => wait !== undefined);
       return { replies, pushes, stamp: isWaiting ? open.rows.readVersion().stamp : "", waits: open.waits };
-    });
+    }, kind);
     for (const [index, { wait }] of replies.entries()) waits.set(ids[index] as string, wait, stamp);
     this.#push(pushes);
     return replies.map(({ reply }) => reply);
   }
 
-  async #write<T>(work: (open: OpenDatabase, isFlushed: boolean) => T, mustFlush: boolean = true): Promise<T> {
+  async #write<T>(
+    work: (open: OpenDatabase, isFlushed: boolean) => T,
+    kind: CallKind = "renewal",
+    mustFlush: boolean = true,
+  ): Promise<T> {
     const open = this.#open;
     try {
-      return await runWrite(open, work, mustFlush);
+      return await runWrite(open, work, kind, mustFlush);
     } catch (error) {
       // a handle can be opened again only by its owner
       if (open.file?.isReplaced !== true || this.#source.kind === "handle" || this.#isClosed) throw error;
     }
     await this.#reopen(open);
-    return runWrite(this.#open, work, mustFlush);
+    return runWrite(this.#open, work, kind, mustFlush);
   }
 
   /** Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the loss. */
@@ -290,14 +301,19 @@ function noteLoss(file: DatabaseFile | null): void {
 async function runWrite<T>(
   open: OpenDatabase,
   work: (open: OpenDatabase, isFlushed: boolean) => T,
+  kind: CallKind,
   mustFlush: boolean,
 ): Promise<T> {
   let onCommit = (): void => undefined;
-  const result = await open.transactions.write((isFlushed) => {
-    const worked = work(open, isFlushed);
-    if (open.identity !== null) onCommit = open.identity.createCommitListener();
-    return worked;
-  }, mustFlush);
+  const result = await open.transactions.write(
+    (isFlushed) => {
+      const worked = work(open, isFlushed);
+      if (open.identity !== null) onCommit = open.identity.createCommitListener();
+      return worked;
+    },
+    kind,
+    mustFlush,
+  );
   onCommit();
   return result;
 }

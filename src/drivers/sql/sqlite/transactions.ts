@@ -5,11 +5,16 @@
  * Calls that are ready together share a transaction, since a commit costs a flush of the disk: each still sees what the
  * ones before it did, and none is answered before the commit.
  *
+ * The kinds of calls go in turn, also from one transaction to the next: so no lease ends behind claims or releases of its own process,
+ * and renewals keep no claim waiting (bucket-turns.ts).
+ *
  * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to grant
  * something is rolled back and repeated with a flush, so no grant can be seen that a loss of power would undo.
  */
 
 import type { Clock, Timer } from "../../../util/clock.ts";
+import type { CallKind } from "../bucket-turns.ts";
+import { listKindsAfter } from "../bucket-turns.ts";
 import type { SqliteDatabase, SqliteStatement } from "../clients/types.ts";
 
 /** Bounds of the delay until a busy database is asked again, in milliseconds. */
@@ -26,6 +31,7 @@ export class FlushNeeded extends Error {}
 interface PendingCall {
   /** May run again after a rollback. */
   readonly run: (isFlushed: boolean) => unknown;
+  readonly kind: CallKind;
   readonly mustFlush: boolean;
   readonly dueAt: number;
   readonly resolve: (result: unknown) => void;
@@ -49,7 +55,10 @@ export class Transactions {
   /** Runs when the event loop has gone on. */
   readonly #nextTurn: Timer;
   readonly #readBusyTimeout: SqliteStatement;
+  /** In order of arrival. */
   #pending: PendingCall[] = [];
+  /** That of the call that ran last. */
+  #lastKind: CallKind = "claim";
   #isScheduled = false;
   /** How often in a row the database was busy. */
   #busyCount = 0;
@@ -69,15 +78,16 @@ export class Transactions {
 
   /**
    * Runs `work` in a write transaction, which excludes all other writers.
+   * @param kind when its turn comes
    * @param mustFlush false: `work` may run in a transaction that is not flushed, and throws FlushNeeded if it must not
    * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has changed
    */
-  write<T>(work: (isFlushed: boolean) => T, mustFlush: boolean = true): Promise<T> {
+  write<T>(work: (isFlushed: boolean) => T, kind: CallKind = "renewal", mustFlush: boolean = true): Promise<T> {
     const { clock, timeoutMs } = this.#options;
     return new Promise((resolve, reject) => {
       if (this.#isClosed) throw new Error("sqlite: the driver is closed");
       const dueAt = clock.now() + timeoutMs;
-      this.#pending.push({ run: work, mustFlush, dueAt, resolve: resolve as (result: unknown) => void, reject });
+      this.#pending.push({ run: work, kind, mustFlush, dueAt, resolve: resolve as (result: unknown) => void, reject });
       this.#schedule();
     });
   }
@@ -140,12 +150,13 @@ export class Transactions {
     const { clock, isOwned } = this.#options;
     // a handle of the user keeps its setting
     const isFlushed = mustFlush || !isOwned;
+    const calls = orderInTurn(this.#pending, this.#lastKind);
     const finished: { readonly call: PendingCall; readonly result: unknown }[] = [];
     try {
       this.#transact("begin immediate", isFlushed, () => {
         this.#options.verify();
         const startedAt = clock.now();
-        for (const call of this.#pending) {
+        for (const call of calls) {
           finished.push({ call, result: call.run(isFlushed) });
           if (clock.now() - startedAt >= MAX_TRANSACTION_MS) break;
         }
@@ -153,18 +164,20 @@ export class Transactions {
     } catch (error) {
       if (error instanceof FlushNeeded) return this.#runBatch(true);
       if (this.#isTransient(error)) throw error;
-      this.#runAlone(error, finished.length + 1);
+      this.#runAlone(error, calls.slice(0, finished.length + 1));
       return;
     }
-    this.#pending.splice(0, finished.length);
+    this.#leave(calls.slice(0, finished.length));
     for (const { call, result } of finished) call.resolve(result);
   }
 
   /** After an error of a transaction of several calls: each of them again, so that only those fail that cannot succeed. */
-  #runAlone(error: unknown, count: number): void {
-    const calls = this.#pending.splice(0, count);
-    if (calls.length === 1) return this.#reject(calls, error);
-    for (const [index, call] of calls.entries()) {
+  #runAlone(error: unknown, calls: readonly PendingCall[]): void {
+    if (calls.length === 1) {
+      this.#leave(calls);
+      return this.#reject(calls, error);
+    }
+    for (const call of calls) {
       try {
         call.resolve(
           this.#transact("begin immediate", true, () => {
@@ -173,13 +186,18 @@ export class Transactions {
           }),
         );
       } catch (ownError) {
-        if (this.#isTransient(ownError)) {
-          this.#pending.unshift(...calls.slice(index));
-          throw ownError;
-        }
+        if (this.#isTransient(ownError)) throw ownError;
         this.#reject([call], ownError);
       }
+      this.#leave([call]);
     }
+  }
+
+  /** They have run. */
+  #leave(calls: readonly PendingCall[]): void {
+    const left = new Set(calls);
+    this.#pending = this.#pending.filter((call) => !left.has(call));
+    this.#lastKind = calls.at(-1)?.kind ?? this.#lastKind;
   }
 
   #transact<T>(begin: string, isFlushed: boolean, work: () => T): T {
@@ -252,6 +270,15 @@ export class Transactions {
     const explained = this.#options.explain(error);
     for (const { reject } of calls) reject(explained);
   }
+}
+
+/** One of each kind in turn, beginning after the kind that ran last. Within a kind the order is kept. */
+function orderInTurn(calls: readonly PendingCall[], lastKind: CallKind): readonly PendingCall[] {
+  const queues = listKindsAfter(lastKind).map((kind) => calls.filter((call) => call.kind === kind));
+  const ordered: PendingCall[] = [];
+  for (let index = 0; ordered.length < calls.length; index++)
+    for (const queue of queues) ordered.push(...queue.slice(index, index + 1));
+  return ordered;
 }
 
 function rollBack(database: SqliteDatabase): void {
