@@ -71,8 +71,8 @@ const listHolders = async (site: ServerSite, key: string): Promise<bigint[]> => 
 const countEntries = async ({ fixture }: ServerSite, key: string): Promise<{ held: number; waiting: number }> => {
   const name = (kind: string): string => `${fixture.prefix}:3:{${toBucket(key)}}:${kind}:${key}`;
   const state = await fixture.admin.hget(fixture.hashOf(key), `k:${key}`);
-  // totals have negative scores
-  const held = state === "F" ? await fixture.admin.zcount(name("a"), 0, "+inf") : state === null ? 0 : 1;
+  // totals have scores of at most 0
+  const held = state === "F" ? await fixture.admin.zcount(name("a"), "(0", "+inf") : state === null ? 0 : 1;
   return { held, waiting: await fixture.admin.zcard(name("w")) };
 };
 

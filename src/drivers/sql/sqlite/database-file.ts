@@ -5,9 +5,9 @@ import { closeSync, openSync, readFileSync, realpathSync, statSync } from "node:
 import { dirname } from "node:path";
 import { FatalDriverError } from "../../../errors.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
-import { readPragma } from "./diagnostics.ts";
 import type { LocationFault } from "./location.ts";
 import { explainSecondName, findLocationFault, hasSecondName, verifyLocation } from "./location.ts";
+import { readPragma } from "./settings.ts";
 
 /**
  * Creates the file if it does not exist. It contains the secret ids of claims, so only its owner may read it; SQLite gives

@@ -5,6 +5,7 @@ import type { SqliteDatabase } from "../clients/types.ts";
 import type { DatabaseFile } from "./database-file.ts";
 import type { SqliteWarning } from "./options.ts";
 import type { SqliteRows } from "./rows.ts";
+import { readPragma, readVersion } from "./settings.ts";
 
 interface SqliteCheck extends Check {
   readonly name: SqliteWarning | "version" | "rows";
@@ -24,16 +25,6 @@ export function diagnose(database: SqliteDatabase, rows: SqliteRows, file: Datab
     checkRows(rows),
   ];
   return checks.filter((check) => check !== null);
-}
-
-/** The value of a setting. */
-export function readPragma(database: SqliteDatabase, name: string): unknown {
-  const [row] = database.prepare(`pragma ${name}`).all();
-  return row === undefined ? undefined : Object.values(row)[0];
-}
-
-export function readVersion(database: SqliteDatabase): string {
-  return String(database.prepare("select sqlite_version() as version").all()[0]?.version);
 }
 
 function checkVersion(database: SqliteDatabase): SqliteCheck {

@@ -27,13 +27,14 @@ import type {
 import { DEFAULT_COMMAND_TIMEOUT_MS } from "../options.ts";
 import { BUCKET_COUNT, DEFAULT_PREFIX, explainLayout, SQLITE_LAYOUT_VERSION, toName } from "../schema.ts";
 import { DatabaseFile, ensureDatabaseFile } from "./database-file.ts";
-import { diagnose, readPragma, readVersion } from "./diagnostics.ts";
+import { diagnose } from "./diagnostics.ts";
 import { explainSqliteError, isMissingTable } from "./errors.ts";
 import { IdentityCheck } from "./identity.ts";
 import type { SqliteOptions } from "./options.ts";
 import type { ClaimReply, Pushes } from "./routines.ts";
 import { Routines } from "./routines.ts";
 import { SqliteRows } from "./rows.ts";
+import { readPragma, readVersion } from "./settings.ts";
 import { FlushNeeded, Transactions } from "./transactions.ts";
 import { WaitCache } from "./wait-cache.ts";
 
