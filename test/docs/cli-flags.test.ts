@@ -14,7 +14,7 @@ const readChapters = (...chapters: readonly string[]): string =>
   chapters.map((name) => readFileSync(join("docs/guide", name), "utf8")).join("\n");
 const flagChapters = readChapters("cli.md", "operations.md", "access.md", "server.md");
 /** Flags of other programs in those chapters. */
-const FOREIGN_NAMES = ["--global", "--full", "--max-old-space-size"];
+const FOREIGN_NAMES = ["--global", "--full", "--max-old-space-size", "--pid"];
 
 test("every flag is in the guide, and every flag in the guide exists", async () => {
   const { out } = await sandbox.run(["help", "all"]);

@@ -7,6 +7,7 @@ import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import { startContention } from "../../support/contention-load.ts";
+import { waitForReplicas } from "../../support/stores/redis-replication.ts";
 import type { RedisSentinels } from "../../support/stores/redis-sentinel.ts";
 import { startRedisSentinels } from "../../support/stores/redis-sentinel.ts";
 import { until } from "../../support/until.ts";
@@ -106,6 +107,7 @@ test("a master that is stopped, but whose connections stay open, is left for the
   const client = createLocks(driver, { ttl: "20s" });
   activeClients.push(client);
   const lock = await client.acquire("kept");
+  await waitForReplicas(servers.admin[0], 1);
   servers.signal(0, "SIGSTOP");
   try {
     // the first attempts reach the stopped master, which its Sentinels still name
