@@ -66,7 +66,7 @@ test.concurrent.for(SCENES)(
       return living;
     };
     const bound = { within: 30_000, what: "four processes" };
-    await until(() => processes.every((worker) => worker.out().includes("ready")), bound);
+    await until(() => [...alive(), ...mortal].every((worker) => worker.out().includes("ready")), bound);
     await until(() => mortal.every((worker) => worker.hasEnded()), bound);
     // the first tick that all of them come with
     const first = await until(() => {
