@@ -30,7 +30,8 @@ export async function startMariaDb(options: ServerOptions = {}): Promise<Databas
   const data = join(folder, "data");
   const asRoot = process.getuid?.() === 0 ? ["--user=root"] : [];
   const args = ["--no-defaults", ...asRoot, LOG_SIZE, "--auth-root-authentication-method=normal", "--skip-test-db"];
-  makeDataFolder(data, [`--datadir=${data}`], { name: "mariadb", program: INSTALLER, args });
+  // not the one of all: a server that starts deletes the temporary tables of another one there
+  makeDataFolder(data, [`--datadir=${data}`, `--tmpdir=${folder}`], { name: "mariadb", program: INSTALLER, args });
   const settings = Object.entries({
     "bind-address": "127.0.0.1",
     socket: join(folder, "socket"),
@@ -50,6 +51,7 @@ export async function startMariaDb(options: ServerOptions = {}): Promise<Databas
       "--no-defaults",
       ...asRoot,
       `--datadir=${data}`,
+      `--tmpdir=${folder}`,
       `--port=${port}`,
       LOG_SIZE,
       "--skip-log-bin",
