@@ -74,7 +74,12 @@ export function testConnectionBreaks(
         const { cutOff, other } = clients;
         // a pushed grant may name the next claims of this process as successors, and brings one token for each request that waits
         const before = await other.acquire(KEY);
-        const requests = [1, 2].map(() => cutOff.acquire(KEY, { wait: NOTICE_MS }));
+        const requests: Promise<Lock>[] = [];
+        for (const count of [2, 3]) {
+          requests.push(cutOff.acquire(KEY, { wait: NOTICE_MS }));
+          // on connections of a new pool claims may overtake each other
+          await clients.waitForClaims(KEY, handoffs === 1 ? count : 2);
+        }
         const second = clients.request([KEY]);
         await clients.waitForClaims(KEY, handoffs === 1 ? 4 : 2);
         await before.release();
