@@ -64,7 +64,7 @@ export async function checkVacuum(calls: Calls): Promise<VacuumCheck> {
   return { status: "warn", name, message, hint };
 }
 
-/** Never the text of a query, nor the name of a prepared transaction: they may say what concerns nobody else. */
+/** Never the text of a query, nor the name of a prepared transaction: they may contain secrets of other applications. */
 function describeHolder({ kind, pid, name, seconds }: SqlRow): { readonly what: string; readonly hint: string } {
   const session = pid === null ? "" : ` (pid ${pid})`;
   const quotedName = name === null || name === "" ? "" : ` ${JSON.stringify(name)}`;

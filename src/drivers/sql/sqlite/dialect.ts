@@ -194,7 +194,7 @@ class SqliteSession implements DialectSession {
     });
   }
 
-  /** Holders learn at once that their claims are lost. The owner of a handle is told by errors. */
+  /** If the database is lost, renewals answer "none", so that the client tells its holders at once. With a handle of the user they reject. */
   async #replyNoneIfLost(
     rows: readonly { readonly id: string }[],
     reply: () => Promise<readonly string[]>,
@@ -289,12 +289,12 @@ class SqliteSession implements DialectSession {
   }
 }
 
-/** Lets isLost tell of what has happened since the last call. */
+/** Updates file.isLost. */
 function noteLoss(file: DatabaseFile | null): void {
   try {
     file?.verify();
   } catch {
-    // nobody uses it any more
+    // the caller reads isLost
   }
 }
 

@@ -37,7 +37,7 @@ BEGIN
   IF v_is_own AND v_is_counted THEN
     SET o_used = v_permits - p_freed, o_next = v_expires, v_waits_from = v_floor, v_arrival = v_floor - 1, v_is_changed = p_freed > 0;
   ELSE
-    -- who has the lock reads all rows again, and writes the numbers
+    -- a caller that has the bucket's lock reads all rows again, and writes the numbers
     SET o_is_stale = v_is_own AND p_mode = 0, v_counted = p_now, v_waits_from = v_arrival, v_is_changed = NOT v_is_counted;
   END IF;
   rows_of_key: WHILE NOT o_is_stale DO

@@ -46,7 +46,7 @@ begin
         r.id, r.key, v_arrival, r.bucket, r.permits, r.limit, 'o', r.ttl, v_now + r.ttl * 1000, r.token, r.tokens, r.floor, p_inbox,
         r.wait, r.label, v_now, v_now, coalesce(r.recall, 0)
       );
-      -- its row is in front of all others, and counted by nobody
+      -- its row is in front of all others, and not in the numbers of the key
       update {buckets} set highest_token = greatest(highest_token, r.token + r.tokens - 1), key = null, used = null where bucket = r.bucket;
       perform {order_holders}(r.key, v_now);
       select {encode_answer}(token, token_count, expires, null, v_grace_ends, v_now) into v_answer from {claims} where id = r.id;
