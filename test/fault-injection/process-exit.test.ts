@@ -30,7 +30,8 @@ const built = (path: string): string => JSON.stringify(pathToFileURL(builtFile(p
 
 /** The expressions of a program that create its locks. */
 const CLIENTS = {
-  url: (url: string) => `connect(${JSON.stringify(url)}, OPTIONS)`,
+  // three processes create the tables of a database at once
+  url: (url: string) => `connect(${JSON.stringify(url)}, { ...OPTIONS, connectTimeout: "30s" })`,
   ioredis: (url: string) =>
     `createLocks((await import(${built("dist/drivers/redis/driver.js")})).redis(async () => new (await import("ioredis")).Redis(${JSON.stringify(url)})), OPTIONS)`,
   nodeRedis: (url: string, library = "redis") =>

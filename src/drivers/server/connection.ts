@@ -378,7 +378,9 @@ export class Connection {
     const { connector, connectTimeoutMs } = this.#options;
     if (this.#state.status === "connecting" && now >= this.#state.deadline) {
       const message = `${connector.url} did not answer within ${connectTimeoutMs} ms`;
-      this.#onClosed(this.#state.attempt, createConnectError("ETIMEDOUT", message));
+      // open() has failed before: that cause says more than the silence of an attempt that had only the rest of the time
+      const earlier = this.#opening === null ? null : this.#failure;
+      this.#onClosed(this.#state.attempt, earlier ?? createConnectError("ETIMEDOUT", message));
     }
     if (this.#state.status === "backingOff" && this.#opening !== null && now >= this.#opening.deadline) {
       // rather the cause of the last failure than the silence of an attempt that has no time left

@@ -200,6 +200,15 @@ test.each([
   await opened;
 });
 
+test("open() that runs out of time during a later attempt rejects with the reason of the one before it", async () => {
+  const { attempts, clock, connection } = createWorld();
+  const failed = expect(connection.open()).rejects.toThrow("holdfast://scripted: at most 2 connections");
+  send(attempts[0], { error: { code: "LIMIT", message: "at most 2 connections" } });
+  await clock.advance(5_000);
+  await failed;
+  expect(attempts).toHaveLength(2);
+});
+
 test("open() rejects at once when another attempt would fail, too", async () => {
   const { attempts, connection } = createWorld();
   const opened = connection.open();
