@@ -188,9 +188,14 @@ withPostgres((server) => {
       url.replace(`:${server().port}/`, `:${standby.port}/`),
     );
     const locks = createLocks(driver);
+    // it takes a moment until a session has what the server has reloaded
+    const isReadOnly = async (run: (text: string) => PromiseLike<unknown>): Promise<boolean> =>
+      JSON.stringify(await run("select current_setting('default_transaction_read_only')")).includes('"on"');
     onTestFinished(async () => {
       await standby.query("alter system reset default_transaction_read_only");
       await standby.query("select pg_reload_conf()");
+      const isReset = async () => !(await isReadOnly((text) => standby.query(text)));
+      await until(isReset, { within: 10_000, what: "the reset" });
       await locks.close();
       await end();
     });
@@ -200,6 +205,7 @@ withPostgres((server) => {
     await query("reset default_transaction_read_only");
     await standby.query("alter system set default_transaction_read_only = on");
     await standby.query("select pg_reload_conf()");
+    await until(() => isReadOnly(query), { within: 10_000, what: "a session that only reads" });
     await expect(locks.tryAcquire("key")).rejects.toThrow(/the database is read-only: connect to the primary server/);
     await query("select 1");
   });
