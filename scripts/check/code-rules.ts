@@ -83,7 +83,7 @@ const PURE: readonly string[] = [
   "src/util/deadline-heap.ts",
   "src/util/linked-list.ts",
   "src/util/slot-map.ts",
-  "src/client/handoff-budget.ts",
+  "src/client/grant.ts",
   "src/client/lock-spec.ts",
 ];
 

@@ -4,6 +4,8 @@ import type { AnsweredEvent, ClaimSettings, HeldState, PendingState } from "./st
 
 /** Clock rates may differ by 1 %; the other 9 % of a lease is time for the holder to stop. */
 export const BELIEVED_SHARE = 0.9;
+/** With less than this share of its lease left a claim is renewed as soon as it is granted, and given to no other request. */
+export const SHORT_LEASE_SHARE = 0.45;
 
 /** Until when a client may believe a lease, counted from when the answered call was sent. */
 export function believedUntil(sentAt: number, remainingMs: number, ttlMs: number): number {

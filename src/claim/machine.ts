@@ -18,16 +18,17 @@
  *   session claim on a store where silence does not end it (`survivesSilence`): there a passed deadline means "ask the
  *   store", and until the answer the claim is unconfirmed, which counts as not held.
  * - A failure means "unknown", never "lost": only the deadline, `none` or another token means lost.
+ * - A held claim may be given to another request of the client only if the store has answered a call for it that was sent in the present
+ *   epoch (isReusable); its holder is told when it becomes doubtful, and when an answer has ended the doubt.
  * - A lost claim is released only when its holder's code has ended (or its lease certainly has): a release before that would
  *   let the next holder in while this one is still stopping.
  */
 
 import type { LostReason } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
-import { believedUntil, extendDeadline, nextRenewalAt } from "./lease-deadline.ts";
+import { believedUntil, extendDeadline, nextRenewalAt, SHORT_LEASE_SHARE } from "./lease-deadline.ts";
 import type {
   AnsweredEvent,
-  CallState,
   ClaimEvent,
   ClaimSettings,
   ClaimState,
@@ -40,6 +41,7 @@ import type {
 } from "./state.ts";
 import {
   ASK_EFFECTS,
+  afterEarlierReply,
   afterFailure,
   afterLateReply,
   afterReply,
@@ -62,8 +64,11 @@ import {
 /** Starts a claim, now or after a delay. */
 export function startClaim(settings: ClaimSettings, now: number, delayMs = 0): Step {
   const deadline = believedUntil(now + delayMs, settings.ttlMs, settings.ttlMs);
-  if (delayMs === 0) return { state: { status: "asking", callState: firstCall(now), deadline }, effects: ASK_EFFECTS };
-  return { state: { status: "asking", callState: delayedCall(now + delayMs), deadline }, effects: NO_EFFECTS };
+  const callState = delayMs === 0 ? firstCall(now) : delayedCall(now + delayMs);
+  return {
+    state: { status: "asking", callState, deadline, isWanted: false },
+    effects: delayMs === 0 ? ASK_EFFECTS : NO_EFFECTS,
+  };
 }
 
 /**
@@ -84,6 +89,10 @@ export function resumeClaim(settings: ClaimSettings, now: number, token: bigint,
       tokenCount,
       grantedAtCall: 0,
       unconfirmedUntil,
+      confirmation: "doubtful",
+      confirmingEpoch: 0,
+      isWanted: false,
+      transfer: "none",
     },
     effects: RENEW_EFFECTS,
   };
@@ -92,6 +101,25 @@ export function resumeClaim(settings: ClaimSettings, now: number, token: bigint,
 /** Is the claim held, by the local clock? */
 export function isHeld(state: ClaimState, now: number): boolean {
   return state.status === "held" && now < state.deadline && state.unconfirmedUntil === null;
+}
+
+/**
+ * Has the store answered a call for the held claim that was sent in this epoch, the present one? If not, it must not be given to another
+ * request: a store that came back empty, or whose clock stepped, may have granted the lock to another client.
+ */
+export function isVerified(state: ClaimState, epoch: number): boolean {
+  return state.status === "held" && state.callState.answeredEpoch === epoch;
+}
+
+/** May the claim be given to another request of this client? Enough of the lease must be left for it. */
+export function isReusable(state: ClaimState, now: number, epoch: number, settings: ClaimSettings): boolean {
+  if (state.status !== "held" || state.callState.failures > 0 || state.transfer !== "none") return false;
+  return state.deadline - now > SHORT_LEASE_SHARE * settings.ttlMs && isVerified(state, epoch);
+}
+
+/** Does another claim wait for this one? */
+export function isWanted(state: ClaimState): boolean {
+  return state.status !== "lost" && state.status !== "done" && state.isWanted;
 }
 
 /** When the claim needs a "due" event; Infinity: never. */
@@ -111,6 +139,7 @@ export function nextWakeAt(state: ClaimState, settings: ClaimSettings): number {
 
 /** Pure: returns the next state and the effects to perform. `now` is the client's monotonic clock. */
 export function step(state: ClaimState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
+  if (event.type === "transferred") return { state: { ...doneState(false), isTransferred: true }, effects: NO_EFFECTS };
   switch (state.status) {
     case "asking":
     case "waiting":
@@ -123,9 +152,11 @@ export function step(state: ClaimState, event: ClaimEvent, now: number, settings
       }
       return { state, effects: NO_EFFECTS };
     case "done":
-      return { state, effects: showsQueueEntry(event) ? RELEASE_EFFECTS : NO_EFFECTS };
+      return { state, effects: showsQueueEntry(event) && !state.isTransferred ? RELEASE_EFFECTS : NO_EFFECTS };
   }
 }
+
+type LiveEvent = Exclude<ClaimEvent, { type: "transferred" }>;
 
 function showsQueueEntry(event: ClaimEvent): boolean {
   return (event.type === "answered" || event.type === "pushed") && event.answer.state !== "none";
@@ -137,7 +168,7 @@ function showsQueueEntry(event: ClaimEvent): boolean {
 const RELEASE_AND_EXPIRE: readonly Effect[] = ["release", "expire"];
 
 /** Invariant: the effect "grant" is only returned while the lease is valid by the local clock (`now < deadline`). */
-function stepPending(state: PendingState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
+function stepPending(state: PendingState, event: LiveEvent, now: number, settings: ClaimSettings): Step {
   if (event.type === "released") return endClaim(state, ["release"]);
   if (now >= state.deadline) {
     // the store may have dropped the entry, so no later answer counts as a grant
@@ -154,7 +185,10 @@ function stepPending(state: PendingState, event: ClaimEvent, now: number, settin
         return { state, effects: NO_EFFECTS };
       return onPendingFailure(state, event.isFatal, event.random, now, settings);
     case "notified":
+    case "clockStepped":
       return callStore(state, now);
+    case "recalled":
+      return { state: { ...state, isWanted: true }, effects: NO_EFFECTS };
     case "suspended": {
       // count the suspension as elapsed time, then ask the store
       const shortened = {
@@ -167,6 +201,7 @@ function stepPending(state: PendingState, event: ClaimEvent, now: number, settin
     case "due":
       return onPendingDue(state, event.random, event.withinMs, now, settings);
     case "maxHoldExceeded":
+    case "detaching":
       return { state, effects: NO_EFFECTS };
   }
 }
@@ -194,7 +229,7 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
   const isLast = event.call === state.callState.calls;
   // the late answer to a call that has timed out: only "held" counts, other answers may be outdated
   if (!isLast && answer.state !== "held") return { state, effects: NO_EFFECTS };
-  const callState = isLast ? afterReply(state.callState) : state.callState;
+  const callState = isLast ? afterReply(state.callState, event.epoch) : afterEarlierReply(state.callState, event.epoch);
   const callAgain = isLast && state.callState.callAgain;
   switch (answer.state) {
     case "held": {
@@ -202,13 +237,13 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
       // the granted lease has already ended by the local clock: not a grant, though the store may still count it as held
       if (now >= deadline) return endClaim({ ...state, callState }, RELEASE_AND_EXPIRE);
       const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
-      return grantClaim(callState, answer, deadline, dueAt, callAgain, now, settings);
+      return grantClaim({ ...state, callState, deadline }, answer, dueAt, callAgain, now, settings);
     }
     case "waiting": {
       if (!settings.wait) return { state: doneState(callState.hasUnansweredClaim), effects: ["refuse", "release"] };
       const deadline = extendDeadline(state, event, answer.remainingMs, settings);
       const dueAt = Math.min(now + answer.recheckMs, nextRenewalAt(event.sentAt, answer.remainingMs, settings));
-      const waiting: WaitingState = { status: "waiting", callState, deadline, dueAt };
+      const waiting: WaitingState = { status: "waiting", callState, deadline, isWanted: state.isWanted, dueAt };
       return callAgain ? callStore(waiting, now) : { state: waiting, effects: NO_EFFECTS };
     }
     case "none":
@@ -222,13 +257,12 @@ function onPendingPush(state: PendingState, answer: Answer, now: number, setting
   if (answer.state === "waiting" || now + answer.remainingMs < state.deadline) return callStore(state, now);
   // a push carries no send time, so it moves no deadline
   const dueAt = state.deadline - 0.9 * settings.ttlMs + settings.ttlMs / 3;
-  return grantClaim(state.callState, answer, state.deadline, dueAt, false, now, settings);
+  return grantClaim(state, answer, dueAt, false, now, settings);
 }
 
 function grantClaim(
-  callState: CallState,
-  { token, tokenCount }: HeldAnswer,
-  deadline: number,
+  { callState, deadline, isWanted: wasWanted }: PendingState,
+  { token, tokenCount, recalled = false }: HeldAnswer,
   dueAt: number,
   callAgain: boolean,
   now: number,
@@ -243,15 +277,19 @@ function grantClaim(
     tokenCount,
     grantedAtCall: callState.calls,
     unconfirmedUntil: null,
+    confirmation: "sure",
+    confirmingEpoch: 0,
+    isWanted: wasWanted || recalled,
+    transfer: "none",
   };
-  const isLeaseShort = settings.renews && deadline - now < 0.45 * settings.ttlMs;
+  const isLeaseShort = settings.renews && deadline - now < SHORT_LEASE_SHARE * settings.ttlMs;
   if (callState.sentAt !== null)
     return { state: isLeaseShort ? { ...held, callState: askAgain(callState) } : held, effects: GRANT_EFFECTS };
   if (!callAgain && !isLeaseShort) return { state: held, effects: GRANT_EFFECTS };
   return { state: { ...held, callState: afterSend(callState, now, false) }, effects: ["grant", "renew"] };
 }
 
-function onPendingNone(state: PendingState, callState: CallState, settings: ClaimSettings): Step {
+function onPendingNone(state: PendingState, callState: PendingState["callState"], settings: ClaimSettings): Step {
   const hasUnansweredClaim = leavesClaimUnanswered(callState);
   const effect: Effect = settings.wait ? "expire" : "refuse";
   // "none" means that the store has no trace of the claim, unless an earlier `claim` call is still in flight
@@ -287,7 +325,7 @@ function callStore(state: PendingState, now: number): Step {
 
 // Granted: held.
 
-function stepHeld(state: HeldState, event: ClaimEvent, now: number, settings: ClaimSettings): Step {
+function stepHeld(state: HeldState, event: LiveEvent, now: number, settings: ClaimSettings): Step {
   if (event.type === "released") return endClaim(state, RELEASE_EFFECTS);
   if (event.type === "maxHoldExceeded") return loseClaim(state, event.reason, now, settings);
   if (now >= (state.unconfirmedUntil ?? state.deadline)) {
@@ -300,15 +338,23 @@ function stepHeld(state: HeldState, event: ClaimEvent, now: number, settings: Cl
       return onHeldAnswer(state, event, now, settings);
     case "pushed":
       if (event.answer.state === "none") return loseClaim(state, event.answer.reason ?? "unknown", now, settings);
-      return event.answer.state === "waiting" || event.answer.token !== state.token
-        ? requestRenewal(state, now)
-        : { state, effects: NO_EFFECTS };
+      if (event.answer.state === "waiting" || event.answer.token !== state.token) return requestRenewal(state, now);
+      return event.answer.recalled === true ? recallClaim(state) : { state, effects: NO_EFFECTS };
     case "failed":
       if (event.call !== state.callState.calls || state.callState.sentAt === null)
         return { state, effects: NO_EFFECTS };
       return onHeldFailure(state, event.random, now, settings);
     case "notified":
       return requestRenewal(state, now);
+    case "recalled":
+      return recallClaim(state);
+    case "clockStepped": {
+      const doubtful: HeldState = { ...state, confirmation: "doubtful", confirmingEpoch: event.epoch };
+      const { state: next, effects } = requestRenewal(doubtful, now);
+      return { state: next, effects: state.confirmation === "sure" ? ["jeopardy", ...effects] : effects };
+    }
+    case "detaching":
+      return { state: { ...state, transfer: event.isShortening ? "shortening" : "detaching" }, effects: NO_EFFECTS };
     case "suspended":
       return onSuspend(state, event.byMs, now, settings);
     case "due":
@@ -318,6 +364,7 @@ function stepHeld(state: HeldState, event: ClaimEvent, now: number, settings: Cl
 
 /** When a held claim needs its next "due" event. */
 function heldWakeAt(state: HeldState, settings: ClaimSettings): number {
+  if (state.transfer === "shortening") return state.unconfirmedUntil ?? state.deadline;
   const regularCallAt = settings.renews ? state.dueAt : Number.POSITIVE_INFINITY;
   const callAt = nextCallAt(state.callState, settings.ttlMs, regularCallAt);
   // renew: false promises that there is no timer; the loss is detected when the lock is next used
@@ -342,15 +389,23 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
   }
   if (answer.state === "held" && answer.token === state.token) {
     const deadline = extendDeadline(state, event, answer.remainingMs, settings);
-    if (!isLast) return { state: { ...state, deadline }, effects: NO_EFFECTS };
+    const isRecalled = answer.recalled === true && !state.isWanted;
+    if (!isLast) {
+      const callState = afterEarlierReply(state.callState, event.epoch);
+      return recallIf(isRecalled, { ...state, callState, deadline }, NO_EFFECTS);
+    }
     // only possible while unconfirmed: the confirmed lease has already ended by the local clock, so ask again
-    if (now >= deadline) return requestRenewal({ ...state, deadline, callState: afterLateReply(state.callState) }, now);
+    if (now >= deadline) {
+      const callState = afterLateReply(state.callState, event.epoch);
+      return requestRenewal({ ...state, deadline, callState }, now);
+    }
     const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
-    const { token, grantedAtCall, callState } = state;
-    const restored: readonly Effect[] = callState.failures > 0 ? ["restored"] : NO_EFFECTS;
+    const { token, grantedAtCall, callState, confirmingEpoch, transfer } = state;
+    const isDoubtful = state.confirmation === "doubtful" && event.epoch < confirmingEpoch;
+    const restored: readonly Effect[] = state.confirmation === "doubtful" && !isDoubtful ? ["restored"] : NO_EFFECTS;
     const held: HeldState = {
       status: "held",
-      callState: afterReply(callState),
+      callState: afterReply(callState, event.epoch),
       deadline,
       dueAt,
       token,
@@ -358,12 +413,16 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
       tokenCount: answer.tokenCount,
       grantedAtCall,
       unconfirmedUntil: null,
+      confirmation: isDoubtful ? "doubtful" : "sure",
+      confirmingEpoch,
+      isWanted: state.isWanted,
+      transfer,
     };
-    if (!callState.callAgain) return { state: held, effects: restored };
-    return { state: afterRenewalSent(held, now), effects: [...restored, "renew"] };
+    if (!callState.callAgain) return recallIf(isRecalled, held, restored);
+    return recallIf(isRecalled, afterRenewalSent(held, now), [...restored, "renew"]);
   }
   if (!isLast) return { state, effects: NO_EFFECTS };
-  const settled: HeldState = { ...state, callState: afterReply(state.callState) };
+  const settled: HeldState = { ...state, callState: afterReply(state.callState, event.epoch) };
   if (event.call <= state.grantedAtCall && answer.state === "waiting") {
     // the call was sent before the grant was known, so its answer may be older than the grant
     return state.callState.callAgain ? requestRenewal(settled, now) : { state: settled, effects: NO_EFFECTS };
@@ -373,10 +432,22 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
 
 function onHeldFailure(state: HeldState, random: number, now: number, settings: ClaimSettings): Step {
   const callState = afterFailure(state.callState, now, random, settings.ttlMs);
-  return { state: { ...state, callState }, effects: state.callState.failures === 0 ? ["jeopardy"] : NO_EFFECTS };
+  const effects: readonly Effect[] = state.confirmation === "sure" ? ["jeopardy"] : NO_EFFECTS;
+  return { state: { ...state, callState, confirmation: "doubtful" }, effects };
+}
+
+function recallClaim(state: HeldState): Step {
+  return recallIf(!state.isWanted, state, NO_EFFECTS);
+}
+
+/** Adds to a step that another claim waits for this one, if that is news. */
+function recallIf(isRecalled: boolean, state: HeldState, effects: readonly Effect[]): Step {
+  if (!isRecalled) return { state, effects };
+  return { state: { ...state, isWanted: true }, effects: [...effects, "recall"] };
 }
 
 function requestRenewal(state: HeldState, now: number): Step {
+  if (state.transfer === "shortening") return { state, effects: NO_EFFECTS };
   if (state.callState.sentAt !== null)
     return { state: { ...state, callState: askAgain(state.callState) }, effects: NO_EFFECTS };
   return { state: afterRenewalSent(state, now), effects: RENEW_EFFECTS };

@@ -42,6 +42,8 @@ export interface CallState {
   readonly hasUnansweredClaim: boolean;
   /** Calls up to this number were sent before a suspension, so the local clock cannot tell the age of their answers. */
   readonly lastCallBeforeSuspend: number;
+  /** The epoch (see AnsweredEvent) of the latest call that was answered; -1: none was. */
+  readonly answeredEpoch: number;
 }
 
 /** The store has not confirmed yet that it has the claim. */
@@ -49,12 +51,15 @@ interface AskingState {
   readonly status: "asking";
   readonly callState: CallState;
   readonly deadline: number;
+  readonly isWanted: boolean;
 }
 /** The store has queued the claim. */
 export interface WaitingState {
   readonly status: "waiting";
   readonly callState: CallState;
   readonly deadline: number;
+  /** As of a held claim: a recall may overtake the grant that it refers to. */
+  readonly isWanted: boolean;
   /** When the next call is due: a renewal or a recheck. */
   readonly dueAt: number;
 }
@@ -71,7 +76,20 @@ export interface HeldState {
   readonly grantedAtCall: number;
   /** Not null: the claim is unconfirmed until the store answers, and lost at this time without an answer. */
   readonly unconfirmedUntil: number | null;
+  /** "doubtful": a renewal failed, or the store's clock stepped, and the store has not confirmed the claim since. The holder is told. */
+  readonly confirmation: "sure" | "doubtful";
+  /** Answers of an earlier epoch end no doubt: the store's clock has stepped since. */
+  readonly confirmingEpoch: number;
+  /** Another claim waits for this one, as the store has said. */
+  readonly isWanted: boolean;
+  readonly transfer: Transfer;
 }
+/**
+ * "detaching": another client may have the claim, and the store may not recall it any more, so that no other request here may use it.
+ * "shortening": the same, and its lease is being shortened, which a renewal would undo. Neither is ever reset: the answer may be lost.
+ */
+export type Transfer = "none" | "detaching" | "shortening";
+
 /** The holder was notified; the claim is released when the holder's code has ended. */
 interface LostState {
   readonly status: "lost";
@@ -85,6 +103,8 @@ export interface DoneState {
   readonly status: "done";
   /** A `claim` call may still arrive at the store. */
   readonly hasUnansweredClaim: boolean;
+  /** Another client has it now: a late answer about it must not release it. */
+  readonly isTransferred: boolean;
 }
 
 /** Not granted yet. */
@@ -94,12 +114,19 @@ export type ClaimState = AskingState | WaitingState | HeldState | LostState | Do
 
 /** The inputs of the machine. Times are in milliseconds, on the scale of step()'s `now`. */
 export type ClaimEvent =
-  /** The call with this number, sent at `sentAt`, was answered. */
-  | { readonly type: "answered"; readonly call: number; readonly sentAt: number; readonly answer: Answer }
+  | AnsweredEvent
   | { readonly type: "failed"; readonly call: number; readonly isFatal: boolean; readonly random: number }
   | { readonly type: "pushed"; readonly answer: Answer }
   /** A recheck push: the answer may have changed. */
   | { readonly type: "notified" }
+  /** A recall push: another claim waits for this one. */
+  | { readonly type: "recalled" }
+  /** The store's clock stepped, so that the lease of an earlier answer may have ended. The epoch is that of calls sent from now on. */
+  | { readonly type: "clockStepped"; readonly epoch: number }
+  /** A detach was sent, with or without a shorter lease. */
+  | { readonly type: "detaching"; readonly isShortening: boolean }
+  /** Another client has the claim now. */
+  | { readonly type: "transferred" }
   /** The time of nextWakeAt() has come, or will within withinMs: then the call may join a batch. */
   | { readonly type: "due"; readonly random: number; readonly withinMs: number }
   /** This machine was suspended for byMs, which the local clock did not count. */
@@ -109,16 +136,28 @@ export type ClaimEvent =
   /** The claim was released or aborted, or its wait has timed out. */
   | { readonly type: "released" };
 
-/** An answer to a call of this claim. */
-export type AnsweredEvent = Extract<ClaimEvent, { type: "answered" }>;
+/** The call with this number, sent at `sentAt`, was answered. */
+export interface AnsweredEvent {
+  readonly type: "answered";
+  readonly call: number;
+  readonly sentAt: number;
+  /**
+   * The epoch in which the call was sent. Each break of the store's connection and each step of its clock begins another: an answer to a
+   * call that was sent before may be that of a store that has lost the claim since.
+   */
+  readonly epoch: number;
+  readonly answer: Answer;
+}
+
 /** The answer that the claim is granted. */
 export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
 /**
  * What the engine has to do, in order. ask, renew: send a `claim` or `renew` call with the number `callState.calls`.
  * grant: hand the lock to the waiter. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new
- * claim may be made. reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: a renewal
- * failed; a renewal succeeded again. release: send a release until the store has answered.
+ * claim may be made. reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: the claim has
+ * become doubtful; it is sure again. recall: another claim waits for this one, which is held. release: send a release until the store
+ * has answered.
  */
 export type Effect =
   | "ask"
@@ -130,6 +169,7 @@ export type Effect =
   | "lose"
   | "jeopardy"
   | "restored"
+  | "recall"
   | "release";
 
 /** The result of an event. */
@@ -150,7 +190,7 @@ export const RELEASE_EFFECTS: readonly Effect[] = ["release"];
 
 /** The final state. */
 export function doneState(hasUnansweredClaim: boolean): DoneState {
-  return { status: "done", hasUnansweredClaim };
+  return { status: "done", hasUnansweredClaim, isTransferred: false };
 }
 
 /** Ends the claim. */
@@ -169,6 +209,7 @@ export function firstCall(now: number): CallState {
     retryAt: 0,
     hasUnansweredClaim: false,
     lastCallBeforeSuspend: 0,
+    answeredEpoch: -1,
   };
 }
 
@@ -179,7 +220,7 @@ export function delayedCall(until: number): CallState {
 
 /** The state after a call is sent now. */
 export function afterSend(callState: CallState, now: number, isClaimCall: boolean): CallState {
-  const { calls, failures, retryAt, hasUnansweredClaim, lastCallBeforeSuspend } = callState;
+  const { calls, failures, retryAt, hasUnansweredClaim, lastCallBeforeSuspend, answeredEpoch } = callState;
   return {
     calls: calls + 1,
     sentAt: now,
@@ -189,12 +230,13 @@ export function afterSend(callState: CallState, now: number, isClaimCall: boolea
     retryAt,
     hasUnansweredClaim,
     lastCallBeforeSuspend,
+    answeredEpoch,
   };
 }
 
-/** The state after the call in flight has been answered, or a push has made its answer known. */
-export function afterReply(callState: CallState): CallState {
-  const { calls, hasUnansweredClaim, lastCallBeforeSuspend } = callState;
+/** The state after the call in flight, sent in this epoch, has been answered. */
+export function afterReply(callState: CallState, epoch: number): CallState {
+  const { calls, hasUnansweredClaim, lastCallBeforeSuspend, answeredEpoch } = callState;
   return {
     calls,
     sentAt: null,
@@ -204,12 +246,18 @@ export function afterReply(callState: CallState): CallState {
     retryAt: 0,
     hasUnansweredClaim,
     lastCallBeforeSuspend,
+    answeredEpoch: Math.max(answeredEpoch, epoch),
   };
 }
 
 /** The state after an answer that came too late to confirm the lease: earlier failures still count. */
-export function afterLateReply(callState: CallState): CallState {
-  return { ...afterReply(callState), failures: callState.failures };
+export function afterLateReply(callState: CallState, epoch: number): CallState {
+  return { ...afterReply(callState, epoch), failures: callState.failures };
+}
+
+/** The state after an answer to an earlier call than the last one. */
+export function afterEarlierReply(callState: CallState, epoch: number): CallState {
+  return { ...callState, answeredEpoch: Math.max(callState.answeredEpoch, epoch) };
 }
 
 /** The state after the call in flight failed or timed out: its outcome is unknown. */

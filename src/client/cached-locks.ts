@@ -1,24 +1,19 @@
 /**
- * Cached locks: claims that a client keeps while they are not in use, so that the next request here costs no call.
+ * Cached locks: grants that a client keeps while no request uses them, so that the next request here costs no call (grant.ts). This is the
+ * list of those of one client, and what it has learned from earlier ones.
  *
- *   in use   a local hold has the lock
- *   idle     no request here uses it; it is renewed like one in use
- *
- *   in use -> idle     after the last release, if keepsClaim() of the local queue says so
- *   idle   -> in use   by the next local request, if it may still be used
- *   idle   -> released when another claim waits for it (a recall), after `cache` without use, when it is lost, when a claim
- *                      of this client conflicts with it, at the end of the process, by releaseAll() and close()
+ *   used -> idle      after the last release, if the local queue may keep the claim
+ *   idle -> used      by the next local request, if it may still be used
+ *   idle -> released  when another claim waits for it (a recall), after `cache` without use, when it is lost, when a claim
+ *                     of this client conflicts with it, at the end of the process, by releaseAll() and close()
  *
  * Invariants
  * - An idle claim is released in the turn in which it is recalled or lost. There is no code to wait for.
- * - Idle claims keep no process alive: neither the client's timer nor the driver's connections.
- * - A claim that was recalled is never idle again.
  * - A claim of this client that conflicts with an idle one is sent behind the release of that one, in the same turn.
  */
 
 import type { Driver, LockSpec, Traits } from "../spi/driver.ts";
 import type { ActiveClaim, Engine } from "./engine.ts";
-import type { ScheduledTask } from "./scheduler.ts";
 
 /** How many names are remembered. */
 const MAX_NAMES = 1_000;
@@ -37,95 +32,18 @@ const MAX_POLL_MS = 1_000;
 /** How long the end of a process may wait for the answers to its last releases. */
 const EXIT_TIMEOUT_MS = 500;
 
-/** The local queue of a cached lock. */
-export interface CachingQueue {
-  /** Releases the claim, which is idle. */
+/** A grant that is idle, or was and may be again (grant.ts). */
+interface CachedGrant {
+  readonly activeClaim: ActiveClaim;
+  readonly name: string | null;
+  readonly isIdle: boolean;
+  readonly idleSince: number;
+  readonly wasReused: boolean;
+  isUnsettled: boolean;
+  settle(): void;
   giveBack(now: number): void;
 }
 
-/** One claim of a local queue that is idle, or was and may be again. */
-export class CachedLock implements ScheduledTask {
-  readonly activeClaim: ActiveClaim;
-  readonly queue: CachingQueue;
-  readonly name: string;
-  isIdle = false;
-  /** It was used again after it had been idle. */
-  wasReused = false;
-  idleSince = 0;
-  #cacheMs = 0;
-  readonly #locks: CachedLocks;
-  /** It keeps the process alive like a lock in use. */
-  #isCounted = true;
-  /** It waits for the end of the turn, at which it stops to count. */
-  isUnsettled = false;
-  // a scheduled task: due when it may have been idle for long enough, or is to be asked about
-  readonly mayRunEarly = false;
-  dueAt = 0;
-  heapIndex = -1;
-
-  constructor(locks: CachedLocks, queue: CachingQueue, name: string, activeClaim: ActiveClaim) {
-    this.#locks = locks;
-    this.queue = queue;
-    this.name = name;
-    this.activeClaim = activeClaim;
-  }
-
-  /** The last holder here has released the lock. */
-  becomeIdle(now: number, cacheMs: number): void {
-    this.isIdle = true;
-    this.idleSince = now;
-    this.#cacheMs = cacheMs;
-    // a task that is due before stays: moving it for each use would cost more than one call too many
-    const dueAt = this.#nextDueAt(now);
-    if (this.heapIndex === -1 || dueAt < this.dueAt) this.#locks.engine.scheduler.schedule(this, dueAt);
-    if (this.#isCounted && !this.isUnsettled) this.#locks.settleLater(this);
-  }
-
-  /** A request here uses the lock. */
-  becomeUsed(): void {
-    this.isIdle = false;
-    if (!this.wasReused) {
-      this.wasReused = true;
-      this.#locks.recordReuse(this.name);
-    }
-    if (!this.#isCounted) this.#setCounted(true);
-  }
-
-  /** Still idle at the end of the turn: it keeps the process alive no longer. */
-  settle(): void {
-    this.isUnsettled = false;
-    if (this.isIdle && this.#isCounted) this.#setCounted(false);
-  }
-
-  onDue(now: number): void {
-    if (this.isIdle && now >= this.idleSince + this.#cacheMs) return this.queue.giveBack(now);
-    // one in use, too: it must not be idle again while another claim waits
-    if (this.#locks.polls) this.#locks.engine.changed(this.activeClaim.claim.id);
-    // the answer may have ended it
-    if (this.isIdle) this.#locks.engine.scheduler.schedule(this, this.#nextDueAt(now));
-  }
-
-  /** Its claim ends, or is given up. */
-  end(): void {
-    this.isIdle = false;
-    this.#locks.engine.scheduler.cancel(this);
-    // the release of the claim, or a later use, counts by itself
-    if (!this.#isCounted) this.#setCounted(true);
-  }
-
-  #nextDueAt(now: number): number {
-    const endsAt = this.idleSince + this.#cacheMs;
-    if (!this.#locks.polls) return endsAt;
-    return Math.min(endsAt, nextPollAt(now, now - this.idleSince));
-  }
-
-  #setCounted(isCounted: boolean): void {
-    this.#isCounted = isCounted;
-    this.#locks.engine.setIdle(this.activeClaim, !isCounted);
-  }
-}
-
-/** When to ask next about a claim that has been idle for so long. */
 function nextPollAt(now: number, idleMs: number): number {
   let pollMs = MIN_POLL_MS;
   while (pollMs < MAX_POLL_MS && pollMs * 8 < idleMs) pollMs *= 2;
@@ -151,13 +69,13 @@ export class CachedLocks {
   readonly engine: Engine;
   /** The store does not push recalls. */
   readonly polls: boolean;
-  /** Every claim that is idle, or was and may be again. */
-  readonly #all = new Set<CachedLock>();
+  /** Every grant that is idle, or was and may be again. */
+  readonly #all = new Set<CachedGrant>();
   /** The latest of them on each key: an earlier one was lost there. */
-  readonly #byKey = new Map<string, CachedLock>();
+  readonly #byKey = new Map<string, CachedGrant>();
   /** What was learned about names, the longest unused first. */
   readonly #histories = new Map<string, CacheHistory>();
-  #unsettled: CachedLock[] = [];
+  #unsettled: CachedGrant[] = [];
   readonly #onExitDelayed: () => void;
 
   /** @param onExitDelayed called if the releases at the end of the process have not been answered after a moment */
@@ -172,26 +90,30 @@ export class CachedLocks {
     return now >= (this.#histories.get(name)?.cacheableAt ?? now);
   }
 
-  add(cachedLock: CachedLock): void {
-    for (const { key } of cachedLock.activeClaim.claim.locks) this.#byKey.set(key, cachedLock);
-    this.#all.add(cachedLock);
+  add(grant: CachedGrant): void {
+    if (this.#all.has(grant)) return;
+    for (const { key } of grant.activeClaim.claim.locks) this.#byKey.set(key, grant);
+    this.#all.add(grant);
     if (this.#all.size === 1) exitListener.add(this);
   }
 
-  remove(cachedLock: CachedLock): void {
-    for (const { key } of cachedLock.activeClaim.claim.locks)
-      if (this.#byKey.get(key) === cachedLock) this.#byKey.delete(key);
-    this.#all.delete(cachedLock);
-    cachedLock.end();
+  remove(grant: CachedGrant): void {
+    if (!this.#all.delete(grant)) return;
+    for (const { key } of grant.activeClaim.claim.locks) if (this.#byKey.get(key) === grant) this.#byKey.delete(key);
     if (this.#all.size === 0) exitListener.delete(this);
+  }
+
+  /** When to ask next about a claim that has been idle for so long; Infinity: the store says when another claim waits. */
+  nextPollAt(now: number, idleMs: number): number {
+    return this.polls ? nextPollAt(now, idleMs) : Number.POSITIVE_INFINITY;
   }
 
   /** Releases the idle locks on these keys. Called before a claim for them is sent. */
   giveBackFor(locks: readonly LockSpec[], now: number): void {
     if (this.#byKey.size === 0) return;
     for (const { key } of locks) {
-      const cachedLock = this.#byKey.get(key);
-      if (cachedLock?.isIdle) cachedLock.queue.giveBack(now);
+      const grant = this.#byKey.get(key);
+      if (grant?.isIdle) grant.giveBack(now);
     }
   }
 
@@ -203,11 +125,11 @@ export class CachedLocks {
 
   giveBackAll(): void {
     const now = this.engine.clock.now();
-    for (const cachedLock of this.listIdle()) if (cachedLock.isIdle) cachedLock.queue.giveBack(now);
+    for (const grant of this.listIdle()) if (grant.isIdle) grant.giveBack(now);
   }
 
-  /** Returns the idle locks. */
-  listIdle(): CachedLock[] {
+  /** Returns the idle ones. */
+  listIdle(): CachedGrant[] {
     return [...this.#all].filter(({ isIdle }) => isIdle);
   }
 
@@ -220,13 +142,13 @@ export class CachedLocks {
     this.#record(name, { suggestedTokens });
   }
 
-  recordReuse(name: string): void {
-    if (this.#histories.has(name)) this.#record(name, { uselessCount: 0, cacheableAt: 0 });
+  recordReuse({ name }: CachedGrant): void {
+    if (name !== null && this.#histories.has(name)) this.#record(name, { uselessCount: 0, cacheableAt: 0 });
   }
 
   /** An idle lock was recalled. */
-  recordRecall({ name, wasReused }: CachedLock, now: number): void {
-    if (wasReused) return;
+  recordRecall({ name, wasReused }: CachedGrant, now: number): void {
+    if (wasReused || name === null) return;
     const uselessCount = (this.#histories.get(name)?.uselessCount ?? 0) + 1;
     const backoffMs = uselessCount < 2 ? 0 : Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** (uselessCount - 2));
     this.#record(name, { uselessCount, cacheableAt: now + backoffMs * (0.5 + this.engine.random()) });
@@ -240,9 +162,9 @@ export class CachedLocks {
   }
 
   /** Counts the lock as idle from the next turn of the event loop on: one that is used again and again costs nothing. */
-  settleLater(cachedLock: CachedLock): void {
-    cachedLock.isUnsettled = true;
-    if (this.#unsettled.push(cachedLock) > 1) return;
+  settleLater(grant: CachedGrant): void {
+    grant.isUnsettled = true;
+    if (this.#unsettled.push(grant) > 1) return;
     setImmediate(() => {
       const unsettled = this.#unsettled;
       this.#unsettled = [];

@@ -20,7 +20,8 @@ import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { DeferredStarts } from "./deferred-starts.ts";
 import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
-import { isExclusive } from "./handoff-budget.ts";
+import type { HandoffLimits } from "./grant.ts";
+import { isExclusive } from "./grant.ts";
 import { HandoffChain, resolveAt } from "./handoff-timing.ts";
 import { Interceptors } from "./interceptors.ts";
 import type { LocalHold } from "./local-hold.ts";
@@ -145,6 +146,7 @@ export class Client {
       cachedLocks: new CachedLocks(engine, traits, () => this.#giveUp(engine)),
       handoffChain: new HandoffChain(),
       deferredStarts: new DeferredStarts(),
+      handoffLimits: toHandoffLimits(settings, traits),
       strictWaits: new Counts(),
       queues: new SlotMap(),
     };
@@ -382,6 +384,10 @@ export class Client {
     }
     return joinedByKey;
   }
+}
+
+function toHandoffLimits({ handoffs, handoffMs }: ClientSettings, { recall }: Traits): HandoffLimits {
+  return { handoffs, handoffMs, isRecallable: recall === "push" && handoffs > 1 };
 }
 
 /** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */

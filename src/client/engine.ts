@@ -7,9 +7,18 @@
  * public methods of a lock call it before they answer, and its callers check their own state again afterwards.
  */
 
-import { isHeld, nextWakeAt, resumeClaim, startClaim, step } from "../claim/machine.ts";
-import type { ClaimEvent, ClaimSettings, ClaimState, Step } from "../claim/state.ts";
-import type { ClosedError, LostReason, PauseReason } from "../errors.ts";
+import {
+  isHeld,
+  isReusable,
+  isVerified,
+  isWanted,
+  nextWakeAt,
+  resumeClaim,
+  startClaim,
+  step,
+} from "../claim/machine.ts";
+import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../claim/state.ts";
+import type { ClosedError, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
 import type { Answer, Claim, ClaimId, Driver, Pause } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -19,6 +28,7 @@ import { SlotMap } from "../util/slot-map.ts";
 import { SuspendDetector } from "../util/suspend-detector.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Events } from "./events.ts";
+import type { Grant } from "./grant.ts";
 import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
 import { MAX_BATCH, ReleaseQueue, splitBatches } from "./release-queue.ts";
 import type { EarlyRun, ScheduledTask } from "./scheduler.ts";
@@ -36,26 +46,16 @@ import { Successors } from "./successors.ts";
 const WITH_RENEWAL: EarlyRun = { withinMs: 5_000, leaseShare: 1 / 6 };
 const WITH_RECHECK: EarlyRun = { withinMs: 1_000, leaseShare: 1 / 24 };
 
+/** What the machine has decided about a claim that its listener has to carry out. */
+export type ListenerEffect = Exclude<Effect, "ask" | "renew" | "release">;
+
 /** The part of the client that has a claim. Called synchronously; may start or release claims in turn. */
 export interface ClaimListener {
-  onGranted(now: number): void;
-  /** The keys were not free (`wait: false`). */
-  onBusy(): void;
-  /** The claim lost its queue entry before it was granted; it is over. */
-  onExpired(): void;
-  /** The store failed for good; the claim is over. */
-  onFailed(error: unknown): void;
-  onLost(reason: LostReason): void;
-  /** A renewal failed, or the store's clock stepped. */
-  onUnconfirmed(): void;
-  /** The store has confirmed the claim since. */
-  onConfirmed(): void;
+  onEffect(effect: ListenerEffect, now: number): void;
   /** The first call about the claim has ended, and it is not granted: the store has queued it, or the call is repeated. */
   onNotGranted(): void;
-  /** The claim, which waits, is the successor of this held one, whose holder has released it: it takes over its token range. */
-  onTurn(activeClaim: ActiveClaim, token: bigint, now: number): void;
-  /** Another claim waits for this one, which is held. Called once. */
-  onRecalled(now: number): void;
+  /** The claim, which waits, is the successor of a held one, whose holder has released it: it takes over that grant, with this token. */
+  onSuccession(grant: Grant, token: bigint, now: number): void;
   /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
   tokensToRenew(): number;
   /** The client closes: no request may wait any longer. */
@@ -86,24 +86,10 @@ export class ActiveClaim implements ScheduledTask {
   pause: { readonly reason: PauseReason; readonly until: number } | null = null;
   /** Receives the result of the release. */
   onReleased: ReleaseCallback = noop;
-  /** The claim was transferred to another client: late answers about it are ignored. */
-  isForgotten = false;
   /** How many calls have not settled, and releases have not been answered. */
   openCalls = 0;
-  /** A detach was sent, so the store may not recall this claim any more: no other request may get it. Never reset: see transfer.ts. */
-  isDetaching = false;
-  /** A detach is shortening the lease: a renewal would restart the full one. Never reset: see transfer.ts. */
-  isShortened = false;
   /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
   pendingRelease: PendingRelease | null = null;
-  /** `jeopardy` was emitted, and `restored` not yet. */
-  #isInJeopardy = false;
-  /** The last call sent before the store's clock stepped; the answer to a later call ends the jeopardy. Infinity: no step. */
-  callAtClockStep: number = Number.POSITIVE_INFINITY;
-  /** The engine's epoch when the last call that was answered was sent; -1: none was. */
-  answeredEpoch = -1;
-  /** Another claim waits for it, as the store has said. Never reset: it may overtake the grant that it refers to. */
-  isRecalled = false;
   /** The claims of this client that wait directly behind it, as its grant has named them. */
   successors: Successors | null = null;
   readonly mayRunEarly = true;
@@ -139,6 +125,11 @@ export class ActiveClaim implements ScheduledTask {
     return isHeld(this.state, now);
   }
 
+  /** Does another claim wait for it, as far as known? */
+  get isWanted(): boolean {
+    return isWanted(this.state);
+  }
+
   /** What is left of the lease by the local clock; 0 if it is not held. */
   remainingMs(now: number): number {
     return this.state.status === "held" ? Math.max(this.state.deadline - now, 0) : 0;
@@ -165,32 +156,6 @@ export class ActiveClaim implements ScheduledTask {
   /** The number of its last call. */
   get lastCall(): number {
     return this.state.status === "lost" || this.state.status === "done" ? 0 : this.state.callState.calls;
-  }
-
-  /** A call of a held claim failed, or the store's clock stepped. Emits `jeopardy` once. */
-  markUnconfirmed(): void {
-    if (this.#isInJeopardy) return;
-    this.#isInJeopardy = true;
-    this.listener.onUnconfirmed();
-  }
-
-  /** The store has confirmed the claim since. */
-  markConfirmed(): void {
-    this.#isInJeopardy = false;
-    this.callAtClockStep = Number.POSITIVE_INFINITY;
-    this.listener.onConfirmed();
-  }
-
-  /** The store's clock stepped: the lease of an earlier answer may have ended. */
-  onClockStep(): void {
-    this.callAtClockStep = this.lastCall;
-    this.markUnconfirmed();
-  }
-
-  forget(): void {
-    this.isForgotten = true;
-    this.state = { status: "done", hasUnansweredClaim: false };
-    if (this.openCalls === 0) this.#events.onOver(this);
   }
 
   /** A call has settled, or a release was answered or given up. */
@@ -225,7 +190,7 @@ export class Engine {
   /** One of them is due because of its lease: it is neither a recheck nor a retry. */
   #hasPendingRenewal = false;
   #isStopped = false;
-  /** Counts the breaks of the connection: an answer to a call that was sent before may be that of a store that has lost it since. */
+  /** The present epoch of the store: see AnsweredEvent. */
   #epoch = 0;
   /** The total time for which this machine was suspended, as far as it was detected. */
   suspendedMs = 0;
@@ -284,12 +249,19 @@ export class Engine {
     this.#apply(activeClaim, { type: "maxHoldExceeded", reason: "maxHold" }, this.clock.now());
   }
 
+  /** A detach of the claim is sent now, with or without a shorter lease. */
+  startDetaching(activeClaim: ActiveClaim, isShortening: boolean): void {
+    const now = this.clock.now();
+    // the store may extend the lease even if its answer is lost: a later release is repeated for a full ttl from now
+    activeClaim.lastSentAt = now;
+    this.#apply(activeClaim, { type: "detaching", isShortening }, now);
+  }
+
   /** Drops a claim without releasing it: another client has it now. */
   forget(activeClaim: ActiveClaim): void {
-    if (this.#claims.delete(activeClaim.claim.id)) this.scheduler.unref();
-    this.scheduler.cancel(activeClaim);
-    activeClaim.forget();
-    this.scheduler.arm();
+    const wasOver = activeClaim.state.status === "done";
+    this.#apply(activeClaim, { type: "transferred" }, this.clock.now());
+    if (!wasOver && activeClaim.openCalls === 0) this.#claimEvents.onOver(activeClaim);
   }
 
   /** While all claims are idle, neither the timer nor the driver's connections keep the process alive. */
@@ -320,12 +292,14 @@ export class Engine {
     return now;
   }
 
-  /**
-   * Has the store answered a call for this claim that was sent after the last break of the connection, and after its clock
-   * stepped? If not, the claim must not be given to another request.
-   */
-  isVerified({ answeredEpoch, callAtClockStep }: ActiveClaim): boolean {
-    return answeredEpoch === this.#epoch && callAtClockStep === Number.POSITIVE_INFINITY;
+  /** See isVerified() of the machine. */
+  isVerified({ state }: ActiveClaim): boolean {
+    return isVerified(state, this.#epoch);
+  }
+
+  /** See isReusable() of the machine. */
+  isReusable({ state, settings }: ActiveClaim, now: number): boolean {
+    return isReusable(state, now, this.#epoch, settings);
   }
 
   /** The time plus all suspensions detected so far, for intervals that may span one. */
@@ -359,7 +333,6 @@ export class Engine {
     if (answer.state === "held" && answer.successors !== undefined)
       activeClaim.successors = new Successors(answer.token, answer.successors);
     this.#apply(activeClaim, { type: "pushed", answer }, now);
-    if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);
   }
 
   changed(id: ClaimId): void {
@@ -379,7 +352,7 @@ export class Engine {
 
   recalled(id: ClaimId): void {
     const activeClaim = this.#claims.get(id);
-    if (activeClaim !== undefined) this.#recall(activeClaim, this.clock.now());
+    if (activeClaim !== undefined) this.#apply(activeClaim, { type: "recalled" }, this.clock.now());
   }
 
   /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */
@@ -407,15 +380,7 @@ export class Engine {
     return activeClaim;
   }
 
-  #recall(activeClaim: ActiveClaim, now: number): void {
-    if (activeClaim.isRecalled || activeClaim.isForgotten) return;
-    activeClaim.isRecalled = true;
-    // else its grant finds the mark
-    if (activeClaim.state.status === "held") activeClaim.listener.onRecalled(now);
-  }
-
   #apply(activeClaim: ActiveClaim, event: ClaimEvent, now: number): void {
-    if (activeClaim.isForgotten) return; // a late answer must not release a claim that another client holds now
     this.#perform(activeClaim, step(activeClaim.state, event, now, activeClaim.settings), now);
   }
 
@@ -440,7 +405,7 @@ export class Engine {
     if (isDone) this.scheduler.unref();
   }
 
-  #performEffect(activeClaim: ActiveClaim, effect: Step["effects"][number], now: number): void {
+  #performEffect(activeClaim: ActiveClaim, effect: Effect, now: number): void {
     const { listener, state } = activeClaim;
     switch (effect) {
       case "ask":
@@ -451,26 +416,15 @@ export class Engine {
         activeClaim.lastSentAt = now;
         if (this.#pendingRenewals.push(activeClaim) === 1) runInMicrotask(() => this.#sendRenewals());
         return;
-      case "grant":
-        return listener.onGranted(now);
-      case "refuse":
-        return listener.onBusy();
-      case "expire":
-        return listener.onExpired();
-      case "reject":
-        return listener.onFailed(activeClaim.failure);
-      case "lose":
-        return listener.onLost(state.status === "lost" ? state.reason : "unknown");
-      case "jeopardy":
-        return activeClaim.markUnconfirmed();
-      case "restored":
-        return activeClaim.markConfirmed();
       case "release": {
         const hasUnansweredClaim = state.status === "done" && state.hasUnansweredClaim;
         const onReleased = activeClaim.takeOnReleased();
         activeClaim.openCalls++;
         activeClaim.pendingRelease = this.#releaseQueue.add(activeClaim, hasUnansweredClaim, onReleased);
+        return;
       }
+      default:
+        return listener.onEffect(effect, now);
     }
   }
 
@@ -493,9 +447,12 @@ export class Engine {
   }
 
   #renewBatch(batch: readonly ActiveClaim[]): void {
-    // a claim may have been released later in the turn that scheduled its renewal
+    // a claim may have been released, or its detach sent, later in the turn that scheduled its renewal
     const renewable = batch.filter(
-      ({ state, isShortened }) => state.status !== "done" && state.status !== "lost" && !isShortened,
+      ({ state }) =>
+        state.status !== "done" &&
+        state.status !== "lost" &&
+        (state.status !== "held" || state.transfer !== "shortening"),
     );
     if (renewable.length === 0) return;
     const sentAt = this.clock.now();
@@ -541,12 +498,9 @@ export class Engine {
     // before using the answer: a suspension since the call was sent shortens the lease
     if (answer.state === "held") this.observe(now);
     this.#storeMonitor.recordContact(now, this.driver.shardOf?.(activeClaim.claim));
-    activeClaim.answeredEpoch = Math.max(activeClaim.answeredEpoch, epoch);
     activeClaim.recordAnswer(answer, now);
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
-    this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);
-    if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);
-    if (call > activeClaim.callAtClockStep && activeClaim.isHeld(now)) activeClaim.markConfirmed();
+    this.#apply(activeClaim, { type: "answered", call, sentAt, epoch, answer }, now);
     if (hasClockStepped) this.#onStoreClockStep(now);
     activeClaim.endCall();
   }
@@ -584,10 +538,8 @@ export class Engine {
 
   /** A step of the store's clock may have ended leases: every held claim is unconfirmed until it has been rechecked. */
   #onStoreClockStep(now: number): void {
-    for (const activeClaim of this.listClaims()) {
-      if (activeClaim.state.status === "held") activeClaim.onClockStep();
-      this.#apply(activeClaim, { type: "notified" }, now);
-    }
+    const epoch = ++this.#epoch;
+    for (const activeClaim of this.listClaims()) this.#apply(activeClaim, { type: "clockStepped", epoch }, now);
   }
 }
 

@@ -19,13 +19,17 @@ export interface RequestOrigin {
 
 /** The local queue of a hold. */
 export interface HoldQueue {
-  readonly context: { readonly engine: Engine; readonly traits: Traits; readonly settings: ClientSettings };
+  readonly context: {
+    readonly engine: Engine;
+    readonly traits: Traits;
+    readonly settings: ClientSettings;
+    /** The fields of events about the lock. */
+    readonly queueEvents: { describe(localHold: LocalHold): LockEvent & { readonly token: bigint } };
+  };
   /** Called when the last handle of the holder is released. True if the lock was held until now. */
   release(localHold: LocalHold): boolean | Promise<boolean>;
   /** Drops the claim without releasing it: its holder has detached it. */
   transferOut(localHold: LocalHold): void;
-  /** The fields of events about the lock. */
-  describe(localHold: LocalHold): LockEvent & { readonly token: bigint };
 }
 
 /** A handle that can be watched, in case the program loses it without a release. */

@@ -3,12 +3,11 @@
  * request that cannot share a claim has a local queue of its own.
  *
  *   no claim   no local request wants the keys (then the queue is deleted), or the next claim is about to start
- *   pending    `activeClaim` is being requested or waits at the store, for the first waiter
- *   held       `localHold` is the local holder; the other requests wait
- *   idle       no request waits or holds here, and `activeClaim` is kept for the next request (cached-locks.ts)
+ *   pending    the claim is being requested or waits at the store, for the first waiter
+ *   granted    a local hold has the lock, and the other requests wait; or it is idle, and none does (grant.ts)
  *
  * Invariants
- * - A local queue has at most one live claim. A lost claim leaves the queue at once: its local hold keeps it until the
+ * - A local queue has at most one live claim, pending or granted. A lost claim leaves the queue at once: its local hold keeps it until the
  *   holder's code has ended, but local waiters can queue at the store without waiting for that code.
  * - A claim serves another request (idle, by a hand-off, or as its successor) only if, by clocks that are read for it, enough of the
  *   lease is left, the last call did not fail, the store has answered since its connection broke (a store that came back empty may
@@ -16,7 +15,7 @@
  *   the claim is released, and the request makes a new one.
  */
 
-import type { ClosedError, LostReason } from "../errors.ts";
+import type { ClosedError } from "../errors.ts";
 import { DriverError, describePause, formatKeys, isFatalError, StorePausedError, wrapDriverError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
@@ -24,14 +23,13 @@ import type { Counts } from "../util/counts.ts";
 import { randomId } from "../util/ids.ts";
 import { LinkedList } from "../util/linked-list.ts";
 import type { SlotMap } from "../util/slot-map.ts";
-import type { CachedLocks, CachingQueue } from "./cached-locks.ts";
-import { CachedLock } from "./cached-locks.ts";
+import type { CachedLocks } from "./cached-locks.ts";
 import type { DeferredStarts } from "./deferred-starts.ts";
-import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
+import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import { nextRequest } from "./event-fields.ts";
-import type { Events, FailedOutcome, LockEvent } from "./events.ts";
-import type { HandoffLimits } from "./handoff-budget.ts";
-import { HandoffBudget } from "./handoff-budget.ts";
+import type { Events, FailedOutcome } from "./events.ts";
+import type { HandoffLimits } from "./grant.ts";
+import { Grant, tokensToRequest } from "./grant.ts";
 import type { HandoffChain } from "./handoff-timing.ts";
 import type { HoldQueue, RequestOrigin } from "./local-hold.ts";
 import { LocalHold } from "./local-hold.ts";
@@ -45,7 +43,7 @@ import type { TokenFloors } from "./token-floors.ts";
 import type { Waiter, WaiterQueue } from "./waiter.ts";
 
 const MAX_RESTART_DELAY_MS = 1_000;
-const NO_HANDOFFS: HandoffLimits = { handoffs: 1, handoffMs: 0 };
+const NO_HANDOFFS: HandoffLimits = { handoffs: 1, handoffMs: 0, isRecallable: false };
 
 /** What the local queues of one client share. */
 export interface ClientContext {
@@ -59,26 +57,25 @@ export interface ClientContext {
   readonly cachedLocks: CachedLocks;
   readonly handoffChain: HandoffChain;
   readonly deferredStarts: DeferredStarts;
+  readonly handoffLimits: HandoffLimits;
   /** How many requests in strict order wait for each key. */
   readonly strictWaits: Counts;
   /** The queues that other requests can join, by name. */
   readonly queues: SlotMap<string, LocalQueue>;
 }
 
-export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, CachingQueue {
+export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   readonly context: ClientContext;
   readonly target: LockTarget;
   readonly #ttl: number | "session";
   /** The name in `context.queues`; null: other requests cannot join this queue. */
   readonly #name: string | null;
   readonly #waiters = new LinkedList<Waiter>();
-  readonly #budget: HandoffBudget;
-  #activeClaim: ActiveClaim | null = null;
-  #localHold: LocalHold | null = null;
-  /** The claim was idle at least once; it may be in use now. */
-  #cachedLock: CachedLock | null = null;
-  /** The store pushes it when another claim waits for the one of this queue. */
-  readonly #isRecallable: boolean;
+  readonly #limits: HandoffLimits;
+  /** How many tokens the last range suggests for the next one. */
+  #suggestedCount: number;
+  #pendingClaim: ActiveClaim | null = null;
+  #grant: Grant | null = null;
   /** Its one request is in strict order, of one exclusive key: its claim may have successors, and be one (successors.ts). */
   readonly #isStrict: boolean;
   /** Those of the waiters that do not wait: they stay until the store has answered whether they may have the lock. */
@@ -97,16 +94,13 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     this.target = target;
     this.#ttl = ttl;
     this.#name = name;
-    const { recall, reportsBreaks } = context.traits;
-    this.#isRecallable = name !== null && recall !== false;
     this.#isStrict = isStrict;
-    const suggestedTokens = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
-    const limits = name === null || reportsBreaks === false ? NO_HANDOFFS : context.settings;
-    this.#budget = new HandoffBudget(limits, recall === "push", suggestedTokens);
+    this.#suggestedCount = name === null ? 1 : context.cachedLocks.suggestedTokens(name);
+    this.#limits = name === null || context.traits.reportsBreaks === false ? NO_HANDOFFS : context.handoffLimits;
   }
 
   enqueue(waiter: Waiter): void {
-    const isBusy = this.#activeClaim !== null && !this.#isIdle;
+    const isBusy = this.#hasClaim && !this.#isIdle;
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
@@ -116,11 +110,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
     if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
-    if (!isBusy) return this.#activeClaim === null ? this.#startFor(waiter) : undefined;
+    if (!isBusy) return this.#hasClaim ? undefined : this.#startFor(waiter);
     if (!waiter.noWait) return this.context.queueEvents.emitWaiting(waiter);
     // while the first call is under way the lock may be free, or the store down: unknown is not busy
-    const activeClaim = this.#activeClaim as ActiveClaim;
-    if (!isAsking(activeClaim)) this.#rejectBusy(waiter, activeClaim);
+    if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#rejectBusy(waiter, this.#pendingClaim);
   }
 
   /**
@@ -128,10 +121,9 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
    * Not for a client with listeners of the event "requested".
    */
   reuse(target: LockTarget, settings: AcquireSettings, now: number): LocalHold | null {
-    const activeClaim = this.#isIdle ? this.#takeIdle(now) : null;
-    if (activeClaim === null) return null;
-    const origin = { target, settings, request: nextRequest() };
-    const localHold = this.#hold(activeClaim, origin, this.#budget.takeToken(), now);
+    const grant = this.#takeIdle(now);
+    if (grant === null) return null;
+    const localHold = this.#hold(grant, { target, settings, request: nextRequest() }, grant.takeToken(), now);
     this.context.queueEvents.emitAcquired(localHold, now);
     return localHold;
   }
@@ -143,135 +135,89 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   timeOut(waiter: Waiter): void {
-    if (this.#activeClaim !== null && isFailing(this.#activeClaim))
-      return this.#rejectFailing(waiter, this.#activeClaim);
+    if (this.#pendingClaim !== null && isFailing(this.#pendingClaim))
+      return this.#rejectFailing(waiter, this.#pendingClaim);
     this.#timeOutWaiter(waiter, this.context.engine.clock.now() - waiter.startedAt);
   }
 
-  onGranted(now: number): void {
-    const activeClaim = this.#activeClaim as ActiveClaim;
-    if (activeClaim.state.status !== "held") return;
-    this.#restarts = 0;
-    const { token, tokenCount } = activeClaim.state;
-    this.#budget.onGranted(token, tokenCount, now);
-    if (activeClaim.isRecalled) this.#budget.onRecalled(now);
-    this.#recordTokens(token, tokenCount);
-    this.#grantNext(activeClaim, this.#budget.takeToken(), now);
-    if (this.#noWaitCount > 0) this.#rejectNoWaits(activeClaim);
+  onEffect(effect: ListenerEffect, now: number): void {
+    switch (effect) {
+      case "grant":
+        return this.#onGranted(now);
+      case "refuse":
+      case "expire":
+      case "reject":
+        return this.#onRefused(effect);
+      case "lose":
+        return this.#onLost();
+      case "jeopardy":
+      case "restored":
+        if (this.#grant?.holder != null) this.context.queueEvents.emitConfirmation(effect, this.#grant.holder);
+        return;
+      case "recall":
+        return this.#onRecalled(now);
+    }
   }
 
   onNotGranted(): void {
-    const activeClaim = this.#activeClaim as ActiveClaim;
+    const pendingClaim = this.#pendingClaim as ActiveClaim;
     const head = this.#waiters.first;
-    if (head !== null && !isFailing(activeClaim)) this.context.queueEvents.emitWaiting(head);
-    this.#rejectNoWaits(activeClaim);
-  }
-
-  onRecalled(now: number): void {
-    if (!this.#isIdle) return this.#budget.onRecalled(now);
-    this.context.cachedLocks.recordRecall(this.#cachedLock as CachedLock, now);
-    this.giveBack(now);
+    if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
+    this.#rejectNoWaits(pendingClaim);
   }
 
   tokensToRenew(): number {
-    if (this.#localHold?.isRenewed === false) this.#localHold.onRenewal();
-    return this.#budget.tokensToRenew();
-  }
-
-  onBusy(): void {
-    const activeClaim = this.#activeClaim as ActiveClaim;
-    this.#activeClaim = null;
-    this.#rejectNoWaits(activeClaim);
-    this.#startNext();
-  }
-
-  onExpired(): void {
-    this.#activeClaim = null;
-    for (const waiter of this.#findNoWaits()) {
-      const { keys } = waiter.target;
-      this.#removeFromList(waiter);
-      waiter.reject(
-        new DriverError(`${this.context.engine.driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
-      );
-    }
-    this.#restarts++;
-    this.#startNext();
-  }
-
-  onFailed(error: unknown): void {
-    this.#activeClaim = null;
-    // after a transient error the requests that wait keep waiting
-    for (const waiter of isFatalError(error) ? [...this.#waiters] : this.#findNoWaits()) {
-      const { keys } = waiter.target;
-      this.#removeFromList(waiter);
-      waiter.reject(wrapDriverError(error, `could not acquire ${formatKeys(keys)}`, keys));
-    }
-    this.#startNext();
-  }
-
-  onLost(reason: LostReason): void {
-    const { engine, queueEvents } = this.context;
-    const localHold = this.#localHold;
-    const activeClaim = this.#activeClaim as ActiveClaim;
-    this.#localHold = null;
-    this.#leaveClaim();
-    // it is not in use, so there is no code to wait for
-    if (localHold === null) engine.release(activeClaim);
-    else engine.scheduler.cancel(localHold);
-    // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
-    this.#startNext();
-    if (localHold === null) return;
-    queueEvents.emitLost(localHold, reason);
-    localHold.lose(reason);
-  }
-
-  onUnconfirmed(): void {
-    if (this.#localHold !== null) this.context.queueEvents.emitConfirmation("jeopardy", this.#localHold);
-  }
-
-  onConfirmed(): void {
-    if (this.#localHold !== null) this.context.queueEvents.emitConfirmation("restored", this.#localHold);
+    const grant = this.#grant as Grant;
+    if (grant.holder?.isRenewed === false) grant.holder.onRenewal();
+    return grant.tokensToRenew();
   }
 
   release(localHold: LocalHold): boolean | Promise<boolean> {
-    const { engine, queueEvents } = this.context;
+    const { engine, queueEvents, strictWaits } = this.context;
+    const { activeClaim, settings } = localHold;
     const now = engine.clock.now();
-    if (localHold === this.#localHold) engine.observe(now, localHold.activeClaim); // may find that the lock is lost
+    if (localHold === this.#grant?.holder) engine.observe(now, activeClaim); // may find that the lock is lost
     engine.scheduler.cancel(localHold);
-    if (localHold !== this.#localHold) {
+    const grant = this.#grant;
+    if (grant === null || grant.holder !== localHold) {
       // lost before: its claim is no longer in this queue, and is released now that the holder's code has ended
-      engine.release(localHold.activeClaim);
+      engine.release(activeClaim);
       return false;
     }
-    const isHeld = localHold.activeClaim.isHeld(now);
-    this.#localHold = null;
-    const { activeClaim } = localHold;
+    const isHeld = activeClaim.isHeld(now);
+    grant.holder = null;
     queueEvents.emitReleased(localHold);
     // a listener of the event may have withdrawn the last request, and with it the claim
-    if (this.#activeClaim !== activeClaim) return isHeld;
-    if (isHeld) this.#syncTokens(activeClaim);
-    const isWanted = this.#waiters.size > 0 && this.#canServe(activeClaim, now);
-    const isKept = isHeld && this.#waiters.size === 0 && this.#mayKeep(activeClaim, localHold.settings, now);
-    if (isKept && this.#budget.hasTokens) return this.#keep(activeClaim, localHold.settings, now);
-    const token = isHeld ? this.#budget.nextToken(now, isWanted || isKept) : null;
-    if (token !== null) {
-      this.#grantNext(activeClaim, token, now, true);
-      queueEvents.emitHandedOff(this.#localHold as LocalHold | null);
-      return true;
+    if (this.#grant !== grant) return isHeld;
+    const isUsable = isHeld && engine.isReusable(activeClaim, now);
+    const isWantedHere = isUsable && this.#waiters.size > 0;
+    if (isHeld) this.#syncTokens(grant);
+    const mayKeep = isUsable && !isWantedHere && this.#mayKeep(activeClaim, settings, now);
+    switch (isHeld ? grant.next(now, isWantedHere, mayKeep) : "end") {
+      case "keep":
+        grant.becomeIdle(now, settings.cacheMs);
+        return true;
+      case "handOn":
+        this.#handOn(grant, grant.takeToken(), now);
+        return true;
+      case "end": {
+        if (isUsable && this.#passToSuccessor(grant, now)) return true;
+        if (isHeld) this.#suggestedCount = grant.suggestedCount;
+        if (settings.cacheMs > 0) this.#rememberTokens();
+        const released = this.#releaseToStore(activeClaim, isHeld, now);
+        // its holder need not wait for the store, and can request the lock again behind those who wait here
+        return isWantedHere || (isHeld && this.#isStrict && strictWaits.has(this.#key)) ? true : released;
+      }
     }
-    if (isHeld && this.#passToSuccessor(activeClaim, now)) return true;
-    if (localHold.settings.cacheMs > 0) this.#rememberTokens();
-    const released = this.#releaseToStore(activeClaim, isHeld, now);
-    // as when it is handed off: its holder need not wait for the store, and can request the lock again behind those who wait here
-    return isHeld && (isWanted || (this.#isStrict && this.context.strictWaits.has(this.#key))) ? true : released;
   }
 
   giveBack(now: number): void {
-    const activeClaim = this.#activeClaim as ActiveClaim;
-    this.#budget.endRange(!this.#budget.hasTokens);
+    const grant = this.#grant as Grant;
+    grant.suggestTokens(!grant.hasTokens);
+    this.#suggestedCount = grant.suggestedCount;
     this.#rememberTokens();
-    this.#leaveClaim();
-    this.context.engine.release(activeClaim, undefined, now);
+    this.#leaveGrant(grant);
+    this.context.engine.release(grant.activeClaim, undefined, now);
     this.#startNext(now);
   }
 
@@ -280,9 +226,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     const { engine, queueEvents } = this.context;
     const now = engine.clock.now();
     if (this.#isIdle) return this.giveBack(now);
-    const localHold = this.#localHold;
-    if (localHold === null) return;
-    this.#localHold = null;
+    const localHold = this.#grant?.holder;
+    if (localHold == null) return;
     engine.scheduler.cancel(localHold);
     void this.#releaseToStore(localHold.activeClaim, true, now);
     queueEvents.emitReleased(localHold);
@@ -298,9 +243,9 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     // released meanwhile: it is not this holder's claim any more
     if (localHold.isOpen) engine.forget(localHold.activeClaim);
     localHold.refCount = 0;
-    if (localHold !== this.#localHold) return; // lost meanwhile: the queue has a new claim, or none
-    this.#localHold = null;
-    this.#leaveClaim();
+    const grant = this.#grant;
+    if (localHold !== grant?.holder) return; // lost meanwhile: the queue has a new claim, or none
+    this.#leaveGrant(grant);
     engine.scheduler.cancel(localHold);
     this.#startNext();
     this.context.queueEvents.emitDetached(localHold);
@@ -308,33 +253,83 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   /** Takes over a claim that was made elsewhere and is held: from now on its events come here. */
   takeOver(activeClaim: ActiveClaim, token: bigint): LocalHold {
-    activeClaim.listener = this;
-    this.#activeClaim = activeClaim;
     const { engine, settings } = this.context;
+    const now = engine.clock.now();
+    activeClaim.listener = this;
+    this.#grant = this.#createGrant(activeClaim, now);
     const origin = { target: this.target, request: nextRequest(), settings };
-    const localHold = this.#hold(activeClaim, origin, token, engine.clock.now());
+    const localHold = this.#hold(this.#grant, origin, token, now);
     this.#recordTokens(token, 1);
     this.context.queueEvents.emitAttached(localHold);
     return localHold;
   }
 
-  /** Takes over the claim of another queue, which held the lock before: the own one, which waits, is withdrawn. */
-  onTurn(activeClaim: ActiveClaim, token: bigint, now: number): void {
+  /** Takes over the grant of another queue, whose holder has released it: the own claim, which waits, is withdrawn. */
+  onSuccession(grant: Grant, token: bigint, now: number): void {
+    const ownClaim = this.#pendingClaim as ActiveClaim;
+    grant.activeClaim.listener = this;
+    this.#pendingClaim = null;
+    this.#grant = grant;
+    this.context.engine.release(ownClaim, undefined, now);
+    this.#handOn(grant, token, now);
+  }
+
+  #onGranted(now: number): void {
+    const activeClaim = this.#pendingClaim as ActiveClaim;
+    if (activeClaim.state.status !== "held") return;
+    this.#restarts = 0;
+    const { token, tokenCount } = activeClaim.state;
+    const grant = this.#createGrant(activeClaim, now);
+    this.#pendingClaim = null;
+    this.#grant = grant;
+    this.#recordTokens(token, tokenCount);
+    this.#grantNext(grant, grant.takeToken(), now);
+    if (this.#noWaitCount > 0) this.#rejectNoWaits(null);
+  }
+
+  #onRecalled(now: number): void {
+    const grant = this.#grant as Grant;
+    if (!grant.isIdle) return grant.becomeWanted(now);
+    this.context.cachedLocks.recordRecall(grant, now);
+    this.giveBack(now);
+  }
+
+  /** The claim is over before it was granted: its keys were busy, it has lost its place in the store's queue, or the store failed. */
+  #onRefused(effect: "refuse" | "expire" | "reject"): void {
+    const { driver } = this.context.engine;
+    const pendingClaim = this.#pendingClaim as ActiveClaim;
+    this.#pendingClaim = null;
+    if (effect === "refuse") this.#rejectNoWaits(pendingClaim);
+    if (effect === "expire") {
+      this.#rejectWith(
+        this.#findNoWaits(),
+        (keys) => new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
+      );
+      this.#restarts++;
+    }
+    if (effect === "reject") {
+      const { failure } = pendingClaim;
+      // after a transient error the requests that wait keep waiting
+      const rejected = isFatalError(failure) ? [...this.#waiters] : this.#findNoWaits();
+      this.#rejectWith(rejected, (keys) => wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+    }
+    this.#startNext();
+  }
+
+  #onLost(): void {
     const { engine, queueEvents } = this.context;
-    const ownClaim = this.#activeClaim as ActiveClaim;
-    activeClaim.listener = this;
-    this.#activeClaim = activeClaim;
-    engine.release(ownClaim, undefined, now);
-    this.#grantNext(activeClaim, token, now, true);
-    queueEvents.emitHandedOff(this.#localHold);
-  }
-
-  describe(localHold: LocalHold): LockEvent & { readonly token: bigint } {
-    return this.context.queueEvents.describe(localHold);
-  }
-
-  onFailedRequest(waiter: Waiter, error: unknown, outcome: FailedOutcome): void {
-    this.context.queueEvents.emitFailed(waiter, error, outcome);
+    const grant = this.#grant as Grant;
+    const { activeClaim, holder } = grant;
+    const reason = activeClaim.state.status === "lost" ? activeClaim.state.reason : "unknown";
+    this.#leaveGrant(grant);
+    // it is not in use, so there is no code to wait for
+    if (holder === null) engine.release(activeClaim);
+    else engine.scheduler.cancel(holder);
+    // before the loss is reported: a listener may request the same keys at once and must queue behind the waiters
+    this.#startNext();
+    if (holder === null) return;
+    queueEvents.emitLost(holder, reason);
+    holder.lose(reason);
   }
 
   /** A request that is aborted in the turn in which it was made sends nothing. */
@@ -346,7 +341,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   #startIfNone(now: number): void {
     // one of them may be that of this queue
     this.context.deferredStarts.flush();
-    if (this.#waiters.size > 0 && this.#activeClaim === null) this.#startClaim(now);
+    if (this.#waiters.size > 0 && !this.#hasClaim) this.#startClaim(now);
   }
 
   #startClaim(now: number): void {
@@ -357,105 +352,103 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
       id: randomId(),
       locks: this.target.locks,
       ttlMs: this.#ttl,
-      tokenCount: this.#budget.tokensToRequest(this.#waiters.size, isCached),
+      tokenCount: tokensToRequest(this.#limits, this.#waiters.size, this.#suggestedCount, isCached),
       floor: tokenFloors.floor(this.target.locks),
       wait: !head.noWait,
       label: head.settings.label,
-      recall: this.#isRecallable,
+      recall: this.#name !== null && traits.recall !== false,
       successors: this.#isStrict,
     };
     cachedLocks.giveBackFor(claim.locks, now);
     const delayMs = this.#restarts < 2 ? 0 : backoffMs(this.#restarts, engine.random(), MAX_RESTART_DELAY_MS);
     const claimSettings = toClaimSettings(this.#ttl, claim.wait, traits, settings);
-    this.#activeClaim = engine.start(claim, claimSettings, this, now, delayMs);
+    this.#pendingClaim = engine.start(claim, claimSettings, this, now, delayMs);
   }
 
-  #grantNext(activeClaim: ActiveClaim, token: bigint, now: number, isHandoff = false): void {
+  #createGrant(activeClaim: ActiveClaim, now: number): Grant {
+    return new Grant(this, this.context.cachedLocks, this.#name, this.#limits, activeClaim, now);
+  }
+
+  #grantNext(grant: Grant, token: bigint, now: number, isHandoff = false): void {
     const waiter = this.#waiters.first as Waiter;
     this.#removeFromList(waiter);
     // in strict order no other request can use the claim, so there is nothing to wait for
     const isLast = this.#waiters.size === 0 && this.#name !== null;
     const timing = isHandoff ? this.context.handoffChain.chooseTiming(now, isLast) : "now";
-    const localHold = this.#hold(activeClaim, waiter, token, now);
+    const localHold = this.#hold(grant, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
     waiter.grant(localHold, timing);
     this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
   }
 
+  #handOn(grant: Grant, token: bigint, now: number): void {
+    this.#grantNext(grant, token, now, true);
+    this.context.queueEvents.emitHandedOff(this.#grant?.holder ?? null);
+  }
+
   /** In strict order: hands the lock on to the request of this client whose claim is the next one at the store, if there is one. */
-  #passToSuccessor(activeClaim: ActiveClaim, now: number): boolean {
-    if (!this.#canServe(activeClaim, now)) return false;
-    const next = this.context.engine.takeSuccessor(activeClaim);
+  #passToSuccessor(grant: Grant, now: number): boolean {
+    const next = this.context.engine.takeSuccessor(grant.activeClaim);
     if (next === null) return false;
-    this.#leaveClaim();
-    next.successor.listener.onTurn(activeClaim, next.token, now);
+    this.#leaveGrant(grant);
+    next.successor.listener.onSuccession(grant, next.token, now);
     return true;
   }
 
-  /** May another request use the claim? Not while a detach is under way, which may also hand out a reference. */
-  #canServe(activeClaim: ActiveClaim, now: number): boolean {
-    const { state, settings, isDetaching } = activeClaim;
-    if (state.status !== "held" || state.callState.failures > 0 || isDetaching) return false;
-    return state.deadline - now > 0.45 * settings.ttlMs && this.context.engine.isVerified(activeClaim);
+  get #hasClaim(): boolean {
+    return this.#pendingClaim !== null || this.#grant !== null;
   }
 
   get #isIdle(): boolean {
-    return this.#cachedLock?.isIdle === true;
+    return this.#grant?.isIdle === true;
   }
 
-  /** May the claim be kept for the next request, now that it is not in use? */
+  /** May the claim, which is usable, be kept for the next request, now that none waits? */
   #mayKeep(activeClaim: ActiveClaim, { cacheMs }: AcquireSettings, now: number): boolean {
-    if (cacheMs === 0 || this.#name === null || activeClaim.isRecalled) return false;
+    if (cacheMs === 0 || this.#name === null || activeClaim.isWanted) return false;
     // a process that is cut off would keep a claim that silence does not end
     if (activeClaim.settings.survivesSilence) return false;
-    return this.#canServe(activeClaim, now) && this.context.cachedLocks.allows(this.#name, now);
-  }
-
-  #keep(activeClaim: ActiveClaim, { cacheMs }: AcquireSettings, now: number): true {
-    const { cachedLocks } = this.context;
-    if (this.#cachedLock === null) {
-      this.#cachedLock = new CachedLock(cachedLocks, this, this.#name as string, activeClaim);
-      cachedLocks.add(this.#cachedLock);
-    }
-    this.#cachedLock.becomeIdle(now, cacheMs);
-    return true;
+    return this.context.cachedLocks.allows(this.#name, now);
   }
 
   /** A waiter has come while the claim is idle. */
   #grantIdle(now: number): void {
-    const activeClaim = this.#takeIdle(now);
-    if (activeClaim !== null) this.#grantNext(activeClaim, this.#budget.takeToken(), now);
+    const grant = this.#takeIdle(now);
+    if (grant !== null) this.#grantNext(grant, grant.takeToken(), now);
   }
 
-  /** Returns the claim, which is idle, if a request may use it now; null: it is over, and waiters have a new one. */
-  #takeIdle(now: number): ActiveClaim | null {
-    const activeClaim = this.#activeClaim as ActiveClaim;
+  /** Returns the idle grant if a request may use it now; null: there is none any more, and waiters have a new claim. */
+  #takeIdle(now: number): Grant | null {
+    const grant = this.#grant;
+    if (grant === null || !grant.isIdle) return null;
+    const { engine } = this.context;
     // a machine that slept may have lost it; a listener of that event may have used or ended it
-    this.context.engine.observe(now, activeClaim);
-    if (!this.#isIdle || this.#activeClaim !== activeClaim) return null;
-    this.#syncTokens(activeClaim);
-    const isUsable = activeClaim.isHeld(now) && this.#canServe(activeClaim, now) && !activeClaim.isRecalled;
-    if (isUsable && this.#budget.hasTokens) {
-      (this.#cachedLock as CachedLock).becomeUsed();
-      return activeClaim;
+    engine.observe(now, grant.activeClaim);
+    if (!grant.isIdle) return null;
+    this.#syncTokens(grant);
+    const { activeClaim } = grant;
+    const isUsable = activeClaim.isHeld(now) && engine.isReusable(activeClaim, now) && !activeClaim.isWanted;
+    if (isUsable && grant.hasTokens) {
+      grant.becomeUsed();
+      return grant;
     }
     this.giveBack(now);
     return null;
   }
 
   /** The claim is not the one of this queue any more. */
-  #leaveClaim(): void {
-    this.#activeClaim = null;
-    if (this.#cachedLock === null) return;
-    this.context.cachedLocks.remove(this.#cachedLock);
-    this.#cachedLock = null;
+  #leaveGrant(grant: Grant): void {
+    this.#grant = null;
+    grant.holder = null;
+    grant.end();
   }
 
   /** Takes over the length of the token range from the last answer. */
-  #syncTokens({ state }: ActiveClaim): void {
+  #syncTokens(grant: Grant): void {
+    const { state } = grant.activeClaim;
     // without a name it has one token, and its range is that of its grant
-    if (this.#name === null || state.status !== "held" || state.tokenCount === this.#budget.tokenCount) return;
-    this.#budget.setTokenCount(state.tokenCount);
+    if (this.#name === null || state.status !== "held" || state.tokenCount === grant.tokenCount) return;
+    grant.setTokenCount(state.tokenCount);
     this.#recordTokens(state.token, state.tokenCount);
   }
 
@@ -465,12 +458,12 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   }
 
   #rememberTokens(): void {
-    if (this.#name !== null) this.context.cachedLocks.recordTokens(this.#name, this.#budget.suggestedCount);
+    if (this.#name !== null) this.context.cachedLocks.recordTokens(this.#name, this.#suggestedCount);
   }
 
-  #hold(activeClaim: ActiveClaim, origin: RequestOrigin, token: bigint, now: number): LocalHold {
-    const localHold = new LocalHold(this, activeClaim, origin, token, now);
-    this.#localHold = localHold;
+  #hold(grant: Grant, origin: RequestOrigin, token: bigint, now: number): LocalHold {
+    const localHold = new LocalHold(this, grant.activeClaim, origin, token, now);
+    grant.holder = localHold;
     const { maxHoldMs } = origin.settings;
     if (maxHoldMs < Number.POSITIVE_INFINITY) this.context.engine.scheduler.schedule(localHold, now + maxHoldMs);
     return localHold;
@@ -478,7 +471,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   /** Releases the claim and, if requests wait here, starts the next claim in the same turn. */
   #releaseToStore(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
-    this.#leaveClaim();
+    if (this.#grant !== null) this.#leaveGrant(this.#grant);
     const { engine } = this.context;
     const expiresAt = activeClaim.state.status === "held" ? activeClaim.state.deadline + engine.suspendedMs : 0;
     const result = new Promise<boolean>((resolve) => {
@@ -494,7 +487,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   #startNext(now?: number): void {
     // a listener of an event has requested the same keys, and so started the claim
-    if (this.#activeClaim !== null) return;
+    if (this.#hasClaim) return;
     if (this.#waiters.size > 0) this.#startIfNone(now ?? this.context.engine.clock.now());
     else if (this.#name !== null) this.context.queues.delete(this.#name);
   }
@@ -511,10 +504,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
 
   #removeWaiter(waiter: Waiter): void {
     this.#removeFromList(waiter);
-    if (this.#waiters.size > 0 || this.#localHold !== null || this.#isIdle) return;
-    const activeClaim = this.#activeClaim;
-    this.#leaveClaim();
-    if (activeClaim !== null) this.context.engine.release(activeClaim);
+    if (this.#waiters.size > 0 || this.#grant?.holder != null || this.#isIdle) return;
+    const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim;
+    this.#pendingClaim = null;
+    if (this.#grant !== null) this.#leaveGrant(this.#grant);
+    if (activeClaim !== undefined) this.context.engine.release(activeClaim);
     this.#startNext();
   }
 
@@ -528,17 +522,26 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
     return [...this.#waiters].filter(({ noWait }) => noWait);
   }
 
-  /** The store has answered about the claim, which is not theirs. */
-  #rejectNoWaits(activeClaim: ActiveClaim): void {
-    // a listener of the event of one may have withdrawn another
-    for (const waiter of this.#findNoWaits()) if (waiter.queue === this) this.#rejectBusy(waiter, activeClaim);
+  #rejectWith(waiters: readonly Waiter[], toError: (keys: readonly string[]) => Error): void {
+    for (const waiter of waiters) {
+      this.#removeFromList(waiter);
+      waiter.reject(toError(waiter.target.keys));
+    }
   }
 
-  /** Rejects a no-wait request: busy, unless no local holder has the lock and the store is paused or does not answer. */
-  #rejectBusy(waiter: Waiter, activeClaim: ActiveClaim): void {
-    if (isFailing(activeClaim)) return this.#rejectFailing(waiter, activeClaim);
-    const pause =
-      activeClaim.state.status === "held" ? undefined : activeClaim.currentPause(this.context.engine.clock.now());
+  /** The store has answered about the claim, which is not theirs. */
+  #rejectNoWaits(pendingClaim: ActiveClaim | null): void {
+    // a listener of the event of one may have withdrawn another
+    for (const waiter of this.#findNoWaits()) if (waiter.queue === this) this.#rejectBusy(waiter, pendingClaim);
+  }
+
+  /**
+   * Rejects a no-wait request: busy, unless the store is paused or does not answer.
+   * @param pendingClaim null: a local holder has the lock
+   */
+  #rejectBusy(waiter: Waiter, pendingClaim: ActiveClaim | null): void {
+    if (pendingClaim !== null && isFailing(pendingClaim)) return this.#rejectFailing(waiter, pendingClaim);
+    const pause = pendingClaim?.currentPause(this.context.engine.clock.now());
     if (pause === undefined) return this.#timeOutWaiter(waiter, 0);
     const { keys } = waiter.target;
     this.withdraw(
@@ -550,12 +553,13 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue, Cachin
   /** Removes the request from the queue and rejects it once the lookup of the current holder has ended. */
   #timeOutWaiter(waiter: Waiter, waitedMs: number): void {
     if (waiter.isTry) return this.withdraw(waiter, null);
-    let localAhead = this.#localHold === null ? 0 : 1;
+    let localAhead = this.#grant?.holder == null ? 0 : 1;
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
     const { locks, keys } = waiter.target;
-    const id = this.#activeClaim?.claim.id ?? null;
-    const paused = this.#activeClaim?.currentPause(this.context.engine.clock.now());
-    const isAnswered = this.#activeClaim?.state.status !== "asking";
+    const activeClaim = this.#pendingClaim ?? this.#grant?.activeClaim;
+    const id = activeClaim?.claim.id ?? null;
+    const paused = activeClaim?.currentPause(this.context.engine.clock.now());
+    const isAnswered = activeClaim?.state.status !== "asking";
     // start the lookup before the claim's own entry is released, so that it counts the claims ahead of it
     const error = createTimeoutError(this.context.queueReader, {
       ...{ locks, keys, id, localAhead, waitedMs },

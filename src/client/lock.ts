@@ -115,7 +115,7 @@ export class LockHandle implements Lock {
   /** The event fields of its request. If requests were joined, or the store takes keys one by one, those of the first. */
   describe(): LockEvent {
     const [localHold] = this.#localHolds;
-    return { ...localHold.queue.describe(localHold), keys: this.keys };
+    return { ...localHold.queue.context.queueEvents.describe(localHold), keys: this.keys };
   }
 
   get token(): bigint {

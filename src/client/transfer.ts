@@ -15,7 +15,7 @@ import type { Traits } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
 import { callWithTimeout, sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
-import type { ActiveClaim, ClaimListener, Engine } from "./engine.ts";
+import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { ClientContext } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
@@ -47,12 +47,7 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
     if (problem !== null) throw new UnsupportedError(`cannot detach ${formatKeys(keys)}: ${problem}`, { keys });
   }
   const activeClaims = localHolds.map(({ activeClaim }) => activeClaim);
-  // the store may extend the lease even if its answer is lost: a later release is repeated for a full ttl from now
-  for (const activeClaim of activeClaims) {
-    activeClaim.lastSentAt = engine.clock.now();
-    activeClaim.isDetaching = true;
-    activeClaim.isShortened = newTtlMs !== undefined;
-  }
+  for (const activeClaim of activeClaims) engine.startDetaching(activeClaim, newTtlMs !== undefined);
   let wereHeld: readonly boolean[];
   try {
     wereHeld =
@@ -194,14 +189,9 @@ export async function attach(context: ClientContext, reference: unknown): Promis
 class AttachAttempt implements ClaimListener {
   /** Rejects with LockLostError and the reason, or with DriverError if the store did not answer for the length of the lease. */
   readonly result: Promise<LocalHold>;
-  // a resumed claim is held from the start, so these events cannot occur
-  readonly onGranted = neverCalled;
-  readonly onBusy = neverCalled;
-  readonly onExpired = neverCalled;
-  readonly onFailed = neverCalled;
+  // a resumed claim is held from the start
   readonly onNotGranted = neverCalled;
-  readonly onTurn = neverCalled;
-  readonly onRecalled = ignoreRecall;
+  readonly onSuccession = neverCalled;
   readonly #context: ClientContext;
   readonly #keys: readonly string[];
   readonly #token: bigint;
@@ -221,28 +211,13 @@ class AttachAttempt implements ClaimListener {
     this.#activeClaim = context.engine.resume(claim, settings, this, firstToken, 1);
   }
 
-  onConfirmed(): void {
-    const { locks, ttlMs } = this.#activeClaim.claim;
-    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, null);
-    this.#resolve(queue.takeOver(this.#activeClaim, this.#token));
-  }
-
-  onUnconfirmed(): void {
-    // it is unconfirmed from the start
+  onEffect(effect: ListenerEffect): void {
+    if (effect === "restored") this.#onConfirmed();
+    else if (effect === "lose") this.#onLost();
   }
 
   tokensToRenew(): number {
     return 0;
-  }
-
-  onLost(reason: LostReason): void {
-    const { lastError } = this.#activeClaim;
-    const isUnanswered = reason === "expired" && lastError !== null;
-    this.#fail(
-      isUnanswered
-        ? wrapDriverError(lastError, `could not attach ${formatKeys(this.#keys)}`, this.#keys)
-        : attachLostError(reason, this.#keys),
-    );
   }
 
   onClose(error: ClosedError): void {
@@ -253,15 +228,28 @@ class AttachAttempt implements ClaimListener {
     // this client does not hold the lock yet
   }
 
+  #onConfirmed(): void {
+    const { locks, ttlMs } = this.#activeClaim.claim;
+    const queue = new LocalQueue(this.#context, { locks, keys: this.#keys }, ttlMs, null);
+    this.#resolve(queue.takeOver(this.#activeClaim, this.#token));
+  }
+
+  #onLost(): void {
+    const { lastError, state } = this.#activeClaim;
+    const reason = state.status === "lost" ? state.reason : "unknown";
+    const isUnanswered = reason === "expired" && lastError !== null;
+    this.#fail(
+      isUnanswered
+        ? wrapDriverError(lastError, `could not attach ${formatKeys(this.#keys)}`, this.#keys)
+        : attachLostError(reason, this.#keys),
+    );
+  }
+
   /** Releases nothing, so that attaching with the same reference can be retried. */
   #fail(error: unknown): void {
     this.#context.engine.forget(this.#activeClaim);
     this.#reject(error);
   }
-}
-
-function ignoreRecall(): void {
-  // a detached claim does not ask for it; a store may say it nevertheless
 }
 
 function neverCalled(): never {

@@ -12,11 +12,12 @@ import type { ScheduledTask } from "./scheduler.ts";
 
 /** The local queue that a waiter has joined. */
 export interface WaiterQueue {
-  readonly context: { readonly engine: Engine };
+  readonly context: {
+    readonly engine: Engine;
+    readonly queueEvents: { emitFailed(waiter: Waiter, error: unknown, outcome: FailedOutcome): void };
+  };
   withdraw(waiter: Waiter, reason: unknown, outcome?: FailedOutcome): void;
   timeOut(waiter: Waiter): void;
-  /** Called once the request has been rejected. */
-  onFailedRequest(waiter: Waiter, error: unknown, outcome: FailedOutcome): void;
 }
 
 /** Receives the local hold, or null if it was to be tried only and the keys were busy. */
@@ -93,7 +94,7 @@ export class Waiter implements ScheduledTask {
     if (this.isTry && outcome === "busy") this.#resolve(null, "now");
     else this.#reject(error);
     // after it is settled, like a grant
-    this.#joined?.onFailedRequest(this, error, outcome);
+    this.#joined?.context.queueEvents.emitFailed(this, error, outcome);
   }
 
   /** Leaves the queue: from now on the wait can neither time out nor be aborted. */

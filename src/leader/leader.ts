@@ -1,7 +1,7 @@
 /** Who leads, as the store's queue shows it: read once, or watched. */
 
 import type { Client } from "../client/client.ts";
-import { isExclusive } from "../client/handoff-budget.ts";
+import { isExclusive } from "../client/grant.ts";
 import type { Scheduler } from "../client/scheduler.ts";
 import { ClosedError, DriverError, UnsupportedError, wrapDriverError } from "../errors.ts";
 

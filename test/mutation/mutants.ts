@@ -125,10 +125,31 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/unit/lock-table/table-revoke.test.ts",
   },
   {
+    name: "an answer from before a step of the store's clock that ends the doubt",
+    file: "src/claim/machine.ts",
+    find: 'state.confirmation === "doubtful" && event.epoch < confirmingEpoch',
+    replace: "event.epoch < 0",
+    tests: "test/unit/claim/machine-doubt.test.ts",
+  },
+  {
+    name: "a lock used by another request while its detach is under way",
+    file: "src/claim/machine.ts",
+    find: ' || state.transfer !== "none") return false;',
+    replace: ") return false;",
+    tests: "test/unit/claim/machine-doubt.test.ts",
+  },
+  {
+    name: "a renewal that restarts a shortened lease",
+    file: "src/claim/machine.ts",
+    find: '  if (state.transfer === "shortening") return { state, effects: NO_EFFECTS };\n',
+    replace: "",
+    tests: "test/unit/claim/machine-doubt.test.ts",
+  },
+  {
     name: "the deadline counted from the answer",
     file: "src/client/engine.ts",
-    find: 'this.#apply(activeClaim, { type: "answered", call, sentAt, answer }, now);',
-    replace: 'this.#apply(activeClaim, { type: "answered", call, sentAt: now, answer }, now);',
+    find: '{ type: "answered", call, sentAt, epoch, answer }',
+    replace: '{ type: "answered", call, sentAt: now, epoch, answer }',
   },
   {
     name: "a look that extends belief",
@@ -145,8 +166,9 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a push that lengthens the lease",
     file: "src/claim/machine.ts",
-    find: "return grantClaim(state.callState, answer, state.deadline, dueAt, false, now, settings);",
-    replace: "return grantClaim(state.callState, answer, now + 0.9 * settings.ttlMs, dueAt, false, now, settings);",
+    find: "return grantClaim(state, answer, dueAt, false, now, settings);",
+    replace:
+      "return grantClaim({ ...state, deadline: now + 0.9 * settings.ttlMs }, answer, dueAt, false, now, settings);",
   },
   {
     name: "a grant whose lease is over when it is answered",
@@ -157,8 +179,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a taken up lock confirmed by an answer whose lease is over",
     file: "src/claim/machine.ts",
-    find: "if (now >= deadline) return requestRenewal(",
-    replace: "if (now < 0) return requestRenewal(",
+    find: "if (now >= deadline) {\n      const callState = afterLateReply(",
+    replace: "if (now < 0) {\n      const callState = afterLateReply(",
   },
   {
     name: "a first answer from before a sleep that counts as if all was granted that was asked for",
@@ -190,14 +212,14 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a request that does not wait is busy while the first call of another one is under way",
     file: "src/client/local-queue.ts",
-    find: "if (!isAsking(activeClaim)) this.#rejectBusy(waiter, activeClaim);",
-    replace: "this.#rejectBusy(waiter, activeClaim);",
+    find: "if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#rejectBusy(",
+    replace: "this.#rejectBusy(",
     tests: "test/unit/client/unanswered-tries.test.ts",
   },
   {
     name: "a release that does not read the clocks",
     file: "src/client/local-queue.ts",
-    find: "if (localHold === this.#localHold) engine.observe(now, localHold.activeClaim);",
+    find: "if (localHold === this.#grant?.holder) engine.observe(now, activeClaim);",
     replace: "",
     tests: "test/unit/client/local-queue.test.ts",
   },
@@ -349,9 +371,9 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a late answer that releases what was detached",
-    file: "src/client/engine.ts",
-    find: "if (activeClaim.isForgotten) return;",
-    replace: "",
+    file: "src/claim/machine.ts",
+    find: "showsQueueEntry(event) && !state.isTransferred ?",
+    replace: "showsQueueEntry(event) ?",
   },
   {
     name: "a claim forgotten while its release is repeated",
@@ -375,9 +397,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an aborted request that leaves its claim behind",
     file: "src/client/local-queue.ts",
-    find: "if (activeClaim !== null) this.context.engine.release(activeClaim);",
-    replace:
-      'if (activeClaim !== null && activeClaim.state.status === "asking") this.context.engine.release(activeClaim);',
+    find: "if (activeClaim !== undefined) this.context.engine.release(activeClaim);",
+    replace: 'if (activeClaim?.state.status === "asking") this.context.engine.release(activeClaim);',
   },
   {
     name: "a wait that ends early",
@@ -399,14 +420,14 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "const canShare = true;",
   },
   {
-    name: "a run handed on after it is spent",
-    file: "src/client/handoff-budget.ts",
-    find: "if (canContinue && this.#tokensLeft > 0)",
-    replace: "if (canContinue)",
+    name: "a range of tokens handed on after it is spent",
+    file: "src/client/grant.ts",
+    find: "if (canGoOn && this.hasTokens)",
+    replace: "if (canGoOn)",
   },
   {
     name: "local holders with the same token",
-    file: "src/client/handoff-budget.ts",
+    file: "src/client/grant.ts",
     find: "return this.#nextToken++;",
     replace: "return this.#nextToken;",
   },

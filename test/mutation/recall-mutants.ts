@@ -5,7 +5,7 @@ import type { Mutant } from "./mutants.ts";
 const TABLE_TESTS = "test/unit/lock-table/recall.test.ts";
 const CACHE_TESTS = "test/unit/client/cached-locks.test.ts";
 const BREAK_TESTS = "test/unit/client/connection-breaks.test.ts";
-const BUDGET_TESTS = "test/unit/client/handoff-budget.test.ts";
+const GRANT_TESTS = "test/unit/client/grant.test.ts";
 
 export const RECALL_MUTANTS: readonly Mutant[] = [
   {
@@ -66,30 +66,30 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a recall before the grant that is forgotten",
-    file: "src/client/engine.ts",
-    find: "if (activeClaim.isRecalled || activeClaim.isForgotten) return;",
-    replace: 'if (activeClaim.state.status !== "held" || activeClaim.isForgotten) return;',
+    file: "src/claim/machine.ts",
+    find: "return { state: { ...state, isWanted: true }, effects: NO_EFFECTS };",
+    replace: "return { state, effects: NO_EFFECTS };",
     tests: CACHE_TESTS,
   },
   {
     name: "answers to renewals whose recall is ignored",
-    file: "src/client/engine.ts",
-    find: '    if (answer.state === "held" && answer.recalled === true) this.#recall(activeClaim, now);\n    if (call',
-    replace: "    if (call",
+    file: "src/claim/machine.ts",
+    find: "const isRecalled = answer.recalled === true && !state.isWanted;",
+    replace: "const isRecalled = false;",
     tests: CACHE_TESTS,
   },
   {
     name: "locks granted from before a break of the connection",
-    file: "src/client/engine.ts",
-    find: "return answeredEpoch === this.#epoch && ",
-    replace: "return ",
+    file: "src/claim/machine.ts",
+    find: 'return state.status === "held" && state.callState.answeredEpoch === epoch;',
+    replace: 'return state.status === "held";',
     tests: BREAK_TESTS,
   },
   {
     name: "an answer to a call from before a break that counts after it",
     file: "src/client/engine.ts",
-    find: "Math.max(activeClaim.answeredEpoch, epoch)",
-    replace: "this.#epoch",
+    find: '{ type: "answered", call, sentAt, epoch, answer }',
+    replace: '{ type: "answered", call, sentAt, epoch: this.#epoch, answer }',
     tests: BREAK_TESTS,
   },
   {
@@ -102,7 +102,7 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "hand-offs with a client that does not report breaks",
     file: "src/client/local-queue.ts",
-    find: "name === null || reportsBreaks === false",
+    find: "name === null || context.traits.reportsBreaks === false",
     replace: "name === null",
     tests: BREAK_TESTS,
   },
@@ -116,14 +116,14 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "an idle lock that is kept when it is recalled",
     file: "src/client/local-queue.ts",
-    find: "    if (!this.#isIdle) return this.#budget.onRecalled(now);",
-    replace: "    if (!this.#isIdle || now >= 0) return this.#budget.onRecalled(now);",
+    find: "    if (!grant.isIdle) return grant.becomeWanted(now);",
+    replace: "    if (!grant.isIdle || now >= 0) return grant.becomeWanted(now);",
     tests: CACHE_TESTS,
   },
   {
     name: "a claim kept although it was recalled",
     file: "src/client/local-queue.ts",
-    find: "if (cacheMs === 0 || this.#name === null || activeClaim.isRecalled) return false;",
+    find: "if (cacheMs === 0 || this.#name === null || activeClaim.isWanted) return false;",
     replace: "if (cacheMs === 0 || this.#name === null) return false;",
     tests: CACHE_TESTS,
   },
@@ -137,29 +137,29 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   {
     name: "a cached lock used after the machine slept, by the monotonic clock alone",
     file: "src/client/local-queue.ts",
-    find: "    this.context.engine.observe(now, activeClaim);\n    if (!this.#isIdle ||",
-    replace: "    if (!this.#isIdle ||",
+    find: "    engine.observe(now, grant.activeClaim);\n    if (!grant.isIdle) return null;\n",
+    replace: "",
     tests: CACHE_TESTS,
   },
   {
     name: "a cached lock used at the end of its lease, or after a failed renewal",
     file: "src/client/local-queue.ts",
-    find: "activeClaim.isHeld(now) && this.#canServe(activeClaim, now) && ",
+    find: "activeClaim.isHeld(now) && engine.isReusable(activeClaim, now) && ",
     replace: "activeClaim.isHeld(now) && ",
     tests: CACHE_TESTS,
   },
   {
     name: "a cached lock used beyond its token range",
     file: "src/client/local-queue.ts",
-    find: "if (isUsable && this.#budget.hasTokens) {",
+    find: "if (isUsable && grant.hasTokens) {",
     replace: "if (isUsable) {",
     tests: CACHE_TESTS,
   },
   {
     name: "an idle lock that was lost and keeps its entry at the store",
     file: "src/client/local-queue.ts",
-    find: "    if (localHold === null) engine.release(activeClaim);\n    else engine",
-    replace: "    if (localHold !== null) engine",
+    find: "    if (holder === null) engine.release(activeClaim);\n    else engine",
+    replace: "    if (holder !== null) engine",
     tests: CACHE_TESTS,
   },
   {
@@ -178,24 +178,24 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "an idle lock that never ends by itself",
-    file: "src/client/cached-locks.ts",
-    find: "    if (this.isIdle && now >= this.idleSince + this.#cacheMs) return this.queue.giveBack(now);\n",
+    file: "src/client/grant.ts",
+    find: "    if (this.isIdle && now >= this.idleSince + this.#cacheMs) return this.giveBack(now);\n",
     replace: "",
     tests: CACHE_TESTS,
   },
   {
     name: "an idle lock that keeps its process alive",
-    file: "src/client/cached-locks.ts",
+    file: "src/client/grant.ts",
     find: "    if (this.isIdle && this.#isCounted) this.#setCounted(false);\n",
     replace: "",
     tests: CACHE_TESTS,
   },
   {
-    name: "a turn without an end after its recall",
-    file: "src/client/handoff-budget.ts",
+    name: "a grant without an end after its recall",
+    file: "src/client/grant.ts",
     find: "    this.#wantedAt = now;\n",
     replace: "",
-    tests: BUDGET_TESTS,
+    tests: GRANT_TESTS,
   },
   {
     name: "idle locks asked about each at a time of its own",
@@ -206,9 +206,9 @@ export const RECALL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a cached lock in use that is not asked about",
-    file: "src/client/cached-locks.ts",
-    find: "if (this.#locks.polls) this.#locks.engine",
-    replace: "if (this.#locks.polls && this.isIdle) this.#locks.engine",
+    file: "src/client/grant.ts",
+    find: "if (this.#cachedLocks.polls) this.#cachedLocks.engine",
+    replace: "if (this.#cachedLocks.polls && this.isIdle) this.#cachedLocks.engine",
     tests: CACHE_TESTS,
   },
   {

@@ -83,22 +83,22 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a lock handed on while its claim stays in the queue",
     file: "src/client/local-queue.ts",
-    find: "    engine.release(ownClaim, undefined, now);\n",
+    find: "    this.context.engine.release(ownClaim, undefined, now);\n",
     replace: "",
     tests: clientTests,
   },
   {
     name: "a lock handed on with little of its lease left",
     file: "src/client/local-queue.ts",
-    find: "    if (!this.#canServe(activeClaim, now)) return false;\n",
-    replace: "",
+    find: "if (isUsable && this.#passToSuccessor(",
+    replace: "if (isHeld && this.#passToSuccessor(",
     tests: clientTests,
   },
   {
     name: "events of a lock that was handed on go to its former holder",
     file: "src/client/local-queue.ts",
-    find: "    activeClaim.listener = this;\n    this.#activeClaim = activeClaim;\n    engine.release",
-    replace: "    this.#activeClaim = activeClaim;\n    engine.release",
+    find: "    grant.activeClaim.listener = this;\n",
+    replace: "",
     tests: clientTests,
   },
 ];

@@ -55,7 +55,7 @@ export class ClientProcess {
       .listIdle()
       .map(({ activeClaim }) => activeClaim)
       .filter(
-        (claim) => claim.isHeld(now) && !claim.isRecalled && claim.remainingMs(now) > 0.45 * claim.settings.ttlMs,
+        (claim) => claim.isHeld(now) && !claim.isWanted && claim.remainingMs(now) > 0.45 * claim.settings.ttlMs,
       );
   };
 

@@ -75,9 +75,13 @@ export class MachineFixture {
     return this;
   }
 
-  /** Answers the last call, or the given one, now. */
-  answered(answer: Answer, call: number = this.call): this {
-    return this.apply({ type: "answered", call, sentAt: this.sentCalls.get(call) ?? Number.NaN, answer });
+  clockStepped(epoch: number): this {
+    return this.apply({ type: "clockStepped", epoch });
+  }
+
+  /** Answers the last call, or the given one, now; it was sent in this epoch. */
+  answered(answer: Answer, call: number = this.call, epoch = 0): this {
+    return this.apply({ type: "answered", call, sentAt: this.sentCalls.get(call) ?? Number.NaN, epoch, answer });
   }
 
   failCall(isFatal = false, call: number = this.call): this {

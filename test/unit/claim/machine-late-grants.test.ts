@@ -80,6 +80,10 @@ const arbitraryEvent = fc.record({
     "due",
     "suspended",
     "maxHoldExceeded",
+    "recalled",
+    "clockStepped",
+    "detaching",
+    "transferred",
   ),
 });
 type GeneratedEvent = typeof arbitraryEvent extends fc.Arbitrary<infer T> ? T : never;
@@ -92,14 +96,20 @@ function toClaimEvent(
   const sentAt = machine.sentCalls.get(number) ?? 0;
   switch (type) {
     case "answered":
-      return { type, call: number, sentAt, answer: givenAnswer };
+      return { type, call: number, sentAt, epoch: 0, answer: givenAnswer };
     case "pushed":
       return { type, answer: givenAnswer };
     case "failed":
     case "fatal":
       return { type: "failed", call: number, isFatal: type === "fatal", random };
     case "notified":
+    case "recalled":
+    case "transferred":
       return { type };
+    case "clockStepped":
+      return { type, epoch: byMs };
+    case "detaching":
+      return { type, isShortening: random < 0.5 };
     case "suspended":
       return { type, byMs };
     case "maxHoldExceeded":

@@ -13,7 +13,7 @@ test("the first claim call is sent now or after a delay", () => {
 });
 
 test("without failures the next call is the regular one", () => {
-  expect(calls.nextCallAt(calls.afterReply(calls.firstCall(0)), TTL_MS, 9_000)).toBe(9_000);
+  expect(calls.nextCallAt(calls.afterReply(calls.firstCall(0), 0), TTL_MS, 9_000)).toBe(9_000);
 });
 
 test("each failure lengthens the back-off before the next call, up to a sixth of the ttl or two seconds", () => {
@@ -32,12 +32,12 @@ test("a recheck is not dropped: after a failure the next call is sent at once", 
 
 test("an unanswered claim call is remembered for good, an unanswered renewal is not", () => {
   expect(calls.leavesClaimUnanswered(calls.firstCall(0))).toBe(true);
-  const answered = calls.afterReply(calls.firstCall(0));
+  const answered = calls.afterReply(calls.firstCall(0), 0);
   expect(calls.leavesClaimUnanswered(answered)).toBe(false);
   expect(calls.leavesClaimUnanswered(calls.afterSend(answered, 0, false))).toBe(false);
   expect(calls.leavesClaimUnanswered(calls.afterFailure(calls.afterSend(answered, 0, false), 0, 1, TTL_MS))).toBe(
     false,
   );
   const failed = calls.afterFailure(calls.firstCall(0), 0, 1, TTL_MS);
-  expect(calls.leavesClaimUnanswered(calls.afterReply(calls.afterSend(failed, 1, true)))).toBe(true);
+  expect(calls.leavesClaimUnanswered(calls.afterReply(calls.afterSend(failed, 1, true), 0))).toBe(true);
 });

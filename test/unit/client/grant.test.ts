@@ -1,0 +1,182 @@
+import { describe, expect, test } from "vitest";
+import type { CachedLocks } from "../../../src/client/cached-locks.ts";
+import type { ActiveClaim } from "../../../src/client/engine.ts";
+import type { HandoffLimits } from "../../../src/client/grant.ts";
+import { Grant, isExclusive, tokensToRequest } from "../../../src/client/grant.ts";
+import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import { lockSpec } from "../lock-table/table-fixture.ts";
+
+const POLLING: HandoffLimits = { handoffs: 64, handoffMs: 10, isRecallable: false };
+const RECALLING: HandoffLimits = { handoffs: 4, handoffMs: 10, isRecallable: true };
+
+/** A grant of these tokens, whose first holder has not taken its own yet. */
+function createGrant(limits: HandoffLimits, token: bigint, tokenCount: number, now = 0, isWanted = false): Grant {
+  const activeClaim = { state: { status: "held", token, tokenCount }, isWanted } as unknown as ActiveClaim;
+  return new Grant({ giveBack: () => undefined }, {} as CachedLocks, "key", limits, activeClaim, now);
+}
+
+/** The token of the next holder; null: the claim is released. */
+function nextToken(grant: Grant, now: number, isWantedHere: boolean): bigint | null {
+  return grant.next(now, isWantedHere, false) === "handOn" ? grant.takeToken() : null;
+}
+
+test("a claim requests a token for each local waiter, at least one, at most as many as may be handed on", () => {
+  expect(tokensToRequest(POLLING, 0, 1, false)).toBe(1);
+  expect(tokensToRequest(POLLING, 5, 1, false)).toBe(5);
+  expect(tokensToRequest(POLLING, 100, 1, false)).toBe(64);
+  expect(tokensToRequest({ ...POLLING, handoffs: 1 }, 5, 1, false)).toBe(1);
+});
+
+/** Claims of one local queue one after another, each handed on until its bounds, with a millisecond for each holder. */
+class Claims {
+  readonly #limits: HandoffLimits;
+  suggestedCount = 1;
+
+  constructor(limits: HandoffLimits) {
+    this.#limits = limits;
+  }
+
+  /** Returns the number of holders of the next one. With `returns` each of them waits again at once. */
+  countHolders(waiterCount: number, returns: boolean): number {
+    const tokenCount = tokensToRequest(this.#limits, waiterCount, this.suggestedCount, false);
+    const grant = createGrant(this.#limits, 100n, tokenCount);
+    grant.takeToken();
+    for (let holders = 1; ; holders++) {
+      const waitersLeft = returns ? waiterCount : waiterCount - holders;
+      if (nextToken(grant, holders, waitersLeft > 0) !== null) continue;
+      this.suggestedCount = grant.suggestedCount;
+      return holders;
+    }
+  }
+}
+
+test("a token range used up while others waited is followed by one twice as long, up to the limit", () => {
+  const claims = new Claims({ ...POLLING, handoffs: 20, handoffMs: 100 });
+  expect([1, 2, 3, 4, 5].map(() => claims.countHolders(3, true))).toEqual([3, 6, 12, 20, 20]);
+});
+
+test("unused tokens of a range are not requested again", () => {
+  const claims = new Claims(POLLING);
+  expect([claims.countHolders(8, true), claims.countHolders(8, true)]).toEqual([8, 10]);
+  expect(tokensToRequest(POLLING, 8, claims.suggestedCount, false)).toBe(10);
+  expect(claims.countHolders(8, false), "eight were there").toBe(8);
+  expect(tokensToRequest(POLLING, 0, claims.suggestedCount, false)).toBe(8);
+});
+
+test("each holder takes the next token of the range, and a used-up range allows no hand-off", () => {
+  const grant = createGrant(POLLING, 100n, 3);
+  const tokens = [grant.takeToken(), nextToken(grant, 1, true), nextToken(grant, 2, true), nextToken(grant, 3, true)];
+  expect(tokens).toEqual([100n, 101n, 102n, null]);
+});
+
+test("a range longer than may be handed on is not used up", () => {
+  const grant = createGrant({ ...POLLING, handoffs: 2 }, 100n, 50);
+  grant.takeToken();
+  expect([nextToken(grant, 1, true), nextToken(grant, 1, true)]).toEqual([101n, null]);
+});
+
+test("no hand-off after the time limit since the grant, or if no request waits", () => {
+  const grant = createGrant(POLLING, 100n, 3, 50);
+  grant.takeToken();
+  expect(nextToken(grant, 60, true)).toBeNull();
+  expect(nextToken(grant, 59, false)).toBeNull();
+  expect(nextToken(grant, 59, true)).toBe(101n);
+});
+
+test("a grant that may be kept is kept while it has tokens, also after its time; without one its claim was too short", () => {
+  const grant = createGrant(RECALLING, 100n, 2);
+  grant.takeToken();
+  expect(grant.next(1_000, false, true)).toBe("keep");
+  grant.takeToken();
+  expect(grant.next(1_001, false, true)).toBe("end");
+  expect(grant.suggestedCount).toBe(4);
+});
+
+test("only claims for every permit of every key are handed off locally", () => {
+  expect(isExclusive([lockSpec("a"), lockSpec("b")])).toBe(true);
+  expect(isExclusive([lockSpec("a"), lockSpec("b", 1)])).toBe(false);
+  expect(isExclusive([lockSpec("a", 4, 4)])).toBe(false);
+  expect(isExclusive([lockSpec("a", ALL_PERMITS, ALL_PERMITS + 1)])).toBe(false);
+});
+
+describe("on a store that recalls", () => {
+  /** How many holders a range serves when another request waits all the time; and the suggestion for the next one. */
+  function useRange(limits: HandoffLimits, tokenCount: number, recalledAt: number): { holders: number; next: number } {
+    const grant = createGrant(limits, 1n, tokenCount, 0, recalledAt === 0);
+    grant.takeToken();
+    for (let holders = 1; ; holders++) {
+      if (holders === recalledAt) grant.becomeWanted(holders);
+      if (nextToken(grant, holders, true) !== null) continue;
+      return { holders, next: tokensToRequest(limits, 1, grant.suggestedCount, false) };
+    }
+  }
+  const countHolders = (limits: HandoffLimits, tokenCount: number, recalledAt: number): number =>
+    useRange(limits, tokenCount, recalledAt).holders;
+
+  test("a grant is bounded by its tokens alone until it is recalled", () => {
+    expect(countHolders(RECALLING, 1_000, Number.POSITIVE_INFINITY)).toBe(1_000);
+  });
+
+  test("from the recall on, or from the grant if it came before, as many holders as without it", () => {
+    expect(countHolders(RECALLING, 1_000, 0)).toBe(4);
+    expect(countHolders(RECALLING, 1_000, 500)).toBe(503);
+  });
+
+  test("from the recall on, as long as without it, and a second recall grants no more time", () => {
+    const limits = { ...RECALLING, handoffs: 64 };
+    expect(countHolders(limits, 1_000, 500)).toBe(510);
+    const grant = createGrant(limits, 1n, 1_000);
+    grant.takeToken();
+    grant.becomeWanted(100);
+    grant.becomeWanted(109);
+    expect(nextToken(grant, 109, true)).not.toBeNull();
+    expect(nextToken(grant, 110, true)).toBeNull();
+  });
+
+  test("a range that was too short is doubled, up to 65,536; else the next is as long as the last was used", () => {
+    expect(useRange(RECALLING, 100, Number.POSITIVE_INFINITY).next).toBe(200);
+    expect(useRange(RECALLING, 200, 50).next).toBe(53);
+    expect(useRange(RECALLING, 60_000, Number.POSITIVE_INFINITY).next).toBe(65_536);
+  });
+
+  test("a claim that may be cached requests at least 16 tokens", () => {
+    expect(tokensToRequest(RECALLING, 1, 1, true)).toBe(16);
+  });
+
+  test("a renewal asks for twice the last use when half of the range is used", () => {
+    const grant = createGrant(RECALLING, 1n, 100);
+    for (let use = 0; use < 49; use++) grant.takeToken();
+    expect(grant.tokensToRenew()).toBe(0);
+    for (let use = 0; use < 11; use++) grant.takeToken();
+    expect(grant.tokensToRenew(), "60 used, 11 of them since: enough are left").toBe(0);
+    for (let use = 0; use < 30; use++) grant.takeToken();
+    expect(grant.tokensToRenew(), "90 used, 30 of them since").toBe(150);
+  });
+
+  test("a renewal asks for no more tokens while the lock has one holder", () => {
+    const grant = createGrant(RECALLING, 1n, 1);
+    grant.takeToken();
+    expect([grant.tokensToRenew(), grant.tokensToRenew()]).toEqual([0, 0]);
+  });
+
+  test("the range is as long as the store's last answer says, also if that is shorter", () => {
+    const grant = createGrant(RECALLING, 1n, 10);
+    for (let use = 0; use < 5; use++) grant.takeToken();
+    grant.setTokenCount(12);
+    for (let use = 0; use < 7; use++) grant.takeToken();
+    expect(grant.hasTokens).toBe(false);
+    grant.setTokenCount(20);
+    grant.setTokenCount(3);
+    expect(nextToken(grant, 1, true)).toBeNull();
+  });
+
+  test("on another store the range is at most as long as the limit, whatever its answers say", () => {
+    const grant = createGrant({ ...POLLING, handoffs: 2 }, 1n, 2);
+    grant.setTokenCount(50);
+    expect([grant.tokenCount, grant.tokensToRenew()]).toEqual([2, 0]);
+  });
+
+  test("with handoffs: 1 there is no hand-off", () => {
+    expect(countHolders({ ...POLLING, handoffs: 1 }, 5, Number.POSITIVE_INFINITY)).toBe(1);
+  });
+});
