@@ -136,12 +136,15 @@ export function isPermanentError(error: unknown): boolean {
   return sanitized instanceof RedisStoreError && (sanitized.isFatal || sanitized.isNotRedis);
 }
 
+/** What ioredis says between the end of a connection and the event that reports it: it still takes the client for ready. */
+const JUST_ENDED = /Stream isn't writeable/;
+
 /**
- * Whether the same command may succeed soon: the server is starting and loads its data, or a Cluster client, which
- * sends WAIT to any node that it takes for a master, does not know yet that this one has become a replica.
+ * Whether the same command may succeed soon: the connection has just ended, the server is starting and loads its data, or a Cluster
+ * client, which sends WAIT to any node that it takes for a master, does not know yet that this one has become a replica.
  */
 export function isPassingError(error: unknown): boolean {
-  return LOADING.test(String(error)) || WAIT_ON_REPLICA.test(String(error));
+  return [JUST_ENDED, LOADING, WAIT_ON_REPLICA].some((pattern) => pattern.test(String(error)));
 }
 
 const CONNECTION_CLOSED = /ECONNRESET|EPIPE|Connection is closed|Socket closed|socket hang up/;

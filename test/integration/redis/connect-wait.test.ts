@@ -55,6 +55,12 @@ async function expectLockable(openConnection: (typeof CONNECTION_KINDS)[number][
 }
 
 withRedis((server) => {
+  test("a connection that ends at the first command is opened again, although ioredis takes it for ready until its event", async () => {
+    const client = new Redis(server().port, "127.0.0.1", { enableOfflineQueue: false, lazyConnect: true });
+    client.once("ready", () => client.stream.end());
+    await expectLockable(async () => createLocks(redis(() => client, { warn: () => undefined })), server().port);
+  });
+
   describe.each(CONNECTION_KINDS)("%s", (_, openConnection) => {
     test("finds a server that starts a second later", { timeout: 30_000 }, async () => {
       const [port, folder] = [await freePort(), mkdtempSync(join(tmpdir(), "holdfast-reaching-"))];
