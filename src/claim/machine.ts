@@ -400,25 +400,19 @@ function onHeldAnswer(state: HeldState, event: AnsweredEvent, now: number, setti
       return requestRenewal({ ...state, deadline, callState }, now);
     }
     const dueAt = nextRenewalAt(event.sentAt, answer.remainingMs, settings);
-    const { token, grantedAtCall, callState, confirmingEpoch, transfer } = state;
-    const isDoubtful = state.confirmation === "doubtful" && event.epoch < confirmingEpoch;
+    const isDoubtful = state.confirmation === "doubtful" && event.epoch < state.confirmingEpoch;
     const restored: readonly Effect[] = state.confirmation === "doubtful" && !isDoubtful ? ["restored"] : NO_EFFECTS;
     const held: HeldState = {
-      status: "held",
-      callState: afterReply(callState, event.epoch),
+      ...state,
+      callState: afterReply(state.callState, event.epoch),
       deadline,
       dueAt,
-      token,
       // a renewal may have lengthened the range
       tokenCount: answer.tokenCount,
-      grantedAtCall,
       unconfirmedUntil: null,
       confirmation: isDoubtful ? "doubtful" : "sure",
-      confirmingEpoch,
-      isWanted: state.isWanted,
-      transfer,
     };
-    if (!callState.callAgain) return recallIf(isRecalled, held, restored);
+    if (!state.callState.callAgain) return recallIf(isRecalled, held, restored);
     return recallIf(isRecalled, afterRenewalSent(held, now), [...restored, "renew"]);
   }
   if (!isLast) return { state, effects: NO_EFFECTS };

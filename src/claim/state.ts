@@ -220,34 +220,13 @@ export function delayedCall(until: number): CallState {
 
 /** The state after a call is sent now. */
 export function afterSend(callState: CallState, now: number, isClaimCall: boolean): CallState {
-  const { calls, failures, retryAt, hasUnansweredClaim, lastCallBeforeSuspend, answeredEpoch } = callState;
-  return {
-    calls: calls + 1,
-    sentAt: now,
-    isClaimCall,
-    callAgain: false,
-    failures,
-    retryAt,
-    hasUnansweredClaim,
-    lastCallBeforeSuspend,
-    answeredEpoch,
-  };
+  return { ...callState, calls: callState.calls + 1, sentAt: now, isClaimCall, callAgain: false };
 }
 
 /** The state after the call in flight, sent in this epoch, has been answered. */
 export function afterReply(callState: CallState, epoch: number): CallState {
-  const { calls, hasUnansweredClaim, lastCallBeforeSuspend, answeredEpoch } = callState;
-  return {
-    calls,
-    sentAt: null,
-    isClaimCall: false,
-    callAgain: false,
-    failures: 0,
-    retryAt: 0,
-    hasUnansweredClaim,
-    lastCallBeforeSuspend,
-    answeredEpoch: Math.max(answeredEpoch, epoch),
-  };
+  const settled = { sentAt: null, isClaimCall: false, callAgain: false, failures: 0, retryAt: 0 };
+  return { ...callState, ...settled, answeredEpoch: Math.max(callState.answeredEpoch, epoch) };
 }
 
 /** The state after an answer that came too late to confirm the lease: earlier failures still count. */

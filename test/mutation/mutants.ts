@@ -127,7 +127,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "an answer from before a step of the store's clock that ends the doubt",
     file: "src/claim/machine.ts",
-    find: 'state.confirmation === "doubtful" && event.epoch < confirmingEpoch',
+    find: 'state.confirmation === "doubtful" && event.epoch < state.confirmingEpoch',
     replace: "event.epoch < 0",
     tests: "test/unit/claim/machine-doubt.test.ts",
   },
