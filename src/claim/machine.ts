@@ -71,33 +71,6 @@ export function startClaim(settings: ClaimSettings, now: number, delayMs = 0): S
   };
 }
 
-/**
- * Resumes a claim that another client made. Only its token is known, so it is unconfirmed until the store has answered a
- * renewal, which is sent at once; the effect "restored" reports that answer.
- */
-export function resumeClaim(settings: ClaimSettings, now: number, token: bigint, tokenCount: number): Step {
-  // a `claim` call of the other client may still be in flight
-  const callState = { ...afterSend(delayedCall(now), now, false), hasUnansweredClaim: true };
-  const unconfirmedUntil = now + settings.ttlMs;
-  return {
-    state: {
-      status: "held",
-      callState,
-      deadline: now,
-      dueAt: now,
-      token,
-      tokenCount,
-      grantedAtCall: 0,
-      unconfirmedUntil,
-      confirmation: "doubtful",
-      confirmingEpoch: 0,
-      isWanted: false,
-      transfer: "none",
-    },
-    effects: RENEW_EFFECTS,
-  };
-}
-
 /** Is the claim held, by the local clock? */
 export function isHeld(state: ClaimState, now: number): boolean {
   return state.status === "held" && now < state.deadline && state.unconfirmedUntil === null;

@@ -88,7 +88,7 @@ export interface HeldState {
  * "detaching": another client may have the claim, and the store may not recall it any more, so that no other request here may use it.
  * "shortening": the same, and its lease is being shortened, which a renewal would undo. Neither is ever reset: the answer may be lost.
  */
-export type Transfer = "none" | "detaching" | "shortening";
+type Transfer = "none" | "detaching" | "shortening";
 
 /** The holder was notified; the claim is released when the holder's code has ended. */
 interface LostState {

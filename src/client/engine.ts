@@ -7,16 +7,7 @@
  * public methods of a lock call it before they answer, and its callers check their own state again afterwards.
  */
 
-import {
-  isHeld,
-  isReusable,
-  isVerified,
-  isWanted,
-  nextWakeAt,
-  resumeClaim,
-  startClaim,
-  step,
-} from "../claim/machine.ts";
+import { isHeld, isReusable, isVerified, isWanted, nextWakeAt, startClaim, step } from "../claim/machine.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../claim/state.ts";
 import type { ClosedError, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
@@ -226,16 +217,9 @@ export class Engine {
     return this.#addClaim(claim, settings, listener, startClaim(settings, now, delayMs), now);
   }
 
-  /** Resumes a claim that another client made and detached. */
-  resume(
-    claim: Claim,
-    settings: ClaimSettings,
-    listener: ClaimListener,
-    token: bigint,
-    tokenCount: number,
-  ): ActiveClaim {
-    const now = this.clock.now();
-    return this.#addClaim(claim, settings, listener, resumeClaim(settings, now, token, tokenCount), now);
+  /** Continues with a claim that another client made and detached. */
+  resume(claim: Claim, settings: ClaimSettings, listener: ClaimListener, firstStep: Step, now: number): ActiveClaim {
+    return this.#addClaim(claim, settings, listener, firstStep, now);
   }
 
   /** Releases a claim, held or waiting. `onReleased` receives the store's reply exactly once, possibly late. */

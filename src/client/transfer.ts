@@ -1,5 +1,6 @@
 /** Detaches and attaches locks; loaded on first use. */
 
+import { resumeClaim } from "../claim/resume.ts";
 import type { ClosedError, LostReason } from "../errors.ts";
 import {
   formatKeys,
@@ -208,7 +209,8 @@ class AttachAttempt implements ClaimListener {
       this.#reject = reject;
     });
     const settings = toClaimSettings(claim.ttlMs, true, context.traits, context.settings);
-    this.#activeClaim = context.engine.resume(claim, settings, this, firstToken, 1);
+    const now = context.engine.clock.now();
+    this.#activeClaim = context.engine.resume(claim, settings, this, resumeClaim(settings, now, firstToken, 1), now);
   }
 
   onEffect(effect: ListenerEffect): void {

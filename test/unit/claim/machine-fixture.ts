@@ -1,6 +1,7 @@
 /** Drives one claim's machine by hand. */
 
-import { isHeld, nextWakeAt, resumeClaim, startClaim, step } from "../../../src/claim/machine.ts";
+import { isHeld, nextWakeAt, startClaim, step } from "../../../src/claim/machine.ts";
+import { resumeClaim } from "../../../src/claim/resume.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../../../src/claim/state.ts";
 import type { Answer } from "../../../src/spi/driver.ts";
 

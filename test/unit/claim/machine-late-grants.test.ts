@@ -2,7 +2,8 @@
 
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { resumeClaim, startClaim } from "../../../src/claim/machine.ts";
+import { startClaim } from "../../../src/claim/machine.ts";
+import { resumeClaim } from "../../../src/claim/resume.ts";
 import type { ClaimEvent, ClaimSettings } from "../../../src/claim/state.ts";
 import { heldAnswer, MachineFixture, NONE_ANSWER, waitingAnswer } from "./machine-fixture.ts";
 
