@@ -75,7 +75,16 @@ export async function fenceRedis(client: unknown, lock: FencedLock, options: Red
   if (grant === undefined || others.length > 0) throw new TypeError("lock must have one key: pass a lock of that key");
   const { script, keys = [], args = [], fenceKey = `holdfast:fence:${grant.storeKey}` } = options;
   const mode = grant.isExclusive ? "e" : "s";
-  const command = ["EVAL", wrapScript(script), String(keys.length + 1), fenceKey, ...keys, String(grant.token), mode, ...args];
+  const command = [
+    "EVAL",
+    wrapScript(script),
+    String(keys.length + 1),
+    fenceKey,
+    ...keys,
+    String(grant.token),
+    mode,
+    ...args,
+  ];
   const reply = await send(command, fenceKey).catch((error: unknown) => {
     const message = String((error as { readonly message?: unknown }).message);
     if (message.includes(STALE)) throw createStaleLockError(grant.key, grant.token);
@@ -108,7 +117,9 @@ const QUEUE_MEMBERS = ["isPipeline", "execAsPipeline", "isAtomic"];
 function findSender(client: unknown): Send {
   const redis = Object(client) as RedisLike;
   if (QUEUE_MEMBERS.some((member) => member in redis)) {
-    throw new TypeError("client must be a Redis client, not a transaction or pipeline, which would only queue the script");
+    throw new TypeError(
+      "client must be a Redis client, not a transaction or pipeline, which would only queue the script",
+    );
   }
   if (typeof redis.call === "function") return (command) => redis.call?.(...command) as Promise<unknown>;
   if (typeof redis.customCommand === "function") {

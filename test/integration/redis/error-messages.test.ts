@@ -130,7 +130,9 @@ withRedis((server) => {
     test.each(["EVAL", "EVALSHA", "SELECT", "SUBSCRIBE", "WAIT", "ZADD", "PUBLISH"])("%s", async (command) => {
       const { port, url } = await hiding(command);
       const explanation = `the server does not have ${command} (unknown command): it is older than Redis 6.2, or hides the command (rename-command): allow it, or use another server`;
-      const byUrl = await errorByUrl(`${url}/${command === "SELECT" ? 3 : 0}${command === "WAIT" ? "?replicas=1" : ""}`);
+      const byUrl = await errorByUrl(
+        `${url}/${command === "SELECT" ? 3 : 0}${command === "WAIT" ? "?replicas=1" : ""}`,
+      );
       expect(byUrl).toBe(fatal(port, explanation));
       const options = { ...NO_WARNINGS, ...(command === "WAIT" && { replicas: { minAcks: 1 } }) };
       const createRedis = (): RedisClient => createClient({ url, ...(command === "SELECT" && { database: 3 }) });

@@ -107,7 +107,9 @@ describe("a transaction", () => {
     const [multi, other5] = [other.multi(), createClient5({ url: server.url })];
     for (const queue of [client.multi(), client.pipeline(), multi, other5.multi(), new Batch(true), new Batch(false)]) {
       await expect(fenceRedis(queue, createTestLock(10), SET)).rejects.toThrow(
-        new TypeError("client must be a Redis client, not a transaction or pipeline, which would only queue the script"),
+        new TypeError(
+          "client must be a Redis client, not a transaction or pipeline, which would only queue the script",
+        ),
       );
     }
     await other.connect();
