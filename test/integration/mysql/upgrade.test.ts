@@ -62,7 +62,10 @@ withMariaDb((server) => {
     const held = await Promise.all(Array.from({ length: 20 }, (_, index) => locks.acquire(`key ${index}`)));
     const locker = await lockBucket(fixture.pool(), toBucket("locked"));
     const waiting = createLocks(fixture.driver(), { ttl: "60s" }).acquire("locked");
-    await until(async () => (await listCalls(fixture.database)).length > 0, { within: 5_000, what: "a call that waits" });
+    await until(async () => (await listCalls(fixture.database)).length > 0, {
+      within: 5_000,
+      what: "a call that waits",
+    });
     await makeOlder();
     let [isOver, longestMs] = [false, 0];
     const opening = fixture.open();
