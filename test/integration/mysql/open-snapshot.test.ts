@@ -34,7 +34,7 @@ withMariaDb((server) => {
     const pages: number[] = [];
     const read = async (): Promise<number> => {
       const [rows] = await observer.query("show global status like 'Innodb_buffer_pool_read_requests'");
-      return Number((rows as readonly { readonly Value: string }[])[0]?.Value);
+      return Number((rows as unknown as readonly { readonly Value: string }[])[0]?.Value);
     };
     for (let index = 0; index < SAMPLES; index++) {
       const before = await read();
