@@ -8,8 +8,8 @@ import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
 import type { CallKind } from "../bucket-turns.ts";
-import { adaptSqliteDatabase } from "../clients/detect.ts";
 import { loadSqliteDatabase } from "../clients/load-sqlite.ts";
+import { adaptSqliteDatabase } from "../clients/sqlite.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
 import type {
   ClaimRow,
