@@ -25,33 +25,41 @@ const BUILT_SERVER = resolve("dist/server/server.js");
 /** What rolldown makes of import() in CommonJS. */
 const REQUIRED_SERVER = /Promise\.resolve\(\)\.then\(\(\) => [^;]*require\("[^"]*\/server\/server\.js"\), 1\)\)/g;
 
-/** Their modules of Node take three milliseconds to load, which an entry that needs none of them does not pay. */
-const SYSTEM = "(?:checksum|clock|files|ids|mounts|private-directory|process-info|user-directory)\\.ts";
-/** These need modules that take longer, of child processes and sockets. */
-const SLOW_SYSTEM = "(?:file-lock|flock|loopback)\\.ts";
-
-/** What nearly every entry uses. */
+/** All that the smallest entries share with others. It needs no module of Node, which would take three milliseconds. */
 const BASE = {
   name: "base",
-  test: new RegExp(`src/(?:util/(?!${SYSTEM}|${SLOW_SYSTEM})|spi/|errors\\.ts|drivers/(?!memory)[^/]*\\.ts)`),
+  test: /src\/(?:errors|spi\/driver|util\/(?:backoff|crc16|duration|keys|thenable|validate))\.ts/,
   minShareCount: 3,
 };
 
+/** These need modules of Node that take longer to load, of child processes and sockets. */
+const SLOW_SYSTEM = "(?:file-lock|flock)\\.ts";
+
 /**
  * What many entries have in common, in few files: by itself rolldown makes one for each combination of entries that share
- * it, and an import pays for each file. What only the stores of databases use is apart from what fencing needs of them, and
+ * it, and an import pays for each file. What fencing needs of the stores of databases is apart from what only these use, and
  * what needs TLS from what does not: Node loads it in five milliseconds.
  */
 const SHARED_CHUNKS = [
   BASE,
-  { name: "system", test: new RegExp(`src/util/${SYSTEM}`), minShareCount: 2 },
-  { name: "lock-table", test: /src\/lock-table\//, minShareCount: 2 },
   {
-    name: "sql-clients",
-    test: /src\/drivers\/sql\/(?:clients\/(?:detect|postgres-protocol)|schema)/,
+    name: "handles",
+    test: /src\/(?:fencing\/handles|drivers\/sql\/(?:clients\/(?:members|sqlite)|schema|advisory\/lock-number))\.ts/,
     minShareCount: 2,
   },
-  { name: "sql", test: /src\/drivers\/sql\/(?:advisory\/(?!lock-number))?[^/]*\.ts/, minShareCount: 3 },
+  // what clients and drivers have in common beside it
+  {
+    name: "system",
+    test: new RegExp(`src/(?:util/(?!${SLOW_SYSTEM})|drivers/(?!memory)[^/]*\\.ts)`),
+    minShareCount: 3,
+  },
+  { name: "lock-table", test: /src\/lock-table\//, minShareCount: 2 },
+  { name: "locks", test: /src\/(?:client\/connect|wrapping\/locked)\.ts/, minShareCount: 2 },
+  {
+    name: "sql",
+    test: /src\/drivers\/sql\/(?:clients\/(?:detect|missing-library|source)|advisory\/[^/]*|[^/]*)\.ts/,
+    minShareCount: 2,
+  },
 ];
 
 /** A command reads six files: its own, and what reaches a server; `--version` reads neither that nor the command's. */

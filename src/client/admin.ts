@@ -26,7 +26,8 @@ export interface RevokeOptions {
 export async function listClaims(client: Client, keyPrefix: string): Promise<readonly ClaimView[]> {
   if (typeof keyPrefix !== "string") throw new TypeError("prefix must be a string");
   const { settings, driver } = client;
-  const { engine, cachedLocks } = await client.open();
+  const { engine, cachedLocks, deferredStarts } = await client.open();
+  deferredStarts.flush(); // a list shows the requests that were made before it
   const { prefix } = settings;
   const call = (): Promise<Page<ClaimView>> => driver.list({ prefix: prefix + keyPrefix }, { max: MAX_LISTED });
   const { items } = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {

@@ -4,7 +4,7 @@ import { FatalDriverError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
 import { describeValue, parseDuration } from "../util/duration.ts";
 import { isLoopback } from "../util/loopback.ts";
-import { parseSocketUrl } from "../util/server-url.ts";
+import { formatServerUrl, parseSocketUrl } from "../util/server-url.ts";
 import type { Credential } from "./credential.ts";
 import { resolveCredential } from "./credential.ts";
 import type { ConnectOptions } from "./options.ts";
@@ -55,9 +55,8 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     async createDriver(url, options) {
       const address = parseHostPort(url);
       const tls = Object.fromEntries(new URL(url).searchParams);
-      const [{ server }, { formatServerUrl }, { createTlsConnector }] = await Promise.all([
+      const [{ server }, { createTlsConnector }] = await Promise.all([
         import("../drivers/server/driver.ts"),
-        import("../util/server-url.ts"),
         import("../net/tls.ts"),
       ]);
       const connector = createTlsConnector(address, tls, formatServerUrl(address, true));

@@ -1,24 +1,13 @@
-/** What all adapters of handles share: reading members and results by shape, and writing values into a statement. */
+/** What all adapters of handles share: reading results by shape, and writing values into a statement. */
 
+import type { Members } from "../drivers/sql/clients/members.ts";
+import { readMembers } from "../drivers/sql/clients/members.ts";
 import type { SqlResult, SqlRow, SqlValue } from "../drivers/sql/clients/types.ts";
 import type { SqlDialect, SqlHandle } from "./types.ts";
 
 /** A handle whose dialect may be unknown. */
 export interface AdaptedHandle extends Omit<SqlHandle, "dialect"> {
   readonly dialect: SqlDialect | null;
-}
-
-/** The members of a handle, those of its prototypes included. */
-export type Members = Readonly<Record<string, unknown>>;
-
-/** Empty for what is no object. */
-export function readMembers(value: unknown): Members {
-  // postgres.js and Knex are functions
-  return Object(value) as Members;
-}
-
-export function hasMethods(members: Members, ...names: readonly string[]): boolean {
-  return names.every((name) => typeof members[name] === "function");
 }
 
 /** Some libraries run a statement differently if it returns rows. */

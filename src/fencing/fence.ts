@@ -14,7 +14,7 @@
  */
 
 import type { LockGrant } from "../client/lock.ts";
-import { adaptSqliteDatabase } from "../drivers/sql/clients/detect.ts";
+import { adaptSqliteDatabase } from "../drivers/sql/clients/sqlite.ts";
 import type { SqliteDatabase } from "../drivers/sql/clients/types.ts";
 import { createStaleLockError, listDetails, toFenceError } from "./errors.ts";
 import { toSqlHandle } from "./handles.ts";

@@ -1,10 +1,12 @@
 /** Handles of database libraries: pg, postgres.js, mysql2, mariadb, and the libraries for SQLite. */
 
-import { adaptSqliteDatabase } from "../drivers/sql/clients/detect.ts";
+import type { Members } from "../drivers/sql/clients/members.ts";
+import { hasMethods, readMembers } from "../drivers/sql/clients/members.ts";
 import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
+import { adaptSqliteDatabase } from "../drivers/sql/clients/sqlite.ts";
 import type { SqliteDatabase, SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
-import type { AdaptedHandle, Members } from "./adapting.ts";
-import { hasMethods, readMembers, returnsRows, toSqlResult } from "./adapting.ts";
+import type { AdaptedHandle } from "./adapting.ts";
+import { returnsRows, toSqlResult } from "./adapting.ts";
 
 type Query = (statement: unknown, values?: unknown) => unknown;
 

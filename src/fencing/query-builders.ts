@@ -1,9 +1,11 @@
 /** Handles of query builders and object mappers: Kysely, Drizzle, Knex, Prisma and TypeORM. */
 
+import type { Members } from "../drivers/sql/clients/members.ts";
+import { hasMethods, readMembers } from "../drivers/sql/clients/members.ts";
 import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
 import type { SqlResult, SqlValue } from "../drivers/sql/clients/types.ts";
-import type { AdaptedHandle, Members } from "./adapting.ts";
-import { hasMethods, readMembers, replaceParameters, returnsRows, toLiteral, toSqlResult } from "./adapting.ts";
+import type { AdaptedHandle } from "./adapting.ts";
+import { replaceParameters, returnsRows, toLiteral, toSqlResult } from "./adapting.ts";
 import type { SqlDialect } from "./types.ts";
 
 /** null: it is none of these. `dialect` is used where the handle does not show its own. */

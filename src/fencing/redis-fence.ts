@@ -1,5 +1,6 @@
 /** fenceRedis(): a script of the user that runs only if no later holder has run one. */
 
+import { FatalDriverError } from "../errors.ts";
 import { stringRule, validateOptions } from "../util/validate.ts";
 import { createStaleLockError } from "./errors.ts";
 import type { FencedLock } from "./locks.ts";
@@ -21,6 +22,7 @@ export interface RedisFenceOptions {
 }
 
 const STALE = "HOLDFAST_STALE";
+const UNKNOWN_COMMAND = /unknown command/i;
 
 /**
  * The same rule as in a database, in one script, which Redis runs without interruption: field e has the highest token of
@@ -39,6 +41,15 @@ table.remove(ARGV, 1)
 table.remove(ARGV, 1)
 `;
 
+/**
+ * Runs the script of the user. Its result is inside an array, so that it differs from "QUEUED", the reply in a transaction;
+ * only an error is an error there, too.
+ */
+const wrapScript = (script: string): string => `${PRELUDE}
+local result = (function()\n${script}\nend)()
+if type(result) == 'table' and result.err then return result end
+return {result}`;
+
 const listRule = (value: unknown): string | null =>
   Array.isArray(value) && value.every((one) => typeof one === "string") ? null : "an array of strings";
 
@@ -49,7 +60,8 @@ const listRule = (value: unknown): string | null =>
  * @param lock a lock with one key
  * @returns what the script returns
  * @throws StaleLockError if a later holder was there first: the script did not run; LockLostError, UnsupportedError and
- *   TypeError before anything is sent; the error of the client, after which the script may have run
+ *   TypeError before anything is sent; FatalDriverError if the client is inside a MULTI transaction, which has the script now,
+ *   or if the server does not have EVAL; the error of the client, after which the script may have run
  */
 export async function fenceRedis(client: unknown, lock: FencedLock, options: RedisFenceOptions): Promise<unknown> {
   validateOptions(
@@ -63,17 +75,31 @@ export async function fenceRedis(client: unknown, lock: FencedLock, options: Red
   if (grant === undefined || others.length > 0) throw new TypeError("lock must have one key: pass a lock of that key");
   const { script, keys = [], args = [], fenceKey = `holdfast:fence:${grant.storeKey}` } = options;
   const mode = grant.isExclusive ? "e" : "s";
-  const text = `${PRELUDE}return (function()\n${script}\nend)()`;
-  const command = ["EVAL", text, String(keys.length + 1), fenceKey, ...keys, String(grant.token), mode, ...args];
-  try {
-    return await send(command, fenceKey);
-  } catch (error) {
-    if (String((error as { readonly message?: unknown }).message).includes(STALE)) {
-      throw createStaleLockError(grant.key, grant.token);
-    }
+  const command = [
+    "EVAL",
+    wrapScript(script),
+    String(keys.length + 1),
+    fenceKey,
+    ...keys,
+    String(grant.token),
+    mode,
+    ...args,
+  ];
+  const reply = await send(command, fenceKey).catch((error: unknown) => {
+    const message = String((error as { readonly message?: unknown }).message);
+    if (message.includes(STALE)) throw createStaleLockError(grant.key, grant.token);
+    // it quotes the script
+    if (UNKNOWN_COMMAND.test(message)) throw new FatalDriverError(NO_EVAL);
     throw error;
-  }
+  });
+  if (!Array.isArray(reply)) throw new FatalDriverError(INSIDE_MULTI);
+  return reply[0] ?? null;
 }
+
+const INSIDE_MULTI =
+  "fenceRedis: the client is inside a MULTI transaction, which has queued the script: DISCARD it, and pass a client of its own; a script is a transaction by itself";
+const NO_EVAL =
+  "fenceRedis: the server does not have EVAL (unknown command): it hides the command (rename-command): allow it, or use another server";
 
 type Send = (command: string[], key: string) => Promise<unknown>;
 
@@ -84,9 +110,17 @@ interface RedisLike {
   readonly masters?: unknown;
 }
 
+/** What a transaction or a pipeline has that a client does not: in ioredis, node-redis and valkey-glide. */
+const QUEUE_MEMBERS = ["isPipeline", "execAsPipeline", "isAtomic"];
+
 /** @throws TypeError */
 function findSender(client: unknown): Send {
   const redis = Object(client) as RedisLike;
+  if (QUEUE_MEMBERS.some((member) => member in redis)) {
+    throw new TypeError(
+      "client must be a Redis client, not a transaction or pipeline, which would only queue the script",
+    );
+  }
   if (typeof redis.call === "function") return (command) => redis.call?.(...command) as Promise<unknown>;
   if (typeof redis.customCommand === "function") {
     return (command) => redis.customCommand?.(command) as Promise<unknown>;

@@ -17,6 +17,9 @@ export interface NodeResponseLike {
   once(event: "close", listener: () => void): unknown;
 }
 
+/** On a response, what clientSignalOf() returns. Equal in all copies of the package. */
+const CLIENT_SIGNAL = Symbol.for("holdfast.clientSignal");
+
 /** The response whose handler is running. Until a handler runs, it costs nothing. */
 const handledResponse = new AsyncLocalStorage<NodeResponseLike>();
 
@@ -32,14 +35,9 @@ export function runNodeRequest<Request extends object>(
   response: NodeResponseLike,
   proceed: () => void,
 ): Promise<RequestOutcome> {
-  const client = new AbortController();
-  const onClose = (): void => {
-    if (!response.writableEnded) client.abort();
-  };
-  if (response.destroyed) onClose();
-  response.once("close", onClose);
+  const clientSignal = clientSignalOf(response);
   const whenEnded = watchEnd(response);
-  return run(request, (request as { readonly params?: unknown }).params, client.signal, async (requestLock) => {
+  return run(request, (request as { readonly params?: unknown }).params, clientSignal, async (requestLock) => {
     // other middleware may have answered while this request was waiting
     if (response.writableEnded) return;
     if (requestLock === null) {
@@ -51,6 +49,20 @@ export function runNodeRequest<Request extends object>(
     handledResponse.run(response, proceed);
     await Promise.race([whenEnded, connection.whenEnded]).finally(() => connection.stop());
   });
+}
+
+/** Aborted when the client has gone. All middleware of a request share it: Node.js warns of more than ten listeners on a response. */
+function clientSignalOf(response: NodeResponseLike & { readonly [CLIENT_SIGNAL]?: AbortSignal }): AbortSignal {
+  const known = response[CLIENT_SIGNAL];
+  if (known !== undefined) return known;
+  const controller = new AbortController();
+  const onClose = (): void => {
+    if (!response.writableEnded) controller.abort();
+  };
+  if (response.destroyed) onClose();
+  response.once("close", onClose);
+  Object.defineProperty(response, CLIENT_SIGNAL, { value: controller.signal });
+  return controller.signal;
 }
 
 /** "finish" would not do: it does not come after the client has gone, and comes late if the client reads slowly. */

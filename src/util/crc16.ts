@@ -1,10 +1,7 @@
 /** A checksum that spreads keys over buckets. */
 
-const CRC_TABLE: readonly number[] = Array.from({ length: 256 }, (_, byte) => {
-  let crc = byte << 8;
-  for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ ((crc & 0x8000) === 0 ? 0 : 0x1021)) & 0xffff;
-  return crc;
-});
+/** Computed with the first checksum: it takes a millisecond, which many programs that import this never need. */
+let crcTable: readonly number[] | undefined;
 
 /** CRC16 of the text's UTF-8, as Redis computes it for hash slots (XMODEM). */
 export function crc16(text: string): number {
@@ -24,5 +21,14 @@ function crc16Of(bytes: Uint8Array): number {
 }
 
 function nextCrc(crc: number, byte: number): number {
-  return ((crc << 8) & 0xffff) ^ (CRC_TABLE[((crc >> 8) ^ byte) & 0xff] as number);
+  crcTable ??= createCrcTable();
+  return ((crc << 8) & 0xffff) ^ (crcTable[((crc >> 8) ^ byte) & 0xff] as number);
+}
+
+function createCrcTable(): number[] {
+  return Array.from({ length: 256 }, (_, byte) => {
+    let crc = byte << 8;
+    for (let bit = 0; bit < 8; bit++) crc = ((crc << 1) ^ ((crc & 0x8000) === 0 ? 0 : 0x1021)) & 0xffff;
+    return crc;
+  });
 }

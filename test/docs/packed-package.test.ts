@@ -170,6 +170,25 @@ test("in Node, require() gives the same module as import", async () => {
   expect(out).toBe("true\n");
 });
 
+test.each([
+  ["fencing", []],
+  ["optimistic", ["node:timers/promises"]],
+  ["cron", []],
+  ["web-locks", []],
+])(
+  "holdfast/%s loads three files at most, of 60 kB, and no more modules of Node than it calls",
+  async (name, modules) => {
+    const entryPoints = [installedPath("dist", name, "index.js")];
+    const { metafile } = await build({ entryPoints, bundle: true, platform: "node", write: false, metafile: true });
+    const files = Object.values(metafile.inputs);
+    expect(files.length).toBeLessThan(4);
+    expect(files.reduce((sum, { bytes }) => sum + bytes, 0)).toBeLessThan(60_000);
+    expect(files.flatMap(({ imports }) => imports.filter(({ external }) => external)).map(({ path }) => path)).toEqual(
+      modules,
+    );
+  },
+);
+
 test("a minifier does not change the names of errors", async () => {
   const contents = 'import { LockTimeoutError } from "holdfast"; console.log(new LockTimeoutError("late").name);';
   const stdin = { contents, resolveDir: project };

@@ -1,7 +1,7 @@
 /** `npm run test:mutants [-- NAME...]`: every fault of the table must be noticed; prints by what, and at which seed. */
 
 import { spawnSync } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Mutant } from "./mutants.ts";
@@ -28,16 +28,17 @@ export default { plugins: [shellScriptText] };`;
 
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
-/** A copy of what is tested and of what tests it, without the configuration of the repository. */
+/** A copy of what is tested and of what tests it, without the configuration of the repository. Its programs never have a fault. */
 function prepareWorkTree(): void {
-  for (const part of ["src", "test", "scripts", "docs", "package.json", "tsconfig.json"]) {
-    cpSync(join(root, part), join(folder, part), { recursive: true });
+  for (const part of ["src", "test", "scripts", "docs", "dist", "build", "package.json", "tsconfig.json"]) {
+    // a test refuses to start a program that is older than its sources
+    cpSync(join(root, part), join(folder, part), { recursive: true, preserveTimestamps: true });
   }
   symlinkSync(modules, join(folder, "node_modules"));
   const include = ["src", "test/simulation", "test/support/seeded-random.ts"];
   const config = {
     extends: "./tsconfig.json",
-    compilerOptions: { incremental: false, tsBuildInfoFile: null },
+    compilerOptions: { incremental: false, tsBuildInfoFile: null, outDir: "simulator" },
     include,
   };
   writeFileSync(join(folder, "tsconfig.mutants.json"), JSON.stringify(config));
@@ -70,7 +71,7 @@ function findCatcher(mutant: Mutant): string | null {
 function runSimulator({ name }: Mutant): string | null {
   const compiled = runProgram(TSC, ["-p", "tsconfig.mutants.json"]);
   if (compiled.code !== 0) throw new Error(`"${name}" does not compile:\n${compiled.output}`);
-  const { output, code } = runProgram("build/test/simulation/main.js", ["--seeds", SEEDS, "--failures", "1"]);
+  const { output, code } = runProgram("simulator/test/simulation/main.js", ["--seeds", SEEDS, "--failures", "1"]);
   if (code === 0) return null;
   if (code === null) return "the simulator, which does not end";
   return `the simulator, ${/^seed \d+: .*$/m.exec(output)?.[0] ?? firstLine(output)}`;
@@ -111,11 +112,16 @@ function tryMutant(mutant: Mutant, mutatedText: string): string | null {
   requirePassWithoutFault(mutant);
   const path = join(folder, mutant.file);
   const original = readFileSync(path, "utf8");
-  writeFileSync(path, mutatedText);
+  const { atime, mtime } = statSync(path);
+  const write = (text: string): void => {
+    writeFileSync(path, text);
+    utimesSync(path, atime, mtime);
+  };
+  write(mutatedText);
   try {
     return findCatcher(mutant);
   } finally {
-    writeFileSync(path, original);
+    write(original);
   }
 }
 

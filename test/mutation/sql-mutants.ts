@@ -465,6 +465,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/unit/drivers/sql/sqlite-transactions.test.ts",
   },
   {
+    name: "on SQLite, a claim behind all those of other keys that came before it",
+    file: "src/drivers/sql/sqlite/transactions.ts",
+    find: "bucket === null ? this.#turn : this.#takeTurn(bucket)",
+    replace: "this.#turn",
+    tests: "test/unit/drivers/sql/sqlite-transactions.test.ts",
+  },
+  {
     name: "on SQLite, a caller that keeps the event loop for itself",
     file: "src/drivers/sql/sqlite/transactions.ts",
     find: "if (now - this.#turnStartedAt < REMOTE_TURN_MS) queue",

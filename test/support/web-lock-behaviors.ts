@@ -239,6 +239,24 @@ export function defineWebLockTests(open: () => Promise<WebLockManager>, faults: 
       assert.deepEqual(granted, [0, 1, 2, 3]);
     });
 
+    test("exclusive locks of several names are granted in the order of their requests, also from within a callback", async () => {
+      const manager = await open();
+      const [a, b, c] = [uniqueName(), uniqueName(), uniqueName()];
+      const granted: number[] = [];
+      const log = (name: string, number: number): Promise<unknown> =>
+        manager.request(name, async () => granted.push(number));
+      await Promise.all([log(a, 1), log(b, 2), log(c, 3)]);
+      assert.deepEqual(granted, [1, 2, 3]);
+      granted.length = 0;
+      let inner: Promise<unknown> | undefined;
+      await manager.request(a, async () => {
+        inner = log(a, 1);
+        await Promise.all([log(b, 2), log(c, 3)]);
+      });
+      await inner;
+      assert.deepEqual(granted, [2, 3, 1]);
+    });
+
     test("shared locks are held together", async () => {
       const manager = await open();
       const name = uniqueName();
@@ -370,6 +388,22 @@ export function defineWebLockTests(open: () => Promise<WebLockManager>, faults: 
       holder.release();
     });
 
+    test("it takes the lock from a request that was made in the same turn", async () => {
+      const manager = await open();
+      const name = uniqueName();
+      const gate = createGate();
+      const order: string[] = [];
+      const victim = manager.request(name, () => {
+        order.push("first");
+        return gate.opened;
+      });
+      const lost = assert.rejects(victim, isDomException("AbortError"));
+      await manager.request(name, { steal: true }, () => order.push("steals"));
+      await lost;
+      gate.open();
+      assert.deepEqual(order, ["first", "steals"]);
+    });
+
     test("of two, the last one wins", async () => {
       const manager = await open();
       const name = uniqueName();
@@ -386,6 +420,16 @@ export function defineWebLockTests(open: () => Promise<WebLockManager>, faults: 
   describe("query", () => {
     test("without locks, both lists are empty", async () => {
       assert.deepEqual(await (await open()).query(), { held: [], pending: [] });
+    });
+
+    test("it shows requests that were made in the same turn", async () => {
+      const manager = await open();
+      const name = uniqueName();
+      const gate = createGate();
+      const requests = [manager.request(name, () => gate.opened), manager.request(name, () => {})];
+      assert.deepEqual(modesOf(await manager.query(), name), { held: ["exclusive"], pending: ["exclusive"] });
+      gate.open();
+      await Promise.all(requests);
     });
 
     test("it shows what is held and what waits, with name, mode and one clientId for the context", async () => {

@@ -15,7 +15,7 @@ import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
-import { sleep } from "../../util/timeout.ts";
+import { sleep, withTimeout } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import {
@@ -150,14 +150,20 @@ export class Connection {
     const timer = this.#clock.timer(() => this.#onChange());
     timer.set(deadline);
     timer.keepAlive(true); // the sockets of the client may not
+    let failure: unknown;
+    // a command that is not answered would fail later by itself
+    const onTimeout = (): Promise<void> => {
+      return Promise.reject(failure ?? toConnectError(undefined, this.#adapter.address, timeoutMs));
+    };
     try {
       for (;;) {
         const { epoch } = this;
         try {
           if (!this.#adapter.isReady) await this.#waitUntilReady(timeoutMs, deadline);
           this.#wasConnected = true;
-          return await work();
+          return await withTimeout(this.#clock, deadline - this.#clock.now(), work(), onTimeout);
         } catch (error) {
+          failure = error;
           const isTransient = this.epoch !== epoch || !this.#adapter.isReady || isPassingError(error);
           const isLate = this.#clock.now() + RETRY_INTERVAL_MS >= deadline;
           if (!isTransient || isLate || isPermanentError(error)) throw error;

@@ -2,11 +2,11 @@
 
 import type { Check } from "../../spi/driver.ts";
 import type { Connection } from "./connection.ts";
-import { isPermissionError } from "./errors.ts";
+import { isUnavailableCommand } from "./errors.ts";
 import type { WarningName } from "./options.ts";
 import { ALL_BUCKETS, toRoutingKey } from "./script-codec.ts";
 
-/** Sends a command. Null: the user lacks the permission. */
+/** Sends a command. Null: the user lacks the permission, or the server the command. */
 export type Query = (args: string[]) => Promise<unknown>;
 
 export interface DiagnosticsContext {
@@ -43,7 +43,7 @@ export function createQueries(connection: Connection, namePrefix: string): reado
       try {
         return await connection.send(["EVAL", COMMAND_SCRIPT, "1", routingKey, ...args], routingKey);
       } catch (error) {
-        if (isPermissionError(error)) return null;
+        if (isUnavailableCommand(error)) return null;
         throw error;
       }
     });
@@ -75,7 +75,7 @@ export async function diagnoseAll(queries: readonly Query[], context: Diagnostic
 export async function diagnoseServer(query: Query, context: DiagnosticsContext): Promise<RedisCheck[]> {
   const reply = await query(["INFO"]);
   if (reply === null) {
-    const message = "this user has no right to INFO: version, role, memory and persistence are unknown";
+    const message = "the server refuses INFO to this user: version, role, memory and persistence are unknown";
     return [{ status: "unknown", name: "server", message, hint: "grant +info" }];
   }
   const text = String(reply);
@@ -228,7 +228,7 @@ export async function findKeysWithoutTtl(queries: readonly Query[], context: Dia
   const scans = await Promise.all(queries.map((query) => scanKeys(query, context)));
   const completed = scans.filter((scan) => scan !== null);
   if (completed.length < queries.length) {
-    return { status: "unknown", name, message: "this user has no right to SCAN, so keys were not checked" };
+    return { status: "unknown", name, message: "the server refuses SCAN to this user, so keys were not checked" };
   }
   const keyCount = completed.reduce((sum, scan) => sum + scan.keyCount, 0);
   const withoutTtlCount = completed.reduce((sum, scan) => sum + scan.withoutTtlCount, 0);
@@ -243,7 +243,7 @@ export async function findKeysWithoutTtl(queries: readonly Query[], context: Dia
   };
 }
 
-/** Null: the user may not scan. */
+/** Null: the server refuses SCAN. */
 async function scanKeys(query: Query, context: DiagnosticsContext): Promise<KeyScan | null> {
   const pattern = `${context.prefix.replace(/[\\*?[\]]/g, "\\$&")}*`;
   let cursor = "0";

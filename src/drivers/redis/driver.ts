@@ -313,6 +313,8 @@ class RedisDriver implements Driver {
 
   async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
     const connection = this.#readyConnection;
+    // behind the claims and releases that were made before it
+    this.#turns.sendAll();
     const runScript: RunScript = async (script, routingKey, args) => {
       options.signal?.throwIfAborted();
       return connection.runScript(script, routingKey, args);

@@ -6,7 +6,8 @@ import type { ClientAddress } from "./clients/types.ts";
 interface KnownError {
   /** Matches the message of the server or the client library. */
   readonly pattern: RegExp;
-  readonly message: (match: RegExpExecArray) => string;
+  /** `command`: the refused command, if the message does not name it. */
+  readonly message: (match: RegExpExecArray, command?: string) => string;
   /** A retry is useless while a driver opens. Later it is not: the server may recover. */
   readonly isFatal?: true;
   /** A retry is useless, too, but no Redis was reached that could have refused: not a FatalDriverError. */
@@ -50,6 +51,13 @@ const KNOWN_ERRORS: readonly KnownError[] = [
     isFatal: true,
   },
   {
+    // in a script Redis does not name it
+    pattern: /unknown (?:redis )?command(?:,? ['`]([^'`]+)['`])?/i,
+    message: ([, name], command = name) =>
+      `the server does not have ${command?.toUpperCase() ?? "a command that Holdfast's scripts use"} (unknown command): it is older than Redis 6.2, or hides the command (rename-command): allow it, or use another server`,
+    isFatal: true,
+  },
+  {
     pattern: TLS_FAILURE,
     message: ([reason]) =>
       `TLS failed (${reason}): set ?ca=FILE and ?servername=NAME in the URL, pass your own client with a client certificate, or use redis:// for a port without TLS`,
@@ -65,6 +73,9 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   { pattern: /max retries per request/, message: () => "the connection broke before the reply arrived" },
 ];
 
+/** A server that does not know a command quotes its arguments: the text of a script, claim ids. */
+const QUOTED_ARGUMENTS = /, with args beginning with:.*/s;
+const UNKNOWN_COMMAND = /unknown (?:redis )?command/i;
 const SCRIPT_SHA = /,? script: [0-9a-f]{40}(?:, on @user_script:\d+)?\.?/;
 const PERMISSION_ERROR = /\bNOPERM\b|no permissions|executing the script can't|ACL failure in script/i;
 
@@ -85,9 +96,9 @@ class RedisStoreError extends Error {
   }
 }
 
-/** Whether the user lacks a permission. */
-export function isPermissionError(error: unknown): boolean {
-  return PERMISSION_ERROR.test(String(error));
+/** Whether the user lacks a permission, or the server does not have the command. */
+export function isUnavailableCommand(error: unknown): boolean {
+  return [PERMISSION_ERROR, UNKNOWN_COMMAND].some((pattern) => pattern.test(String(error)));
 }
 
 /** Whether the server is a replica: it may have been the master when the connection was opened. */
@@ -109,9 +120,10 @@ export function isNoScriptError(error: unknown): boolean {
 export function explainError(message: string, command?: string): Error | null {
   if (PERMISSION_ERROR.test(message))
     return new RedisStoreError(explainMissingPermission(message, command), { isFatal: true });
+  const text = message.replace(QUOTED_ARGUMENTS, "");
   for (const { pattern, message: explanation, ...flags } of KNOWN_ERRORS) {
-    const match = pattern.exec(message);
-    if (match !== null) return new RedisStoreError(explanation(match), flags);
+    const match = pattern.exec(text);
+    if (match !== null) return new RedisStoreError(explanation(match, command), flags);
   }
   return null;
 }

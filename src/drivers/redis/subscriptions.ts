@@ -15,7 +15,7 @@ import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { sleep, withTimeout } from "../../util/timeout.ts";
 import type { ClientAdapter, Subscriber } from "./clients/types.ts";
-import { isPermissionError, sanitizeError } from "./errors.ts";
+import { isUnavailableCommand, sanitizeError } from "./errors.ts";
 import type { SendCommand } from "./script-codec.ts";
 import { buildPublishCommand } from "./script-codec.ts";
 
@@ -223,7 +223,7 @@ export class Subscriptions {
       await subscriber.subscribe(channel);
     } catch (error) {
       // only calls that wait for the first subscription fail; claims that wait already continue with rechecks
-      if (isPermissionError(error)) for (const { reject } of inbox.waiters.splice(0)) reject(sanitizeError(error));
+      if (isUnavailableCommand(error)) for (const { reject } of inbox.waiters.splice(0)) reject(sanitizeError(error));
       // a redirected command shows the library the new node of the slot
       await ignoreErrors(this.#publish(inbox, PROBE_PREFIX));
       return false;

@@ -101,11 +101,12 @@ export class Turns {
       this.#sendTurn(turn);
     } else if (!this.#isScheduled) {
       this.#isScheduled = true;
-      process.nextTick(() => this.#sendAll());
+      process.nextTick(() => this.sendAll());
     }
   }
 
-  #sendAll(): void {
+  /** Sends what was collected, at once. */
+  sendAll(): void {
     this.#isScheduled = false;
     const turns = this.#turns;
     this.#turns = [];

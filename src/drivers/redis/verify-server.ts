@@ -2,7 +2,7 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
-import { explainError, isNoScriptError, isPermissionError, toOpenError } from "./errors.ts";
+import { explainError, isNoScriptError, isUnavailableCommand, toOpenError } from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
 import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey } from "./script-codec.ts";
 import { RENEW, TURN, VERIFY } from "./scripts.ts";
@@ -38,7 +38,7 @@ async function verifyServer(connection: Connection, options: RedisOptions): Prom
   // without SCRIPT LOAD the first call of each script takes a second round trip, to send its text
   await Promise.all([
     checkEvalsha(connection, routingKey),
-    ...[TURN, RENEW].map(({ text }) => ignorePermissionError(connection.send(["SCRIPT", "LOAD", text], routingKey))),
+    ...[TURN, RENEW].map(({ text }) => ignoreUnavailableCommand(connection.send(["SCRIPT", "LOAD", text], routingKey))),
   ]);
   await connection.ensureSubscribed(routingKey);
 }
@@ -78,9 +78,6 @@ async function checkPermissions(connection: Connection, routingKey: string, opti
 function explainRefusal(refusal: string, layoutKey: string): Error {
   const knownError = explainError(refusal, /^\w+/.exec(refusal)?.[0]);
   if (knownError !== null) return knownError;
-  if (/unknown/i.test(refusal)) {
-    return new FatalDriverError(`redis: the server is too old, or a required command is disabled: ${refusal}`);
-  }
   if (refusal.includes("WRONGTYPE")) {
     return new FatalDriverError(`redis: ${layoutKey} was not written by Holdfast: use another prefix`);
   }
@@ -101,7 +98,7 @@ async function checkEvictionPolicy(connection: Connection, namePrefix: string): 
   const routingKeys = connection.onePerMaster(ALL_BUCKETS.map((bucket) => toRoutingKey(namePrefix, bucket)));
   const infos = await Promise.all(
     routingKeys.map((routingKey) =>
-      ignorePermissionError(connection.send(["EVAL", INFO_MEMORY_SCRIPT, "1", routingKey], routingKey)),
+      ignoreUnavailableCommand(connection.send(["EVAL", INFO_MEMORY_SCRIPT, "1", routingKey], routingKey)),
     ),
   );
   const policies = infos.map((info) => /maxmemory_policy:(\S+)/.exec(String(info))?.[1] ?? "noeviction");
@@ -112,12 +109,12 @@ async function checkEvictionPolicy(connection: Connection, namePrefix: string): 
   );
 }
 
-/** For commands whose permission a user may lack without harm: null then. */
-async function ignorePermissionError(call: Promise<unknown>): Promise<unknown> {
+/** For commands that a user may lack without harm: null then. */
+async function ignoreUnavailableCommand(call: Promise<unknown>): Promise<unknown> {
   try {
     return await call;
   } catch (error) {
-    if (isPermissionError(error)) return null;
+    if (isUnavailableCommand(error)) return null;
     throw error;
   }
 }

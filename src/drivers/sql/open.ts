@@ -53,9 +53,10 @@ export async function openDatabase<S extends Closable, T>(
         if (error instanceof NoAnswerError && lastFailure !== undefined)
           throw toUnreachedError(database.name, timeoutMs, lastFailure);
         lastFailure = error;
-        const delayMs = backoffMs(failures, Math.random(), MAX_DELAY_MS);
-        if (clock.now() + delayMs >= deadline) throw toUnreachedError(database.name, timeoutMs, error);
-        await sleep(clock, delayMs);
+        const remainingMs = deadline - clock.now();
+        if (remainingMs < 1) throw toUnreachedError(database.name, timeoutMs, error);
+        // ever shorter towards the end: a database that comes up shortly before is still reached
+        await sleep(clock, Math.min(backoffMs(failures, Math.random(), MAX_DELAY_MS), remainingMs / 2));
       }
     }
   } finally {

@@ -4,12 +4,10 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
-import { toReleases } from "../../support/releases.ts";
 import type { MysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
-import { makeClaim } from "../../support/stores/redis-fixture.ts";
+import { expectReturnedPermits } from "../../support/stores/returned-permits.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
-import { until } from "../../support/until.ts";
 
 const BUCKET = toBucket("key");
 const PAIRS = 32;
@@ -77,39 +75,7 @@ withMariaDb((server) => {
   });
 
   test("permits come back with a release, a revocation and the end of a lease, whoever else holds the key", async () => {
-    const take = async (ttlMs = 60_000) => {
-      const claim = makeClaim([{ key: "key", permits: 2, limit: 6 }], { wait: false, ttlMs });
-      return { claim, answer: await driver.claim(claim) };
-    };
-    const [, two] = [await take(), await take()];
-    let third = await take(300);
-    expect([two.answer, third.answer]).toMatchObject([{ state: "held" }, { state: "held" }]);
-    expect((await take()).answer.state).toBe("none");
-    // a process that has died
-    const takeAgain = async (): Promise<boolean> => {
-      third = await take();
-      return third.answer.state === "held";
-    };
-    await until(takeAgain, {
-      within: 10_000,
-      what: "the end of the lease",
-    });
-    expect((await take()).answer.state).toBe("none");
-    await driver.release(toReleases(two.claim));
-    const fourth = await take();
-    expect(fourth.answer.state).toBe("held");
-    expect((await take()).answer.state).toBe("none");
-    if (third.answer.state !== "held") throw new Error("it is held");
-    expect(await driver.revoke?.([{ key: "key", token: third.answer.token, now: true }])).toEqual([true]);
-    expect((await take()).answer.state).toBe("held");
-    expect((await take()).answer.state).toBe("none");
-    // its lease ends earlier than that of all others
-    await driver.detach?.([fourth.claim], 200);
-    await until(async () => (await take()).answer.state === "held", {
-      within: 10_000,
-      what: "the end of the detached lock",
-    });
-    expect((await take()).answer.state).toBe("none");
+    await expectReturnedPermits(driver);
     expect(await fixture.violations()).toEqual([]);
   });
 });

@@ -1,12 +1,13 @@
 /** Messages for a Redis that cannot be used: what is wrong, where, and the remedy; no secret and no digest. */
 
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
+import { createServer, connect as dial } from "node:net";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
@@ -71,9 +72,9 @@ const errorByUrl = (url: string, connectTimeout = 5_000): Promise<string> =>
 const errorByNodeRedis = (url: string, connectTimeoutMs = 5_000): Promise<string> =>
   connectionError(() => createLocks(redis(() => createClient({ url }), { ...NO_WARNINGS, connectTimeoutMs })));
 /** By url, and by a client of node-redis: the same. */
-async function errorsByBothClients(url: string): Promise<string> {
-  const message = await errorByUrl(url);
-  expect(await errorByNodeRedis(url)).toBe(message);
+async function errorsByBothClients(url: string, connectTimeout?: number): Promise<string> {
+  const message = await errorByUrl(url, connectTimeout);
+  expect(await errorByNodeRedis(url, connectTimeout)).toBe(message);
   return message;
 }
 
@@ -121,6 +122,52 @@ withRedis((server) => {
       // ioredis may find the connection closed before it has read why
       expect(await errorByUrl(`redis://${address}:${port}`, 1_000)).toMatch(/protected mode/);
     });
+  });
+
+  describe("a server without a command that is needed", () => {
+    const hiding = (command: string): Promise<RedisServer> => startServer("--rename-command", command, `X${command}`);
+
+    test.each(["EVAL", "EVALSHA", "SELECT", "SUBSCRIBE", "WAIT", "ZADD", "PUBLISH"])("%s", async (command) => {
+      const { port, url } = await hiding(command);
+      const explanation = `the server does not have ${command} (unknown command): it is older than Redis 6.2, or hides the command (rename-command): allow it, or use another server`;
+      const byUrl = await errorByUrl(
+        `${url}/${command === "SELECT" ? 3 : 0}${command === "WAIT" ? "?replicas=1" : ""}`,
+      );
+      expect(byUrl).toBe(fatal(port, explanation));
+      const options = { ...NO_WARNINGS, ...(command === "WAIT" && { replicas: { minAcks: 1 } }) };
+      const createRedis = (): RedisClient => createClient({ url, ...(command === "SELECT" && { database: 3 }) });
+      expect(await connectionError(() => createLocks(redis(createRedis, options)))).toBe(fatal(port, explanation));
+    });
+
+    test("SCRIPT is not needed, as the right to it is not", async () => {
+      const { url } = await hiding("SCRIPT");
+      expect(await errorsByBothClients(url)).toBe("");
+    });
+  });
+
+  test("a server that stops answering while a client opens is given up when the time to connect is over", async () => {
+    let isSilent = false;
+    const proxy = createServer((client) => {
+      const connection = dial(server().port, "127.0.0.1");
+      for (const socket of [client, connection]) {
+        socket.on("error", () => undefined).on("close", () => [client, connection].map((one) => one.destroy()));
+      }
+      connection.pipe(client);
+      client.on("data", (bytes) => {
+        isSilent ||= bytes.includes("LOAD");
+        if (!isSilent) connection.write(bytes);
+      });
+    });
+    await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+    cleanups.push(() => proxy.close());
+    const { port } = proxy.address() as { port: number };
+    const startedAt = performance.now();
+    expect(await errorsByBothClients(`redis://127.0.0.1:${port}`, 1_000)).toBe(
+      `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: not reached within 1000 ms, no answer: is the server loading its data, or blocked by a firewall?`,
+    );
+    expect(isSilent).toBe(true);
+    // a single command would have 5 s
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
   });
 
   describe("a url of another kind than the server", () => {

@@ -1,8 +1,10 @@
 // fenceRedis() on a real Redis: scripts that do not run after a later holder's.
 
+import { Batch } from "@valkey/valkey-glide";
 import { Redis } from "ioredis";
 import { createClient } from "redis";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { createClient as createClient5 } from "redis5";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { fenceRedis } from "../../../src/fencing/index.ts";
 import { createTestLock } from "../../support/fence-scenarios.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
@@ -78,4 +80,75 @@ test("node-redis works too; wrong arguments are refused before anything is sent"
   await expect(fenceRedis(client, createTestLock(20, "exclusive", ["a", "b"]), SET)).rejects.toThrow(/one key/);
   await expect(fenceRedis(client, createTestLock(20), { keys: [] } as never)).rejects.toThrow(/script/);
   expect(await client.keys("*")).toEqual(["holdfast:fence:k"]);
+});
+
+test("a script returns what it would return by itself", async () => {
+  const results: readonly (readonly [string, unknown])[] = [
+    ["return 'QUEUED'", "QUEUED"],
+    ["return redis.status_reply('QUEUED')", "QUEUED"],
+    ["return {1, {'a', 2}}", [1, ["a", 2]]],
+    ["return {}", []],
+    ["return true", 1],
+    ["return false", null],
+    ["redis.call('SET', 'x', 1)", null],
+    ["return redis.call('GET', 'missing')", null],
+  ];
+  for (const [script, result] of results) {
+    expect(await fenceRedis(client, createTestLock(10), { script }), script).toEqual(result);
+  }
+  for (const script of ["return redis.error_reply('ERR mine')", "return redis.pcall('INCR')"]) {
+    await expect(fenceRedis(client, createTestLock(10), { script }), script).rejects.toThrow(/^ERR/);
+  }
+});
+
+describe("a transaction", () => {
+  test("or pipeline is refused before anything is queued", async () => {
+    const other = createClient({ url: server.url });
+    const [multi, other5] = [other.multi(), createClient5({ url: server.url })];
+    for (const queue of [client.multi(), client.pipeline(), multi, other5.multi(), new Batch(true), new Batch(false)]) {
+      await expect(fenceRedis(queue, createTestLock(10), SET)).rejects.toThrow(
+        new TypeError(
+          "client must be a Redis client, not a transaction or pipeline, which would only queue the script",
+        ),
+      );
+    }
+    await other.connect();
+    expect(await multi.exec()).toEqual([]);
+    other.destroy();
+  });
+
+  const insideMulti = { code: "DRIVER_FATAL", message: expect.stringMatching(/inside a MULTI.*DISCARD/) };
+
+  test("that a client of ioredis is in makes an error of the reply", async () => {
+    await client.flushall();
+    await client.multi({ pipeline: false });
+    await expect(fenceRedis(client, createTestLock(10), SET)).rejects.toMatchObject(insideMulti);
+    await client.discard();
+    expect(await client.keys("*")).toEqual([]);
+  });
+
+  test("that a client of node-redis is in makes an error of the reply", async () => {
+    await client.flushall();
+    const other = createClient({ url: server.url });
+    await other.connect();
+    await other.sendCommand(["MULTI"]);
+    await expect(fenceRedis(other, createTestLock(10), SET)).rejects.toMatchObject(insideMulti);
+    await other.sendCommand(["DISCARD"]);
+    expect(await client.keys("*")).toEqual([]);
+    other.destroy();
+  });
+});
+
+test("a server without EVAL is named, and the script is not quoted", async () => {
+  const hiding = await startRedis(["--rename-command", "EVAL", ""]);
+  const other = new Redis(hiding.port, "127.0.0.1");
+  try {
+    const failure: unknown = await fenceRedis(other, createTestLock(10), SET).catch((error: unknown) => error);
+    expect(failure).toMatchObject({ code: "DRIVER_FATAL" });
+    expect((failure as Error).message).toMatch(/^fenceRedis: the server does not have EVAL \(unknown command\)/);
+    expect((failure as Error).message).not.toMatch(/local|ARGV/);
+  } finally {
+    other.disconnect();
+    await hiding.stop();
+  }
 });

@@ -2,6 +2,7 @@
 // docs/guide/redis.md.
 
 import { Redis } from "ioredis";
+import { Redis as Iovalkey } from "iovalkey";
 import { createClient } from "redis";
 import { expect, onTestFinished, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
@@ -26,18 +27,26 @@ interface Row {
   readonly end?: () => unknown;
 }
 
-const ofClient = (client: Redis): Row => ({ driver: redis(client, OPTIONS), end: () => client.disconnect() });
+const ofClient = (client: Redis | Iovalkey): Row => ({
+  driver: redis(client, OPTIONS),
+  end: () => client.disconnect(),
+});
+
+/** The option of ioredis, and of iovalkey, for a client that the driver did not create. */
+const LEAVING = { reconnectOnError: ({ message }: Error) => message.startsWith("READONLY") } as const;
 
 const FINDING: Readonly<Record<string, (url: string) => Row>> = {
   "a url": (url) => ({ driver: redisFromUrl(url, OPTIONS) }),
   "a function of ioredis": (url) => ({ driver: redis(() => new Redis(url), OPTIONS) }),
   "a function of node-redis": (url) => ({ driver: redis(() => createClient({ url }), OPTIONS) }),
-  "a client of ioredis with reconnectOnError": (url) =>
-    ofClient(new Redis(url, { reconnectOnError: ({ message }) => message.startsWith("READONLY") })),
+  "a function of iovalkey": (url) => ({ driver: redis(() => new Iovalkey(url), OPTIONS) }),
+  "a client of ioredis with reconnectOnError": (url) => ofClient(new Redis(url, LEAVING)),
+  "a client of iovalkey with reconnectOnError": (url) => ofClient(new Iovalkey(url, LEAVING)),
 };
 
 const STAYING: typeof FINDING = {
   "a client of ioredis": (url) => ofClient(new Redis(url)),
+  "a client of iovalkey": (url) => ofClient(new Iovalkey(url)),
   "a client of node-redis": (url) => {
     const client = createClient({ url });
     client.on("error", () => undefined);

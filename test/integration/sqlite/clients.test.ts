@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import Database from "libsql";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { adaptSqliteDatabase } from "../../../src/drivers/sql/clients/detect.ts";
+import { adaptSqliteDatabase } from "../../../src/drivers/sql/clients/sqlite.ts";
 import type { SqliteDatabase } from "../../../src/drivers/sql/clients/types.ts";
 import { lockWithLibraries } from "../../support/installed-package.ts";
 import type { SqliteLibrary } from "../../support/stores/sqlite-libraries.ts";

@@ -229,3 +229,18 @@ test("a caller that takes a free lock again and again leaves the event loop to o
   clearInterval(timer);
   expect(turns).toBe(3);
 });
+
+test("a call while tables are missing says so, and is no reason to give up; the next client creates them", async () => {
+  const handle = openHandle();
+  const driver = await openDriver(handle);
+  const names = handle.prepare("select name from sqlite_master where type = 'table' and name like 'holdfast%'").all();
+  for (const { name } of names as { name: string }[]) handle.exec(`drop table ${name}`);
+  const error = await driver.claim(makeClaim("key")).catch((failure: Error & { code?: string }) => failure);
+  expect(error).not.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(String(error)).toMatch(
+    /sqlite: Holdfast's tables are missing: let open\(\) create them .*sqliteMigration\(\) \(no such table/,
+  );
+  const next = await openDriver(handle);
+  expect(await next.claim(makeClaim("key"))).toMatchObject({ state: "held" });
+  expect(await driver.claim(makeClaim("another key"))).toMatchObject({ state: "held" });
+});

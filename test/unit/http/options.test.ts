@@ -1,3 +1,5 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
@@ -65,4 +67,33 @@ test("a request that has ended does not refuse the next one in another process, 
     expect(refused).toEqual([]);
   }
   for (const locks of clients) await locks.close();
+});
+
+test("a request may pass through any number of middleware: Node.js warns of no listeners", async () => {
+  const warnings: Error[] = [];
+  const onWarning = (warning: Error): void => void warnings.push(warning);
+  process.on("warning", onWarning);
+  const locks = createLocks(memory());
+  const middleware = Array.from({ length: 12 }, (_, index) =>
+    createExpressMiddleware(locks, { key: () => `key ${index}` }),
+  );
+  const server = createServer((request, response) => {
+    let handle = (): void => void response.end("done");
+    for (const lock of middleware.toReversed()) {
+      const next = handle;
+      handle = () => lock(request as never, response, next);
+    }
+    handle();
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  try {
+    const answer = await fetch(`http://127.0.0.1:${(server.address() as AddressInfo).port}/`);
+    expect(await answer.text()).toBe("done");
+    expect(warnings.filter(({ name }) => name === "MaxListenersExceededWarning")).toEqual([]);
+  } finally {
+    process.off("warning", onWarning);
+    server.closeAllConnections();
+    server.close();
+    await locks.close();
+  }
 });

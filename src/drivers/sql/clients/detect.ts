@@ -1,19 +1,15 @@
-/** Detects the library of a client by its methods and adapts it. */
+/** Detects the library of a database server's client by its methods and adapts it. */
 
 import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
 import { adaptMariadbConnection, adaptMariadbPool } from "./mariadb.ts";
+import { hasMethods, readMembers } from "./members.ts";
 import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Connection, adaptMysql2Pool } from "./mysql2.ts";
 import type { PgClientLike, PgPoolLike } from "./pg.ts";
 import { adaptPgClient, adaptPgPool } from "./pg.ts";
 import type { PostgresJsLike } from "./postgres-js.ts";
 import { adaptPostgresJs } from "./postgres-js.ts";
-import type { SqliteLike } from "./sqlite.ts";
-import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
-import type { SqlClient, SqliteDatabase } from "./types.ts";
-
-/** The members of a client, those of its prototypes included. */
-type Members = Readonly<Record<string, unknown>>;
+import type { SqlClient } from "./types.ts";
 
 /** @throws TypeError if it is not a client for PostgreSQL, or not a supported one */
 export function adaptPostgresClient(client: unknown): SqlClient {
@@ -53,30 +49,4 @@ export function adaptMysqlClient(client: unknown): SqlClient {
       : adaptMariadbPool(client as MariadbPoolLike);
   }
   throw new TypeError("client must be a client for MariaDB or MySQL: a pool or a connection of mysql2 or mariadb");
-}
-
-/** @throws TypeError if it is not an open SQLite database, or not of a supported library */
-export function adaptSqliteDatabase(database: unknown): SqliteDatabase {
-  const members = readMembers(database);
-  if (hasMethods(members, "prepare", "exec", "close")) {
-    const sqlite = database as SqliteLike;
-    if (hasMethods(members, "syncUntil") && typeof members.inTransaction === "boolean")
-      return adaptSqlite(sqlite, LIBSQL);
-    if (hasMethods(members, "pragma", "backup", "aggregate")) return adaptSqlite(sqlite, BETTER_SQLITE3);
-    if (hasMethods(members, "createSession", "applyChangeset")) return adaptSqlite(sqlite, NODE_SQLITE);
-    if (hasMethods(members, "query", "fileControl")) return adaptSqlite(sqlite, BUN_SQLITE);
-  }
-  throw new TypeError(
-    "client must be an open SQLite database of node:sqlite, libsql (not libsql/promise), better-sqlite3 or bun:sqlite",
-  );
-}
-
-/** Empty for what is no object. */
-function readMembers(client: unknown): Members {
-  // postgres.js is a function
-  return Object(client) as Members;
-}
-
-function hasMethods(members: Members, ...names: readonly string[]): boolean {
-  return names.every((name) => typeof members[name] === "function");
 }

@@ -5,6 +5,7 @@
  */
 
 import { normalizeInteger } from "./integers.ts";
+import { hasMethods, readMembers } from "./members.ts";
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "./types.ts";
 
 /** What all four libraries have. */
@@ -77,6 +78,22 @@ export const BUN_SQLITE: Library = {
   name: "bun:sqlite",
   readResultCode: (error) => (error as { readonly errno?: unknown }).errno,
 };
+
+/** @throws TypeError if it is not an open SQLite database, or not of a supported library */
+export function adaptSqliteDatabase(database: unknown): SqliteDatabase {
+  const members = readMembers(database);
+  if (hasMethods(members, "prepare", "exec", "close")) {
+    const sqlite = database as SqliteLike;
+    if (hasMethods(members, "syncUntil") && typeof members.inTransaction === "boolean")
+      return adaptSqlite(sqlite, LIBSQL);
+    if (hasMethods(members, "pragma", "backup", "aggregate")) return adaptSqlite(sqlite, BETTER_SQLITE3);
+    if (hasMethods(members, "createSession", "applyChangeset")) return adaptSqlite(sqlite, NODE_SQLITE);
+    if (hasMethods(members, "query", "fileControl")) return adaptSqlite(sqlite, BUN_SQLITE);
+  }
+  throw new TypeError(
+    "client must be an open SQLite database of node:sqlite, libsql (not libsql/promise), better-sqlite3 or bun:sqlite",
+  );
+}
 
 export function adaptSqlite(database: SqliteLike, library: Library): SqliteDatabase {
   return {

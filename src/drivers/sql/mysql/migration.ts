@@ -17,6 +17,9 @@ export const REVISION = 11;
  */
 const OLDEST_CALLER = 8;
 
+/** The number of a bucket has two of these digits. */
+const BUCKET_DIGITS = Math.sqrt(BUCKET_COUNT);
+
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
 
@@ -74,14 +77,19 @@ export function parseRevision(comment: unknown): { readonly revision: number; re
   return { revision: Number(revision), oldestCaller: Number(oldestCaller) };
 }
 
-/** The statements that create tables that are missing. They can run again, and while locks are in use. */
+/** The statements that create tables and rows that are missing. They can run again, and while locks are in use. */
 export function renderTables(location: MysqlLocation): readonly string[] {
-  const rows = Array.from({ length: BUCKET_COUNT }, (_, bucket) => `(${bucket},0)`).join(",");
+  const digits = Array.from({ length: BUCKET_DIGITS }, (_, digit) => `SELECT ${digit} AS digit`).join(" UNION ALL ");
   return [
     ...statements.SCHEMA,
     `INSERT IGNORE INTO {layout} (version) SELECT ${MYSQL_LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
     "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
-    `INSERT IGNORE INTO {buckets} (bucket, last_token) VALUES ${rows}`,
+    // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would be, too. What
+    // is read at this level is not locked
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    `INSERT IGNORE INTO {buckets} (bucket, last_token) SELECT bucket, 0
+      FROM (SELECT high.digit * ${BUCKET_DIGITS} + low.digit AS bucket FROM (${digits}) AS high CROSS JOIN (${digits}) AS low) AS numbers
+      WHERE bucket NOT IN (SELECT bucket FROM {buckets})`,
   ].map((text) => expandStatement(text, location));
 }
 

@@ -8,8 +8,8 @@ import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
 import type { CallKind } from "../bucket-turns.ts";
-import { adaptSqliteDatabase } from "../clients/detect.ts";
 import { loadSqliteDatabase } from "../clients/load-sqlite.ts";
+import { adaptSqliteDatabase } from "../clients/sqlite.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
 import type {
   ClaimRow,
@@ -99,9 +99,8 @@ class SqliteSession implements DialectSession {
   }
 
   async claim(row: ClaimRow): Promise<string> {
-    const replies = await this.#writeReplies([row.id], "claim", ({ routines }, pushes) => [
-      routines.claim(row, pushes),
-    ]);
+    const claim = ({ routines }: OpenDatabase, pushes: Pushes): readonly ClaimReply[] => [routines.claim(row, pushes)];
+    const replies = await this.#writeReplies([row.id], "claim", claim, row.bucket);
     return replies[0] as string;
   }
 
@@ -214,13 +213,19 @@ class SqliteSession implements DialectSession {
     ids: readonly string[],
     kind: CallKind,
     work: (open: OpenDatabase, pushes: Pushes) => readonly ClaimReply[],
+    bucket: number | null = null,
   ): Promise<string[]> {
-    const { replies, pushes, stamp, waits } = await this.#write((open) => {
-      const pushes: Pushes = [];
-      const replies = work(open, pushes);
-      const isWaiting = replies.some(({ wait }) => wait !== undefined);
-      return { replies, pushes, stamp: isWaiting ? open.rows.readVersion().stamp : "", waits: open.waits };
-    }, kind);
+    const { replies, pushes, stamp, waits } = await this.#write(
+      (open) => {
+        const pushes: Pushes = [];
+        const replies = work(open, pushes);
+        const isWaiting = replies.some(({ wait }) => wait !== undefined);
+        return { replies, pushes, stamp: isWaiting ? open.rows.readVersion().stamp : "", waits: open.waits };
+      },
+      kind,
+      true,
+      bucket,
+    );
     for (const [index, { wait }] of replies.entries()) waits.set(ids[index] as string, wait, stamp);
     this.#push(pushes);
     return replies.map(({ reply }) => reply);
@@ -230,16 +235,17 @@ class SqliteSession implements DialectSession {
     work: (open: OpenDatabase, isFlushed: boolean) => T,
     kind: CallKind = "renewal",
     mustFlush: boolean = true,
+    bucket: number | null = null,
   ): Promise<T> {
     const open = this.#open;
     try {
-      return await runWrite(open, work, kind, mustFlush);
+      return await runWrite(open, work, kind, mustFlush, bucket);
     } catch (error) {
       // a handle can be opened again only by its owner
       if (open.file?.isReplaced !== true || this.#source.kind === "handle" || this.#isClosed) throw error;
     }
     await this.#reopen(open);
-    return runWrite(this.#open, work, kind, mustFlush);
+    return runWrite(this.#open, work, kind, mustFlush, bucket);
   }
 
   /** Goes on with the file that is at the path now. Its claims are not those of the old one, so holders learn of the loss. */
@@ -304,6 +310,7 @@ async function runWrite<T>(
   work: (open: OpenDatabase, isFlushed: boolean) => T,
   kind: CallKind,
   mustFlush: boolean,
+  bucket: number | null,
 ): Promise<T> {
   let onCommit = (): void => undefined;
   const result = await open.transactions.write(
@@ -314,6 +321,7 @@ async function runWrite<T>(
     },
     kind,
     mustFlush,
+    bucket,
   );
   onCommit();
   return result;

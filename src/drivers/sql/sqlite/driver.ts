@@ -2,8 +2,8 @@
 
 import type { Driver } from "../../../spi/driver.ts";
 import { requireValid } from "../../../util/validate.ts";
-import { adaptSqliteDatabase } from "../clients/detect.ts";
 import type { SqliteLike } from "../clients/sqlite.ts";
+import { adaptSqliteDatabase } from "../clients/sqlite.ts";
 import { createSqlDriver } from "../driver.ts";
 import {
   BUCKET_COUNT,

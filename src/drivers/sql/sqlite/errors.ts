@@ -71,6 +71,9 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   },
 ];
 
+const MISSING_TABLES =
+  "Holdfast's tables are missing: let open() create them (option createTables), or run the statements of sqliteMigration()";
+
 /** An error with SQLite's name of it in brackets, which its documentation explains. */
 export function explainSqliteError(error: unknown): Error {
   if (!(error instanceof Error)) return new Error(`sqlite: ${String(error)}`);
@@ -79,6 +82,9 @@ export function explainSqliteError(error: unknown): Error {
   if (/within a transaction/.test(error.message)) {
     const problem = "the handle is inside a transaction of its owner: end it, or pass a path or a handle of its own";
     return new Error(`sqlite: ${problem}`, { cause: error });
+  }
+  if (isMissingTable(error)) {
+    return Object.assign(new Error(`sqlite: ${MISSING_TABLES} (${error.message})`, { cause: error }), readCode(error));
   }
   const known = KNOWN_ERRORS.find((each) => hasCode(error, each));
   if (known === undefined)

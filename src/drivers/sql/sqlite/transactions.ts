@@ -6,7 +6,7 @@
  * ones before it did, and none is answered before the commit.
  *
  * The kinds of calls go in turn, also from one transaction to the next: so no lease ends behind claims or releases of its own process,
- * and renewals keep no claim waiting (bucket-turns.ts).
+ * and renewals keep no claim waiting (bucket-turns.ts). So do the buckets of claims: a flood of claims of one key keeps no claim of another key waiting.
  *
  * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to grant
  * something is rolled back and repeated with a flush, so no grant can be seen that a loss of power would undo.
@@ -32,6 +32,8 @@ interface PendingCall {
   /** May run again after a rollback. */
   readonly run: (isFlushed: boolean) => unknown;
   readonly kind: CallKind;
+  /** Calls of one kind run in this order, and then in order of arrival. */
+  readonly turn: number;
   readonly mustFlush: boolean;
   readonly dueAt: number;
   readonly resolve: (result: unknown) => void;
@@ -59,6 +61,10 @@ export class Transactions {
   #pending: PendingCall[] = [];
   /** That of the call that ran last. */
   #lastKind: CallKind = "claim";
+  /** The highest turn of the claims that have run, */
+  #turn = 0;
+  /** and of those of each bucket that are still to run: each has a turn of its own, and those of several buckets share turns. */
+  readonly #turns = new Map<number, number>();
   #isScheduled = false;
   /** How often in a row the database was busy. */
   #busyCount = 0;
@@ -80,16 +86,30 @@ export class Transactions {
    * Runs `work` in a write transaction, which excludes all other writers.
    * @param kind when its turn comes
    * @param mustFlush false: `work` may run in a transaction that is not flushed, and throws FlushNeeded if it must not
+   * @param bucket of a claim, whose turn comes among those of other buckets
    * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has changed
    */
-  write<T>(work: (isFlushed: boolean) => T, kind: CallKind = "renewal", mustFlush: boolean = true): Promise<T> {
+  write<T>(
+    work: (isFlushed: boolean) => T,
+    kind: CallKind = "renewal",
+    mustFlush: boolean = true,
+    bucket: number | null = null,
+  ): Promise<T> {
     const { clock, timeoutMs } = this.#options;
     return new Promise((resolve, reject) => {
       if (this.#isClosed) throw new Error("sqlite: the driver is closed");
       const dueAt = clock.now() + timeoutMs;
-      this.#pending.push({ run: work, kind, mustFlush, dueAt, resolve: resolve as (result: unknown) => void, reject });
+      const settle = { resolve: resolve as (result: unknown) => void, reject };
+      const turn = bucket === null ? this.#turn : this.#takeTurn(bucket);
+      this.#pending.push({ run: work, kind, turn, mustFlush, dueAt, ...settle });
       this.#schedule();
     });
+  }
+
+  #takeTurn(bucket: number): number {
+    const turn = Math.max(this.#turn, this.#turns.get(bucket) ?? 0) + 1;
+    this.#turns.set(bucket, turn);
+    return turn;
   }
 
   /**
@@ -198,6 +218,8 @@ export class Transactions {
     const left = new Set(calls);
     this.#pending = this.#pending.filter((call) => !left.has(call));
     this.#lastKind = calls.at(-1)?.kind ?? this.#lastKind;
+    for (const { turn } of calls) this.#turn = Math.max(this.#turn, turn);
+    for (const [bucket, turn] of this.#turns) if (turn <= this.#turn) this.#turns.delete(bucket);
   }
 
   #transact<T>(begin: string, isFlushed: boolean, work: () => T): T {
@@ -272,9 +294,11 @@ export class Transactions {
   }
 }
 
-/** One of each kind in turn, beginning after the kind that ran last. Within a kind the order is kept. */
+/** One of each kind in turn, beginning after the kind that ran last. */
 function orderInTurn(calls: readonly PendingCall[], lastKind: CallKind): readonly PendingCall[] {
-  const queues = listKindsAfter(lastKind).map((kind) => calls.filter((call) => call.kind === kind));
+  const queues = listKindsAfter(lastKind).map((kind) =>
+    calls.filter((call) => call.kind === kind).sort((first, second) => first.turn - second.turn),
+  );
   const ordered: PendingCall[] = [];
   for (let index = 0; ordered.length < calls.length; index++)
     for (const queue of queues) ordered.push(...queue.slice(index, index + 1));

@@ -2,13 +2,10 @@
 
 import { describe, expect, test } from "vitest";
 import { createDriver } from "../../../../src/client/driver-url.ts";
-import {
-  adaptMysqlClient,
-  adaptPostgresClient,
-  adaptSqliteDatabase,
-} from "../../../../src/drivers/sql/clients/detect.ts";
+import { adaptMysqlClient, adaptPostgresClient } from "../../../../src/drivers/sql/clients/detect.ts";
 import { insertMysqlValues } from "../../../../src/drivers/sql/clients/mysql-protocol.ts";
 import { insertPostgresValues } from "../../../../src/drivers/sql/clients/postgres-protocol.ts";
+import { adaptSqliteDatabase } from "../../../../src/drivers/sql/clients/sqlite.ts";
 import {
   parseMysqlUrl,
   parsePostgresUrl,
