@@ -15,7 +15,7 @@ import { withBenchRedises } from "./redis.ts";
 import { withZooKeeper } from "./zookeeper-rounds.ts";
 
 /** Opens one more client. */
-export type OpenClient = () => Promise<Locks>;
+type OpenClient = () => Promise<Locks>;
 
 export interface GrowthStore {
   /** Ends the names of its cases. */
