@@ -139,8 +139,9 @@ export class NodeQueues {
 
   /** Deletes the claim's node, also that of an unanswered create. Says whether the claim had its entry until then. */
   deleteNode(node: ClaimNode): Promise<boolean> {
-    // a release that is repeated because the server is slow must not make it slower
-    node.pendingDeletion ??= this.#deleteNode(node).finally(() => {
+    // a release that is repeated because the server is slow must not make it slower; only one of the two ends the claim
+    if (node.pendingDeletion !== null) return node.pendingDeletion.then(() => false);
+    node.pendingDeletion = this.#deleteNode(node).finally(() => {
       node.pendingDeletion = null;
     });
     return node.pendingDeletion;
