@@ -4,6 +4,8 @@ import type { BenchCase } from "../harness/bench-case.ts";
 import { tokenServer } from "../rmi/token-server.ts";
 import { abusiveClients } from "./abusive-clients.ts";
 import { exclusion } from "./exclusion.ts";
+import { growthHolders } from "./growth-holders.ts";
+import { growthPinned } from "./growth-pinned.ts";
 import { handOff } from "./hand-off.ts";
 import { inProcessContended, inProcessUncontended } from "./in-process.ts";
 import { constantCost, heldLocks } from "./many-locks.ts";
@@ -47,6 +49,8 @@ export const CASES: readonly BenchCase[] = [
   tokenServer,
   heldLocks,
   constantCost,
+  ...growthHolders,
+  ...growthPinned,
   abusiveClients,
   inProcessUncontended,
   inProcessContended,

@@ -23,6 +23,20 @@ export const ZOOKEEPER_MUTANTS: readonly Mutant[] = [
     tests: "test/conformance/zookeeper.test.ts",
   },
   {
+    name: "on ZooKeeper, a list of the queue for each claim of a crowd",
+    file: "src/drivers/zookeeper/shared-calls.ts",
+    find: "if (calls === undefined) return this.#send(key, send);",
+    replace: "if (calls !== null) return this.#send(key, send);",
+    tests: "test/integration/zookeeper/bulk-cancellation.test.ts",
+  },
+  {
+    name: "on ZooKeeper, a claim that is answered from a list sent before its node was made",
+    file: "src/drivers/zookeeper/shared-calls.ts",
+    find: "calls.next ??= calls.inFlight.catch(() => undefined).then(() => this.#send(key, send));\n    return calls.next;",
+    replace: "return calls.inFlight;",
+    tests: "test/unit/drivers/zookeeper/shared-calls.test.ts",
+  },
+  {
     name: "on ZooKeeper, a server before 3.6 taken for one that restores watches",
     file: "src/drivers/zookeeper/client/connection.ts",
     find: "if (code === UNIMPLEMENTED_CODE) throw new OutdatedServerError();",

@@ -16,11 +16,19 @@ const TICK_MS = 10;
 /** Half of the requests wait for so long; the others are withdrawn in the turn in which they are made. */
 const WAIT_MS = 100;
 const HELD_OF_EACH_KIND = 7;
+/** Requests that are withdrawn in the turn in which they are made, while the store counts its calls. */
+const UNSENT_REQUESTS = 1_000;
+const UNSENT_PER_TURN = 20;
+/** Calls within that second which no request causes: renewals, pings, recurring checks of three clients. */
+const BACKGROUND_CALLS = 100;
+const SENT_REQUESTS = 10;
 
 export interface FloodStore {
   createDriver(): Driver;
   /** What the store keeps beside live claims: tombstones, and whatever else a claim may leave. Default: not looked at. */
   countLeftovers?(): Promise<number>;
+  /** How many calls the store itself has counted since its start. Default: it has no such counter. */
+  countCalls?(): Promise<number>;
   /** The lease of claims; of sessions that of the store. */
   readonly ttlMs: number;
 }
@@ -32,7 +40,8 @@ const KINDS: readonly ((locks: Locks, key: string) => Lockable)[] = [
   (locks, key) => locks.semaphore(key, 1),
 ];
 
-export async function expectOwnFloodHarmless({ createDriver, countLeftovers, ttlMs }: FloodStore): Promise<void> {
+export async function expectOwnFloodHarmless(store: FloodStore): Promise<void> {
+  const { createDriver, countLeftovers, countCalls, ttlMs } = store;
   const otherDriver = createDriver();
   const other = createLocks(otherDriver);
   const driver = createDriver();
@@ -50,7 +59,9 @@ export async function expectOwnFloodHarmless({ createDriver, countLeftovers, ttl
       Array.from({ length: HELD_OF_EACH_KIND }, (_, index) => toLockable(locks, `held ${kind} ${index}`).acquire()),
     ),
   );
+  if (countCalls !== undefined) await expectNoCallsForUnsent(locks, countCalls);
   const requests = new Set<Promise<unknown>>();
+  const sentBefore = sentIds.size;
   let count = 0;
   const request = (): void => {
     const kind = count++ % KINDS.length;
@@ -75,7 +86,7 @@ export async function expectOwnFloodHarmless({ createDriver, countLeftovers, ttl
   }
   await Promise.all(requests);
   // nothing was sent for those that were withdrawn at once
-  expect(sentIds.size - held.length).toBeLessThanOrEqual(Math.ceil(count / 2));
+  expect(sentIds.size - sentBefore).toBeLessThanOrEqual(Math.ceil(count / 2));
   expect(lost, `locks that ${count} requests have cost`).toEqual([]);
   for (const lock of held) lock.throwIfLost();
   for (const lock of occupied) await lock.release();
@@ -95,4 +106,30 @@ export async function expectOwnFloodHarmless({ createDriver, countLeftovers, ttl
       what: "what they left to go",
     });
   await Promise.all([locks.close(), other.close()]);
+}
+
+/** On keys that another client holds. */
+async function expectNoCallsForUnsent(locks: Locks, countCalls: () => Promise<number>): Promise<void> {
+  const toLockable = (index: number): Lockable => {
+    const kind = index % KINDS.length;
+    return (KINDS[kind] as (typeof KINDS)[number])(locks, `busy ${kind}`);
+  };
+  const before = await countCalls();
+  for (let made = 0; made < UNSENT_REQUESTS; made += UNSENT_PER_TURN) {
+    const requests = Array.from({ length: UNSENT_PER_TURN }, (_, index) => {
+      const abort = new AbortController();
+      const pending = toLockable(index).acquire({ signal: abort.signal });
+      abort.abort();
+      return pending;
+    });
+    const settled = await Promise.allSettled(requests);
+    expect(new Set(settled.map(({ status }) => status))).toEqual(new Set(["rejected"]));
+    await new Promise((resolve) => setTimeout(resolve, TICK_MS));
+  }
+  const unsentCalls = (await countCalls()) - before;
+  expect(unsentCalls, `calls for ${UNSENT_REQUESTS} requests that were never sent`).toBeLessThan(BACKGROUND_CALLS);
+  // the counter does count requests that are sent
+  for (let index = 0; index < SENT_REQUESTS; index++)
+    await expect(toLockable(index).acquire({ wait: 2 * TICK_MS })).rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
+  expect((await countCalls()) - before - unsentCalls).toBeGreaterThanOrEqual(SENT_REQUESTS);
 }

@@ -33,6 +33,8 @@ export class ClaimNode {
   pendingCheck: Promise<void> | null = null;
   /** The create in flight. */
   pendingCreation: Promise<void> | null = null;
+  /** The deletion in flight, and whether the claim had its entry. */
+  pendingDeletion: Promise<boolean> | null = null;
   /** fair: false: the read in flight. */
   pendingRead: Promise<Answer> | null = null;
   /**

@@ -5,7 +5,7 @@ import type { Answer } from "../../spi/driver.ts";
 import { FatalDriverError } from "../../spi/driver.ts";
 import type { ClaimNode, ClaimNodes } from "./claim-nodes.ts";
 import { hasCode, isOutcomeUnknown, SessionExpiredError, toFatalError } from "./client/errors.ts";
-import { createBelow, listChildren } from "./client/helpers.ts";
+import { createBelow } from "./client/helpers.ts";
 import type { Acl, Stat } from "./client/records.ts";
 import type { ZooKeeper } from "./client/zookeeper.ts";
 import type { KeyNodes } from "./key-nodes.ts";
@@ -14,6 +14,7 @@ import type { Family, ParsedQueue, QueueNode } from "./node-names.ts";
 import { explainForeignNode, formatClaimPrefix, formatNodePrefix, parseQueue } from "./node-names.ts";
 import type { NodeWatches } from "./node-watches.ts";
 import type { RecallWatches } from "./recall-watches.ts";
+import { SharedCalls } from "./shared-calls.ts";
 
 /** The size of a grant's token range, which local hand-offs use. */
 const TOKENS_PER_NODE = 1_024n;
@@ -40,6 +41,12 @@ export class NodeQueues {
   readonly #zk: ZooKeeper;
   readonly #claimNodes: ClaimNodes;
   readonly #options: NodeQueuesOptions;
+  /**
+   * Each answer is as long as its queue, so a read for each of a thousand claims that come or go at once would keep the
+   * session's own requests waiting for longer than it lasts.
+   */
+  readonly #reads = new SharedCalls<ParsedQueue>();
+  readonly #syncedReads = new SharedCalls<ParsedQueue>();
 
   constructor(options: NodeQueuesOptions) {
     this.#options = options;
@@ -52,9 +59,20 @@ export class NodeQueues {
     return this.#serialize(node, () => this.#ensureQueued(node));
   }
 
-  /** Reads the queue of a key, once for all claims that wait in it. */
+  /** Reads the queue of a key, by a request that is sent after this call; a key without a node has an empty one. */
   async readQueue(keyPath: string): Promise<ParsedQueue> {
-    return parseQueue(await listChildren(this.#zk, keyPath), this.#options.family);
+    try {
+      return await this.#read(keyPath);
+    } catch (error) {
+      if (hasCode(error, "NO_NODE")) return parseQueue([], this.#options.family);
+      throw error;
+    }
+  }
+
+  #read(keyPath: string): Promise<ParsedQueue> {
+    return this.#reads.call(keyPath, async () =>
+      parseQueue((await this.#zk.children(keyPath)).names, this.#options.family),
+    );
   }
 
   /** Derives the claim's answer from its queue, which was read when its node existed. */
@@ -75,7 +93,7 @@ export class NodeQueues {
   }
 
   async #ensureQueued(node: ClaimNode): Promise<Answer> {
-    const { keyNodes, family } = this.#options;
+    const { keyNodes } = this.#options;
     if (node.status === "outside") node.status = "unplaced";
     if (node.status === "present")
       return node.grant === "revoked" ? node.noneAnswer : this.#leaveIfUnfair(node, await this.#readStatus(node));
@@ -85,10 +103,10 @@ export class NodeQueues {
       if (node.status !== "unplaced") return node.noneAnswer;
     }
     // both are sent in one write, so that a free lock costs one round trip
-    const [creation, listing] = await Promise.allSettled([this.#createNode(node), this.#zk.children(node.keyPath)]);
+    const [creation, listing] = await Promise.allSettled([this.#createNode(node), this.#read(node.keyPath)]);
     if (creation.status === "rejected") throw creation.reason;
-    const parsed = parseQueue(listing.status === "fulfilled" ? listing.value.names : [], family);
-    const isListed = parsed.queue.some(({ name }) => name === node.name);
+    const parsed = listing.status === "fulfilled" ? listing.value : null;
+    const isListed = parsed?.queue.some(({ name }) => name === node.name) === true;
     return this.#leaveIfUnfair(node, isListed ? this.#statusIn(node, parsed) : await this.#readStatus(node));
   }
 
@@ -120,7 +138,16 @@ export class NodeQueues {
   }
 
   /** Deletes the claim's node, also that of an unanswered create. Says whether the claim had its entry until then. */
-  async deleteNode(node: ClaimNode): Promise<boolean> {
+  deleteNode(node: ClaimNode): Promise<boolean> {
+    // a release that is repeated because the server is slow must not make it slower; only one of the two ends the claim
+    if (node.pendingDeletion !== null) return node.pendingDeletion.then(() => false);
+    node.pendingDeletion = this.#deleteNode(node).finally(() => {
+      node.pendingDeletion = null;
+    });
+    return node.pendingDeletion;
+  }
+
+  async #deleteNode(node: ClaimNode): Promise<boolean> {
     const { watches } = this.#options;
     const hadEntry = node.status === "outside" || (node.status === "present" && node.grant !== "revoked");
     const hasNoNode = node.name === "" && node.pendingCreation === null && !node.isOutcomeUnknown;
@@ -190,8 +217,11 @@ export class NodeQueues {
   async #findNode(node: ClaimNode): Promise<boolean> {
     const { keyPath, claim } = node;
     // without a sync this server may not have seen the create that another server carried out
-    const [, names] = await Promise.all([this.#sync(keyPath), listChildren(this.#zk, keyPath)]);
-    const ownNames = names.filter((name) => name.startsWith(formatClaimPrefix(claim.id)));
+    const { queue } = await this.#syncedReads.call(keyPath, async () => {
+      const [, parsed] = await Promise.all([this.#sync(keyPath), this.readQueue(keyPath)]);
+      return parsed;
+    });
+    const ownNames = queue.map(({ name }) => name).filter((name) => name.startsWith(formatClaimPrefix(claim.id)));
     const stats = await Promise.all(ownNames.map((name) => this.#zk.exists(`${keyPath}/${name}`)));
     node.isOutcomeUnknown = false;
     const index = stats.findIndex((stat) => stat?.ephemeralOwner === this.#zk.sessionId);
@@ -209,8 +239,7 @@ export class NodeQueues {
   /** Reads the queue and derives the claim's answer. */
   async #readStatus(node: ClaimNode): Promise<Answer> {
     try {
-      const { names } = await this.#zk.children(node.keyPath);
-      return this.#statusIn(node, parseQueue(names, this.#options.family));
+      return this.#statusIn(node, await this.#read(node.keyPath));
     } catch (error) {
       if (hasCode(error, "NO_NODE")) return this.#onMissing(node);
       throw error;

@@ -16,6 +16,10 @@ withMariaDb((server) => {
         mysql(() => createPool({ uri: fixture.database.url, connectionLimit: 10 }), {
           silenceWarnings: ["durability"],
         }),
+      async countCalls() {
+        const [row] = await server().query("show global status like 'Com_call_procedure'");
+        return Number(row?.Value);
+      },
     });
     await fixture.close();
   });

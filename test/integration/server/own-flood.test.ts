@@ -8,6 +8,16 @@ import { cleanUpAfterEach, startServer } from "../../support/server-fixture.ts";
 cleanUpAfterEach();
 
 test("its locks survive, and nothing is left", { timeout: 120_000 }, async () => {
-  const { path } = await startServer();
-  await expectOwnFloodHarmless({ ttlMs: 3_000, createDriver: () => serverDriver({ path }) });
+  const { path, httpAddress } = await startServer({ http: "127.0.0.1:0" });
+  await expectOwnFloodHarmless({
+    ttlMs: 3_000,
+    createDriver: () => serverDriver({ path }),
+    async countCalls() {
+      const text = await (await fetch(`${httpAddress}/metrics`)).text();
+      const counts = [...text.matchAll(/^holdfast_claim_events_total\{.*\} (\d+)$/gm)].map(([, count]) =>
+        Number(count),
+      );
+      return counts.reduce((total, count) => total + count, 0);
+    },
+  });
 });

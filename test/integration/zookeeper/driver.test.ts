@@ -12,7 +12,7 @@ import { makeSessionClaim, readSpecs, zookeeperFixture } from "../../support/sto
 import { setData } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
-import { createEventBlockingProxy } from "./event-blocking-proxy.ts";
+import { createFrameProxy } from "./frame-proxy.ts";
 
 const TIMEOUT_MS = 20_000;
 const SESSION_MS = 20_000;
@@ -157,7 +157,7 @@ test("a Holdfast entry with overwritten data is not taken for another program's"
 });
 
 test("the queue of one key costs two requests, however many claims are in it", async () => {
-  await using proxy = await createEventBlockingProxy(fixture.server.address);
+  await using proxy = await createFrameProxy(fixture.server.address, { dropsEvents: true });
   const [driver, looker] = [await openDriver(), await openDriver({ servers: [proxy.address] })];
   const [name] = nextKey();
   const claims = Array.from({ length: 200 }, () => makeSessionClaim(name));

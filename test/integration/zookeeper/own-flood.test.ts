@@ -12,5 +12,9 @@ test("its locks survive, and nothing is left", { timeout: 120_000 }, async () =>
   await expectOwnFloodHarmless({
     ttlMs: SESSION_MS,
     createDriver: () => fixture.createDriver({ sessionMs: SESSION_MS }),
+    async countCalls() {
+      const [, count] = /^zk_packets_received\s+(\d+)/m.exec(await fixture.server.runCommand("mntr")) ?? [];
+      return Number(count);
+    },
   });
 });

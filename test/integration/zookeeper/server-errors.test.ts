@@ -12,7 +12,7 @@ import { startZooKeeper } from "../../support/stores/zookeeper.ts";
 import { makeSessionClaim, zookeeperFixture } from "../../support/stores/zookeeper-fixture.ts";
 import { setAcl } from "../../support/stores/zookeeper-requests.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
-import { createEventBlockingProxy } from "./event-blocking-proxy.ts";
+import { createFrameProxy } from "./frame-proxy.ts";
 
 const TIMEOUT_MS = 20_000;
 const [READ, WRITE, CREATE, DELETE, ADMIN] = [1, 2, 4, 8, 16];
@@ -113,7 +113,7 @@ test("a connection that is lost at any byte while the client opens is made again
 }, 60_000);
 
 test("a holder whose node is gone learns of it by a renewal if the event is lost", async () => {
-  await using proxy = await createEventBlockingProxy(fixture.server.address);
+  await using proxy = await createFrameProxy(fixture.server.address, { dropsEvents: true });
   const driver = await fixture.openDriver({ servers: [proxy.address], sessionMs: 4_000 });
   const claims = Array.from({ length: 3 }, (_, index) => makeSessionClaim(`watched-${index}`));
   for (const claim of claims) expect((await driver.claim(claim)).state).toBe("held");

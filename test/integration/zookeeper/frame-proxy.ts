@@ -1,4 +1,4 @@
-// A proxy to a ZooKeeper that drops every watch event and passes everything else.
+// A proxy to a ZooKeeper that counts requests by their operation, and can drop every watch event.
 
 import type { AddressInfo, Socket } from "node:net";
 import { connect, createServer } from "node:net";
@@ -8,21 +8,22 @@ const MAX_FRAME_BYTES = 1_048_576;
 /** The xid of a frame that is an event; that of a ping is -2. */
 const EVENT_XID = -1;
 
-export interface EventBlockingProxy {
+export interface FrameProxy {
   readonly address: { readonly host: string; readonly port: number };
   /** Events that were dropped. */
   events(): number;
-  /** Requests that passed, without pings. */
-  requests(): number;
+  /** Requests that passed, without pings. @param operation only those with this number (records.ts) */
+  requests(operation?: number): number;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-export async function createEventBlockingProxy(target: {
-  readonly host: string;
-  readonly port: number;
-}): Promise<EventBlockingProxy> {
+export async function createFrameProxy(
+  target: { readonly host: string; readonly port: number },
+  { dropsEvents }: { readonly dropsEvents: boolean },
+): Promise<FrameProxy> {
   const sockets = new Set<Socket>();
-  let [events, requests] = [0, 0];
+  const operations: number[] = [];
+  let events = 0;
   const listener = createServer((client) => {
     const server = connect(target);
     for (const [from, to] of [
@@ -37,8 +38,8 @@ export async function createEventBlockingProxy(target: {
           const number = frame.readInt32BE(0);
           const isGreeting = isFirst;
           isFirst = false;
-          if (from === client && !isGreeting && number > 0) requests++;
-          if (from === server && !isGreeting && number === EVENT_XID) events++;
+          if (from === client && !isGreeting && number > 0) operations.push(frame.readInt32BE(4));
+          if (dropsEvents && from === server && !isGreeting && number === EVENT_XID) events++;
           else to.write(encodeFrame(frame));
         }
       });
@@ -53,7 +54,7 @@ export async function createEventBlockingProxy(target: {
   return {
     address: { host: "127.0.0.1", port: (listener.address() as AddressInfo).port },
     events: () => events,
-    requests: () => requests,
+    requests: (operation) => operations.filter((sent) => operation === undefined || sent === operation).length,
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => listener.close(resolve));
