@@ -19,7 +19,6 @@ import { SlotMap } from "../util/slot-map.ts";
 import { SuspendDetector } from "../util/suspend-detector.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import type { Events } from "./events.ts";
-import type { Grant } from "./grant.ts";
 import type { PendingRelease, ReleaseCallback } from "./release-queue.ts";
 import { MAX_BATCH, ReleaseQueue, splitBatches } from "./release-queue.ts";
 import type { EarlyRun, ScheduledTask } from "./scheduler.ts";
@@ -45,8 +44,8 @@ export interface ClaimListener {
   onEffect(effect: ListenerEffect, now: number): void;
   /** The first call about the claim has ended, and it is not granted: the store has queued it, or the call is repeated. */
   onNotGranted(): void;
-  /** The claim, which waits, is the successor of a held one, whose holder has released it: it takes over that grant, with this token. */
-  onSuccession(grant: Grant, token: bigint, now: number): void;
+  /** The claim, which waits, is the successor of this held one, whose holder has released it: it takes it over, with this token. */
+  onSuccession(activeClaim: ActiveClaim, token: bigint, now: number): void;
   /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
   tokensToRenew(): number;
   /** The client closes: no request may wait any longer. */

@@ -264,10 +264,11 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     return localHold;
   }
 
-  /** Takes over the grant of another queue, whose holder has released it: the own claim, which waits, is withdrawn. */
-  onSuccession(grant: Grant, token: bigint, now: number): void {
+  /** Takes over the claim of another queue, whose holder has released it: the own one, which waits, is withdrawn. */
+  onSuccession(activeClaim: ActiveClaim, token: bigint, now: number): void {
     const ownClaim = this.#pendingClaim as ActiveClaim;
-    grant.activeClaim.listener = this;
+    const grant = this.#createGrant(activeClaim, now);
+    activeClaim.listener = this;
     this.#pendingClaim = null;
     this.#grant = grant;
     this.context.engine.release(ownClaim, undefined, now);
@@ -391,7 +392,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const next = this.context.engine.takeSuccessor(grant.activeClaim);
     if (next === null) return false;
     this.#leaveGrant(grant);
-    next.successor.listener.onSuccession(grant, next.token, now);
+    next.successor.listener.onSuccession(grant.activeClaim, next.token, now);
     return true;
   }
 

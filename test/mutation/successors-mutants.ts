@@ -97,8 +97,8 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "events of a lock that was handed on go to its former holder",
     file: "src/client/local-queue.ts",
-    find: "    grant.activeClaim.listener = this;\n",
-    replace: "",
+    find: "    activeClaim.listener = this;\n    this.#pendingClaim = null;\n",
+    replace: "    this.#pendingClaim = null;\n",
     tests: clientTests,
   },
 ];

@@ -54,9 +54,7 @@ export class ClientProcess {
     return context.cachedLocks
       .listIdle()
       .map(({ activeClaim }) => activeClaim)
-      .filter(
-        (claim) => claim.isHeld(now) && !claim.isWanted && claim.remainingMs(now) > 0.45 * claim.settings.ttlMs,
-      );
+      .filter((claim) => claim.isHeld(now) && !claim.isWanted && claim.remainingMs(now) > 0.45 * claim.settings.ttlMs);
   };
 
   /** The rest in its maps; empty: nothing. */
