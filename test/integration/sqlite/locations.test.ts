@@ -1,6 +1,7 @@
 /** A file with two names: each has -wal and -shm files of its own, so what is refused here would give one lock to two holders. */
 
-import { linkSync, rmSync, symlinkSync } from "node:fs";
+import { existsSync, linkSync, rmSync, symlinkSync } from "node:fs";
+import { basename, dirname } from "node:path";
 import Database from "libsql";
 import { describe, expect, test } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
@@ -36,6 +37,18 @@ async function readRefusal(source: Parameters<typeof sqlite>[0]): Promise<string
   expect(thrown).toBeInstanceOf(FatalDriverError);
   return String(thrown);
 }
+
+test("a relative path counts from the folder in which the driver was created", async () => {
+  const path = newFile();
+  const folder = process.cwd();
+  onCleanup(() => process.chdir(folder));
+  process.chdir(dirname(path));
+  const driver = sqlite(basename(path), { warn: () => undefined });
+  process.chdir(folder);
+  await driver.open(NO_EVENTS);
+  await driver.close();
+  expect(existsSync(path)).toBe(true);
+});
 
 describe("a hard link", () => {
   test("is refused under both names, by path and by handle, and opens again when it is removed", async () => {

@@ -1,6 +1,5 @@
 /** SQLite as a database of locks: one file, used by the processes of one machine. */
 
-import { resolve } from "node:path";
 import { FatalDriverError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
@@ -44,7 +43,7 @@ const MIN_VERSION: readonly [number, number] = [3, 42];
 /** A recheck of an unchanged database costs some microseconds. */
 const RECHECK_INTERVALS = { nextMs: 5, shortMs: 5, firstMs: 1_000, longMs: 50 };
 
-/** The database of a dialect: a path, or the user's handle. */
+/** The database of a dialect: an absolute path, or the user's handle. */
 export type DatabaseSource =
   | { readonly kind: "path"; readonly path: string }
   | { readonly kind: "handle"; readonly handle: object };
@@ -329,12 +328,12 @@ async function runWrite<T>(
 
 async function openDatabase(source: DatabaseSource, options: SqliteOptions, inbox: string): Promise<OpenDatabase> {
   const isOwned = source.kind === "path";
-  const path = isOwned ? resolve(source.path) : null;
+  const path = source.kind === "path" ? source.path : null;
   if (path !== null) ensureDatabaseFile(path);
   let database: SqliteDatabase | null = null;
   let file: DatabaseFile | null = null;
   try {
-    database = source.kind === "path" ? await loadSqliteDatabase(path as string) : adaptSqliteDatabase(source.handle);
+    database = source.kind === "path" ? await loadSqliteDatabase(source.path) : adaptSqliteDatabase(source.handle);
     file = path === null ? DatabaseFile.of(database) : new DatabaseFile(path, database);
     verifyDatabase(database);
     if (isOwned) configure(database);

@@ -1,5 +1,6 @@
 /** The driver for SQLite. ../driver.ts is what all databases have in common, dialect.ts what is special to SQLite. */
 
+import { resolve } from "node:path";
 import type { Driver } from "../../../spi/driver.ts";
 import { requireValid } from "../../../util/validate.ts";
 import type { SqliteLike } from "../clients/sqlite.ts";
@@ -33,7 +34,9 @@ export function sqlite(database: string | SqliteLike, options: SqliteOptions = {
   validateSqliteOptions(options);
   if (typeof database === "string") {
     validatePath(database);
-    return createSqlDriver(createSqliteDialect({ kind: "path", path: database }, options), options);
+    // now: the program may change its folder before the file is opened, or opened again
+    const path = resolve(database);
+    return createSqlDriver(createSqliteDialect({ kind: "path", path }, options), options);
   }
   adaptSqliteDatabase(database);
   return createSqlDriver(createSqliteDialect({ kind: "handle", handle: database }, options), options);
