@@ -1,23 +1,29 @@
 /** MariaDB loses a lock while its client is cut off (test/support/stores/connection-breaks.ts). */
 
-import { createPool as createMariadbPool } from "mariadb";
-import { createPool } from "mysql2";
+import mariadb from "mariadb";
+import mysql2 from "mysql2/promise";
 import type { MysqlClient } from "../../../src/drivers/sql/mysql/driver.ts";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
-import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
+import type { BreakableStore, BreakTestOptions } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { createMysqlFixture } from "../../support/stores/mysql-fixture.ts";
 import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
 
-const createPools: Readonly<Record<string, (url: string) => MysqlClient>> = {
-  mysql2: (uri) => createPool({ uri, connectionLimit: 4 }),
-  mariadb: (url) => createMariadbPool(url.replace("mysql://", "mariadb://")),
+type Connect = (url: string) => MysqlClient | Promise<MysqlClient>;
+
+const toMariadb = (url: string): string => url.replace("mysql://", "mariadb://");
+
+const LIBRARIES: Readonly<Record<string, readonly [connect: Connect, options?: BreakTestOptions]>> = {
+  mysql2: [(uri) => mysql2.createPool({ uri, connectionLimit: 4 })],
+  "a connection of mysql2": [(url) => mysql2.createConnection(url), { reconnects: false }],
+  mariadb: [(url) => mariadb.createPool(toMariadb(url))],
+  "a connection of mariadb": [(url) => mariadb.createConnection(toMariadb(url)), { reconnects: false }],
 };
 
 withMariaDb((server) => {
-  for (const [library, connect] of Object.entries(createPools)) {
-    testConnectionBreaks(`MariaDB by ${library}`, async (): Promise<BreakableStore> => {
+  for (const [library, [connect, options]] of Object.entries(LIBRARIES)) {
+    const open = async (): Promise<BreakableStore> => {
       const fixture = createMysqlFixture(await server().freshDatabase());
       const { query, url } = fixture.database;
       const proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
@@ -36,6 +42,7 @@ withMariaDb((server) => {
           await proxy.close();
         },
       };
-    });
+    };
+    testConnectionBreaks(`MariaDB by ${library}`, open, options);
   }
 });

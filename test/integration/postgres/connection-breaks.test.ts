@@ -1,10 +1,14 @@
 /** PostgreSQL loses a lock while its client is cut off (test/support/stores/connection-breaks.ts). */
 
-import { Pool } from "pg";
+import { Client, Pool } from "pg";
 import postgresJs from "postgres";
+import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
+import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
+import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
+import { PostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import type { PostgresOptions } from "../../../src/drivers/sql/postgres/driver.ts";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
-import type { BreakableStore } from "../../support/stores/connection-breaks.ts";
+import type { BreakableStore, BreakTestOptions } from "../../support/stores/connection-breaks.ts";
 import { testConnectionBreaks } from "../../support/stores/connection-breaks.ts";
 import { createPostgresFixture, LOSE_CLAIMS } from "../../support/stores/postgres-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
@@ -28,13 +32,39 @@ withPostgres((server) => {
       },
     };
   };
-  testConnectionBreaks("PostgreSQL by pg", () =>
-    open((url) => postgres(() => new Pool({ connectionString: url, max: 4 }), SETTINGS)),
-  );
-  testConnectionBreaks("PostgreSQL by pg, which listens", () =>
-    open((url) => postgres(() => new Pool({ connectionString: url, max: 4 }), { ...SETTINGS, recall: true })),
-  );
-  testConnectionBreaks("PostgreSQL by postgres.js", () =>
-    open((url) => postgres(() => postgresJs(url, { max: 4 }), { ...SETTINGS, recall: true })),
-  );
+  const connectClient = async (url: string): Promise<Client> => {
+    const client = new Client(url);
+    await client.connect();
+    return client;
+  };
+  /** As for a url where postgres.js is the only library. */
+  const ofPostgresJsUrl = (url: string) => {
+    const create = async () =>
+      createPostgresJsPool((changes) => postgresJs(url, changes) as unknown as PostgresJsLike, {
+        max: 4,
+        idle_timeout: 60,
+      });
+    return createSqlDriver(new PostgresDialect(create, true, SETTINGS), SETTINGS);
+  };
+
+  const libraries: Readonly<
+    Record<string, readonly [createDriver: Parameters<typeof open>[0], options?: BreakTestOptions]>
+  > = {
+    pg: [(url) => postgres(() => new Pool({ connectionString: url, max: 4 }), SETTINGS)],
+    "pg, which listens": [
+      (url) => postgres(() => new Pool({ connectionString: url, max: 4 }), { ...SETTINGS, recall: true }),
+    ],
+    "a Client of pg": [
+      (url) => postgres(() => connectClient(url), { silenceWarnings: ["durability", "push"] }),
+      { reconnects: false },
+    ],
+    // the query for types ends the process if the connection breaks then
+    "postgres.js": [
+      (url) => postgres(() => postgresJs(url, { max: 4, fetch_types: false, backoff: () => 0.1 }), SETTINGS),
+    ],
+    "a url with postgres.js": [ofPostgresJsUrl],
+  };
+  for (const [name, [createDriver, options]] of Object.entries(libraries)) {
+    testConnectionBreaks(`PostgreSQL by ${name}`, () => open(createDriver), options);
+  }
 });

@@ -1,6 +1,6 @@
 /** A pool of connections that the driver opens itself, for a library whose own pool cannot be relied on. */
 
-import { createConnection } from "./connection.ts";
+import { BreakListeners, createConnection } from "./connection.ts";
 import type { DedicatedConnection, SqlConnection } from "./types.ts";
 
 interface PooledConnection {
@@ -17,6 +17,7 @@ export class ConnectionPool {
   readonly #idle: PooledConnection[] = [];
   /** Called when one may be free, in the order in which they came. */
   readonly #waiting: (() => void)[] = [];
+  readonly #breakListeners = new BreakListeners();
   #isClosed = false;
 
   constructor(open: () => Promise<DedicatedConnection>, max: number, isServerError: (error: unknown) => boolean) {
@@ -33,6 +34,10 @@ export class ConnectionPool {
       if (this.#count < this.#max) return this.#lend(await this.#add());
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     }
+  }
+
+  get watchBreaks(): BreakListeners["watchBreaks"] {
+    return this.#breakListeners.watchBreaks;
   }
 
   /** Those in use are closed when they are released. */
@@ -57,6 +62,7 @@ export class ConnectionPool {
       const index = this.#idle.indexOf(pooled);
       if (index !== -1) this.#idle.splice(index, 1);
       this.#remove();
+      this.#breakListeners.notify();
     });
     return pooled;
   }

@@ -85,17 +85,29 @@ export function ignoreErrors(emitter: Emitter): void {
   if (!emitter.listeners("error").includes(ignoreError)) emitter.on("error", ignoreError);
 }
 
-/** The connections of a pool whose library does not tell when an idle one breaks. */
-class PooledConnections {
-  /** Of all drivers that share the pool, so that each connection has one listener. */
+/** Calls the listener at each of these events, until the returned function is called. */
+export function watchEvents(
+  emitter: Pick<Emitter, "on" | "off">,
+  events: readonly string[],
+  listener: () => void,
+): () => void {
+  for (const event of events) emitter.on(event, listener);
+  return () => {
+    for (const event of events) emitter.off(event, listener);
+  };
+}
+
+/** Who is told of the breaks of a pool that does not tell by itself. */
+export class BreakListeners {
   readonly #listeners = new Set<() => void>();
-  readonly #onError = (): void => {
+
+  readonly notify = (): void => {
     for (const listener of this.#listeners) listener();
   };
 
   /** Called with each connection that is taken from the pool. */
-  watch(connection: Emitter): void {
-    if (!connection.listeners("error").includes(this.#onError)) connection.on("error", this.#onError);
+  watchConnection(connection: Emitter): void {
+    if (!connection.listeners("end").includes(this.notify)) watchEvents(connection, ["error", "end"], this.notify);
   }
 
   readonly watchBreaks = (listener: () => void): (() => void) => {
@@ -104,13 +116,20 @@ class PooledConnections {
   };
 }
 
-const connectionsByPool = new WeakMap<object, PooledConnections>();
+const listenersByPool = new WeakMap<object, BreakListeners>();
 
-/** Those of this pool, whichever driver uses it. */
-export function pooledConnections(pool: object): PooledConnections {
-  const connections = connectionsByPool.get(pool) ?? new PooledConnections();
-  connectionsByPool.set(pool, connections);
-  return connections;
+/**
+ * Those of all drivers that share the pool, so that it has one hook.
+ * @param addHook called once for each pool: what calls notify()
+ */
+export function breakListeners(pool: object, addHook?: (notify: () => void) => void): BreakListeners {
+  let listeners = listenersByPool.get(pool);
+  if (listeners === undefined) {
+    listeners = new BreakListeners();
+    listenersByPool.set(pool, listeners);
+    addHook?.(listeners.notify);
+  }
+  return listeners;
 }
 
 /** Properties in which libraries keep the statement and its values. */

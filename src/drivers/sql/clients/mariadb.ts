@@ -2,14 +2,15 @@
 
 import type { Emitter } from "./connection.ts";
 import {
+  breakListeners,
   copyWithoutStatement,
   createConnection,
   createTransactionError,
   EndSignal,
   ignoreError,
   ignoreErrors,
-  pooledConnections,
   Turns,
+  watchEvents,
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
 import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
@@ -40,7 +41,7 @@ export interface MariadbPoolLike extends Emitter {
 /** @param connect opens a connection beside the pool; absent: there is no way to learn its settings */
 export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<MariadbConnectionLike>): SqlClient {
   ignoreErrors(pool);
-  const pooled = pooledConnections(pool);
+  const listeners = breakListeners(pool);
   let isTried = connect === undefined;
   // a pool repeats a refused login until its timeout, and then does not say why: the error of a connection does
   const tryOnce = async (): Promise<void> => {
@@ -55,13 +56,13 @@ export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<
       await tryOnce();
       const connection = await pool.getConnection();
       ignoreErrors(connection);
-      pooled.watch(connection);
+      listeners.watchConnection(connection);
       return adaptConnection(connection, (isBroken) => {
         if (isBroken) destroy(connection);
         else connection.release().catch(ignoreError);
       });
     },
-    watchBreaks: pooled.watchBreaks,
+    watchBreaks: listeners.watchBreaks,
     ...(connect !== undefined && { connectDedicated: async () => adaptDedicated(await connect()) }),
     async close() {
       await pool.end();
@@ -81,6 +82,7 @@ export function adaptMariadbConnection(connection: MariadbConnectionLike): SqlCl
       endTurn();
       throw createTransactionError("mariadb", "the connection is inside a transaction");
     },
+    watchBreaks: (listener) => watchEvents(connection, ["error", "end"], listener),
     async close() {
       await connection.end();
     },

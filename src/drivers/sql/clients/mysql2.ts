@@ -2,13 +2,15 @@
 
 import type { Emitter } from "./connection.ts";
 import {
+  breakListeners,
   copyWithoutStatement,
   createConnection,
   createTransactionError,
   EndSignal,
+  ignoreError,
   ignoreErrors,
-  pooledConnections,
   Turns,
+  watchEvents,
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
 import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
@@ -29,7 +31,7 @@ export interface Mysql2ConnectionLike extends Emitter {
   readonly config: Mysql2Config;
   /** The id of its session. */
   readonly threadId?: number | null;
-  readonly stream: { unref?(): unknown; destroy?(): unknown; once(event: string, listener: () => void): unknown };
+  readonly stream: Pick<Emitter, "on" | "off"> & { unref?(): unknown; destroy?(): unknown };
   query(query: object | string, callback?: QueryCallback): unknown;
   end(callback: (error?: unknown) => void): void;
   destroy(): void;
@@ -68,7 +70,7 @@ const RESULT_SETTINGS = {
 };
 
 export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
-  const pooled = pooledConnections(pool);
+  const listeners = breakListeners(pool);
   let known: Template | undefined;
   const takePooled = async (): Promise<{ readonly core: Mysql2PooledLike; readonly template: Template }> => {
     const core = await new Promise<Mysql2PooledLike>((resolve, reject) => {
@@ -86,13 +88,13 @@ export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
     async connect() {
       const { core } = await takePooled();
       ignoreErrors(core);
-      pooled.watch(core);
+      listeners.watchConnection(core);
       return adaptCore(core, (isBroken) => {
         if (isBroken) destroy(core);
         else core.release();
       });
     },
-    watchBreaks: pooled.watchBreaks,
+    watchBreaks: listeners.watchBreaks,
     async connectDedicated() {
       if (known !== undefined) return connectDedicated(known);
       const { core, template } = await takePooled();
@@ -110,7 +112,10 @@ export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClie
     dialect: "mysql",
     library: "mysql2",
     connect: async () => adaptCore(connection, await turns.take()),
-    close: () => end(connection),
+    // an error that a query reports is no event of the connection
+    watchBreaks: (listener) => watchEvents(connection.stream, ["close"], listener),
+    // of one that has broken nothing is left to end
+    close: () => end(connection).catch(ignoreError),
   };
 }
 
@@ -136,7 +141,7 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
     });
   });
   core.on("end", signal.end);
-  core.stream.once("close", signal.end);
+  core.stream.on("close", signal.end);
   core.stream.unref?.();
   return {
     ...adaptCore(core, () => {

@@ -1,7 +1,15 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
 import type { Emitter } from "./connection.ts";
-import { createConnection, createTransactionError, EndSignal, ignoreError, ignoreErrors, Turns } from "./connection.ts";
+import {
+  createConnection,
+  createTransactionError,
+  EndSignal,
+  ignoreError,
+  ignoreErrors,
+  Turns,
+  watchEvents,
+} from "./connection.ts";
 import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
@@ -83,10 +91,7 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
       }
       return adaptClient(client, names, release);
     },
-    watchBreaks(listener) {
-      pool.on("error", listener);
-      return () => void pool.off("error", listener);
-    },
+    watchBreaks: (listener) => watchEvents(pool, ["error", "remove"], listener),
     ...(Client !== undefined && { connectDedicated: () => connectDedicated(Client, pool.options) }),
     async close() {
       // the listeners stay: its connections end a little later, and may still receive a last message of the server
@@ -132,6 +137,7 @@ export function adaptPgClient(client: PgClientLike): SqlClient {
         },
       };
     },
+    watchBreaks: (listener) => watchEvents(client, ["error", "end"], listener),
     async close() {
       await client.end();
       client.off("error", ignoreError);

@@ -1,11 +1,18 @@
 /**
  * The adapter for postgres.js (the package `postgres`) 3. Each call reserves a connection: otherwise the library would
  * pipeline a statement behind those of the user. A reserved connection that is used after it broke ends the process, so
- * the adapter watches it as the library's own transactions do, and the first statement must follow at once. Statements go as one message with literals: with parameters and without a named
- * statement, which PgBouncer does not support, each would take two trips.
+ * the adapter watches it as the library's own transactions do, and the first statement must follow at once. Statements go as one message
+ * with literals: with parameters and without a named statement, which PgBouncer does not support, each would take two trips.
  */
 
-import { copyWithoutStatement, createConnection, EndSignal, ignoreError } from "./connection.ts";
+import {
+  breakListeners,
+  copyWithoutStatement,
+  createConnection,
+  createTransactionError,
+  EndSignal,
+  ignoreError,
+} from "./connection.ts";
 import { ConnectionPool } from "./connection-pool.ts";
 import { insertPostgresValues, isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
@@ -38,6 +45,8 @@ interface ReservedLike extends StatementRunner {
 }
 
 interface PostgresJsOptions {
+  /** Read by the library whenever a connection has ended. */
+  onclose?: ((connectionId: number) => void) | undefined;
   readonly fetch_types?: unknown;
   readonly transform?: {
     readonly column?: { readonly from?: unknown };
@@ -75,6 +84,7 @@ export function createPostgresJsPool(create: CreatePostgresJs, { max, ...setting
     dialect: "postgres",
     library: "postgres.js",
     connect: () => pool.take(),
+    watchBreaks: pool.watchBreaks,
     connectDedicated: () => connectDedicated(create, { ...settings, idle_timeout: null }),
     close: async () => pool.close(),
   };
@@ -92,8 +102,18 @@ export function adaptPostgresJs(sql: PostgresJsLike): SqlClient {
       if (sql.options.fetch_types === false) await sql.unsafe("select 1");
       return adaptReserved(await sql.reserve(), hasPlainNames);
     },
+    watchBreaks: breakListeners(sql, (notify) => addCloseHook(sql.options, notify)).watchBreaks,
     connectDedicated: async () => connectDedicated(await importLibrary(), { ...sql.options, idle_timeout: null }),
     close: () => sql.end({ timeout: 1 }),
+  };
+}
+
+/** The library has no event for the end of a connection: only this option, and it is read each time. */
+function addCloseHook(options: PostgresJsOptions, notify: () => void): void {
+  const { onclose } = options;
+  options.onclose = (connectionId) => {
+    notify();
+    onclose?.(connectionId);
   };
 }
 
@@ -107,10 +127,21 @@ async function importLibrary(): Promise<CreatePostgresJs> {
   }
 }
 
+/**
+ * Whether the transaction began with this message: else other code has left it open. The library does not tell what the server says of it
+ * after each statement.
+ */
+const IS_OWN_TRANSACTION =
+  "select pg_catalog.transaction_timestamp() operator(pg_catalog.=) pg_catalog.statement_timestamp()";
+
+/** The library cannot close the connection: what would make its next calls fail is ended. */
+const END_STATE = "rollback; reset session authorization";
+
 function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConnection {
   let isEnded = false;
   let isInTransaction = false;
   let pending: PostgresJsQuery | null = null;
+  let lastRun: Promise<unknown> = Promise.resolve();
   let inner: InnerConnection | null = null;
   const onClose = (): void => {
     isEnded = true;
@@ -121,39 +152,68 @@ function adaptReserved(reserved: ReservedLike, hasPlainNames: boolean): SqlConne
     return true;
   };
   const finish = async (isBroken: boolean): Promise<void> => {
-    if (pending !== null) {
-      // the server may take long to answer, and the connection is reserved until then
-      await Promise.all([pending.cancel(), pending]).catch(ignoreError);
-    }
-    if (!isEnded && (isBroken || isInTransaction)) await reserved.unsafe("rollback").then(null, () => (isEnded = true));
+    // the server may take long to answer, and the connection is reserved until then
+    await Promise.all([pending?.cancel(), lastRun]).catch(ignoreError);
+    if (!isEnded && (isBroken || isInTransaction)) await reserved.unsafe(END_STATE).then(null, () => (isEnded = true));
     if (inner?.onclose === onClose) inner.onclose = null;
     // the library has closed a connection that broke; released again, it would be given out although it is closed
     if (!isEnded) reserved.release();
   };
+  const send = async (text: string): Promise<readonly PostgresJsResult[]> => {
+    pending = reserved.unsafe(text, [], { onexecute: watch }).raw();
+    try {
+      return toList(await pending);
+    } catch (error) {
+      if (!isPostgresServerError(error)) isEnded = true;
+      throw error;
+    } finally {
+      pending = null;
+    }
+  };
+  /** After an error of the server, which has not said whether a transaction is open. */
+  const isLeftOpen = (): Promise<boolean> =>
+    send(IS_OWN_TRANSACTION).then(
+      ([result]) => !isTrue(result),
+      (error: unknown) => isPostgresServerError(error),
+    );
+  const run = async (text: string, values: readonly SqlValue[]): Promise<SqlResult> => {
+    if (isEnded) throw new Error("postgres.js: the connection has ended");
+    const isChecked = !isInTransaction;
+    if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
+    const statement = values.length === 0 ? text : insertPostgresValues(text, values);
+    const isJson = !hasPlainNames && /^\s*select\b/i.test(text);
+    // of a client that renames columns, only the content of a value has the true names
+    const sent = isJson ? `select row_to_json(holdfast) from (${statement}) holdfast` : statement;
+    let results: readonly PostgresJsResult[];
+    try {
+      results = await send(isChecked ? `${sent};\n${IS_OWN_TRANSACTION}` : sent);
+    } catch (error) {
+      if (isChecked && !isEnded && (await isLeftOpen())) throw createLeftOpenError();
+      throw copyWithoutStatement(error);
+    }
+    if (isChecked && !isTrue(results.at(-1))) throw createLeftOpenError();
+    const { rows, affectedCount } = toSqlResult(isChecked ? results.slice(0, -1) : results);
+    if (/^\s*(?:commit|rollback)\b/i.test(text)) isInTransaction = false;
+    return { rows: isJson ? rows.map(parseJsonRow) : rows, affectedCount };
+  };
   return createConnection({
-    async run(text, values) {
-      if (isEnded) throw new Error("postgres.js: the connection has ended");
-      if (/^\s*(?:begin|start)\b/i.test(text)) isInTransaction = true;
-      const statement = values.length === 0 ? text : insertPostgresValues(text, values);
-      const isJson = !hasPlainNames && /^\s*select\b/i.test(text);
-      // of a client that renames columns, only the content of a value has the true names
-      const sent = isJson ? `select row_to_json(holdfast) from (${statement}) holdfast` : statement;
-      pending = reserved.unsafe(sent, [], { onexecute: watch }).raw();
-      try {
-        const { rows, affectedCount } = toSqlResult(await pending);
-        const result = { rows: isJson ? rows.map(parseJsonRow) : rows, affectedCount };
-        if (/^\s*(?:commit|rollback)\b/i.test(text)) isInTransaction = false;
-        return result;
-      } catch (error) {
-        if (!isPostgresServerError(error)) isEnded = true;
-        throw copyWithoutStatement(error);
-      } finally {
-        pending = null;
-      }
+    run(text, values) {
+      const result = run(text, values);
+      lastRun = result.catch(ignoreError);
+      return result;
     },
     release: (isBroken) => void finish(isBroken).catch(ignoreError),
     isServerError: isPostgresServerError,
   });
+}
+
+/** What ran inside is rolled back when the connection is released. */
+function createLeftOpenError(): Error {
+  return createTransactionError("postgres.js", "a connection of the pool was returned inside a transaction");
+}
+
+function isTrue(result: PostgresJsResult | undefined): boolean {
+  return result?.[0]?.[0]?.toString() === "t";
 }
 
 async function connectDedicated(create: CreatePostgresJs, options: object): Promise<DedicatedConnection> {
@@ -183,7 +243,7 @@ async function connectDedicated(create: CreatePostgresJs, options: object): Prom
     try {
       const result = await sql.unsafe(insertPostgresValues(text, values)).raw();
       if ("state" in result) sessionId ??= String(result.state?.pid ?? "") || null;
-      return toSqlResult(result);
+      return toSqlResult(toList(result));
     } catch (error) {
       throw copyWithoutStatement(error);
     }
@@ -204,8 +264,11 @@ async function connectDedicated(create: CreatePostgresJs, options: object): Prom
   };
 }
 
-function toSqlResult(result: PostgresJsResult | readonly PostgresJsResult[]): SqlResult {
-  const results = "command" in result ? [result] : (result as readonly PostgresJsResult[]);
+function toList(result: PostgresJsResult | readonly PostgresJsResult[]): readonly PostgresJsResult[] {
+  return "command" in result ? [result] : (result as readonly PostgresJsResult[]);
+}
+
+function toSqlResult(results: readonly PostgresJsResult[]): SqlResult {
   const first = results.find(({ columns }) => columns !== undefined && columns !== null);
   const affectedCount = results.reduce(
     (sum, { command, count }) => sum + (/^(?:INSERT|UPDATE|DELETE|MERGE)\b/.test(command ?? "") ? (count ?? 0) : 0),

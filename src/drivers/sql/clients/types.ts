@@ -62,10 +62,10 @@ export interface SqlClient {
    */
   connect(): Promise<SqlConnection>;
   /**
-   * Calls the listener whenever a connection of the pool breaks that no call uses, until the returned function is called.
-   * Absent: the library does not tell.
+   * Calls the listener whenever a connection ends that no call uses, until the returned function is called. Not only if it broke: a client
+   * without a connection does not notice that it is cut off. If no library event tells, the driver must have the trait `reportsBreaks: false`.
    */
-  readonly watchBreaks?: (listener: () => void) => () => void;
+  readonly watchBreaks: (listener: () => void) => () => void;
   /** Opens a connection beside the pool, with the same settings. Absent: the client is a single connection. */
   readonly connectDedicated?: () => Promise<DedicatedConnection>;
   /** Closes the client. Called only if the driver created it. */

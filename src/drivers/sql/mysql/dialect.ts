@@ -84,7 +84,7 @@ class MysqlSession implements DialectSession {
   readonly #options: MysqlOptions;
   readonly #events: DialectEvents;
   readonly #calls: Calls;
-  readonly #stopWatching: (() => void) | undefined;
+  readonly #stopWatching: () => void;
   /** The longest wait for a lock, in seconds: a call whose client has given up should not stay in the server. */
   readonly #lockWaitSeconds: number;
   /** 0: guardDataLoss is off. */
@@ -106,7 +106,7 @@ class MysqlSession implements DialectSession {
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
     this.#lockWaitSeconds = Math.max(Math.floor(commandTimeoutMs / 1_000), 1);
     this.#calls = this.#createCalls(commandTimeoutMs);
-    this.#stopWatching = client.watchBreaks?.(() => events.disconnected());
+    this.#stopWatching = client.watchBreaks(() => events.disconnected());
   }
 
   #createCalls(timeoutMs: number): Calls {
@@ -278,7 +278,7 @@ class MysqlSession implements DialectSession {
   }
 
   async close(): Promise<void> {
-    this.#stopWatching?.();
+    this.#stopWatching();
     this.#calls.close();
     if (this.#ownsClient) await this.#client.close();
   }

@@ -90,7 +90,7 @@ class PostgresSession implements DialectSession {
   /** null: the client is a single connection. */
   readonly #listener: Listener | null;
   readonly #statements: Statements;
-  readonly #stopWatching: (() => void) | undefined;
+  readonly #stopWatching: () => void;
   /** The channel of this process. One that cannot listen has a name that is no channel, and that no other process has. */
   readonly #inbox: string;
   /** 0: guardDataLoss is off. */
@@ -126,7 +126,7 @@ class PostgresSession implements DialectSession {
       explain: explainError,
     });
     this.#listener = this.#createListener();
-    this.#stopWatching = client.watchBreaks?.(() => events.disconnected());
+    this.#stopWatching = client.watchBreaks(() => events.disconnected());
     this.#inbox = this.#listener?.channel ?? randomId();
     this.#statements = createStatements(this.#location);
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
@@ -263,7 +263,7 @@ class PostgresSession implements DialectSession {
   }
 
   async close(): Promise<void> {
-    this.#stopWatching?.();
+    this.#stopWatching();
     this.#listener?.close();
     this.#calls.close();
     if (this.#ownsClient) await this.#client.close();

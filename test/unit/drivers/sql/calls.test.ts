@@ -50,6 +50,8 @@ class ScriptedPool implements SqlClient {
     this.#pending.shift()?.reject(new Error(message));
   }
 
+  readonly watchBreaks = () => () => undefined;
+
   async close(): Promise<void> {
     throw new Error("the user's pool stays open");
   }
