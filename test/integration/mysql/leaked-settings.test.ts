@@ -151,38 +151,41 @@ withMariaDb(
       await expectWorks(driver);
     });
 
-    test.each(CLOCK_OFFSETS)("set timestamp %i s off: leases are by the real time, so nobody else holds them", async (offset) => {
-      const pool = connectPool();
-      const driver = await openOn(pool);
-      await setClock(pool, offset);
-      const [before] = await pool.promise().query("select @@timestamp as clock, connection_id() as id");
-      for (const [first, second] of [
-        [driver, plain],
-        [plain, driver],
-      ] as const) {
-        const held = makeClaim(KEY, { ttlMs: 10_000 });
-        expect(await first.claim(held)).toMatchObject({ state: "held" });
-        expect(await second.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
-        await expectLeaseEnds("select max(expires) as at from holdfast_2_claims", 10_000);
-        for (const renewing of [driver, plain]) {
-          expect(await renewing.renew([held])).toMatchObject([{ state: "held" }]);
-          expect(await first.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+    test.each(CLOCK_OFFSETS)(
+      "set timestamp %i s off: leases are by the real time, so nobody else holds them",
+      async (offset) => {
+        const pool = connectPool();
+        const driver = await openOn(pool);
+        await setClock(pool, offset);
+        const [before] = await pool.promise().query("select @@timestamp as clock, connection_id() as id");
+        for (const [first, second] of [
+          [driver, plain],
+          [plain, driver],
+        ] as const) {
+          const held = makeClaim(KEY, { ttlMs: 10_000 });
+          expect(await first.claim(held)).toMatchObject({ state: "held" });
           expect(await second.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+          await expectLeaseEnds("select max(expires) as at from holdfast_2_claims", 10_000);
+          for (const renewing of [driver, plain]) {
+            expect(await renewing.renew([held])).toMatchObject([{ state: "held" }]);
+            expect(await first.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+            expect(await second.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+          }
+          const [item] = (await driver.list({ key: KEY }, { max: 9 })).items;
+          expect(item).toMatchObject({ answer: { state: "held", remainingMs: expect.closeTo(9_500, -3) } });
+          expect(item?.ageMs).toBeLessThan(1_000);
+          expect(await second.release(toReleases(held))).toEqual([true]);
+          // alone in the row of its bucket
+          await emptyTables(fixture.database);
+          await fixture.database.query("update holdfast_2_buckets set mode = 0");
+          expect(await first.claim(held)).toMatchObject({ state: "held" });
+          await expectLeaseEnds("select max(expires) as at from holdfast_2_buckets where mode = 1", 10_000);
+          expect(await second.release(toReleases(held))).toEqual([true]);
         }
-        const [item] = (await driver.list({ key: KEY }, { max: 9 })).items;
-        expect(item).toMatchObject({ answer: { state: "held", remainingMs: expect.closeTo(9_500, -3) } });
-        expect(item?.ageMs).toBeLessThan(1_000);
-        expect(await second.release(toReleases(held))).toEqual([true]);
-        // alone in the row of its bucket
-        await emptyTables(fixture.database);
-        await fixture.database.query("update holdfast_2_buckets set mode = 0");
-        expect(await first.claim(held)).toMatchObject({ state: "held" });
-        await expectLeaseEnds("select max(expires) as at from holdfast_2_buckets where mode = 1", 10_000);
-        expect(await second.release(toReleases(held))).toEqual([true]);
-      }
-      await expectWorks(driver);
-      expect((await pool.promise().query("select @@timestamp as clock, connection_id() as id"))[0]).toEqual(before);
-    });
+        await expectWorks(driver);
+        expect((await pool.promise().query("select @@timestamp as clock, connection_id() as id"))[0]).toEqual(before);
+      },
+    );
 
     test.each([-45, 45])("set timestamp %i s off: a grace period has its length", async (offset) => {
       const pool = connectPool();
@@ -197,7 +200,8 @@ withMariaDb(
 
     test.each(UNREADABLE)("%s, set character_set_results = %s: the connection is ended", async (library, name) => {
       const url = fixture.database.url.replace(/^mysql:/, "mariadb:");
-      const pool = library === "mysql2" ? connectPool().promise() : mariadb.createPool(`${url}?connectionLimit=1`);
+      const pool: { query(text: string): Promise<unknown>; end(): Promise<void> } =
+        library === "mysql2" ? connectPool().promise() : mariadb.createPool(`${url}?connectionLimit=1`);
       const driver = await openOn(pool);
       await pool.query(`set character_set_results = ${name}`);
       await expect(driver.claim(makeClaim(KEY))).rejects.toThrow(/^mysql: .* a character set that the client library/);
@@ -250,7 +254,9 @@ withMariaDb(
 
     /** A time in the tables, by the real time. */
     async function expectLeaseEnds(text: string, ms: number): Promise<void> {
-      const [row] = await fixture.database.query(`select (${text}) div 1000 - floor(unix_timestamp(now(3)) * 1000) as ms`);
+      const [row] = await fixture.database.query(
+        `select (${text}) div 1000 - floor(unix_timestamp(now(3)) * 1000) as ms`,
+      );
       expect(Number(row?.ms)).toBeGreaterThan(ms - 1_000);
       expect(Number(row?.ms)).toBeLessThanOrEqual(ms + 1);
     }

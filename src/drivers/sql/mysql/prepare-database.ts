@@ -94,7 +94,8 @@ function verifyServer(variables: ServerVariables): void {
 
 /** With --sysdate-is-now, which MySQL shows nowhere, SYSDATE is the time at which its statement began, or that of SET timestamp. */
 async function verifyClock(connection: Pick<SqlConnection, "query">): Promise<void> {
-  const text = "/*M! SET STATEMENT max_statement_time=0 FOR */ SELECT SLEEP(0.001), SYSDATE(6) = NOW(6) AS stands_still";
+  const text =
+    "/*M! SET STATEMENT max_statement_time=0 FOR */ SELECT SLEEP(0.001), SYSDATE(6) = NOW(6) AS stands_still";
   const { rows } = await connection.query(text);
   if (Number(rows[0]?.stands_still) === 0) return;
   throw new FatalDriverError(
