@@ -3,6 +3,7 @@
  * the connection does not matter. Text in a comment of the form M! runs on MariaDB only.
  */
 
+import { areReadable, createUnreadableError } from "../drivers/sql/clients/mysql-protocol.ts";
 import type { SqlRow } from "../drivers/sql/clients/types.ts";
 import { toSqlHandle } from "./handles.ts";
 import { SHARED_ROWS } from "./table.ts";
@@ -78,6 +79,7 @@ async function findFirstRow(handle: SqlHandle, { table, key }: FenceStep, lock: 
      where lock_key = unhex(?) and slot = 0 ${lock}`,
     [toHex(key)],
   );
+  if (!areReadable(rows)) throw createUnreadableError();
   return rows[0];
 }
 

@@ -112,6 +112,20 @@ withMariaDb((server) => {
     expect(await (await waits).release()).toBe(true);
   });
 
+  test("a session whose clock was set does not make the server look like one that was started again", async () => {
+    const readUptime = async (): Promise<number> =>
+      Number((await server().query("show global status like 'Uptime'"))[0]?.Value);
+    await until(async () => (await readUptime()) >= 3, { within: 10_000, what: "three seconds of the server" });
+    const pool = createPool({ uri: server().url });
+    onTestFinished(() => pool.promise().end());
+    const connection = await adaptMysqlClient(pool).connect();
+    const { rows } = await connection.query("select connection_id() as id");
+    await connection.query("set timestamp = unix_timestamp() - ?", [await readUptime()]);
+    // the session is in use, and may have the locks of its client
+    expect(await dialect.endSession(connection, String(rows[0]?.id), 3_000)).toBe(false);
+    connection.release(true);
+  });
+
   test("names that differ in case only are one lock within a process, whatever the server says", async () => {
     const locks = await openLocks({ keyToName: (key) => key });
     const lock = await locks.acquire("Key");

@@ -1,5 +1,6 @@
 // Other users of a pool leave settings in its sessions: a call works with them and leaves them as they are, or its connection is ended.
 
+import * as mariadb from "mariadb";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
@@ -61,6 +62,18 @@ const ENDING_STATES = [
   ["set autocommit = 0", "select * from other_table for update"],
 ].map((statements) => ({ statements, text: statements.join(", ") }));
 
+/** How far the clock of a session may be off, in seconds: more, and it cannot be told from a change of its offset from UTC. */
+const CLOCK_OFFSETS = [-45, -11, -2, 2, 11, 45];
+
+/** Character sets of results that these libraries cannot read. */
+const UNREADABLE = [
+  ["mysql2", "ucs2"],
+  ["mariadb", "ucs2"],
+  ["mariadb", "utf16"],
+  ["mariadb", "utf16le"],
+  ["mariadb", "utf32"],
+] as const;
+
 /** Two that a sort by their first bytes confuses. */
 const [KEY, NEXT_KEY] = ["\u65e5\u672c \u00e9 '\\ key 1", "\u65e5\u672c \u00e9 '\\ key 2"];
 
@@ -96,7 +109,7 @@ withMariaDb(
       const uri = user === undefined ? fixture.database.url : fixture.database.urlOf(user, "secret");
       return fixture.pool({ pool: { uri, connectionLimit: 1 } });
     };
-    const openOn = async (pool: Pool, options: object = {}): Promise<Driver> => {
+    const openOn = async (pool: object, options: object = {}): Promise<Driver> => {
       const driver = mysql(pool, { silenceWarnings: ["durability", "guardDataLoss"], ...options });
       await driver.open(NO_EVENTS);
       drivers.push(driver);
@@ -138,6 +151,67 @@ withMariaDb(
       await expectWorks(driver);
     });
 
+    test.each(CLOCK_OFFSETS)(
+      "set timestamp %i s off: leases are by the real time, so nobody else holds them",
+      async (offset) => {
+        const pool = connectPool();
+        const driver = await openOn(pool);
+        await setClock(pool, offset);
+        const [before] = await pool.promise().query("select @@timestamp as clock, connection_id() as id");
+        for (const [first, second] of [
+          [driver, plain],
+          [plain, driver],
+        ] as const) {
+          const held = makeClaim(KEY, { ttlMs: 10_000 });
+          expect(await first.claim(held)).toMatchObject({ state: "held" });
+          expect(await second.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+          await expectLeaseEnds("select max(expires) as at from holdfast_2_claims", 10_000);
+          for (const renewing of [driver, plain]) {
+            expect(await renewing.renew([held])).toMatchObject([{ state: "held" }]);
+            expect(await first.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+            expect(await second.claim(makeClaim(KEY, { wait: false }))).toEqual({ state: "none" });
+          }
+          const [item] = (await driver.list({ key: KEY }, { max: 9 })).items;
+          expect(item).toMatchObject({ answer: { state: "held", remainingMs: expect.closeTo(9_500, -3) } });
+          expect(item?.ageMs).toBeLessThan(1_000);
+          expect(await second.release(toReleases(held))).toEqual([true]);
+          // alone in the row of its bucket
+          await emptyTables(fixture.database);
+          await fixture.database.query("update holdfast_2_buckets set mode = 0");
+          expect(await first.claim(held)).toMatchObject({ state: "held" });
+          await expectLeaseEnds("select max(expires) as at from holdfast_2_buckets where mode = 1", 10_000);
+          expect(await second.release(toReleases(held))).toEqual([true]);
+        }
+        await expectWorks(driver);
+        expect((await pool.promise().query("select @@timestamp as clock, connection_id() as id"))[0]).toEqual(before);
+      },
+    );
+
+    test.each([-45, 45])("set timestamp %i s off: a grace period has its length", async (offset) => {
+      const pool = connectPool();
+      const driver = await openOn(pool, { guardDataLoss: { maxTtlMs: 10_000 } });
+      await markLongInUse(fixture.database);
+      await fixture.database.query("update holdfast_2_identity set sequence = 0");
+      await setClock(pool, offset);
+      expect(await driver.claim(makeClaim(KEY, { ttlMs: 5_000, wait: false }))).toMatchObject({ state: "none" });
+      await expectLeaseEnds("select grace_ends as at from holdfast_2_identity", 10_000);
+      await fixture.database.query("update holdfast_2_identity set grace_begins = 0, grace_ends = 0");
+    });
+
+    test.each(UNREADABLE)("%s, set character_set_results = %s: the connection is ended", async (library, name) => {
+      const url = fixture.database.url.replace(/^mysql:/, "mariadb:");
+      const pool: { query(text: string): Promise<unknown>; end(): Promise<void> } =
+        library === "mysql2" ? connectPool().promise() : mariadb.createPool(`${url}?connectionLimit=1`);
+      const driver = await openOn(pool);
+      await pool.query(`set character_set_results = ${name}`);
+      await expect(driver.claim(makeClaim(KEY))).rejects.toThrow(/^mysql: .* a character set that the client library/);
+      await emptyTables(fixture.database);
+      await expectWorks(driver);
+      await pool.query(`set character_set_results = ${name}`);
+      await expectWorks(await openOn(pool));
+      if (library === "mariadb") await pool.end();
+    });
+
     test("a server whose own limit of rows is one is what it is, and keeps locks", async () => {
       await fixture.database.query("set global sql_select_limit = 1");
       const driver = await openOn(connectPool());
@@ -172,6 +246,20 @@ withMariaDb(
         await driver.release(toReleases(claim));
       }
     });
+
+    /** The clock of the pool's session, which stands still from now on. */
+    async function setClock(pool: Pool, offset: number): Promise<void> {
+      await pool.promise().query(`set timestamp = unix_timestamp(sysdate(6)) + (${offset})`);
+    }
+
+    /** A time in the tables, by the real time. */
+    async function expectLeaseEnds(text: string, ms: number): Promise<void> {
+      const [row] = await fixture.database.query(
+        `select (${text}) div 1000 - floor(unix_timestamp(now(3)) * 1000) as ms`,
+      );
+      expect(Number(row?.ms)).toBeGreaterThan(ms - 1_000);
+      expect(Number(row?.ms)).toBeLessThanOrEqual(ms + 1);
+    }
 
     /** Every call of `driver`, and what another process sees of it. */
     async function expectWorks(driver: Driver): Promise<void> {

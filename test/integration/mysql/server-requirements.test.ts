@@ -111,7 +111,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 11, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 12, for callers from revision 8"]);
       await fixture.database.query(
         "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -119,21 +119,21 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 11, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 12, for callers from revision 8"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 12, for callers from revision 8'`,
+          `alter procedure ${name} comment 'Holdfast, revision 13, for callers from revision 8'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 12, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 13, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 12, for callers from revision 12'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 13, for callers from revision 13'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 12, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 13, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 
@@ -311,6 +311,15 @@ withMariaDb((server) => {
         expect(await driver.diagnose?.()).toContainEqual(expect.objectContaining({ name: "role", status: "fail" }));
       });
       await lockOnce(driver);
+    });
+
+    test("a server without a clock that a session cannot set is refused", async () => {
+      const other = await startMariaDb({ settings: { "sysdate-is-now": "ON" } });
+      onTestFinished(() => other.dispose());
+      const { url } = await other.freshDatabase();
+      expect(await refused(fixture.driver({ pool: { uri: url } }))).toMatch(
+        /^DRIVER_FATAL: mysql: the server runs with --sysdate-is-now, .*: start it without that option/,
+      );
     });
 
     test("a server that loses commits in a crash of its machine is warned of", async () => {

@@ -13,7 +13,13 @@ import {
   watchEvents,
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
-import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
+import {
+  areReadable,
+  createUnreadableError,
+  hasOpenTransaction,
+  insertMysqlValues,
+  isMysqlServerError,
+} from "./mysql-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
 /** A connection of mariadb. */
@@ -153,10 +159,11 @@ async function run(connection: MariadbConnectionLike, text: string, values: read
 /** A list of rows has the description of its columns; a list of results has none. */
 function toSqlResult(result: unknown): SqlResult {
   const results = Array.isArray(result) && !("meta" in result) ? (result as readonly unknown[]) : [result];
-  const rows = results.find((one) => Array.isArray(one)) as readonly SqlRow[] | undefined;
+  const rows = (results.find((one) => Array.isArray(one)) ?? []) as readonly SqlRow[];
+  if (!areReadable(rows)) throw createUnreadableError();
   const headers = results.filter((one) => !Array.isArray(one)) as readonly { readonly affectedRows: number }[];
   return {
-    rows: rows?.map(normalizeRow) ?? [],
+    rows: rows.map(normalizeRow),
     affectedCount: headers.reduce((sum, { affectedRows }) => sum + affectedRows, 0),
   };
 }

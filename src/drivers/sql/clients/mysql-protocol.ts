@@ -6,7 +6,7 @@
  * options of the user (queryFormat, namedPlaceholders) change what they do. Hexadecimal literals depend on nothing.
  */
 
-import type { SqlValue } from "./types.ts";
+import type { SqlRow, SqlValue } from "./types.ts";
 
 const STATUS_IN_TRANSACTION = 1;
 /** Quoted text, quoted names, and the parameters between them. */
@@ -71,4 +71,19 @@ export function isMysqlServerError(error: unknown): boolean {
 /** Whether the status that the server sent with its last answer says that a transaction is open. */
 export function hasOpenTransaction(status: number | null | undefined): boolean {
   return ((status ?? 0) & STATUS_IN_TRANSACTION) !== 0;
+}
+
+/**
+ * Whether the columns have the names that their statement gave them. In a session whose character_set_results the library does not know,
+ * such as UCS-2, names and texts are unreadable, and every field would be undefined.
+ */
+export function areReadable([row]: readonly SqlRow[]): boolean {
+  return row === undefined || Object.keys(row).every((name) => /^[ -~]+$/.test(name));
+}
+
+/** Not an error of the server, so the connection counts as broken. */
+export function createUnreadableError(): Error {
+  return new Error(
+    "the answer is in a character set that the client library cannot read: another user of the connection has changed character_set_results, which must be utf8mb4",
+  );
 }

@@ -13,7 +13,13 @@ import {
   watchEvents,
 } from "./connection.ts";
 import { normalizeInteger } from "./integers.ts";
-import { hasOpenTransaction, insertMysqlValues, isMysqlServerError } from "./mysql-protocol.ts";
+import {
+  areReadable,
+  createUnreadableError,
+  hasOpenTransaction,
+  insertMysqlValues,
+  isMysqlServerError,
+} from "./mysql-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow } from "./types.ts";
 
 interface Mysql2Config {
@@ -184,7 +190,9 @@ function run(send: (callback: QueryCallback) => void): Promise<SqlResult> {
       if (isInTransaction(results)) {
         return reject(createTransactionError("mysql2", "the statement became part of a transaction of the user"));
       }
-      resolve(toSqlResult(results));
+      const answer = toSqlResult(results);
+      if (areReadable(answer.rows)) resolve(answer);
+      else reject(createUnreadableError());
     });
   });
 }
@@ -201,9 +209,9 @@ interface ResultHeader {
 }
 
 function toSqlResult(results: readonly unknown[]): SqlResult {
-  const rows = results.find((result) => Array.isArray(result)) as readonly SqlRow[] | undefined;
+  const rows = (results.find((result) => Array.isArray(result)) ?? []) as readonly SqlRow[];
   const affectedCount = listHeaders(results).reduce((sum, { affectedRows }) => sum + affectedRows, 0);
-  return { rows: rows ?? [], affectedCount };
+  return { rows, affectedCount };
 }
 
 function isInTransaction(results: readonly unknown[]): boolean {

@@ -31,8 +31,12 @@ const TRY_LOCK = createStatement("GET_LOCK(?, 0)");
 const WAIT_FOR_LOCK = createStatement("GET_LOCK(?, ?)");
 const UNLOCK = createStatement("RELEASE_LOCK(?)");
 
-/** A server that was started again has other sessions, with the same numbers. */
-const READ_UPTIME = "SHOW GLOBAL STATUS LIKE 'Uptime'";
+/**
+ * A server that was started again has other sessions, with the same numbers. It counts to NOW, which another user of the session may
+ * have set (SET timestamp).
+ */
+const READ_UPTIME = `SELECT variable_value + TIMESTAMPDIFF(SECOND, NOW(), SYSDATE()) AS uptime
+  FROM /*M! information_schema */ /*!80013 performance_schema */ .global_status WHERE variable_name = 'Uptime'`;
 /** One that has been idle for a second is not just being given to another client. */
 const FIND_UNUSED =
   "SELECT command = 'Sleep' AND time >= 1 AS is_unused FROM information_schema.processlist WHERE id = ?";
@@ -84,7 +88,7 @@ export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string):
       return true;
     },
     async endSession(connection, id, ageMs) {
-      const { Value: uptime } = await readRow(connection, READ_UPTIME);
+      const { uptime } = await readRow(connection, READ_UPTIME);
       if (Number(uptime) * 1_000 < ageMs - 1_000) return true;
       const { is_unused: isUnused } = await readRow(connection, FIND_UNUSED, [Number(id)]);
       if (Number(isUnused) === 1) await connection.query(`KILL ${Number(id)}`);

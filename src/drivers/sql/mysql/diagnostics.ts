@@ -110,8 +110,7 @@ export async function checkConnections(
 
 async function checkLeftovers(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<MysqlCheck> {
   const name = "leftovers";
-  const now = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
-  const text = `SELECT COUNT(*) AS count FROM (SELECT 1 FROM {claims} WHERE expires <= ${now} LIMIT ${MANY_LEFTOVERS}) AS expired`;
+  const text = `SELECT COUNT(*) AS count FROM (SELECT 1 FROM {claims} WHERE expires <= {now} LIMIT ${MANY_LEFTOVERS}) AS expired`;
   const { rows } = await connection.query(expandStatement(text, location));
   const count = Number(rows[0]?.count);
   const message = `${count}${count === MANY_LEFTOVERS ? " or more" : ""} expired rows of claims`;

@@ -44,10 +44,11 @@ const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
 /**
  * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its client gives it up,
  * and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which rows are sorted. Without the two
- * checks an insert into an empty table locks all of it.
+ * checks an insert into an empty table locks all of it. In a time zone with daylight saving the local time of the clock (NOW in migration.ts)
+ * would be ambiguous for an hour.
  */
 const CALL_SETTINGS =
-  "/*M! SET STATEMENT max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1 FOR */";
+  "/*M! SET STATEMENT max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' FOR */";
 /** The share of a call's time after which the server ends it. */
 const ANSWER_IN_TIME = 0.9;
 /** 0 would mean no limit. */

@@ -9,7 +9,7 @@ import * as statements from "./statements.ts";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 11;
+export const REVISION = 12;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
@@ -19,6 +19,14 @@ const OLDEST_CALLER = 8;
 
 /** The number of a bucket has two of these digits. */
 const BUCKET_DIGITS = Math.sqrt(BUCKET_COUNT);
+
+/**
+ * The server's clock: microseconds since 1970. NOW and UTC_TIMESTAMP stand still in a session in which another user of the pool has set
+ * `timestamp`; SYSDATE goes on, but knows local time only. In one expression both have the same offset from UTC, unless it has changed between
+ * them (daylight saving): procedures that write a lease refuse a difference of more than 60 seconds.
+ */
+export const NOW =
+  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))";
 
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
@@ -57,6 +65,7 @@ export function expandStatement(text: string, { database, prefix }: MysqlLocatio
     prefix,
     (name, word) => {
       if (word === "revision") return `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`;
+      if (word === "now") return NOW;
       // inside a text; a prefix has no quotes
       if (word === "claims_name") return toName("claims", prefix, MYSQL_LAYOUT_VERSION);
       return `${qualifier}${quoteName(name)}`;

@@ -51,6 +51,7 @@ export async function prepareDatabase(
 ): Promise<void> {
   return withPlainSession(connection, async () => {
     verifyServer(await readVariables(connection));
+    await verifyClock(connection);
     const missing = await findMissing(connection, location);
     if (missing === null) return;
     if (!createTables) {
@@ -89,6 +90,18 @@ function verifyServer(variables: ServerVariables): void {
       "mysql: the server writes statements to its binary log, which READ COMMITTED rules out: set binlog_format to MIXED or ROW",
     );
   }
+}
+
+/** With --sysdate-is-now, which MySQL shows nowhere, SYSDATE is the time at which its statement began, or that of SET timestamp. */
+async function verifyClock(connection: Pick<SqlConnection, "query">): Promise<void> {
+  // a millisecond passes before the comparison; SLEEP would end by a clock that may be stepped
+  const { rows } = await connection.query(
+    "/*M! SET STATEMENT max_statement_time=0 FOR */ SELECT BENCHMARK(500, MD5('')), SYSDATE(6) = NOW(6) AS stands_still",
+  );
+  if (Number(rows[0]?.stands_still) === 0) return;
+  throw new FatalDriverError(
+    "mysql: the server runs with --sysdate-is-now, so a session's clock that was set (SET timestamp) would go unnoticed: start it without that option",
+  );
 }
 
 /** By their parts, the first one first. */

@@ -4,6 +4,7 @@ import type { Check } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import type { SqlConnection } from "../clients/types.ts";
 import { readErrorNumber } from "./errors.ts";
+import { NOW } from "./migration.ts";
 import type { ServerVariables } from "./server-variables.ts";
 
 /** A transaction that is open for longer counts. */
@@ -16,7 +17,7 @@ const MAX_HISTORY = 100_000;
  * of a transaction that was prepared before a restart is 0.
  */
 const READ_OLDEST = `SELECT trx_mysql_thread_id AS connection, user AS user, seconds FROM (
-  SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM')) AS seconds
+  SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ('1970-01-01' + INTERVAL ${NOW} MICROSECOND, '+00:00', 'SYSTEM')) AS seconds
   FROM information_schema.innodb_trx
   WHERE trx_isolation_level NOT IN ('READ COMMITTED', 'READ UNCOMMITTED') OR trx_query IS NOT NULL
 ) AS transactions LEFT JOIN information_schema.processlist ON id = trx_mysql_thread_id

@@ -13,7 +13,7 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    SET v_now = {now};
     SELECT id INTO v_id FROM {claims} LIMIT 1;
     CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends);
     COMMIT AND NO CHAIN NO RELEASE;

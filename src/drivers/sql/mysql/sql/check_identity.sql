@@ -44,7 +44,7 @@ BEGIN
     IF v_sequence IS NULL THEN
       SIGNAL SQLSTATE '42S02' SET MYSQL_ERRNO = 1146, MESSAGE_TEXT = 'a row of the identity table is missing';
     END IF;
-    SET v_next = UUID_SHORT(), v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    SET v_next = UUID_SHORT(), v_now = {now};
     SET v_is_same = v_created = v_table_created AND v_next BETWEEN v_sequence + 1 AND v_sequence + 8388608;
     SET v_least = p_max_ttl * 1000;
     IF v_is_same AND p_mode = 1 AND v_ends <= v_now THEN

@@ -17,7 +17,7 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    SET v_now = {now};
     -- one statement: between two a claim could move from its bucket's row into the table of claims
     SELECT CONVERT(id USING ascii) AS id, HEX(`key`) AS key_hex, CAST(arrival AS CHAR) AS arrival, CAST(permits AS CHAR) AS permits,
         CAST(permit_limit AS CHAR) AS permit_limit, CAST(ttl AS CHAR) AS ttl, CAST(token_count AS CHAR) AS token_count,

@@ -23,7 +23,7 @@ BEGIN
     -- locks the row of the bucket, checks that the claim is in it, and removes it
     IF p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH(p_rows) = 51 + SUBSTRING(p_rows, 48, 4) THEN
       -- before the lock: a lease that ended during a wait for it counts as released. NULL in a session that lock_bucket refuses
-      SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))),
+      SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, {now}),
         v_bucket = SUBSTRING(p_rows, 1, 4), v_id = SUBSTRING(p_rows, 5, 26);
       /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
       UPDATE {buckets} SET mode = 0 WHERE bucket = v_bucket AND mode = 1 AND id = v_id AND expires > v_now;

@@ -34,7 +34,7 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    SET v_now = {now};
     IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
       SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
     END IF;
