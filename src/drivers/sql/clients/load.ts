@@ -5,7 +5,7 @@ import { adaptMariadbPool } from "./mariadb.ts";
 import { createMissingError, nullIfMissing } from "./missing-library.ts";
 import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Pool } from "./mysql2.ts";
-import type { PgPoolLike } from "./pg.ts";
+import type { PgClientLike, PgPoolLike } from "./pg.ts";
 import { adaptPgPool } from "./pg.ts";
 import type { PostgresJsLike } from "./postgres-js.ts";
 import { createPostgresJsPool } from "./postgres-js.ts";
@@ -43,17 +43,18 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
   const pg = await importPg();
   if (pg !== null) {
     const { Pool } = pg.default ?? pg;
-    return adaptPgPool(
-      new Pool({
-        ...toPgSettings(endpoint),
-        max: MAX_CONNECTIONS,
-        connectionTimeoutMillis: connectTimeoutMs,
-        idleTimeoutMillis: IDLE_TIMEOUT_MS,
-        allowExitOnIdle: true,
-        keepAlive: true,
-        fallback_application_name: APPLICATION_NAME,
-      }),
-    );
+    const pool = new Pool({
+      ...toPgSettings(endpoint),
+      max: MAX_CONNECTIONS,
+      connectionTimeoutMillis: connectTimeoutMs,
+      idleTimeoutMillis: IDLE_TIMEOUT_MS,
+      allowExitOnIdle: true,
+      keepAlive: true,
+      fallback_application_name: APPLICATION_NAME,
+    });
+    // nor does one in use keep the process alive
+    pool.on("acquire", (client) => (client as PgClientLike).unref?.());
+    return adaptPgPool(pool);
   }
   const postgres = await importPostgresJs();
   if (postgres !== null) {
