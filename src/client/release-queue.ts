@@ -68,11 +68,10 @@ export class ReleaseQueue {
   #idleListeners: (() => void)[] = [];
   /** Repeat releases that have failed; each waits for its time. */
   readonly #retries = new Set<() => void>();
+  /** The releases keep the process alive, until this time at least. */
   #keepsAlive = false;
   #aliveUntil = 0;
-  /** Set again only when it fires: moving it for each release would cost more than one wake-up too many. */
   readonly #aliveTimer: Timer;
-  #isAliveTimerSet = false;
 
   constructor(driver: Driver, random: () => number, scheduler: Scheduler, storeMonitor: StoreMonitor) {
     this.#driver = driver;
@@ -233,12 +232,9 @@ export class ReleaseQueue {
 
   #keepAlive(now: number): void {
     this.#aliveUntil = now + KEEP_ALIVE_MS;
-    if (!this.#keepsAlive) {
-      this.#keepsAlive = true;
-      this.#scheduler.ref();
-    }
-    if (this.#isAliveTimerSet) return;
-    this.#isAliveTimerSet = true;
+    if (this.#keepsAlive) return; // the timer is moved when it fires
+    this.#keepsAlive = true;
+    this.#scheduler.ref();
     this.#aliveTimer.set(this.#aliveUntil);
   }
 
@@ -246,15 +242,13 @@ export class ReleaseQueue {
     if (!this.#keepsAlive) return;
     this.#keepsAlive = false;
     this.#scheduler.unref();
+    this.#aliveTimer.stop();
   }
 
   #onAliveTimer(): void {
-    this.#isAliveTimerSet = this.#keepsAlive && this.#scheduler.now() < this.#aliveUntil;
-    if (this.#isAliveTimerSet) this.#aliveTimer.set(this.#aliveUntil);
-    else if (this.#keepsAlive) {
-      this.#stopKeepingAlive();
-      exitListeners.add(this.#giveUp);
-    }
+    if (this.#scheduler.now() < this.#aliveUntil) return this.#aliveTimer.set(this.#aliveUntil);
+    this.#stopKeepingAlive();
+    exitListeners.add(this.#giveUp);
   }
 
   /** The process has nothing else to do, unless code waits for these releases. They are still repeated if it lives on. */
