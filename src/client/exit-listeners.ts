@@ -13,7 +13,8 @@ class ExitListeners {
   }
 
   delete(listener: () => void): void {
-    if (this.#listeners.delete(listener) && this.#listeners.size === 0) process.off("beforeExit", this.#onBeforeExit);
+    this.#listeners.delete(listener);
+    if (this.#listeners.size === 0) process.off("beforeExit", this.#onBeforeExit);
   }
 }
 

@@ -253,7 +253,6 @@ export class ReleaseQueue {
 
   /** The process has nothing else to do, unless code waits for these releases. They are still repeated if it lives on. */
   readonly #giveUp = (): void => {
-    exitListeners.delete(this.#giveUp);
     for (const pending of [...this.#inFlight]) {
       pending.onReleased(null);
       pending.onReleased = () => undefined;

@@ -80,13 +80,9 @@ export class Scheduler implements TimerClock {
   }
 
   /** Settles like `work`, or with `onTimeout()` if it takes longer. Keeps the process alive meanwhile. */
-  async waitFor<T>(work: Promise<T>, timeoutMs: number, onTimeout: () => T | Promise<T>): Promise<T> {
+  waitFor<T>(work: Promise<T>, timeoutMs: number, onTimeout: () => T | Promise<T>): Promise<T> {
     this.ref();
-    try {
-      return await withTimeout(this, timeoutMs, work, onTimeout);
-    } finally {
-      this.unref();
-    }
+    return withTimeout(this, timeoutMs, work, onTimeout).finally(() => this.unref());
   }
 
   /** Settles like the call to the store, or rejects if it takes longer than timeoutMs. Keeps the process alive meanwhile. */

@@ -5,7 +5,7 @@ import { createConnectError } from "../../../net/transport.ts";
 import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
 import { adaptMariadbPool } from "./mariadb.ts";
 import { createMissingError, nullIfMissing } from "./missing-library.ts";
-import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
+import type { Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Pool } from "./mysql2.ts";
 import type { PgClientLike, PgPoolLike } from "./pg.ts";
 import { adaptPgPool } from "./pg.ts";
@@ -46,10 +46,8 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
   if (pg !== null) {
     const { Client, Pool } = pg.default ?? pg;
     // the timer of the pool would keep the process alive while a connection is made, that of the client does not
-    class BoundedClient extends Client {
-      constructor(options: object) {
-        super({ ...options, connectionTimeoutMillis: connectTimeoutMs });
-      }
+    function BoundedClient(options: object): PgClientLike {
+      return new Client({ ...options, connectionTimeoutMillis: connectTimeoutMs });
     }
     const pool = new Pool({
       ...toPgSettings(endpoint),
@@ -107,13 +105,16 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
       connectTimeout: 0,
       stream: () => connectSocket(options, connectTimeoutMs),
     });
-    pool.on("connection", ({ stream }: Mysql2ConnectionLike) => void stream.setTimeout?.(0));
     return adaptMysql2Pool(pool);
   }
   const mariadb = await importMariadb();
   if (mariadb !== null) {
     // without the host it would compare the certificate of a server that is named by its address with "localhost"
-    const mariadbSettings = { ...settings, connectTimeout: connectTimeoutMs, ...(ssl !== undefined && { ssl: { host: options.host, ...ssl } }) };
+    const mariadbSettings = {
+      ...settings,
+      connectTimeout: connectTimeoutMs,
+      ...(ssl !== undefined && { ssl: { host: options.host, ...ssl } }),
+    };
     const pool = mariadb.createPool({ ...mariadbSettings, minimumIdle: 0, idleTimeout: IDLE_TIMEOUT_MS / 1_000 });
     const { connectionLimit: _, ...connectionSettings } = mariadbSettings;
     return adaptMariadbPool(pool, () => mariadb.createConnection(connectionSettings));
@@ -121,15 +122,18 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
   throw createMissingError("MariaDB and MySQL urls", ["mysql2", "mariadb"]);
 }
 
-/** A socket that does not keep the process alive. It closes after `timeoutMs` of silence, until its timeout is set to 0. */
+/** A socket that does not keep the process alive. It closes if the server is silent for `timeoutMs` at first. */
 function connectSocket(
   { host, port, socketPath }: { readonly host: string; readonly port: number; readonly socketPath?: string },
   timeoutMs: number,
 ): Socket {
-  const socket = connect(socketPath === undefined ? { host, port, noDelay: true, keepAlive: true } : { path: socketPath });
+  const socket = connect(
+    socketPath === undefined ? { host, port, noDelay: true, keepAlive: true } : { path: socketPath },
+  );
   socket.setTimeout(timeoutMs, () => {
     socket.destroy(createConnectError("ETIMEDOUT", `no answer within ${timeoutMs} ms`));
   });
+  socket.once("data", () => socket.setTimeout(0));
   return socket.unref();
 }
 

@@ -29,7 +29,7 @@ export interface Mysql2ConnectionLike extends Emitter {
   readonly config: Mysql2Config;
   /** The id of its session. */
   readonly threadId?: number | null;
-  readonly stream: { unref?(): unknown; destroy?(): unknown; setTimeout?(ms: number): unknown; once(event: string, listener: () => void): unknown };
+  readonly stream: { unref?(): unknown; destroy?(): unknown; once(event: string, listener: () => void): unknown };
   query(query: object | string, callback?: QueryCallback): unknown;
   end(callback: (error?: unknown) => void): void;
   destroy(): void;
@@ -129,10 +129,7 @@ async function connectDedicated({ Connection, config }: Template): Promise<Dedic
   const core = new Connection({ config: copyConfig(config) });
   const signal = new EndSignal();
   await new Promise<void>((resolve, reject) => {
-    core.on("connect", () => {
-      core.stream.setTimeout?.(0); // it may be bounded while it connects
-      resolve();
-    });
+    core.on("connect", () => resolve());
     core.on("error", (error: unknown) => {
       reject(error);
       signal.end();
