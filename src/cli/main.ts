@@ -19,6 +19,9 @@ handleWarnings((warning) => {
   if (!isMuted() && !ownArguments().includes("--json")) info(`warning: ${escapeControl(warning)}`);
 });
 
+// calls to a store do not keep the process alive
+setInterval(() => undefined, 2 ** 31 - 1);
+
 runProgram(argv).then(exit, (error: unknown) => {
   if (error instanceof InterruptedError) exitBySignal(error.signal);
   else exitWithError(toCommandError(error, "the store"));

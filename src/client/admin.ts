@@ -5,7 +5,6 @@ import type { ClaimView, Page } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
-import { callWithTimeout } from "../util/timeout.ts";
 import { booleanRule, noProblem, validateOptions } from "../util/validate.ts";
 import type { Client } from "./client.ts";
 
@@ -30,7 +29,7 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
   deferredStarts.flush(); // a list shows the requests that were made before it
   const { prefix } = settings;
   const call = (): Promise<Page<ClaimView>> => driver.list({ prefix: prefix + keyPrefix }, { max: MAX_LISTED });
-  const { items } = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
+  const { items } = await engine.scheduler.waitForCall(TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, "could not list claims", []);
   });
   const now = engine.clock.now();
@@ -65,7 +64,7 @@ export async function revoke(client: Client, key: string, token: bigint, options
     ...(reason !== undefined && { reason: cleanLabel(reason, "reason") }),
   };
   const call = (): Promise<readonly boolean[]> => (driver.revoke as NonNullable<typeof driver.revoke>)([target]);
-  const [wasHeld] = await callWithTimeout(engine.scheduler, TIMEOUT_MS, call).catch((error: unknown) => {
+  const [wasHeld] = await engine.scheduler.waitForCall(TIMEOUT_MS, call).catch((error: unknown) => {
     throw wrapDriverError(error, `could not revoke ${describeValue(key)}`, [key]);
   });
   return wasHeld === true;

@@ -14,6 +14,7 @@
 
 import type { Driver, LockSpec, Traits } from "../spi/driver.ts";
 import type { ActiveClaim, Engine } from "./engine.ts";
+import { exitListeners } from "./exit-listeners.ts";
 
 /** How many names are remembered. */
 const MAX_NAMES = 1_000;
@@ -29,8 +30,6 @@ const MAX_BACKOFF_MS = 10_000;
  */
 const MIN_POLL_MS = 250;
 const MAX_POLL_MS = 1_000;
-/** How long the end of a process may wait for the answers to its last releases. */
-const EXIT_TIMEOUT_MS = 500;
 
 /** A grant that is idle, or was and may be again (grant.ts). */
 interface CachedGrant {
@@ -76,12 +75,9 @@ export class CachedLocks {
   /** What was learned about names, the longest unused first. */
   readonly #histories = new Map<string, CacheHistory>();
   #unsettled: CachedGrant[] = [];
-  readonly #onExitDelayed: () => void;
 
-  /** @param onExitDelayed called if the releases at the end of the process have not been answered after a moment */
-  constructor(engine: Engine, { recall }: Traits, onExitDelayed: () => void) {
+  constructor(engine: Engine, { recall }: Traits) {
     this.engine = engine;
-    this.#onExitDelayed = onExitDelayed;
     this.polls = recall === "recheck";
   }
 
@@ -94,13 +90,13 @@ export class CachedLocks {
     if (this.#all.has(grant)) return;
     for (const { key } of grant.activeClaim.claim.locks) this.#byKey.set(key, grant);
     this.#all.add(grant);
-    if (this.#all.size === 1) exitListener.add(this);
+    if (this.#all.size === 1) exitListeners.add(this.giveBackAll);
   }
 
   remove(grant: CachedGrant): void {
     if (!this.#all.delete(grant)) return;
     for (const { key } of grant.activeClaim.claim.locks) if (this.#byKey.get(key) === grant) this.#byKey.delete(key);
-    if (this.#all.size === 0) exitListener.delete(this);
+    if (this.#all.size === 0) exitListeners.delete(this.giveBackAll);
   }
 
   /** When to ask next about a claim that has been idle for so long; Infinity: the store says when another claim waits. */
@@ -117,16 +113,11 @@ export class CachedLocks {
     }
   }
 
-  /** Nothing else keeps the process alive. A store that does not answer may delay its end only for a moment. */
-  giveBackAtExit(): void {
-    this.giveBackAll();
-    this.engine.scheduler.timer(this.#onExitDelayed).set(this.engine.clock.now() + EXIT_TIMEOUT_MS);
-  }
-
-  giveBackAll(): void {
+  /** Also when nothing else keeps the process alive. */
+  readonly giveBackAll = (): void => {
     const now = this.engine.clock.now();
     for (const grant of this.listIdle()) if (grant.isIdle) grant.giveBack(now);
-  }
+  };
 
   /** Returns the idle ones. */
   listIdle(): CachedGrant[] {
@@ -172,26 +163,6 @@ export class CachedLocks {
     });
   }
 }
-
-/** One listener for all clients: gives cached locks back when nothing else keeps the process alive. */
-class ExitListener {
-  readonly #clients = new Set<CachedLocks>();
-  readonly #onBeforeExit = (): void => {
-    for (const client of [...this.#clients]) client.giveBackAtExit();
-  };
-
-  add(client: CachedLocks): void {
-    if (this.#clients.size === 0) process.on("beforeExit", this.#onBeforeExit);
-    this.#clients.add(client);
-  }
-
-  delete(client: CachedLocks): void {
-    this.#clients.delete(client);
-    if (this.#clients.size === 0) process.off("beforeExit", this.#onBeforeExit);
-  }
-}
-
-const exitListener = new ExitListener();
 
 /** Why a lock cannot be cached on this store; null: it can. */
 export function cacheProblem({ recall, reportsBreaks }: Traits, { name }: Driver): string | null {

@@ -15,7 +15,6 @@ import type { Driver, Traits } from "../spi/driver.ts";
 import { Counts } from "../util/counts.ts";
 import { formatDuration } from "../util/duration.ts";
 import { SlotMap } from "../util/slot-map.ts";
-import { withTimeout } from "../util/timeout.ts";
 import { CachedLocks, cacheProblem } from "./cached-locks.ts";
 import { DeferredStarts } from "./deferred-starts.ts";
 import { Engine } from "./engine.ts";
@@ -143,7 +142,7 @@ export class Client {
       queueEvents: new QueueEvents(events, settings.clock, driver.name),
       tokenFloors: createTokenFloors(traits.durability !== "process"),
       queueReader: new QueueReader(engine),
-      cachedLocks: new CachedLocks(engine, traits, () => this.#giveUp(engine)),
+      cachedLocks: new CachedLocks(engine, traits),
       handoffChain: new HandoffChain(),
       deferredStarts: new DeferredStarts(),
       handoffLimits: toHandoffLimits(settings, traits),
@@ -164,20 +163,13 @@ export class Client {
     const closedError = new ClosedError("this client was closed");
     const endsAt = engine.clock.now() + CLOSE_TIMEOUT_MS;
     for (const { listener } of engine.listClaims()) listener.onClose(closedError);
-    await withTimeout(engine.scheduler, CLOSE_TIMEOUT_MS, this.releaseAll(), () => undefined);
+    await engine.scheduler.waitFor(this.releaseAll(), CLOSE_TIMEOUT_MS, () => undefined);
     for (const activeClaim of engine.listClaims()) engine.release(activeClaim);
     const restMs = Math.max(endsAt - engine.clock.now(), 0);
-    await withTimeout(engine.scheduler, restMs, engine.whenIdle(), () => undefined);
+    await engine.scheduler.waitFor(engine.whenIdle(), restMs, () => undefined);
     engine.stop();
     this.flowHolds.close();
     await this.driver.close();
-  }
-
-  /** The process has nothing to do but to wait for the answers to releases: their claims end with their leases. */
-  #giveUp(engine: Engine): void {
-    if (this.#closing !== null || !engine.isOnlyReleasing) return;
-    engine.stop();
-    this.#closing = this.driver.close();
   }
 
   #acquire(

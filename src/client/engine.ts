@@ -300,11 +300,6 @@ export class Engine {
     return this.#claims.values();
   }
 
-  /** Is there nothing but releases that the store has not answered? */
-  get isOnlyReleasing(): boolean {
-    return this.#claims.size === 0 && this.#releaseQueue.size > 0;
-  }
-
   // the store's pushes; see DriverEvents
 
   answered(id: ClaimId, answer: Answer): void {

@@ -64,7 +64,8 @@ export interface Lock extends AsyncDisposable {
   /**
    * Releases the lock: true if it was held until now, false if it had been lost. Never throws for a loss; a second call
    * returns the first result. Settles at once if requests of this client wait for the lock; else when the store has answered
-   * or, if it cannot be reached, when the claim's lease has certainly expired there.
+   * or, if it cannot be reached, when the claim's lease has certainly expired there; after 0.75 s if nothing else keeps the
+   * process alive.
    */
   release(): Promise<boolean>;
 }

@@ -72,8 +72,12 @@ export class QueueReader {
     });
     this.#byKey.set(key, queue);
     const forget = (): boolean => this.#byKey.get(key) === queue && this.#byKey.delete(key);
+    scheduler.ref(); // the end of a wait is delayed by it
     queue
-      .finally(() => timeout.stop())
+      .finally(() => {
+        timeout.stop();
+        scheduler.unref();
+      })
       .then(({ readAt }) => {
         const now = scheduler.now();
         if (now === readAt) forget();

@@ -3,6 +3,9 @@
  * `claim` or `renew` call was sent. A session claim is not dropped while its session lives: after that time its callback
  * receives null (unknown), and the release is still repeated.
  *
+ * A process that has nothing else to do waits for the answers for a moment only: then the callbacks receive null, and the claims
+ * end with their leases. One that lives on repeats the releases.
+ *
  * Invariant: "did not exist" counts only as the answer to a release that was sent once. A repeated release finds no claim
  * if the first one succeeded and only its answer was lost.
  */
@@ -10,12 +13,18 @@
 import { isFatalError } from "../errors.ts";
 import type { Claim, Driver, Release } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
+import type { Timer } from "../util/clock.ts";
+import type { Linked } from "../util/linked-list.ts";
+import { LinkedList } from "../util/linked-list.ts";
 import { runInMicrotask } from "../util/microtask.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
+import { exitListeners } from "./exit-listeners.ts";
 import type { Scheduler } from "./scheduler.ts";
 import type { StoreMonitor } from "./store-monitor.ts";
 
 const MAX_RETRY_MS = 2_000;
+/** How long the last release that was made keeps the process alive without an answer. */
+const KEEP_ALIVE_MS = 750;
 /** The most claims in one renew or release call. */
 export const MAX_BATCH = 500;
 
@@ -23,7 +32,7 @@ export const MAX_BATCH = 500;
 export type ReleaseCallback = (existed: boolean | null) => void;
 
 /** A claim that is being released. */
-export interface PendingRelease extends Release {
+export interface PendingRelease extends Release, Linked<PendingRelease> {
   readonly source: ReleasableClaim;
   readonly ttlMs: number;
   /** The time at which the store has certainly dropped the claim. */
@@ -54,21 +63,26 @@ export class ReleaseQueue {
   readonly #storeMonitor: StoreMonitor;
   #pending: PendingRelease[] = NONE;
   #isFlushScheduled = false;
-  #inFlight = 0;
+  readonly #inFlight = new LinkedList<PendingRelease>();
   #isStopped = false;
   #idleListeners: (() => void)[] = [];
   /** Repeat releases that have failed; each waits for its time. */
   readonly #retries = new Set<() => void>();
+  /** The releases keep the process alive, until this time at least. */
+  #keepsAlive = false;
+  #aliveUntil = 0;
+  readonly #aliveTimer: Timer;
 
   constructor(driver: Driver, random: () => number, scheduler: Scheduler, storeMonitor: StoreMonitor) {
     this.#driver = driver;
     this.#random = random;
     this.#scheduler = scheduler;
     this.#storeMonitor = storeMonitor;
+    this.#aliveTimer = scheduler.timer(() => this.#onAliveTimer());
   }
 
   get size(): number {
-    return this.#inFlight;
+    return this.#inFlight.size;
   }
 
   /** Releases this claim in one call with all others of this turn. */
@@ -76,11 +90,11 @@ export class ReleaseQueue {
     const { claim, settings, lastSentAt, pendingRelease } = source;
     // the store may receive this release first: "did not exist" then proves nothing for either
     if (pendingRelease !== null) pendingRelease.attempts++;
-    this.#inFlight++;
-    this.#scheduler.ref();
     const { ttlMs } = settings;
     const forgottenAt = lastSentAt + ttlMs;
-    const release = { claim, source, ttlMs, hasUnansweredClaim, forgottenAt, onReleased, attempts: 0 };
+    const answer = { onReleased, attempts: 0, previous: null, next: null };
+    const release: PendingRelease = { claim, source, ttlMs, hasUnansweredClaim, forgottenAt, ...answer };
+    this.#inFlight.push(release);
     this.#enqueue(release);
     return release;
   }
@@ -100,7 +114,7 @@ export class ReleaseQueue {
 
   /** Settles when no release is left. */
   whenIdle(): Promise<void> {
-    if (this.#inFlight === 0) return Promise.resolve();
+    if (this.#inFlight.size === 0) return Promise.resolve();
     return new Promise((resolve) => this.#idleListeners.push(resolve));
   }
 
@@ -127,14 +141,16 @@ export class ReleaseQueue {
   #send(releases: readonly PendingRelease[]): void {
     const sentAt = this.#scheduler.now();
     let timeoutAt = Number.POSITIVE_INFINITY;
+    let hasNew = false;
     for (const pending of releases) {
-      pending.attempts++;
+      if (pending.attempts++ === 0) hasNew = true;
       timeoutAt = Math.min(
         timeoutAt,
         sentAt + pending.ttlMs / 6,
         pending.forgottenAt > sentAt ? pending.forgottenAt : Number.POSITIVE_INFINITY,
       );
     }
+    if (hasNew) this.#keepAlive(sentAt);
     const settle = (answers: readonly boolean[] | null, error?: unknown): void => {
       if (call.isSettled) return;
       call.isSettled = true;
@@ -204,14 +220,45 @@ export class ReleaseQueue {
   }
 
   #finish(release: PendingRelease, existed: boolean | null): void {
-    this.#inFlight--;
-    this.#scheduler.unref();
+    this.#inFlight.remove(release);
     release.onReleased(release.attempts === 1 || existed === true ? existed : null);
     release.source.endCall();
-    if (this.#inFlight > 0) return;
+    if (this.#inFlight.size > 0) return;
+    this.#stopKeepingAlive();
+    exitListeners.delete(this.#giveUp);
     this.#scheduler.arm(); // it need not fire for them any more
     for (const resolve of this.#idleListeners.splice(0)) resolve();
   }
+
+  #keepAlive(now: number): void {
+    this.#aliveUntil = now + KEEP_ALIVE_MS;
+    if (this.#keepsAlive) return; // the timer is moved when it fires
+    this.#keepsAlive = true;
+    this.#scheduler.ref();
+    this.#aliveTimer.set(this.#aliveUntil);
+  }
+
+  #stopKeepingAlive(): void {
+    if (!this.#keepsAlive) return;
+    this.#keepsAlive = false;
+    this.#scheduler.unref();
+    this.#aliveTimer.stop();
+  }
+
+  #onAliveTimer(): void {
+    if (this.#scheduler.now() < this.#aliveUntil) return this.#aliveTimer.set(this.#aliveUntil);
+    this.#stopKeepingAlive();
+    exitListeners.add(this.#giveUp);
+  }
+
+  /** The process has nothing else to do, unless code waits for these releases. They are still repeated if it lives on. */
+  readonly #giveUp = (): void => {
+    for (const pending of [...this.#inFlight]) {
+      pending.onReleased(null);
+      pending.onReleased = () => undefined;
+    }
+    for (const resolve of this.#idleListeners.splice(0)) resolve();
+  };
 }
 
 /** Splits items into batches of at most MAX_BATCH, each for one shard of the store; keeps their order. */

@@ -4,6 +4,7 @@ import type { Clock, Timer } from "../util/clock.ts";
 import type { HeapItem } from "../util/deadline-heap.ts";
 import { DeadlineHeap } from "../util/deadline-heap.ts";
 import type { TimerClock } from "../util/timeout.ts";
+import { rejectOnThrow, withTimeout } from "../util/timeout.ts";
 
 /** Which tasks may run early, to share a batch with others. */
 export interface EarlyRun {
@@ -24,7 +25,7 @@ export class Scheduler implements TimerClock {
   readonly #clock: Clock;
   readonly #tasks = new DeadlineHeap<ScheduledTask>();
   readonly #timer: Timer;
-  /** Live claims and unanswered releases: while there are any, the timer keeps the process alive. */
+  /** Live claims, recent releases, and other work that code waits for: while there are any, the timer keeps the process alive. */
   #refs = 0;
 
   constructor(clock: Clock, onTimer: () => void) {
@@ -76,6 +77,19 @@ export class Scheduler implements TimerClock {
   unref(): void {
     this.#refs--;
     if (this.#refs === 0) this.#timer.keepAlive(false);
+  }
+
+  /** Settles like `work`, or with `onTimeout()` if it takes longer. Keeps the process alive meanwhile. */
+  waitFor<T>(work: Promise<T>, timeoutMs: number, onTimeout: () => T | Promise<T>): Promise<T> {
+    this.ref();
+    return withTimeout(this, timeoutMs, work, onTimeout).finally(() => this.unref());
+  }
+
+  /** Settles like the call to the store, or rejects if it takes longer than timeoutMs. Keeps the process alive meanwhile. */
+  waitForCall<T>(timeoutMs: number, call: () => Promise<T>): Promise<T> {
+    return this.waitFor(rejectOnThrow(call), timeoutMs, () =>
+      Promise.reject(new Error("the store did not answer in time")),
+    );
   }
 
   runDue(now: number): void {

@@ -14,7 +14,7 @@ import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { decodeReference, encodeReference } from "../protocol/lock-reference.ts";
 import type { Traits } from "../spi/driver.ts";
 import { describeValue, formatDuration, parseDuration } from "../util/duration.ts";
-import { callWithTimeout, sleep } from "../util/timeout.ts";
+import { sleep } from "../util/timeout.ts";
 import { noProblem, validateOptions } from "../util/validate.ts";
 import type { ActiveClaim, ClaimListener, Engine, ListenerEffect } from "./engine.ts";
 import type { LocalHold } from "./local-hold.ts";
@@ -53,7 +53,7 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   try {
     wereHeld =
       newTtlMs === undefined
-        ? await callWithTimeout(engine.scheduler, lock.remainingMs, () => detachClaims(engine, activeClaims))
+        ? await engine.scheduler.waitForCall(lock.remainingMs, () => detachClaims(engine, activeClaims))
         : await detachWithTtl(engine, activeClaims, newTtlMs, lock.remainingMs);
   } catch (error) {
     // the store may have shortened the lease even if its answer was lost: the lock must not be used here any more
@@ -114,7 +114,7 @@ async function detachWithTtl(
     try {
       const call = (): Promise<readonly boolean[]> =>
         detachClaims(engine, activeClaims, Math.max(Math.ceil(newTtlMs - elapsedMs), 1));
-      return await callWithTimeout(engine.scheduler, timeoutMs - elapsedMs, call);
+      return await engine.scheduler.waitForCall(timeoutMs - elapsedMs, call);
     } catch (error) {
       if (isFatalError(error) || engine.clock.now() - startedAt + RETRY_INTERVAL_MS >= timeoutMs) throw error;
       await sleep(engine.scheduler, RETRY_INTERVAL_MS);

@@ -16,7 +16,7 @@ class PendingCall {
   }
 }
 
-/** Times out calls with one timer, which keeps the process alive while a call is pending: the connections do not. */
+/** Times out calls with one timer, which does not keep the process alive: that is for those who wait for a call (see Driver). */
 export class CallTimeouts {
   readonly timeoutMs: number;
   readonly #driverName: string;
@@ -46,7 +46,6 @@ export class CallTimeouts {
     if (this.#last === null) {
       this.#first = pending;
       this.#timer.set(pending.dueAt);
-      this.#timer.keepAlive(true);
     } else {
       pending.previous = this.#last;
       this.#last.next = pending;
@@ -54,7 +53,7 @@ export class CallTimeouts {
     this.#last = pending;
     return () => {
       const isInTime = this.#remove(pending);
-      if (isInTime && this.#first === null) this.#stopTimer();
+      if (isInTime && this.#first === null) this.#timer.set(null);
       return isInTime;
     };
   }
@@ -79,7 +78,7 @@ export class CallTimeouts {
       this.#remove(pending);
       pending.onTimeout();
     }
-    this.#stopTimer();
+    this.#timer.set(null);
   }
 
   /** Returns whether it was pending. */
@@ -94,10 +93,5 @@ export class CallTimeouts {
     pending.previous = null;
     pending.next = null;
     return true;
-  }
-
-  #stopTimer(): void {
-    this.#timer.set(null);
-    this.#timer.keepAlive(false);
   }
 }

@@ -242,7 +242,8 @@ export interface Check {
  * Every call is one short exchange: it never waits for another claim to be released and never retries. Calls may
  * overlap, but for one claim the core starts a call only when the one before has settled or timed out. Throw the errors
  * of the store's client as they are: the core treats any error as "outcome unknown" and retries. Throw FatalDriverError if
- * a retry cannot succeed. Use the store's clock: never send this process's wall clock.
+ * a retry cannot succeed. No call needs to keep the process alive: the core does that for those that code waits for, for a release
+ * only for a moment; open() and close() do it themselves. Use the store's clock: never send this process's wall clock.
  */
 export interface Driver {
   readonly name: string;

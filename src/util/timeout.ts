@@ -20,13 +20,6 @@ export function withTimeout<T>(
   });
 }
 
-/** Settles like the call to a store, or rejects if it takes longer than timeoutMs. */
-export function callWithTimeout<T>(clock: TimerClock, timeoutMs: number, call: () => Promise<T>): Promise<T> {
-  return withTimeout(clock, timeoutMs, rejectOnThrow(call), () =>
-    Promise.reject(new Error("the store did not answer in time")),
-  );
-}
-
 /** Resolves after the time. */
 export function sleep(clock: TimerClock, ms: number): Promise<void> {
   return new Promise((resolve) => clock.timer(resolve).set(Math.ceil(clock.now() + ms)));

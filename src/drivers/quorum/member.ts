@@ -265,7 +265,6 @@ export function waitForMembers(
         member.markSuspect(new Error(`quorum: member ${member.index} did not answer in time`));
       resolve();
     });
-    timer.keepAlive(true);
     timer.set(clock.now() + timeoutMs);
     const check = (): void => {
       if (!isDecided() && awaited.size > 0) return;
@@ -296,7 +295,6 @@ export async function listAll(driver: Driver, query: ListQuery, signal?: AbortSi
 export function delay(clock: Clock, ms: number): Promise<void> {
   return new Promise((resolve) => {
     const timer = clock.timer(resolve);
-    timer.keepAlive(true);
     timer.set(clock.now() + ms);
   });
 }

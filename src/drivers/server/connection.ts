@@ -115,6 +115,9 @@ export class Connection {
   /** Frames that are not written yet: those of one turn of the event loop share a line. */
   #unsent: string[] = [];
   #isFlushScheduled = false;
+  /** There are calls, or claims that are in use: it connects, and keeps trying to. */
+  #isDemanded = false;
+  /** Calls do not keep the process alive. */
   #isKeptAlive = false;
   #opening: { resolve(hello: ServerHello): void; reject(error: Error): void; readonly deadline: number } | null = null;
 
@@ -157,13 +160,16 @@ export class Connection {
    */
   updateDemand(): void {
     const { status } = this.#state;
-    const isKeptAlive =
-      status !== "closed" && (this.#opening !== null || this.#calls.size > 0 || this.#listener.isNeeded());
-    if (isKeptAlive === this.#isKeptAlive) return;
-    this.#isKeptAlive = isKeptAlive;
-    this.#attempt?.transport?.keepAlive(isKeptAlive);
-    this.#timer.keepAlive(isKeptAlive);
-    if (isKeptAlive && status === "idle") this.#connect();
+    const isKeptAlive = status !== "closed" && (this.#opening !== null || this.#listener.isNeeded());
+    if (isKeptAlive !== this.#isKeptAlive) {
+      this.#isKeptAlive = isKeptAlive;
+      this.#attempt?.transport?.keepAlive(isKeptAlive);
+      this.#timer.keepAlive(isKeptAlive);
+    }
+    const isDemanded = isKeptAlive || (status !== "closed" && this.#calls.size > 0);
+    if (isDemanded === this.#isDemanded) return;
+    this.#isDemanded = isDemanded;
+    if (isDemanded && status === "idle") this.#connect();
     this.#armTimer();
   }
 
@@ -206,7 +212,7 @@ export class Connection {
     this.#armTimer();
     const { beforeConnect } = this.#options;
     // an attempt that nothing waits for must not start a server
-    if (beforeConnect === undefined || !this.#isKeptAlive) this.#openTransport(attempt);
+    if (beforeConnect === undefined || !this.#isDemanded) this.#openTransport(attempt);
     else
       beforeConnect().then(
         () => this.#openTransport(attempt),
@@ -391,7 +397,7 @@ export class Connection {
       this.#rejectAll(toConnectionLostError(this.#failure, false, connector.url));
       this.updateDemand();
     }
-    if (this.#state.status === "backingOff" && !this.#isKeptAlive) {
+    if (this.#state.status === "backingOff" && !this.#isDemanded) {
       this.#state = { status: "idle", retryAt: this.#state.retryAt };
     }
     const state = this.#state;

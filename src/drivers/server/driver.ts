@@ -153,7 +153,9 @@ class ServerDriver implements Driver {
     for (const { claim } of releases) {
       const memory = this.#claims.get(claim.id);
       if (memory !== undefined) memory.isReleased = true;
-      if (!isDisconnected) this.#untrack(claim.id);
+      // a release keeps no process alive
+      if (isDisconnected) this.setIdle(claim, true);
+      else this.#untrack(claim.id);
     }
     try {
       return await this.#callForFlags(releases, frames.encodeRelease);

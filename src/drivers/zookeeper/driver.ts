@@ -171,11 +171,11 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
     },
 
     async release(releases: readonly Release[]): Promise<readonly boolean[]> {
-      const wasPresent = await Promise.all(
-        releases.map(({ claim }) => deleteNode(queues, keyNodes, claimNodes.getOrCreate(claim))),
-      );
+      const nodes = releases.map(({ claim }) => claimNodes.getOrCreate(claim));
+      // a release keeps no process alive
+      for (const node of nodes) if (node.status !== "ended") claimNodes.setIdle(node, true);
       zk.keepAlive(claimNodes.isBusy);
-      return wasPresent;
+      return Promise.all(nodes.map((node) => deleteNode(queues, keyNodes, node)));
     },
 
     setIdle(claim, isIdle) {

@@ -1,11 +1,13 @@
 /** Creates a client for the url of a database server with a library that is installed. Nothing is loaded unless a url needs it. */
 
+import { connect, Socket } from "node:net";
+import { createConnectError } from "../../../net/transport.ts";
 import type { MariadbConnectionLike, MariadbPoolLike } from "./mariadb.ts";
 import { adaptMariadbPool } from "./mariadb.ts";
 import { createMissingError, nullIfMissing } from "./missing-library.ts";
-import type { Mysql2ConnectionLike, Mysql2PoolLike } from "./mysql2.ts";
+import type { Mysql2PoolLike } from "./mysql2.ts";
 import { adaptMysql2Pool } from "./mysql2.ts";
-import type { PgPoolLike } from "./pg.ts";
+import type { PgClientLike, PgPoolLike } from "./pg.ts";
 import { adaptPgPool } from "./pg.ts";
 import type { PostgresJsLike } from "./postgres-js.ts";
 import { createPostgresJsPool } from "./postgres-js.ts";
@@ -42,18 +44,24 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
   const endpoint = takePostgresTls(url, parsePostgresUrl(url));
   const pg = await importPg();
   if (pg !== null) {
-    const { Pool } = pg.default ?? pg;
-    return adaptPgPool(
-      new Pool({
-        ...toPgSettings(endpoint),
-        max: MAX_CONNECTIONS,
-        connectionTimeoutMillis: connectTimeoutMs,
-        idleTimeoutMillis: IDLE_TIMEOUT_MS,
-        allowExitOnIdle: true,
-        keepAlive: true,
-        fallback_application_name: APPLICATION_NAME,
-      }),
-    );
+    const { Client, Pool } = pg.default ?? pg;
+    // the timer of the pool would keep the process alive while a connection is made, that of the client does not
+    function BoundedClient(options: object): PgClientLike {
+      return new Client({ ...options, connectionTimeoutMillis: connectTimeoutMs });
+    }
+    const pool = new Pool({
+      ...toPgSettings(endpoint),
+      Client: BoundedClient,
+      stream: () => new Socket().unref(),
+      max: MAX_CONNECTIONS,
+      idleTimeoutMillis: IDLE_TIMEOUT_MS,
+      allowExitOnIdle: true,
+      keepAlive: true,
+      fallback_application_name: APPLICATION_NAME,
+    });
+    // nor does one in use keep the process alive
+    pool.on("acquire", (client) => (client as PgClientLike).unref?.());
+    return adaptPgPool(pool);
   }
   const postgres = await importPostgresJs();
   if (postgres !== null) {
@@ -85,26 +93,48 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
   const settings = {
     ...options,
     connectionLimit: MAX_CONNECTIONS,
-    connectTimeout: connectTimeoutMs,
     connectAttributes: { program_name: APPLICATION_NAME },
   };
   const mysql2 = await importMysql2();
   if (mysql2 !== null) {
     const { createPool } = mysql2.default ?? mysql2;
-    const pool = createPool({ ...settings, ...(ssl !== undefined && { ssl: toMysql2Tls(endpoint) }) });
-    // its idle connections do not keep the process alive
-    pool.on("connection", ({ stream }: Mysql2ConnectionLike) => void stream.unref?.());
+    const pool = createPool({
+      ...settings,
+      ...(ssl !== undefined && { ssl: toMysql2Tls(endpoint) }),
+      // the timer of the library would keep the process alive while a connection is made
+      connectTimeout: 0,
+      stream: () => connectSocket(options, connectTimeoutMs),
+    });
     return adaptMysql2Pool(pool);
   }
   const mariadb = await importMariadb();
   if (mariadb !== null) {
     // without the host it would compare the certificate of a server that is named by its address with "localhost"
-    const mariadbSettings = { ...settings, ...(ssl !== undefined && { ssl: { host: options.host, ...ssl } }) };
+    const mariadbSettings = {
+      ...settings,
+      connectTimeout: connectTimeoutMs,
+      ...(ssl !== undefined && { ssl: { host: options.host, ...ssl } }),
+    };
     const pool = mariadb.createPool({ ...mariadbSettings, minimumIdle: 0, idleTimeout: IDLE_TIMEOUT_MS / 1_000 });
     const { connectionLimit: _, ...connectionSettings } = mariadbSettings;
     return adaptMariadbPool(pool, () => mariadb.createConnection(connectionSettings));
   }
   throw createMissingError("MariaDB and MySQL urls", ["mysql2", "mariadb"]);
+}
+
+/** A socket that does not keep the process alive. It closes if the server is silent for `timeoutMs` at first. */
+function connectSocket(
+  { host, port, socketPath }: { readonly host: string; readonly port: number; readonly socketPath?: string },
+  timeoutMs: number,
+): Socket {
+  const socket = connect(
+    socketPath === undefined ? { host, port, noDelay: true, keepAlive: true } : { path: socketPath },
+  );
+  socket.setTimeout(timeoutMs, () => {
+    socket.destroy(createConnectError("ETIMEDOUT", `no answer within ${timeoutMs} ms`));
+  });
+  socket.once("data", () => socket.setTimeout(0));
+  return socket.unref();
 }
 
 async function importPg(): Promise<PgModule | null> {
@@ -155,6 +185,7 @@ interface PostgresJsModule {
 }
 
 interface PgModule {
+  readonly Client: new (options: object) => PgClientLike;
   readonly Pool: new (options: object) => PgPoolLike;
   /** The exports of a CommonJS module. */
   readonly default?: PgModule;

@@ -97,6 +97,7 @@ export class Connection {
   /** Why the connection was closed. */
   #closeError: Error = createClosedError();
   #isNeeded = false;
+  #isClosing = false;
   #isKeptAlive = false;
 
   constructor(options: ConnectionOptions, listener: ConnectionListener) {
@@ -150,7 +151,7 @@ export class Connection {
     });
   }
 
-  /** Sets whether the session keeps the process alive. */
+  /** Sets whether the session keeps the process alive. Requests do not. */
   keepAlive(on: boolean): void {
     this.#isNeeded = on;
     this.#armTimer();
@@ -162,9 +163,11 @@ export class Connection {
    */
   async close(timeoutMs: number | null): Promise<void> {
     if (this.#session !== null && timeoutMs !== null) {
+      this.#isClosing = true;
       // without an answer the server ends the session when it expires
       await this.request(closeSession(), timeoutMs).catch(() => undefined);
     }
+    this.#isClosing = false;
     this.#closeWith(createClosedError());
   }
 
@@ -354,7 +357,7 @@ export class Connection {
 
   #armTimer(): void {
     if (this.#status === "idle") return;
-    const isKeptAlive = this.#status !== "closed" && (this.#isNeeded || this.#requests.size > 0);
+    const isKeptAlive = this.#status !== "closed" && (this.#isNeeded || this.#isClosing);
     if (isKeptAlive !== this.#isKeptAlive) {
       this.#isKeptAlive = isKeptAlive;
       this.#transport?.keepAlive(isKeptAlive);
