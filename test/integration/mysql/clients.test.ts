@@ -1,5 +1,8 @@
 // The adapters of the client libraries, whatever settings the user's client has.
 
+import { once } from "node:events";
+import type { AddressInfo, Socket } from "node:net";
+import { connect, createServer } from "node:net";
 import * as mariadb from "mariadb";
 import mariadbCallback from "mariadb/callback";
 import mysql2 from "mysql2";
@@ -316,6 +319,36 @@ withMariaDb((server) => {
     expect(isFifth).toBe(false);
     for (const connection of four) connection.release();
     await fifth;
+  });
+
+  test("connections of a url whose login is not answered give their places in the pool back", async () => {
+    let isSilent = true;
+    const sockets: Socket[] = [];
+    const relay = createServer((client) => {
+      const upstream = connect(server().port, "127.0.0.1");
+      sockets.push(
+        client.on("error", () => undefined),
+        upstream.on("error", () => undefined),
+      );
+      upstream.once("data", (greeting) => {
+        client.write(greeting);
+        if (!isSilent) client.pipe(upstream).pipe(client);
+      });
+    }).listen(0, "127.0.0.1");
+    await once(relay, "listening");
+    const { port } = relay.address() as AddressInfo;
+    const url = server().url.replace(`:${server().port}`, `:${port}`);
+    const client = await loadMysqlClient(url, { connectTimeoutMs: 300 });
+    onTestFinished(async () => {
+      await client.close();
+      for (const socket of sockets) socket.destroy();
+      relay.close();
+    });
+    const attempts = await Promise.allSettled([1, 2, 3, 4].map(() => client.connect()));
+    for (const attempt of attempts)
+      expect(attempt).toMatchObject({ reason: { message: expect.stringContaining("no answer within 300 ms") } });
+    isSilent = false;
+    (await client.connect()).release();
   });
 
   test("an error of a url's client does not contain the password", async () => {

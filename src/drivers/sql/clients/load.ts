@@ -122,7 +122,7 @@ export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOpt
   throw createMissingError("MariaDB and MySQL urls", ["mysql2", "mariadb"]);
 }
 
-/** A socket that does not keep the process alive. It closes if the server is silent for `timeoutMs` at first. */
+/** A socket that does not keep the process alive. It closes if the server is silent for `timeoutMs` before its first message, or after it. */
 function connectSocket(
   { host, port, socketPath }: { readonly host: string; readonly port: number; readonly socketPath?: string },
   timeoutMs: number,
@@ -130,10 +130,16 @@ function connectSocket(
   const socket = connect(
     socketPath === undefined ? { host, port, noDelay: true, keepAlive: true } : { path: socketPath },
   );
-  socket.setTimeout(timeoutMs, () => {
+  const fail = (): void => {
     socket.destroy(createConnectError("ETIMEDOUT", `no answer within ${timeoutMs} ms`));
+  };
+  socket.setTimeout(timeoutMs, fail);
+  socket.once("data", () => {
+    socket.setTimeout(0);
+    const { bytesRead } = socket;
+    // the login is not answered: the connection would keep its place in the pool
+    setTimeout(() => socket.bytesRead === bytesRead && fail(), timeoutMs).unref();
   });
-  socket.once("data", () => socket.setTimeout(0));
   return socket.unref();
 }
 
