@@ -217,7 +217,8 @@ function onPendingAnswer(state: PendingState, event: AnsweredEvent, now: number,
       const deadline = extendDeadline(state, event, answer.remainingMs, settings);
       const dueAt = Math.min(now + answer.recheckMs, nextRenewalAt(event.sentAt, answer.remainingMs, settings));
       const waiting: WaitingState = { status: "waiting", callState, deadline, isWanted: state.isWanted, dueAt };
-      return callAgain ? callStore(waiting, now) : { state: waiting, effects: NO_EFFECTS };
+      const next = callAgain ? callStore(waiting, now) : { state: waiting, effects: NO_EFFECTS };
+      return isFirstCall(state) ? { state: next.state, effects: [...next.effects, "wait"] } : next;
     }
     case "none":
       return onPendingNone(state, callState, settings);
@@ -282,7 +283,12 @@ function onPendingFailure(
   const callState = afterFailure(state.callState, now, random, settings.ttlMs);
   if (isFatal || !settings.wait)
     return { state: doneState(callState.hasUnansweredClaim), effects: ["reject", "release"] };
-  return { state: { ...state, callState }, effects: NO_EFFECTS };
+  return { state: { ...state, callState }, effects: isFirstCall(state) ? ["wait"] : NO_EFFECTS };
+}
+
+/** No call about the claim has ended. */
+function isFirstCall({ status, callState }: PendingState): boolean {
+  return status === "asking" && callState.failures === 0;
 }
 
 /** Sends the call of this state, or notes that it must be sent when the call in flight has settled. */

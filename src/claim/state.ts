@@ -154,7 +154,8 @@ export type HeldAnswer = Extract<Answer, { state: "held" }>;
 
 /**
  * What the engine has to do, in order. ask, renew: send a `claim` or `renew` call with the number `callState.calls`.
- * grant: hand the lock to the waiter. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new
+ * grant: hand the lock to the waiter. wait: the first call has ended, and the claim is not granted: the store has queued it, or the call
+ * is repeated. refuse: the keys are busy (`wait: false`). expire: the queue entry was lost; a new
  * claim may be made. reject: the store failed permanently. lose: report the loss to the holder. jeopardy, restored: the claim has
  * become doubtful; it is sure again. recall: another claim waits for this one, which is held. release: send a release until the store
  * has answered.
@@ -163,6 +164,7 @@ export type Effect =
   | "ask"
   | "renew"
   | "grant"
+  | "wait"
   | "refuse"
   | "expire"
   | "reject"

@@ -75,13 +75,13 @@ export class Client {
   }
 
   /**
-   * Returns the lock, or null if `isTry` and it was busy. Not an async function, since an uncontended acquire should cost
+   * Returns the lock, or null if it was busy and the settings have `isNullIfBusy`. Not an async function, since an uncontended acquire should cost
    * only one promise: throws errors known before anything is sent, and rejects with others.
    */
-  acquire(target: LockTarget, settings: AcquireSettings, isTry: boolean): Promise<LockHandle | null> {
+  acquire(target: LockTarget, settings: AcquireSettings): Promise<LockHandle | null> {
     const context = this.open();
-    if (context instanceof Promise) return context.then((opened) => this.#acquire(opened, target, settings, isTry));
-    return this.#acquire(context, target, settings, isTry);
+    if (context instanceof Promise) return context.then((opened) => this.#acquire(opened, target, settings));
+    return this.#acquire(context, target, settings);
   }
 
   /** Continues detached locks. @throws see Locks.attach() */
@@ -172,18 +172,13 @@ export class Client {
     await this.driver.close();
   }
 
-  #acquire(
-    context: ClientContext,
-    target: LockTarget,
-    settings: AcquireSettings,
-    isTry: boolean,
-  ): Promise<LockHandle | null> {
+  #acquire(context: ClientContext, target: LockTarget, settings: AcquireSettings): Promise<LockHandle | null> {
     const { traits } = context;
     checkSupported(target, traits, this.driver.name);
     if (settings.cacheMs > 0) this.#checkCache(target, traits);
     settings.signal?.throwIfAborted();
     if (!this.flowHolds.isEmpty || (!traits.manyKeys && target.locks.length > 1)) {
-      return this.#acquireInParts(context, target, settings, isTry);
+      return this.#acquireInParts(context, target, settings);
     }
     const cached = settings.cacheMs > 0 ? this.#reuse(context, target, settings) : null;
     if (cached !== null) {
@@ -196,7 +191,7 @@ export class Client {
         const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);
         resolve(resolveAt(handle, timing));
       };
-      this.#enqueue(context, target, settings, isTry, onGranted, reject);
+      this.#enqueue(context, target, settings, onGranted, reject);
     });
   }
 
@@ -223,7 +218,6 @@ export class Client {
     context: ClientContext,
     target: LockTarget,
     settings: AcquireSettings,
-    isTry: boolean,
     resolve: ResolveWaiter,
     reject: (error: unknown) => void,
   ): void {
@@ -236,9 +230,7 @@ export class Client {
       else logWarning(logger, warning);
     }
     const startedAt = context.engine.clock.now();
-    this.#queueFor(context, target, settings, ttl).enqueue(
-      new Waiter(target, settings, isTry, startedAt, resolve, reject),
-    );
+    this.#queueFor(context, target, settings, ttl).enqueue(new Waiter(target, settings, startedAt, resolve, reject));
   }
 
   #queueFor(
@@ -271,7 +263,6 @@ export class Client {
     context: ClientContext,
     target: LockTarget,
     settings: AcquireSettings,
-    isTry: boolean,
   ): Promise<LockHandle | null> {
     const { clock } = this.settings;
     const joinedByKey = this.#findJoined(target);
@@ -282,7 +273,7 @@ export class Client {
     for (const localHold of joinedHolds) localHold.refCount++;
     try {
       for (;;) {
-        const acquired = await this.#acquireParts(context, parts, settings, startedAt + settings.waitMs, isTry);
+        const acquired = await this.#acquireParts(context, parts, settings, startedAt + settings.waitMs);
         if (acquired === null) {
           await releaseAll(joinedHolds);
           return null;
@@ -304,13 +295,12 @@ export class Client {
     }
   }
 
-  /** Acquires one local hold per part; null if `isTry` and a part was busy. */
+  /** Acquires one local hold per part; null if a part was busy and the settings have `isNullIfBusy`. */
   async #acquireParts(
     context: ClientContext,
     parts: readonly LockTarget[],
     settings: AcquireSettings,
     deadline: number,
-    isTry: boolean,
   ): Promise<LocalHold[] | null> {
     const { clock } = this.settings;
     const localHolds: LocalHold[] = [];
@@ -322,7 +312,7 @@ export class Client {
         const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
         const localHold = await new Promise<LocalHold | null>((resolve, reject) => {
           const onGranted: ResolveWaiter = (granted, timing) => resolve(resolveAt(granted, timing));
-          this.#enqueue(context, part, { ...settings, waitMs }, isTry, onGranted, reject);
+          this.#enqueue(context, part, { ...settings, waitMs }, onGranted, reject);
         });
         if (localHold === null) {
           await releaseAll(localHolds);

@@ -42,8 +42,6 @@ export type ListenerEffect = Exclude<Effect, "ask" | "renew" | "release">;
 /** The part of the client that has a claim. Called synchronously; may start or release claims in turn. */
 export interface ClaimListener {
   onEffect(effect: ListenerEffect, now: number): void;
-  /** The first call about the claim has ended, and it is not granted: the store has queued it, or the call is repeated. */
-  onNotGranted(): void;
   /** The claim, which waits, is the successor of this held one, whose holder has released it: it takes it over, with this token. */
   onSuccession(activeClaim: ActiveClaim, token: bigint, now: number): void;
   /** A renewal of the held claim is about to be sent: how many tokens it should have in all; 0: as many as it has. */
@@ -363,18 +361,14 @@ export class Engine {
   }
 
   #perform(activeClaim: ActiveClaim, { state, effects }: Step, now: number): void {
-    const previous = activeClaim.state;
+    const isDone = state.status === "done" && activeClaim.state.status !== "done";
     activeClaim.state = state;
-    const isDone = state.status === "done" && previous.status !== "done";
     if (isDone) this.#claims.delete(activeClaim.claim.id);
     for (const effect of effects) {
       // the listener may have changed the state during an earlier effect
       if (activeClaim.state !== state && effect !== "release") break;
       this.#performEffect(activeClaim, effect, now);
     }
-    const wasAsking = previous.status === "asking" && previous.callState.failures === 0;
-    if (wasAsking && (state.status === "waiting" || (state.status === "asking" && state.callState.failures > 0)))
-      activeClaim.listener.onNotGranted();
     const wakeAt = activeClaim.nextWakeAt();
     if (wakeAt === Number.POSITIVE_INFINITY) {
       this.scheduler.cancel(activeClaim);

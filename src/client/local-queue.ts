@@ -78,8 +78,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   #grant: Grant | null = null;
   /** Its one request is in strict order, of one exclusive key: its claim may have successors, and be one (successors.ts). */
   readonly #isStrict: boolean;
-  /** Those of the waiters that do not wait: they stay until the store has answered whether they may have the lock. */
-  #noWaitCount = 0;
+  /** How many of the waiters have `wait: false`: they stay until the store has answered whether they may have the lock. */
+  #tryCount = 0;
   /** How many claims in a row have lost their queue entry. */
   #restarts = 0;
 
@@ -104,14 +104,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     // join before queueing: adding the signal's listener may throw, and a waiter that cannot leave would block the others
     waiter.join(this);
     this.#waiters.push(waiter);
-    if (waiter.noWait) this.#noWaitCount++;
+    if (!waiter.wait) this.#tryCount++;
     if (this.#isStrict) this.context.strictWaits.add(this.#key);
     this.context.queueEvents.emitRequested(waiter);
     // a listener of the event may have withdrawn the request, or requested the same keys and so started the claim
     if (waiter.queue === null) return;
     if (this.#isIdle) return this.#grantIdle(waiter.startedAt);
     if (!isBusy) return this.#hasClaim ? undefined : this.#startFor(waiter);
-    if (!waiter.noWait) return this.context.queueEvents.emitWaiting(waiter);
+    if (waiter.wait) return this.context.queueEvents.emitWaiting(waiter);
     // while the first call is under way the lock may be free, or the store down: unknown is not busy
     if (this.#pendingClaim === null || !isAsking(this.#pendingClaim)) this.#rejectBusy(waiter, this.#pendingClaim);
   }
@@ -144,6 +144,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     switch (effect) {
       case "grant":
         return this.#onGranted(now);
+      case "wait":
+        return this.#onNotGranted();
       case "refuse":
       case "expire":
       case "reject":
@@ -157,13 +159,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       case "recall":
         return this.#onRecalled(now);
     }
-  }
-
-  onNotGranted(): void {
-    const pendingClaim = this.#pendingClaim as ActiveClaim;
-    const head = this.#waiters.first;
-    if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
-    this.#rejectNoWaits(pendingClaim);
   }
 
   tokensToRenew(): number {
@@ -285,7 +280,14 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#grant = grant;
     this.#recordTokens(token, tokenCount);
     this.#grantNext(grant, grant.takeToken(), now);
-    if (this.#noWaitCount > 0) this.#rejectNoWaits(null);
+    if (this.#tryCount > 0) this.#rejectTries(null);
+  }
+
+  #onNotGranted(): void {
+    const pendingClaim = this.#pendingClaim as ActiveClaim;
+    const head = this.#waiters.first;
+    if (head !== null && !isFailing(pendingClaim)) this.context.queueEvents.emitWaiting(head);
+    this.#rejectTries(pendingClaim);
   }
 
   #onRecalled(now: number): void {
@@ -300,10 +302,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     const { driver } = this.context.engine;
     const pendingClaim = this.#pendingClaim as ActiveClaim;
     this.#pendingClaim = null;
-    if (effect === "refuse") this.#rejectNoWaits(pendingClaim);
+    if (effect === "refuse") this.#rejectTries(pendingClaim);
     if (effect === "expire") {
       this.#rejectWith(
-        this.#findNoWaits(),
+        this.#listTries(),
         (keys) => new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
       );
       this.#restarts++;
@@ -311,7 +313,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     if (effect === "reject") {
       const { failure } = pendingClaim;
       // after a transient error the requests that wait keep waiting
-      const rejected = isFatalError(failure) ? [...this.#waiters] : this.#findNoWaits();
+      const rejected = isFatalError(failure) ? [...this.#waiters] : this.#listTries();
       this.#rejectWith(rejected, (keys) => wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
     }
     this.#startNext();
@@ -355,7 +357,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       ttlMs: this.#ttl,
       tokenCount: tokensToRequest(this.#limits, this.#waiters.size, this.#suggestedCount, isCached),
       floor: tokenFloors.floor(this.target.locks),
-      wait: !head.noWait,
+      wait: head.wait,
       label: head.settings.label,
       recall: this.#name !== null && traits.recall !== false,
       successors: this.#isStrict,
@@ -499,7 +501,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   #removeFromList(waiter: Waiter): void {
     this.#waiters.remove(waiter);
-    if (waiter.noWait) this.#noWaitCount--;
+    if (!waiter.wait) this.#tryCount--;
     if (this.#isStrict) this.context.strictWaits.remove(this.#key);
   }
 
@@ -519,8 +521,8 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.withdraw(waiter, wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
   }
 
-  #findNoWaits(): Waiter[] {
-    return [...this.#waiters].filter(({ noWait }) => noWait);
+  #listTries(): Waiter[] {
+    return [...this.#waiters].filter(({ wait }) => !wait);
   }
 
   #rejectWith(waiters: readonly Waiter[], toError: (keys: readonly string[]) => Error): void {
@@ -531,13 +533,13 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   /** The store has answered about the claim, which is not theirs. */
-  #rejectNoWaits(pendingClaim: ActiveClaim | null): void {
+  #rejectTries(pendingClaim: ActiveClaim | null): void {
     // a listener of the event of one may have withdrawn another
-    for (const waiter of this.#findNoWaits()) if (waiter.queue === this) this.#rejectBusy(waiter, pendingClaim);
+    for (const waiter of this.#listTries()) if (waiter.queue === this) this.#rejectBusy(waiter, pendingClaim);
   }
 
   /**
-   * Rejects a no-wait request: busy, unless the store is paused or does not answer.
+   * Rejects a request with `wait: false`: busy, unless the store is paused or does not answer.
    * @param pendingClaim null: a local holder has the lock
    */
   #rejectBusy(waiter: Waiter, pendingClaim: ActiveClaim | null): void {
@@ -553,7 +555,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
 
   /** Removes the request from the queue and rejects it once the lookup of the current holder has ended. */
   #timeOutWaiter(waiter: Waiter, waitedMs: number): void {
-    if (waiter.isTry) return this.withdraw(waiter, null);
+    if (waiter.settings.isNullIfBusy === true) return this.withdraw(waiter, null);
     let localAhead = this.#grant?.holder == null ? 0 : 1;
     for (let ahead = waiter.previous; ahead !== null; ahead = ahead.previous) localAhead++;
     const { locks, keys } = waiter.target;

@@ -246,7 +246,7 @@ class BoundLockable<Extra> implements Lockable<Extra> {
     try {
       const target = this.target(options);
       const settings = this.#resolveSettings(options, isTry);
-      return this.#client.acquire(target, settings, isTry);
+      return this.#client.acquire(target, settings);
     } catch (error) {
       return Promise.reject(error);
     }
@@ -258,7 +258,7 @@ class BoundLockable<Extra> implements Lockable<Extra> {
       options === undefined
         ? settings
         : parseAcquireOptions(options, settings, isTry ? "tryAcquire" : "acquire", this.#extraOption);
-    return isTry ? { ...acquireSettings, waitMs: 0 } : acquireSettings;
+    return isTry ? { ...acquireSettings, waitMs: 0, isNullIfBusy: true } : acquireSettings;
   }
 }
 

@@ -119,8 +119,10 @@ export interface ClientSettings extends AcquireSettings {
 
 /** AcquireOptions with defaults, in milliseconds. */
 export interface AcquireSettings {
-  /** Infinity: waits for ever. */
+  /** Infinity: waits for ever. 0: if the lock is not granted at once, it is busy. */
   readonly waitMs: number;
+  /** true: tryAcquire(), which is null for a busy lock instead of an error that names its holder. Default: false. */
+  readonly isNullIfBusy?: boolean;
   readonly ttl: number | "session";
   /** The user has set `ttl`; it is not the default. */
   readonly isTtlExplicit: boolean;

@@ -191,7 +191,6 @@ class AttachAttempt implements ClaimListener {
   /** Rejects with LockLostError and the reason, or with DriverError if the store did not answer for the length of the lease. */
   readonly result: Promise<LocalHold>;
   // a resumed claim is held from the start
-  readonly onNotGranted = neverCalled;
   readonly onSuccession = neverCalled;
   readonly #context: ClientContext;
   readonly #keys: readonly string[];

@@ -28,10 +28,8 @@ export class Waiter implements ScheduledTask {
   next: Waiter | null = null;
   readonly target: LockTarget;
   readonly settings: AcquireSettings;
-  /** `wait: 0`: if the lock is not granted at once, it is busy. */
-  readonly noWait: boolean;
-  /** tryAcquire(): busy resolves with null instead of an error that names the holder. */
-  readonly isTry: boolean;
+  /** false: if the lock is not granted at once, it is busy. */
+  readonly wait: boolean;
   readonly startedAt: number;
   readonly request: number = nextRequest();
   /** The queue that it waits in; null once it is settled. */
@@ -49,15 +47,13 @@ export class Waiter implements ScheduledTask {
   constructor(
     target: LockTarget,
     settings: AcquireSettings,
-    isTry: boolean,
     startedAt: number,
     resolve: ResolveWaiter,
     reject: (error: unknown) => void,
   ) {
     this.target = target;
     this.settings = settings;
-    this.noWait = settings.waitMs === 0;
-    this.isTry = isTry;
+    this.wait = settings.waitMs > 0;
     this.startedAt = startedAt;
     this.#resolve = resolve;
     this.#reject = reject;
@@ -91,7 +87,7 @@ export class Waiter implements ScheduledTask {
   /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
   reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
     this.leave();
-    if (this.isTry && outcome === "busy") this.#resolve(null, "now");
+    if (this.settings.isNullIfBusy === true && outcome === "busy") this.#resolve(null, "now");
     else this.#reject(error);
     // after it is settled, like a grant
     this.#joined?.context.queueEvents.emitFailed(this, error, outcome);

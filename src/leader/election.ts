@@ -179,7 +179,7 @@ class LockElection implements Election {
       });
     }
     try {
-      return (await this.#client.acquire(this.#target, this.#settings, false)) as Lock;
+      return (await this.#client.acquire(this.#target, this.#settings)) as Lock;
     } catch (error) {
       if (this.#stopping.aborted || error instanceof ClosedError) return null;
       throw error;

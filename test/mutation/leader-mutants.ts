@@ -41,9 +41,9 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...election,
     name: "two leaders at a time, by a lock that does not exclude",
-    find: "(await this.#client.acquire(this.#target, this.#settings, false)) as Lock;",
+    find: "(await this.#client.acquire(this.#target, this.#settings)) as Lock;",
     replace:
-      "(await this.#client.acquire({ locks: [{ ...this.#target.locks[0], permits: 1 }], keys: [this.name] }, this.#settings, false)) as Lock;",
+      "(await this.#client.acquire({ locks: [{ ...this.#target.locks[0], permits: 1 }], keys: [this.name] }, this.#settings)) as Lock;",
   },
   {
     ...election,

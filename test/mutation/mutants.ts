@@ -287,7 +287,7 @@ export const MUTANTS: readonly Mutant[] = [
     name: "tryAcquire() takes a pause of the store for busy",
     file: "src/client/local-queue.ts",
     find: "if (pause === undefined) return this.#timeOutWaiter(waiter, 0);",
-    replace: "if (pause === undefined || waiter.isTry) return this.#timeOutWaiter(waiter, 0);",
+    replace: "if (pause === undefined || waiter.settings.isNullIfBusy) return this.#timeOutWaiter(waiter, 0);",
     tests: "test/conformance/server-unix.test.ts",
   },
   {

@@ -65,7 +65,7 @@ describe("an asking claim", () => {
 
   test("failed: asks again with the same id after a back-off", () => {
     const machine = new MachineFixture().at(100).failCall();
-    expect(machine.effects).toEqual([]);
+    expect(machine.effects).toEqual(["wait"]);
     expect(machine.nextWakeAt).toBe(120);
     expect(machine.at(120).due().effects).toEqual(["ask"]);
     expect(machine.at(130).failCall().nextWakeAt).toBe(170);
@@ -107,7 +107,7 @@ describe("an asking claim", () => {
   test("notified while the call is in flight: asks again as soon as that call settles", () => {
     const machine = new MachineFixture().at(100).notified();
     expect(machine.effects).toEqual([]);
-    expect(machine.at(200).answered(waitingAnswer()).effects).toEqual(["renew"]);
+    expect(machine.at(200).answered(waitingAnswer()).effects).toEqual(["renew", "wait"]);
     expect(new MachineFixture().notified().at(200).answered(heldAnswer()).effects).toEqual(["grant", "renew"]);
     const failing = new MachineFixture().notified().at(200).failCall();
     expect(failing.nextWakeAt).toBe(200);

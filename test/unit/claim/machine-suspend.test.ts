@@ -76,7 +76,7 @@ test("a grant pushed after a sleep ends with the lease that the store counts", (
 
 test("answers to a claim sent before the sleep place it, but extend nothing", () => {
   const waiting = new MachineFixture().at(1_000).suspend(5_000).at(1_100).answered(waitingAnswer());
-  expect(waiting).toMatchObject({ effects: ["renew"], state: { status: "waiting", deadline: 22_000 } });
+  expect(waiting).toMatchObject({ effects: ["renew", "wait"], state: { status: "waiting", deadline: 22_000 } });
   const held = new MachineFixture().at(1_000).suspend(5_000).at(1_100).answered(heldAnswer());
   expect(held).toMatchObject({ effects: ["grant", "renew"], state: { status: "held", deadline: 22_000 } });
 });
