@@ -1,11 +1,7 @@
 /** The lease-time rule (decision 0003): how long a client may believe an answer, and when it renews. */
 
+import { ATTEMPTS_PER_LEASE, BELIEVED_SHARE, RENEWALS_PER_LEASE } from "./lease-shares.ts";
 import type { AnsweredEvent, ClaimSettings, HeldState, PendingState } from "./state.ts";
-
-/** Clock rates may differ by 1 %; the other 9 % of a lease is time for the holder to stop. */
-export const BELIEVED_SHARE = 0.9;
-/** With less than this share of its lease left a claim is renewed as soon as it is granted, and given to no other request. */
-export const SHORT_LEASE_SHARE = 0.45;
 
 /** Until when a client may believe a lease, counted from when the answered call was sent. */
 export function believedUntil(sentAt: number, remainingMs: number, ttlMs: number): number {
@@ -37,7 +33,7 @@ export function extendDeadline(
 export function nextRenewalAt(sentAt: number, remainingMs: number, settings: ClaimSettings): number {
   const boundedMs = Math.min(remainingMs, settings.ttlMs);
   return Math.max(
-    sentAt - (settings.ttlMs - boundedMs) + settings.ttlMs / 3,
-    sentAt + Math.max(boundedMs / 6, settings.ttlMs / 200),
+    sentAt - (settings.ttlMs - boundedMs) + settings.ttlMs / RENEWALS_PER_LEASE,
+    sentAt + Math.max(boundedMs / ATTEMPTS_PER_LEASE, settings.ttlMs / 200),
   );
 }

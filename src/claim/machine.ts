@@ -26,7 +26,8 @@
 
 import type { LostReason } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
-import { believedUntil, extendDeadline, nextRenewalAt, SHORT_LEASE_SHARE } from "./lease-deadline.ts";
+import { believedUntil, extendDeadline, nextRenewalAt } from "./lease-deadline.ts";
+import { ATTEMPTS_PER_LEASE, BELIEVED_SHARE, RENEWALS_PER_LEASE, SHORT_LEASE_SHARE } from "./lease-shares.ts";
 import type {
   AnsweredEvent,
   ClaimEvent,
@@ -230,7 +231,7 @@ function onPendingPush(state: PendingState, answer: Answer, now: number, setting
   // a push with less time left than the deadline is older than the last answer: treat it as a recheck only
   if (answer.state === "waiting" || now + answer.remainingMs < state.deadline) return callStore(state, now);
   // a push carries no send time, so it moves no deadline
-  const dueAt = state.deadline - 0.9 * settings.ttlMs + settings.ttlMs / 3;
+  const dueAt = state.deadline - BELIEVED_SHARE * settings.ttlMs + settings.ttlMs / RENEWALS_PER_LEASE;
   return grantClaim(state, answer, dueAt, false, now, settings);
 }
 
@@ -440,7 +441,7 @@ function onSuspend(state: HeldState, byMs: number, now: number, settings: ClaimS
   if (now < deadline || state.unconfirmedUntil !== null) return requestRenewal({ ...state, callState, deadline }, now);
   const unconfirmedUntil = settings.survivesSilence
     ? now + settings.ttlMs
-    : Math.min(state.deadline, now + settings.ttlMs / 6);
+    : Math.min(state.deadline, now + settings.ttlMs / ATTEMPTS_PER_LEASE);
   return requestRenewal({ ...state, callState, deadline, unconfirmedUntil }, now);
 }
 

@@ -6,6 +6,7 @@
 import type { LostReason } from "../errors.ts";
 import type { Answer } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
+import { ATTEMPTS_PER_LEASE } from "./lease-shares.ts";
 
 /** The settings that stay the same as long as a claim lives. */
 export interface ClaimSettings {
@@ -244,7 +245,8 @@ export function afterEarlierReply(callState: CallState, epoch: number): CallStat
 /** The state after the call in flight failed or timed out: its outcome is unknown. */
 export function afterFailure(callState: CallState, now: number, random: number, ttlMs: number): CallState {
   const failures = callState.failures + 1;
-  const retryAt = now + (callState.callAgain ? 0 : backoffMs(failures, random, Math.min(MAX_RETRY_MS, ttlMs / 6)));
+  const retryAt =
+    now + (callState.callAgain ? 0 : backoffMs(failures, random, Math.min(MAX_RETRY_MS, ttlMs / ATTEMPTS_PER_LEASE)));
   const hasUnansweredClaim = callState.hasUnansweredClaim || callState.isClaimCall;
   return { ...callState, sentAt: null, isClaimCall: false, callAgain: false, failures, retryAt, hasUnansweredClaim };
 }
@@ -264,9 +266,9 @@ export function leavesClaimUnanswered(callState: CallState): boolean {
   return callState.hasUnansweredClaim || (callState.sentAt !== null && callState.isClaimCall);
 }
 
-/** When the call in flight times out: at least four attempts fit between a renewal's due time and the lease's end. */
+/** When the call in flight times out. */
 export function timesOutAt(callState: CallState, ttlMs: number): number {
-  return callState.sentAt === null ? Number.POSITIVE_INFINITY : callState.sentAt + ttlMs / 6;
+  return callState.sentAt === null ? Number.POSITIVE_INFINITY : callState.sentAt + ttlMs / ATTEMPTS_PER_LEASE;
 }
 
 /** When the next timeout, retry or call is due; `regularCallAt`: when the next call is due without a failure. */

@@ -7,6 +7,7 @@
  * public methods of a lock call it before they answer, and its callers check their own state again afterwards.
  */
 
+import { RENEWALS_PER_LEASE } from "../claim/lease-shares.ts";
 import { isHeld, isReusable, isVerified, isWanted, nextWakeAt, startClaim, step } from "../claim/machine.ts";
 import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../claim/state.ts";
 import type { ClosedError, PauseReason } from "../errors.ts";
@@ -33,7 +34,7 @@ import { Successors } from "./successors.ts";
  * than seven eighths of a lease remain; these have less.) Rechecks and retries are due more often, and would pull renewals
  * forward again and again: only what is due soon joins them.
  */
-const WITH_RENEWAL: EarlyRun = { withinMs: 5_000, leaseShare: 1 / 6 };
+const WITH_RENEWAL: EarlyRun = { withinMs: 5_000, leaseShare: 1 / (2 * RENEWALS_PER_LEASE) };
 const WITH_RECHECK: EarlyRun = { withinMs: 1_000, leaseShare: 1 / 24 };
 
 /** What the machine has decided about a claim that its listener has to carry out. */

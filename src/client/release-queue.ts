@@ -10,6 +10,7 @@
  * if the first one succeeded and only its answer was lost.
  */
 
+import { ATTEMPTS_PER_LEASE } from "../claim/lease-shares.ts";
 import { isFatalError } from "../errors.ts";
 import type { Claim, Driver, Release } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
@@ -146,7 +147,7 @@ export class ReleaseQueue {
       if (pending.attempts++ === 0) hasNew = true;
       timeoutAt = Math.min(
         timeoutAt,
-        sentAt + pending.ttlMs / 6,
+        sentAt + pending.ttlMs / ATTEMPTS_PER_LEASE,
         pending.forgottenAt > sentAt ? pending.forgottenAt : Number.POSITIVE_INFINITY,
       );
     }

@@ -19,7 +19,8 @@
  *   claim may have been granted meanwhile, with a higher token, and have ended already.
  */
 
-import { BELIEVED_SHARE, believedUntil } from "../../claim/lease-deadline.ts";
+import { believedUntil } from "../../claim/lease-deadline.ts";
+import { BELIEVED_SHARE } from "../../claim/lease-shares.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 
 export interface MemberClaim {

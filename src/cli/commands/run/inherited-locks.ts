@@ -3,6 +3,7 @@
  * outer run if the store confirms that the key is held. It fails at once if it would wait for its own outer run.
  */
 
+import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
 import type { Locks } from "../../../client/locks.ts";
 import type { DetachedClaim } from "../../../protocol/lock-reference.ts";
 import { decodeReference } from "../../../protocol/lock-reference.ts";
@@ -81,10 +82,10 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
   return { inherited, toClaim };
 }
 
-/** Not later than the end by the store's clock: counted from before the query, and a tenth is left unused as for own locks. */
+/** Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own locks. */
 function leaseEnd({ answer, ttlMs }: ClaimView, calledAt: number): number {
   if (answer.state !== "held" || ttlMs === "session") return Number.POSITIVE_INFINITY;
-  return calledAt + answer.remainingMs - ttlMs / 10;
+  return calledAt + answer.remainingMs - (1 - BELIEVED_SHARE) * ttlMs;
 }
 
 /** How a request relates to a lock of its outer run: it shares it, is independent of it, or would wait for it. */

@@ -3,6 +3,7 @@
  * KILL follows before the lease can end. If the lock is lost, it sends TERM at once.
  */
 
+import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
 import type { LostReason } from "../../../errors.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
@@ -97,7 +98,7 @@ export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOut
     const remainingMs = lock.remainingMs();
     const leadMs = onLost === "term" ? graceMs : 0;
     if (onLost === "term" && remainingMs <= leadMs) {
-      const silentMs = Math.max(0.9 * leaseMs - remainingMs, 0);
+      const silentMs = Math.max(BELIEVED_SHARE * leaseMs - remainingMs, 0);
       const description = `losing ${quoteKeys(lock.keys)} (${lock.describeLoss(silentMs)})`;
       return terminate(toLostError(lock, "expired"), description, remainingMs);
     }
