@@ -130,15 +130,14 @@ function connectSocket(
   const socket = connect(
     socketPath === undefined ? { host, port, noDelay: true, keepAlive: true } : { path: socketPath },
   );
-  const fail = (): void => {
-    socket.destroy(createConnectError("ETIMEDOUT", `no answer within ${timeoutMs} ms`));
-  };
-  socket.setTimeout(timeoutMs, fail);
+  let greetingLength = 0;
   socket.once("data", () => {
-    socket.setTimeout(0);
-    const { bytesRead } = socket;
-    // the login is not answered: the connection would keep its place in the pool
-    setTimeout(() => socket.bytesRead === bytesRead && fail(), timeoutMs).unref();
+    greetingLength = socket.bytesRead;
+  });
+  socket.setTimeout(timeoutMs).on("timeout", () => {
+    // a login that is not answered would keep its place in the pool
+    if (socket.bytesRead > greetingLength) socket.setTimeout(0);
+    else socket.destroy(createConnectError("ETIMEDOUT", `no answer within ${timeoutMs} ms`));
   });
   return socket.unref();
 }
