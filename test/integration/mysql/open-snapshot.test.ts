@@ -12,7 +12,7 @@ import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 const [FEW, PAIRS] = [100, 2_000];
 /** What visits the deleted rows of the key reads hundreds. */
 const MAX_PAGES = 150;
-/** So many pairs are counted one by one: the server reads pages for itself, too. */
+/** So many pairs are counted one by one. */
 const SAMPLES = 25;
 
 withMariaDb((server) => {
@@ -28,7 +28,7 @@ withMariaDb((server) => {
     await fixture.database.drop();
   });
 
-  /** The pages that one of the next pairs reads: the median. */
+  /** The pages that one of the next pairs reads: the least, since the server reads pages for itself, too. */
   const countPages = async (pair: () => Promise<void>): Promise<number> => {
     const observer = fixture.pool({ pool: { connectionLimit: 1 } }).promise();
     const pages: number[] = [];
@@ -41,7 +41,7 @@ withMariaDb((server) => {
       await pair();
       pages.push((await read()) - before);
     }
-    return pages.sort((first, second) => first - second)[SAMPLES >> 1] as number;
+    return Math.min(...pages);
   };
 
   test.each(["free", "handed on"])(
