@@ -19,7 +19,7 @@
  *   store", and until the answer the claim is unconfirmed, which counts as not held.
  * - A failure means "unknown", never "lost": only the deadline, `none` or another token means lost.
  * - A held claim may be given to another request of the client only if the store has answered a call for it that was sent in the present
- *   epoch (isReusable); its holder is told when it becomes doubtful, and when an answer has ended the doubt.
+ *   epoch (isReusable). The effect "jeopardy" reports that it has become doubtful, "restored" that an answer has ended the doubt.
  * - A lost claim is released only when its holder's code has ended (or its lease certainly has): a release before that would
  *   let the next holder in while this one is still stopping.
  */

@@ -77,7 +77,7 @@ export interface HeldState {
   readonly grantedAtCall: number;
   /** Not null: the claim is unconfirmed until the store answers, and lost at this time without an answer. */
   readonly unconfirmedUntil: number | null;
-  /** "doubtful": a renewal failed, or the store's clock stepped, and the store has not confirmed the claim since. The holder is told. */
+  /** "doubtful": a renewal failed, or the store's clock stepped, and the store has not confirmed the claim since. */
   readonly confirmation: "sure" | "doubtful";
   /** Answers of an earlier epoch end no doubt: the store's clock has stepped since. */
   readonly confirmingEpoch: number;

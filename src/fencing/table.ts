@@ -40,8 +40,8 @@ const COLUMNS: Readonly<Record<SqlDialect, string>> = {
 ) without rowid`,
 };
 
-/** Another process created it in the same moment: duplicate_table, unique_violation in the catalog. */
-const CREATED_MEANWHILE: readonly unknown[] = ["42P07", "23505"];
+/** Another process created it in the same moment: duplicate_table, duplicate_object (its type), unique_violation in the catalog. */
+const CREATED_MEANWHILE: readonly unknown[] = ["42P07", "42710", "23505"];
 
 /**
  * The statement that creates the table of fence(), for a migration of the user. It does nothing if the table exists.

@@ -4,8 +4,9 @@ import { isFatalError } from "../../errors.ts";
 import type { Answer, ClaimId, Driver, Pause, Release } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
+import { sleep } from "../../util/timeout.ts";
 import type { Member, MemberCall } from "./member.ts";
-import { delay, waitForMembers } from "./member.ts";
+import { waitForMembers } from "./member.ts";
 import type { QuorumClaim, QuorumClaims } from "./quorum-claim.ts";
 import { toMajority, toRemainingMs } from "./quorum-claim.ts";
 import { Tally } from "./tally.ts";
@@ -82,7 +83,7 @@ export class ClaimCoordinator {
         this.#abandon(quorumClaim);
         return { ...NONE, ...toPausedField(tally) };
       }
-      await delay(this.#options.clock, delayMs);
+      await sleep(this.#options.clock, delayMs);
       if (quorumClaim.isDone) return NONE;
     }
   }

@@ -290,11 +290,3 @@ export async function listAll(driver: Driver, query: ListQuery, signal?: AbortSi
     if (next === undefined) return items;
   }
 }
-
-/** Resolves after `ms`; for jitter. */
-export function delay(clock: Clock, ms: number): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = clock.timer(resolve);
-    timer.set(clock.now() + ms);
-  });
-}

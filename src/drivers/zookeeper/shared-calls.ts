@@ -2,7 +2,7 @@
 
 interface KeyCalls<T> {
   readonly inFlight: Promise<T>;
-  /** Begins when the one in flight has ended; null: nobody has asked for it. */
+  /** Begins when the one in flight has ended; null: no caller waits for it. */
   next: Promise<T> | null;
 }
 

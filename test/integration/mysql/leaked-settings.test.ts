@@ -152,7 +152,7 @@ withMariaDb(
     });
 
     test.each(CLOCK_OFFSETS)(
-      "set timestamp %i s off: leases are by the real time, so nobody else holds them",
+      "set timestamp %i s off: leases are by the real time, so no other client holds them",
       async (offset) => {
         const pool = connectPool();
         const driver = await openOn(pool);

@@ -81,9 +81,11 @@ withMariaDb((server) => {
         const { name } = fixture.database;
         const options = { prefix: "app", ...(isQualified && { database: name }) };
         const migration = mysqlMigration(options);
-        for (let run = 0; run < 2; run++) {
+        // tools for migrations may turn autocommit off
+        for (const setting of ["", "SET autocommit = 0;\n"]) {
           const where = ["--no-defaults", "-h127.0.0.1", `-P${server().port}`, "-uroot"];
-          execFileSync("/usr/bin/mariadb", [...where, isQualified ? "mysql" : name], { input: migration });
+          const input = `${setting}${migration}\nCOMMIT;`;
+          execFileSync("/usr/bin/mariadb", [...where, isQualified ? "mysql" : name], { input });
         }
         const driver = await fixture.open({ driver: { prefix: "app", createTables: false } });
         await lockOnce(driver);

@@ -97,7 +97,7 @@ export function watchEvents(
   };
 }
 
-/** Who is told of the breaks of a pool that does not tell by itself. */
+/** The listeners for breaks of a pool or client whose library emits no event for them. */
 export class BreakListeners {
   readonly #listeners = new Set<() => void>();
 

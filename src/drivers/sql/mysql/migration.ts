@@ -94,7 +94,8 @@ export function renderTables(location: MysqlLocation): readonly string[] {
     `INSERT IGNORE INTO {layout} (version) SELECT ${MYSQL_LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
     "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
     // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would be, too. What
-    // is read at this level is not locked
+    // is read at this level is not locked. A migration may run without autocommit, and tables have ended its transaction before
+    "COMMIT AND NO CHAIN NO RELEASE",
     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
     `INSERT IGNORE INTO {buckets} (bucket, last_token) SELECT bucket, 0
       FROM (SELECT high.digit * ${BUCKET_DIGITS} + low.digit AS bucket FROM (${digits}) AS high CROSS JOIN (${digits}) AS low) AS numbers
