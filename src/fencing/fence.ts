@@ -49,6 +49,7 @@ export async function fence(tx: unknown, lock: FencedLock, options: FenceOptions
   const handle = toSqlHandle(tx, options.dialect);
   const grants = readGrants(lock);
   if (handle.isInTransaction() === false) throw new TypeError(NO_TRANSACTION);
+  if (options.idleTimeout !== false) handle.expectEndOfSession?.();
   const run = { postgres: fencePostgres, mysql: fenceMysql, sqlite: fenceSqlite }[handle.dialect];
   for (const grant of grants) {
     const step = toStep(handle.dialect, grant, lock, options);

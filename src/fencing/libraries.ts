@@ -38,7 +38,17 @@ function adaptPg(client: Members): AdaptedHandle {
       const status = hasMethods(client, "getTransactionStatus") ? call(client, "getTransactionStatus") : null;
       return typeof status === "string" ? status !== "I" : null;
     },
+    expectEndOfSession: () => ignoreErrorEvents(client),
   };
+}
+
+const ignoring = new WeakSet<Members>();
+
+/** Once, for the life of the connection: it is not used after such an error, and its next call rejects. */
+function ignoreErrorEvents(connection: Members): void {
+  if (ignoring.has(connection)) return;
+  ignoring.add(connection);
+  call(connection, "on", "error", () => undefined);
 }
 
 /** The instance, a reserved connection, or the sql of a transaction. */

@@ -17,6 +17,8 @@ export interface SqlHandle {
   query(text: string, values?: readonly SqlValue[]): Promise<SqlResult>;
   /** Is a transaction open, as the library knows after the last statement? null: it does not know. */
   isInTransaction(): boolean | null;
+  /** Listens to the error that a connection emits when the database ends its session. Without a listener it ends the process. */
+  expectEndOfSession?(): void;
 }
 
 /** One key to fence in the table. */

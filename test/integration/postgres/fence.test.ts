@@ -16,12 +16,12 @@ import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
 interface TestClient {
   query(text: string, values?: readonly unknown[]): Promise<{ readonly rows: Readonly<Record<string, unknown>>[] }>;
-  on(event: "error", listener: () => void): void;
+  on(event: "error" | "end", listener: () => void): void;
   release(isBroken?: boolean): void;
 }
 
 interface TestPool extends TestClient {
-  on(event: "error", listener: () => void): void;
+  on(event: "error" | "end", listener: () => void): void;
   on(event: "connect", listener: (client: TestClient) => void): void;
   connect(): Promise<TestClient>;
   end(): Promise<void>;
@@ -128,6 +128,20 @@ withPostgres((server) => {
       await client.query("commit");
     },
   );
+
+  test("a session that the database ends for its idle transaction is an error of the next call, and no unhandled one", async () => {
+    await createFenceTable(pool);
+    const own = new pg.Pool({ connectionString: url, max: 1 }) as unknown as TestPool;
+    onTestFinished(() => own.end());
+    const client = await own.connect();
+    onTestFinished(() => client.release(true));
+    const ended = new Promise<void>((resolve) => client.on("end", resolve));
+    await client.query("begin");
+    await fence(client, createShortLock(300, 100));
+    await fence(client, createShortLock(300, 100));
+    await ended;
+    await expect(client.query("commit")).rejects.toThrow(/not queryable|terminat/);
+  });
 
   test("a client outside a transaction is refused, also if only the database knows", async () => {
     const client = await pool.connect();
