@@ -21,7 +21,7 @@ export function adaptLibrary(handle: unknown): AdaptedHandle | null {
     return adaptMysql2((members.promise as () => Members).call(handle));
   if (hasMethods(members, "batch")) return adaptMariadb(members);
   if (hasMethods(members, "execute", "escape", "format")) return adaptMysql2(members);
-  if (hasMethods(members, "connect", "end", "on")) return adaptPg(members);
+  if (hasMethods(members, "connect", "end", "on", "off")) return adaptPg(members);
   return null;
 }
 
@@ -42,14 +42,13 @@ function adaptPg(client: Members): AdaptedHandle {
   };
 }
 
-const ignoring = new WeakSet<Members>();
-
 /** Once, for the life of the connection: it is not used after such an error, and its next call rejects. */
 function ignoreErrorEvents(connection: Members): void {
-  if (ignoring.has(connection)) return;
-  ignoring.add(connection);
-  call(connection, "on", "error", () => undefined);
+  call(connection, "off", "error", ignoreError);
+  call(connection, "on", "error", ignoreError);
 }
+
+function ignoreError(): void {}
 
 /** The instance, a reserved connection, or the sql of a transaction. */
 function adaptPostgresJs(sql: Members): AdaptedHandle {
