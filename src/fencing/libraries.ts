@@ -1,5 +1,7 @@
 /** Handles of database libraries: pg, postgres.js, mysql2, mariadb, and the libraries for SQLite. */
 
+import type { Emitter } from "../drivers/sql/clients/emitter.ts";
+import { ignoreErrors } from "../drivers/sql/clients/emitter.ts";
 import type { Members } from "../drivers/sql/clients/members.ts";
 import { hasMethods, readMembers } from "../drivers/sql/clients/members.ts";
 import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
@@ -21,7 +23,7 @@ export function adaptLibrary(handle: unknown): AdaptedHandle | null {
     return adaptMysql2((members.promise as () => Members).call(handle));
   if (hasMethods(members, "batch")) return adaptMariadb(members);
   if (hasMethods(members, "execute", "escape", "format")) return adaptMysql2(members);
-  if (hasMethods(members, "connect", "end", "on", "off")) return adaptPg(members);
+  if (hasMethods(members, "connect", "end", "on", "listeners")) return adaptPg(members);
   return null;
 }
 
@@ -38,17 +40,9 @@ function adaptPg(client: Members): AdaptedHandle {
       const status = hasMethods(client, "getTransactionStatus") ? call(client, "getTransactionStatus") : null;
       return typeof status === "string" ? status !== "I" : null;
     },
-    expectEndOfSession: () => ignoreErrorEvents(client),
+    expectEndOfSession: () => ignoreErrors(client as unknown as Emitter),
   };
 }
-
-/** Once, for the life of the connection: it is not used after such an error, and its next call rejects. */
-function ignoreErrorEvents(connection: Members): void {
-  call(connection, "off", "error", ignoreError);
-  call(connection, "on", "error", ignoreError);
-}
-
-function ignoreError(): void {}
 
 /** The instance, a reserved connection, or the sql of a transaction. */
 function adaptPostgresJs(sql: Members): AdaptedHandle {

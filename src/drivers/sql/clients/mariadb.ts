@@ -1,17 +1,15 @@
 /** The adapter for mariadb 3: pools and single connections, with promises. */
 
-import type { Emitter } from "./connection.ts";
 import {
   breakListeners,
   copyWithoutStatement,
   createConnection,
   createTransactionError,
   EndSignal,
-  ignoreError,
-  ignoreErrors,
   Turns,
-  watchEvents,
 } from "./connection.ts";
+import type { Emitter } from "./emitter.ts";
+import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
 import { normalizeInteger } from "./integers.ts";
 import {
   areReadable,

@@ -1,15 +1,8 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
-import type { Emitter } from "./connection.ts";
-import {
-  createConnection,
-  createTransactionError,
-  EndSignal,
-  ignoreError,
-  ignoreErrors,
-  Turns,
-  watchEvents,
-} from "./connection.ts";
+import { createConnection, createTransactionError, EndSignal, Turns } from "./connection.ts";
+import type { Emitter } from "./emitter.ts";
+import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
 import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 

@@ -11,9 +11,9 @@ import {
   createConnection,
   createTransactionError,
   EndSignal,
-  ignoreError,
 } from "./connection.ts";
 import { ConnectionPool } from "./connection-pool.ts";
+import { ignoreError } from "./emitter.ts";
 import { insertPostgresValues, isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
 import type { DedicatedConnection, SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "./types.ts";
 
