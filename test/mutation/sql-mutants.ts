@@ -662,7 +662,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a single connection of MariaDB, breaks without a notification",
-    file: "src/drivers/sql/clients/connection.ts",
+    file: "src/drivers/sql/clients/emitter.ts",
     find: "for (const event of events) emitter.on(event, listener);",
     replace: "",
     tests: "test/integration/mysql/connection-breaks.test.ts",
