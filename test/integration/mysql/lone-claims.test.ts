@@ -118,6 +118,20 @@ withMariaDb((server) => {
     await claimAlone();
   });
 
+  test("after the rows of a key were deleted by hand, it is granted again, once and again", async () => {
+    const { claim } = await claimAlone();
+    expect(await driver.claim(makeClaim("key"))).toMatchObject({ state: "waiting" });
+    // a walk notes what is in use
+    expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
+    await query("delete from holdfast_2_claims");
+    const next = makeClaim("key");
+    expect(await driver.claim(next)).toMatchObject({ state: "held" });
+    expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
+    expect(await driver.release(toReleases(claim, next))).toEqual([false, true]);
+    await lockOnce("key");
+    await claimAlone();
+  });
+
   test("it is detached and revoked as any other", async () => {
     const detached = await claimAlone();
     expect(await driver.detach?.([detached.claim])).toEqual([true]);
