@@ -113,7 +113,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 12, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 13, for callers from revision 8"]);
       await fixture.database.query(
         "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -121,7 +121,7 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 12, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 13, for callers from revision 8"]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
