@@ -5,6 +5,7 @@ import { createConnection, createPool } from "mysql2";
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { connect } from "../../../src/client/connect.ts";
 import { mysql, mysqlMigration } from "../../../src/drivers/sql/mysql/driver.ts";
+import { REVISION } from "../../../src/drivers/sql/mysql/migration.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -113,7 +114,7 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 13, for callers from revision 8"]);
+      expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 8`]);
       await fixture.database.query(
         "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
@@ -121,21 +122,21 @@ withMariaDb((server) => {
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual(["Holdfast, revision 13, for callers from revision 8"]);
+      expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 8`]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
       for (const { name } of procedures)
         await fixture.database.query(
-          `alter procedure ${name} comment 'Holdfast, revision 13, for callers from revision 8'`,
+          `alter procedure ${name} comment 'Holdfast, revision 99, for callers from revision 8'`,
         );
       await lockOnce(await fixture.open());
-      expect(await readComments()).toEqual(["Holdfast, revision 13, for callers from revision 8"]);
+      expect(await readComments()).toEqual(["Holdfast, revision 99, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 13, for callers from revision 13'",
+        "alter procedure holdfast_2_walk comment 'Holdfast, revision 99, for callers from revision 99'",
       );
       expect(await refused(fixture.driver())).toMatch(
-        /procedures of database .* are of revision 13, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
+        /procedures of database .* are of revision 99, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
       );
     });
 
