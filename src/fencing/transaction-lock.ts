@@ -41,7 +41,8 @@ const READ_MARK = "select pg_catalog.current_setting('holdfast.lock', true) as m
  * Locks a key until the end of this transaction. Transactions and sessions that lock the same number exclude each other; the
  * other drivers of this package do not take part.
  * @param tx the transaction on PostgreSQL, at read committed, as its library or query builder gives it. Lock before the
- *   transaction reads what the lock protects, and several keys in one order in all transactions
+ *   transaction reads what the lock protects, and several keys in one order in all transactions. Not after a savepoint to which the
+ *   transaction may be rolled back: that would end the lock
  * @returns true; false with `wait: false` if the lock was not free
  * @throws UnsupportedError on another database; FenceConflictError after a deadlock or the session's lock_timeout: roll back and
  *   run the transaction again; TypeError if an argument is wrong, or if tx is not in a transaction or not at read committed;
