@@ -70,8 +70,6 @@ const MAY_HAVE_WEAK_COLLECTIONS: readonly Exception[] = [
 /** A branch by class is a method that is missing; only what comes from outside has to be recognized. */
 const MAY_TEST_CLASSES: readonly Exception[] = [
   { within: "src/client/locks.ts", reason: "recognizes a user's argument" },
-  { within: "src/server/local/", reason: "recognizes a session among the owners of claims" },
-  { within: "src/server/storage/", reason: "recognizes a session among the owners of claims" },
 ];
 
 /** They get the time and randomness as arguments. */

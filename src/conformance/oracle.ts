@@ -4,6 +4,7 @@
  */
 
 import assert from "node:assert/strict";
+import type { Timestamps } from "../lock-table/table.ts";
 import { LockTable } from "../lock-table/table.ts";
 import type { Answer, Claim, Driver, LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
@@ -152,7 +153,7 @@ async function makeClaim(run: OracleRun, knownClaim: KnownClaim): Promise<void> 
     .map(({ key, permits, limit }) => `${key}:${formatPermits(permits)}/${formatPermits(limit)}`)
     .join("+");
   const name = formatClaim(run, knownClaim);
-  const expected = run.table.claim(claim, null, ...currentTime());
+  const expected = run.table.claim(claim, { owner: null }, currentTime());
   const answer = await knownClaim.driver.claim(claim);
   run.log.push(`claim ${name} ${wanted}${claim.wait ? "" : " wait: false"} → ${answer.state}`);
   compareAnswer(run, knownClaim, expected, answer, "claim");
@@ -162,7 +163,7 @@ async function release(run: OracleRun, released: readonly KnownClaim[], hasUnans
   const { driver } = released[0] as KnownClaim;
   const own = released.filter((knownClaim) => knownClaim.driver === driver);
   const expected = own.map(({ claim }) =>
-    run.table.release(claim.id, ...currentTime(), hasUnansweredClaim ? claim.ttlMs : undefined),
+    run.table.release(claim.id, currentTime(), hasUnansweredClaim ? claim.ttlMs : undefined),
   );
   const answers = await driver.release(own.map(({ claim }) => ({ claim, hasUnansweredClaim })));
   run.isBatch = own.length > 1;
@@ -183,7 +184,7 @@ async function revoke(run: OracleRun, knownClaim: KnownClaim): Promise<void> {
   if (token === null || entry === undefined) return;
   const now = run.random.chance(0.5);
   const { key } = claim.locks[0];
-  const expected = run.table.revoke(key, entry.token, now, ...currentTime());
+  const expected = run.table.revoke(key, entry.token, now, currentTime());
   run.log.push(`revoke ${formatClaim(run, knownClaim)}${now ? " now" : ""}`);
   assert.deepEqual(
     await driver.revoke?.([{ key, token, now }]),
@@ -203,7 +204,7 @@ async function compareStates(run: OracleRun): Promise<void> {
     const answers = await driver.renew(own.map(({ claim }) => claim));
     assert.equal(answers.length, own.length, "renew gives one answer for each claim");
     for (const [index, knownClaim] of own.entries()) {
-      const expected = run.table.renew(knownClaim.claim.id, null, ...currentTime());
+      const expected = run.table.renew(knownClaim.claim.id, null, currentTime());
       compared.push({ knownClaim, expected, answer: answers[index] as Answer });
     }
   }
@@ -288,6 +289,6 @@ function formatPermits(permits: number): string {
   return permits === ALL_PERMITS ? "all" : String(permits);
 }
 
-function currentTime(): [now: number, micros: number] {
-  return [performance.now(), Date.now() * 1_000];
+function currentTime(): Timestamps {
+  return { now: performance.now(), micros: Date.now() * 1_000 };
 }

@@ -2,6 +2,7 @@
 
 import { FatalDriverError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
+import type { Timestamps } from "../lock-table/table.ts";
 import { LockTable } from "../lock-table/table.ts";
 import type { Answer, Claim, ClaimId, Driver, DriverEvents, Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -10,10 +11,13 @@ import { publicTag } from "../util/ids.ts";
 import { runInMicrotask } from "../util/microtask.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
 
+/** Receives the notifications of a driver's claims: one table serves several drivers. */
+type NotifyOwner = (id: ClaimId, answer: Answer | "recalled") => void;
+
 /** A store that several memory drivers share, so that their claims exclude each other. */
 export interface MemoryStore {
   /** Its lock table. Internal: may change. */
-  readonly table: LockTable;
+  readonly table: LockTable<NotifyOwner>;
   /** The clock of its leases and tokens. */
   readonly clock: Clock;
 }
@@ -36,7 +40,7 @@ const TRAITS: Traits = {
 
 /** Makes a store that several memory drivers of one process can share. */
 export function memoryStore(clock: Clock = systemClock): MemoryStore {
-  return { table: new LockTable(), clock };
+  return { table: new LockTable<NotifyOwner>(), clock };
 }
 
 /**
@@ -50,15 +54,14 @@ export function memory(options: MemoryOptions = {}): Driver {
   });
   const { table, clock } = options.store ?? memoryStore();
   let events: DriverEvents | null = null;
-  // each grant returns it as its owner: the table serves several drivers
-  const notifyOwner = (id: ClaimId, answer: Answer | "recalled"): void => {
+  const notifyOwner: NotifyOwner = (id, answer) => {
     runInMicrotask(() => (answer === "recalled" ? events?.recalled(id) : events?.answered(id, answer)));
   };
-  const wallMicros = (): number => Math.floor(clock.wall() * 1_000);
+  const readTime = (): Timestamps => ({ now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });
 
   function deliverNotifications(): void {
     // owner is null for a detached claim
-    for (const { id, owner, answer } of table.drainNotifications()) (owner as typeof notifyOwner | null)?.(id, answer);
+    for (const { id, owner, answer } of table.drainNotifications()) owner?.(id, answer);
   }
 
   return {
@@ -70,49 +73,48 @@ export function memory(options: MemoryOptions = {}): Driver {
     },
 
     async claim(claim: Claim) {
-      const wall = wallMicros();
-      if (!table.tokenIssuer.acceptsFloor(claim.floor, wall)) {
+      const time = readTime();
+      if (!table.tokenIssuer.acceptsFloor(claim.floor, time.micros)) {
         throw new FatalDriverError("memory: the token floor is more than a day ahead of this machine's clock");
       }
-      const answer = table.claim(claim, notifyOwner, clock.now(), wall);
+      const answer = table.claim(claim, { owner: notifyOwner }, time);
       deliverNotifications();
       return answer;
     },
 
     async renew(claims, tokenCounts) {
-      const wall = wallMicros();
-      const answers = claims.map((claim, index) =>
-        table.renew(claim.id, notifyOwner, clock.now(), wall, tokenCounts?.[index]),
-      );
+      const time = readTime();
+      const answers = claims.map((claim, index) => table.renew(claim.id, notifyOwner, time, tokenCounts?.[index]));
       deliverNotifications();
       return answers;
     },
 
     async release(releases) {
-      const wall = wallMicros();
+      const time = readTime();
       const wasPresent = releases.map(({ claim, hasUnansweredClaim }) =>
-        table.release(claim.id, clock.now(), wall, hasUnansweredClaim ? claim.ttlMs : undefined),
+        table.release(claim.id, time, hasUnansweredClaim ? claim.ttlMs : undefined),
       );
       deliverNotifications();
       return wasPresent;
     },
 
     async detach(claims, leftMs) {
-      const wall = wallMicros();
-      return claims.map(({ id }) => table.detach(id, clock.now(), wall, leftMs));
+      const time = readTime();
+      return claims.map(({ id }) => table.detach(id, time, leftMs));
     },
 
     async revoke(targets) {
-      const wall = wallMicros();
-      const wasPresent = targets.map(({ key, token, now }) => table.revoke(key, Number(token), now, clock.now(), wall));
+      const time = readTime();
+      const wasPresent = targets.map(({ key, token, now }) => table.revoke(key, Number(token), now, time));
       deliverNotifications();
       return wasPresent;
     },
 
     async list(query, options) {
-      table.advance(clock.now(), wallMicros());
+      const time = readTime();
+      table.advance(time);
       deliverNotifications();
-      return listTable(table, publicTag, { query, ...options }, clock.now());
+      return listTable(table, publicTag, { query, ...options }, time.now);
     },
 
     async close() {

@@ -1,5 +1,7 @@
 /** Handles of query builders and object mappers: Kysely, Drizzle, Knex, Prisma and TypeORM. */
 
+import type { Emitter } from "../drivers/sql/clients/emitter.ts";
+import { ignoreErrors } from "../drivers/sql/clients/emitter.ts";
 import type { Members } from "../drivers/sql/clients/members.ts";
 import { hasMethods, readMembers } from "../drivers/sql/clients/members.ts";
 import { insertPostgresValues } from "../drivers/sql/clients/postgres-protocol.ts";
@@ -67,6 +69,11 @@ function adaptDrizzle(database: Members, given: SqlDialect | undefined): Adapted
       return { rows, affectedCount: /^\s*(?:insert|update|delete)\b/i.test(text) ? rows.length : 0 };
     },
     isInTransaction: () => hasMethods(database, "rollback") || null,
+    // over pg, the client of the transaction
+    expectEndOfSession() {
+      const { client } = readMembers(database.session);
+      if (hasMethods(readMembers(client), "query", "on", "listeners")) ignoreErrors(client as Emitter);
+    },
   };
 }
 

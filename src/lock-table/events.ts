@@ -28,9 +28,9 @@ export type EventKind =
   | "removed";
 
 /** Called in the middle of a change of the table: it may record the event, but must not call the table. */
-export interface Observer {
+export interface Observer<Owner = unknown> {
   /** `now` is the table's, in milliseconds. */
-  onEvent(kind: EventKind, record: ClaimRecord, now: number): void;
+  onEvent(kind: EventKind, record: ClaimRecord<Owner>, now: number): void;
 }
 
 /** The observer of a table without one. */

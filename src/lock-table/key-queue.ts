@@ -5,15 +5,15 @@ import type { HeapItem } from "../util/deadline-heap.ts";
 import { LinkedList } from "../util/linked-list.ts";
 import { fits } from "./admission.ts";
 
-const NO_ENTRIES: readonly QueueEntry[] = [];
+const NO_ENTRIES: readonly never[] = [];
 
 /** One claim in the lock table. */
-export class ClaimRecord {
+export class ClaimRecord<Owner = unknown> {
   readonly claim: Claim;
-  /** The receiver of notifications; opaque to the table (a session, a client). */
-  owner: unknown;
+  /** The receiver of notifications; null: it has none. */
+  owner: Owner | null;
   /** One entry per queue entered so far, in key order; all but the last are admitted. The array is replaced, never changed. */
-  entries: readonly QueueEntry[] = NO_ENTRIES;
+  entries: readonly QueueEntry<Owner>[] = NO_ENTRIES;
   /** The first token of the range; 0 while waiting. */
   token = 0;
   /** The length of the token range. */
@@ -42,16 +42,16 @@ export class ClaimRecord {
   /** A suspended waiter: its waiting entry is out of the queue until its owner is back. */
   isSuspended = false;
   // links for a list of one owner's claims, which the table's owner keeps
-  ownerList: LinkedList<ClaimRecord> | null = null;
-  previous: ClaimRecord | null = null;
-  next: ClaimRecord | null = null;
+  ownerList: LinkedList<ClaimRecord<Owner>> | null = null;
+  previous: ClaimRecord<Owner> | null = null;
+  next: ClaimRecord<Owner> | null = null;
   // for LeaseExpiry
   dueAt = 0;
   heapIndex = -1;
   previousSameDue: HeapItem | undefined = undefined;
   nextSameDue: HeapItem | undefined = undefined;
 
-  constructor(claim: Claim, owner: unknown, now: number, expiresAt: number, arrival: number) {
+  constructor(claim: Claim, owner: Owner | null, now: number, expiresAt: number, arrival: number) {
     this.claim = claim;
     this.owner = owner;
     this.placedAt = now;
@@ -60,7 +60,7 @@ export class ClaimRecord {
   }
 
   /** Adds the entry of its next queue. push() would reserve room for sixteen more entries, which few claims need. */
-  addEntry(entry: QueueEntry): void {
+  addEntry(entry: QueueEntry<Owner>): void {
     this.entries = this.entries.length === 0 ? [entry] : this.entries.concat(entry);
   }
 
@@ -70,17 +70,17 @@ export class ClaimRecord {
 }
 
 /** The entry of one claim in one queue. */
-export class QueueEntry {
-  previous: QueueEntry | null = null;
-  next: QueueEntry | null = null;
+export class QueueEntry<Owner = unknown> {
+  previous: QueueEntry<Owner> | null = null;
+  next: QueueEntry<Owner> | null = null;
   isAdmitted = false;
-  readonly queue: KeyQueue;
-  readonly record: ClaimRecord;
+  readonly queue: KeyQueue<Owner>;
+  readonly record: ClaimRecord<Owner>;
   readonly permits: number;
   readonly limit: number;
   /** The order among the waiting entries of this queue. */
   readonly arrival: number;
-  constructor(queue: KeyQueue, record: ClaimRecord, permits: number, limit: number, arrival: number) {
+  constructor(queue: KeyQueue<Owner>, record: ClaimRecord<Owner>, permits: number, limit: number, arrival: number) {
     this.queue = queue;
     this.record = record;
     this.permits = permits;
@@ -94,11 +94,11 @@ export class QueueEntry {
  * admitted permits, so that the cost of a grant does not depend on the number of waiters. It admits the same entries as
  * `countAdmitted` (a property test compares them), except for reclaimed claims, which are admitted as their clients report.
  */
-export class KeyQueue {
+export class KeyQueue<Owner = unknown> {
   readonly key: string;
-  readonly entries: LinkedList<QueueEntry> = new LinkedList();
+  readonly entries: LinkedList<QueueEntry<Owner>> = new LinkedList();
   /** The last admitted entry; all before it are admitted, none behind it. */
-  lastAdmitted: QueueEntry | null = null;
+  lastAdmitted: QueueEntry<Owner> | null = null;
   /** The sum of the permits of the admitted entries. */
   usedPermits = 0;
   /** The highest token granted on this key that the table still has to keep; 0 if none. */
@@ -113,15 +113,15 @@ export class KeyQueue {
   /** A lower bound of the limits of all admitted entries; a removed entry may have set it. */
   #minLimit = Number.POSITIVE_INFINITY;
   /** Created at the first lookup: most queues never have one, and the index would make each grant slower. */
-  #holders: HolderIndex | null = null;
+  #holders: HolderIndex<Owner> | null = null;
   constructor(key: string) {
     this.key = key;
   }
 
   /** Finds the holder with this token, which may be any of its range; null: there is none. */
-  findHolder(token: number): ClaimRecord | null {
+  findHolder(token: number): ClaimRecord<Owner> | null {
     if (this.#holders === null) {
-      this.#holders = new HolderIndex();
+      this.#holders = new HolderIndex<Owner>();
       for (let entry = this.entries.first; entry?.isAdmitted; entry = entry.next) {
         if (entry.record.isHeld) this.#holders.add(entry.record);
       }
@@ -130,7 +130,7 @@ export class KeyQueue {
   }
 
   /** A claim that is admitted here has got its tokens. */
-  addHolder(record: ClaimRecord): void {
+  addHolder(record: ClaimRecord<Owner>): void {
     if (record.claim.recall) this.recallableCount++;
     this.#holders?.add(record);
   }
@@ -141,7 +141,7 @@ export class KeyQueue {
   }
 
   /** Notes that a holder was revoked; it keeps its entry. */
-  markRevoked(record: ClaimRecord): void {
+  markRevoked(record: ClaimRecord<Owner>): void {
     this.#holders?.markRevoked(record);
   }
 
@@ -151,15 +151,15 @@ export class KeyQueue {
   }
 
   /** Inserts a waiting entry by its arrival. */
-  enqueue(entry: QueueEntry): void {
+  enqueue(entry: QueueEntry<Owner>): void {
     let predecessor = this.entries.last;
-    while (predecessor !== this.lastAdmitted && (predecessor as QueueEntry).arrival > entry.arrival)
-      predecessor = (predecessor as QueueEntry).previous;
+    while (predecessor !== this.lastAdmitted && (predecessor as QueueEntry<Owner>).arrival > entry.arrival)
+      predecessor = (predecessor as QueueEntry<Owner>).previous;
     this.entries.insertAfter(predecessor, entry);
   }
 
   /** Inserts an admitted entry by the token of its claim, without the admission rule. */
-  insertAdmitted(entry: QueueEntry): void {
+  insertAdmitted(entry: QueueEntry<Owner>): void {
     let predecessor = this.lastAdmitted;
     while (predecessor !== null && predecessor.record.token > entry.record.token) predecessor = predecessor.previous;
     this.entries.insertAfter(predecessor, entry);
@@ -167,7 +167,7 @@ export class KeyQueue {
     this.#markAdmitted(entry);
   }
 
-  remove(entry: QueueEntry): void {
+  remove(entry: QueueEntry<Owner>): void {
     if (entry === this.lastAdmitted) this.lastAdmitted = entry.previous;
     if (entry.isAdmitted) {
       this.usedPermits -= entry.permits;
@@ -178,7 +178,7 @@ export class KeyQueue {
   }
 
   /** Admits this entry if it is the next one and the admission rule allows it. */
-  tryAdmit(entry: QueueEntry): boolean {
+  tryAdmit(entry: QueueEntry<Owner>): boolean {
     if (entry !== this.#nextWaiting() || !fits(this.usedPermits, entry)) return false;
     this.lastAdmitted = entry;
     this.#markAdmitted(entry);
@@ -186,18 +186,18 @@ export class KeyQueue {
   }
 
   /** Admits and returns the next entry if the admission rule allows it; null if it must wait or there is none. */
-  admitNext(): QueueEntry | null {
+  admitNext(): QueueEntry<Owner> | null {
     const next = this.#nextWaiting();
     return next !== null && this.tryAdmit(next) ? next : null;
   }
 
-  #markAdmitted(entry: QueueEntry): void {
+  #markAdmitted(entry: QueueEntry<Owner>): void {
     entry.isAdmitted = true;
     this.usedPermits += entry.permits;
     if (entry.limit < this.#minLimit) this.#minLimit = entry.limit;
   }
 
-  #nextWaiting(): QueueEntry | null {
+  #nextWaiting(): QueueEntry<Owner> | null {
     return this.lastAdmitted === null ? this.entries.first : this.lastAdmitted.next;
   }
 
@@ -208,7 +208,7 @@ export class KeyQueue {
    * there meanwhile. If the entries fit in any order, they fit in the order of their limits, lowest first (Jackson's rule of
    * the earliest due date).
    */
-  findConflict(): QueueEntry | null {
+  findConflict(): QueueEntry<Owner> | null {
     // without this shortcut, reclaiming thousands of readers would scan all of them for each one
     if (this.usedPermits <= this.#minLimit) return null;
     let minLimit = Number.POSITIVE_INFINITY;
@@ -219,7 +219,7 @@ export class KeyQueue {
     const admitted = [...this.entries].filter((entry) => entry.isAdmitted);
     admitted.sort((a, b) => a.limit - b.limit);
     let usedPermits = 0;
-    let lowestEntry = admitted[0] as QueueEntry;
+    let lowestEntry = admitted[0] as QueueEntry<Owner>;
     for (const entry of admitted) {
       if (entry.record.token < lowestEntry.record.token) lowestEntry = entry;
       if (!fits(usedPermits, entry)) return lowestEntry;
@@ -230,13 +230,14 @@ export class KeyQueue {
 }
 
 /**
- * The claims that hold one key, by their tokens. The number of steps of a lookup does not depend on the number of holders.
+ * The claims that hold one key, by their tokens. A lookup takes as many steps as the key has holders, or as its longest range has
+ * tokens, whichever is less.
  *
  * The token ranges of one key do not overlap, unless a client reclaims a claim with tokens of another one after a restart.
  * Of two claims with the same first token both are kept, the one that can still be revoked first.
  */
-class HolderIndex {
-  readonly #byFirstToken = new Map<number, ClaimRecord | Set<ClaimRecord>>();
+class HolderIndex<Owner> {
+  readonly #byFirstToken = new Map<number, ClaimRecord<Owner> | Set<ClaimRecord<Owner>>>();
   /** The longest token range so far. */
   #maxTokenCount = 1;
 
@@ -244,7 +245,7 @@ class HolderIndex {
     this.#maxTokenCount = Math.max(this.#maxTokenCount, count);
   }
 
-  add(record: ClaimRecord): void {
+  add(record: ClaimRecord<Owner>): void {
     const existing = this.#byFirstToken.get(record.token);
     this.noteTokenCount(record.tokenCount);
     if (existing === undefined) this.#byFirstToken.set(record.token, record);
@@ -252,7 +253,7 @@ class HolderIndex {
     else this.#byFirstToken.set(record.token, new Set([existing, record]));
   }
 
-  remove(record: ClaimRecord): void {
+  remove(record: ClaimRecord<Owner>): void {
     const existing = this.#byFirstToken.get(record.token);
     if (existing instanceof Set) {
       existing.delete(record);
@@ -261,13 +262,13 @@ class HolderIndex {
   }
 
   /** Moves a revoked claim, which keeps its entry, behind others with the same first token. */
-  markRevoked(record: ClaimRecord): void {
+  markRevoked(record: ClaimRecord<Owner>): void {
     this.remove(record);
     this.add(record);
   }
 
   /** Finds the holder with this token, which may be any of its range; null: there is none. */
-  findByToken(token: number): ClaimRecord | null {
+  findByToken(token: number): ClaimRecord<Owner> | null {
     if (this.#byFirstToken.size < this.#maxTokenCount) return this.#findAmongFew(token);
     for (let first = token; first > token - this.#maxTokenCount; first--) {
       const existing = this.#byFirstToken.get(first);
@@ -279,8 +280,8 @@ class HolderIndex {
   }
 
   /** The same for fewer holders than tokens of a range. */
-  #findAmongFew(token: number): ClaimRecord | null {
-    let found: ClaimRecord | null = null;
+  #findAmongFew(token: number): ClaimRecord<Owner> | null {
+    let found: ClaimRecord<Owner> | null = null;
     for (const existing of this.#byFirstToken.values()) {
       const record = firstOf(existing);
       const hasToken = token >= record.token && token < record.token + record.tokenCount;
@@ -290,6 +291,6 @@ class HolderIndex {
   }
 }
 
-function firstOf(existing: ClaimRecord | Set<ClaimRecord>): ClaimRecord {
-  return existing instanceof Set ? (existing.values().next().value as ClaimRecord) : existing;
+function firstOf<T>(existing: T | Set<T>): T {
+  return existing instanceof Set ? (existing.values().next().value as T) : existing;
 }

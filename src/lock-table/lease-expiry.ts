@@ -6,14 +6,14 @@ import type { ClaimRecord } from "./key-queue.ts";
 /** The most claims outside the heap: this many can be added to it at once in less than a millisecond. */
 const MAX_UNSORTED = 4_096;
 
-export class LeaseExpiry {
-  readonly #heap = new DeadlineHeap<ClaimRecord>();
+export class LeaseExpiry<Owner> {
+  readonly #heap = new DeadlineHeap<ClaimRecord<Owner>>();
   /** Unordered, each claim at its heapIndex: most claims are released long before they expire and never enter the heap. */
-  readonly #unsorted: ClaimRecord[] = [];
+  readonly #unsorted: ClaimRecord<Owner>[] = [];
   /** No unsorted claim expires before this time. */
   #unsortedDueAt = Number.POSITIVE_INFINITY;
 
-  add(record: ClaimRecord): void {
+  add(record: ClaimRecord<Owner>): void {
     const { expiresAt } = record;
     if (expiresAt === Number.POSITIVE_INFINITY) return;
     if (this.#unsorted.length === MAX_UNSORTED) return this.#heap.set(record, expiresAt);
@@ -22,11 +22,11 @@ export class LeaseExpiry {
     if (expiresAt < this.#unsortedDueAt) this.#unsortedDueAt = expiresAt;
   }
 
-  remove(record: ClaimRecord): void {
+  remove(record: ClaimRecord<Owner>): void {
     const index = record.heapIndex;
     if (this.#unsorted[index] !== record) return this.#heap.remove(record);
     record.heapIndex = -1;
-    const last = this.#unsorted.pop() as ClaimRecord;
+    const last = this.#unsorted.pop() as ClaimRecord<Owner>;
     if (this.#unsorted.length === 0) this.#unsortedDueAt = Number.POSITIVE_INFINITY;
     if (last === record) return;
     this.#unsorted[index] = last;
@@ -34,12 +34,12 @@ export class LeaseExpiry {
   }
 
   /** Restarts a lease. The claim keeps its position in the heap: takeExpired() puts back a claim that comes up too early. */
-  extend(record: ClaimRecord, now: number): void {
+  extend(record: ClaimRecord<Owner>, now: number): void {
     if (record.claim.ttlMs !== "session") record.expiresAt = now + record.claim.ttlMs;
   }
 
   /** Ends a lease at `until`, unless it ends before. Unlike a later end, an earlier one moves the claim in the heap. */
-  shorten(record: ClaimRecord, until: number): void {
+  shorten(record: ClaimRecord<Owner>, until: number): void {
     if (until >= record.expiresAt) return;
     this.remove(record);
     record.expiresAt = until;
@@ -47,7 +47,7 @@ export class LeaseExpiry {
   }
 
   /** Removes and returns the next claim that has expired at `now`, or null. */
-  takeExpired(now: number): ClaimRecord | null {
+  takeExpired(now: number): ClaimRecord<Owner> | null {
     if (now >= this.#unsortedDueAt) this.#sortUnsorted();
     for (let record = this.#heap.takeDue(now); record !== null; record = this.#heap.takeDue(now)) {
       if (record.expiresAt <= now) return record;

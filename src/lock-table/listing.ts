@@ -21,7 +21,12 @@ const RECORDS_PER_STEP = 1_000;
 const TAGS_PER_STEP = 100;
 
 /** Returns a page in one step. The table must have been advanced to `now`. */
-export function listTable(table: LockTable, toTag: ToTag, query: TableQuery, now: number): Page<ClaimView> {
+export function listTable<Owner>(
+  table: LockTable<Owner>,
+  toTag: ToTag,
+  query: TableQuery,
+  now: number,
+): Page<ClaimView> {
   const steps = listSteps(table, toTag, { ...query, max: query.max + 1 });
   let step = steps.next();
   while (step.done !== true) step = steps.next();
@@ -36,18 +41,18 @@ export function listTable(table: LockTable, toTag: ToTag, query: TableQuery, now
  * twice. The cost grows with the number of keys only: just the queues of the page are sorted.
  * @param knownLast the claim with the tag tableQuery.after, if the caller knows it; it may have been removed meanwhile
  */
-export function* listSteps(
-  table: LockTable,
+export function* listSteps<Owner>(
+  table: LockTable<Owner>,
   toTag: ToTag,
   tableQuery: TableQuery,
-  knownLast?: ClaimRecord,
-): Generator<void, ClaimRecord[], void> {
+  knownLast?: ClaimRecord<Owner>,
+): Generator<void, ClaimRecord<Owner>[], void> {
   const { query, max, after, canSee } = tableQuery;
   const matches: KeyFilter =
     query.key === undefined ? (key) => key.startsWith(query.prefix) : (key) => key === query.key;
   const isShown: KeyFilter = (key) => matches(key) && (canSee?.(key) ?? true);
   const lastRecord = knownLast ?? (after === undefined ? null : yield* findByTag(table, toTag, after));
-  const page: ClaimRecord[] = [];
+  const page: ClaimRecord<Owner>[] = [];
   const primary = lastRecord === null ? null : primaryEntry(lastRecord, isShown);
   const next = primary === null ? null : entryAfter(table, primary);
   if (next !== null) collect(next.queue, next, isShown, max, page);
@@ -62,7 +67,7 @@ export function* listSteps(
       const queues = yield* firstQueues(table, afterKey, isShown, max);
       for (const queue of queues) collect(queue, queue.entries.first, isShown, max, page);
       if (queues.length < max) break;
-      afterKey = (queues.at(-1) as KeyQueue).key;
+      afterKey = (queues.at(-1) as KeyQueue<Owner>).key;
     }
   }
   if (page.length < max) yield* collectUnqueued(table, primary === null ? lastRecord : null, isShown, max, page);
@@ -70,10 +75,10 @@ export function* listSteps(
 }
 
 /** Converts a claim for a list, without the keys that `canSee` rejects. */
-export function toView(
-  table: LockTable,
+export function toView<Owner>(
+  table: LockTable<Owner>,
   toTag: ToTag,
-  record: ClaimRecord,
+  record: ClaimRecord<Owner>,
   now: number,
   canSee: KeyFilter | undefined,
 ): ClaimView {
@@ -87,13 +92,17 @@ export function toView(
 }
 
 /** Lists show who waits by the waiters themselves. */
-function withoutRecall(answer: Answer): Answer {
+function withoutRecall<_Owner>(answer: Answer): Answer {
   if (answer.state !== "held" || answer.recalled === undefined) return answer;
   const { recalled: _recalled, ...plainAnswer } = answer;
   return plainAnswer;
 }
 
-function* findByTag(table: LockTable, toTag: ToTag, tag: string): Generator<void, ClaimRecord | null, void> {
+function* findByTag<Owner>(
+  table: LockTable<Owner>,
+  toTag: ToTag,
+  tag: string,
+): Generator<void, ClaimRecord<Owner> | null, void> {
   let visited = 0;
   for (const record of table.records.walk()) {
     if (toTag(record.claim.id) === tag) return record;
@@ -103,45 +112,51 @@ function* findByTag(table: LockTable, toTag: ToTag, tag: string): Generator<void
 }
 
 /** The entry by which a claim is listed: its first entry in a visible queue. The entry of a suspended waiter is in no queue. */
-function primaryEntry({ entries, isSuspended }: ClaimRecord, isShown: KeyFilter): QueueEntry | null {
+function primaryEntry<Owner>(
+  { entries, isSuspended }: ClaimRecord<Owner>,
+  isShown: KeyFilter,
+): QueueEntry<Owner> | null {
   for (const entry of entries) if ((entry.isAdmitted || !isSuspended) && isShown(entry.queue.key)) return entry;
   return null;
 }
 
 /** The next entry in the queue; if the claim was removed meanwhile, the first entry that arrived after it. */
-function entryAfter(table: LockTable, { queue, next, record, arrival }: QueueEntry): QueueEntry | null {
+function entryAfter<Owner>(
+  table: LockTable<Owner>,
+  { queue, next, record, arrival }: QueueEntry<Owner>,
+): QueueEntry<Owner> | null {
   if (isInTable(table, record)) return next;
   let entry = table.queues.get(queue.key)?.entries.first ?? null;
   while (entry !== null && entry.arrival < arrival) entry = entry.next;
   return entry;
 }
 
-function isInTable(table: LockTable, record: ClaimRecord): boolean {
+function isInTable<Owner>(table: LockTable<Owner>, record: ClaimRecord<Owner>): boolean {
   return table.records.get(record.claim.id) === record;
 }
 
 /** Adds the claims whose primary entry is in this queue, starting from `firstEntry`. */
-function collect(
-  queue: KeyQueue,
-  firstEntry: QueueEntry | null,
+function collect<Owner>(
+  queue: KeyQueue<Owner>,
+  firstEntry: QueueEntry<Owner> | null,
   isShown: KeyFilter,
   max: number,
-  page: ClaimRecord[],
+  page: ClaimRecord<Owner>[],
 ): void {
   for (let entry = firstEntry; entry !== null && page.length < max; entry = entry.next) {
     // every entry in a visible queue has a primary entry
-    if ((primaryEntry(entry.record, isShown) as QueueEntry).queue === queue) page.push(entry.record);
+    if ((primaryEntry(entry.record, isShown) as QueueEntry<Owner>).queue === queue) page.push(entry.record);
   }
 }
 
 /** Returns the first `max` visible, non-empty queues after a key, in key order. */
-function* firstQueues(
-  table: LockTable,
+function* firstQueues<Owner>(
+  table: LockTable<Owner>,
   afterKey: string,
   isShown: KeyFilter,
   max: number,
-): Generator<void, KeyQueue[], void> {
-  let best: KeyQueue[] = [];
+): Generator<void, KeyQueue<Owner>[], void> {
+  let best: KeyQueue<Owner>[] = [];
   // once there are enough queues, only keys before this one can be among the first
   let upperKey: string | undefined;
   let visited = 0;
@@ -153,22 +168,22 @@ function* firstQueues(
     best.push(queue);
     if (best.length < 2 * max) continue;
     best = takeFirst(best, max);
-    upperKey = (best.at(-1) as KeyQueue).key;
+    upperKey = (best.at(-1) as KeyQueue<Owner>).key;
   }
   return takeFirst(best, max);
 }
 
-function takeFirst(queues: KeyQueue[], max: number): KeyQueue[] {
+function takeFirst<Owner>(queues: KeyQueue<Owner>[], max: number): KeyQueue<Owner>[] {
   return queues.sort((a, b) => (a.key < b.key ? -1 : 1)).slice(0, max);
 }
 
 /** Adds the claims after `after` without an entry in a visible queue: suspended, or not yet in the queue of such a key. */
-function* collectUnqueued(
-  table: LockTable,
-  after: ClaimRecord | null,
+function* collectUnqueued<Owner>(
+  table: LockTable<Owner>,
+  after: ClaimRecord<Owner> | null,
   isShown: KeyFilter,
   max: number,
-  page: ClaimRecord[],
+  page: ClaimRecord<Owner>[],
 ): Generator<void, void, void> {
   let visited = 0;
   let isSkipping = after !== null && isInTable(table, after);

@@ -16,7 +16,7 @@ import type { ClaimRecord, KeyQueue, QueueEntry } from "./key-queue.ts";
 const FIRST_RECHECK_MS = 200;
 
 /** The claims of a queue to recall. */
-export function* recallableHolders(queue: KeyQueue): Generator<ClaimRecord, void, void> {
+export function* recallableHolders<Owner>(queue: KeyQueue<Owner>): Generator<ClaimRecord<Owner>, void, void> {
   if (queue.recallableCount === 0) return;
   for (let entry = queue.entries.first; entry?.isAdmitted; entry = entry.next) {
     const { record } = entry;

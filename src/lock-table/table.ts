@@ -1,6 +1,6 @@
 /**
  * The lock table: queues of claims by key, claims by id, leases, tokens, and notifications to push. Pure: every method gets
- * `now` (monotonic milliseconds, for leases) and `micros` (wall clock in microseconds, for tokens only).
+ * the time. `Owner` is what the receivers of notifications are (a session, a client).
  *
  *   queued             a claim has entries in some of its queues, admitted in all but the last
  *   awaiting ceiling   it is admitted in all its queues, but its tokens would reach the ceiling
@@ -31,7 +31,7 @@ import { Tombstones } from "./tombstones.ts";
 /** How many entries ahead are read to compute when a waiting claim should be rechecked. */
 const MAX_RECHECK_SCAN = 32;
 
-export interface LockTableOptions {
+export interface LockTableOptions<Owner> {
   /** The lease in the answers for "session" claims, and the lifetime of their tombstones. Default 30 s. */
   readonly sessionMs?: number;
   /** All tokens are below it; a grant that would reach it waits for raiseTokenCeiling(). Default: no ceiling. */
@@ -39,37 +39,62 @@ export interface LockTableOptions {
   /** The most tombstones, of all clients together. Default: no limit. */
   readonly maxTombstones?: number;
   /** Called when a claim with `notifyOnRemoval` is removed, however it ended. */
-  readonly onRemoved?: (record: ClaimRecord) => void;
+  onRemoved?(record: ClaimRecord<Owner>): void;
   /** Receives the events of all claims. Default: none. */
-  readonly observer?: Observer;
+  readonly observer?: Observer<Owner>;
+}
+
+/** The times passed to the table's methods. */
+export interface Timestamps {
+  /** In milliseconds, monotonic: for leases. */
+  readonly now: number;
+  /** In microseconds, of the wall clock: for tokens only. */
+  readonly micros: number;
+}
+
+/** Where a claim comes from. */
+export interface Origin<Owner> {
+  /** The receiver of its notifications; null: there is none. */
+  readonly owner: Owner | null;
+  /** The account that places it. Default: "", none. */
+  readonly account?: string;
+  /** That of a claim that waited before a restart. Default: the next one. */
+  readonly arrival?: number;
 }
 
 /** What must be pushed to a claim's owner: a waiting claim was granted, or a claim was revoked or is recalled. */
-export interface Notification {
+export interface Notification<Owner> {
   readonly id: ClaimId;
-  readonly owner: unknown;
+  readonly owner: Owner | null;
   readonly answer: Answer | "recalled";
 }
 
-export class LockTable {
+/** A grant from before a restart. */
+export interface HeldLease {
+  readonly token: number;
+  readonly tokenCount: number;
+  readonly remainingMs: number;
+}
+
+export class LockTable<Owner = unknown> {
   readonly sessionMs: number;
-  readonly records: SlotMap<ClaimId, ClaimRecord> = new SlotMap();
-  readonly queues: SlotMap<string, KeyQueue> = new SlotMap();
+  readonly records: SlotMap<ClaimId, ClaimRecord<Owner>> = new SlotMap();
+  readonly queues: SlotMap<string, KeyQueue<Owner>> = new SlotMap();
   readonly tombstones: Tombstones;
   readonly tokenIssuer: TokenIssuer;
-  readonly #leaseExpiry = new LeaseExpiry();
+  readonly #leaseExpiry = new LeaseExpiry<Owner>();
   /** Queues that became empty before the clock of the tokens had passed their last token; due at that token. */
-  readonly #idleQueues = new DeadlineHeap<KeyQueue>();
-  readonly #awaitingCeiling = new Set<ClaimRecord>();
-  readonly #onRemoved: (record: ClaimRecord) => void;
-  readonly #observer: Observer;
-  #notifications: Notification[] = [];
+  readonly #idleQueues = new DeadlineHeap<KeyQueue<Owner>>();
+  readonly #awaitingCeiling = new Set<ClaimRecord<Owner>>();
+  readonly #onRemoved: NonNullable<LockTableOptions<Owner>["onRemoved"]>;
+  readonly #observer: Observer<Owner>;
+  #notifications: Notification<Owner>[] = [];
   #now = 0;
   #lastArrival = 0;
   #heldCount = 0;
   #isPaused = false;
 
-  constructor(options: LockTableOptions = {}) {
+  constructor(options: LockTableOptions<Owner> = {}) {
     this.sessionMs = options.sessionMs ?? 30_000;
     this.tombstones = new Tombstones(options.maxTombstones);
     this.#onRemoved = options.onRemoved ?? (() => undefined);
@@ -82,33 +107,30 @@ export class LockTable {
     return this.records.size - this.#heldCount;
   }
 
-  /**
-   * Queues the claim, or finds it and restarts its lease. `arrival`: that of a claim that waited before a restart, else 0;
-   * `account`: the account that places it.
-   */
-  claim(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, account = ""): Answer {
-    const record = this.enqueue(claim, owner, now, micros, arrival, account);
+  /** Queues the claim, or finds it and restarts its lease. */
+  claim(claim: Claim, origin: Origin<Owner>, time: Timestamps): Answer {
+    const record = this.enqueue(claim, origin, time);
     return record === null ? this.tombstones.noneAnswer(claim.id) : this.answerFor(record);
   }
 
   /** Like claim(), but returns the record of the claim, or null if it was not kept. */
-  enqueue(claim: Claim, owner: unknown, now: number, micros: number, arrival = 0, account = ""): ClaimRecord | null {
-    this.advance(now, micros);
+  enqueue(claim: Claim, origin: Origin<Owner>, time: Timestamps): ClaimRecord<Owner> | null {
+    this.advance(time);
     const existing = this.records.get(claim.id);
     if (existing !== undefined) {
-      this.#extendLease(existing, owner);
+      this.#extendLease(existing, origin.owner);
       return existing;
     }
     if (this.tombstones.reasonOf(claim.id) !== undefined) return null;
     if (!claim.wait && !this.canAdmitNow(claim)) return null;
-    const record = this.#insert(claim, owner, arrival, account);
+    const record = this.#insert(claim, origin);
     this.#enterQueues(record);
     if (record.isHeld) return record;
     if (!claim.wait) {
       this.#removeAndAdmit(record); // free, but the token ceiling blocks it; `wait: false` must leave no trace
       return null;
     }
-    this.#observer.onEvent("waiting", record, now);
+    this.#observer.onEvent("waiting", record, this.#now);
     return record;
   }
 
@@ -123,14 +145,14 @@ export class LockTable {
   }
 
   /** The answer for a claim, as of the last advance(). */
-  answerFor(record: ClaimRecord): Answer {
+  answerFor(record: ClaimRecord<Owner>): Answer {
     if (record.revokeReason !== null) return { state: "none", reason: record.revokeReason };
     return toAnswer(record, this.#now, this.sessionMs);
   }
 
   /** Restarts the lease of a claim. `tokenCount`: how many tokens it should have in all, if it is held. */
-  renew(id: ClaimId, owner: unknown, now: number, micros: number, tokenCount = 0): Answer {
-    this.advance(now, micros);
+  renew(id: ClaimId, owner: Owner | null, time: Timestamps, tokenCount = 0): Answer {
+    this.advance(time);
     const record = this.records.get(id);
     if (record === undefined) return this.tombstones.noneAnswer(id);
     this.#extendLease(record, owner);
@@ -140,14 +162,14 @@ export class LockTable {
   }
 
   /** Its owner's `maxHold` is half over: it is recalled, since it is about to be revoked. */
-  recall(record: ClaimRecord): void {
+  recall(record: ClaimRecord<Owner>): void {
     record.isHoldEnding = true;
     if (record.claim.recall && record.revokeReason === null && !record.isDetached) this.#notify(record, "recalled");
   }
 
   /** Returns whether the claim existed and was not revoked. `unanswered`: its ttl, if a `claim` call may still be in flight. */
-  release(id: ClaimId, now: number, micros: number, unanswered?: number | "session"): boolean {
-    this.advance(now, micros);
+  release(id: ClaimId, time: Timestamps, unanswered?: number | "session"): boolean {
+    this.advance(time);
     if (unanswered !== undefined) this.addTombstone(id, unanswered);
     const record = this.records.get(id);
     return record !== undefined && this.remove(record);
@@ -159,7 +181,7 @@ export class LockTable {
   }
 
   /** Like release(), for a record, as of the last advance(). */
-  remove(record: ClaimRecord): boolean {
+  remove(record: ClaimRecord<Owner>): boolean {
     const { claim, isDetached, isHeld, revokeReason } = record;
     if (isDetached) this.tombstones.addIfRoom(claim.id, "released", this.#now + this.#toTtlMs(claim.ttlMs));
     this.#observer.onEvent(isHeld ? "released" : "withdrawn", record, this.#now);
@@ -168,31 +190,31 @@ export class LockTable {
   }
 
   /** Removes the claim of a client that has disconnected; its tombstone says "expired" for rememberMs. */
-  expireNow(id: ClaimId, rememberMs: number, now: number, micros: number): void {
-    this.advance(now, micros);
+  expireNow(id: ClaimId, rememberMs: number, time: Timestamps): void {
+    this.advance(time);
     const record = this.records.get(id);
     if (record === undefined) return;
-    this.tombstones.addIfRoom(id, "expired", now + rememberMs);
-    this.#observer.onEvent("disconnected", record, now);
+    this.tombstones.addIfRoom(id, "expired", this.#now + rememberMs);
+    this.#observer.onEvent("disconnected", record, this.#now);
     this.#removeAndAdmit(record);
   }
 
-  /** Takes a held claim out of its session: it has a plain lease from now on, the full ttl or `leftMs` if that is less. */
-  detach(id: ClaimId, now: number, micros: number, leftMs: number = Number.POSITIVE_INFINITY): boolean {
-    this.advance(now, micros);
+  /** Takes a held claim out of its session: it has a plain lease from now on, the full ttl or `remainingMs` if that is less. */
+  detach(id: ClaimId, time: Timestamps, remainingMs: number = Number.POSITIVE_INFINITY): boolean {
+    this.advance(time);
     const record = this.records.get(id);
     if (record === undefined || !record.isHeld || record.revokeReason !== null || record.claim.ttlMs === "session")
       return false;
     record.isDetached = true;
     record.owner = null;
     this.#leaseExpiry.extend(record, this.#now);
-    this.#leaseExpiry.shorten(record, this.#now + leftMs);
+    this.#leaseExpiry.shorten(record, this.#now + remainingMs);
     return true;
   }
 
   /** See Driver.revoke. */
-  revoke(key: string, token: number, isRemoval: boolean, now: number, micros: number): boolean {
-    this.advance(now, micros);
+  revoke(key: string, token: number, isRemoval: boolean, time: Timestamps): boolean {
+    this.advance(time);
     const record = this.findHolder(key, token);
     if (record === null || (record.revokeReason !== null && !isRemoval)) return false;
     this.#revoke(record, "revoked", isRemoval);
@@ -200,18 +222,18 @@ export class LockTable {
   }
 
   /** The claim that holds the key with this token; null: none does. */
-  findHolder(key: string, token: number): ClaimRecord | null {
+  findHolder(key: string, token: number): ClaimRecord<Owner> | null {
     return this.queues.get(key)?.findHolder(token) ?? null;
   }
 
   /** Revokes a claim that was held longer than maxHold, with that reason. */
-  revokeForMaxHold(record: ClaimRecord, now: number, micros: number): void {
-    this.advance(now, micros);
+  revokeForMaxHold(record: ClaimRecord<Owner>, time: Timestamps): void {
+    this.advance(time);
     if (this.records.get(record.claim.id) === record && record.revokeReason === null)
       this.#revoke(record, "maxHold", false);
   }
 
-  #revoke(record: ClaimRecord, reason: "revoked" | "maxHold", isRemoval: boolean): void {
+  #revoke(record: ClaimRecord<Owner>, reason: "revoked" | "maxHold", isRemoval: boolean): void {
     this.tombstones.addIfRoom(record.claim.id, reason, this.#now + this.#toTtlMs(record.claim.ttlMs));
     record.revokeReason = reason;
     for (const { queue } of record.entries) queue.markRevoked(record);
@@ -226,11 +248,11 @@ export class LockTable {
   }
 
   /** Advances the time and removes expired claims. Every method does so first; an owner with a timer calls it at nextDueAt(). */
-  advance(now: number, micros: number): void {
+  advance({ now, micros }: Timestamps): void {
     this.#now = now;
     if (this.tokenIssuer.advance(micros) && this.hasIdleQueues) this.#forgetIdleQueues();
     this.tombstones.removeExpired(now);
-    const expired: ClaimRecord[] = [];
+    const expired: ClaimRecord<Owner>[] = [];
     for (
       let record = this.#leaseExpiry.takeExpired(now);
       record !== null;
@@ -254,7 +276,7 @@ export class LockTable {
   }
 
   /** Returns and clears the notifications since the last call: grants of waiting claims, revoked and recalled claims. */
-  drainNotifications(): readonly Notification[] {
+  drainNotifications(): readonly Notification<Owner>[] {
     if (this.#notifications.length === 0) return this.#notifications;
     const notifications = this.#notifications;
     this.#notifications = [];
@@ -276,7 +298,7 @@ export class LockTable {
     const record = this.records.get(id);
     if (record === undefined || !record.isSuspended) return;
     record.isSuspended = false;
-    const { queue, permits, limit, arrival } = record.entries.at(-1) as QueueEntry;
+    const { queue, permits, limit, arrival } = record.entries.at(-1) as QueueEntry<Owner>;
     const entry = new QueueEntry(this.getOrCreateQueue(queue.key), record, permits, limit, arrival);
     record.entries = record.entries.with(-1, entry);
     entry.queue.enqueue(entry);
@@ -327,10 +349,10 @@ export class LockTable {
   }
 
   /** Returns the queue of a key; creates it if necessary. */
-  getOrCreateQueue(key: string): KeyQueue {
+  getOrCreateQueue(key: string): KeyQueue<Owner> {
     let queue = this.queues.get(key);
     if (queue === undefined) {
-      queue = new KeyQueue(key);
+      queue = new KeyQueue<Owner>(key);
       this.queues.add(key, queue);
     }
     return queue;
@@ -340,9 +362,9 @@ export class LockTable {
    * Restores a held claim that its client reports after a restart, while the table is paused. Of claims that conflict, those
    * with lower tokens are removed. False if this claim was removed.
    */
-  reclaim(claim: Claim, owner: unknown, token: number, tokenCount: number, leftMs: number, account = ""): boolean {
+  reclaim(claim: Claim, origin: Origin<Owner>, { token, tokenCount, remainingMs }: HeldLease): boolean {
     if (this.records.has(claim.id)) return true;
-    const record = this.#insert(claim, owner, 0, account, claim.ttlMs === "session" ? "session" : leftMs);
+    const record = this.#insert(claim, origin, claim.ttlMs === "session" ? "session" : remainingMs);
     this.#restoreHeld(record, token, tokenCount);
     for (const { queue } of record.entries) {
       for (let conflict = queue.findConflict(); conflict !== null; conflict = queue.findConflict())
@@ -351,8 +373,8 @@ export class LockTable {
     return this.records.has(claim.id);
   }
 
-  #insert(claim: Claim, owner: unknown, arrival: number, account: string, leftMs = claim.ttlMs): ClaimRecord {
-    const expiresAt = leftMs === "session" ? Number.POSITIVE_INFINITY : this.#now + leftMs;
+  #insert(claim: Claim, { owner, account = "", arrival = 0 }: Origin<Owner>, ttlMs = claim.ttlMs): ClaimRecord<Owner> {
+    const expiresAt = ttlMs === "session" ? Number.POSITIVE_INFINITY : this.#now + ttlMs;
     const record = new ClaimRecord(claim, owner, this.#now, expiresAt, this.#nextArrival(arrival));
     record.account = account;
     this.records.add(claim.id, record);
@@ -361,39 +383,39 @@ export class LockTable {
   }
 
   /** Removes a claim that conflicts with a higher token. Notifies its client now; a renewal is answered "none", too. */
-  #expireConflict(record: ClaimRecord): void {
+  #expireConflict(record: ClaimRecord<Owner>): void {
     this.#notify(record, { state: "none", reason: "expired" });
     this.tombstones.add(record.claim.id, "expired", this.#now + this.#toTtlMs(record.claim.ttlMs));
     this.#observer.onEvent("expired", record, this.#now);
     this.#removeAndAdmit(record);
   }
 
-  #notify(record: ClaimRecord, answer: Answer | "recalled" = toAnswer(record, this.#now, this.sessionMs)): void {
+  #notify(record: ClaimRecord<Owner>, answer: Answer | "recalled" = toAnswer(record, this.#now, this.sessionMs)): void {
     this.#notifications.push({ id: record.claim.id, owner: record.owner, answer });
   }
 
-  #notifyGranted(record: ClaimRecord): void {
+  #notifyGranted(record: ClaimRecord<Owner>): void {
     const successors = nameSuccessors(record, this.tokenIssuer);
     const answer = toAnswer(record, this.#now, this.sessionMs);
     this.#notify(record, answer.state === "held" && successors.length > 0 ? { ...answer, successors } : answer);
   }
 
-  #recallHolders(queue: KeyQueue): void {
+  #recallHolders(queue: KeyQueue<Owner>): void {
     for (const record of recallableHolders(queue)) this.#notify(record, "recalled");
   }
 
   /** Called when the entry has begun to wait. */
-  #recallIfFirst(entry: QueueEntry): void {
+  #recallIfFirst(entry: QueueEntry<Owner>): void {
     if (isFrontWaiter(entry) && entry === entry.queue.entries.last) this.#recallHolders(entry.queue);
   }
 
-  #removeAndAdmit(record: ClaimRecord): void {
+  #removeAndAdmit(record: ClaimRecord<Owner>): void {
     this.#removeRecord(record);
     this.#admitWaiters(record);
   }
 
   /** Removes a claim; #admitWaiters() must follow. */
-  #removeRecord(record: ClaimRecord): void {
+  #removeRecord(record: ClaimRecord<Owner>): void {
     this.records.delete(record.claim.id);
     if (record.isHeld) this.#heldCount--;
     this.#leaseExpiry.remove(record);
@@ -404,12 +426,12 @@ export class LockTable {
     if (record.notifyOnRemoval) this.#onRemoved(record);
   }
 
-  #extendLease(record: ClaimRecord, owner: unknown): void {
+  #extendLease(record: ClaimRecord<Owner>, owner: Owner | null): void {
     if (record.revokeReason !== null) return;
     if (!record.isDetached) record.owner = owner;
     this.#leaseExpiry.extend(record, this.#now);
     if (record.isHeld || record.isSuspended) return;
-    const entry = record.entries.at(-1) as QueueEntry;
+    const entry = record.entries.at(-1) as QueueEntry<Owner>;
     if (isFrontWaiter(entry)) this.#recallHolders(entry.queue);
   }
 
@@ -424,7 +446,7 @@ export class LockTable {
   }
 
   /** Enters the claim's next queues, one after another, as far as it is admitted; grants it when it is admitted in all. */
-  #enterQueues(record: ClaimRecord): void {
+  #enterQueues(record: ClaimRecord<Owner>): void {
     const { locks } = record.claim;
     while (record.entries.length < locks.length) {
       const isFirst = record.entries.length === 0;
@@ -440,7 +462,7 @@ export class LockTable {
   }
 
   /** Adds a claim to all its queues as held, with these tokens, without the admission rule. */
-  #restoreHeld(record: ClaimRecord, token: number, tokenCount: number): void {
+  #restoreHeld(record: ClaimRecord<Owner>, token: number, tokenCount: number): void {
     record.token = token;
     record.tokenCount = tokenCount;
     record.heldAt = this.#now;
@@ -456,7 +478,7 @@ export class LockTable {
     this.#observer.onEvent("reclaimed", record, this.#now);
   }
 
-  #grant(record: ClaimRecord): void {
+  #grant(record: ClaimRecord<Owner>): void {
     const token = this.tokenIssuer.issue(record);
     if (token === null) {
       this.#awaitingCeiling.add(record);
@@ -471,12 +493,12 @@ export class LockTable {
   }
 
   /** Admits waiting claims in the queues that a claim has left. */
-  #admitWaiters(record: ClaimRecord): void {
+  #admitWaiters(record: ClaimRecord<Owner>): void {
     for (const { queue } of record.entries) this.#admitFrom(queue);
   }
 
   /** Admits the next claims of this queue, and advances each to its next queues. */
-  #admitFrom(queue: KeyQueue): void {
+  #admitFrom(queue: KeyQueue<Owner>): void {
     for (let entry = this.#isPaused ? null : queue.admitNext(); entry !== null; entry = queue.admitNext()) {
       this.#enterQueues(entry.record);
       if (entry.record.isHeld) this.#notifyGranted(entry.record);
@@ -485,7 +507,7 @@ export class LockTable {
   }
 
   /** Deletes an empty queue, now or as soon as the clock of the tokens has passed its last token. */
-  #forgetQueue(queue: KeyQueue): void {
+  #forgetQueue(queue: KeyQueue<Owner>): void {
     if (queue.entries.size > 0 || queue.isRemoved) return;
     if (queue.lastToken < this.tokenIssuer.clock) {
       queue.isRemoved = true;

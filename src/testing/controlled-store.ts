@@ -93,7 +93,7 @@ export class ControlledStore {
 
   #heldClaims(): Claim[] {
     const { table, clock } = this.#store;
-    table.advance(clock.now(), Math.floor(clock.wall() * 1_000));
+    table.advance({ now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });
     return table.records
       .values()
       .filter(({ isHeld, revokeReason, claim }) => isHeld && revokeReason === null && !this.#otherClaims.has(claim.id))

@@ -572,8 +572,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "waiters lined up as they come back, not as they had arrived",
     file: "src/server/local/recovery-window.ts",
-    find: "table.claim({ ...claim, wait: true }, session, now, micros, lastState.arrival, account);",
-    replace: "table.claim({ ...claim, wait: true }, session, now, micros);",
+    find: "{ owner: session, arrival: lastState.arrival, account }",
+    replace: "{ owner: session }",
     tests: "test/integration/server/crash-recovery.test.ts",
   },
   {

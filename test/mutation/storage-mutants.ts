@@ -63,7 +63,7 @@ export const STORAGE_MUTANTS: readonly Mutant[] = [
   {
     name: "an older copy of the state believed: the token",
     file: "src/server/local/recovery-window.ts",
-    find: "if (items.some((item) => this.#isFromLaterState(item, micros))) this.start();",
+    find: "if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.start();",
     replace: "",
     tests: "test/integration/server/stale-state.test.ts",
   },

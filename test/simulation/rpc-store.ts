@@ -43,7 +43,7 @@ export class RpcStore {
     this.behavior = behavior;
     this.checker = watch;
     this.#timer = machine.clock.timer(() => {
-      this.table.advance(machine.clock.now(), this.micros());
+      this.table.advance({ now: machine.clock.now(), micros: this.micros() });
       this.sendNotifications();
     });
   }
@@ -69,7 +69,7 @@ export class RpcStore {
     ) {
       if (record.expiresAt - now > 0.875 * claim.ttlMs) return toAnswer(record, now, table.sessionMs);
     }
-    return table.renew(claim.id, push, now, this.micros(), tokenCount);
+    return table.renew(claim.id, push, { now, micros: this.micros() }, tokenCount);
   }
 }
 
@@ -157,7 +157,7 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
     claim(claim) {
       checker.recordCall(machine, [claim.id]);
       return call(`claim ${checker.claimName(claim.id)}`, true, () => {
-        const answer = table.claim(claim, push, now(), store.micros());
+        const answer = table.claim(claim, { owner: push }, { now: now(), micros: store.micros() });
         checker.recordStatus(claim, answer);
         store.machine.note(`claim ${checker.claimName(claim.id)} ${formatLocks(claim)}: ${formatAnswer(answer)}`);
         return answer;
@@ -193,7 +193,11 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
       );
       const released = await call(`release ${releaseTexts.join(" ")}`, false, () =>
         releases.map(({ claim: { id, ttlMs }, hasUnansweredClaim }) => {
-          const wasHeld = table.release(id, now(), store.micros(), hasUnansweredClaim ? ttlMs : undefined);
+          const wasHeld = table.release(
+            id,
+            { now: now(), micros: store.micros() },
+            hasUnansweredClaim ? ttlMs : undefined,
+          );
           store.machine.note(`release ${checker.claimName(id)}: ${wasHeld}`);
           releasedAt = events.now;
           return wasHeld;
@@ -205,12 +209,14 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
     revoke: (targets) =>
       call("revoke", false, () =>
-        targets.map(({ key, token, now: removed }) => table.revoke(key, Number(token), removed, now(), store.micros())),
+        targets.map(({ key, token, now: removed }) =>
+          table.revoke(key, Number(token), removed, { now: now(), micros: store.micros() }),
+        ),
       ),
 
     list: (query, options) =>
       call("list", true, () => {
-        table.advance(now(), store.micros());
+        table.advance({ now: now(), micros: store.micros() });
         return listTable(table, publicTag, { query, ...options }, now());
       }),
 

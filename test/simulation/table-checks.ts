@@ -18,7 +18,7 @@ export function revokeRandom(
   if (held.length === 0) return [];
   const { claim, token, tokenCount } = random.pick(held);
   checker.events.note("operator", `revokes ${checker.claimName(claim.id)}`);
-  table.revoke(claim.locks[0].key, token, false, clock.now(), Math.floor(clock.wall() * 1_000));
+  table.revoke(claim.locks[0].key, token, false, { now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });
   const run = Array.from({ length: tokenCount }, (_, index) => token + index);
   return claim.locks.flatMap(({ key }) => run.map((message) => `${key} ${message}`));
 }
@@ -27,11 +27,11 @@ export function revokeRandom(
 export function findTableLeftovers(table: LockTable, clock: Clock, laterMs: number): string {
   const now = clock.now();
   const micros = Math.floor(clock.wall() * 1_000);
-  table.advance(now, micros);
+  table.advance({ now, micros });
   const { records, tombstones, queues } = table;
   const leftovers: string[] = [];
   if (records.size > 0) leftovers.push(`${records.size} claims`);
-  table.advance(now + laterMs, micros + DAY_MICROS);
+  table.advance({ now: now + laterMs, micros: micros + DAY_MICROS });
   if (tombstones.size > 0) leftovers.push(`${tombstones.size} endings`);
   if (queues.size > 0 || table.hasIdleQueues)
     leftovers.push(`${queues.size} queues, idle ones: ${table.hasIdleQueues}`);

@@ -3,15 +3,8 @@
  * beginning of the batch, and every client sent its call before that.
  */
 
+import type { Timestamps } from "../../lock-table/table.ts";
 import type { Clock } from "../../util/clock.ts";
-
-/** The times passed to the table's methods. */
-export interface Timestamps {
-  /** Monotonic milliseconds, for leases. */
-  readonly now: number;
-  /** Wall clock in microseconds, only for tokens. */
-  readonly micros: number;
-}
 
 export class BatchClock {
   readonly #clock: Clock;

@@ -23,21 +23,21 @@ const MAX_CURSORS = 1_000;
 const MAX_JOBS = 1_000;
 
 interface ListJob {
-  readonly steps: Generator<void, ClaimRecord[], void>;
-  readonly finish: (records: readonly ClaimRecord[]) => Page<ClaimView>;
+  readonly steps: Generator<void, ClaimRecord<Session>[], void>;
+  readonly finish: (records: readonly ClaimRecord<Session>[]) => Page<ClaimView>;
   readonly resolve: (page: Page<ClaimView>) => void;
   /** The records of the page; null until they were found. */
-  records: readonly ClaimRecord[] | null;
+  records: readonly ClaimRecord<Session>[] | null;
 }
 
 export class ClaimLister {
-  readonly #table: LockTable;
+  readonly #table: LockTable<Session>;
   readonly #clock: Clock;
   readonly #slicer: TimeSlicer;
   readonly #jobs: ListJob[] = [];
-  readonly #cursors = new Map<string, ClaimRecord>();
+  readonly #cursors = new Map<string, ClaimRecord<Session>>();
 
-  constructor(table: LockTable, clock: Clock, sliceMs: number) {
+  constructor(table: LockTable<Session>, clock: Clock, sliceMs: number) {
     this.#table = table;
     this.#clock = clock;
     this.#slicer = new TimeSlicer(clock, sliceMs);
@@ -53,7 +53,7 @@ export class ClaimLister {
       ...(canInspect !== undefined && { canSee: canInspect }),
     };
     const steps = listSteps(this.#table, publicTag, tableQuery, this.#resumeAfter(cursor));
-    const finish = (records: readonly ClaimRecord[]): Page<ClaimView> => {
+    const finish = (records: readonly ClaimRecord<Session>[]): Page<ClaimView> => {
       const now = this.#clock.now();
       // skips claims that have ended meanwhile
       const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
@@ -90,7 +90,7 @@ export class ClaimLister {
   }
 
   /** Runs for one slice; null: not finished. */
-  #find(steps: Generator<void, ClaimRecord[], void>): ClaimRecord[] | null {
+  #find(steps: Generator<void, ClaimRecord<Session>[], void>): ClaimRecord<Session>[] | null {
     return this.#slicer.run((endAt) => {
       let step = steps.next();
       while (step.done !== true && this.#clock.now() < endAt) step = steps.next();
@@ -99,24 +99,24 @@ export class ClaimLister {
   }
 
   /** The claim at the end of the previous page, even if it has ended, unless a new claim has its id. */
-  #resumeAfter(cursor: string | undefined): ClaimRecord | undefined {
+  #resumeAfter(cursor: string | undefined): ClaimRecord<Session> | undefined {
     const record = cursor === undefined ? undefined : this.#cursors.get(cursor);
     return record !== undefined && (this.#table.records.get(record.claim.id) ?? record) === record ? record : undefined;
   }
 
-  #rememberCursor({ items }: Page<ClaimView>, records: readonly ClaimRecord[]): void {
+  #rememberCursor({ items }: Page<ClaimView>, records: readonly ClaimRecord<Session>[]): void {
     const last = items.length - 1;
     const tag = items[last]?.tag;
     if (tag === undefined) return;
     this.#cursors.delete(tag);
-    this.#cursors.set(tag, records[last] as ClaimRecord);
+    this.#cursors.set(tag, records[last] as ClaimRecord<Session>);
     if (this.#cursors.size > MAX_CURSORS) this.#cursors.delete(this.#cursors.keys().next().value as string);
   }
 }
 
 /** The label of a run names its wrapper. If that has ended, people who look for the holder need the process that works. */
-function withKeeper(view: ClaimView, { owner }: ClaimRecord): ClaimView {
-  const state = (owner as Session | null)?.state;
+function withKeeper(view: ClaimView, { owner }: ClaimRecord<Session>): ClaimView {
+  const state = owner?.state;
   const keeper = state?.kind === "running" ? state.run.keeper : null;
   return keeper === null ? view : { ...view, label: `${view.label}, kept by ${keeper}` };
 }

@@ -1,14 +1,14 @@
 /** Tracks which session owns each claim of the local backend, and enforces the quotas and the longest hold times. */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
-import type { LockTable } from "../../lock-table/table.ts";
+import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
 import type { EndScope } from "../backend.ts";
 import type { ClaimLimits, ServerLimits } from "../config/limits.ts";
-import { assignOwner, clearOwner, Session } from "../session/session.ts";
+import type { Session } from "../session/session.ts";
+import { assignOwner, clearOwner } from "../session/session.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
-import type { Timestamps } from "./batch-clock.ts";
 import { ClaimQuotas } from "./claim-quotas.ts";
 import { HoldDeadlines } from "./hold-deadlines.ts";
 
@@ -25,44 +25,44 @@ export class ClaimOwnership {
   }
 
   /** @throws RequestError if the claim exceeds a quota and is new */
-  checkQuotas(table: LockTable, session: Session, claim: Claim): void {
+  checkQuotas(table: LockTable<Session>, session: Session, claim: Claim): void {
     this.#quotas.check(table, session, claim);
   }
 
   /** True if the quotas allow a claim that the session reclaims after a restart. */
-  hasRoomToReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): boolean {
+  hasRoomToReclaim(table: LockTable<Session>, session: Session, claim: Claim, isHeld: boolean): boolean {
     return this.#quotas.exceededOnReclaim(table, session, claim, isHeld) === null;
   }
 
   /** Makes the session the owner of the claim. A claim without an owner so far is counted in the quotas. */
-  assignOwner(record: ClaimRecord, session: Session): void {
+  assignOwner(record: ClaimRecord<Session>, session: Session): void {
     if (!record.notifyOnRemoval) this.#quotas.add(record.account, record.claim);
     const previousOwner = record.owner;
     assignOwner(record, session);
-    if (previousOwner === record.owner || !(previousOwner instanceof Session)) return;
+    if (previousOwner === record.owner || previousOwner === null) return;
     this.#previousOwners.set(record.claim.id, previousOwner);
     if (!this.#creators.has(record.claim.id)) this.#creators.set(record.claim.id, previousOwner);
   }
 
   /** Undoes a failed removal of the owner, if the claim still exists. The session may have ended meanwhile. */
-  keepOwner(table: LockTable, record: ClaimRecord, session: Session, time: Timestamps): void {
+  keepOwner(table: LockTable<Session>, record: ClaimRecord<Session>, session: Session, time: Timestamps): void {
     if (table.records.get(record.claim.id) !== record) return;
     this.assignOwner(record, session);
     if (session.isEnded) this.endClaims(table, session, "all", time);
   }
 
   /** Remembers the owner of a claim that another client releases, so that the owner is notified. */
-  recordRelease({ owner, claim }: ClaimRecord, releasedBy: Session): void {
-    if (owner !== releasedBy && owner instanceof Session) this.#previousOwners.set(claim.id, owner);
+  recordRelease({ owner, claim }: ClaimRecord<Session>, releasedBy: Session): void {
+    if (owner !== null && owner !== releasedBy) this.#previousOwners.set(claim.id, owner);
   }
 
   /** Starts the deadline of `maxHold` for a held claim, the first time it is called for the claim. */
-  startHoldDeadline(record: ClaimRecord, { principal }: Session, now: number): void {
+  startHoldDeadline(record: ClaimRecord<Session>, { principal }: Session, now: number): void {
     if (principal !== ANONYMOUS && record.isHeld) this.#holdDeadlines.start(record, principal, now);
   }
 
   /** Registers a claim loaded from disk, with the remaining time of its `maxHold` if it has one. */
-  restore(record: ClaimRecord, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
+  restore(record: ClaimRecord<Session>, owner: Session | null, holdLeftMs: number | undefined, now: number): void {
     this.#quotas.add(record.account, record.claim);
     if (holdLeftMs !== undefined) this.#holdDeadlines.set(record, holdLeftMs, now);
     record.notifyOnRemoval = true;
@@ -73,17 +73,17 @@ export class ClaimOwnership {
    * Ends claims of a session whose client has disconnected. A claim that it only attached to returns to its creator, if
    * that still runs.
    */
-  endClaims(table: LockTable, session: Session, scope: EndScope, { now, micros }: Timestamps): void {
+  endClaims(table: LockTable<Session>, session: Session, scope: EndScope, time: Timestamps): void {
     for (const record of [...session.records]) {
       const { claim, isHeld } = record;
       if (scope === "waiting" ? isHeld : scope === "session" && claim.ttlMs !== "session") continue;
       const creator = this.#creators.get(claim.id) ?? session;
       if (creator !== session && !creator.isEnded) assignOwner(record, creator);
-      else table.expireNow(claim.id, MAX_UNJOURNALED_MS, now, micros);
+      else table.expireNow(claim.id, MAX_UNJOURNALED_MS, time);
     }
   }
 
-  onRemoved(record: ClaimRecord): void {
+  onRemoved(record: ClaimRecord<Session>): void {
     clearOwner(record);
     this.#notifyPreviousOwner(record.claim.id);
     this.#quotas.remove(record.account, record.claim);
@@ -107,7 +107,7 @@ export class ClaimOwnership {
   }
 
   /** Revokes claims that have been held for too long. */
-  advance(table: LockTable, { now, micros }: Timestamps): void {
-    this.#holdDeadlines.advance(table, now, micros);
+  advance(table: LockTable<Session>, time: Timestamps): void {
+    this.#holdDeadlines.advance(table, time);
   }
 }

@@ -4,18 +4,19 @@
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
-import type { LockTable } from "../../lock-table/table.ts";
+import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import type { Principal } from "../auth/access-control.ts";
+import type { Session } from "../session/session.ts";
 
 class HoldDeadline {
-  readonly record: ClaimRecord;
+  readonly record: ClaimRecord<Session>;
   /** When the claim is revoked. */
   readonly endsAt: number;
   /** When the claim is recalled, then endsAt. */
   dueAt = 0;
   heapIndex = -1;
-  constructor(record: ClaimRecord, endsAt: number) {
+  constructor(record: ClaimRecord<Session>, endsAt: number) {
     this.record = record;
     this.endsAt = endsAt;
   }
@@ -25,21 +26,21 @@ export class HoldDeadlines {
   readonly #deadlines = new DeadlineHeap<HoldDeadline>();
 
   /** Starts the deadline for a holder whose rules may set one. Does nothing if the claim has one already. */
-  start(record: ClaimRecord, principal: Principal, now: number): void {
+  start(record: ClaimRecord<Session>, principal: Principal, now: number): void {
     if (record.maxHoldTimer !== null) return;
     const maxHoldMs = principal.maxHoldMs(claimKeys(record));
     if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, maxHoldMs, now);
   }
 
   /** The claim may be held for leftMs from now. */
-  set(record: ClaimRecord, leftMs: number, now: number): void {
+  set(record: ClaimRecord<Session>, leftMs: number, now: number): void {
     const deadline = new HoldDeadline(record, now + leftMs);
     record.maxHoldTimer = deadline;
     this.#deadlines.set(deadline, record.claim.recall ? now + leftMs / 2 : deadline.endsAt);
   }
 
   /** Removes the deadline of a claim that has ended. */
-  remove(record: ClaimRecord): void {
+  remove(record: ClaimRecord<Session>): void {
     if (record.maxHoldTimer !== null) this.#deadlines.remove(record.maxHoldTimer as HoldDeadline);
     record.maxHoldTimer = null;
   }
@@ -49,7 +50,8 @@ export class HoldDeadlines {
   }
 
   /** Recalls and revokes the claims whose time has come. */
-  advance(table: LockTable, now: number, micros: number): void {
+  advance(table: LockTable<Session>, time: Timestamps): void {
+    const { now } = time;
     for (let due = this.#deadlines.takeDue(now); due !== null; due = this.#deadlines.takeDue(now)) {
       if (now < due.endsAt) {
         table.recall(due.record);
@@ -57,11 +59,11 @@ export class HoldDeadlines {
         continue;
       }
       // the claim keeps its timer, so that it does not get a second one
-      table.revokeForMaxHold(due.record, now, micros);
+      table.revokeForMaxHold(due.record, time);
     }
   }
 }
 
-function* claimKeys({ claim }: ClaimRecord): Generator<string> {
+function* claimKeys({ claim }: ClaimRecord<Session>): Generator<string> {
   for (const { key } of claim.locks) yield key;
 }

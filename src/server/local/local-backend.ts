@@ -17,6 +17,7 @@
 import { NO_OBSERVER } from "../../lock-table/events.ts";
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import { withoutSuccessors } from "../../lock-table/successors.ts";
+import type { Timestamps } from "../../lock-table/table.ts";
 import { LockTable } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
@@ -79,7 +80,7 @@ export interface LocalBackendOptions {
 
 export class LocalBackend implements Backend {
   readonly isInProcess = true;
-  readonly table: LockTable;
+  readonly table: LockTable<Session>;
   readonly recoveryWindow: RecoveryWindow;
   readonly identity: StateEpoch | null;
   readonly #clock: Clock;
@@ -118,14 +119,14 @@ export class LocalBackend implements Backend {
     this.#ownership = new ClaimOwnership(limits, options.formerLimits);
     this.#pendingPlacements = new PendingPlacements(limits.claims);
     const tokenCeiling = durableState?.state.bound ?? Number.POSITIVE_INFINITY;
-    const onRemoved = (record: ClaimRecord): void => {
+    const onRemoved = (record: ClaimRecord<Session>): void => {
       this.#ownership.onRemoved(record);
       if (record.isJournaled) this.#writeAhead?.removeFromJournal(record);
     };
     const observer = this.#eventLog ?? NO_OBSERVER;
     const { now, micros } = this.#batchClock.read();
-    this.table = new LockTable({ sessionMs, tokenCeiling, onRemoved, observer, maxTombstones: limits.claims });
-    this.table.advance(now, Math.max(findCeilingAtStart(recoveryPlan), micros));
+    this.table = new LockTable<Session>({ sessionMs, tokenCeiling, onRemoved, observer, maxTombstones: limits.claims });
+    this.table.advance({ now, micros: Math.max(findCeilingAtStart(recoveryPlan), micros) });
     this.#writeAhead =
       durableState === null ? null : new WriteAhead(durableState, this.table, clock, () => this.#onChange());
     this.#claimLister = new ClaimLister(this.table, clock, limits.listSliceMs);
@@ -150,11 +151,11 @@ export class LocalBackend implements Backend {
 
   /** Restores a claim loaded from disk. `owner`: null if it belongs to no session. */
   restore(saved: SavedClaim, owner: Session | null): void {
-    const { now, micros } = this.#batchClock.read();
-    const record = restoreClaim(this.table, saved, owner, now, micros);
+    const time = this.#batchClock.read();
+    const record = restoreClaim(this.table, saved, owner, time);
     if (record === null) return;
     this.#writeAhead?.recordLease(saved.claim);
-    this.#ownership.restore(record, owner, saved.holdLeftMs, now);
+    this.#ownership.restore(record, owner, saved.holdLeftMs, time.now);
     record.isJournaled = this.#writeAhead?.durableLog.has(saved.claim.id) ?? false;
   }
 
@@ -230,7 +231,7 @@ export class LocalBackend implements Backend {
   }
 
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]> {
-    const { now, micros } = this.#batchClock.read();
+    const time = this.#batchClock.read();
     if (!session.isPersisted) this.#persistSession(session);
     const { records } = this.table;
     const claimAnswers = items.map(({ id, tokenCount }): ClaimAnswer => {
@@ -238,23 +239,23 @@ export class LocalBackend implements Backend {
       if (this.recoveryWindow.mayBeUnreported(id)) return { record, answer: undefined };
       if (record !== undefined) this.#ownership.assignOwner(record, session);
       else if (this.#pendingPlacements.has(id)) return { record, answer: undefined };
-      return { record, answer: this.#withPause(this.table.renew(id, session, now, micros, tokenCount)) };
+      return { record, answer: this.#withPause(this.table.renew(id, session, time, tokenCount)) };
     });
     return this.#writeAhead?.persistAll(claimAnswers) ?? claimAnswers.map(({ answer }) => answer);
   }
 
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]> {
-    const { now, micros } = this.#batchClock.read();
+    const time = this.#batchClock.read();
     const endedIds: ClaimId[] = [];
     const durableLog = this.durableLog;
-    this.table.advance(now, micros);
+    this.table.advance(time);
     const results = items.map(({ id, unansweredTtl }) => {
       const record = this.table.records.get(id);
       this.#pendingPlacements.cancel(id);
       // its first release may have been answered with an error
       if (record?.isJournaled || durableLog?.isDropPending(id)) endedIds.push(id);
       if (record === undefined)
-        return this.recoveryWindow.releaseUnreported(id) || this.table.release(id, now, micros, unansweredTtl);
+        return this.recoveryWindow.releaseUnreported(id) || this.table.release(id, time, unansweredTtl);
       if (unansweredTtl !== undefined) this.table.addTombstone(id, unansweredTtl);
       this.#ownership.recordRelease(record, session);
       return this.table.remove(record);
@@ -266,14 +267,14 @@ export class LocalBackend implements Backend {
   }
 
   detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]> {
-    const { now, micros } = this.#batchClock.read();
+    const time = this.#batchClock.read();
     const writes: Promise<void>[] = [];
     const results = ids.map((id) => {
       const record = this.table.records.get(id);
       if (record === undefined) return false;
       clearOwner(record);
       const keepOwner = (): void => this.#ownership.keepOwner(this.table, record, session, this.#batchClock.read());
-      const isDetached = this.table.detach(id, now, micros, leftMs);
+      const isDetached = this.table.detach(id, time, leftMs);
       const write = isDetached ? this.#writeAhead?.persistDetached(record, keepOwner) : keepOwner();
       if (write !== undefined) writes.push(write);
       return isDetached;
@@ -282,11 +283,11 @@ export class LocalBackend implements Backend {
   }
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {
-    const { now, micros } = this.#batchClock.read();
-    const records: ClaimRecord[] = [];
+    const time = this.#batchClock.read();
+    const records: ClaimRecord<Session>[] = [];
     const results = targets.map((target) => {
       const record = this.table.findHolder(target.key, Number(target.token));
-      const isRevoked = this.table.revoke(target.key, Number(target.token), target.now, now, micros);
+      const isRevoked = this.table.revoke(target.key, Number(target.token), target.now, time);
       if (isRevoked) recordRevocation(target, session, this.#log, this.#eventLog);
       // also one that was revoked before: its write may have failed
       if (record !== null) records.push(record);
@@ -310,7 +311,7 @@ export class LocalBackend implements Backend {
 
   reclaim(session: Session, items: readonly ReclaimItem[], isLast: boolean): MaybePromise<readonly Answer[]> {
     if (!session.isPersisted) this.#persistSession(session);
-    const assignOwner = (record: ClaimRecord): void => {
+    const assignOwner = (record: ClaimRecord<Session>): void => {
       const time = this.#batchClock.read();
       this.#ownership.keepOwner(this.table, record, session, time);
       // the earlier hold time is unknown, so the deadline starts again
@@ -348,9 +349,9 @@ export class LocalBackend implements Backend {
   }
 
   advance(now: number): void {
-    const { micros } = this.#batchClock.read();
-    this.table.advance(now, micros);
-    this.#ownership.advance(this.table, { now, micros });
+    const time = { now, micros: this.#batchClock.read().micros };
+    this.table.advance(time);
+    this.#ownership.advance(this.table, time);
     this.#claimLister.advance();
     this.recoveryWindow.endIfDone();
     this.#writeAhead?.advance(now);
@@ -358,8 +359,7 @@ export class LocalBackend implements Backend {
 
   endBatch(): void {
     this.#batchClock.endBatch();
-    for (const { id, owner, answer } of this.table.drainNotifications()) {
-      const session = owner as Session | null;
+    for (const { id, owner: session, answer } of this.table.drainNotifications()) {
       if (answer === "recalled") {
         session?.sink?.pushRecalled(id);
         continue;
@@ -417,8 +417,8 @@ export class LocalBackend implements Backend {
   }
 
   #enqueue(session: Session, claim: Claim): MaybePromise<Answer> {
-    const { now, micros } = this.#batchClock.read();
-    const record = this.table.enqueue(claim, session, now, micros, 0, session.principal.name);
+    const time = this.#batchClock.read();
+    const record = this.table.enqueue(claim, { owner: session, account: session.principal.name }, time);
     if (record === null) return this.#answerRefused(claim);
     const answer = this.#withPause(this.table.answerFor(record));
     if (answer.state === "none") return answer;
@@ -428,8 +428,7 @@ export class LocalBackend implements Backend {
     const persisted = this.#writeAhead?.persist(record, answer) ?? answer;
     if (!(persisted instanceof Promise)) return persisted;
     return persisted.catch((error: unknown) => {
-      const { now, micros } = this.#batchClock.read();
-      this.table.release(claim.id, now, micros);
+      this.table.release(claim.id, this.#batchClock.read());
       throw error;
     });
   }
@@ -445,15 +444,14 @@ function findCeilingAtStart({ ceilingAtStart }: RecoveryPlan): number {
  * another claim. `owner`: null if it belongs to no session.
  */
 function restoreClaim(
-  table: LockTable,
+  table: LockTable<Session>,
   saved: SavedClaim,
   owner: Session | null,
-  now: number,
-  micros: number,
-): ClaimRecord | null {
+  time: Timestamps,
+): ClaimRecord<Session> | null {
   const { claim, token, tokens, leftMs, arrival, detached, revoked, by = "" } = saved;
-  if (token === 0) table.claim({ ...claim, wait: true }, owner, now, micros, arrival, by);
-  else table.reclaim(claim, owner, token, tokens, leftMs, by);
+  if (token === 0) table.claim({ ...claim, wait: true }, { owner, arrival, account: by }, time);
+  else table.reclaim(claim, { owner, account: by }, { token, tokenCount: tokens, remainingMs: leftMs });
   const record = table.records.get(claim.id) ?? null;
   if (record === null || token === 0) return record;
   record.isDetached = detached;

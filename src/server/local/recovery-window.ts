@@ -1,7 +1,7 @@
 /** The recovery after an unclean start, in which clients reclaim their locks. */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
-import type { LockTable } from "../../lock-table/table.ts";
+import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import { toAnswer } from "../../lock-table/table.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
@@ -9,7 +9,6 @@ import type { Clock } from "../../util/clock.ts";
 import type { Session } from "../session/session.ts";
 import type { RecoveryReason, SavedRecovery } from "../storage/storage.ts";
 import { MAX_UNJOURNALED_MS, needsJournal } from "../storage/write-ahead.ts";
-import type { Timestamps } from "./batch-clock.ts";
 
 /** What a start knows about earlier claims. */
 export interface RecoveryPlan {
@@ -49,7 +48,7 @@ export function describeRecovery(reason: RecoveryReason, remainingMs: number): s
 }
 
 export interface RecoveryWindowOptions {
-  readonly table: LockTable;
+  readonly table: LockTable<Session>;
   readonly clock: Clock;
   readonly plan: RecoveryPlan;
   /** Called when the recovery ends. */
@@ -59,7 +58,7 @@ export interface RecoveryWindowOptions {
 }
 
 export class RecoveryWindow {
-  readonly #table: LockTable;
+  readonly #table: LockTable<Session>;
   readonly #clock: Clock;
   readonly #onEnd: () => void;
   readonly #onOutdatedState: () => void;
@@ -145,13 +144,13 @@ export class RecoveryWindow {
     session: Session,
     items: readonly ReclaimItem[],
     isLast: boolean,
-    { now, micros }: Timestamps,
+    time: Timestamps,
     callbacks: ReclaimCallbacks,
   ): Answer[] {
-    this.#table.advance(now, micros);
-    if (items.some((item) => this.#isFromLaterState(item, micros))) this.start();
+    this.#table.advance(time);
+    if (items.some((item) => this.#isFromLaterState(item, time.micros))) this.start();
     const limits = { ceilingAtStart: this.#ceilingAtStart, acceptsJournaled: this.#acceptsJournaled };
-    const rules = { isRecovering: this.isActive, ...limits, now, micros, ...callbacks };
+    const rules = { isRecovering: this.isActive, ...limits, time, ...callbacks };
     const answers = reclaimAll(this.#table, session, items, rules);
     if (isLast) this.sessionReported(session);
     return answers;
@@ -189,7 +188,7 @@ export interface ReclaimCallbacks {
   /** True if the quotas allow the claim. */
   readonly hasRoom: (claim: Claim, isHeld: boolean) => boolean;
   /** Makes the session the owner of the claim, and counts it. */
-  readonly assignOwner: (record: ClaimRecord) => void;
+  readonly assignOwner: (record: ClaimRecord<Session>) => void;
 }
 
 /** The conditions for reclaiming. */
@@ -198,46 +197,55 @@ interface ReclaimRules extends ReclaimCallbacks {
   readonly isRecovering: boolean;
   readonly ceilingAtStart: number;
   readonly acceptsJournaled: boolean;
-  readonly now: number;
-  readonly micros: number;
+  readonly time: Timestamps;
 }
 
 /** Reclaims the items and returns the state of each claim. The table's time must be up to date. */
-function reclaimAll(table: LockTable, session: Session, items: readonly ReclaimItem[], rules: ReclaimRules): Answer[] {
+function reclaimAll(
+  table: LockTable<Session>,
+  session: Session,
+  items: readonly ReclaimItem[],
+  rules: ReclaimRules,
+): Answer[] {
   for (const item of items) reclaimOne(table, session, item, rules);
   // answered only now: of two conflicting claims the later one may be the one that stays
   return items.map(({ claim }) => statusAfterReclaim(table, claim.id, rules));
 }
 
-function reclaimOne(table: LockTable, session: Session, { claim, lastState }: ReclaimItem, rules: ReclaimRules): void {
-  const { isRecovering, ceilingAtStart, acceptsJournaled, now, micros } = rules;
+function reclaimOne(
+  table: LockTable<Session>,
+  session: Session,
+  { claim, lastState }: ReclaimItem,
+  rules: ReclaimRules,
+): void {
+  const { isRecovering, ceilingAtStart, acceptsJournaled, time } = rules;
   const account = session.principal.name;
   if (!isRecovering || table.records.has(claim.id) || table.tombstones.reasonOf(claim.id) !== undefined) return;
   if (!rules.hasRoom(claim, lastState.state === "held")) return;
   if (lastState.state === "waiting")
-    table.claim({ ...claim, wait: true }, session, now, micros, lastState.arrival, account);
+    table.claim({ ...claim, wait: true }, { owner: session, arrival: lastState.arrival, account }, time);
   else {
     const token = Number(lastState.token);
     const leftMs = claim.ttlMs === "session" ? 0 : Math.min(lastState.leftMs, claim.ttlMs);
     if (
       token + lastState.tokenCount > ceilingAtStart ||
-      !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), micros)
+      !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), time.micros)
     )
       return;
     // a long claim was in the journal, or was never granted
     if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && leftMs <= 0)) return;
-    table.reclaim(claim, session, token, lastState.tokenCount, leftMs, account);
+    table.reclaim(claim, { owner: session, account }, { token, tokenCount: lastState.tokenCount, remainingMs: leftMs });
   }
   // counted at once: the next claim of this frame may exceed the quota
   const record = table.records.get(claim.id);
   if (record !== undefined) rules.assignOwner(record);
 }
 
-function statusAfterReclaim(table: LockTable, id: ClaimId, { assignOwner, now }: ReclaimRules): Answer {
+function statusAfterReclaim(table: LockTable<Session>, id: ClaimId, { assignOwner, time }: ReclaimRules): Answer {
   const record = table.records.get(id);
   if (record === undefined) return table.tombstones.noneAnswer(id);
   if (record.revokeReason !== null) return { state: "none", reason: record.revokeReason };
   assignOwner(record);
   table.resumeWaiter(id);
-  return toAnswer(record, now, table.sessionMs);
+  return toAnswer(record, time.now, table.sessionMs);
 }

@@ -319,7 +319,7 @@ function toSavedSession({ id, isLocal: local, label, pid, pidStart, principal }:
 }
 
 /** The lowest number above every token that was granted. */
-function findNextToken(table: LockTable): number {
+function findNextToken(table: LockTable<Session>): number {
   let nextFree = table.tokenIssuer.clock;
   for (const line of table.queues.values()) nextFree = Math.max(nextFree, line.lastToken);
   return nextFree + 1;

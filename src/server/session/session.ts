@@ -86,7 +86,7 @@ export class Session {
   state: SessionState;
   readonly keepSessionConnections: Set<NotificationSink> = new Set();
   /** Its claims in the lock table. */
-  readonly records: LinkedList<ClaimRecord> = new LinkedList();
+  readonly records: LinkedList<ClaimRecord<Session>> = new LinkedList();
   lastHeardAt: number;
   /** It is in the file of sessions that may be holders. */
   isPersisted = false;
@@ -130,7 +130,7 @@ export class Session {
 }
 
 /** Makes the session the owner of a claim in the table; a detached claim has no owner. */
-export function assignOwner(record: ClaimRecord, session: Session): void {
+export function assignOwner(record: ClaimRecord<Session>, session: Session): void {
   if (record.isDetached) return;
   record.owner = session;
   if (record.ownerList === session.records) return;
@@ -141,7 +141,7 @@ export function assignOwner(record: ClaimRecord, session: Session): void {
 }
 
 /** Removes a claim from the list of its session. */
-export function clearOwner(record: ClaimRecord): void {
+export function clearOwner(record: ClaimRecord<Session>): void {
   record.ownerList?.remove(record);
   record.ownerList = null;
 }

@@ -4,13 +4,14 @@ import { randomUUID } from "node:crypto";
 import pg from "pg";
 import postgres from "postgres";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
-import { fence } from "../../../src/fencing/index.ts";
+import { createFenceTable, fence } from "../../../src/fencing/index.ts";
 import { optimistic, versionedRow } from "../../../src/optimistic/index.ts";
-import { createTestLock } from "../../support/fence-scenarios.ts";
+import { createShortLock, createTestLock } from "../../support/fence-scenarios.ts";
 import type { InteropModule } from "../../support/interop.ts";
 import { loadInterop } from "../../support/interop.ts";
 import { expectFenced } from "../../support/query-builder-scenarios.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
+import { until } from "../../support/until.ts";
 
 withPostgres((server) => {
   let url: string;
@@ -65,6 +66,22 @@ withPostgres((server) => {
     await expectVersionedRow(db);
     await expectFenced(db, "drizzle_pg", (work) => db.transaction(work));
     await expect(fence(db, createTestLock(99), { prefix: "drizzle_pg" })).rejects.toThrow(/inside a transaction/);
+  });
+
+  test("Drizzle on pg: a session that the database ends for its idle transaction is an error of that, and no unhandled one", async () => {
+    await createFenceTable(pool);
+    const db = loadInterop("drizzle-orm/node-postgres").drizzle(pool);
+    const work = db.transaction(async (tx: InteropModule) => {
+      const { rows } = await tx.execute("select pg_backend_pid() as pid");
+      await fence(tx, createShortLock(500, 100));
+      const query = "select from pg_stat_activity where pid = $1";
+      await until(async () => (await pool.query(query, [rows[0].pid])).rowCount === 0, {
+        within: 10_000,
+        what: "the end of the session",
+      });
+      await tx.execute("select 1");
+    });
+    await expect(work).rejects.toThrow();
   });
 
   test("postgres.js, and Drizzle on it", async () => {

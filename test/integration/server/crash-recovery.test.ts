@@ -319,7 +319,7 @@ test("a client that lost to a higher token learns so during recovery, and renews
   // its claim is revoked; it does not know, and will reclaim it beside the later one
   lower.isUnreachable = true;
   lower.disconnect();
-  harness.inspect().table.expireNow(claimA.id, 0, harness.clock.now(), 0);
+  harness.inspect().table.expireNow(claimA.id, 0, { now: harness.clock.now(), micros: 0 });
   expectHeld(await higher.driver.claim(claimB));
   for (const client of [higher, silentClient]) client.isUnreachable = true;
   harness.crash();

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { server as serverDriver } from "../../../src/drivers/server/driver.ts";
-import { LockTable } from "../../../src/lock-table/table.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS, withTraits } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -130,7 +129,7 @@ test("an error of the store fails the call; its message is logged and not sent t
 
 test("an outage of the store is logged once at its start, and once at its end with the number of failed calls", async () => {
   const clock = new FakeClock();
-  const inner = memory({ store: { table: new LockTable(), clock } });
+  const inner = memory({ store: memoryStore(clock) });
   let isDown = true;
   const claim: Driver["claim"] = (claim) => (isDown ? Promise.reject(new Error("no route")) : inner.claim(claim));
   const it = await startServer({ driver: { ...inner, name: "redis", claim }, clock });
@@ -167,7 +166,7 @@ test.each([true, false])(
 
 test("claims that the store has dropped are dropped by the proxy, too", async () => {
   const clock = new FakeClock();
-  const store = { table: new LockTable(), clock };
+  const store = memoryStore(clock);
   const it = await startServer({ driver: memory({ store }), clock });
   const { driver } = await openClient(it.addresses[0] as string);
   for (let turn = 0; turn < 3; turn++) {

@@ -328,7 +328,7 @@ async function expectNothingLeft(
     "a member was left with places of claims that it had been told to release",
   );
   for (const { store } of simulation.members) {
-    store.table.advance(store.clock.now(), 0);
+    store.table.advance({ now: store.clock.now(), micros: 0 });
     assert.equal(store.table.records.size, 0, "a member still has claims");
   }
 }

@@ -8,10 +8,10 @@ import { findTableViolations } from "../stores/table-inspector.ts";
 const usedTableSet = new Set<LockTable>();
 const { advance } = LockTable.prototype;
 
-// every verb of a table lets time pass first
-LockTable.prototype.advance = function (now, micros) {
+// every method of a table that changes it lets time pass first
+LockTable.prototype.advance = function (time) {
   usedTableSet.add(this);
-  advance.call(this, now, micros);
+  advance.call(this, time);
 };
 
 afterEach(() => {

@@ -65,7 +65,7 @@ function createFixture(options: LocksOptions = {}, manyKeys = true): Fixture {
     }),
     other: createLocks(memory({ store }), { clock }),
     holders: (key: string) => {
-      table.advance(clock.now(), Math.floor(clock.wall() * 1_000));
+      table.advance({ now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });
       const entries = [...(table.queues.get(key)?.entries ?? [])];
       return entries.filter(({ isAdmitted }) => isAdmitted).map(({ record }) => record.claim.id);
     },

@@ -2,9 +2,9 @@ import { describe, expect, test } from "vitest";
 import type { ActiveClaim } from "../../../src/client/engine.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { Successors } from "../../../src/client/successors.ts";
-import { memory } from "../../../src/drivers/memory.ts";
+import type { MemoryStore } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
-import { LockTable } from "../../../src/lock-table/table.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 
 describe("the list", () => {
@@ -58,7 +58,7 @@ describe("the client", () => {
   const clock = new FakeClock();
 
   interface Fixture {
-    readonly table: LockTable;
+    readonly store: MemoryStore;
     readonly locks: Locks;
     /** Each is the text of an event. */
     readonly events: string[];
@@ -72,16 +72,17 @@ describe("the client", () => {
 
   /** A client in strict order, whose requests wait behind another client's lock until that is released. */
   async function openFixture(options: LocksOptions = {}): Promise<Fixture & { start(): Promise<void> }> {
-    const table = new LockTable();
-    const locks = createLocks(memory({ store: { table, clock } }), { handoffs: 1, ttl: "10s", clock, ...options });
-    const other = createLocks(memory({ store: { table, clock } }), { ttl: "10s", clock });
+    const store = memoryStore(clock);
+    const { table } = store;
+    const locks = createLocks(memory({ store }), { handoffs: 1, ttl: "10s", clock, ...options });
+    const other = createLocks(memory({ store }), { ttl: "10s", clock });
     const first = await other.acquire("k");
     const events: string[] = [];
     const granted: (Lock | undefined)[] = [];
     for (const name of ["acquired", "handedOff", "released", "lost"] as const)
       locks.on(name, (event) => events.push(`${name} ${event.token - first.token}`));
     return {
-      ...{ table, locks, events, granted },
+      ...{ store, locks, events, granted },
       async request(requestOptions) {
         const index = granted.push(undefined) - 1;
         void locks.acquire("k", requestOptions).then(
@@ -169,14 +170,17 @@ describe("the client", () => {
   });
 
   test("waits for the store's answer again when no request of the key waits any more", async () => {
-    const { request, start, granted, locks, table } = await openFixture();
+    const { request, start, granted, locks, store } = await openFixture();
     const abort = new AbortController();
     await request();
     await request({ signal: abort.signal });
     await start();
     abort.abort();
     await flushEventLoop(2);
-    table.revoke("k", Number((granted[0] as Lock).token), true, clock.now(), clock.wall() * 1_000);
+    store.table.revoke("k", Number((granted[0] as Lock).token), true, {
+      now: clock.now(),
+      micros: clock.wall() * 1_000,
+    });
     expect(await release(granted[0])).toBe(false);
     await locks.close();
   });
@@ -209,12 +213,12 @@ describe("the client", () => {
   });
 
   test("detach in the middle: the lock goes on elsewhere, and the next request gets it from the store", async () => {
-    const { request, start, granted, locks, inStore, table } = await openFixture();
+    const { request, start, granted, locks, inStore, store } = await openFixture();
     for (let index = 0; index < 3; index++) await request();
     await start();
     await release(granted[0]);
     const lock = granted[1] as Lock;
-    const elsewhere = createLocks(memory({ store: { table, clock } }), { ttl: "10s", clock });
+    const elsewhere = createLocks(memory({ store }), { ttl: "10s", clock });
     const attached = await elsewhere.attach(await lock.detach());
     expect([attached.token, inStore()]).toEqual([lock.token, "holds waits"]);
     await attached.release();

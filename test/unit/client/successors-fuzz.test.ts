@@ -7,10 +7,10 @@ import { expect, test } from "vitest";
 import type { LockHandle } from "../../../src/client/lock.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { chaos } from "../../../src/conformance/chaos/driver.ts";
-import { memory } from "../../../src/drivers/memory.ts";
+import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import type { Lock, Locks, LocksOptions } from "../../../src/index.ts";
 import type { ClaimRecord } from "../../../src/lock-table/key-queue.ts";
-import { LockTable } from "../../../src/lock-table/table.ts";
+import type { LockTable } from "../../../src/lock-table/table.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
@@ -59,8 +59,8 @@ interface Store {
 
 function openMemory(): Store {
   const clock = new FakeClock();
-  const table = new LockTable();
-  return { clock, table, createDriver: (process) => process.wrapDriver(memory({ store: { table, clock } })) };
+  const store = memoryStore(clock);
+  return { clock, table: store.table, createDriver: (process) => process.wrapDriver(memory({ store })) };
 }
 
 async function openServer(): Promise<Store> {

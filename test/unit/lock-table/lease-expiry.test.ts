@@ -11,7 +11,7 @@ function makeEntry(ttlMs: number | "session", now: number): ClaimRecord {
 }
 
 /** Takes all expired leases. */
-function takeExpiredIds(leaseExpiry: LeaseExpiry, now: number): Set<ClaimRecord> {
+function takeExpiredIds(leaseExpiry: LeaseExpiry<unknown>, now: number): Set<ClaimRecord> {
   const records = new Set<ClaimRecord>();
   for (let record = leaseExpiry.takeExpired(now); record !== null; record = leaseExpiry.takeExpired(now))
     records.add(record);

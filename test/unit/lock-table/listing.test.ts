@@ -19,7 +19,7 @@ class ListingFixture {
   claim(id: string, ...keys: string[]): void {
     const lockSpecs = keys.map(lockSpec) as unknown as Claim["locks"];
     const claim = { id, locks: lockSpecs, ttlMs: 30_000, tokenCount: 1, floor: 0n, wait: true, label: "" };
-    this.table.claim(claim, null, 0, 1_000);
+    this.table.claim(claim, { owner: null }, { now: 0, micros: 1_000 });
   }
 
   list(query: ListQuery, max: number, options: { after?: string; canSee?: (key: string) => boolean } = {}): string[] {
@@ -89,7 +89,7 @@ test("after the end of the cursor's claim a list continues from its last positio
   for (const id of ["before", "both", "too"]) fixture.claim(id, "a", "f");
   const listAfter = (id: string, prefix = ""): string[] => {
     const last = fixture.table.records.get(id) as ClaimRecord;
-    expect(fixture.table.release(id, 0, 1_000)).toBe(true);
+    expect(fixture.table.release(id, { now: 0, micros: 1_000 })).toBe(true);
     const steps = listSteps(fixture.table, fixture.tagOf, { query: { prefix }, max: 20, after: id }, last);
     let step = steps.next();
     while (step.done !== true) step = steps.next();

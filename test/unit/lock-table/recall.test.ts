@@ -104,7 +104,7 @@ describe("the answers of a held claim say that it is recalled", () => {
     const fixture = createFixture();
     fixture.claimState("first", "k", { recall: true });
     fixture.claimState("second", "k");
-    fixture.table.release("holder", fixture.now, fixture.wallMicros);
+    fixture.table.release("holder", { now: fixture.now, micros: fixture.wallMicros });
     const [grant] = fixture.table.drainNotifications().filter(({ id }) => id === "first");
     expect(grant?.answer).toMatchObject({ state: "held", recalled: true });
     fixture.release("second");

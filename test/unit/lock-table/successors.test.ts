@@ -9,11 +9,11 @@ const STRICT = { successors: true } as const;
 
 /** Releases the holder, so that the claim "a" is granted, and returns the answer that is pushed to the owner of "a". */
 function grantA(table: LockTable, behind: readonly (readonly [claim: Claim, owner: unknown])[]): Answer {
-  table.claim(makeClaim("holder", "k"), "other", 0, START_MICROS);
-  table.claim(makeClaim("a", "k", STRICT), "owner", 0, START_MICROS);
-  for (const [claim, owner] of behind) table.claim(claim, owner, 0, START_MICROS);
+  table.claim(makeClaim("holder", "k"), { owner: "other" }, { now: 0, micros: START_MICROS });
+  table.claim(makeClaim("a", "k", STRICT), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  for (const [claim, owner] of behind) table.claim(claim, { owner }, { now: 0, micros: START_MICROS });
   table.drainNotifications();
-  table.release("holder", 1, START_MICROS + 1_000);
+  table.release("holder", { now: 1, micros: START_MICROS + 1_000 });
   const [notification] = table.drainNotifications();
   expect(notification?.id).toBe("a");
   return notification?.answer as Answer;
@@ -30,9 +30,9 @@ test("a grant names the claims of its owner directly behind it, up to the first 
     [strict("d"), "owner"],
   ]);
   expect(answer).toMatchObject({ state: "held", tokenCount: 3, successors: ["b", "c"] });
-  table.release("b", 2, START_MICROS + 2_000);
-  table.release("c", 2, START_MICROS + 2_000);
-  table.release("a", 2, START_MICROS + 2_000);
+  table.release("b", { now: 2, micros: START_MICROS + 2_000 });
+  table.release("c", { now: 2, micros: START_MICROS + 2_000 });
+  table.release("a", { now: 2, micros: START_MICROS + 2_000 });
   const [next] = table.drainNotifications();
   const first = answer.state === "held" ? answer.token : 0n;
   expect(next).toMatchObject({ id: "x", owner: "another", answer: { state: "held" } });
@@ -58,10 +58,10 @@ test.each<[string, Claim, unknown]>([
 
 test("a claim that did not ask gets no names", () => {
   const table = new LockTable();
-  table.claim(makeClaim("holder", "k"), "owner", 0, START_MICROS);
-  table.claim(makeClaim("a", "k"), "owner", 0, START_MICROS);
-  table.claim(strict("b"), "owner", 0, START_MICROS);
-  table.release("holder", 1, START_MICROS + 1_000);
+  table.claim(makeClaim("holder", "k"), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  table.claim(makeClaim("a", "k"), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  table.claim(strict("b"), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  table.release("holder", { now: 1, micros: START_MICROS + 1_000 });
   expect(table.drainNotifications()[0]?.answer).not.toHaveProperty("successors");
 });
 
@@ -86,19 +86,20 @@ test.each<[string, Claim]>([
   ["a claim of several keys", makeClaim("a", "k l", STRICT)],
 ])("%s gets no names, though it asks for them", (_, claim) => {
   const table = new LockTable();
-  table.claim(makeClaim("holder", "k"), "owner", 0, START_MICROS);
-  table.claim(claim, "owner", 0, START_MICROS);
-  table.claim(strict("b"), "owner", 0, START_MICROS);
-  table.release("holder", 1, START_MICROS + 1_000);
+  table.claim(makeClaim("holder", "k"), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  table.claim(claim, { owner: "owner" }, { now: 0, micros: START_MICROS });
+  table.claim(strict("b"), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  table.release("holder", { now: 1, micros: START_MICROS + 1_000 });
   expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { state: "held", tokenCount: 1 } });
 });
 
 test("a waiter that was suspended at the grant is passed by, though it gets its earlier place back", () => {
   const table = new LockTable();
-  table.claim(makeClaim("holder", "k"), "owner", 0, START_MICROS);
-  for (const id of ["a", "x", "b"]) table.claim(strict(id), id === "x" ? "another" : "owner", 0, START_MICROS);
+  table.claim(makeClaim("holder", "k"), { owner: "owner" }, { now: 0, micros: START_MICROS });
+  for (const id of ["a", "x", "b"])
+    table.claim(strict(id), { owner: id === "x" ? "another" : "owner" }, { now: 0, micros: START_MICROS });
   table.suspendWaiter("x");
-  table.release("holder", 1, START_MICROS + 1_000);
+  table.release("holder", { now: 1, micros: START_MICROS + 1_000 });
   expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { successors: ["b"] } });
   table.resumeWaiter("x");
   expect([...(table.queues.get("k")?.entries ?? [])].map(({ record }) => record.claim.id)).toEqual(["a", "x", "b"]);
@@ -106,9 +107,9 @@ test("a waiter that was suspended at the grant is passed by, though it gets its 
 
 test("a claim without an owner, whose session is gone, has no successors", () => {
   const table = new LockTable();
-  table.claim(makeClaim("holder", "k"), "other", 0, START_MICROS);
-  for (const id of ["a", "b"]) table.claim(strict(id), null, 0, START_MICROS);
-  table.release("holder", 1, START_MICROS + 1_000);
+  table.claim(makeClaim("holder", "k"), { owner: "other" }, { now: 0, micros: START_MICROS });
+  for (const id of ["a", "b"]) table.claim(strict(id), { owner: null }, { now: 0, micros: START_MICROS });
+  table.release("holder", { now: 1, micros: START_MICROS + 1_000 });
   expect(table.drainNotifications()[0]).toMatchObject({ id: "a", answer: { tokenCount: 1 } });
 });
 

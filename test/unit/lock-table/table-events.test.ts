@@ -37,10 +37,10 @@ test("the reason a claim ended is distinguished: released, expired, session ende
   bench.release("left");
   bench.advance(SECOND_MS);
   readEvents();
-  bench.table.expireNow("a", TTL_MS, bench.now, bench.wallMicros);
+  bench.table.expireNow("a", TTL_MS, { now: bench.now, micros: bench.wallMicros });
   expect(readEvents()).toEqual([`disconnected a after ${SECOND_MS}`]);
   expect(bench.renew("a")).toEqual({ state: "none", reason: "expired" });
-  bench.table.expireNow("a", TTL_MS, bench.now, bench.wallMicros);
+  bench.table.expireNow("a", TTL_MS, { now: bench.now, micros: bench.wallMicros });
   bench.claimState("b", "k");
   bench.advance(TTL_MS);
   expect(readEvents()).toEqual(["granted b", `expired b after ${TTL_MS}`]);
@@ -65,7 +65,7 @@ test("a revocation is reported when it is made, and the end of the entry later",
   bench.revoke("k", bench.token("b"), true);
   bench.claimState("c", "k");
   const record = bench.table.records.get("c");
-  if (record !== undefined) bench.table.revokeForMaxHold(record, bench.now, bench.wallMicros);
+  if (record !== undefined) bench.table.revokeForMaxHold(record, { now: bench.now, micros: bench.wallMicros });
   expect(readEvents()).toEqual([
     "granted a",
     "revoked a after 0",
@@ -81,8 +81,16 @@ test("a hold asserted after a restart is reported, and the one it displaces is r
   const { bench, readEvents } = createObservedTable();
   bench.table.pauseGrants();
   bench.advance(0);
-  bench.table.reclaim(makeClaim("low", "k"), "owner", bench.wallMicros - 2, 1, TTL_MS);
-  bench.table.reclaim(makeClaim("high", "k"), "owner", bench.wallMicros - 1, 1, TTL_MS);
+  bench.table.reclaim(
+    makeClaim("low", "k"),
+    { owner: "owner" },
+    { token: bench.wallMicros - 2, tokenCount: 1, remainingMs: TTL_MS },
+  );
+  bench.table.reclaim(
+    makeClaim("high", "k"),
+    { owner: "owner" },
+    { token: bench.wallMicros - 1, tokenCount: 1, remainingMs: TTL_MS },
+  );
   expect(readEvents()).toEqual(["reclaimed low after 0", "reclaimed high after 0", "expired low after 0"]);
 });
 

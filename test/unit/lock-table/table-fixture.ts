@@ -44,13 +44,16 @@ export class TableFixture {
   advance(ms: number): this {
     this.now += ms;
     this.wallMicros += ms * 1_000;
-    this.table.advance(this.now, this.wallMicros);
+    this.table.advance({ now: this.now, micros: this.wallMicros });
     this.collectGrants();
     return this;
   }
 
-  claim(claim: Claim, owner: unknown = "owner", arrival?: number): Answer {
-    return this.#recordToken(claim.id, this.table.claim(claim, owner, this.now, this.wallMicros, arrival));
+  claim(claim: Claim, owner: unknown = "owner", arrival = 0): Answer {
+    return this.#recordToken(
+      claim.id,
+      this.table.claim(claim, { owner, arrival }, { now: this.now, micros: this.wallMicros }),
+    );
   }
 
   /** Claims and returns only the state. */
@@ -59,7 +62,7 @@ export class TableFixture {
   }
 
   renew(id: string, owner: unknown = "owner", tokenCount?: number): Answer {
-    return this.#recordToken(id, this.table.renew(id, owner, this.now, this.wallMicros, tokenCount));
+    return this.#recordToken(id, this.table.renew(id, owner, { now: this.now, micros: this.wallMicros }, tokenCount));
   }
 
   /** Takes the ids of the claims that were recalled since the last call. */
@@ -75,19 +78,19 @@ export class TableFixture {
   }
 
   release(id: string, unanswered?: number | "session"): boolean {
-    const wasPresent = this.table.release(id, this.now, this.wallMicros, unanswered);
+    const wasPresent = this.table.release(id, { now: this.now, micros: this.wallMicros }, unanswered);
     this.collectGrants();
     return wasPresent;
   }
 
   revoke(key: string, token: number, removed = false): boolean {
-    const wasPresent = this.table.revoke(key, token, removed, this.now, this.wallMicros);
+    const wasPresent = this.table.revoke(key, token, removed, { now: this.now, micros: this.wallMicros });
     this.collectGrants();
     return wasPresent;
   }
 
   detach(id: string, leftMs?: number): boolean {
-    return this.table.detach(id, this.now, this.wallMicros, leftMs);
+    return this.table.detach(id, { now: this.now, micros: this.wallMicros }, leftMs);
   }
 
   /** Takes the announced grants: their ids since the last call. */

@@ -20,7 +20,7 @@ test("a grant is announced once, to the owner of the latest call, with the remai
   fixture.claim(makeClaim("b", "k"), "second");
   fixture.advance(10 * SECOND_MS).renew("b", "third");
   fixture.advance(5 * SECOND_MS);
-  fixture.table.release("a", fixture.now, fixture.wallMicros);
+  fixture.table.release("a", { now: fixture.now, micros: fixture.wallMicros });
   const notifications = fixture.table.drainNotifications();
   expect(notifications).toMatchObject([
     { id: "b", owner: "third", answer: { state: "held", remainingMs: TTL_MS - 5 * SECOND_MS } },

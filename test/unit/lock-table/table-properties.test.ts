@@ -226,7 +226,10 @@ test("a table restarted from its clients' assertions grants on as if it had not 
       restored.advance(0);
       const order = before.toSorted((a, b) => ((a.arrival * 7 + shuffle) % 11) - ((b.arrival * 7 + shuffle) % 11));
       for (const { claim, isHeld, token, tokenCount, arrival, expiresAt } of order) {
-        if (isHeld) expect(restored.table.reclaim(claim, "o", token, tokenCount, expiresAt - bench.now)).toBe(true);
+        if (isHeld)
+          expect(
+            restored.table.reclaim(claim, { owner: "o" }, { token, tokenCount, remainingMs: expiresAt - bench.now }),
+          ).toBe(true);
         else restored.claim(claim, "o", arrival);
       }
       restored.table.resumeGrants();

@@ -40,7 +40,13 @@ test("an asserted hold precedes all other entries and keeps its token and its re
   const fixture = restartTable();
   fixture.claim(makeClaim("waits", "k"), "owner", 1);
   const token = fixture.wallMicros - 500;
-  expect(fixture.table.reclaim(makeClaim("holds", "k"), "owner", token, 64, 10 * SECOND_MS)).toBe(true);
+  expect(
+    fixture.table.reclaim(
+      makeClaim("holds", "k"),
+      { owner: "owner" },
+      { token, tokenCount: 64, remainingMs: 10 * SECOND_MS },
+    ),
+  ).toBe(true);
   fixture.table.resumeGrants();
   expect(fixture.collectGrants()).toEqual([]);
   expect(fixture.renew("holds")).toMatchObject({
@@ -56,13 +62,15 @@ test("an asserted hold precedes all other entries and keeps its token and its re
 
 test("an asserted hold ends when its remaining lease is over", () => {
   const fixture = restartTable();
-  fixture.table.reclaim(makeClaim("holds", "k"), "owner", fixture.wallMicros, 1, 10 * SECOND_MS);
+  fixture.table.reclaim(
+    makeClaim("holds", "k"),
+    { owner: "owner" },
+    { token: fixture.wallMicros, tokenCount: 1, remainingMs: 10 * SECOND_MS },
+  );
   fixture.table.reclaim(
     makeClaim("session", "k2", { ttlMs: "session" }),
-    "owner",
-    fixture.wallMicros,
-    1,
-    10 * SECOND_MS,
+    { owner: "owner" },
+    { token: fixture.wallMicros, tokenCount: 1, remainingMs: 10 * SECOND_MS },
   );
   fixture.advance(10 * SECOND_MS - 1);
   expect(fixture.table.records.size).toBe(2);
@@ -73,7 +81,7 @@ test("an asserted hold ends when its remaining lease is over", () => {
 test("of conflicting asserted holds the one with the higher token stays, on every key", () => {
   const fixture = restartTable();
   const assertHeld = (id: string, keys: string, token: number): boolean =>
-    fixture.table.reclaim(makeClaim(id, keys), "owner", token, 1, TTL_MS);
+    fixture.table.reclaim(makeClaim(id, keys), { owner: "owner" }, { token, tokenCount: 1, remainingMs: TTL_MS });
   expect(assertHeld("low", "a b", 10)).toBe(true);
   expect(assertHeld("high", "b c", 20)).toBe(true);
   expect(fixture.renew("low")).toEqual({ state: "none", reason: "expired" });
@@ -105,7 +113,11 @@ test("a table without an observer forgets kept claims as well", () => {
 test("asserted holds that can share all stay, and a hold asserted twice counts once", () => {
   const fixture = restartTable();
   const reader = (id: string): boolean =>
-    fixture.table.reclaim(makeClaim(id, [lockSpec("k", 1)]), "owner", Number(id), 1, TTL_MS);
+    fixture.table.reclaim(
+      makeClaim(id, [lockSpec("k", 1)]),
+      { owner: "owner" },
+      { token: Number(id), tokenCount: 1, remainingMs: TTL_MS },
+    );
   expect([reader("1"), reader("2"), reader("1")]).toEqual([true, true, true]);
   expect(fixture.table.queues.get("k")?.usedPermits).toBe(2);
 });
@@ -184,7 +196,11 @@ test("holds with different limits stay if some order could have granted them all
   const asserted = (...holds: readonly [id: string, permits: number, limit: number, token: number][]): string[] => {
     const { table } = restartTable();
     for (const [id, permits, limit, token] of holds) {
-      table.reclaim(makeClaim(id, [lockSpec("k", permits, limit)]), "owner", token, 1, TTL_MS);
+      table.reclaim(
+        makeClaim(id, [lockSpec("k", permits, limit)]),
+        { owner: "owner" },
+        { token, tokenCount: 1, remainingMs: TTL_MS },
+      );
     }
     return [...table.records.keys()].sort();
   };
@@ -201,9 +217,21 @@ test("a hold displaced by an asserted one with a higher token is notified of its
   fixture.claimState("newer", "k");
   const token = fixture.token("newer");
   fixture.table.pauseGrants();
-  expect(fixture.table.reclaim(makeClaim("lower", "k"), "owner", token - 1, 1, TTL_MS)).toBe(false);
+  expect(
+    fixture.table.reclaim(
+      makeClaim("lower", "k"),
+      { owner: "owner" },
+      { token: token - 1, tokenCount: 1, remainingMs: TTL_MS },
+    ),
+  ).toBe(false);
   fixture.table.drainNotifications();
-  expect(fixture.table.reclaim(makeClaim("higher", "k"), "owner", token + 1, 1, TTL_MS)).toBe(true);
+  expect(
+    fixture.table.reclaim(
+      makeClaim("higher", "k"),
+      { owner: "owner" },
+      { token: token + 1, tokenCount: 1, remainingMs: TTL_MS },
+    ),
+  ).toBe(true);
   expect(fixture.table.drainNotifications()).toMatchObject([
     { id: "newer", answer: { state: "none", reason: "expired" } },
   ]);

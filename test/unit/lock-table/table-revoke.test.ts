@@ -94,7 +94,13 @@ test("one of several asserted holders that share a token can be revoked", () => 
   fixture.claimState("other", "other");
   expect(fixture.revoke("k", 500)).toBe(false);
   for (const id of ["a", "b", "c"]) {
-    expect(table.reclaim(makeClaim(id, sharedSpec, { tokenCount: 3 }), "owner", 500, 3, TTL_MS)).toBe(true);
+    expect(
+      table.reclaim(
+        makeClaim(id, sharedSpec, { tokenCount: 3 }),
+        { owner: "owner" },
+        { token: 500, tokenCount: 3, remainingMs: TTL_MS },
+      ),
+    ).toBe(true);
   }
   for (let turn = 0; turn < 3; turn++) expect(fixture.revoke("k", 501)).toBe(true);
   expect(fixture.revoke("k", 501)).toBe(false);
@@ -158,7 +164,7 @@ test("a claim held for longer than allowed is revoked once, and not after its en
   const recordA = fixture.table.records.get("a");
   if (recordA === undefined) throw new Error("a is not there");
   const outstays = (): void => {
-    fixture.table.revokeForMaxHold(recordA, fixture.now, fixture.wallMicros);
+    fixture.table.revokeForMaxHold(recordA, { now: fixture.now, micros: fixture.wallMicros });
     fixture.collectGrants();
   };
   outstays();
@@ -176,7 +182,7 @@ test("of reclaimed readers whose token ranges overlap, the one with the higher f
   const fixture = new TableFixture();
   fixture.table.pauseGrants();
   const reclaim = (id: string, token: number, tokenCount: number): boolean =>
-    fixture.table.reclaim(makeClaim(id, sharedSpec), "owner", token, tokenCount, TTL_MS);
+    fixture.table.reclaim(makeClaim(id, sharedSpec), { owner: "owner" }, { token, tokenCount, remainingMs: TTL_MS });
   expect([reclaim("low", 100, 10), reclaim("high", 105, 2), reclaim("lowest", 50, 60)]).toEqual([true, true, true]);
   for (const [token, id] of [
     [106, "high"],

@@ -121,7 +121,9 @@ test("the tokens of several keys advance together, and never go back", () => {
   fixture.claim(makeClaim("a", "a b", { tokenCount: 10 }));
   expect(fixture.token("a")).toBe(100);
   expect(table.queues.get("a")?.lastToken).toBe(109);
-  expect(table.reclaim(makeClaim("lost", "a b"), "owner", 50, 1, TTL_MS)).toBe(false);
+  expect(
+    table.reclaim(makeClaim("lost", "a b"), { owner: "owner" }, { token: 50, tokenCount: 1, remainingMs: TTL_MS }),
+  ).toBe(false);
   expect(table.queues.get("b")?.lastToken).toBe(109);
   expect(table.nextToken(makeClaim("b", "b"))).toBe(110);
   expect(table.nextToken(makeClaim("c", "c"))).toBe(100);

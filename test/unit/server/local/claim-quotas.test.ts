@@ -22,7 +22,7 @@ const WIDE: ClaimLimits = {
 
 class Fixture {
   readonly quotas: ClaimQuotas;
-  readonly table = new LockTable();
+  readonly table = new LockTable<Session>();
   readonly session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
 
   constructor(limits: Partial<ClaimLimits> = {}, formerLimits?: Partial<ClaimLimits>, account = "") {
@@ -32,17 +32,17 @@ class Fixture {
   }
 
   /** Places the claim as the local backend does; throws if a quota refuses it. */
-  place(claim: Claim): ClaimRecord | null {
+  place(claim: Claim): ClaimRecord<Session> | null {
     const { table, quotas, session } = this;
     const isNew = !table.records.has(claim.id);
     quotas.check(table, session, claim);
-    const record = table.enqueue(claim, null, 0, 0);
+    const record = table.enqueue(claim, { owner: null }, { now: 0, micros: 0 });
     if (isNew && record !== null) quotas.add(session.principal.name, claim);
     return record;
   }
 
   release(claim: Claim): void {
-    this.table.release(claim.id, 0, 0);
+    this.table.release(claim.id, { now: 0, micros: 0 });
     this.quotas.remove(this.session.principal.name, claim);
   }
 }
@@ -63,7 +63,7 @@ test("claims on the server: each key counts; a full server renews what it has, a
 
 test("claims of one client: one more than its limit is refused", () => {
   const fixture = new Fixture({ claimsPerSession: 1 });
-  const record = fixture.place(makeClaim("a")) as ClaimRecord;
+  const record = fixture.place(makeClaim("a")) as ClaimRecord<Session>;
   fixture.session.records.push(record);
   expect(() => fixture.place(makeClaim("b"))).toThrow("at most 1 claims of one client");
   fixture.session.records.remove(record);
@@ -113,7 +113,7 @@ test("waiting claims: holders do not count, whether they were granted at once, l
   expect(() => fixture.place(makeClaim("k"))).toThrow("at most 1 waiting claims on this server");
   fixture.release(holder);
   fixture.place(makeClaim("k"));
-  fixture.table.reclaim(makeClaim("r"), null, 5, 1, 1_000);
+  fixture.table.reclaim(makeClaim("r"), { owner: null }, { token: 5, tokenCount: 1, remainingMs: 1_000 });
   expect(() => fixture.place(makeClaim("k"))).toThrow("at most 1 waiting claims on this server");
 });
 
@@ -124,7 +124,7 @@ test("a holder that reclaims has twice the room of a waiting claim, under the wi
   const exceeded = (isHeld: boolean): string | null =>
     quotas.exceededOnReclaim(table, session, makeClaim([sharedSpec]), isHeld);
   const add = (claim: Claim): void => {
-    table.enqueue(claim, null, 0, 0);
+    table.enqueue(claim, { owner: null }, { now: 0, micros: 0 });
     quotas.add("", claim);
   };
   expect([exceeded(true), exceeded(false)]).toEqual([null, null]);

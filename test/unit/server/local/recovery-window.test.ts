@@ -16,7 +16,7 @@ const HOUR_MS = 3_600_000;
 
 class Fixture {
   readonly clock = new FakeClock();
-  readonly table = new LockTable({ onRemoved: clearOwner });
+  readonly table = new LockTable<Session>({ onRemoved: clearOwner });
   readonly session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
   readonly window: RecoveryWindow;
   hasRoom = true;
@@ -57,7 +57,7 @@ class Fixture {
   reclaim(items: readonly ReclaimItem[], isLast = true): Answer[] {
     const callbacks = {
       hasRoom: () => this.hasRoom,
-      assignOwner: (record: ClaimRecord) => assignOwner(record, this.session),
+      assignOwner: (record: ClaimRecord<Session>) => assignOwner(record, this.session),
     };
     const time = { now: this.clock.now(), micros: this.micros };
     return this.window.reclaim(this.session, items, isLast, time, callbacks);
@@ -75,7 +75,7 @@ test("without a recovery nothing may be unreported, nothing is saved, and a recl
   const fixture = new Fixture();
   const { window, clock, table } = fixture;
   const keptClaim = makeClaim("k");
-  table.enqueue(keptClaim, null, clock.now(), fixture.micros);
+  table.enqueue(keptClaim, { owner: null }, { now: clock.now(), micros: fixture.micros });
   expect([window.isActive, window.reason, window.remainingMs(), window.toSavedRecovery()]).toEqual([
     false,
     null,
@@ -144,7 +144,7 @@ test("a claim that exceeds a quota, was released, or was revoked is not given ba
     false,
   ]);
   fixture.reclaim([fixture.held(revokedClaim), fixture.held(knownClaim)], false);
-  table.revoke("b", Number(fixture.earlierToken), false, clock.now(), micros);
+  table.revoke("b", Number(fixture.earlierToken), false, { now: clock.now(), micros });
   const items = [releasedClaim, revokedClaim, knownClaim].map((claim) => fixture.held(claim));
   expect(fixture.reclaim(items, false)).toMatchObject([
     { state: "none", reason: "released" },

@@ -17,7 +17,7 @@ const HOUR_MS = 3_600_000;
 class Fixture {
   readonly clock = new FakeClock();
   readonly storage = new MemoryStorage();
-  readonly table: LockTable;
+  readonly table: LockTable<Session>;
   readonly writeAhead: WriteAhead;
   changes = 0;
 
@@ -34,7 +34,7 @@ class Fixture {
       clean: null,
     };
     const durableState = { storage: this.storage, state, isRecovering: false, journal: [] };
-    this.table = new LockTable({ tokenCeiling: ceiling });
+    this.table = new LockTable<Session>({ tokenCeiling: ceiling });
     this.writeAhead = new WriteAhead(durableState, this.table, this.clock, () => {
       this.changes++;
     });
@@ -45,13 +45,17 @@ class Fixture {
   }
 
   /** Places a claim in the table, whatever is on disk. */
-  place(claim: Claim): { readonly record: ClaimRecord; readonly answer: Answer } {
-    const record = this.table.enqueue(claim, null, this.clock.now(), this.micros) as ClaimRecord;
+  place(claim: Claim): { readonly record: ClaimRecord<Session>; readonly answer: Answer } {
+    const record = this.table.enqueue(
+      claim,
+      { owner: null },
+      { now: this.clock.now(), micros: this.micros },
+    ) as ClaimRecord<Session>;
     return { record, answer: this.table.answerFor(record) };
   }
 
   release(claim: Claim): void {
-    this.table.release(claim.id, this.clock.now(), this.micros);
+    this.table.release(claim.id, { now: this.clock.now(), micros: this.micros });
   }
 }
 
@@ -170,13 +174,13 @@ test("a long lease is in the journal before it is answered; repeated calls share
   expect(storage.writes).toEqual(["append"]);
 });
 
-test.for<[how: string, expected: Answer, end: (fixture: Fixture, record: ClaimRecord) => void]>([
+test.for<[how: string, expected: Answer, end: (fixture: Fixture, record: ClaimRecord<Session>) => void]>([
   ["was released", { state: "none" }, (fixture, { claim }) => fixture.release(claim)],
   ["has expired", { state: "none", reason: "expired" }, ({ clock }) => clock.jump(HOUR_MS)],
   [
     "was revoked",
     { state: "none", reason: "revoked" },
-    ({ table, clock, micros }, { token }) => table.revoke("k", token, false, clock.now(), micros),
+    ({ table, clock, micros }, { token }) => table.revoke("k", token, false, { now: clock.now(), micros }),
   ],
 ])("a claim that %s during its write is not answered as held", async ([, expected, end]) => {
   const fixture = new Fixture();
@@ -193,7 +197,7 @@ test("a revocation is written, too: the claim must not come back as a valid one"
   const fixture = new Fixture();
   const { record, answer } = fixture.place(makeClaim("k", { ttlMs: HOUR_MS }));
   await fixture.writeAhead.persist(record, answer);
-  fixture.table.revoke("k", record.token, false, fixture.clock.now(), fixture.micros);
+  fixture.table.revoke("k", record.token, false, { now: fixture.clock.now(), micros: fixture.micros });
   await fixture.writeAhead.persist(record, { state: "none", reason: "revoked" });
   expect(fixture.writeAhead.durableLog.has(record.claim.id, "revoked")).toBe(true);
   expect(fixture.storage.writes).toHaveLength(2);
@@ -239,9 +243,9 @@ test("answers that need no write wait 100 ms for the others; what is not on disk
 test("a claim is detached when the disk has it; a repeated call joins the write, and a failed one restores the owner", async () => {
   const fixture = new Fixture();
   const { table, writeAhead, clock, micros, storage } = fixture;
-  const detach = (claim: Claim): ClaimRecord => {
+  const detach = (claim: Claim): ClaimRecord<Session> => {
     const { record } = fixture.place(claim);
-    table.detach(claim.id, clock.now(), micros);
+    table.detach(claim.id, { now: clock.now(), micros });
     return record;
   };
   const restoredIds: string[] = [];
