@@ -83,7 +83,7 @@ export interface Locks extends AsyncDisposable {
    */
   leader(name: string, options?: LeaderOptions): Election;
   /**
-   * Continues a detached lock in this client. @throws TypeError for a damaged reference; UnsupportedError if this client
+   * Continues a detached lock in this client. Another client that attaches the same reference holds the lock, too. @throws TypeError for a damaged reference; UnsupportedError if this client
    * already holds the lock; LockLostError with the reason; DriverError
    */
   attach(reference: string): Promise<Lock>;

@@ -263,7 +263,7 @@ test.concurrent.for(disks)(
 );
 
 test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
-  "on a disk that is full at the start the server refuses to start and gives the reason",
+  "on a disk that is full at the start the server refuses to start, and names the file that it cannot write",
   { concurrent: true },
   async ({ harness }) => {
     mkdirSync(harness.path("disk"), { mode: 0o700 });
@@ -271,7 +271,7 @@ test.skipIf(MOUNT_NAMESPACE_COMMAND === null)(
     const full = `mount -t tmpfs -o size=1m,mode=0700 none "${disk}"\nmkdir -m 0700 "${disk}/state"\ncat /dev/zero >"${disk}/filler" || :`;
     const running = harness.startProgram(inMountNamespace(full, withFailingDisk(harness)));
     expect((await running.ended).code).toBe(69);
-    expect(running.err()).toMatch(/ENOSPC|no space/i);
+    expect(running.err()).toMatch(/\/disk\/state\/\w+ cannot be written \(ENOSPC\): .*free disk space/);
     expect(readdirSync(harness.folder)).not.toContain("socket");
   },
 );

@@ -119,10 +119,14 @@ export async function replaceAtomically(path: string, text: string): Promise<voi
   } catch (error) {
     // on a full disk it takes the room that others need
     await unlink(`${path}.new`).catch(() => undefined);
-    throw Object.assign(accessError("be written", path, error as NodeJS.ErrnoException), {
-      code: (error as NodeJS.ErrnoException).code,
-    });
+    throw toWriteError(path, error);
   }
+}
+
+/** The error of a file that could not be written: it names the file, and has the code of the system's error. */
+export function toWriteError(path: string, error: unknown): StateError {
+  const { code } = error as NodeJS.ErrnoException;
+  return Object.assign(accessError("be written", path, error as NodeJS.ErrnoException), { code });
 }
 
 async function writeAndRename(temporary: string, path: string, text: string): Promise<void> {

@@ -21,7 +21,14 @@ import { readBootId } from "../../util/process-info.ts";
 import { ChecksumChain } from "./checksum-chain.ts";
 import type { SessionRecord } from "./format.ts";
 import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState } from "./format.ts";
-import { ensurePrivateDirectory, openPrivate, readPrivate, replaceAtomically, StateError } from "./private-files.ts";
+import {
+  ensurePrivateDirectory,
+  openPrivate,
+  readPrivate,
+  replaceAtomically,
+  StateError,
+  toWriteError,
+} from "./private-files.ts";
 import type { JournalRecord, LoadedState, SavedSession, SavedState, Storage } from "./storage.ts";
 
 /** Acquires a lock that ends with this process; null: another process has it. */
@@ -179,7 +186,7 @@ class StateDirectory implements DirectoryStorage {
     } catch (error) {
       // a line that was refused must not come back after a crash
       await writeFully(file, Buffer.alloc(bytes.length, " "), this.#journal.end).catch(ignore);
-      throw error;
+      throw toWriteError(this.#filePath("journal"), error);
     }
     this.#isHeaderUnknown = true;
     // only now, so that the count on disk never includes a line that is missing
@@ -266,7 +273,7 @@ class StateDirectory implements DirectoryStorage {
       // the contents are unknown now: the next write replaces the file
       this.#sessions = null;
       closeSync(list.descriptor);
-      throw error;
+      throw toWriteError(this.#filePath("sessions"), error);
     }
   }
 
@@ -283,7 +290,7 @@ class StateDirectory implements DirectoryStorage {
       renameSync(`${path}.new`, path);
     } catch (error) {
       closeSync(descriptor);
-      throw error;
+      throw toWriteError(path, error);
     }
     if (this.#sessions !== null) closeSync(this.#sessions.descriptor);
     this.#sessions = { descriptor, chain, end: bytes.length };
