@@ -11,7 +11,7 @@ import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
 import type { Locks } from "../../../src/index.ts";
-import { createLocks } from "../../../src/index.ts";
+import { createLocks, DriverError } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
@@ -109,6 +109,11 @@ async function openBehindProxy(
   return { locks, other, proxy, connectionCount: () => connectionCount };
 }
 
+function blockEventLoop(ms: number): void {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
+
 withRedis((server) => {
   describe("a half-open command connection", () => {
     const cases = Object.entries(REPLACING);
@@ -139,6 +144,39 @@ withRedis((server) => {
         await (await next).release();
       },
     );
+
+    test("is left once, however many calls time out together", async ({ onTestFinished }) => {
+      const createDriver = REPLACING["a url"] as CreateDriver;
+      const { locks, proxy } = await openBehindProxy(server().port, createDriver, onTestFinished);
+      const warnings: string[] = [];
+      const onWarning = ({ name }: Error): void => void warnings.push(name);
+      process.on("warning", onWarning);
+      onTestFinished(() => void process.off("warning", onWarning));
+      proxy.silence();
+      const calls: Promise<unknown>[] = [];
+      for (let index = 0; index < 30; index++) {
+        calls.push(locks.tryAcquire(`key${index}`).catch((error: unknown) => error));
+        // the claims of one turn of the event loop are one command
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+      // all are due when the event loop goes on
+      blockEventLoop(COMMAND_TIMEOUT_MS + 50);
+      for (const result of await Promise.all(calls)) expect(result).toBeInstanceOf(DriverError);
+      await locks.using("key", () => undefined);
+      expect(warnings).toEqual([]);
+    });
+
+    test("is not what a process meets that had no time to read the answer", async () => {
+      const fixture = createRedisFixture(server().port);
+      const { driver } = await fixture.open(
+        redisFromUrl(`redis://127.0.0.1:${server().port}?prefix=${fixture.prefix}`, OPTIONS),
+      );
+      await driver.list({ prefix: "" }, { max: 1 });
+      const call = driver.list({ prefix: "" }, { max: 1 });
+      blockEventLoop(2 * COMMAND_TIMEOUT_MS);
+      expect(await call).toEqual({ items: [] });
+      await fixture.close();
+    });
 
     test("is not taken for one with a slow server", { timeout: 40_000 }, async ({ onTestFinished }) => {
       const { locks, proxy, connectionCount } = await openBehindProxy(

@@ -169,7 +169,7 @@ test("instanceof with a class of src is reported, unless the class is an error",
   expect(faultsOf("src/b.ts", "if (x instanceof Session) f();")).toEqual([
     "src/b.ts:1 instanceof Session: call a method of it instead",
   ]);
-  expect(faultsOf("src/server/local/b.ts", "if (x instanceof Session) f();")).toEqual([]);
+  expect(faultsOf("src/client/locks.ts", "if (x instanceof Session) f();")).toEqual([]);
   expect(faultsOf("src/b.ts", "x instanceof NetError || x instanceof FatalError || x instanceof Set;")).toEqual([]);
 });
 

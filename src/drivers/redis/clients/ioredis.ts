@@ -48,9 +48,12 @@ export function adaptIoredis(client: IoredisLike): ClientAdapter {
   };
 }
 
-/** Or an attempt to open one. */
-function hasConnection({ status }: Pick<IoredisLike, "status">): boolean {
-  return ["connecting", "connect", "ready"].includes(status);
+/**
+ * Or an attempt to open one. One that was destroyed is left already, although its event has not come: many calls may time out in one turn of
+ * the event loop, and the library would add a listener and a timer for each.
+ */
+function hasConnection({ status, stream }: Pick<IoredisLike, "status" | "stream">): boolean {
+  return ["connecting", "connect", "ready"].includes(status) && stream?.destroyed !== true;
 }
 
 /**

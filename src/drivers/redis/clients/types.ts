@@ -11,7 +11,7 @@ interface Emitter {
 /** ioredis 5 and 6, iovalkey: one server, or the master that Sentinels name. */
 export interface IoredisLike extends Emitter {
   readonly status: string;
-  readonly stream?: { unref?(): unknown; destroy?(): unknown } | undefined;
+  readonly stream?: { unref?(): unknown; destroy?(): unknown; readonly destroyed?: boolean } | undefined;
   /** The database that it selects after each connect. */
   readonly condition?: { readonly select?: number | undefined } | null | undefined;
   call(command: string, ...args: string[]): Promise<unknown>;
