@@ -1,8 +1,7 @@
 /** Timeouts of calls to a store. */
 
-// the imported one: test runners replace the global setImmediate()
-import { setImmediate } from "node:timers";
 import type { Clock, Timer } from "../util/clock.ts";
+import { runAfterReading } from "../util/run-after-reading.ts";
 
 /** A timer that fires later than this shows that the process had no time to run, or to read. */
 const MAX_TIMER_DELAY_MS = 100;
@@ -79,8 +78,8 @@ export class CallTimeouts {
 
   #onTimer(now: number): void {
     const isLate = this.#first !== null && now - this.#first.dueAt > MAX_TIMER_DELAY_MS;
-    // the answers may have come: sockets are read before this. Else their connections would be left as silent
-    if (isLate) setImmediate(() => this.#expireDue(this.#clock.now()));
+    // the answers may have come; else their connections would be left as silent
+    if (isLate) runAfterReading(() => this.#expireDue(this.#clock.now()));
     else this.#expireDue(now);
   }
 

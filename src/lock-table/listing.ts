@@ -7,10 +7,12 @@ import type { LockTable } from "./table.ts";
 import { toAnswer } from "./table.ts";
 
 /** Selects the claims of one page. `after`: a tag; an unknown one starts from the beginning. */
-export interface TableQuery extends Pick<ListOptions, "max" | "after"> {
+export interface TableQuery<Owner = unknown> extends Pick<ListOptions, "max" | "after"> {
   readonly query: ListQuery;
   /** May this key be shown? Other keys of a claim are left out. Default: every key may be shown. */
   readonly canSee?: (key: string) => boolean;
+  /** May this claim of the queue of one `key` be shown? Default: every one. */
+  readonly canSeeClaim?: (record: ClaimRecord<Owner>) => boolean;
 }
 
 type KeyFilter = (key: string) => boolean;
@@ -24,7 +26,7 @@ const TAGS_PER_STEP = 100;
 export function listTable<Owner>(
   table: LockTable<Owner>,
   toTag: ToTag,
-  query: TableQuery,
+  query: TableQuery<Owner>,
   now: number,
 ): Page<ClaimView> {
   const steps = listSteps(table, toTag, { ...query, max: query.max + 1 });
@@ -44,10 +46,10 @@ export function listTable<Owner>(
 export function* listSteps<Owner>(
   table: LockTable<Owner>,
   toTag: ToTag,
-  tableQuery: TableQuery,
+  tableQuery: TableQuery<Owner>,
   knownLast?: ClaimRecord<Owner>,
 ): Generator<void, ClaimRecord<Owner>[], void> {
-  const { query, max, after, canSee } = tableQuery;
+  const { query, max, after, canSee, canSeeClaim } = tableQuery;
   const matches: KeyFilter =
     query.key === undefined ? (key) => key.startsWith(query.prefix) : (key) => key === query.key;
   const isShown: KeyFilter = (key) => matches(key) && (canSee?.(key) ?? true);
@@ -55,10 +57,10 @@ export function* listSteps<Owner>(
   const page: ClaimRecord<Owner>[] = [];
   const primary = lastRecord === null ? null : primaryEntry(lastRecord, isShown);
   const next = primary === null ? null : entryAfter(table, primary);
-  if (next !== null) collect(next.queue, next, isShown, max, page);
+  if (next !== null) collect(next.queue, next, isShown, max, page, canSeeClaim);
   if (query.key !== undefined) {
     const queue = primary === null && isShown(query.key) ? table.queues.get(query.key) : undefined;
-    if (queue !== undefined) collect(queue, queue.entries.first, isShown, max, page);
+    if (queue !== undefined) collect(queue, queue.entries.first, isShown, max, page, canSeeClaim);
     return page;
   }
   if (lastRecord === null || primary !== null) {
@@ -142,8 +144,10 @@ function collect<Owner>(
   isShown: KeyFilter,
   max: number,
   page: ClaimRecord<Owner>[],
+  canSeeClaim: (record: ClaimRecord<Owner>) => boolean = () => true,
 ): void {
   for (let entry = firstEntry; entry !== null && page.length < max; entry = entry.next) {
+    if (!canSeeClaim(entry.record)) continue;
     // every entry in a visible queue has a primary entry
     if ((primaryEntry(entry.record, isShown) as QueueEntry<Owner>).queue === queue) page.push(entry.record);
   }

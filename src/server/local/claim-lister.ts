@@ -4,6 +4,7 @@
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
+import type { TableQuery } from "../../lock-table/listing.ts";
 import { listSteps, toView } from "../../lock-table/listing.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
@@ -45,12 +46,13 @@ export class ClaimLister {
 
   /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */
   list(principal: Principal, query: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
-    const canInspect = principal === ANONYMOUS ? undefined : visibleKeys(principal);
+    const { canSee, canSeeClaim } = principal === ANONYMOUS ? {} : toFilters(principal, query);
     const tableQuery = {
       query,
       max: max + 1,
       ...(cursor !== undefined && { after: cursor }),
-      ...(canInspect !== undefined && { canSee: canInspect }),
+      ...(canSee !== undefined && { canSee }),
+      ...(canSeeClaim !== undefined && { canSeeClaim }),
     };
     const steps = listSteps(this.#table, publicTag, tableQuery, this.#resumeAfter(cursor));
     const finish = (records: readonly ClaimRecord<Session>[]): Page<ClaimView> => {
@@ -58,7 +60,7 @@ export class ClaimLister {
       // skips claims that have ended meanwhile
       const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
       const page = truncatePage(
-        live.map((record) => withKeeper(toView(this.#table, publicTag, record, now, canInspect), record)),
+        live.map((record) => withKeeper(toView(this.#table, publicTag, record, now, canSee), record)),
         max,
       );
       if (page.next !== undefined) this.#rememberCursor(page, live);
@@ -112,6 +114,16 @@ export class ClaimLister {
     this.#cursors.set(tag, records[last] as ClaimRecord<Session>);
     if (this.#cursors.size > MAX_CURSORS) this.#cursors.delete(this.#cursors.keys().next().value as string);
   }
+}
+
+/** In the queue of a key that it may not inspect, an account sees its own claims: so it can check what it holds. */
+function toFilters(principal: Principal, { key: ofKey }: ListQuery): Pick<TableQuery<Session>, "canSee" | "canSeeClaim"> {
+  const canInspect = visibleKeys(principal);
+  if (ofKey === undefined || canInspect(ofKey)) return { canSee: canInspect };
+  return {
+    canSee: (key) => key === ofKey || canInspect(key),
+    canSeeClaim: ({ account }) => account === principal.name,
+  };
 }
 
 /** The label of a run names its wrapper. If that has ended, people who look for the holder need the process that works. */

@@ -184,6 +184,26 @@ test("an account that may no longer acquire a key cannot renew its claim there, 
   expect(await driver.release(toReleases(lostClaim, keptClaim))).toEqual([true, true]);
 });
 
+test("in the queue of a key that it may not inspect, an account sees its own claims", async () => {
+  const eve = testAccount("eve", "", ["acquire"]);
+  const { clients } = await startHarness(eve, root);
+  const [{ driver: own }, { driver: other }] = clients as readonly [OpenDriver, OpenDriver];
+  const shared = [{ key: "k", permits: 1, limit: 2 }] as const;
+  expectHeld(await other.claim(makeClaim(shared, { label: "root's" })));
+  expectHeld(await own.claim(makeClaim(shared, { label: "held" })));
+  await other.claim(makeClaim(shared));
+  await own.claim(makeClaim(shared, { label: "waits" }));
+  const list = async (max: number): Promise<readonly string[]> =>
+    (await own.list({ key: "k" }, { max })).items.map(({ label }) => label);
+  expect(await list(10)).toEqual(["held", "waits"]);
+  expect(await list(1)).toEqual(["held"]);
+  const [first] = (await own.list({ key: "k" }, { max: 1 })).items;
+  expect((await own.list({ key: "k" }, { max: 9, after: first?.tag as string })).items).toMatchObject([
+    { label: "waits" },
+  ]);
+  expect((await own.list({ prefix: "" }, { max: 10 })).items).toEqual([]);
+});
+
 test("a list contains only what the account may inspect, and is filtered before the page is cut", async () => {
   const { clients, address } = await startHarness(ana, root);
   const [ownClient, all] = clients as readonly [OpenDriver, OpenDriver];

@@ -26,5 +26,5 @@ test("the holders in the way: who, for how long, and other details", () => {
   expect(describeQueue({ holder, heldForMs: 720_000, renewedAgoMs: 3_000, ahead: 2 })).toBe(
     "held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you",
   );
-  expect(describeQueue({ ahead: 0 })).toBe("no longer held");
+  expect(describeQueue({ ahead: 0 })).toBe("its holder is not shown: it has just ended, or may not be seen");
 });

@@ -218,5 +218,5 @@ export function describeQueue({ holder, heldForMs, renewedAgoMs, paused, ahead }
     if (renewedAgoMs !== undefined) parts.push(`lease renewed ${formatDuration(renewedAgoMs)} ago`);
   }
   if (ahead > 0) parts.push(`${ahead} ahead of you`);
-  return parts.length === 0 ? "no longer held" : parts.join(", ");
+  return parts.length === 0 ? "its holder is not shown: it has just ended, or may not be seen" : parts.join(", ");
 }
