@@ -10,14 +10,17 @@ const sandbox = cliSandbox();
 const MANUAL = readFileSync(builtFile("dist/holdfast.1"), "utf8").replaceAll("\\-", "-");
 const COMMANDS = ["run", "acquire", "renew", "release", "check", "ls", "show", "watch", "doctor", "serve"];
 
-test.concurrent.each(COMMANDS)("%s --help explains the command with examples, in 80 columns in a pipe", async (name) => {
-  const { code, out, err } = await sandbox.run([name, "--help"]);
-  expect({ code, err }).toEqual({ code: 0, err: "" });
-  expect(out).toMatch(/^Usage: holdfast /);
-  expect(out).toMatch(/\nExamples:\n {2}\$ /);
-  expect(out).not.toContain("on-demand");
-  expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
-});
+test.concurrent.each(COMMANDS)(
+  "%s --help explains the command with examples, in 80 columns in a pipe",
+  async (name) => {
+    const { code, out, err } = await sandbox.run([name, "--help"]);
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    expect(out).toMatch(/^Usage: holdfast /);
+    expect(out).toMatch(/\nExamples:\n {2}\$ /);
+    expect(out).not.toContain("on-demand");
+    expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
+  },
+);
 
 test.concurrent("--help lists every command, and a missing command is wrong usage", async () => {
   const { out } = await sandbox.run(["--help"]);
