@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
 import { Argument, Command, Help, Option } from "commander";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import type { AcquireFlags } from "./acquire-flags.ts";
 import type { Shell } from "./commands/completion.ts";
 import type { NewFlags } from "./commands/credential.ts";
 import type { DoctorFlags } from "./commands/doctor/doctor.ts";
@@ -124,7 +125,7 @@ function addWaitOptions(command: Command, ttl: string): Command {
     .option("-w, --wait <duration>", "the longest wait: 500ms, 1m30s, 10 (seconds) (default: no limit)")
     .addOption(noWait)
     .option("--ttl <duration>", ttl)
-    .option("--label <text>", "public description of this holder (default: user@host pid program)")
+    .option("--label <text>", "public description of this holder (default: user@host pid 4121 (program))")
     .option("-E, --conflict-exit-code <code>", "exit code if the lock is not granted in time (default: 124)")
     .option("-v, --verbose", "print more on stderr");
 }
@@ -184,7 +185,7 @@ function addAcquire(program: Program): void {
   )
     .description("acquire a lock and print a reference (a secret), with which any process can renew and release it")
     .argument("<key...>", "the key to lock; several keys are locked together");
-  setAction(program, acquire, async (keys: string[], flags: RunFlags) =>
+  setAction(program, acquire, async (keys: string[], flags: AcquireFlags) =>
     (await import("./commands/reference.ts")).acquireCommand(keys, flags),
   );
   addEpilog(acquire, {
