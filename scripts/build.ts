@@ -1,7 +1,6 @@
 // `npm run build`: src to dist. Code by rolldown, twice: as ES modules, and as CommonJS for the command line and for loaders
 // that have nothing else. Types by tsc, bundled by rollup-plugin-dts. docs/decisions/0014 says why.
 
-import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import type { BuiltFile } from "./bundle/code.ts";
@@ -9,6 +8,7 @@ import { bundleCode, CLI } from "./bundle/code.ts";
 import { renderThirdPartyLicenses } from "./bundle/third-party.ts";
 import { bundleTypes } from "./bundle/types.ts";
 import { readPackageEntries } from "./check/package-entries.ts";
+import { renderManPage } from "./man-page.ts";
 
 const OUTPUT_DIRECTORY = "dist";
 const PROGRAM = join(OUTPUT_DIRECTORY, "cli/main.js");
@@ -32,11 +32,10 @@ function removeStale(fresh: ReadonlySet<string>): void {
   }
 }
 
-/** The manual page, as the commands tell it of themselves; in one step, since somebody may be reading it. */
+/** In one step, since somebody may be reading it. */
 function writeManual(): void {
-  const page = execFileSync(process.execPath, [PROGRAM, "help", "--man"]);
   const file = join(OUTPUT_DIRECTORY, MANUAL);
-  writeFileSync(`${file}.new`, page);
+  writeFileSync(`${file}.new`, renderManPage(PROGRAM));
   renameSync(`${file}.new`, file);
 }
 

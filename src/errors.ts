@@ -131,7 +131,8 @@ export class LockLostError extends LockError {
   }
 }
 
-const LOSS_TEXT: Readonly<Record<LostReason, string>> = {
+/** Why a lock is not held any more, in a message. */
+export const LOSS_TEXTS: Readonly<Record<LostReason, string>> = {
   expired: "its lease ended before a renewal succeeded",
   released: "it was released",
   revoked: "it was revoked",
@@ -141,7 +142,7 @@ const LOSS_TEXT: Readonly<Record<LostReason, string>> = {
 
 /** The error by which a holder learns of the loss. */
 export function lockLostError(reason: LostReason, keys: readonly string[], token?: bigint): LockLostError {
-  return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXT[reason]}`, reason, { keys, token });
+  return new LockLostError(`lost the lock on ${formatKeys(keys)}: ${LOSS_TEXTS[reason]}`, reason, { keys, token });
 }
 
 /** The acquire would wait for a lock that its own async flow holds. */

@@ -74,7 +74,10 @@ const COMMAND_CHUNKS = [
     test: /src\/(?:client\/(?!driver-url|credential)|claim\/|net\/(?!tls)|protocol\/|drivers\/server\/)/,
   },
   { name: "terminal", test: /src\/cli\/(?:errors|output|signals|duration-flag)/ },
-  { name: "run", test: /src\/cli\/(?:commands\/run\/|open-store|lock-request|inherited)|src\/util\/flock/ },
+  {
+    name: "run",
+    test: /src\/cli\/(?:commands\/run\/|acquire-flags|open-store|lock-request|inherited|references|wait-reporter)|src\/util\/flock/,
+  },
 ];
 
 const COMMON: OutputOptions = {

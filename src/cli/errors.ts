@@ -56,6 +56,10 @@ export function describeUsageError(message: string, command = "run"): string {
       /^too many arguments for '(.+)'\. Expected (\d+) .* got (\d+)\.$/,
       "too many arguments for $1: at most $2, not $3",
     )
+    .replace(
+      /^command-argument value '(.*)' is invalid for argument '(.+)'\. Allowed choices are (.+)\.$/s,
+      "the $2 must be one of $3, not $1",
+    )
     .replace(/^(unknown command '[^']*')$/, "$1; see holdfast --help")
     .replace(/^(unknown option '[^']*')$/, `$1; see holdfast ${command.startsWith("-") ? "" : `${command} `}--help`)
     .replace(/^missing required argument '(.+)'$/, `the argument <$1> is missing; see holdfast ${command} --help`);

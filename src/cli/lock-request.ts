@@ -1,13 +1,11 @@
-/** The locks that a command requests, and the label under which others see it. */
+/** The locks that a command requests. */
 
-import { hostname, userInfo } from "node:os";
-import { basename } from "node:path";
 import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
 import type { AcquireOptions } from "../client/options.ts";
 import type { LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS, MAX_LOCKS } from "../spi/driver.ts";
-import { cleanLabel, validateKey } from "../util/keys.ts";
+import { validateKey } from "../util/keys.ts";
 import { CommandError } from "./errors.ts";
 
 /** Exclusive, shared with other readers, or `permits` of `limit` permits. */
@@ -73,16 +71,4 @@ export async function acquire(
 function toLockable(locks: Locks, key: string, mode: LockMode): Lockable<{ readonly permits?: number }> {
   if (mode === "exclusive") return locks.mutex(key);
   return mode === "shared" ? locks.rw(key).read : locks.semaphore(key, mode.limit);
-}
-
-/** `user@host pid 4121 (rsync)`. It has the name of the program, never the arguments, which may contain secrets. */
-export function createLabel(program: string, pid: number = process.pid): string {
-  let user: string;
-  try {
-    user = userInfo().username;
-  } catch {
-    // the user id is not in the password database
-    user = `uid ${process.getuid?.() ?? "?"}`;
-  }
-  return cleanLabel(`${user}@${hostname()} pid ${pid} (${basename(program)})`);
 }

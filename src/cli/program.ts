@@ -3,25 +3,25 @@
 import { isUtf8 } from "node:buffer";
 import { readFileSync } from "node:fs";
 import type { CommanderError } from "commander";
-import { Command, Help, Option } from "commander";
+import { Argument, Command, Help, Option } from "commander";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
+import type { AcquireFlags } from "./acquire-flags.ts";
+import type { Shell } from "./commands/completion.ts";
 import type { NewFlags } from "./commands/credential.ts";
 import type { DoctorFlags } from "./commands/doctor/doctor.ts";
 import type { ForceFlags } from "./commands/force-release.ts";
-import type { Epilog } from "./commands/help.ts";
-import { addEpilog, helpCommand, helpWidth } from "./commands/help.ts";
 import type { ListFlags } from "./commands/list.ts";
 import type { RunFlags } from "./commands/run/options.ts";
 import { createServeOptions } from "./commands/serve/settings.ts";
 import type { ShowFlags } from "./commands/show.ts";
 import type { WatchFlags } from "./commands/watch.ts";
 import { CommandError, describeUsageError, EXIT_CODES } from "./errors.ts";
+import { addEpilog, helpWidth } from "./help.ts";
 import { printLine, writeStderr } from "./output.ts";
 
 /** The parser of the command line, and the exit code of the command that it has called. */
 interface Program {
   readonly root: Command;
-  readonly epilogs: Map<Command, Epilog>;
   exitCode: number;
 }
 
@@ -33,7 +33,7 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
   checkArguments(argv);
   // everything after "--" belongs to the command: commander must not parse its flags
   const separator = argv[0] === "run" ? argv.indexOf("--") : -1;
-  const ownArguments = replaceAlias(separator === -1 ? argv : argv.slice(0, separator));
+  const ownArguments = separator === -1 ? argv : argv.slice(0, separator);
   const command = separator === -1 ? [] : argv.slice(separator + 1);
   const program = createProgram(ownArguments[0], command);
   if (ownArguments.length === 0) {
@@ -51,11 +51,6 @@ export async function runProgram(argv: readonly string[]): Promise<number> {
     throw new CommandError("usage", describeUsageError(message, ownArguments[0]), { cause: error });
   }
   return program.exitCode;
-}
-
-/** Many programs have a `version` command, so `holdfast version` works, too; help does not list it. */
-function replaceAlias(ownArguments: readonly string[]): readonly string[] {
-  return ownArguments.length === 1 && ownArguments[0] === "version" ? ["--version"] : ownArguments;
 }
 
 /**
@@ -76,7 +71,7 @@ function createProgram(commandName: string | undefined, command: readonly string
     .description("Distributed locks for programs: exclusive, fair, fenced, and released when their holder dies.")
     .version(PACKAGE_VERSION, "-V, --version", "print the version")
     .helpOption("-h, --help", "print this help")
-    .helpCommand(false)
+    .helpCommand("help [command]", "print the help of a command")
     .configureHelp({ optionDescription: describeOption })
     .exitOverride()
     .configureOutput({
@@ -86,17 +81,17 @@ function createProgram(commandName: string | undefined, command: readonly string
       getOutHelpWidth: () => helpWidth(process.stdout),
       getErrHelpWidth: () => helpWidth(process.stderr),
     });
-  const program: Program = { root, epilogs: new Map(), exitCode: 0 };
+  const program: Program = { root, exitCode: 0 };
   addRun(program, command);
   if (commandName === "run") return program; // starts sooner: `run` needs no other command
   addAcquire(program);
   addReferenceCommands(program);
   addViews(program);
   addDoctor(program);
-  addHelpCommands(program);
+  addCompletion(program);
   addServe(program);
   addCredential(program);
-  explain(program, root, {
+  addEpilog(root, {
     examples: ["holdfast run nightly-report -- ./report.sh", "holdfast ls"],
     notes: [
       "Without --url and HOLDFAST_URL, all commands use your own lock server on this machine. It is started on demand.",
@@ -117,12 +112,6 @@ function setAction(program: Program, command: Command, action: (...args: never[]
   });
 }
 
-/** Adds examples and notes below the flags in the help of a command. */
-function explain({ epilogs }: Program, command: Command, epilog: Epilog): void {
-  epilogs.set(command, epilog);
-  addEpilog(command, epilog);
-}
-
 const URL_HELP = "the store (default: HOLDFAST_URL, or your own lock server)";
 
 /** Adds the flags of commands that wait for a lock. `ttl` is the help of --ttl. The short flags are those of flock(1). */
@@ -136,7 +125,7 @@ function addWaitOptions(command: Command, ttl: string): Command {
     .option("-w, --wait <duration>", "the longest wait: 500ms, 1m30s, 10 (seconds) (default: no limit)")
     .addOption(noWait)
     .option("--ttl <duration>", ttl)
-    .option("--label <text>", "public description of this holder (default: user@host pid program)")
+    .option("--label <text>", "public description of this holder (default: user@host pid 4121 (program))")
     .option("-E, --conflict-exit-code <code>", "exit code if the lock is not granted in time (default: 124)")
     .option("-v, --verbose", "print more on stderr");
 }
@@ -173,7 +162,7 @@ function addRun(program: Program, commandWords: readonly string[]): void {
     ]);
     return runCommand(parseRunOptions(keys, flags, commandWords));
   });
-  explain(program, run, {
+  addEpilog(run, {
     examples: [
       "holdfast run nightly-report -- ./report.sh --full",
       "holdfast run db media --wait 10m -- ./backup.sh",
@@ -196,10 +185,10 @@ function addAcquire(program: Program): void {
   )
     .description("acquire a lock and print a reference (a secret), with which any process can renew and release it")
     .argument("<key...>", "the key to lock; several keys are locked together");
-  setAction(program, acquire, async (keys: string[], flags: RunFlags) =>
+  setAction(program, acquire, async (keys: string[], flags: AcquireFlags) =>
     (await import("./commands/reference.ts")).acquireCommand(keys, flags),
   );
-  explain(program, acquire, {
+  addEpilog(acquire, {
     examples: [
       "HOLDFAST_REFERENCE=$(holdfast acquire deploy --ttl 10m --wait 1m) || exit",
       "export HOLDFAST_REFERENCE",
@@ -219,7 +208,7 @@ function addReferenceCommands(program: Program): void {
         "[reference]",
         "the reference (default: HOLDFAST_REFERENCE, else standard input, which process lists do not show)",
       );
-    explain(program, command, {
+    addEpilog(command, {
       examples,
       notes: [
         "The exit code is 123 if this reference does not hold the lock (any more). The message gives the reason.",
@@ -278,7 +267,7 @@ function addViews(program: Program): void {
   setAction(program, ls, async (prefix: string | undefined, flags: ListFlags) =>
     (await import("./commands/list.ts")).listCommand(prefix, flags),
   );
-  explain(program, ls, { examples: ["holdfast ls", "holdfast ls invoice: --json"] });
+  addEpilog(ls, { examples: ["holdfast ls", "holdfast ls invoice: --json"] });
   const show = addViewOptions(
     root.command("show").description("show one key: its holders, its queue, tokens and the last events"),
     "print one JSON object",
@@ -288,7 +277,7 @@ function addViews(program: Program): void {
   setAction(program, show, async (key: string, flags: ShowFlags) =>
     (await import("./commands/show.ts")).showCommand(key, flags),
   );
-  explain(program, show, { examples: ["holdfast show deploy", "holdfast show deploy --events 50 --json"] });
+  addEpilog(show, { examples: ["holdfast show deploy", "holdfast show deploy --events 50 --json"] });
   const watch = addViewOptions(
     root.command("watch").description("print events as they happen, until interrupted"),
     "print one JSON object per line",
@@ -298,7 +287,7 @@ function addViews(program: Program): void {
   setAction(program, watch, async (prefix: string | undefined, flags: WatchFlags) =>
     (await import("./commands/watch.ts")).watchCommand(prefix, flags),
   );
-  explain(program, watch, { examples: ["holdfast watch", "holdfast watch invoice: --json | jq .event"] });
+  addEpilog(watch, { examples: ["holdfast watch", "holdfast watch invoice: --json | jq .event"] });
 }
 
 function addDoctor(program: Program): void {
@@ -311,7 +300,7 @@ function addDoctor(program: Program): void {
   setAction(program, doctor, async (flags: DoctorFlags) =>
     (await import("./commands/doctor/doctor.ts")).doctorCommand(flags),
   );
-  explain(program, doctor, {
+  addEpilog(doctor, {
     examples: [
       "holdfast doctor",
       "holdfast doctor --url holdfasts://locks:7420 --key team-a/",
@@ -323,30 +312,21 @@ function addDoctor(program: Program): void {
   });
 }
 
-/** completion and help: the commands about the commands. */
-function addHelpCommands(program: Program): void {
-  const { root, epilogs } = program;
+/** completion, and the hidden command that its scripts call. */
+function addCompletion(program: Program): void {
+  const { root } = program;
   const completion = root
     .command("completion")
     .description("print a script that makes your shell complete commands and flags")
-    .argument("<shell>", "bash, zsh or fish");
-  setAction(program, completion, async (shell: string) =>
-    (await import("./commands/completion.ts")).completionCommand(shell, root),
+    .addArgument(new Argument("<shell>", "the shell").choices(["bash", "zsh", "fish"]));
+  setAction(program, completion, async (shell: Shell) =>
+    (await import("./commands/completion.ts")).completionCommand(shell),
   );
-  explain(program, completion, {
-    examples: ['eval "$(holdfast completion bash)"', "holdfast completion fish | source"],
-  });
-  const help = root
-    .command("help")
-    .description("print the help of a command, or the manual")
-    .argument("[command...]", "a command; `all`: all commands, environment variables, urls and exit codes")
-    .option("--man", "print the manual as a page for man(1)");
-  setAction(program, help, async (names: string[], flags: { readonly man?: boolean }) => {
-    return helpCommand(root, epilogs, names, flags.man === true);
-  });
-  explain(program, help, {
-    examples: ["holdfast help run", "holdfast help all | less", "holdfast help --man | man -l -"],
-  });
+  addEpilog(completion, { examples: ['eval "$(holdfast completion bash)"', "holdfast completion fish | source"] });
+  const complete = root.command("complete", { hidden: true }).argument("[word...]");
+  setAction(program, complete, async (words: string[]) =>
+    (await import("./commands/completion.ts")).completeCommand(words, root),
+  );
 }
 
 function addServe(program: Program): void {
@@ -354,7 +334,7 @@ function addServe(program: Program): void {
   for (const option of createServeOptions()) serve.addOption(option);
   serve.addOption(new Option("--on-demand").hideHelp());
   setAction(program, serve, async () => (await import("./commands/serve/serve.ts")).serveCommand(serve));
-  explain(program, serve, {
+  addEpilog(serve, {
     examples: [
       "holdfast serve --listen holdfast+unix:/run/holdfast/socket \\\n--state /var/lib/holdfast",
       "holdfast serve --listen holdfast://127.0.0.1:7420 --state ./locks",
@@ -387,7 +367,7 @@ function addCredential(program: Program): void {
   setAction(program, create, async (flags: NewFlags) =>
     (await import("./commands/credential.ts")).newCredentialCommand(flags),
   );
-  explain(program, create, {
+  addEpilog(create, {
     examples: [
       "holdfast credential new --name billing --prefix billing/",
       "holdfast credential new --name ops --rights inspect,force,admin",

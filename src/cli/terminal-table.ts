@@ -34,46 +34,44 @@ function splitGraphemes(text: string): string[] {
   return Array.from(GRAPHEMES.segment(text), ({ segment }) => segment);
 }
 
+/** The first of the characters, as many as fit into `columns` columns. */
+function takeColumns(characters: readonly string[], columns: number): readonly string[] {
+  let width = 0;
+  const end = characters.findIndex((character) => {
+    width += stringWidth(character);
+    return width > columns;
+  });
+  return end === -1 ? characters : characters.slice(0, end);
+}
+
 /** Cuts the text to at most `columns` columns, with an ellipsis at the end. */
 export function truncate(text: string, columns: number): string {
   if (stringWidth(text) <= columns) return text;
-  let keptText = "";
-  let width = 1;
-  for (const character of splitGraphemes(text)) {
-    width += stringWidth(character);
-    if (width > columns) break;
-    keptText += character;
-  }
-  return `${keptText}…`;
+  return `${takeColumns(splitGraphemes(text), columns - 1).join("")}…`;
 }
 
 /** Like truncate(), but cuts out of the middle: both ends of keys and labels say more than their middle. */
 export function truncateMiddle(text: string, columns: number): string {
   if (stringWidth(text) <= columns) return text;
-  const tail = Math.floor((columns - 1) / 3);
-  const characters = splitGraphemes(text);
-  let end = "";
-  while (characters.length > 0) {
-    const last = characters.pop() as string;
-    if (stringWidth(last + end) > tail) break;
-    end = last + end;
-  }
+  const tail = takeColumns(splitGraphemes(text).reverse(), Math.floor((columns - 1) / 3));
+  const end = [...tail].reverse().join("");
   return `${truncate(text, columns - stringWidth(end))}${end}`;
 }
+
+/** User and host of a label keep this width as long as the program after them can be cut. */
+const MIN_HOST_COLUMNS = 8;
 
 /**
  * Like truncate(), for a label: `user@host pid 4121 (program)` keeps the pid, which identifies the process, as long as it
  * fits. The host is cut first, then the program.
  */
 export function truncateLabel(text: string, columns: number): string {
-  if (stringWidth(text) <= columns) return text;
   const [, host, pid, program] = /^(.*?)( pid \d+)(.*)$/.exec(text) ?? [];
   if (host === undefined || pid === undefined || program === undefined) return truncateMiddle(text, columns);
-  const room = columns - pid.length;
-  if (room < 2) return truncate(pid.trimStart(), columns);
-  const hostColumns = Math.min(stringWidth(host), room, Math.max(room - stringWidth(program), MIN_HOST_COLUMNS));
-  const remaining = room - hostColumns;
-  return `${truncateMiddle(host, hostColumns)}${pid}${remaining < 2 ? "" : truncate(program, remaining)}`;
+  const minHostColumns = Math.min(MIN_HOST_COLUMNS, columns - pid.length - 1);
+  const hostColumns = Math.max(columns - stringWidth(pid + program), minHostColumns);
+  const shownHost = hostColumns < 1 ? "" : truncateMiddle(host, hostColumns);
+  return truncate(`${shownHost}${pid}${program}`.trimStart(), columns);
 }
 
 /** Pads the text to `columns` columns. */
@@ -96,8 +94,6 @@ export interface Column {
 }
 
 const GAP = "  ";
-/** User and host of a label keep this width as long as the program after them can be cut. */
-const MIN_HOST_COLUMNS = 8;
 
 /** A header and rows in columns, cut to the terminal. Empty if there are no rows. */
 export function renderTable(
@@ -140,17 +136,14 @@ function computeWidths(
     ),
   );
   if (totalColumns === null) return widths;
+  const widthOf = (index: number): number => widths[index] as number;
   let excess = widths.reduce((sum, width) => sum + width, GAP.length * (columns.length - 1)) - totalColumns;
-  while (excess > 0) {
-    let widest = -1;
-    for (const [index, { truncateTo }] of columns.entries()) {
-      const width = widths[index] as number;
-      if (truncateTo !== undefined && width > truncateTo && (widest === -1 || width > (widths[widest] as number)))
-        widest = index;
-    }
-    if (widest === -1) break;
-    widths[widest] = (widths[widest] as number) - 1;
-    excess--;
+  for (; excess > 0; excess--) {
+    const [widest] = [...columns.keys()]
+      .filter((index) => widthOf(index) > (columns[index]?.truncateTo ?? Number.POSITIVE_INFINITY))
+      .sort((one, other) => widthOf(other) - widthOf(one));
+    if (widest === undefined) break;
+    widths[widest] = widthOf(widest) - 1;
   }
   return widths;
 }

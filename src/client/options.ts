@@ -1,7 +1,5 @@
 /** Validates options once, at the API: durations become milliseconds, unknown names are errors. */
 
-import { hostname, userInfo } from "node:os";
-import { basename } from "node:path";
 import type { ClaimSettings } from "../claim/state.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Traits } from "../spi/driver.ts";
@@ -10,6 +8,7 @@ import { systemClock } from "../util/clock.ts";
 import type { Duration } from "../util/duration.ts";
 import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
+import { createLabel } from "../util/process-label.ts";
 import type { OptionRules } from "../util/validate.ts";
 import { booleanRule, clockRule, countRule, noProblem, stringRule, validateOptions } from "../util/validate.ts";
 import type { ClientLogger } from "./logger.ts";
@@ -27,7 +26,7 @@ export interface AcquireOptions {
   readonly ttl?: Duration | "session" | undefined;
   /** Cancels the wait: acquire rejects with signal.reason. Does not release a lock that is already held. */
   readonly signal?: AbortSignal | undefined;
-  /** Shown in lists of locks. Default: `user@host pid program`. */
+  /** Shown in lists of locks. Default: `user@host pid 4121 (program)`. */
   readonly label?: string | undefined;
   /** After this time the lock is lost, and its signal is aborted with reason "maxHold". Default: the client's `maxHold`. */
   readonly maxHold?: Duration | undefined;
@@ -171,7 +170,13 @@ const CLIENT_RULES: OptionRules<LocksOptions> = {
 /** @throws TypeError naming the option; @param caller the name of the function that takes the options */
 export function parseClientOptions(options: LocksOptions = {}, caller = "createLocks"): ClientSettings {
   validateOptions(caller, options, CLIENT_RULES);
-  const { wait = UNLIMITED, ttl = 30_000, label = defaultLabel(), prefix = "", clock = systemClock } = options;
+  const {
+    wait = UNLIMITED,
+    ttl = 30_000,
+    label = createLabel(process.argv[1] ?? process.execPath),
+    prefix = "",
+    clock = systemClock,
+  } = options;
   const { handoffs = 256, handoffMs = 10, reentrant = true, maxHold = UNLIMITED, renew = true, cache = 0 } = options;
   return {
     waitMs: parseTimeLimit(wait, "wait"),
@@ -275,20 +280,4 @@ function parseCache(
 
 function parseTtl(value: unknown): number | "session" {
   return value === "session" ? value : parseDuration(value, "ttl", MIN_TTL_MS);
-}
-
-/** The label of a client without the `label` option: `user@host pid program`. Arguments may hold secrets and stay out. */
-function defaultLabel(): string {
-  const program = basename(process.argv[1] ?? process.execPath);
-  return cleanLabel(`${readUserName()}@${hostname()} pid ${process.pid} ${program}`);
-}
-
-function readUserName(): string {
-  try {
-    return userInfo().username;
-  } catch (error) {
-    // the user id has no entry in the password database, as in some containers
-    if ((error as NodeJS.ErrnoException).syscall === undefined && !(error instanceof Error)) throw error;
-    return `uid ${process.getuid?.() ?? "?"}`;
-  }
 }

@@ -56,7 +56,7 @@ const listRule = (value: unknown): string | null =>
 /**
  * Runs a script on Redis, unless a later holder of the lock has run one: the check and the script are one step. The key
  * of the tokens is never deleted, so Redis must not evict keys.
- * @param client ioredis, iovalkey, redis (node-redis) or valkey-glide
+ * @param client ioredis, iovalkey or redis (node-redis)
  * @param lock a lock with one key
  * @returns what the script returns
  * @throws StaleLockError if a later holder was there first: the script did not run; LockLostError, UnsupportedError and
@@ -106,12 +106,11 @@ type Send = (command: string[], key: string) => Promise<unknown>;
 interface RedisLike {
   call?(...command: string[]): Promise<unknown>;
   sendCommand?(...args: unknown[]): Promise<unknown>;
-  customCommand?(command: string[]): Promise<unknown>;
   readonly masters?: unknown;
 }
 
-/** What a transaction or a pipeline has that a client does not: in ioredis, node-redis and valkey-glide. */
-const QUEUE_MEMBERS = ["isPipeline", "execAsPipeline", "isAtomic"];
+/** What a transaction or a pipeline has that a client does not: in ioredis and node-redis. */
+const QUEUE_MEMBERS = ["isPipeline", "execAsPipeline"];
 
 /** @throws TypeError */
 function findSender(client: unknown): Send {
@@ -122,11 +121,8 @@ function findSender(client: unknown): Send {
     );
   }
   if (typeof redis.call === "function") return (command) => redis.call?.(...command) as Promise<unknown>;
-  if (typeof redis.customCommand === "function") {
-    return (command) => redis.customCommand?.(command) as Promise<unknown>;
-  }
   if (typeof redis.sendCommand !== "function") {
-    throw new TypeError("client must be a Redis client: ioredis, iovalkey, redis (node-redis) or valkey-glide");
+    throw new TypeError("client must be a Redis client: ioredis, iovalkey or redis (node-redis)");
   }
   const sendCommand = redis.sendCommand.bind(redis);
   // a Cluster of node-redis

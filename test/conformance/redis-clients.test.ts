@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { GlideClient } from "@valkey/valkey-glide";
 import { Redis as Ioredis5 } from "ioredis5";
 import { Redis as Iovalkey } from "iovalkey";
 import { createClient as createClient5 } from "redis5";
@@ -10,17 +9,10 @@ import { testDriver } from "../client/suite.ts";
 import { createShortRunner, REDIS_SUITE_OPTIONS, withRedis } from "../support/stores/redis-conformance.ts";
 import { findRedisViolations } from "../support/stores/redis-inspector.ts";
 
-const clients: Readonly<Record<string, (port: number) => RedisClient | Promise<RedisClient>>> = {
+const clients: Readonly<Record<string, (port: number) => RedisClient>> = {
   "ioredis 5": (port) => new Ioredis5(port, "127.0.0.1"),
   iovalkey: (port) => new Iovalkey(port, "127.0.0.1"),
   "node-redis 5": (port) => createClient5({ url: `redis://127.0.0.1:${port}` }),
-  "valkey-glide": async (port) => {
-    const settings = { addresses: [{ host: "127.0.0.1", port }], requestTimeout: 5_000 };
-    return {
-      client: await GlideClient.createClient(settings),
-      subscriber: await GlideClient.createClient(settings),
-    };
-  },
 };
 
 describe("other clients", () => {
@@ -28,7 +20,6 @@ describe("other clients", () => {
     for (const [name, createRedis] of Object.entries(clients)) {
       testDriver(createShortRunner(), `Redis by ${name}`, {
         ...REDIS_SUITE_OPTIONS,
-        ...(name === "valkey-glide" && { traits: { ...REDIS_SUITE_OPTIONS.traits, reportsBreaks: false } }),
         open: async () => {
           const prefix = randomUUID();
           return {

@@ -29,7 +29,7 @@ function findNewestSource(folder: string): Source {
   const knownNewest = newestSources.get(folder);
   if (knownNewest !== undefined) return knownNewest;
   // no program contains a test
-  const paths = listFiles(folder).filter((path) => /(?<!\.test)\.ts$|\.sh$/.test(path));
+  const paths = listFiles(folder).filter((path) => /(?<!\.test)\.ts$|\.sh$|\.1$/.test(path));
   const sources = paths.map((path) => ({ path, modifiedAt: statSync(path).mtimeMs }));
   const newest = sources.reduce((latest, source) => (source.modifiedAt > latest.modifiedAt ? source : latest));
   newestSources.set(folder, newest);

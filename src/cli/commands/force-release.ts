@@ -53,7 +53,7 @@ export async function forceRelease(key: string, flags: ForceFlags): Promise<numb
 }
 
 async function listQueue(store: Store, key: string): Promise<readonly ClaimView[]> {
-  return (await listClaims(store, key)).items.filter(({ locks }) => locks.some((hold) => hold.key === key));
+  return (await listClaims(store, key)).items.filter(({ locks }) => locks.some((spec) => spec.key === key));
 }
 
 function hasToken({ answer }: ClaimView, token: bigint): boolean {

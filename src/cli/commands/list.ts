@@ -99,8 +99,8 @@ function formatMode({ permits, limit }: LockSpec): string {
 }
 
 /** Follows the state of a claim; empty for an exclusive claim. */
-export function formatModeSuffix(hold: LockSpec): string {
-  const mode = formatMode(hold);
+export function formatModeSuffix(spec: LockSpec): string {
+  const mode = formatMode(spec);
   return mode === "exclusive" ? "" : ` ${mode}`;
 }
 

@@ -5,19 +5,21 @@
 
 import { readSync } from "node:fs";
 import { isatty } from "node:tty";
+import { LOSS_TEXTS } from "../../errors.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { decodeReference } from "../../protocol/lock-reference.ts";
 import { formatDuration } from "../../util/duration.ts";
+import { createLabel } from "../../util/process-label.ts";
+import type { AcquireFlags } from "../acquire-flags.ts";
+import { DEFAULT_LEASE_MS, parseConflictExitCode, parseTtl, parseWait } from "../acquire-flags.ts";
 import { CommandError, toCommandError } from "../errors.ts";
-import { createLabel, parseLockRequest } from "../lock-request.ts";
+import { parseLockRequest } from "../lock-request.ts";
 import type { Store } from "../open-store.ts";
 import { openStore, openStoreWithRetry } from "../open-store.ts";
 import { createReporter, formatJsonLine, printLine, printRequired, quoteKeys } from "../output.ts";
+import { findHeldView, REFERENCE_VARIABLE } from "../references.ts";
 import { catchSignals, InterruptedError } from "../signals.ts";
-import { findHeldView, REFERENCE_VARIABLE } from "./run/inherited-locks.ts";
-import type { RunFlags } from "./run/options.ts";
-import { parseConflictExitCode, parseTtl, parseWait } from "./run/options.ts";
-import { acquireWithProgress } from "./run/wait-reporter.ts";
+import { acquireWithProgress } from "../wait-reporter.ts";
 
 /** Flags of the commands that take a reference. */
 export interface ReferenceFlags {
@@ -26,7 +28,6 @@ export interface ReferenceFlags {
   readonly quiet?: boolean;
 }
 
-const DEFAULT_TTL_MS = 30_000;
 /** The longest possible reference is far shorter. */
 const MAX_STDIN_BYTES = 262_144;
 
@@ -34,9 +35,9 @@ const MAX_STDIN_BYTES = 262_144;
  * Acquires the lock, detaches it and prints the reference. From then on only `holdfast renew` renews the lease.
  * @throws CommandError as acquireWithProgress()
  */
-export async function acquireCommand(keys: readonly string[], flags: RunFlags): Promise<number> {
+export async function acquireCommand(keys: readonly string[], flags: AcquireFlags): Promise<number> {
   const request = parseLockRequest(keys, flags.shared === true, flags.permits);
-  const ttl = flags.ttl === undefined ? DEFAULT_TTL_MS : parseTtl(flags.ttl);
+  const ttl = flags.ttl === undefined ? DEFAULT_LEASE_MS : parseTtl(flags.ttl);
   if (ttl === "session") {
     throw new CommandError("usage", "--ttl must be a duration here: a session would end with `holdfast acquire`");
   }
@@ -186,17 +187,15 @@ function rejectAttach(error: unknown, parts: readonly DetachedClaim[], { name }:
   throw toCommandError(error, name);
 }
 
-const LOSS_TEXTS: Readonly<Record<string, string>> = {
-  expired: "its lease has ended",
-  released: "it was released already",
-  revoked: "it was revoked",
-  maxHold: "it was held for longer than allowed",
+/** Of a reference the store may know nothing for several reasons. */
+const REFERENCE_LOSS_TEXTS: Readonly<Record<string, string>> = {
+  ...LOSS_TEXTS,
   unknown: "the store does not know it: it was released, its lease ended long ago, or it belongs to another store",
 };
 
 function notHeldError(parts: readonly DetachedClaim[], reason: string, cause?: unknown): CommandError {
   const keys = listKeys(parts);
-  const lossText = LOSS_TEXTS[reason] ?? reason;
+  const lossText = REFERENCE_LOSS_TEXTS[reason] ?? reason;
   return new CommandError(
     "lost",
     `${quoteKeys(keys)} is not held by this reference: ${lossText}; nothing was changed`,
@@ -256,7 +255,7 @@ function readStdin(): string {
   return text;
 }
 
-function reporterFlags({ quiet, verbose, json }: RunFlags): { quiet?: boolean; verbose?: boolean; json?: boolean } {
+function reporterFlags({ quiet, verbose, json }: AcquireFlags): { quiet?: boolean; verbose?: boolean; json?: boolean } {
   return { ...(quiet === true && { quiet }), ...(verbose === true && { verbose }), ...(json === true && { json }) };
 }
 

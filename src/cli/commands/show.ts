@@ -42,7 +42,7 @@ export async function showCommand(key: string, flags: ShowFlags): Promise<number
   const store = await openStore(flags.url);
   try {
     const { items: views } = await listClaims(store, key);
-    const queue = views.filter(({ locks }) => locks.some((hold) => hold.key === key));
+    const queue = views.filter(({ locks }) => locks.some((spec) => spec.key === key));
     const events = await readEvents(store, key, queue.length > 0);
     const report: KeyReport = { key, queue, events, maxEvents };
     if (flags.json === true) printLine(formatJsonLine(toJsonReport(report)));
@@ -116,11 +116,11 @@ export function formatReport(report: KeyReport, terminal: Terminal): string[] {
   const isWide = innerTerminal.columns === null || innerTerminal.columns >= WIDE_COLUMNS;
   const rows = queue.map((view, index) => {
     const { answer, tag, label, locks } = view;
-    const hold = locks.find((candidate) => candidate.key === key) ?? locks[0];
+    const spec = locks.find((candidate) => candidate.key === key) ?? locks[0];
     const otherKeys = locks.length === 1 ? "" : ` (and ${formatCount(locks.length - 1, "more key")})`;
     return [
       String(index + 1),
-      `${findLoss(view, report.events) ?? answer.state}${formatModeSuffix(hold)}`,
+      `${findLoss(view, report.events) ?? answer.state}${formatModeSuffix(spec)}`,
       formatDuration(sinceMs(view)),
       formatLease(view),
       answer.state === "held" ? String(answer.token) : "",
@@ -181,14 +181,13 @@ function toJsonReport(report: KeyReport): object {
   const { key, queue } = report;
   const events = limitEvents(report);
   const ahead = countAhead(queue);
-  const claims = queue.map((view, index) => ({
-    ...toJsonRecord(view, ahead[index] as number),
-    lost: findLoss(view, report.events) ?? null,
-  }));
   return {
     key,
     held: queue.some(({ answer }) => answer.state === "held"),
-    line: claims,
+    queue: queue.map((view, index) => ({
+      ...toJsonRecord(view, ahead[index] as number),
+      lost: findLoss(view, report.events) ?? null,
+    })),
     events: typeof events === "string" ? null : events.map(toJsonEvent),
     ...(typeof events === "string" && { eventsMissing: events }),
   };

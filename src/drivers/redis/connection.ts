@@ -112,11 +112,6 @@ export class Connection {
     return this.#adapter.isCluster;
   }
 
-  /** See ClientAdapter. */
-  get hidesDisconnects(): boolean {
-    return this.#adapter.hidesDisconnects === true;
-  }
-
   /** The inbox channel for the claims of a bucket. */
   inboxChannel(routingKey: string): string {
     return this.isCluster ? toSiblingKey(routingKey, `inbox:${this.#inboxId}`) : this.#inboxChannel;

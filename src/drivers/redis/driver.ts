@@ -72,10 +72,9 @@ const TRAITS: Traits = {
 
 /**
  * Creates a driver for Redis (tested with 7.0): a single server, a master behind Sentinels, or a Cluster (Redis 7).
- * `client`: a client of ioredis (5, 6), iovalkey or redis (node-redis 5, 6), or { client, subscriber } of valkey-glide
- * (2.5, no Cluster), connected or connecting, which the driver never closes; or a function that creates one, which the
- * driver closes. The driver opens one more connection for pushes; in a Cluster one to each master; of valkey-glide it
- * uses the subscriber.
+ * `client`: a client of ioredis (5, 6), iovalkey or redis (node-redis 5, 6), connected or connecting, which the driver
+ * never closes; or a function that creates one, which the driver closes. The driver opens one more connection for pushes;
+ * in a Cluster one to each master.
  * @throws TypeError naming the argument if the client or an option is invalid
  */
 export function redis(
@@ -190,10 +189,9 @@ class RedisDriver implements Driver {
     }
     this.#events = events;
     this.#connection = connection;
-    const traits: Traits = connection.hidesDisconnects ? { ...TRAITS, reportsBreaks: false } : TRAITS;
-    if (!connection.isCluster) return traits;
+    if (!connection.isCluster) return TRAITS;
     this.shardOf = toClaimBucket;
-    return { ...traits, manyKeys: false };
+    return { ...TRAITS, manyKeys: false };
   }
 
   async claim(claim: Claim): Promise<Answer> {
@@ -415,7 +413,7 @@ class RedisDriver implements Driver {
     if (push.isRecall === true) return this.#events?.recalled(push.id);
     if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with the option replicas a push is only a hint: the recheck waits for the replicas
-    const isTrusted = isAnswer && this.#options.replicas === undefined && this.#connection?.hidesDisconnects !== true;
+    const isTrusted = isAnswer && this.#options.replicas === undefined;
     if (push.answer !== undefined && isTrusted) this.#events?.answered(push.id, push.answer);
     else this.#events?.changed(push.id);
   }

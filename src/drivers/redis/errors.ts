@@ -113,7 +113,7 @@ export function isTimeoutError(error: unknown): boolean {
 
 /** Whether the server does not know the digest of the script. */
 export function isNoScriptError(error: unknown): boolean {
-  return /no_?script/i.test(String(error));
+  return /\bNOSCRIPT\b/.test(String(error));
 }
 
 /** Null if the error is not in the table. `command`: the refused command, if the message does not name it. */

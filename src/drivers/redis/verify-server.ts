@@ -17,7 +17,6 @@ export async function connectAndVerify(
   extraChecks: () => Promise<void>,
 ): Promise<void> {
   try {
-    if (options.replicas !== undefined && connection.hidesDisconnects) throw new FatalDriverError(REPLICAS_UNSUPPORTED);
     await connection.connectAndDo(options.connectTimeoutMs ?? 5_000, async () => {
       await verifyServer(connection, options);
       await extraChecks();
@@ -42,9 +41,6 @@ async function verifyServer(connection: Connection, options: RedisOptions): Prom
   ]);
   await connection.ensureSubscribed(routingKey);
 }
-
-const REPLICAS_UNSUPPORTED =
-  "redis: option replicas needs ioredis, iovalkey or redis (node-redis): with valkey-glide the driver cannot confirm which writes replicas have";
 
 /** A digest that no script has. */
 const UNKNOWN_SHA = "0".repeat(40);

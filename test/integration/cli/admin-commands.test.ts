@@ -108,43 +108,45 @@ test("watch ends when its reader has closed the pipe", async () => {
   expect(await ended).toMatchObject({ code: 0, err: "" });
 });
 
-test("the manual page of the package has every command and every flag, and man(1) reads it without warnings", async () => {
-  const { out: source, code } = await sandbox.run(["help", "--man"]);
-  expect(code).toBe(0);
-  expect(readFileSync("dist/holdfast.1", "utf8")).toBe(source);
-  const plainText = source.replaceAll("\\-", "-");
-  const { out: allHelp } = await sandbox.run(["help", "all"]);
-  const commands = [...allHelp.matchAll(/^HOLDFAST (.+)$/gm)].map(
-    ([, name]) => `.SS "holdfast ${name?.toLowerCase()}"`,
-  );
-  expect(commands.length).toBeGreaterThan(12);
-  for (const command of commands) expect(plainText).toContain(command);
-  const flags = [...allHelp.matchAll(/^ +(?:-\w, )?(--[a-z-]+)/gm)].map(([, flag]) => flag as string);
-  expect(flags.length).toBeGreaterThan(60);
-  for (const flag of flags) expect(plainText).toMatch(new RegExp(`^\\.B (-\\w, )?${flag}( |$)`, "m"));
+test("the manual page has every command with every flag and every exit code, and groff reads it without warnings", async () => {
+  const source = readFileSync("dist/holdfast.1", "utf8");
+  const sections = source.replaceAll("\\-", "-").split(/^\.SS "holdfast ?(.*)"$/m);
+  const sectionOf = (command: string): string => sections[sections.indexOf(command) + 1] as string;
+  let flagCount = 0;
+  const check = async (command: string): Promise<void> => {
+    const { out } = await sandbox.run([...command.split(" "), "--help"].filter((word) => word !== ""));
+    for (const [, flag] of out.matchAll(/^ {2}(?:-\w, )?(--[a-z-]+)/gm)) {
+      expect(sectionOf(command), command).toMatch(new RegExp(`^\\.B (-\\w, )?${flag}( |$)`, "m"));
+      flagCount++;
+    }
+    const [, list = ""] = out.split("\nCommands:\n");
+    for (const [, name] of list.matchAll(/^ {2}(\w+)/gm)) if (name !== "help") await check(`${command} ${name}`.trim());
+  };
+  await check("");
+  expect(flagCount).toBeGreaterThan(60);
   for (const code of Object.values(EXIT_CODES))
-    expect(plainText, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
+    expect(source, `exit code ${code}`).toMatch(new RegExp(`^\\.B .*${code}`, "m"));
   const { status, stderr } = spawnSync("groff", ["-man", "-Tutf8", "-ww", "-z"], { input: source, encoding: "utf8" });
   // without groff the machine cannot render the page
   if (status !== null) expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
 });
 
-test("help all has every command, and completion prints a script for each shell", async () => {
-  const { out } = await sandbox.run(["help", "all"]);
-  for (const text of ["HOLDFAST RUN", "HOLDFAST CREDENTIAL NEW", "HOLDFAST_CREDENTIAL_FILE", "holdfasts://", "123"]) {
-    expect(out).toContain(text);
-  }
-  expect(await sandbox.run(["help", "nonsense"])).toMatchObject({ code: 64 });
+test("completion prints a script that completes commands, flags and the words of the command to run", async () => {
+  expect(await sandbox.run(["completion", "csh"])).toMatchObject({
+    code: 64,
+    err: "holdfast: the shell must be one of bash, zsh, fish, not csh\n",
+  });
   const { out: script } = await sandbox.run(["completion", "bash"]);
   const complete = (...words: readonly string[]): string =>
     execFileSync("bash", [
       "-c",
-      `${script}\nCOMP_WORDS=(holdfast "$@"); COMP_CWORD=$#; _holdfast; echo "\${COMPREPLY[@]}"`,
+      `holdfast() { ${process.execPath} ${PROGRAM} "$@"; }\n${script}\nCOMP_WORDS=(holdfast "$@"); COMP_CWORD=$#; _holdfast; echo "\${COMPREPLY[@]}"`,
       "bash",
       ...words,
     ]).toString();
   expect(complete("sh")).toBe("show\n");
   expect(complete("credential", "n")).toBe("new\n");
+  expect(complete("completion", "f")).toBe("fish\n");
   expect(complete("release", "--f")).toBe("--force\n");
   expect(complete("run", "k", "--", "tru")).toContain("true");
   // the value of a flag is not a flag; after a flag without a value another flag may follow

@@ -1,19 +1,26 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { helpWidth } from "../../../src/cli/commands/help.ts";
+import { helpWidth } from "../../../src/cli/help.ts";
 import { connect } from "../../../src/index.ts";
+import { builtFile } from "../../support/built-file.ts";
 import { cliSandbox } from "../../support/cli-sandbox.ts";
 
 const sandbox = cliSandbox();
+/** The manual page of the package, as plain text. */
+const MANUAL = readFileSync(builtFile("dist/holdfast.1"), "utf8").replaceAll("\\-", "-");
 const COMMANDS = ["run", "acquire", "renew", "release", "check", "ls", "show", "watch", "doctor", "serve"];
 
-test.concurrent.each(COMMANDS)("%s --help explains the command with examples", async (name) => {
-  const { code, out, err } = await sandbox.run([name, "--help"]);
-  expect({ code, err }).toEqual({ code: 0, err: "" });
-  expect(out).toMatch(/^Usage: holdfast /);
-  expect(out).toMatch(/\nExamples:\n {2}\$ /);
-  expect(out).not.toContain("on-demand");
-});
+test.concurrent.each(COMMANDS)(
+  "%s --help explains the command with examples, in 80 columns in a pipe",
+  async (name) => {
+    const { code, out, err } = await sandbox.run([name, "--help"]);
+    expect({ code, err }).toEqual({ code: 0, err: "" });
+    expect(out).toMatch(/^Usage: holdfast /);
+    expect(out).toMatch(/\nExamples:\n {2}\$ /);
+    expect(out).not.toContain("on-demand");
+    expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
+  },
+);
 
 test.concurrent("--help lists every command, and a missing command is wrong usage", async () => {
   const { out } = await sandbox.run(["--help"]);
@@ -23,32 +30,30 @@ test.concurrent("--help lists every command, and a missing command is wrong usag
   expect(err).toBe(out);
 });
 
-test.concurrent("help all names every scheme that a url may begin with", async () => {
-  const { out } = await sandbox.run(["help", "all"]);
-  const schemes = await connect("nothing://x").catch((error: Error) => error.message.match(/[a-z+]+:(?= |,)/g));
-  expect(schemes).toContain("redis+cluster:");
-  for (const scheme of schemes as string[]) expect(out).toContain(scheme);
+test.concurrent("help names a command, or prints the help of the program", async () => {
+  const helpText = async (...words: readonly string[]): Promise<string> => (await sandbox.run(words)).out;
+  expect(await helpText("help")).toBe(await helpText("--help"));
+  expect(await helpText("help", "run")).toBe(await helpText("run", "--help"));
+  expect(await sandbox.run(["help", "nonsense"])).toMatchObject({ code: 64, out: "" });
 });
 
-test.concurrent("help all names every parameter of a url that the reference has", async () => {
-  const { out } = await sandbox.run(["help", "all"]);
+test("the manual page names every scheme that a url may begin with", async () => {
+  const schemes = await connect("nothing://x").catch((error: Error) => error.message.match(/[a-z+]+:(?= |,)/g));
+  expect(schemes).toContain("redis+cluster:");
+  for (const scheme of schemes as string[]) expect(MANUAL).toContain(scheme);
+});
+
+test("the manual page names every parameter of a url that the reference has", () => {
   const rows = readFileSync("docs/reference/api.md", "utf8").match(/^\| `\w+(\+\w+)?:\/\/.*$/gm) ?? [];
   const names = new Set([...rows.join().matchAll(/[?&](\w+)=/g)].map(([, name]) => name as string));
   expect(names).toContain("guardDataLoss");
-  const urls = out.slice(out.indexOf("\nUrls:"));
+  const urls = MANUAL.slice(MANUAL.indexOf("\n.SH URLS\n"));
   for (const name of names) expect(urls).toMatch(new RegExp(`\\b${name}\\b`));
 });
 
-test.concurrent.each(["--version", "-V", "version"])("%s prints the package's version", async (flag) => {
+test.concurrent.each(["--version", "-V"])("%s prints the package's version", async (flag) => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   expect(await sandbox.run([flag])).toMatchObject({ code: 0, out: `${version}\n`, err: "" });
-});
-
-test.concurrent("help is wrapped to 80 columns in a pipe, whatever text follows the flags", async () => {
-  const { out } = await sandbox.run(["help", "all"]);
-  expect(out).toContain("\nExit codes: ");
-  expect(out).toContain("\nEnvironment:\n");
-  expect(out.split("\n").filter((line) => line.length > 80)).toEqual([]);
 });
 
 test("help is as wide as the terminal, up to a readable width", () => {
@@ -58,13 +63,14 @@ test("help is as wide as the terminal, up to a readable width", () => {
   expect(helpWidth({ columns: 60 })).toBe(80);
 });
 
-test.concurrent("the manual page describes the program in prose, and its notes are not lines of their own", async () => {
-  const { out } = await sandbox.run(["help", "--man"]);
-  const description = out.slice(out.indexOf(".SH DESCRIPTION\n"), out.indexOf(".SH OPTIONS\n"));
+test("the manual page describes the program in prose, and notes and examples of its commands", () => {
+  const description = MANUAL.slice(MANUAL.indexOf(".SH DESCRIPTION\n"), MANUAL.indexOf(".SH COMMANDS\n"));
   const paragraphs = description.split("\n.PP\n").slice(1);
-  expect(paragraphs.length).toBeGreaterThan(2);
-  for (const paragraph of paragraphs.slice(0, 2)) expect(paragraph.length).toBeGreaterThan(400);
-  expect(out).toContain("\n.PP\nExit codes: the command\\(aqs own");
+  expect(paragraphs).toHaveLength(2);
+  for (const paragraph of paragraphs) expect(paragraph.length).toBeGreaterThan(400);
+  expect(MANUAL).toContain("\n.PP\nExit codes: the command\\(aqs own");
+  // as typed, a line of its own each
+  expect(MANUAL).toContain("\n  $ holdfast serve --config /etc/holdfast.json --check\n");
 });
 
 test.concurrent("each command explains --ttl: no process renews a lock that acquire took", async () => {

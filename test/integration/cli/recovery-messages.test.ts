@@ -35,7 +35,7 @@ test("during recovery the commands report the recovery, not that the lock is fre
   first.process.kill("SIGKILL");
   await first.ended;
   const second = await serve();
-  const notice = "the lock server is recovering after a restart and grants no new locks, for at most \\d+ m?s";
+  const notice = "the store grants nothing new for about \\d+ s \\(recovery after a restart\\)";
   const [busyRun, waitingRun] = await Promise.all([
     sandbox.run(["run", "other", "--url", url, "--no-wait", "--", "true"]),
     sandbox.run(["run", "other", "--url", url, "--wait", "5s", "--", "true"]),

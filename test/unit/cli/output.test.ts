@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { describeQueue } from "../../../src/cli/commands/run/wait-reporter.ts";
 import { escapeControl, formatJsonLine, quoteKeys } from "../../../src/cli/output.ts";
+import { describeQueue } from "../../../src/cli/wait-reporter.ts";
 
 test("control, bidi, separator and lone surrogate characters are shown by their numbers", () => {
   expect(escapeControl("a\u0000\n\u001b[1m\u007f\u009b\u200f\u202e\u2066\u2028\ud800z")).toBe(

@@ -84,7 +84,7 @@ export function buildReport(measurements: Measurements): Check[] {
 const ADVICE: Readonly<Record<string, string>> = {
   unreachable: "check that `holdfast serve` is running there, and that no firewall blocks its port",
   refused: "the server refuses you: see the message; HOLDFAST_CREDENTIAL_FILE names the file with the credential",
-  usage: "see `holdfast help all` for the forms of --url",
+  usage: "see the manual page, holdfast(1), for the forms of --url",
 };
 
 /** For a store that is not a Holdfast server. */

@@ -3,8 +3,8 @@
 import type { Check, Claim, Driver } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import { randomId } from "../../../util/ids.ts";
+import { createLabel } from "../../../util/process-label.ts";
 import { toCommandError } from "../../errors.ts";
-import { createLabel } from "../../lock-request.ts";
 import type { Store } from "../../open-store.ts";
 import { openStore } from "../../open-store.ts";
 import { escapeControl } from "../../output.ts";

@@ -7,9 +7,10 @@ import type { Socket } from "node:net";
 import { constants as system } from "node:os";
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { withoutPassword } from "../../open-store.ts";
+import { REFERENCE_VARIABLE } from "../../references.ts";
 import { toStartError } from "./executable.ts";
 import type { HeldLock } from "./held-lock.ts";
-import { ANCESTORS_VARIABLE, REFERENCE_VARIABLE, readReferences } from "./inherited-locks.ts";
+import { ANCESTORS_VARIABLE, readReferences } from "./inherited-locks.ts";
 import type { RunFile } from "./run-file.ts";
 
 /** How the command ended. */

@@ -10,15 +10,13 @@ import { decodeReference } from "../../../protocol/lock-reference.ts";
 import type { ClaimView, LockSpec } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
-import { publicTag } from "../../../util/ids.ts";
 import { CommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { toLockSpec } from "../../lock-request.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
+import { findHeldView, REFERENCE_VARIABLE } from "../../references.ts";
 
-/** The reference of the innermost run, for `holdfast check`. */
-export const REFERENCE_VARIABLE = "HOLDFAST_REFERENCE";
-/** The references of its outer runs, innermost first, separated by spaces. */
+/** The references of the runs around the one of REFERENCE_VARIABLE, innermost first, separated by spaces. */
 export const ANCESTORS_VARIABLE = "HOLDFAST_ANCESTORS";
 
 /** A key that an outer run holds. */
@@ -59,7 +57,7 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
     const spec = toLockSpec(key, request.mode);
     let match: InheritedLock | null = null;
     for (const { reference, part } of ancestors) {
-      const held = part.claim.locks.find((hold) => hold.key === key);
+      const held = part.claim.locks.find((candidate) => candidate.key === key);
       if (held === undefined || match !== null || compatibility(held, spec) === "independent") continue;
       const calledAt = performance.now();
       const view = await findHeldView(locks, part, key);
@@ -94,19 +92,6 @@ function compatibility(held: LockSpec, requested: LockSpec): "shared" | "indepen
   if (isSemaphore || held.limit < ALL_PERMITS)
     return held.permits + requested.permits > requested.limit ? "deadlock" : "independent";
   return held.permits >= requested.permits ? "shared" : "deadlock";
-}
-
-/** The view of a reference's claim if the store reports it as held; otherwise null. */
-export async function findHeldView(
-  locks: Locks,
-  { claim, firstToken }: DetachedClaim,
-  key: string,
-): Promise<ClaimView | null> {
-  const tag = publicTag(claim.id);
-  const views = await locks.list(key);
-  return (
-    views.find((view) => view.tag === tag && view.answer.state === "held" && view.answer.token === firstToken) ?? null
-  );
 }
 
 function createUnknownHolderError(key: string): CommandError {

@@ -1,32 +1,20 @@
 /** Parses and checks the flags of `holdfast run`, and has their defaults. */
 
-import { formatDuration, MIN_TTL_MS } from "../../../util/duration.ts";
+import { formatDuration } from "../../../util/duration.ts";
+import type { AcquireFlags } from "../../acquire-flags.ts";
+import { parseConflictExitCode, parseTtl, parseWait } from "../../acquire-flags.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { parseLockRequest } from "../../lock-request.ts";
 import type { OnLost } from "./lease-monitor.ts";
 
-/** The default of `--ttl`, if the lock does not last as long as the session. */
-export const DEFAULT_LEASE_MS = 30_000;
-
 /** The flags as commander parses them. */
-export interface RunFlags {
-  readonly shared?: boolean;
-  readonly permits?: string;
-  readonly wait?: string;
-  readonly noWait?: boolean;
-  readonly ttl?: string;
+export interface RunFlags extends AcquireFlags {
   readonly onLost?: string;
   readonly grace?: string;
-  readonly conflictExitCode?: string;
   readonly maxHold?: string;
   readonly holdAtLeast?: string;
-  readonly url?: string;
-  readonly label?: string;
-  readonly quiet?: boolean;
-  readonly verbose?: boolean;
-  readonly json?: boolean;
 }
 
 /** The checked options of a run. */
@@ -95,21 +83,6 @@ export function defaultGraceMs(leaseMs: number | null): number {
   return leaseMs === null ? 5_000 : Math.min(5_000, leaseMs / 4);
 }
 
-/** `--ttl`: the length of the lease, or "session". */
-export function parseTtl(text: string): number | "session" {
-  return text === "session" ? text : parseDurationFlag(text, "--ttl", MIN_TTL_MS);
-}
-
-/** `--wait 30s`; a bare number is seconds, as in flock(1). `--no-wait` is 0. Without either there is no limit. */
-export function parseWait({ wait, noWait }: Pick<RunFlags, "wait" | "noWait">): number | undefined {
-  if (noWait === true) {
-    if (wait !== undefined) throw new CommandError("usage", "--no-wait and --wait cannot be combined");
-    return 0;
-  }
-  if (wait === undefined) return undefined;
-  return parseDurationFlag(/^\d{1,15}(\.\d{1,9})?$/.test(wait) ? `${wait}s` : wait, "--wait");
-}
-
 function parseMaxHold(text: string): number {
   const ms = parseDurationFlag(text, "--max-hold");
   if (ms > 0) return ms;
@@ -141,14 +114,4 @@ function parseHoldAtLeast(
 function parseOnLost(text: string): OnLost {
   if (text === "term" || text === "kill" || text === "ignore") return text;
   throw new CommandError("usage", `--on-lost must be term, kill or ignore, not ${JSON.stringify(text)}`);
-}
-
-/** `--conflict-exit-code`; undefined: the default exit code. @throws CommandError usage */
-export function parseConflictExitCode(text: string | undefined): number | undefined {
-  if (text === undefined) return undefined;
-  const code = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(code >= 0 && code <= 255)) {
-    throw new CommandError("usage", `--conflict-exit-code must be a number from 0 to 255, not ${JSON.stringify(text)}`);
-  }
-  return code;
 }

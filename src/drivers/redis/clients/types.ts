@@ -66,22 +66,6 @@ export interface NodeRedisClusterLike extends Emitter {
   destroy(): void;
 }
 
-/** GlideClient of valkey-glide 2 (tested with 2.5): one server. */
-export interface GlideLike {
-  customCommand(args: string[], options?: object): Promise<unknown>;
-  subscribe(channels: Iterable<string>, timeoutMs: number): Promise<void>;
-  unsubscribe(channels: Iterable<string>, timeoutMs: number): Promise<void>;
-  getPubSubMessage(): Promise<{ readonly channel: unknown; readonly message: unknown }>;
-  close(): void;
-}
-
-/** Two clients of valkey-glide with the same settings. */
-export interface GlideClients {
-  readonly client: GlideLike;
-  /** Receives the pushes: it has no callback for messages, uses RESP3, and serves only this driver. */
-  readonly subscriber: GlideLike;
-}
-
 /** Watches the error events of a client. Returns the function that stops it. */
 export function watchClientErrors(client: Emitter, onError: (error: unknown) => void): () => void {
   client.on("error", onError);
@@ -89,7 +73,7 @@ export function watchClientErrors(client: Emitter, onError: (error: unknown) => 
 }
 
 /** A client of Redis that the driver can use. */
-export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike | GlideClients;
+export type RedisClient = IoredisLike | IoredisClusterLike | NodeRedisLike | NodeRedisClusterLike;
 
 /** Reports that a connection is ready or broken. */
 interface AdapterEvents {
@@ -104,11 +88,6 @@ interface AdapterEvents {
 export interface ClientAdapter {
   readonly isReady: boolean;
   readonly isCluster: boolean;
-  /**
-   * The client does not report breaks of an idle connection. So a push may belong to an older connection than the last
-   * reply, and WAIT cannot be tied to the writes of one connection. But the client never sends a command twice.
-   */
-  readonly hidesDisconnects?: true;
   readonly address: ClientAddress;
   /**
    * The database of a client that would continue in database 0 if the server refused SELECT: the driver must check it.

@@ -1,16 +1,17 @@
 /** Acquires locks and reports the wait: the holder after a second, and again when the wait has ended. */
 
-import type { Lock } from "../../../client/lock.ts";
-import type { LockTimeoutError, StorePausedError } from "../../../errors.ts";
-import type { ClaimView, Pause } from "../../../spi/driver.ts";
-import { formatDuration } from "../../../util/duration.ts";
-import { CommandError, toCommandError } from "../../errors.ts";
-import type { LockRequest } from "../../lock-request.ts";
-import { acquire } from "../../lock-request.ts";
-import type { Store } from "../../open-store.ts";
-import { createSilenceError, openAdmin } from "../../open-store.ts";
-import { createReporter, escapeControl, quoteKeys } from "../../output.ts";
-import { withTimeout } from "../../timeout.ts";
+import type { Lock } from "../client/lock.ts";
+import type { LockTimeoutError, StorePausedError } from "../errors.ts";
+import { describePause } from "../errors.ts";
+import type { ClaimView, Pause } from "../spi/driver.ts";
+import { formatDuration } from "../util/duration.ts";
+import { CommandError, toCommandError } from "./errors.ts";
+import type { LockRequest } from "./lock-request.ts";
+import { acquire } from "./lock-request.ts";
+import type { Store } from "./open-store.ts";
+import { createSilenceError, openAdmin } from "./open-store.ts";
+import { createReporter, escapeControl, quoteKeys } from "./output.ts";
+import { withTimeout } from "./timeout.ts";
 
 /** In milliseconds. */
 const SHORTEST_WAIT_MS = 250;
@@ -188,7 +189,7 @@ export interface QueueStatus {
 
 /** The status of a queue for a waiter with this label; null: not a waiter, or not any more. */
 function toQueueStatus(views: readonly ClaimView[], key: string, label: string | null): QueueStatus {
-  const queue = views.filter(({ locks }) => locks.some((hold) => hold.key === key));
+  const queue = views.filter(({ locks }) => locks.some((spec) => spec.key === key));
   const ownIndex =
     label === null ? -1 : queue.findIndex((view) => view.label === label && view.answer.state === "waiting");
   const frontHolder = queue.find(({ answer }) => answer.state === "held");
@@ -198,14 +199,6 @@ function toQueueStatus(views: readonly ClaimView[], key: string, label: string |
   const renewal =
     answer.state === "held" && ttlMs !== "session" ? { renewedAgoMs: Math.max(ttlMs - answer.remainingMs, 0) } : {};
   return { holder: frontHolder.label, heldForMs: frontHolder.heldMs ?? frontHolder.ageMs, ahead, ...renewal };
-}
-
-function describePause({ reason, remainingMs }: Pause): string {
-  const reasonText =
-    reason === "recovery"
-      ? "the lock server is recovering after a restart and grants no new locks"
-      : "the store may have lost data and grants no new locks until all earlier leases have ended";
-  return `${reasonText}, for at most ${formatDuration(remainingMs)}`;
 }
 
 /** `held by ana@web-1 pid 4121 (node) for 12 m, lease renewed 3 s ago, 2 ahead of you` */
