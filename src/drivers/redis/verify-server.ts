@@ -33,7 +33,7 @@ async function verifyServer(connection: Connection, options: RedisOptions): Prom
   await checkPermissions(connection, routingKey, options);
   // checks the permission: WAIT for 0 replicas returns at once
   if (options.replicas !== undefined) await connection.send(["WAIT", "0", "1"], routingKey);
-  if (options.allowEviction !== true) await checkEvictionPolicy(connection, toNamePrefix(options));
+  await checkSettings(connection, options);
   // without SCRIPT LOAD the first call of each script takes a second round trip, to send its text
   await Promise.all([
     checkEvalsha(connection, routingKey),
@@ -88,15 +88,19 @@ async function checkEvalsha(connection: Connection, routingKey: string): Promise
 }
 
 /** In a script: in a Cluster, client libraries send a command without a key to an arbitrary node. */
-const INFO_MEMORY_SCRIPT = "return redis.call('INFO', 'memory')";
+const INFO_SCRIPT = "return redis.call('INFO', 'memory') .. redis.call('INFO', 'replication')";
 
-async function checkEvictionPolicy(connection: Connection, namePrefix: string): Promise<void> {
+async function checkSettings(connection: Connection, options: RedisOptions): Promise<void> {
+  const namePrefix = toNamePrefix(options);
   const routingKeys = connection.onePerMaster(ALL_BUCKETS.map((bucket) => toRoutingKey(namePrefix, bucket)));
   const infos = await Promise.all(
     routingKeys.map((routingKey) =>
-      ignoreUnavailableCommand(connection.send(["EVAL", INFO_MEMORY_SCRIPT, "1", routingKey], routingKey)),
+      ignoreUnavailableCommand(connection.send(["EVAL", INFO_SCRIPT, "1", routingKey], routingKey)),
     ),
   );
+  // with replica-read-only no it accepts the writes of claims, and its master knows nothing of them
+  if (infos.some((info) => /role:slave/.test(String(info)))) throw explainError("READONLY it accepts writes");
+  if (options.allowEviction === true) return;
   const policies = infos.map((info) => /maxmemory_policy:(\S+)/.exec(String(info))?.[1] ?? "noeviction");
   const policy = policies.find((candidate) => candidate !== "noeviction");
   if (policy === undefined) return;

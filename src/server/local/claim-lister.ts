@@ -117,7 +117,10 @@ export class ClaimLister {
 }
 
 /** In the queue of a key that it may not inspect, an account sees its own claims: so it can check what it holds. */
-function toFilters(principal: Principal, { key: ofKey }: ListQuery): Pick<TableQuery<Session>, "canSee" | "canSeeClaim"> {
+function toFilters(
+  principal: Principal,
+  { key: ofKey }: ListQuery,
+): Pick<TableQuery<Session>, "canSee" | "canSeeClaim"> {
   const canInspect = visibleKeys(principal);
   if (ofKey === undefined || canInspect(ofKey)) return { canSee: canInspect };
   return {

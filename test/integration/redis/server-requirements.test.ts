@@ -113,14 +113,19 @@ withRedis((server) => {
       expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 1, but this version supports layout 3/);
     });
 
-    test("that is a replica is refused", { timeout: 20_000 }, async () => {
-      const replica = await startRedis(["--replicaof", "127.0.0.1", String(server().port)]);
-      try {
-        expect(await readRefusal({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
-      } finally {
-        await replica.stop();
-      }
-    });
+    test.each(["yes", "no"])(
+      "that is a replica, with replica-read-only %s, is refused",
+      { timeout: 20_000 },
+      async (readOnly) => {
+        const settings = ["--replicaof", "127.0.0.1", String(server().port), "--replica-read-only", readOnly];
+        const replica = await startRedis(settings);
+        try {
+          expect(await readRefusal({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
+        } finally {
+          await replica.stop();
+        }
+      },
+    );
 
     test("that is missing is an error within the time to connect", async () => {
       const start = performance.now();
