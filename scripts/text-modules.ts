@@ -33,8 +33,8 @@ export function readText(path: string): string {
 }
 
 /**
- * The ES module of a file. A Lua script imports the text of what it includes, so that a bundle contains it once, and has its digest:
- * a process would need longer for it than for the rest of its first import. Bundles keep the names of the constants.
+ * The ES module of a file. A Lua script imports the text of what it includes, so that a bundle contains it once, and has its digest,
+ * so that no process computes it. Bundles keep the names of the constants.
  */
 export function renderTextModule(path: string): string {
   const name = basename(path, extname(path)).replaceAll("-", "_").toUpperCase();
