@@ -1,7 +1,7 @@
 import { defineConfig } from "vitest/config";
 import { isVitestSuite, SUITES, toGlobs } from "./scripts/test/suites.ts";
 import { SummaryReporter } from "./scripts/test/summary-reporter.ts";
-import { shellScriptText } from "./test/support/setup/shell-script-text.ts";
+import { textModules } from "./scripts/text-modules.ts";
 
 /** What decides on the server who holds a lock, what a restart knows of it, and what a client may send. */
 const SERVER_FILES = [
@@ -17,7 +17,7 @@ const SERVER_FILES = [
 ];
 
 export default defineConfig({
-  plugins: [shellScriptText],
+  plugins: [textModules],
   test: {
     // more than the two cores of the smallest machine: most of their time tests wait, for leases, servers and processes
     maxWorkers: 3,

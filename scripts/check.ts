@@ -13,15 +13,14 @@ import {
 import { brokenLinks, findMissingPaths } from "./check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "./check/import-graph.ts";
 import { deadImportRows, importTable } from "./check/import-table.ts";
-import { findLuaFaults, renderLuaModule } from "./check/lua.ts";
 import { checkTypesResolve, findExportMapFaults, findPackedFaults } from "./check/package-rules.ts";
 import { isInstalled, runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
 import { findProgramFaults, findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
-import { findSqlFaults, renderSqlModules } from "./check/sql.ts";
 import { deadSuiteRows, findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
-import { findStaleModules } from "./check/text-modules.ts";
+import { findMissingHeads, findUnusedTexts } from "./check/text-files.ts";
+import { listFiles } from "./list-files.ts";
 
 type Check = {
   readonly name: string;
@@ -30,6 +29,7 @@ type Check = {
   readonly program?: string;
 };
 
+const files = listFiles("src");
 const sources = readSourceTree("src");
 const SHELL_SCRIPTS: readonly string[] = ["src/cli/commands/run/watchdog.sh", ".ci/run"];
 
@@ -37,7 +37,7 @@ const SHELL_SCRIPTS: readonly string[] = ["src/cli/commands/run/watchdog.sh", ".
 const BUILD: Check = { name: "types: src to dist", faults: () => runTool("npm", "run", "--silent", "build") };
 
 const CHECKS: readonly Check[] = [
-  { name: "types: whole tree", faults: () => runTool("tsc") },
+  { name: "types: whole tree", faults: () => runTool("npm", "run", "--silent", "compile") },
   { name: "format and lint", faults: () => runTool("biome", "check", "--error-on-warnings") },
   { name: "promises", faults: () => runTool("oxlint", "--type-aware") },
   { name: "dead code", faults: () => runTool("knip", "--no-progress", "--treat-config-hints-as-errors") },
@@ -51,14 +51,7 @@ const CHECKS: readonly Check[] = [
   { name: "weak collections", faults: () => weakCollections(sources) },
   { name: "branches by class", faults: () => classTests(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
-  {
-    name: "Lua and SQL are current",
-    faults: () => [
-      ...findLuaFaults(),
-      ...findSqlFaults(),
-      ...findStaleModules([renderLuaModule(), ...renderSqlModules()]),
-    ],
-  },
+  { name: "Lua, SQL and shell", faults: () => [...findMissingHeads(files), ...findUnusedTexts(files, sources)] },
   { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },
   {
     name: "rows of the tables",

@@ -1,10 +1,10 @@
 // The code of the package: every entry, and the chunks that they share.
 
-import { readFileSync } from "node:fs";
 import { posix, resolve } from "node:path";
 import type { OutputChunk, OutputOptions, Plugin } from "rolldown";
 import { rolldown } from "rolldown";
 import type { PackageEntry } from "../check/package-entries.ts";
+import { textModules } from "../text-modules.ts";
 import { isExternal } from "./externals.ts";
 
 export interface BuiltFile {
@@ -88,10 +88,8 @@ const COMMON: OutputOptions = {
   minifyInternalExports: false,
 };
 
-const shellScripts: Plugin = {
-  name: "shell scripts are text",
-  load: (id) => (id.endsWith(".sh") ? `export default ${JSON.stringify(readFileSync(id, "utf8"))};` : null),
-};
+/** Above each module rolldown writes its path; a text is found by the name of its constant. */
+const TEXT_PATH = /^\/\/ src\/.*\.(?:lua|sql|sh)\n/gm;
 
 /** `holdfast serve` loads the ES module of the server, so that the package contains its code once. */
 const serverStaysOutside: Plugin = {
@@ -114,7 +112,7 @@ const serverStaysOutside: Plugin = {
 export async function bundleCode(entries: readonly PackageEntry[]): Promise<BuiltCode> {
   const modules = bundle(
     entries.map(({ source }) => source),
-    [shellScripts],
+    [textModules],
     {
       ...COMMON,
       format: "esm",
@@ -124,7 +122,7 @@ export async function bundleCode(entries: readonly PackageEntry[]): Promise<Buil
     },
   );
   const withCommonJs = entries.filter(({ hasCommonJs }) => hasCommonJs).map(({ source }) => source);
-  const commonJs = bundle([...withCommonJs, CLI], [shellScripts, serverStaysOutside], {
+  const commonJs = bundle([...withCommonJs, CLI], [textModules, serverStaysOutside], {
     ...COMMON,
     format: "cjs",
     codeSplitting: { groups: [...COMMAND_CHUNKS, ...SHARED_CHUNKS] },
@@ -137,7 +135,7 @@ export async function bundleCode(entries: readonly PackageEntry[]): Promise<Buil
   });
   const chunks = [...(await modules), ...(await commonJs)];
   return {
-    files: chunks.map(({ fileName, code }) => ({ path: fileName, text: code })),
+    files: chunks.map(({ fileName, code }) => ({ path: fileName, text: code.replaceAll(TEXT_PATH, "") })),
     modules: chunks.flatMap(({ moduleIds }) => moduleIds),
   };
 }

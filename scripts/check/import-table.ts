@@ -44,7 +44,7 @@ type ImportRow = {
 
 /** util < spi < claim, lock-table, protocol, net < client, drivers < server, conformance < cli. */
 const IMPORT_TABLE: readonly ImportRow[] = [
-  { files: ["src/errors.ts"], may: [] },
+  { files: ["src/errors.ts", "src/text-modules.d.ts"], may: [] },
   { files: ["src/protocol/lock-reference.ts"], may: ["src/spi/", ...SHARED] },
   { files: ["src/util/"], may: ["src/errors.ts"] },
   { files: ["src/spi/"], may: ["src/errors.ts"] },

@@ -2,11 +2,8 @@
 
 import type { Mutant } from "./mutants.ts";
 
-const postgres = {
-  file: "src/drivers/sql/postgres/statements.ts",
-  tests: "test/integration/postgres/data-loss-guard.test.ts",
-};
-const mysql = { file: "src/drivers/sql/mysql/statements.ts", tests: "test/integration/mysql/data-loss-guard.test.ts" };
+const postgres = { tests: "test/integration/postgres/data-loss-guard.test.ts" };
+const mysql = { tests: "test/integration/mysql/data-loss-guard.test.ts" };
 const tests = "test/integration/sqlite/data-loss-guard.test.ts";
 
 const guard = { file: "src/drivers/data-loss-guard.ts", tests: "test/unit/drivers/data-loss-guard.test.ts" };
@@ -26,24 +23,28 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
   },
   {
     ...postgres,
+    file: "src/drivers/sql/postgres/sql/read_grace.sql",
     name: "on PostgreSQL, rows of a dump regarded as those that were there",
     find: " or i.writer <> i.row_writer",
     replace: "",
   },
   {
     ...postgres,
+    file: "src/drivers/sql/postgres/sql/read_grace.sql",
     name: "on PostgreSQL, an emptied table regarded as the one that was there",
     find: "or i.file <> pg_catalog.pg_relation_filepath({claims_literal}::pg_catalog.regclass)",
     replace: "",
   },
   {
     ...postgres,
+    file: "src/drivers/sql/postgres/sql/walk.sql",
     name: "on PostgreSQL, a waiting claim granted in a grace period",
     find: " or p_grace_ends > 0 then",
     replace: " then",
   },
   {
     ...mysql,
+    file: "src/drivers/sql/mysql/sql/check_identity.sql",
     name: "on MariaDB, tables of a dump regarded as those that were there",
     find: "COALESCE(v_created = v_table_created AND v_next",
     replace: "COALESCE(v_next",

@@ -23,8 +23,8 @@ const TSC = join(modules, "@typescript/native/bin/tsc");
 const VITEST = join(modules, "vitest/vitest.mjs");
 
 const VITEST_CONFIG = `
-import { shellScriptText } from "./test/support/setup/shell-script-text.ts";
-export default { plugins: [shellScriptText] };`;
+import { textModules } from "./scripts/text-modules.ts";
+export default { plugins: [textModules] };`;
 
 process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
 
@@ -68,8 +68,14 @@ function findCatcher(mutant: Mutant): string | null {
     : (runTests(mutant) ?? runSimulator(mutant));
 }
 
-function runSimulator({ name }: Mutant): string | null {
+/** As `npm run compile` does it. */
+function compileSimulator(): RunResult {
   const compiled = runProgram(TSC, ["-p", "tsconfig.mutants.json"]);
+  return compiled.code === 0 ? runProgram("build/scripts/compile-texts.js", ["simulator"]) : compiled;
+}
+
+function runSimulator({ name }: Mutant): string | null {
+  const compiled = compileSimulator();
   if (compiled.code !== 0) throw new Error(`"${name}" does not compile:\n${compiled.output}`);
   const { output, code } = runProgram("simulator/test/simulation/main.js", ["--seeds", SEEDS, "--failures", "1"]);
   if (code === 0) return null;
@@ -126,7 +132,7 @@ function tryMutant(mutant: Mutant, mutatedText: string): string | null {
 }
 
 prepareWorkTree();
-const compiled = runProgram(TSC, ["-p", "tsconfig.mutants.json"]);
+const compiled = compileSimulator();
 if (compiled.code !== 0) throw new Error(`the code without faults does not compile:\n${compiled.output}`);
 // all of them before any is tried: a text that has changed is found at once
 const mutatedTexts = mutants.map(applyMutant);

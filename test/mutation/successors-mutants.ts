@@ -2,7 +2,6 @@
 
 import type { Mutant } from "./mutants.ts";
 
-const scripts = "src/drivers/redis/scripts.ts";
 const redisTests = "test/integration/redis/turn-fuzz.test.ts";
 const table = "src/lock-table/successors.ts";
 const tableTests = "test/unit/lock-table/successors.test.ts";
@@ -12,35 +11,35 @@ const clientTests = "test/unit/client/successors.test.ts test/unit/client/succes
 export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a successor of another process, on Redis",
-    file: scripts,
+    file: "src/drivers/redis/lua/lib/contended.lua",
     find: "or sub(record, 1, 3) ~= 'C0o' or sub(record, -#own) ~= own then return false",
     replace: "or sub(record, 1, 3) ~= 'C0o' then return false",
     tests: redisTests,
   },
   {
     name: "successors without tokens of their own, on Redis",
-    file: scripts,
+    file: "src/drivers/redis/lua/lib/contended.lua",
     find: "tokens = #ids + 1 .. ''",
     replace: "tokens = tokens",
     tests: redisTests,
   },
   {
     name: "a successor that did not ask, on Redis",
-    file: scripts,
-    find: "1073741824 1073741824 %d+ (%d+) 12\\\\n'",
-    replace: "1073741824 1073741824 %d+ (%d+) %d%d\\\\n'",
+    file: "src/drivers/redis/lua/lib/contended.lua",
+    find: "1073741824 1073741824 %d+ (%d+) 12\\n'",
+    replace: "1073741824 1073741824 %d+ (%d+) %d%d\\n'",
     tests: redisTests,
   },
   {
     name: "a waiter that leaves its queue although others fit beside the holder then, on Redis",
-    file: scripts,
+    file: "src/drivers/redis/lua/lib/contended.lua",
     find: "local holderId, holderTtl = match(record, '^(%w+) (%d+) 1073741824 ', 37)",
     replace: "local holderId, holderTtl = match(record, '^(%w+) (%d+) ', 37)",
     tests: "test/integration/redis/contended-path.test.ts",
   },
   {
     name: "the last waiter that leaves a queue, which the record does not say, on Redis",
-    file: scripts,
+    file: "src/drivers/redis/lua/lib/contended.lua",
     find: "if try('EXISTS', waitingKey) == 0 then",
     replace: "if false then",
     tests: redisTests,

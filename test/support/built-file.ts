@@ -3,6 +3,7 @@
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { listFiles } from "../../scripts/list-files.ts";
+import { isTextFile } from "../../scripts/text-modules.ts";
 
 interface Source {
   readonly path: string;
@@ -29,7 +30,7 @@ function findNewestSource(folder: string): Source {
   const knownNewest = newestSources.get(folder);
   if (knownNewest !== undefined) return knownNewest;
   // no program contains a test
-  const paths = listFiles(folder).filter((path) => /(?<!\.test)\.ts$|\.sh$|\.1$/.test(path));
+  const paths = listFiles(folder).filter((path) => /(?<!\.test)\.ts$|\.1$/.test(path) || isTextFile(path));
   const sources = paths.map((path) => ({ path, modifiedAt: statSync(path).mtimeMs }));
   const newest = sources.reduce((latest, source) => (source.modifiedAt > latest.modifiedAt ? source : latest));
   newestSources.set(folder, newest);

@@ -29,8 +29,8 @@ import {
 } from "./errors.ts";
 import type { RedisOptions } from "./options.ts";
 import { ReplicaAcks } from "./replica-acks.ts";
+import type { Script } from "./script-codec.ts";
 import { isHeldReply, isWaitingReply, toNamePrefix, toScriptKeys, toSiblingKey } from "./script-codec.ts";
-import type { Script } from "./scripts.ts";
 import type { PushEvents } from "./subscriptions.ts";
 import { Subscriptions } from "./subscriptions.ts";
 

@@ -33,10 +33,15 @@ import type { DiagnosticsContext } from "./diagnostics.ts";
 import { createQueries, diagnoseAll, findKeysWithoutTtl } from "./diagnostics.ts";
 import { listClaims } from "./list.ts";
 import { LostReleases } from "./lost-releases.ts";
+import DETACH from "./lua/detach.lua";
+import RENEW from "./lua/renew.lua";
+import RESTORE from "./lua/restore.lua";
+import REVOKE from "./lua/revoke.lua";
+import TURN from "./lua/turn.lua";
 import type { RedisOptions } from "./options.ts";
 import { validateRedisOptions } from "./options.ts";
 import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
-import type { RunScript } from "./script-codec.ts";
+import type { RunScript, Script } from "./script-codec.ts";
 import {
   encodeClaim,
   encodeClaimItem,
@@ -50,8 +55,6 @@ import {
   toNamePrefix,
   toRoutingKey,
 } from "./script-codec.ts";
-import type { Script } from "./scripts.ts";
-import { DETACH, RENEW, RESTORE, REVOKE, TURN } from "./scripts.ts";
 import type { SendTurn } from "./turns.ts";
 import { ITEMS_PER_COMMAND, Turns } from "./turns.ts";
 import { connectAndVerify } from "./verify-server.ts";

@@ -5,8 +5,10 @@
 
 import type { Claim, ClaimId, Release } from "../../spi/driver.ts";
 import { crc16 } from "../../util/crc16.ts";
-import type { Script } from "./scripts.ts";
-import { DETACH, RENEW, RESTORE, TURN } from "./scripts.ts";
+import DETACH from "./lua/detach.lua";
+import RENEW from "./lua/renew.lua";
+import RESTORE from "./lua/restore.lua";
+import TURN from "./lua/turn.lua";
 
 /** The layout version. It is part of every key and channel, so that no two layouts share a prefix. */
 export const LAYOUT_VERSION = "3";
@@ -43,6 +45,12 @@ export function toLayoutKey({ prefix = "holdfast" }: { readonly prefix?: string 
 
 /** Sends a command. `routingKey`: any key of its bucket. */
 export type SendCommand = (args: string[], routingKey: string) => Promise<unknown>;
+
+/** A script as Redis is given it: by its digest, or whole when Redis does not have it. */
+export interface Script {
+  readonly sha: string;
+  readonly text: string;
+}
 
 /** Runs a script. `routingKey`: any key of its bucket. */
 export type RunScript = (script: Script, routingKey: string, args: readonly string[]) => Promise<unknown>;

@@ -3,9 +3,11 @@
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { explainError, isNoScriptError, isUnavailableCommand, toOpenError } from "./errors.ts";
+import RENEW from "./lua/renew.lua";
+import TURN from "./lua/turn.lua";
+import VERIFY from "./lua/verify.lua";
 import type { RedisOptions } from "./options.ts";
 import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey } from "./script-codec.ts";
-import { RENEW, TURN, VERIFY } from "./scripts.ts";
 
 /**
  * Connects and verifies that this server can keep locks safely. `extraChecks` run last, on the same connection.

@@ -93,3 +93,8 @@ export function explainRevision(
 export function explainLayout(driverName: string, table: string, found: unknown, own: number = LAYOUT_VERSION): string {
   return `${driverName}: ${table} has layout ${describeValue(found)}, but this version of Holdfast uses layout ${own}: use the version that created it, or another prefix`;
 }
+
+/** The statements of a text: a semicolon at the end of a line separates them. */
+export function splitStatements(text: string): readonly string[] {
+  return text.split(";\n");
+}

@@ -5,14 +5,15 @@ import { join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { build } from "esbuild";
 import { afterAll, describe, expect, test } from "vitest";
+import { builtFile } from "../../support/built-file.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 
 const runBundle = promisify(execFile);
 
 /** A user's program that uses Redis by url and by its own client. */
 const PROGRAM = `
-import { connect, createLocks } from "./src/index.ts";
-import { redis } from "./src/drivers/redis/driver.ts";
+import { connect, createLocks } from "${builtFile("dist/index.js")}";
+import { redis } from "${builtFile("dist/drivers/redis/driver.js")}";
 import { Redis } from "ioredis";
 
 async function main(url) {
@@ -33,7 +34,7 @@ main(process.argv[2]).catch((error) => {
 });
 `;
 const WITHOUT_CLIENTS = `
-import { connect } from "./src/index.ts";
+import { connect } from "${builtFile("dist/index.js")}";
 connect(process.argv[2]).then(() => console.log("connected"), (error) => console.log(error.code, error.message));
 `;
 // needed by every bundle that contains CommonJS packages

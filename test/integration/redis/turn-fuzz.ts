@@ -17,6 +17,12 @@
 
 import assert from "node:assert/strict";
 import { Redis } from "ioredis";
+import DETACH from "../../../src/drivers/redis/lua/detach.lua";
+import RENEW from "../../../src/drivers/redis/lua/renew.lua";
+import RESTORE from "../../../src/drivers/redis/lua/restore.lua";
+import REVOKE from "../../../src/drivers/redis/lua/revoke.lua";
+import TURN from "../../../src/drivers/redis/lua/turn.lua";
+import type { Script } from "../../../src/drivers/redis/script-codec.ts";
 import {
   encodeClaim,
   encodeClaimItem,
@@ -25,8 +31,6 @@ import {
   toBucket,
   toRoutingKey,
 } from "../../../src/drivers/redis/script-codec.ts";
-import type { Script } from "../../../src/drivers/redis/scripts.ts";
-import { DETACH, RENEW, RESTORE, REVOKE, TURN } from "../../../src/drivers/redis/scripts.ts";
 import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";

@@ -1,9 +1,26 @@
 /** The statements of a location, and the text that creates its tables and procedures. */
 
-import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, toName } from "../schema.ts";
+import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, splitStatements, toName } from "../schema.ts";
 import type { MysqlLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
-import * as statements from "./statements.ts";
+import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
+import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
+import CHECK_IDENTITY from "./sql/check_identity.sql";
+import CLAIM from "./sql/claim.sql";
+import CLAIM_QUEUED from "./sql/claim_queued.sql";
+import DETACH from "./sql/detach.sql";
+import LIST from "./sql/list.sql";
+import LOCK_BUCKET from "./sql/lock_bucket.sql";
+import ORDER_HOLDERS from "./sql/order_holders.sql";
+import PURGE_TOMBSTONES from "./sql/purge_tombstones.sql";
+import READ_OWNED from "./sql/read_owned.sql";
+import RELEASE from "./sql/release.sql";
+import RELEASE_ROWS from "./sql/release_rows.sql";
+import RENEW from "./sql/renew.sql";
+import RESTORE from "./sql/restore.sql";
+import REVOKE from "./sql/revoke.sql";
+import SCHEMA from "./sql/schema.sql";
+import WALK from "./sql/walk.sql";
 
 /**
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
@@ -33,23 +50,23 @@ export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
 
 /** The procedures by the words of their names, in the order of creation. */
 const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
-  ["walk", statements.WALK],
-  ["check_identity", statements.CHECK_IDENTITY],
-  ["check_data_loss", statements.CHECK_DATA_LOSS],
-  ["order_holders", statements.ORDER_HOLDERS],
-  ["restore", statements.RESTORE],
-  ["lock_bucket", statements.LOCK_BUCKET],
-  ["purge_tombstones", statements.PURGE_TOMBSTONES],
-  ["add_tombstone", statements.ADD_TOMBSTONE],
-  ["claim_queued", statements.CLAIM_QUEUED],
-  ["claim", statements.CLAIM],
-  ["renew", statements.RENEW],
-  ["release_rows", statements.RELEASE_ROWS],
-  ["release", statements.RELEASE],
-  ["detach", statements.DETACH],
-  ["revoke", statements.REVOKE],
-  ["list", statements.LIST],
-  ["read_owned", statements.READ_OWNED],
+  ["walk", WALK],
+  ["check_identity", CHECK_IDENTITY],
+  ["check_data_loss", CHECK_DATA_LOSS],
+  ["order_holders", ORDER_HOLDERS],
+  ["restore", RESTORE],
+  ["lock_bucket", LOCK_BUCKET],
+  ["purge_tombstones", PURGE_TOMBSTONES],
+  ["add_tombstone", ADD_TOMBSTONE],
+  ["claim_queued", CLAIM_QUEUED],
+  ["claim", CLAIM],
+  ["renew", RENEW],
+  ["release_rows", RELEASE_ROWS],
+  ["release", RELEASE],
+  ["detach", DETACH],
+  ["revoke", REVOKE],
+  ["list", LIST],
+  ["read_owned", READ_OWNED],
 ];
 
 /** A name in backticks, which mean the same whatever sql_mode is. */
@@ -90,7 +107,7 @@ export function parseRevision(comment: unknown): { readonly revision: number; re
 export function renderTables(location: MysqlLocation): readonly string[] {
   const digits = Array.from({ length: BUCKET_DIGITS }, (_, digit) => `SELECT ${digit} AS digit`).join(" UNION ALL ");
   return [
-    ...statements.SCHEMA,
+    ...splitStatements(SCHEMA),
     `INSERT IGNORE INTO {layout} (version) SELECT ${MYSQL_LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
     "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
     // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would be, too. What

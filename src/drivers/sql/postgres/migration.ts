@@ -3,7 +3,31 @@
 import { BUCKET_COUNT, expandNames, LAYOUT_VERSION, quoteIdentifier, toName } from "../schema.ts";
 import type { PostgresLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
-import * as statements from "./statements.ts";
+import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
+import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
+import CLAIM from "./sql/claim.sql";
+import DETACH from "./sql/detach.sql";
+import ENCODE_ANSWER from "./sql/encode_answer.sql";
+import LIST from "./sql/list.sql";
+import LOCK_BUCKETS from "./sql/lock_buckets.sql";
+import MARK_RECALLED from "./sql/mark_recalled.sql";
+import ORDER_HOLDERS from "./sql/order_holders.sql";
+import PURGE_TOMBSTONES from "./sql/purge_tombstones.sql";
+import READ_CLOCK from "./sql/read_clock.sql";
+import READ_FRONT from "./sql/read_front.sql";
+import READ_GRACE from "./sql/read_grace.sql";
+import READ_OWNED from "./sql/read_owned.sql";
+import RECALL_HOLDERS from "./sql/recall_holders.sql";
+import RECHECK_AT from "./sql/recheck_at.sql";
+import RELEASE from "./sql/release.sql";
+import RENEW from "./sql/renew.sql";
+import RESTART_LEASE from "./sql/restart_lease.sql";
+import RESTORE from "./sql/restore.sql";
+import REVOKE from "./sql/revoke.sql";
+import SCHEMA from "./sql/schema.sql";
+import START_GRACE from "./sql/start_grace.sql";
+import SWEEP from "./sql/sweep.sql";
+import WALK from "./sql/walk.sql";
 
 /**
  * Raise it with every change of a function. A database keeps the functions of the highest revision, so an older version of
@@ -30,30 +54,30 @@ const FUNCTION_SETTINGS =
 
 /** In the order of creation. */
 const FUNCTIONS: readonly string[] = [
-  statements.READ_CLOCK,
-  statements.LOCK_BUCKETS,
-  statements.ADD_TOMBSTONE,
-  statements.PURGE_TOMBSTONES,
-  statements.READ_GRACE,
-  statements.START_GRACE,
-  statements.CHECK_DATA_LOSS,
-  statements.WALK,
-  statements.READ_FRONT,
-  statements.ENCODE_ANSWER,
-  statements.MARK_RECALLED,
-  statements.RECALL_HOLDERS,
-  statements.RECHECK_AT,
-  statements.RESTART_LEASE,
-  statements.SWEEP,
-  statements.CLAIM,
-  statements.RENEW,
-  statements.RELEASE,
-  statements.DETACH,
-  statements.REVOKE,
-  statements.ORDER_HOLDERS,
-  statements.RESTORE,
-  statements.LIST,
-  statements.READ_OWNED,
+  READ_CLOCK,
+  LOCK_BUCKETS,
+  ADD_TOMBSTONE,
+  PURGE_TOMBSTONES,
+  READ_GRACE,
+  START_GRACE,
+  CHECK_DATA_LOSS,
+  WALK,
+  READ_FRONT,
+  ENCODE_ANSWER,
+  MARK_RECALLED,
+  RECALL_HOLDERS,
+  RECHECK_AT,
+  RESTART_LEASE,
+  SWEEP,
+  CLAIM,
+  RENEW,
+  RELEASE,
+  DETACH,
+  REVOKE,
+  ORDER_HOLDERS,
+  RESTORE,
+  LIST,
+  READ_OWNED,
 ];
 
 /** The names of all functions, without their schema. */
@@ -97,7 +121,7 @@ export function expandStatement(text: string, { schema, prefix }: PostgresLocati
  * without `begin`.
  */
 export function renderMigration(location: PostgresLocation): string {
-  const parts = [statements.SCHEMA, ...FUNCTIONS].map((text) => expandStatement(text, location).replace(/;?$/, ";"));
+  const parts = [SCHEMA, ...FUNCTIONS].map((text) => expandStatement(text, location).replace(/;?$/, ";"));
   return `${parts.join("\n")}\n`;
 }
 

@@ -13,11 +13,14 @@ import {
   prefixRule,
   quoteIdentifier,
   SQLITE_LAYOUT_VERSION,
+  splitStatements,
 } from "../schema.ts";
 import { createSqliteDialect } from "./dialect.ts";
 import type { SqliteOptions } from "./options.ts";
 import { validatePath, validateSqliteOptions } from "./options.ts";
-import { FILL_BUCKETS, SCHEMA, WRITE_LAYOUT } from "./statements.ts";
+import FILL_BUCKETS from "./sql/fill-buckets.sql";
+import SCHEMA from "./sql/schema.sql";
+import WRITE_LAYOUT from "./sql/write-layout.sql";
 
 export type { GuardDataLossOptions } from "../../data-loss-guard.ts";
 export type { SqliteLike } from "../clients/sqlite.ts";
@@ -49,7 +52,7 @@ export function sqlite(database: string | SqliteLike, options: SqliteOptions = {
 export function sqliteMigration({ prefix = DEFAULT_PREFIX }: { readonly prefix?: string } = {}): string {
   requireValid(prefix, "prefix", prefixRule);
   const statements = [
-    ...SCHEMA,
+    ...splitStatements(SCHEMA),
     FILL_BUCKETS.replace("?", String(BUCKET_COUNT)),
     WRITE_LAYOUT.replace("?", String(SQLITE_LAYOUT_VERSION)),
   ];

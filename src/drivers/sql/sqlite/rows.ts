@@ -3,44 +3,42 @@
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
-import { expandNames, quoteIdentifier, SQLITE_LAYOUT_VERSION, toUpperBound } from "../schema.ts";
-import {
-  COUNT_ROWS,
-  DELETE_CLAIM,
-  EXTEND_LEASE,
-  FILL_BUCKETS,
-  FIND_CLAIM,
-  FORGET_TOTALS,
-  GRANT_CLAIM,
-  INSERT_CLAIM,
-  LIST_KEY,
-  LIST_PREFIX,
-  MOVE_CLAIM,
-  PURGE_ALL,
-  PURGE_TOMBSTONES,
-  READ_BUCKET,
-  READ_CLAIM,
-  READ_CLOCK,
-  READ_ENTRY,
-  READ_FRONT,
-  READ_HOLDERS,
-  READ_IDENTITY,
-  READ_LAST,
-  READ_LAYOUT,
-  READ_OWNED,
-  READ_QUEUE,
-  READ_TOMBSTONE,
-  READ_TOTALS,
-  READ_WAITING,
-  REDUCE_TOTALS,
-  SCHEMA,
-  SET_STATE,
-  WRITE_BUCKET,
-  WRITE_IDENTITY,
-  WRITE_LAYOUT,
-  WRITE_TOMBSTONE,
-  WRITE_TOTALS,
-} from "./statements.ts";
+import { expandNames, quoteIdentifier, SQLITE_LAYOUT_VERSION, splitStatements, toUpperBound } from "../schema.ts";
+import COUNT_ROWS from "./sql/count-rows.sql";
+import DELETE_CLAIM from "./sql/delete-claim.sql";
+import EXTEND_LEASE from "./sql/extend-lease.sql";
+import FILL_BUCKETS from "./sql/fill-buckets.sql";
+import FIND_CLAIM from "./sql/find-claim.sql";
+import FORGET_TOTALS from "./sql/forget-totals.sql";
+import GRANT_CLAIM from "./sql/grant-claim.sql";
+import INSERT_CLAIM from "./sql/insert-claim.sql";
+import LIST_KEY from "./sql/list-key.sql";
+import LIST_PREFIX from "./sql/list-prefix.sql";
+import MOVE_CLAIM from "./sql/move-claim.sql";
+import PURGE_ALL from "./sql/purge-all.sql";
+import PURGE_TOMBSTONES from "./sql/purge-tombstones.sql";
+import READ_BUCKET from "./sql/read-bucket.sql";
+import READ_CLAIM from "./sql/read-claim.sql";
+import READ_CLOCK from "./sql/read-clock.sql";
+import READ_ENTRY from "./sql/read-entry.sql";
+import READ_FRONT from "./sql/read-front.sql";
+import READ_HOLDERS from "./sql/read-holders.sql";
+import READ_IDENTITY from "./sql/read-identity.sql";
+import READ_LAST from "./sql/read-last.sql";
+import READ_LAYOUT from "./sql/read-layout.sql";
+import READ_OWNED from "./sql/read-owned.sql";
+import READ_QUEUE from "./sql/read-queue.sql";
+import READ_TOMBSTONE from "./sql/read-tombstone.sql";
+import READ_TOTALS from "./sql/read-totals.sql";
+import READ_WAITING from "./sql/read-waiting.sql";
+import REDUCE_TOTALS from "./sql/reduce-totals.sql";
+import SCHEMA from "./sql/schema.sql";
+import SET_STATE from "./sql/set-state.sql";
+import WRITE_BUCKET from "./sql/write-bucket.sql";
+import WRITE_IDENTITY from "./sql/write-identity.sql";
+import WRITE_LAYOUT from "./sql/write-layout.sql";
+import WRITE_TOMBSTONE from "./sql/write-tombstone.sql";
+import WRITE_TOTALS from "./sql/write-totals.sql";
 
 /** The identity row (identity.ts). Times are microseconds. */
 export interface Identity {
@@ -118,7 +116,7 @@ export class SqliteRows {
   }
 
   createTables(bucketCount: number, layoutVersion: number): void {
-    for (const statement of SCHEMA) this.#database.exec(this.#expand(statement));
+    for (const statement of splitStatements(SCHEMA)) this.#database.exec(this.#expand(statement));
     this.#run(FILL_BUCKETS, bucketCount);
     this.#run(WRITE_LAYOUT, layoutVersion);
   }
@@ -126,7 +124,7 @@ export class SqliteRows {
   /** Deletes the expired claims that no live one of their key is behind, and the expired tombstones. */
   purgeAll(): void {
     const { now } = this.readVersion();
-    const [purgeClaims, purgeTotals, purgeTombstones] = PURGE_ALL as [string, string, string];
+    const [purgeClaims, purgeTotals, purgeTombstones] = splitStatements(PURGE_ALL) as [string, string, string];
     this.#database.prepare(this.#expand(purgeClaims)).run(now, now);
     this.#database.exec(this.#expand(purgeTotals));
     this.#database.prepare(this.#expand(purgeTombstones)).run(now);

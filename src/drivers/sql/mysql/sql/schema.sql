@@ -1,4 +1,4 @@
-/* schema.sql — the tables (docs/design/sql.md). Statements end with a semicolon at the end of a line.
+/* schema.sql — the tables (docs/design/sql.md). A semicolon at the end of a line separates statements.
    Keys and ids are bytes: collations ignore trailing spaces, and text of a connection is converted to its character set.
    Numbers of times are microseconds since 1970 of the database's clock.
    No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
@@ -11,8 +11,8 @@
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
 CREATE TABLE IF NOT EXISTS {layout} (
   version INT NOT NULL PRIMARY KEY
-) ENGINE = InnoDB
---- next
+) ENGINE = InnoDB;
+
 CREATE TABLE IF NOT EXISTS {buckets} (
   bucket SMALLINT NOT NULL PRIMARY KEY,
   last_token BIGINT NOT NULL,
@@ -29,8 +29,8 @@ CREATE TABLE IF NOT EXISTS {buckets} (
   wait TINYINT NOT NULL DEFAULT 0,
   label VARBINARY(1024) NOT NULL DEFAULT '',
   created BIGINT NOT NULL DEFAULT 0
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
---- next
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
 CREATE TABLE IF NOT EXISTS {claims} (
   id VARBINARY(64) NOT NULL PRIMARY KEY,
   `key` VARBINARY(512) NOT NULL,
@@ -51,16 +51,16 @@ CREATE TABLE IF NOT EXISTS {claims} (
   granted BIGINT NULL,
   INDEX by_key (`key`, arrival),
   INDEX by_bucket (bucket, id)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC
---- next
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
 CREATE TABLE IF NOT EXISTS {identity} (
   only_row TINYINT NOT NULL PRIMARY KEY,
   created VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   sequence BIGINT UNSIGNED NOT NULL,
   grace_begins BIGINT NOT NULL,
   grace_ends BIGINT NOT NULL
-) ENGINE = InnoDB
---- next
+) ENGINE = InnoDB;
+
 CREATE TABLE IF NOT EXISTS {tombstones} (
   id VARBINARY(64) NOT NULL PRIMARY KEY,
   bucket SMALLINT NOT NULL,
