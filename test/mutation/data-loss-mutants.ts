@@ -25,6 +25,12 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
     replace: "return now;",
   },
   {
+    ...guard,
+    name: "a loss of data reported because a lease has ended",
+    find: "return this.now() < guarded.leaseEndsAt;",
+    replace: "return true;",
+  },
+  {
     ...postgres,
     name: "on PostgreSQL, rows of a dump regarded as those that were there",
     find: " or i.writer <> i.row_writer",

@@ -14,7 +14,11 @@ import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { toReleases } from "../../support/releases.ts";
-import { expectNotRestoredAfterSleep, MAX_TTL_MS } from "../../support/stores/data-loss-scenario.ts";
+import {
+  expectNoLossAfterEnd,
+  expectNotRestoredAfterSleep,
+  MAX_TTL_MS,
+} from "../../support/stores/data-loss-scenario.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
 import {
@@ -319,6 +323,14 @@ withRedis((server) => {
     await writeRunRecord(fixture.admin, fixture.prefix, { replicationId: "a".repeat(40) });
     expect(await lockClient.renewOnce(held)).toMatchObject({ state: "held", token });
     await lockClient.driver.release(toReleases(held));
+  });
+
+  test("a claim that is gone after the end of its lease is not reported as lost", async () => {
+    const [{ driver: late }, { driver: other }] = [
+      await open({ guardDataLoss: false }),
+      await open({ guardDataLoss: false }),
+    ];
+    await expectNoLossAfterEnd({ late, other, warnings });
   });
 
   test("a holder that slept beyond the end of its lease does not restore its claim", async () => {
