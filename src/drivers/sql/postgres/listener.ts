@@ -20,7 +20,7 @@ import { sleep, withTimeout } from "../../../util/timeout.ts";
 import type { DedicatedConnection } from "../clients/types.ts";
 import { LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
 
-/** Milliseconds that a probe, or opening the connection, may take. */
+/** Milliseconds that opening the connection, LISTEN, or a probe may take. */
 const ATTEMPT_TIMEOUT_MS = 2_000;
 /** Milliseconds of silence after which the connection is probed, if a claim waits. */
 const PROBE_AFTER_MS = 5_000;
@@ -208,7 +208,11 @@ export class Listener {
     });
     try {
       // unquoted, the name would be folded to lower case
-      await connection.query(`listen ${quoteIdentifier(this.channel)}`);
+      const listening = connection.query(`listen ${quoteIdentifier(this.channel)}`);
+      // a pooler without a session for it is silent
+      await withTimeout(this.#context.clock, ATTEMPT_TIMEOUT_MS, listening, () =>
+        Promise.reject(new Error("no answer")),
+      );
     } catch {
       return "unknown";
     }
