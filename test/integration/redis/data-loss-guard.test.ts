@@ -348,7 +348,8 @@ withRedis((server) => {
     await open();
     await delay(TTL_MS + 50);
     expect(await lockClient.renewOnce(held)).toEqual({ state: "none" });
-    expect(warnings.filter((text) => /has lost a lock that this client held/.test(text)).length).toBe(1);
+    // its store might as well have lost nothing
+    expect(warnings.filter((text) => /has lost a lock that this client held/.test(text))).toEqual([]);
   });
 
   test("a claim that is late, known, or has a token from the future is not placed again", async () => {
