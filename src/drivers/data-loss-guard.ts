@@ -2,8 +2,9 @@
  * Notices a store that has lost data. The guard keeps the grants of this client: with the option guardDataLoss it
  * restores lost claims from them; without it, it reports them as lost.
  *
- * Invariant: a claim is restored only while its lease has not ended by this client's clocks. After that the store may have
- * granted the key to another client before it lost the data, and that one may come later.
+ * Invariant: a claim is restored, or reported, only while its lease has not ended by this client's clocks. After that the store
+ * may have granted the key to another client before it lost the data, and that one may come later; and a store that has lost
+ * nothing may have removed the claim, whose lease had ended there, too.
  */
 
 import { believedUntil } from "../claim/lease-deadline.ts";
@@ -103,10 +104,7 @@ export class DataLossGuard {
 
   /** The time by which leases are counted here: it includes suspensions. Read it before a call is sent. */
   now(): number {
-    const { clock, maxTtlMs } = this.#settings;
-    // nothing is restored
-    if (maxTtlMs === null) return 0;
-    const now = clock.now();
+    const now = this.#settings.clock.now();
     this.#suspendedMs += this.#suspendDetector.suspendedMs(now);
     return now + this.#suspendedMs;
   }
@@ -236,14 +234,15 @@ export class DataLossGuard {
   }
 
   /**
-   * True if the claim was held and is gone without an end reason. `guarded`: the result of onClaim() or onRenew() for
-   * this call.
+   * True if the claim was held and is gone without an end reason, before its lease has ended. `guarded`: the result of
+   * onClaim() or onRenew() for this call.
    */
   #recordAnswer(id: ClaimId, guarded: GuardedClaim, answer: Answer): boolean {
     if (this.#claims.get(id) !== guarded || answer.state === "waiting") return false;
     const wasHeld = guarded.grant !== null;
     guarded.grant = answer.state === "held" ? answer : null;
-    return wasHeld && answer.state === "none" && answer.reason === undefined;
+    if (!wasHeld || answer.state !== "none" || answer.reason !== undefined) return false;
+    return this.now() < guarded.leaseEndsAt;
   }
 
   #track({ id }: Claim): GuardedClaim {

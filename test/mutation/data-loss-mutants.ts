@@ -22,6 +22,12 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
     replace: "return now;",
   },
   {
+    ...guard,
+    name: "a loss of data reported because a lease has ended",
+    find: "return this.now() < guarded.leaseEndsAt;",
+    replace: "return true;",
+  },
+  {
     ...postgres,
     file: "src/drivers/sql/postgres/sql/read_grace.sql",
     name: "on PostgreSQL, rows of a dump regarded as those that were there",

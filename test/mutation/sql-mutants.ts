@@ -159,6 +159,20 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/postgres/recall.test.ts",
   },
   {
+    name: "on PostgreSQL, one lost notification taken for a pooler",
+    file: "src/drivers/sql/postgres/listener.ts",
+    find: "const LOSSES_OF_POOLER = 2;",
+    replace: "const LOSSES_OF_POOLER = 1;",
+    tests: "test/integration/postgres/listener.test.ts",
+  },
+  {
+    name: "on PostgreSQL, a notification to itself that a server accepts which only reads",
+    file: "src/drivers/sql/postgres/dialect.ts",
+    find: "queryPlain(connection, statement, [channel, payload])",
+    replace: "connection.query(statement, [channel, payload])",
+    tests: "test/integration/postgres/role-switch.test.ts",
+  },
+  {
     name: "on PostgreSQL, a listening connection that is not opened again while locks are held",
     file: "src/drivers/sql/postgres/listener.ts",
     find: "    if (this.#staysOpen) void this.#open();\n",

@@ -67,7 +67,7 @@ export async function openDatabase<S extends Closable, T>(
 class NoAnswerError extends Error {
   constructor() {
     super(
-      "no answer: is the database starting, blocked by a firewall, or one of Holdfast's tables locked by another session?",
+      "no answer: is the database starting, blocked by a firewall, behind a pooler that has no second connection for this process, or one of Holdfast's tables locked by another session?",
     );
   }
 }

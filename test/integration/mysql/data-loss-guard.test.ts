@@ -13,6 +13,7 @@ import {
   exclusive,
   expectHoldersInOrder,
   expectLockKept,
+  expectNoLossAfterEnd,
   expectNotRestoredAfterSleep,
   MAX_TTL_MS,
   PAUSE,
@@ -113,6 +114,11 @@ withMariaDb((server) => {
   test("rows that only vanish are missed by their holder: a grace period begins when it renews", async () => {
     const scenario = await createScenario(() => query("truncate holdfast_2_claims"));
     await expectLockKept({ ...scenario, isSeenByHolderOnly: true });
+  });
+
+  test("a claim that is gone after the end of its lease is not reported as lost", async () => {
+    const late = await open({ guardDataLoss: false });
+    await expectNoLossAfterEnd({ late, other: await open({ guardDataLoss: false }), warnings });
   });
 
   test("a holder that slept beyond the end of its lease does not restore its claim", async () => {

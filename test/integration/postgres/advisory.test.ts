@@ -156,6 +156,20 @@ withPostgres((server) => {
     }
   });
 
+  test("a pooler that has one session for all of the connections is named as a cause", async () => {
+    const database = await server().freshDatabase();
+    const bouncer = await startPgBouncer(server().port, { mode: "session", poolSize: 1 });
+    const pool = new Pool({ connectionString: bouncer.urlOf(database.name) });
+    try {
+      const driver = postgresAdvisory(pool, { connectTimeoutMs: 1_000 });
+      await expect(driver.open(NO_EVENTS)).rejects.toThrow(/a pooler that has no second connection for this process/);
+      await driver.close();
+    } finally {
+      await bouncer.dispose();
+      await pool.end();
+    }
+  });
+
   test("a wait survives the limits of the user's session", async () => {
     const database = await server().freshDatabase();
     await database.query(`alter database ${database.name} set lock_timeout = 100`);

@@ -17,6 +17,7 @@ import {
   exclusive,
   expectHoldersInOrder,
   expectLockKept,
+  expectNoLossAfterEnd,
   expectNotRestoredAfterSleep,
   MAX_TTL_MS,
   PAUSE,
@@ -173,6 +174,11 @@ withPostgres((server) => {
       lose: async () => restore(kept),
     });
     await expectHoldersInOrder(scenario);
+  });
+
+  test("a claim that is gone after the end of its lease is not reported as lost", async () => {
+    const [{ driver: late }, { driver: other }] = [await fixture.open(), await fixture.open()];
+    await expectNoLossAfterEnd({ late, other, warnings: fixture.warnings });
   });
 
   test("a holder that slept beyond the end of its lease does not restore its claim", async () => {

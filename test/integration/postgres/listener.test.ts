@@ -1,7 +1,7 @@
 // Pushes: NOTIFY to the channel of the waiter's process, received on one connection of its own.
 
 import { setTimeout as delay } from "node:timers/promises";
-import { Client } from "pg";
+import { Client, Pool } from "pg";
 import { afterAll, afterEach, beforeEach, describe, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { createLocks } from "../../../src/index.ts";
@@ -168,6 +168,32 @@ withPostgres((server) => {
       } finally {
         process.kill(Number(row?.pid), "SIGCONT");
       }
+    });
+
+    test("a connection that led to another server than the calls is not taken for one through a pooler", async () => {
+      const fixture = await openFixture();
+      const elsewhere = await server().freshDatabase();
+      const pool = new Pool({ connectionString: fixture.database.url, max: 1 });
+      const warnings: string[] = [];
+      const driver = postgres(pool, { silenceWarnings: ["durability"], warn: (warning) => warnings.push(warning) });
+      const locks = createLocks(driver, { ttl: "60s" });
+      const held = await fixture.locks().acquire("key");
+      await (await locks.acquire("other key")).release();
+      // where the next connections lead; that of the calls stays
+      Object.assign(pool.options, { connectionString: elsewhere.url });
+      const waiting = locks.acquire("key");
+      const isListening = async (): Promise<boolean> => (await elsewhere.query(`select ${LISTENERS}`)).length === 1;
+      await until(isListening, { within: 5_000, what: "the connection to the other one" });
+      Object.assign(pool.options, { connectionString: fixture.database.url });
+      await until(async () => (await countListeners(fixture)) === 1, { within: 10_000, what: "LISTEN" });
+      await held.release();
+      await (await waiting).release();
+      const isPushed = async () => /grants arrive as notifications/.test(JSON.stringify(await driver.diagnose?.()));
+      await until(isPushed, { within: 5_000, what: "pushes" });
+      expect(warnings).toEqual([]);
+      await locks.close();
+      await pool.end();
+      await elsewhere.drop();
     });
 
     test("50 waiting claims of a process cost one statement for each third of their lease", async () => {

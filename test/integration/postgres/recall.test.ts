@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
+import { startPgBouncer } from "../../support/stores/pgbouncer.ts";
 import type { PostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts";
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
@@ -54,6 +55,19 @@ withPostgres((server) => {
     await other.driver.release(toReleases(...waiting));
     await ear.settle();
     expect(ear.heard).toHaveLength(1);
+  });
+
+  test("behind a pooler in session mode that has one session: locks work, and holders learn of waiters when they ask", async () => {
+    const pooler = await startPgBouncer(server().port, { mode: "session", poolSize: 1 });
+    try {
+      const driver = fixture.driver({ recall: true, url: pooler.urlOf(fixture.database.name) });
+      const { recall } = await driver.open(NO_EVENTS);
+      expect(recall).toBe("recheck");
+      expect(await driver.claim(makeClaim("key"))).toMatchObject({ state: "held" });
+      await driver.close();
+    } finally {
+      await pooler.dispose();
+    }
   });
 
   test("without the option holders get no notification, whatever their waiters set", async () => {

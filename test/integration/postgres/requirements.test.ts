@@ -82,13 +82,17 @@ withPostgres((server) => {
     expect(await query("select distinct what from stolen")).toEqual([]);
   });
 
-  test.each([{ schema: "" }, { schema: "x".repeat(64) }, { schema: "a$$b" }, { prefix: 'a"b' }, { prefix: "Big" }])(
-    "%j is refused before anything is sent",
-    (options) => {
-      expect(() => postgres(new Pool({}), options)).toThrow(TypeError);
-      expect(() => postgresMigration(options)).toThrow(TypeError);
-    },
-  );
+  test.each([
+    { schema: "" },
+    { schema: "x".repeat(64) },
+    { schema: "a$$b" },
+    { schema: "pg_foo" },
+    { prefix: 'a"b' },
+    { prefix: "Big" },
+  ])("%j is refused before anything is sent", (options) => {
+    expect(() => postgres(new Pool({}), options)).toThrow(TypeError);
+    expect(() => postgresMigration(options)).toThrow(TypeError);
+  });
 
   test("createTables: false: missing tables are named with the migration, which creates them", async () => {
     await expect(open({ createTables: false })).rejects.toMatchObject(

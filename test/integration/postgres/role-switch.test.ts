@@ -13,6 +13,7 @@ import { postgresFromUrl } from "../../../src/drivers/sql/postgres/from-url.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
+import { toDriverEvents } from "../../support/driver-events.ts";
 import type { PostgresStandby } from "../../support/stores/postgres.ts";
 import { queryPostgres, startPostgresStandby } from "../../support/stores/postgres.ts";
 import type { TestDatabase } from "../../support/stores/sql-database.ts";
@@ -108,6 +109,25 @@ withPostgres((server) => {
     return performance.now() - startedAt;
   };
 
+  /** A process whose claims are recalled by pushes, with connections that no call uses. */
+  const openIdle = async (url: string) => {
+    const pool = new Pool({ connectionString: url, max: 4 });
+    const warnings: string[] = [];
+    const driver = postgres(pool, { ...OPTIONS, recall: true, warn: (warning) => warnings.push(warning) });
+    let missed = 0;
+    await driver.open(
+      toDriverEvents((id) => {
+        if (id === null) missed++;
+      }),
+    );
+    await Promise.all(Array.from({ length: 4 }, () => driver.list({ key: "key" }, { max: 1 })));
+    onTestFinished(async () => {
+      await driver.close();
+      await pool.end();
+    });
+    return { driver, warnings, missed: () => missed };
+  };
+
   const catchUp = async (): Promise<void> => {
     const [row] = await server().query("select pg_current_wal_flush_lsn() as lsn");
     const isThere = async () =>
@@ -169,11 +189,17 @@ withPostgres((server) => {
     const transactions = await Promise.all(clients.map(async ({ begin }) => await begin?.()));
     for (const transaction of transactions) await transaction?.query("begin read only");
     await useAll(clients, useLocks);
+    const idle = await openIdle(behindProxy(databases.get("a Pool of pg") as TestDatabase));
     await server().query("alter system set default_transaction_read_only = on");
     await server().query("select pg_reload_conf()");
     await catchUp();
     await standby.promote();
     target.port = standby.port;
+    // the connection that listens leads to the new primary now, those of the calls to the old one
+    await server().query("select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen%'");
+    await until(() => idle.missed() === 2, { within: 10_000, what: "the end of one connection, and a verified one" });
+    expect(idle.warnings.filter((warning) => /notifications/.test(warning))).toEqual([]);
+    await idle.driver.close();
     expect(areFound(await listTimes())).toEqual(allFound);
     await until(async () => (await countListeners(server().url)) === 0, { within: FOUND_MS, what: "the last LISTEN" });
     expect(await Promise.all(busy.map((lock) => lock.release()))).toEqual(busy.map(() => true));

@@ -16,6 +16,7 @@ import {
   exclusive,
   expectHoldersInOrder,
   expectLockKept,
+  expectNoLossAfterEnd,
   expectNotRestoredAfterSleep,
   MAX_TTL_MS,
 } from "../../support/stores/data-loss-scenario.ts";
@@ -115,6 +116,12 @@ test("rows that only vanish are missed by their holder: a grace period begins wh
 
 test("of holders that could not have held together those with the lowest tokens end; the others stay, in order", async () => {
   await expectHoldersInOrder(await scenarioOf(overwrite));
+});
+
+test("a claim that is gone after the end of its lease is not reported as lost", async () => {
+  const path = await newGuardedFile();
+  const late = await open(path, { guardDataLoss: false });
+  await expectNoLossAfterEnd({ late, other: await open(path, { guardDataLoss: false }), warnings });
 });
 
 test("a holder that slept beyond the end of its lease does not restore its claim", async () => {

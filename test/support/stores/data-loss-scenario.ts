@@ -111,3 +111,23 @@ export async function expectNotRestoredAfterSleep(scenario: {
   expect((await inspect?.()) ?? []).toEqual([]);
   expect(await other.release(toReleases(next))).toEqual([true]);
 }
+
+/** A claim whose lease has ended, and which the store has removed for another one, is no loss of data. */
+export async function expectNoLossAfterEnd(scenario: {
+  /** Drivers without guardDataLoss. */
+  readonly late: Driver;
+  readonly other: Driver;
+  /** Those of `late`. */
+  readonly warnings: readonly string[];
+}): Promise<void> {
+  const { late, other, warnings } = scenario;
+  const [first, next] = [exclusive({ ttlMs: 300 }), exclusive()];
+  expectHeld(await late.claim(first));
+  expect((await other.claim(next)).state).toBe("waiting");
+  const isGranted = async () => (await other.renew([next]))[0]?.state === "held";
+  await until(isGranted, { within: 10_000, what: "the grant" });
+  expect((await late.renew([first]))[0]?.state).toBe("none");
+  expect(warnings.filter((text) => /has lost/.test(text))).toEqual([]);
+  expect((await late.diagnose?.())?.filter(({ name }) => name === "loss")).toEqual([]);
+  expect(await other.release(toReleases(next))).toEqual([true]);
+}

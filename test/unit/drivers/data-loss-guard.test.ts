@@ -108,6 +108,24 @@ test("a forgotten claim leaves nothing, whatever is still in flight", async () =
 });
 
 describe("before the end of its lease, and not after it,", () => {
+  test.each([1_000, null])("a claim that the store does not know is reported as lost; maxTtlMs: %s", (maxTtlMs) => {
+    const clock = new FakeClock();
+    const warnings: string[] = [];
+    const guard = openGuard({ clock, maxTtlMs, warn: (warning) => warnings.push(warning) });
+    const loseAfter = (answerMs: number): readonly string[] => {
+      const [claim] = makeClaims(1) as [Claim];
+      guard.onAnswers([claim], [guard.onClaim(claim)], [HELD_ANSWER], [], guard.now());
+      const [guarded, sentAt] = [guard.onRenew([claim]), guard.now()];
+      clock.jump(answerMs);
+      guard.onAnswers([claim], guarded, [{ state: "none" }], ["n"], sentAt);
+      return warnings.splice(0);
+    };
+    expect(loseAfter(899)).toEqual([expect.stringContaining("the store has lost a lock that this client held")]);
+    // sent in time, and answered by a store that has stood still
+    expect(loseAfter(900)).toEqual([]);
+    expect(guard.diagnose()).toMatchObject([{ message: "the store lost 1 locks that this client held" }]);
+  });
+
   const openHeld = (settings: Partial<GuardSettings> = {}) => {
     const clock = new FakeClock();
     const dataLossGuard = openGuard({ clock, ...settings });

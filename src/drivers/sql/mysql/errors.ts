@@ -74,7 +74,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   {
     numbers: [1205],
     explanation:
-      "another session keeps a row of the buckets table locked: SHOW ENGINE INNODB STATUS names it; it is in a transaction that Holdfast did not start, or suspended",
+      "another session keeps one of Holdfast's tables, or a row of the buckets table, locked: SHOW PROCESSLIST or SHOW ENGINE INNODB STATUS shows it; it has locked or changes the table, is in a transaction that Holdfast did not start, or suspended",
     endsTransaction: true,
   },
   // on Galera also the refusal of a commit that conflicts with one of another node

@@ -290,7 +290,7 @@ class PostgresSession implements DialectSession {
       {
         clock: this.#clock,
         connect: connectDedicated,
-        notify: (channel, payload) => this.#queryInTurn("select pg_catalog.pg_notify($1, $2)", [channel, payload]),
+        notify: (channel, payload) => this.#notify(channel, payload),
       },
       {
         onPush: (message, isAnswer) => this.#events.pushed(message, isAnswer),
@@ -303,9 +303,13 @@ class PostgresSession implements DialectSession {
     );
   }
 
-  /** Runs a statement that locks nothing, in turn with the calls for the bucket of a waiting claim. */
-  #queryInTurn(statement: string, values: readonly SqlValue[]): Promise<SqlResult> {
-    return this.#calls.run((connection) => connection.query(statement, values), this.#waitingBucket);
+  /**
+   * Sends a notification, in turn with the calls for the bucket of a waiting claim. In a plain transaction, which a server that only reads
+   * refuses: by itself it would accept a notification, and another server is the primary.
+   */
+  #notify(channel: string, payload: string): Promise<SqlResult> {
+    const statement = "select pg_catalog.pg_notify($1, $2)";
+    return this.#calls.run((connection) => queryPlain(connection, statement, [channel, payload]), this.#waitingBucket);
   }
 
   /** Grants to other claims of this process are hints here: they are rechecked. */

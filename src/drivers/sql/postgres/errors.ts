@@ -60,7 +60,7 @@ const KNOWN_ERRORS: readonly KnownError[] = [
   {
     codes: /^55P03$/,
     explanation:
-      "another session keeps a row of the buckets table locked: find it with pg_blocking_pids(), it is in a transaction that Holdfast did not start, or suspended",
+      "another session keeps one of Holdfast's tables, or a row of the buckets table, locked: find it with pg_blocking_pids(); it has locked or changes the table, is in a transaction that Holdfast did not start, or suspended",
   },
   {
     codes: /^53300$/,

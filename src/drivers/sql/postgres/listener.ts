@@ -4,7 +4,8 @@
  *
  * Invariants
  * - It receives only if a notification that was sent the way of the calls has arrived here: a pooler accepts LISTEN and
- *   delivers nothing.
+ *   delivers nothing. While a standby is promoted, too, the calls may lead to one server and this connection to the other, so one that
+ *   is lost says nothing yet.
  * - A push counts as an answer only while it receives; before, it is a hint.
  * - After stayOpen() it opens a new connection whenever one ends: held claims wait for pushes, too.
  * - When it begins or ceases to receive, pushes may be lost: it says so, and the claims are rechecked.
@@ -19,13 +20,15 @@ import { sleep, withTimeout } from "../../../util/timeout.ts";
 import type { DedicatedConnection } from "../clients/types.ts";
 import { LAYOUT_VERSION, quoteIdentifier } from "../schema.ts";
 
-/** Milliseconds that a probe, or opening the connection, may take. */
+/** Milliseconds that opening the connection, LISTEN, or a probe may take. */
 const ATTEMPT_TIMEOUT_MS = 2_000;
 /** Milliseconds of silence after which the connection is probed, if a claim waits. */
 const PROBE_AFTER_MS = 5_000;
 /** The longest pause between attempts, in milliseconds. */
 const MAX_BACKOFF_MS = 1_000;
-/** The pause after probes have not arrived, in milliseconds: the pooler will not change soon. */
+/** So many probes in a row that were sent and did not arrive, each on a connection of its own, show a pooler. */
+const LOSSES_OF_POOLER = 2;
+/** The pause after that, in milliseconds: the pooler will not change soon. */
 const UNREACHABLE_PAUSE_MS = 60_000;
 /** The driver sends notifications that begin with it, to verify the connection. */
 const PROBE_PREFIX = "?";
@@ -45,7 +48,7 @@ export interface ListenerEvents {
 export interface ListenerContext {
   readonly clock: Clock;
   readonly connect: () => Promise<DedicatedConnection>;
-  /** Sends a notification the way of the calls. */
+  /** Sends a notification the way of the calls; rejects where a call would be refused, so that it leads to the primary as they do. */
   readonly notify: (channel: string, payload: string) => Promise<unknown>;
 }
 
@@ -69,7 +72,8 @@ export class Listener {
   readonly #context: ListenerContext;
   readonly #events: ListenerEvents;
   #state: ListenerState = { kind: "idle" };
-  #isUnreachable = false;
+  /** Probes in a row that were sent when a connection was opened, and did not arrive. */
+  #lossCount = 0;
   #staysOpen = false;
   #failureCount = 0;
   #lastHeardAt = 0;
@@ -89,7 +93,7 @@ export class Listener {
 
   /** Whether notifications did not arrive although the connection was open. */
   get isUnreachable(): boolean {
-    return this.#isUnreachable;
+    return this.#lossCount >= LOSSES_OF_POOLER;
   }
 
   /**
@@ -98,6 +102,8 @@ export class Listener {
    */
   async stayOpen(): Promise<boolean> {
     this.#state = { kind: "opening" };
+    // there is no time for more attempts
+    this.#lossCount = LOSSES_OF_POOLER - 1;
     const connection = await this.#connectAndVerify();
     if (!this.#isOpening) connection?.release(true);
     else if (connection === null) this.#state = { kind: "idle" };
@@ -160,7 +166,7 @@ export class Listener {
 
   #receive(connection: DedicatedConnection): void {
     this.#failureCount = 0;
-    this.#isUnreachable = false;
+    this.#lossCount = 0;
     this.#state = { kind: "receiving", connection };
     connection.onEnd(() => this.#onEnd(connection));
   }
@@ -171,7 +177,7 @@ export class Listener {
   }
 
   #pauseMs(): number {
-    return this.#isUnreachable ? UNREACHABLE_PAUSE_MS : backoffMs(this.#failureCount, Math.random(), MAX_BACKOFF_MS);
+    return this.isUnreachable ? UNREACHABLE_PAUSE_MS : backoffMs(this.#failureCount, Math.random(), MAX_BACKOFF_MS);
   }
 
   /** A connection over which a notification has arrived; null: it failed. */
@@ -192,14 +198,8 @@ export class Listener {
     // a pooler may keep listening for a client that has gone: each notification would cost the server
     if (result === "lost") await connection.query("unlisten *").catch(() => undefined);
     connection.release(true);
-    if (result === "lost") this.#markUnreachable();
+    if (result === "lost" && ++this.#lossCount === LOSSES_OF_POOLER) this.#events.onUnreachable();
     return null;
-  }
-
-  #markUnreachable(): void {
-    if (this.#isUnreachable) return;
-    this.#isUnreachable = true;
-    this.#events.onUnreachable();
   }
 
   async #listen(connection: DedicatedConnection): Promise<ProbeResult> {
@@ -208,7 +208,11 @@ export class Listener {
     });
     try {
       // unquoted, the name would be folded to lower case
-      await connection.query(`listen ${quoteIdentifier(this.channel)}`);
+      const listening = connection.query(`listen ${quoteIdentifier(this.channel)}`);
+      // a pooler without a session for it is silent
+      await withTimeout(this.#context.clock, ATTEMPT_TIMEOUT_MS, listening, () =>
+        Promise.reject(new Error("no answer")),
+      );
     } catch {
       return "unknown";
     }

@@ -53,11 +53,11 @@ const DEFAULT_NAME = "holdfast";
 /** PostgreSQL cuts longer names without an error. */
 const MAX_NAME_BYTES = 63;
 
-/** A dollar could end the body of a function, in which the name is. */
+/** A dollar could end the body of a function, in which the name is. PostgreSQL keeps names that begin with "pg_" for itself. */
 const schemaRule = (value: unknown): string | null =>
-  typeof value === "string" && /^[^$\p{Cc}]+$/u.test(value) && Buffer.byteLength(value) <= MAX_NAME_BYTES
+  typeof value === "string" && /^(?!pg_)[^$\p{Cc}]+$/u.test(value) && Buffer.byteLength(value) <= MAX_NAME_BYTES
     ? null
-    : `1 to ${MAX_NAME_BYTES} bytes without control characters and "$"`;
+    : `1 to ${MAX_NAME_BYTES} bytes without control characters and "$", and not begin with "pg_"`;
 
 /** @throws TypeError naming the invalid option */
 export function validatePostgresOptions(options: PostgresOptions): void {
