@@ -123,12 +123,14 @@ describe.skipIf(redisUnavailableReason() !== null)(
       expect((await next).token).toBeGreaterThan(lock.token);
     }, 60_000);
 
-    test("a writable replica grants nothing, though it has the id and the record of its master", async () => {
+    test("a master that becomes a writable replica grants nothing, though it has the id and the record of its master", async () => {
       const guardOptions = { guardDataLoss: { maxTtlMs: 60_000 } };
       const lockClient = await siteA.fixture.open(openDriver(siteA, guardOptions));
-      await waitForReplicas(siteA.fixture.admin, 1);
-      await siteB.fixture.admin.config("SET", "replica-read-only", "no");
+      await promoteReplica(siteB.fixture.admin);
       const two = await siteB.fixture.open(openDriver(siteB, guardOptions));
+      await siteB.fixture.admin.config("SET", "replica-read-only", "no");
+      await demoteMaster(siteB.fixture.admin, siteA.server);
+      await waitForReplicas(siteA.fixture.admin, 1);
       const [there, here] = [makeClaim("key"), makeClaim("key")];
       expect((await two.claim(there)).state).toBe("waiting");
       expect((await lockClient.claim(here)).state).toBe("held");
