@@ -3,7 +3,7 @@
  * client that has gone, or from a server that stops: both destroy the socket while the handler still runs.
  */
 
-/** The methods that end a socket or a stream of HTTP/2; request.destroy() calls the first. */
+/** The methods that end a socket, a stream of HTTP/2, or a request. */
 const ENDING_METHODS = ["destroy", "destroySoon", "resetAndDestroy", "end", "close"] as const;
 
 /** On a connection, the functions to call when one of these methods is called. Equal in all copies of the package. */
@@ -19,7 +19,7 @@ interface WatchedConnection {
 
 /**
  * Watches until it is stopped.
- * @param connection the socket, or the stream of HTTP/2; undefined if a test has made the response
+ * @param connection the socket, or the stream of HTTP/2, or the request; undefined if a test has made the response
  * @param isHandler whether the caller of a method is the handler
  */
 export function watchConnection(connection: object | null | undefined, isHandler: () => boolean): WatchedConnection {

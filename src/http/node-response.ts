@@ -12,6 +12,8 @@ export interface NodeResponseLike {
   readonly socket?: object | null;
   /** Of node:http2. */
   readonly stream?: object | undefined;
+  /** The request. */
+  readonly req?: object | undefined;
   end(): unknown;
   destroy(): unknown;
   once(event: "close", listener: () => void): unknown;
@@ -45,9 +47,12 @@ export function runNodeRequest<Request extends object>(
       return;
     }
     const isHandler = (): boolean => handledResponse.getStore() === response;
-    const connection = watchConnection(response.stream ?? response.socket, isHandler);
+    // request.destroy() does not reach a socket that has gone already
+    const watched = [response.stream ?? response.socket, response.req].map((it) => watchConnection(it, isHandler));
     handledResponse.run(response, proceed);
-    await Promise.race([whenEnded, connection.whenEnded]).finally(() => connection.stop());
+    await Promise.race([whenEnded, ...watched.map((it) => it.whenEnded)]).finally(() => {
+      for (const it of watched) it.stop();
+    });
   });
 }
 

@@ -99,6 +99,25 @@ describe.each([
     await waitUntilFree(locks);
   });
 
+  test.each(WAYS.slice(0, 2))("%s after the client has gone", async (_way, end) => {
+    const locks = openLocks();
+    let hasClosed = false;
+    const web = await start(locks, (request, response) => {
+      response.once("close", () => {
+        hasClosed = true;
+      });
+      return until(() => hasClosed, { within: 5_000, what: "the end of the client" }).then(() =>
+        end(request, response),
+      );
+    });
+    const { answer, abort } = post(web, "7");
+    await until(async () => (await locks.list()).length === 1, { within: 5_000, what: "the handler" });
+    abort();
+    await expect(answer).rejects.toThrow();
+    await until(() => hasClosed, { within: 5_000, what: "the end of the client" });
+    await waitUntilFree(locks);
+  });
+
   test("a server that closes all connections does not end the handler: the lock is kept", async () => {
     const locks = openLocks();
     let end: () => void = () => undefined;
