@@ -140,8 +140,18 @@ const NETWORK_ERRORS: Readonly<Record<string, string>> = {
 /** An error between us and the store. A socket that this user may not open counts as refused, not as unreachable. */
 function toStoreError(error: unknown, url: string): CommandError {
   const problem = describeCause(error);
-  const kind = problem === NETWORK_ERRORS.EACCES ? "refused" : "unreachable";
-  return new CommandError(kind, `${url} ${problem}`, { cause: error });
+  const isRefused = problem === NETWORK_ERRORS.EACCES;
+  const where = isRefused ? describePath(error) : "";
+  return new CommandError(isRefused ? "refused" : "unreachable", `${url} ${problem}${where}`, { cause: error });
+}
+
+/** Of a file that the server on demand needs. */
+function describePath(error: unknown): string {
+  for (let cause = error; cause !== undefined && cause !== null; cause = (cause as Error).cause) {
+    const { path } = cause as { readonly path?: unknown };
+    if (typeof path === "string") return ` (${path})`;
+  }
+  return "";
 }
 
 function isNetworkCode(code: unknown): boolean {

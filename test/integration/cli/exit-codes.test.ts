@@ -116,6 +116,12 @@ describe.concurrent("exit codes of run", () => {
       const { code, message } = toCommandError(error, "holdfast+unix:/run/s");
       expect([code, message]).toEqual([77, "holdfast+unix:/run/s cannot be opened: permission denied"]);
     }
+    const cause = Object.assign(new Error("EACCES"), { code: "EACCES", path: "/dir/election" });
+    const { message } = toCommandError(
+      Object.assign(new Error("", { cause }), { code: "DRIVER_FAILED" }),
+      "the server",
+    );
+    expect(message).toBe("the server cannot be opened: permission denied (/dir/election)");
   });
 
   test("77 when the user's directory is refused", async () => {
