@@ -17,9 +17,8 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
   {
     ...nodeResponse,
     name: "a lock released when the client closes the connection, though the handler still runs",
-    find: "await Promise.race([whenEnded, connection.whenEnded])",
-    replace:
-      'await Promise.race([whenEnded, connection.whenEnded, new Promise<void>((resolve) => response.once("close", resolve))])',
+    find: "await Promise.race([whenEnded, ",
+    replace: 'await Promise.race([whenEnded, new Promise<void>((resolve) => response.once("close", resolve)), ',
   },
   {
     ...nodeResponse,
@@ -69,7 +68,14 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
     ...nodeResponse,
     tests: "test/frameworks/http-ended-connections.test.ts",
     name: "a handler that ends its connection keeps the lock",
-    find: "Promise.race([whenEnded, connection.whenEnded])",
+    find: "Promise.race([whenEnded, ...watched.map((it) => it.whenEnded)])",
     replace: "whenEnded",
+  },
+  {
+    ...nodeResponse,
+    name: "a handler that destroys its request after the client has gone keeps the lock",
+    find: "[response.stream ?? response.socket, response.req]",
+    replace: "[response.stream ?? response.socket]",
+    tests: "test/frameworks/http-ended-connections.test.ts",
   },
 ];
