@@ -60,7 +60,9 @@ withMariaDb((server) => {
       await Promise.all(loads);
       locker.release();
       observer.release();
-      expect(most).toBeLessThanOrEqual(PROCESSES * POOL);
+      // a call that has timed out is cancelled: its session may be seen ending beside the one that replaces it
+      const ending = commandTimeoutMs === undefined ? 0 : PROCESSES;
+      expect(most).toBeLessThanOrEqual(PROCESSES * POOL + ending);
     });
   });
 });
