@@ -81,6 +81,17 @@ test("a claim is listed with its visible keys only, and found by those only", ()
   expect(fixture.list({ prefix: "" }, 1, { canSee, after: "both" })).toEqual(["b"]);
 });
 
+test("the queue of a key is listed without the claims that may not be shown", () => {
+  const fixture = new ListingFixture();
+  for (const id of ["a1", "b1", "a2", "b2"]) fixture.claim(id, "k");
+  const canSeeClaim = ({ claim }: ClaimRecord): boolean => claim.id.startsWith("a");
+  const query = { query: { key: "k" }, max: 1, canSeeClaim };
+  const first = listTable(fixture.table, fixture.tagOf, query, 0);
+  expect(first).toMatchObject({ items: [{ tag: "a1" }], next: "a1" });
+  const rest = listTable(fixture.table, fixture.tagOf, { ...query, after: "a1" }, 0);
+  expect(rest.items.map(({ tag }) => tag)).toEqual(["a2"]);
+});
+
 test("after the end of the cursor's claim a list continues from its last position", () => {
   const fixture = new ListingFixture();
   const keys = { w: "b", x: "b", y: "b", z: "b", after: "c", behind: "d", last: "e" };
