@@ -32,7 +32,7 @@ function removeStale(fresh: ReadonlySet<string>): void {
   }
 }
 
-/** In one step, since somebody may be reading it. */
+/** Replaces the file in one step: another process may be reading it. */
 function writeManual(): void {
   const file = join(OUTPUT_DIRECTORY, MANUAL);
   writeFileSync(`${file}.new`, renderManPage(PROGRAM));

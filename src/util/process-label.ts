@@ -1,4 +1,4 @@
-/** The default label of a lock: who holds it, for people. */
+/** The default label of a lock: its user, machine, process id and program. */
 
 import { hostname, userInfo } from "node:os";
 import { basename } from "node:path";

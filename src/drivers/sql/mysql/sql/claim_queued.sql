@@ -66,7 +66,7 @@ BEGIN
     SET v_arrival = COALESCE(v_arrival, 0) + 1, v_ahead = v_arrival - COALESCE(v_front, v_arrival);
     IF v_mode = 1 AND v_front IS NULL AND v_used + p_permits <= p_limit THEN
       SET v_token = GREATEST(v_last + 1, p_floor, v_now);
-      -- a key without a claim has no numbers, unless its rows were deleted by other programs: they are counted anew
+      -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date: mode 2 drops them
       UPDATE {buckets} SET last_token = v_token + p_count - 1, mode = IF(mode = 3 AND `key` = p_key AND v_arrival = 1, 2, mode),
           permits = IF(mode = 3 AND `key` = p_key, permits + p_permits, permits),
           floor = IF(mode = 3 AND `key` = p_key, v_arrival + 1, floor),
