@@ -11,7 +11,7 @@ export interface TableQuery<Owner = unknown> extends Pick<ListOptions, "max" | "
   readonly query: ListQuery;
   /** May this key be shown? Other keys of a claim are left out. Default: every key may be shown. */
   readonly canSee?: (key: string) => boolean;
-  /** May this claim of the queue of one `key` be shown? Default: every one. */
+  /** May this claim be shown in the list of one `key`? Default: every one may. */
   readonly canSeeClaim?: (record: ClaimRecord<Owner>) => boolean;
 }
 
@@ -94,7 +94,7 @@ export function toView<Owner>(
 }
 
 /** Lists show who waits by the waiters themselves. */
-function withoutRecall<_Owner>(answer: Answer): Answer {
+function withoutRecall(answer: Answer): Answer {
   if (answer.state !== "held" || answer.recalled === undefined) return answer;
   const { recalled: _recalled, ...plainAnswer } = answer;
   return plainAnswer;

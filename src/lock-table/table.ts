@@ -1,6 +1,6 @@
 /**
  * The lock table: queues of claims by key, claims by id, leases, tokens, and notifications to push. Pure: every method gets
- * the time. `Owner` is what the receivers of notifications are (a session, a client).
+ * the time. `Owner` is the type of the receivers of notifications (a session, a client).
  *
  *   queued             a claim has entries in some of its queues, admitted in all but the last
  *   awaiting ceiling   it is admitted in all its queues, but its tokens would reach the ceiling
@@ -38,7 +38,7 @@ export interface LockTableOptions<Owner> {
   readonly tokenCeiling?: number;
   /** The most tombstones, of all clients together. Default: no limit. */
   readonly maxTombstones?: number;
-  /** Called when a claim with `notifyOnRemoval` is removed, however it ended. */
+  /** Called when a claim with `notifyOnRemoval` is removed, however it ended. A method, so that a LockTable<Session> is a LockTable, too. */
   onRemoved?(record: ClaimRecord<Owner>): void;
   /** Receives the events of all claims. Default: none. */
   readonly observer?: Observer<Owner>;

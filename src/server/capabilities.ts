@@ -4,7 +4,6 @@ import type { LockTable } from "../lock-table/table.ts";
 import type { Claim, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { RequestError } from "./backend.ts";
-import type { Session } from "./session/session.ts";
 import { MAX_UNJOURNALED_MS, needsJournal } from "./storage/write-ahead.ts";
 
 const UNITS = [
@@ -60,7 +59,7 @@ export function checkSupported({ locks, ttlMs }: Claim, { lease, manyKeys, permi
 }
 
 /** @throws RequestError if the lock table can never grant this claim */
-export function checkGrantable(claim: Claim, table: LockTable<Session>, micros: number, isDurable: boolean): void {
+export function checkGrantable(claim: Claim, table: LockTable, micros: number, isDurable: boolean): void {
   if (claim.floor !== 0n && !table.tokenIssuer.acceptsFloor(claim.floor, micros)) {
     throw new RequestError("FLOOR", "the token floor is more than a day ahead of the server's clock");
   }

@@ -101,7 +101,7 @@ async function checkSettings(connection: Connection, options: RedisOptions): Pro
     ),
   );
   // with replica-read-only no it accepts the writes of claims, and its master knows nothing of them
-  if (infos.some((info) => /role:slave/.test(String(info)))) throw explainError("READONLY it accepts writes");
+  if (infos.some((info) => /role:slave/.test(String(info)))) throw explainRefusal("READONLY", toLayoutKey(options));
   if (options.allowEviction === true) return;
   const policies = infos.map((info) => /maxmemory_policy:(\S+)/.exec(String(info))?.[1] ?? "noeviction");
   const policy = policies.find((candidate) => candidate !== "noeviction");

@@ -46,21 +46,15 @@ export class ClaimLister {
 
   /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */
   list(principal: Principal, query: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
-    const { canSee, canSeeClaim } = principal === ANONYMOUS ? {} : toFilters(principal, query);
-    const tableQuery = {
-      query,
-      max: max + 1,
-      ...(cursor !== undefined && { after: cursor }),
-      ...(canSee !== undefined && { canSee }),
-      ...(canSeeClaim !== undefined && { canSeeClaim }),
-    };
+    const filters = principal === ANONYMOUS ? {} : toFilters(principal, query);
+    const tableQuery = { query, max: max + 1, ...(cursor !== undefined && { after: cursor }), ...filters };
     const steps = listSteps(this.#table, publicTag, tableQuery, this.#resumeAfter(cursor));
     const finish = (records: readonly ClaimRecord<Session>[]): Page<ClaimView> => {
       const now = this.#clock.now();
       // skips claims that have ended meanwhile
       const live = records.filter(({ claim }) => this.#table.records.has(claim.id));
       const page = truncatePage(
-        live.map((record) => withKeeper(toView(this.#table, publicTag, record, now, canSee), record)),
+        live.map((record) => withKeeper(toView(this.#table, publicTag, record, now, filters.canSee), record)),
         max,
       );
       if (page.next !== undefined) this.#rememberCursor(page, live);

@@ -37,7 +37,7 @@ export class ClaimQuotas {
   }
 
   /** @throws RequestError if the claim exceeds a quota and is new */
-  check(table: LockTable<Session>, session: Session, claim: Claim): void {
+  check(table: LockTable, session: Session, claim: Claim): void {
     const limits = this.#limits;
     const keyCount = this.#keyCount + claim.locks.length;
     // the usual case: server and session are far below every limit
@@ -52,7 +52,7 @@ export class ClaimQuotas {
    * The limit that a reclaimed claim exceeds; null: none. A queue that is full of waiting claims has room for as many
    * holders, because a holder that cannot reclaim has lost its lock.
    */
-  exceededOnReclaim(table: LockTable<Session>, session: Session, claim: Claim, isHeld: boolean): string | null {
+  exceededOnReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): string | null {
     if (table.records.has(claim.id)) return null;
     const { waitersPerKey, waiters } = this.#formerLimits;
     const exceeded = this.exceededCount(claim, session.records.size, session.principal.name, this.#formerLimits);
@@ -76,7 +76,7 @@ export class ClaimQuotas {
     return null;
   }
 
-  #exceededQuota(table: LockTable<Session>, session: Session, claim: Claim): string | null {
+  #exceededQuota(table: LockTable, session: Session, claim: Claim): string | null {
     const exceeded = this.exceededCount(claim, session.records.size, session.principal.name);
     if (exceeded !== null) return exceeded;
     // a claim that does not wait leaves no entry unless it is granted
@@ -89,12 +89,12 @@ export class ClaimQuotas {
     );
   }
 
-  #exceededQueue({ queues }: LockTable<Session>, { locks }: Claim, maxEntries: number): string | null {
+  #exceededQueue({ queues }: LockTable, { locks }: Claim, maxEntries: number): string | null {
     const isFull = locks.some(({ key }) => (queues.get(key)?.entries.size ?? 0) >= maxEntries);
     return isFull ? `${this.#limits.waitersPerKey} entries in the queue of a key` : null;
   }
 
-  #exceededWaiters({ waitingCount }: LockTable<Session>, waiters: number): string | null {
+  #exceededWaiters({ waitingCount }: LockTable, waiters: number): string | null {
     return waitingCount >= waiters ? `${waiters} waiting claims on this server` : null;
   }
 }

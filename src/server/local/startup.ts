@@ -319,8 +319,8 @@ function toSavedSession({ id, isLocal: local, label, pid, pidStart, principal }:
 }
 
 /** The lowest number above every token that was granted. */
-function findNextToken(table: LockTable<Session>): number {
+function findNextToken(table: LockTable): number {
   let nextFree = table.tokenIssuer.clock;
-  for (const line of table.queues.values()) nextFree = Math.max(nextFree, line.lastToken);
+  for (const queue of table.queues.values()) nextFree = Math.max(nextFree, queue.lastToken);
   return nextFree + 1;
 }
