@@ -2,7 +2,7 @@
 
 import { FatalDriverError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
-import type { Timestamps } from "../lock-table/table.ts";
+import type { Notification, Timestamps } from "../lock-table/table.ts";
 import { LockTable } from "../lock-table/table.ts";
 import type { Answer, Claim, ClaimId, Driver, DriverEvents, Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
@@ -12,7 +12,7 @@ import { runInMicrotask } from "../util/microtask.ts";
 import { isObject, validateOptions } from "../util/validate.ts";
 
 /** Receives the notifications of a driver's claims: one table serves several drivers. */
-type NotifyOwner = (id: ClaimId, answer: Answer | "recalled") => void;
+type NotifyOwner = (id: ClaimId, answer: Notification<unknown>["answer"]) => void;
 
 /** A store that several memory drivers share, so that their claims exclude each other. */
 export interface MemoryStore {
@@ -55,7 +55,11 @@ export function memory(options: MemoryOptions = {}): Driver {
   const { table, clock } = options.store ?? memoryStore();
   let events: DriverEvents | null = null;
   const notifyOwner: NotifyOwner = (id, answer) => {
-    runInMicrotask(() => (answer === "recalled" ? events?.recalled(id) : events?.answered(id, answer)));
+    runInMicrotask(() => {
+      if (answer === "recalled") events?.recalled(id);
+      else if (answer === "changed") events?.changed(id);
+      else events?.answered(id, answer);
+    });
   };
   const readTime = (): Timestamps => ({ now: clock.now(), micros: Math.floor(clock.wall() * 1_000) });
 
@@ -100,7 +104,9 @@ export function memory(options: MemoryOptions = {}): Driver {
 
     async detach(claims, leftMs) {
       const time = readTime();
-      return claims.map(({ id }) => table.detach(id, time, leftMs));
+      const wereHeld = claims.map(({ id }) => table.detach(id, time, leftMs));
+      deliverNotifications();
+      return wereHeld;
     },
 
     async revoke(targets) {

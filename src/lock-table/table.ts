@@ -62,11 +62,11 @@ export interface Origin<Owner> {
   readonly arrival?: number;
 }
 
-/** What must be pushed to a claim's owner: a waiting claim was granted, or a claim was revoked or is recalled. */
+/** What must be pushed to a claim's owner: a waiting claim was granted, or is to be asked again, or a claim was revoked or is recalled. */
 export interface Notification<Owner> {
   readonly id: ClaimId;
   readonly owner: Owner | null;
-  readonly answer: Answer | "recalled";
+  readonly answer: Answer | "recalled" | "changed";
 }
 
 /** A grant from before a restart. */
@@ -208,7 +208,10 @@ export class LockTable<Owner = unknown> {
     record.isDetached = true;
     record.owner = null;
     this.#leaseExpiry.extend(record, this.#now);
-    this.#leaseExpiry.shorten(record, this.#now + remainingMs);
+    if (record.expiresAt > this.#now + remainingMs) {
+      this.#leaseExpiry.shorten(record, this.#now + remainingMs);
+      for (const { queue } of record.entries) this.#recheckFrontWaiter(queue);
+    }
     return true;
   }
 
@@ -390,7 +393,16 @@ export class LockTable<Owner = unknown> {
     this.#removeAndAdmit(record);
   }
 
-  #notify(record: ClaimRecord<Owner>, answer: Answer | "recalled" = toAnswer(record, this.#now, this.sessionMs)): void {
+  /** What it waits for may end sooner than its last answer says. */
+  #recheckFrontWaiter(queue: KeyQueue<Owner>): void {
+    const entry = queue.lastAdmitted?.next ?? null;
+    if (entry !== null) this.#notify(entry.record, "changed");
+  }
+
+  #notify(
+    record: ClaimRecord<Owner>,
+    answer: Answer | "recalled" | "changed" = toAnswer(record, this.#now, this.sessionMs),
+  ): void {
     this.#notifications.push({ id: record.claim.id, owner: record.owner, answer });
   }
 

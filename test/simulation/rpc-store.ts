@@ -73,7 +73,7 @@ export class RpcStore {
   }
 }
 
-type Push = (id: ClaimId, answer: Answer | "recalled") => void;
+type Push = (id: ClaimId, answer: Answer | "recalled" | "changed") => void;
 
 /** One client's driver. It belongs to that run of its machine. */
 export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, network: SimulatedNetwork): Driver {
@@ -111,13 +111,14 @@ export function createRpcDriver(machine: SimulatedMachine, store: RpcStore, netw
 
   const push: Push = (id, answer) => {
     if (answer === "recalled") return pushRecall(id);
-    const isRecheckOnly = random.chance(behavior.recheckChance);
+    // undefined: a recheck
+    const pushed = random.chance(behavior.recheckChance) || answer === "changed" ? undefined : answer;
     for (let copies = network.pushCopies(machine); copies > 0; copies--) {
       events.after(network.delay(), () =>
         machine.execute(() => {
-          machine.note(`pushed ${checker.claimName(id)} ${isRecheckOnly ? "a recheck" : formatAnswer(answer)}`);
-          if (isRecheckOnly) checker.recordRecheck(machine, id);
-          notify(id, isRecheckOnly ? undefined : answer);
+          machine.note(`pushed ${checker.claimName(id)} ${pushed === undefined ? "a recheck" : formatAnswer(pushed)}`);
+          if (pushed === undefined) checker.recordRecheck(machine, id);
+          notify(id, pushed);
         }),
       );
     }

@@ -1,10 +1,12 @@
 /** A claim's id is enough to attach it elsewhere. */
 
 import assert from "node:assert/strict";
+import type { Lock } from "../../client/lock.ts";
 import type { Driver } from "../../spi/driver.ts";
 import type { DefineTest } from "../context.ts";
 import { assertHeld } from "../context.ts";
 import type { ConformanceSettings } from "../options.ts";
+import { openTestClient } from "../test-client.ts";
 
 export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSettings): void {
   if (!traits.lease.claim) return;
@@ -54,6 +56,22 @@ export function testDetach(test: DefineTest, { traits, verbs }: ConformanceSetti
     await client.claimWaiting(waiting);
     assert.deepEqual(await client.driver.detach?.([waiting, held, unknown]), [false, true, false]);
     await client.release(waiting, held);
+  });
+
+  test("a request that waits learns of a lease that was cut short, and gets the lock when it ends", async (context) => {
+    const client = await context.openClient();
+    const short = context.createClaim("short", { ttlMs: 60_000 });
+    await client.claimHeld(short);
+    const { locks } = await openTestClient(context, { ttl: 60_000 });
+    let lock: Lock | null = null;
+    const next = locks.acquire("short").then((granted) => {
+      lock = granted;
+    });
+    await context.waitUntil("the request", async () => (await context.listClaims()).length === 2);
+    assert.deepEqual(await client.driver.detach?.([short], context.shortLeaseMs), [true]);
+    await context.waitUntil("the lock", () => lock, context.scaleMs(5_000));
+    await next;
+    await locks.close();
   });
 
   test("a detached claim ends after the given time, and a renewal restarts its full lease", async (context) => {

@@ -360,8 +360,9 @@ export class LocalBackend implements Backend {
   endBatch(): void {
     this.#batchClock.endBatch();
     for (const { id, owner: session, answer } of this.table.drainNotifications()) {
-      if (answer === "recalled") {
-        session?.sink?.pushRecalled(id);
+      if (answer === "recalled" || answer === "changed") {
+        if (answer === "recalled") session?.sink?.pushRecalled(id);
+        else session?.sink?.pushRecheck(id);
         continue;
       }
       const record = this.table.records.get(id);

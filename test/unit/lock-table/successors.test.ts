@@ -36,7 +36,9 @@ test("a grant names the claims of its owner directly behind it, up to the first 
   const [next] = table.drainNotifications();
   const first = answer.state === "held" ? answer.token : 0n;
   expect(next).toMatchObject({ id: "x", owner: "another", answer: { state: "held" } });
-  expect(next?.answer !== "recalled" && next?.answer.state === "held" && next.answer.token).toBeGreaterThan(first + 2n);
+  expect(typeof next?.answer === "object" && next.answer.state === "held" && next.answer.token).toBeGreaterThan(
+    first + 2n,
+  );
 });
 
 test.each<[string, Claim, unknown]>([

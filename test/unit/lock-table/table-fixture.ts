@@ -98,9 +98,9 @@ export class TableFixture {
     const notifications = this.table.drainNotifications();
     const idsWith = (state: Answer["state"] | "recalled"): string[] =>
       notifications
-        .filter(({ answer }) => (answer === "recalled" ? answer : answer.state) === state)
+        .filter(({ answer }) => (typeof answer === "string" ? answer : answer.state) === state)
         .map(({ id }) => id);
-    for (const { id, answer } of notifications) if (answer !== "recalled") this.#recordToken(id, answer);
+    for (const { id, answer } of notifications) if (typeof answer !== "string") this.#recordToken(id, answer);
     const ids = idsWith("held");
     this.granted.push(...ids);
     this.revoked.push(...idsWith("none"));

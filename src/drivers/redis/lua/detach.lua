@@ -1,5 +1,5 @@
 --[[ detach.lua — detaches held claims: their leases no longer depend on the client, and the way they end is kept as a
-     tombstone. One round trip.
+     tombstone. The process of the first claim that waits for a shorter lease gets a recheck push. One round trip.
      KEYS  1 routes the call
      ARGV  the three of lib/prelude.lua, then for each claim the time that its lease shall have left (at most the ttl
            counts), a space, and its request (lib/records.lua)
@@ -14,14 +14,21 @@
 --- include lib/admission.lua
 --- include lib/renewal.lua
 
---- Cuts the lease short. A later renewal restores the full lease.
+local notified = {}
+
+--- Cuts the lease short. A later renewal restores the full lease. The first claim that waits for it is to be asked again sooner.
 local function shortenLease(claim, remainingMs)
   claim.expires = nowMs + remainingMs
   saveClaim(claim)
-  for _, lock in ipairs(claim.locks) do updateLease(getQueue(lock[1], lock[2]), claim, lock) end
+  for _, lock in ipairs(claim.locks) do
+    local queue = getQueue(lock[1], lock[2])
+    updateLease(queue, claim, lock)
+    local entry = peekWaiting(queue, 1)
+    if entry then notified[#notified + 1] = readClaimIn(queue, parseEntry(entry)) end
+  end
 end
 
-mustSucceed = true
+ownPushes, mustSucceed = nil, true
 local detached = {}
 for index = 4, #ARGV do
   local remainingMs, text = match(ARGV[index], '^(%d+) (.*)$')
@@ -34,5 +41,7 @@ for index = 4, #ARGV do
     detached[index - 3] = '1'
   end
 end
+saveForms() -- a process that is told may ask at once
+for _, claim in ipairs(notified) do push(claim, claim.id) end
 finish()
 return table.concat(detached)
