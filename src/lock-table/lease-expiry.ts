@@ -38,12 +38,13 @@ export class LeaseExpiry<Owner> {
     if (record.claim.ttlMs !== "session") record.expiresAt = now + record.claim.ttlMs;
   }
 
-  /** Ends a lease at `until`, unless it ends before. Unlike a later end, an earlier one moves the claim in the heap. */
-  shorten(record: ClaimRecord<Owner>, until: number): void {
-    if (until >= record.expiresAt) return;
+  /** Ends a lease at `until`, unless it ends before. Unlike a later end, an earlier one moves the claim in the heap. Was it shortened? */
+  shorten(record: ClaimRecord<Owner>, until: number): boolean {
+    if (until >= record.expiresAt) return false;
     this.remove(record);
     record.expiresAt = until;
     this.add(record);
+    return true;
   }
 
   /** Removes and returns the next claim that has expired at `now`, or null. */

@@ -208,10 +208,8 @@ export class LockTable<Owner = unknown> {
     record.isDetached = true;
     record.owner = null;
     this.#leaseExpiry.extend(record, this.#now);
-    if (record.expiresAt > this.#now + remainingMs) {
-      this.#leaseExpiry.shorten(record, this.#now + remainingMs);
+    if (this.#leaseExpiry.shorten(record, this.#now + remainingMs))
       for (const { queue } of record.entries) this.#recheckFrontWaiter(queue);
-    }
     return true;
   }
 

@@ -106,7 +106,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a detached lease longer than its claim's",
     file: "src/lock-table/lease-expiry.ts",
-    find: "    if (until >= record.expiresAt) return;\n",
+    find: "    if (until >= record.expiresAt) return false;\n",
     replace: "",
     tests: "test/unit/lock-table/table-revoke.test.ts",
   },
@@ -116,6 +116,13 @@ export const MUTANTS: readonly Mutant[] = [
     find: 'if (newTtlMs !== undefined) lock.transferOut(lockLostError("unknown", keys));',
     replace: "",
     tests: "test/unit/client/transfer.test.ts",
+  },
+  {
+    name: "a lease that is cut short and not told to the claim that waits for it",
+    file: "src/lock-table/table.ts",
+    find: 'if (entry !== null) this.#notify(entry.record, "changed");',
+    replace: "",
+    tests: "test/conformance/memory.test.ts",
   },
   {
     name: "a detached lease shortened without moving its end in the schedule",

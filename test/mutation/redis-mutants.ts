@@ -511,4 +511,11 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     replace: "if true or not totals",
     tests: totals,
   },
+  {
+    name: "on Redis, a lease that is cut short and not told to the claim that waits for it",
+    file: "src/drivers/redis/lua/detach.lua",
+    find: "for _, claim in ipairs(notified) do push(claim, claim.id) end",
+    replace: "",
+    tests: "test/conformance/redis.test.ts",
+  },
 ];

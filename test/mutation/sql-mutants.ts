@@ -595,6 +595,13 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/postgres/call-cost.test.ts",
   },
   {
+    name: "on PostgreSQL, a lease that is cut short and not told to the claim that waits for it",
+    file: "src/drivers/sql/postgres/sql/detach.sql",
+    find: "where key = v_key and token = 0",
+    replace: "where false",
+    tests: "test/conformance/postgres.test.ts",
+  },
+  {
     name: "on PostgreSQL, a detached claim whose earlier end is not noted",
     file: "src/drivers/sql/postgres/sql/detach.sql",
     find: "update {buckets} set used = null where bucket = v_bucket and used is not null;",

@@ -125,6 +125,19 @@ test("a detached claim ends at its set time, whatever is waiting, unless it is r
   expect(fixture.renew("a")).toEqual({ state: "none", reason: "expired" });
 });
 
+test("the first claim that waits for a lease that was cut short is to be asked again, and no other", () => {
+  const fixture = new TableFixture();
+  for (const id of ["a", "b", "c"]) fixture.claimState(id, "k");
+  fixture.claimState("alone", "other");
+  const detach = (id: string, ms: number): unknown => {
+    fixture.detach(id, ms);
+    return fixture.table.drainNotifications();
+  };
+  expect(detach("a", 2 * TTL_MS)).toEqual([]);
+  expect(detach("a", SECOND_MS)).toEqual([{ id: "b", owner: "owner", answer: "changed" }]);
+  expect(detach("alone", SECOND_MS)).toEqual([]);
+});
+
 test("the remaining time of a detached claim is at most its own lease", () => {
   const fixture = new TableFixture();
   fixture.claimState("a", "k");
