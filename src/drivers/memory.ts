@@ -4,7 +4,7 @@ import { FatalDriverError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
 import type { Notification, Timestamps } from "../lock-table/table.ts";
 import { LockTable } from "../lock-table/table.ts";
-import type { Answer, Claim, ClaimId, Driver, DriverEvents, Traits } from "../spi/driver.ts";
+import type { Claim, ClaimId, Driver, DriverEvents, Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import { publicTag } from "../util/ids.ts";
