@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { prepareSocketPath } from "../../src/util/user-directory.ts";
+import { prepareSocketPath } from "../../src/os/user-directory.ts";
 import type { BenchCase, Row } from "../harness/bench-case.ts";
 import { check } from "../harness/bench-case.ts";
 import { ChildProcessRpc } from "../harness/child-rpc.ts";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import express from "express";
 import { connect } from "holdfast";
-import { createExpressMiddleware, requestLock } from "holdfast/http";
+import { createExpressMiddleware, requestLock } from "holdfast/middleware";
 
 const locks = await connect();
 const app = express();

@@ -3,7 +3,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import fastify from "fastify";
 import { connect } from "holdfast";
-import { createFastifyHook, requestLock } from "holdfast/http";
+import { createFastifyHook, requestLock } from "holdfast/middleware";
 
 const locks = await connect();
 const app = fastify();

@@ -4,7 +4,7 @@ import { EventEmitter, once } from "node:events";
 import type { AddressInfo } from "node:net";
 import express from "express";
 import { connect } from "holdfast";
-import { createExpressMiddleware, requestLock } from "holdfast/http";
+import { createExpressMiddleware, requestLock } from "holdfast/middleware";
 
 const locks = await connect();
 const bank = new EventEmitter();

@@ -3,7 +3,7 @@
 import { EventEmitter, once } from "node:events";
 import fastify from "fastify";
 import { connect } from "holdfast";
-import { createFastifyHook, requestLock } from "holdfast/http";
+import { createFastifyHook, requestLock } from "holdfast/middleware";
 
 const locks = await connect();
 const bank = new EventEmitter();

@@ -3,7 +3,7 @@
 import { EventEmitter, once } from "node:events";
 import { serve } from "@hono/node-server";
 import { connect } from "holdfast";
-import { createHonoMiddleware, requestLock } from "holdfast/http";
+import { createHonoMiddleware, requestLock } from "holdfast/middleware";
 import { Hono } from "hono";
 
 const locks = await connect();

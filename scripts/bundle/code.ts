@@ -51,7 +51,7 @@ const SHARED_CHUNKS = [
   // what clients and drivers have in common beside it
   {
     name: "system",
-    test: new RegExp(`src/(?:util/(?!${SLOW_SYSTEM})|drivers/(?!memory)[^/]*\\.ts)`),
+    test: new RegExp(`src/(?:util/|os/(?!${SLOW_SYSTEM})|drivers/(?!memory)[^/]*\\.ts)`),
     minShareCount: 3,
   },
   { name: "protocol", test: /src\/protocol\//, minShareCount: 2 },
@@ -76,7 +76,7 @@ const COMMAND_CHUNKS = [
   { name: "terminal", test: /src\/cli\/(?:errors|output|signals|duration-flag)/ },
   {
     name: "run",
-    test: /src\/cli\/(?:commands\/run\/|acquire-flags|open-store|lock-request|inherited|references|wait-reporter)|src\/util\/flock/,
+    test: /src\/cli\/(?:commands\/run\/|acquire-flags|open-store|lock-request|inherited|references|wait-reporter)|src\/os\/flock/,
   },
 ];
 

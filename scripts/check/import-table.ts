@@ -6,7 +6,7 @@ import type { ImportEdge, SourceTree } from "./source-tree.ts";
 import { findDeadTargets, formatLocation, isWithin, listAllImports } from "./source-tree.ts";
 
 /** What every folder may use, drivers and the command line included: no knowledge of locks but the reference's form. */
-const SHARED: readonly string[] = ["src/util/", "src/errors.ts", "src/protocol/lock-reference.ts"];
+const SHARED: readonly string[] = ["src/util/", "src/os/", "src/errors.ts", "src/protocol/lock-reference.ts"];
 const DRIVER_IMPORTS: readonly string[] = [
   "src/spi/",
   "src/claim/lease-deadline.ts",
@@ -42,16 +42,17 @@ type ImportRow = {
   readonly mayLoad?: readonly string[];
 };
 
-/** util < spi < claim, lock-table, protocol, net < client, drivers < server, conformance < cli. */
+/** util < os, spi < claim, lock-table, protocol, net < client, drivers < server, conformance < cli. */
 const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/errors.ts", "src/text-modules.d.ts"], may: [] },
   { files: ["src/protocol/lock-reference.ts"], may: ["src/spi/", ...SHARED] },
   { files: ["src/util/"], may: ["src/errors.ts"] },
+  { files: ["src/os/"], may: ["src/util/", "src/errors.ts"] },
   { files: ["src/spi/"], may: ["src/errors.ts"] },
   { files: ["src/lock-table/"], may: ["src/util/", "src/spi/"] },
   { files: ["src/claim/"], may: ["src/util/", "src/spi/", "src/errors.ts"] },
   { files: ["src/protocol/"], may: ["src/spi/"] },
-  { files: ["src/net/"], may: ["src/errors.ts", "src/util/"] },
+  { files: ["src/net/"], may: ["src/errors.ts", "src/util/", "src/os/"] },
   // The memory driver is the lock table with a clock.
   { files: ["src/drivers/memory.ts"], may: [...DRIVER_IMPORTS, "src/lock-table/"] },
   { files: ["src/drivers/memory-from-url.ts"], may: [...DRIVER_IMPORTS, "src/drivers/memory.ts"] },
@@ -81,7 +82,7 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/optimistic/"], may: ["src/drivers/sql/clients/types.ts", "src/fencing/handles.ts", ...SHARED] },
   // Middleware uses the library as its users do, and shares its module with them.
   {
-    files: ["src/http/"],
+    files: ["src/middleware/"],
     may: ["src/index.ts", "src/client/options.ts", "src/wrapping/key-template.ts", ...SHARED],
   },
   { files: ["src/nestjs/"], may: ["src/index.ts", ...SHARED] },

@@ -28,13 +28,13 @@ import type { ClientContext } from "./local-queue.ts";
 import { LocalQueue } from "./local-queue.ts";
 import { LockHandle } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
-import { checkSupported, resolveNesting } from "./lock-spec.ts";
+import { checkSupported } from "./lock-spec.ts";
 import { logWarning } from "./logger.ts";
 import type { AcquireSettings, ClientSettings } from "./options.ts";
 import { resolveTtl } from "./options.ts";
 import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
-import { FlowHolds } from "./reentrancy.ts";
+import { FlowHolds, resolveNesting } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
 import type { ResolveWaiter } from "./waiter.ts";
 import { Waiter } from "./waiter.ts";
@@ -344,11 +344,7 @@ export class Client {
     for (const [index, spec] of target.locks.entries()) {
       const heldByFlow = this.flowHolds.find(spec.key);
       if (heldByFlow.length === 0) continue;
-      const nesting = resolveNesting(
-        heldByFlow.map((flowHold) => flowHold.spec),
-        spec,
-        reentrant,
-      );
+      const nesting = resolveNesting(heldByFlow, spec, reentrant);
       if (nesting === "deadlock") {
         const key = target.keys[index] as string;
         throw new DeadlockError(
@@ -357,10 +353,7 @@ export class Client {
         );
       }
       if (nesting === "separate") continue;
-      const servingHold = heldByFlow.find(
-        (flowHold) => flowHold.spec.limit === spec.limit && flowHold.spec.permits >= spec.permits,
-      );
-      const localHold = (servingHold as (typeof heldByFlow)[number]).localHold;
+      const { localHold } = nesting;
       if (localHold.lostReason !== null) throw lockLostError(localHold.lostReason, localHold.target.keys);
       joinedByKey.set(spec.key, localHold);
     }

@@ -1,7 +1,7 @@
 /** The credential for a Holdfast server: from an option, the environment or a file, never from a url. */
 
 import { FatalDriverError } from "../errors.ts";
-import { readNamedFile } from "../util/files.ts";
+import { readNamedFile } from "../os/files.ts";
 
 /** A credential, or a function that returns the current one. */
 export type Credential = string | (() => string);

@@ -1,4 +1,4 @@
-/** The lock specs of each lock type, validated, and how a nested request relates to the locks of its flow. */
+/** The lock specs of each lock type, validated. */
 
 import { UnsupportedError } from "../errors.ts";
 import type { LockSpec, Traits } from "../spi/driver.ts";
@@ -33,26 +33,6 @@ export function mergeSpecs(specLists: readonly LockSpecs[]): LockSpecs | null {
   }
   const specs = [...byKey.values()].sort((a, b) => (a.key < b.key ? -1 : 1));
   return specs as unknown as LockSpecs;
-}
-
-/** How a nested request relates to the locks that its flow holds on the same key. */
-export type Nesting = "join" | "separate" | "deadlock";
-
-/**
- * join: a held lock covers the request (reading or writing inside writing, reading inside reading). separate: the request
- * needs a claim of its own, for semaphore permits that fit beside the held ones. deadlock: it would wait for its own flow.
- */
-export function resolveNesting(heldSpecs: readonly LockSpec[], wanted: LockSpec, reentrant: boolean): Nesting {
-  let usedPermits = wanted.permits;
-  for (const spec of heldSpecs) {
-    if (reentrant && isReadWrite(spec) && isReadWrite(wanted) && spec.permits >= wanted.permits) return "join";
-    usedPermits += spec.permits;
-  }
-  return isReadWrite(wanted) || usedPermits > wanted.limit ? "deadlock" : "separate";
-}
-
-function isReadWrite(spec: LockSpec): boolean {
-  return spec.limit === ALL_PERMITS;
 }
 
 /** What an acquire locks, validated. */

@@ -2,13 +2,13 @@
 
 import type { ClaimSettings } from "../claim/state.ts";
 import { UnsupportedError } from "../errors.ts";
+import { createLabel } from "../os/process-label.ts";
 import type { Traits } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
 import type { Duration } from "../util/duration.ts";
 import { MIN_TTL_MS, parseDuration } from "../util/duration.ts";
 import { cleanLabel, validateKey } from "../util/keys.ts";
-import { createLabel } from "../util/process-label.ts";
 import type { OptionRules } from "../util/validate.ts";
 import { booleanRule, clockRule, countRule, noProblem, stringRule, validateOptions } from "../util/validate.ts";
 import type { ClientLogger } from "./logger.ts";

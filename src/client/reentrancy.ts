@@ -5,6 +5,7 @@
 
 import { AsyncLocalStorage } from "node:async_hooks";
 import type { LockSpec } from "../spi/driver.ts";
+import { ALL_PERMITS } from "../spi/driver.ts";
 import { adoptThenable } from "../util/thenable.ts";
 import type { LocalHold } from "./local-hold.ts";
 
@@ -18,6 +19,29 @@ export interface FlowFrame {
 export interface FlowHold {
   readonly spec: LockSpec;
   readonly localHold: LocalHold;
+}
+
+/**
+ * How a request relates to what its flow holds on the same key. A flow hold: it covers the request (reading or writing inside
+ * writing, reading inside reading). separate: the request needs a claim of its own, for semaphore permits that fit beside the
+ * held ones. deadlock: it would wait for its own flow.
+ */
+export function resolveNesting<H extends { readonly spec: LockSpec }>(
+  flowHolds: readonly H[],
+  wanted: LockSpec,
+  reentrant: boolean,
+): H | "separate" | "deadlock" {
+  let usedPermits = wanted.permits;
+  for (const flowHold of flowHolds) {
+    const { spec } = flowHold;
+    if (reentrant && isReadWrite(spec) && isReadWrite(wanted) && spec.permits >= wanted.permits) return flowHold;
+    usedPermits += spec.permits;
+  }
+  return isReadWrite(wanted) || usedPermits > wanted.limit ? "deadlock" : "separate";
+}
+
+function isReadWrite(spec: LockSpec): boolean {
+  return spec.limit === ALL_PERMITS;
 }
 
 export class FlowHolds {

@@ -4,7 +4,7 @@ import { isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { checkServerIdentity, connect, createSecureContext } from "node:tls";
 import { FatalDriverError } from "../errors.ts";
-import { readNamedFile } from "../util/files.ts";
+import { readNamedFile } from "../os/files.ts";
 import type { Connector } from "./transport.ts";
 import { createSocketTransport, toConnectError } from "./transport.ts";
 

@@ -3,10 +3,10 @@
  * pass in the storage, or the driver, and connect transports to the service.
  */
 
+import type { ProcessProbe } from "../os/process-info.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import type { Driver } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
-import type { ProcessProbe } from "../util/process-info.ts";
 import type { AccessControl } from "./auth/access-control.ts";
 import type { Backend } from "./backend.ts";
 import type { ServerLimits } from "./config/limits.ts";

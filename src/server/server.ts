@@ -1,11 +1,11 @@
 /** The lock server, embedded in a program or run by `holdfast serve`. */
 
+import { acquireFileLock } from "../os/file-lock.ts";
+import { probeProcess } from "../os/process-info.ts";
 import { PACKAGE_VERSION } from "../protocol/handshake.ts";
 import type { Clock } from "../util/clock.ts";
 import { systemClock } from "../util/clock.ts";
-import { acquireFileLock } from "../util/file-lock.ts";
 import { randomId } from "../util/ids.ts";
-import { probeProcess } from "../util/process-info.ts";
 import { loadAccounts } from "./auth/accounts-file.ts";
 import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";

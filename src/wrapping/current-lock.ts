@@ -15,7 +15,7 @@ export function runWithCurrentLock<T>(lock: Lock, fn: () => T): T {
 }
 
 /**
- * The lock that protects the running function of wrap(), method of @locked() or request of holdfast/http: its signal, its
+ * The lock that protects the running function of wrap(), method of @locked() or request of holdfast/middleware: its signal, its
  * token. Of nested ones it is the innermost. After the function has settled, what it left running still finds the lock, which is then released.
  * @throws TypeError outside of such a function
  */
@@ -23,7 +23,7 @@ export function currentLock(): Lock {
   const lock = shared[STORAGE]?.getStore();
   if (lock === undefined)
     throw new TypeError(
-      "currentLock() works only inside a function of wrap(), a method of @locked() or a request of holdfast/http",
+      "currentLock() works only inside a function of wrap(), a method of @locked() or a request of holdfast/middleware",
     );
   return lock;
 }

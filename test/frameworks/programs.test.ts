@@ -83,7 +83,7 @@ describe.each(TYPESCRIPT_VERSIONS)("%s", (typescript) => {
     const server = await startServer();
     const [decorated, _types, ...examples] = await compilePrograms(openFolder(), typescript, [
       "test/frameworks/programs/decorated.ts",
-      "test/frameworks/programs/http-types.ts",
+      "test/frameworks/programs/middleware-types.ts",
       ...["express", "fastify", "hono"].map((name) => `examples/web/${name}.ts`),
     ]);
     await expectOutput(decorated as string, server.path, DECORATED);

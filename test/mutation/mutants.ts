@@ -7,8 +7,8 @@ import { readFileSync } from "node:fs";
 import { CRON_MUTANTS } from "./cron-mutants.ts";
 import { DATA_LOSS_MUTANTS } from "./data-loss-mutants.ts";
 import { FENCE_MUTANTS } from "./fence-mutants.ts";
-import { HTTP_MUTANTS } from "./http-mutants.ts";
 import { LEADER_MUTANTS } from "./leader-mutants.ts";
+import { MIDDLEWARE_MUTANTS } from "./middleware-mutants.ts";
 import { OBSERVABILITY_MUTANTS } from "./observability-mutants.ts";
 import { RECALL_MUTANTS } from "./recall-mutants.ts";
 import { REDIS_MUTANTS } from "./redis-mutants.ts";
@@ -41,7 +41,7 @@ export const MUTANTS: readonly Mutant[] = [
   ...DATA_LOSS_MUTANTS,
   ...FENCE_MUTANTS,
   ...LEADER_MUTANTS,
-  ...HTTP_MUTANTS,
+  ...MIDDLEWARE_MUTANTS,
 
   ...OBSERVABILITY_MUTANTS,
   ...RECALL_MUTANTS,
@@ -773,14 +773,14 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a process taken for another that was given its id",
-    file: "src/util/process-info.ts",
+    file: "src/os/process-info.ts",
     find: 'if (fields[START_FIELD - 3] !== pidStart) return "gone";',
     replace: "",
     tests: "test/integration/server/run-files.test.ts",
   },
   {
     name: "a process of another namespace taken for one that has ended",
-    file: "src/util/process-info.ts",
+    file: "src/os/process-info.ts",
     find: "if (found !== undefined) return { pid: found, start };",
     replace: "",
     tests: "test/integration/server/run-files.test.ts",

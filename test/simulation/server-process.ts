@@ -1,6 +1,7 @@
 /** The real server on a machine of the simulated world, over its starts, crashes and clean ends. */
 
 import type { LockTable } from "../../src/lock-table/table.ts";
+import type { ProcessState } from "../../src/os/process-info.ts";
 import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
 import type { ServerParts } from "../../src/server/compose.ts";
 import { composeServer } from "../../src/server/compose.ts";
@@ -8,7 +9,6 @@ import { DEFAULT_LIMITS } from "../../src/server/config/limits.ts";
 import type { LocalBackend } from "../../src/server/local/local-backend.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import type { LockService } from "../../src/server/service.ts";
-import type { ProcessState } from "../../src/util/process-info.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { EventQueue } from "./event-queue.ts";
 import type { SimulatedConnection } from "./simulated-connection.ts";

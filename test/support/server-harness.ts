@@ -3,6 +3,7 @@
 import { server as serverDriver } from "../../src/drivers/server/driver.ts";
 import type { LockTable } from "../../src/lock-table/table.ts";
 import type { Connector, TransportEvents } from "../../src/net/transport.ts";
+import type { ProcessState } from "../../src/os/process-info.ts";
 import type { AccessControl } from "../../src/server/auth/access-control.ts";
 import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
 import type { ServerParts } from "../../src/server/compose.ts";
@@ -25,7 +26,6 @@ import type {
   Storage,
 } from "../../src/server/storage/storage.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
-import type { ProcessState } from "../../src/util/process-info.ts";
 import { toDriverEvents } from "./driver-events.ts";
 import { FakeClock, flushEventLoop, withWallOffset } from "./fake-clock.ts";
 import { onCleanup } from "./server-fixture.ts";

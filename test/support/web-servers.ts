@@ -8,8 +8,13 @@ import { serve as serveHono } from "@hono/node-server";
 import type { Context } from "hono";
 import { Hono } from "hono";
 import type { Locks } from "../../src/client/locks.ts";
-import type { Refusal, RequestLock } from "../../src/http/index.ts";
-import { createExpressMiddleware, createFastifyHook, createHonoMiddleware, requestLock } from "../../src/http/index.ts";
+import type { Refusal, RequestLock } from "../../src/middleware/index.ts";
+import {
+  createExpressMiddleware,
+  createFastifyHook,
+  createHonoMiddleware,
+  requestLock,
+} from "../../src/middleware/index.ts";
 import type { Duration } from "../../src/util/duration.ts";
 import { currentLock } from "../../src/wrapping/current-lock.ts";
 import { loadInterop } from "./interop.ts";

@@ -6,10 +6,10 @@
 import { readSync } from "node:fs";
 import { isatty } from "node:tty";
 import { LOSS_TEXTS } from "../../errors.ts";
+import { createLabel } from "../../os/process-label.ts";
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { decodeReference } from "../../protocol/lock-reference.ts";
 import { formatDuration } from "../../util/duration.ts";
-import { createLabel } from "../../util/process-label.ts";
 import type { AcquireFlags } from "../acquire-flags.ts";
 import { DEFAULT_LEASE_MS, parseConflictExitCode, parseTtl, parseWait } from "../acquire-flags.ts";
 import { CommandError, toCommandError } from "../errors.ts";

@@ -9,9 +9,9 @@
  */
 
 import { FatalDriverError } from "../../errors.ts";
+import { readNamedFile } from "../../os/files.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
-import { readNamedFile } from "../../util/files.ts";
 import { parseGuardDataLoss } from "../data-loss-guard.ts";
 import type { RedisClient } from "./clients/types.ts";
 import { redis } from "./driver.ts";

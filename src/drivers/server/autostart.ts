@@ -1,6 +1,6 @@
 /**
  * The user's own server: started when no process listens on its socket, and started again after it died. If several
- * processes start one at once, the kernel decides which server wins (util/file-lock.ts); the other servers exit, and
+ * processes start one at once, the kernel decides which server wins (os/file-lock.ts); the other servers exit, and
  * their starters wait for the winner.
  */
 
@@ -15,8 +15,8 @@ import type { Readable } from "node:stream";
 import { setTimeout as delay } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { createConnectError } from "../../net/transport.ts";
+import { prepareSocketPath, resolveUserDirectory } from "../../os/user-directory.ts";
 import type { Driver } from "../../spi/driver.ts";
-import { prepareSocketPath, resolveUserDirectory } from "../../util/user-directory.ts";
 import { server } from "./driver.ts";
 
 /** A start empties the log of the server's output if it is longer than this. */

@@ -20,6 +20,7 @@
 import { ClosedError, FatalDriverError } from "../../errors.ts";
 import type { Connector, Transport } from "../../net/transport.ts";
 import { createConnectError, isTransientConnectError } from "../../net/transport.ts";
+import { readStartTime } from "../../os/process-info.ts";
 import { decodeLine, encodePing } from "../../protocol/frames.ts";
 import type { LastSeenState, ServerHello } from "../../protocol/handshake.ts";
 import {
@@ -33,7 +34,6 @@ import {
 import { encodeLines, LineDecoder } from "../../protocol/lines.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
-import { readStartTime } from "../../util/process-info.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { PendingCalls } from "./pending-calls.ts";
 

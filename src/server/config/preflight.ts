@@ -3,8 +3,8 @@
 import { constants } from "node:fs";
 import { access, lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { acquireFileLock } from "../../util/file-lock.ts";
-import { findMissingDirectories, trimTrailingSlashes } from "../../util/private-directory.ts";
+import { acquireFileLock } from "../../os/file-lock.ts";
+import { findMissingDirectories, trimTrailingSlashes } from "../../os/private-directory.ts";
 import { describeRecovery } from "../local/recovery-window.ts";
 import { planStartup } from "../local/startup.ts";
 import { checkPrivateDirectory, StateError } from "../storage/private-files.ts";

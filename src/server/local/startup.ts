@@ -1,10 +1,10 @@
 /** Starts the local backend from what is on disk, and saves its state at the end. */
 
 import type { LockTable } from "../../lock-table/table.ts";
+import type { ProcessProbe } from "../../os/process-info.ts";
 import type { ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
-import type { ProcessProbe } from "../../util/process-info.ts";
 import { deniedPrincipal } from "../auth/access-control.ts";
 import { RequestError } from "../backend.ts";
 import type { ServerLimits } from "../config/limits.ts";

@@ -1,6 +1,6 @@
 /** All listening sockets of a server: those of the lock protocol, and HTTP. */
 
-import { acquireFileLock } from "../../util/file-lock.ts";
+import { acquireFileLock } from "../../os/file-lock.ts";
 import { formatServerUrl } from "../../util/server-url.ts";
 import type { ServerConfig } from "../config/config.ts";
 import type { OwnershipCheck } from "../ownership-monitor.ts";

@@ -8,6 +8,7 @@
 
 import { isFatalError } from "../../errors.ts";
 import { withoutSuccessors } from "../../lock-table/successors.ts";
+import type { ProcessProbe } from "../../os/process-info.ts";
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type {
   Answer,
@@ -22,7 +23,6 @@ import type {
   Traits,
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { ProcessProbe } from "../../util/process-info.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
 import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";

@@ -26,7 +26,7 @@ const RUN_FORMAT_VERSION = 2;
 /** The wrapper is `holdfast run` itself; the watchdog ends its command when the wrapper cannot. */
 export type RunRole = "wrapper" | "watchdog" | "command";
 
-/** A process of a run; start: its start time (util/process-info.ts), null where the system does not tell. */
+/** A process of a run; start: its start time (os/process-info.ts), null where the system does not tell. */
 export interface RunProcess {
   readonly role: RunRole;
   readonly pid: number;

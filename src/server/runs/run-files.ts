@@ -13,11 +13,8 @@
 
 import { closeSync, constants, fstatSync, openSync, readdirSync, readFileSync, statSync, unlinkSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
-import type { DetachedClaim } from "../../protocol/lock-reference.ts";
-import { systemClock } from "../../util/clock.ts";
-import { flock } from "../../util/flock.ts";
-import { publicTag } from "../../util/ids.ts";
-import type { ProcessId, ProcessState } from "../../util/process-info.ts";
+import { flock } from "../../os/flock.ts";
+import type { ProcessId, ProcessState } from "../../os/process-info.ts";
 import {
   findInNamespace,
   findProcessesByEnvironment,
@@ -26,7 +23,10 @@ import {
   readBootId,
   readPidNamespace,
   readProcessName,
-} from "../../util/process-info.ts";
+} from "../../os/process-info.ts";
+import type { DetachedClaim } from "../../protocol/lock-reference.ts";
+import { systemClock } from "../../util/clock.ts";
+import { publicTag } from "../../util/ids.ts";
 import type { Logger } from "../config/logger.ts";
 import { ensurePrivateDirectory } from "../storage/private-files.ts";
 import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "./command-run.ts";

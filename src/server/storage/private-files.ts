@@ -8,7 +8,7 @@ import { constants } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import { dirname } from "node:path";
-import { createPrivateDirectory, DirectoryError } from "../../util/private-directory.ts";
+import { createPrivateDirectory, DirectoryError } from "../../os/private-directory.ts";
 
 /** A file or directory cannot be used as it is; the message says what to do. */
 export class StateError extends Error {

@@ -14,10 +14,10 @@
 import { closeSync, constants, existsSync, openSync, realpathSync, renameSync, statSync, writeSync } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
+import { findLocksPerMount, findMount, readMounts } from "../../os/mounts.ts";
+import { trimTrailingSlashes } from "../../os/private-directory.ts";
+import { readBootId } from "../../os/process-info.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
-import { findLocksPerMount, findMount, readMounts } from "../../util/mounts.ts";
-import { trimTrailingSlashes } from "../../util/private-directory.ts";
-import { readBootId } from "../../util/process-info.ts";
 import { ChecksumChain } from "./checksum-chain.ts";
 import type { SessionRecord } from "./format.ts";
 import { decodeJournal, decodeSessions, decodeState, encodeRecord, encodeState } from "./format.ts";

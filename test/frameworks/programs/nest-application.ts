@@ -6,7 +6,7 @@ import { Body, Controller, Get, Inject, Injectable, Module, Param, Post, Scope, 
 import { NestFactory, Reflector } from "@nestjs/core";
 import type { Locks } from "holdfast";
 import { currentLock } from "holdfast";
-import { createExpressMiddleware } from "holdfast/http";
+import { createExpressMiddleware } from "holdfast/middleware";
 import { HoldfastLocks, HoldfastModule, Locked } from "holdfast/nestjs";
 
 const say = (what: string, seen: unknown): void => console.log(`${what}: ${JSON.stringify(seen)}`);

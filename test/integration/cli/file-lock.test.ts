@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { acquireFileLock } from "../../../src/util/file-lock.ts";
+import { acquireFileLock } from "../../../src/os/file-lock.ts";
 import { builtFile } from "../../support/built-file.ts";
 import { until } from "../../support/until.ts";
 
@@ -18,7 +18,7 @@ afterEach(() => rmSync(folder, { recursive: true }));
 /** A process that takes part in the election and, if it wins, runs until it is killed. */
 function startCandidate(path: string, flock: string): { output(): string; kill(): void; ended: Promise<void> } {
   const program = `
-    const { acquireFileLock } = await import(${JSON.stringify(builtFile("build/src/util/file-lock.js"))});
+    const { acquireFileLock } = await import(${JSON.stringify(builtFile("build/src/os/file-lock.js"))});
     const won = await acquireFileLock(${JSON.stringify(path)}, ${JSON.stringify(flock)});
     console.log(won === null ? "lost" : "won");
     if (won !== null) process.stdin.resume();`;

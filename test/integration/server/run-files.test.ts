@@ -18,15 +18,15 @@ import {
 } from "node:fs";
 import type { Readable } from "node:stream";
 import { expect, test } from "vitest";
+import { flock } from "../../../src/os/flock.ts";
+import { readBootId, readPidNamespace, readStartTime } from "../../../src/os/process-info.ts";
 import { encodeReference } from "../../../src/protocol/lock-reference.ts";
 import type { CommandRun, RunStatus } from "../../../src/server/runs/command-run.ts";
 import type { RunHeader, RunProcess } from "../../../src/server/runs/run-file-format.ts";
 import { decodeRunRecord, END_LINE, encodeHeader, encodeProcess } from "../../../src/server/runs/run-file-format.ts";
 import { openCommandRuns, runFilePath, temporaryRunFilePath } from "../../../src/server/runs/run-files.ts";
 import { systemClock } from "../../../src/util/clock.ts";
-import { flock } from "../../../src/util/flock.ts";
 import { randomId } from "../../../src/util/ids.ts";
-import { readBootId, readPidNamespace, readStartTime } from "../../../src/util/process-info.ts";
 import type { ProcessId } from "../../support/processes/process-tree.ts";
 import { descendants } from "../../support/processes/process-tree.ts";
 import {

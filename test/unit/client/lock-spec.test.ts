@@ -6,7 +6,6 @@ import {
   mergeSpecs,
   mutexTarget,
   readTarget,
-  resolveNesting,
   semaphorePermits,
   semaphoreTarget,
   shared,
@@ -33,21 +32,6 @@ test("several specs together are sorted by key, and a repeated one counts once",
 test("one key in two modes is refused", () => {
   expect(mergeSpecs([exclusive("a"), shared("a")])).toBeNull();
   expect(mergeSpecs([semaphorePermits("a", 1, 3), semaphorePermits("a", 1, 4)])).toBeNull();
-});
-
-test.each([
-  ["writing inside writing joins", [writeSpec], writeSpec, true, "join"],
-  ["reading inside writing joins", [writeSpec], readSpec, true, "join"],
-  ["reading inside reading joins", [readSpec], readSpec, true, "join"],
-  ["writing inside reading would wait for itself", [readSpec], writeSpec, true, "deadlock"],
-  ["nothing joins when that is switched off", [writeSpec], writeSpec, false, "deadlock"],
-  ["permits that fit are claimed beside", [permitSpecs(2)], permitSpecs(2), true, "separate"],
-  ["permits that could only wait for their own flow are refused", [permitSpecs(2)], permitSpecs(3), true, "deadlock"],
-  ["all permits held are counted", [permitSpecs(1), permitSpecs(2)], permitSpecs(2), true, "deadlock"],
-  ["permits beside a mutex of the same flow would wait for it", [writeSpec], permitSpecs(1), true, "deadlock"],
-  ["reading beside permits of the same flow would not be told apart", [permitSpecs(1)], readSpec, true, "deadlock"],
-] as const)("%s", (_, held, wanted, reentrant, expected) => {
-  expect(resolveNesting(held, wanted, reentrant)).toBe(expected);
 });
 
 test("a target has the full keys for the store and the keys without the prefix for users", () => {

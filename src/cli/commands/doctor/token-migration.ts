@@ -1,9 +1,9 @@
 /** `holdfast doctor --from URL`: checks that the tokens of this store are higher than those of the store that locks move from. */
 
+import { createLabel } from "../../../os/process-label.ts";
 import type { Check, Claim, Driver } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import { randomId } from "../../../util/ids.ts";
-import { createLabel } from "../../../util/process-label.ts";
 import { toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
 import { openStore } from "../../open-store.ts";

@@ -23,12 +23,12 @@ import {
   writeSync,
 } from "node:fs";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
+import { flock } from "../../../os/flock.ts";
+import { readBootId, readPidNamespace, readStartTime } from "../../../os/process-info.ts";
 import type { RunRole } from "../../../server/runs/run-file-format.ts";
 import { encodeHeader, encodeProcess } from "../../../server/runs/run-file-format.ts";
 import { runFilePath, temporaryRunFilePath } from "../../../server/runs/run-files.ts";
 import { systemClock } from "../../../util/clock.ts";
-import { flock } from "../../../util/flock.ts";
-import { readBootId, readPidNamespace, readStartTime } from "../../../util/process-info.ts";
 import { CommandError } from "../../errors.ts";
 
 /** Space for the lines of processes. It is written in advance, so that these lines cannot fail on a full disk later. */

@@ -3,8 +3,8 @@
 import { toReference } from "../../../client/transfer.ts";
 import type { KeepSessionSocket } from "../../../drivers/server/keep-session.ts";
 import { openKeepSessionSocket } from "../../../drivers/server/keep-session.ts";
+import { createLabel } from "../../../os/process-label.ts";
 import { formatDuration } from "../../../util/duration.ts";
-import { createLabel } from "../../../util/process-label.ts";
 import { DEFAULT_LEASE_MS } from "../../acquire-flags.ts";
 import { CommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";

@@ -2,10 +2,10 @@
 
 import { closeSync, fstatSync, ftruncateSync, writeSync } from "node:fs";
 import { join } from "node:path";
+import { acquireFileLock } from "../../../os/file-lock.ts";
+import { prepareSocketPath, resolveUserDirectory } from "../../../os/user-directory.ts";
 import type { Server } from "../../../server/server.ts";
-import { acquireFileLock } from "../../../util/file-lock.ts";
 import { formatServerUrl } from "../../../util/server-url.ts";
-import { prepareSocketPath, resolveUserDirectory } from "../../../util/user-directory.ts";
 import { listInheritable } from "../../inherited-descriptors.ts";
 import { waitForShutdown } from "./shutdown.ts";
 

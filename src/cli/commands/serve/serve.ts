@@ -3,16 +3,16 @@
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import type { Command } from "commander";
-import type { Logger } from "../../../server/config/logger.ts";
-import type { ConfigProblem, ServeOptions, Server } from "../../../server/server.ts";
-import { acquireFileLock } from "../../../util/file-lock.ts";
-import { formatServerUrl } from "../../../util/server-url.ts";
+import { acquireFileLock } from "../../../os/file-lock.ts";
 import {
   prepareSocketPath,
   resolveUserDirectory,
   userSocketPath,
   validateUserDirectory,
-} from "../../../util/user-directory.ts";
+} from "../../../os/user-directory.ts";
+import type { Logger } from "../../../server/config/logger.ts";
+import type { ConfigProblem, ServeOptions, Server } from "../../../server/server.ts";
+import { formatServerUrl } from "../../../util/server-url.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";
 import { CommandError } from "../../errors.ts";
 import { escapeControl, formatJsonLine, handleWarnings, printLine } from "../../output.ts";

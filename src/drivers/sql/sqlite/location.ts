@@ -7,8 +7,8 @@
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
 import { FatalDriverError } from "../../../errors.ts";
-import type { Mount } from "../../../util/mounts.ts";
-import { findLocksPerMount, readFileSystemNumber, readMounts } from "../../../util/mounts.ts";
+import type { Mount } from "../../../os/mounts.ts";
+import { findLocksPerMount, readFileSystemNumber, readMounts } from "../../../os/mounts.ts";
 
 /** Why a file is unusable where it is, and what to do. */
 export interface LocationFault {

@@ -1,6 +1,7 @@
 // When the claims of a client end: how it was connected, and what its process, or a run of it, does, decides.
 
 import { expect, test } from "vitest";
+import type { ProcessState } from "../../../../src/os/process-info.ts";
 import { PROTOCOL_VERSION } from "../../../../src/protocol/handshake.ts";
 import type { Principal } from "../../../../src/server/auth/access-control.ts";
 import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
@@ -9,7 +10,6 @@ import type { NotificationSink, Session } from "../../../../src/server/session/s
 import { SessionRegistry } from "../../../../src/server/session/session-registry.ts";
 import type { Claim } from "../../../../src/spi/driver.ts";
 import { randomId } from "../../../../src/util/ids.ts";
-import type { ProcessState } from "../../../../src/util/process-info.ts";
 import { flushEventLoop } from "../../../support/fake-clock.ts";
 import { cleanUpAfterEach, makeClaim } from "../../../support/server-fixture.ts";
 import { ServerHarness } from "../../../support/server-harness.ts";

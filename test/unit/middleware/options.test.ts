@@ -9,7 +9,7 @@ import {
   createFastifyHook,
   createHonoMiddleware,
   requestLock,
-} from "../../../src/http/index.ts";
+} from "../../../src/middleware/index.ts";
 
 const CREATORS = [createExpressMiddleware, createFastifyHook, createHonoMiddleware] as unknown as readonly ((
   locks: Locks,
@@ -42,7 +42,7 @@ test("locks must be a Locks", () => {
 
 test("requestLock() of a request without a lock is an error", () => {
   for (const request of [{}, null, undefined, "request"]) {
-    expect(() => requestLock(request as object)).toThrow("must have passed through middleware of holdfast/http");
+    expect(() => requestLock(request as object)).toThrow("must have passed through middleware of holdfast/middleware");
   }
 });
 

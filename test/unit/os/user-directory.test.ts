@@ -8,7 +8,7 @@ import {
   resolveUserDirectory,
   userSocketPath,
   validateUserDirectory,
-} from "../../../src/util/user-directory.ts";
+} from "../../../src/os/user-directory.ts";
 
 let folder = "";
 beforeEach(() => {

@@ -24,6 +24,6 @@ export function setRequestLock(request: object, requestLock: RequestLock): void 
  */
 export function requestLock(request: object): RequestLock {
   const found = (Object(request) as { readonly [REQUEST_LOCK]?: RequestLock })[REQUEST_LOCK];
-  if (found === undefined) throw new TypeError("request must have passed through middleware of holdfast/http");
+  if (found === undefined) throw new TypeError("request must have passed through middleware of holdfast/middleware");
   return found;
 }

@@ -1,11 +1,11 @@
-// What the compiler knows of holdfast/http with the real types of the frameworks. Compiled, not run.
+// What the compiler knows of holdfast/middleware with the real types of the frameworks. Compiled, not run.
 
 import type { Request, Response } from "express";
 import express from "express";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import fastify from "fastify";
 import type { Locks } from "holdfast";
-import { createExpressMiddleware, createFastifyHook, createHonoMiddleware, requestLock } from "holdfast/http";
+import { createExpressMiddleware, createFastifyHook, createHonoMiddleware, requestLock } from "holdfast/middleware";
 import type { Context } from "hono";
 import { Hono } from "hono";
 

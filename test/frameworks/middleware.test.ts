@@ -1,4 +1,4 @@
-/** Middleware of holdfast/http in real servers of Express, Fastify and Hono, with a lock server behind them. */
+/** Middleware of holdfast/middleware in real servers of Express, Fastify and Hono, with a lock server behind them. */
 
 import { once } from "node:events";
 import { connect as openSocket } from "node:net";
@@ -6,8 +6,8 @@ import { describe, expect, test } from "vitest";
 import { connect } from "../../src/client/connect.ts";
 import type { Locks } from "../../src/client/locks.ts";
 import type { LockLostError } from "../../src/errors.ts";
-import { createExpressMiddleware } from "../../src/http/index.ts";
-import type { RequestLock } from "../../src/http/request-lock.ts";
+import { createExpressMiddleware } from "../../src/middleware/index.ts";
+import type { RequestLock } from "../../src/middleware/request-lock.ts";
 import type { ClaimView } from "../../src/spi/driver.ts";
 import { loadInterop } from "../support/interop.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";

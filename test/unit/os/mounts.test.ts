@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { findMount, parseMounts, readMounts } from "../../../src/util/mounts.ts";
+import { findMount, parseMounts, readMounts } from "../../../src/os/mounts.ts";
 
 const TEXT = String.raw`22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 23 22 0:39 / /data\040one rw,nosuid shared:2 master:3 - fuse.sshfs host:/data rw,user_id=0

@@ -2,7 +2,7 @@
 
 import { hostname, userInfo } from "node:os";
 import { basename } from "node:path";
-import { cleanLabel } from "./keys.ts";
+import { cleanLabel } from "../util/keys.ts";
 
 /** `user@host pid 4121 (rsync)`. It has the name of the program, never the arguments, which may contain secrets. */
 export function createLabel(program: string, pid: number = process.pid): string {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readNamedFile } from "../../../src/util/files.ts";
+import { readNamedFile } from "../../../src/os/files.ts";
 
 test("a file that cannot be read is an error with its path, the reason and what names it", () => {
   expect(() => readNamedFile("/no/such.pem", "url: ca")).toThrow(

@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import type { Locks } from "../../src/client/locks.ts";
 import { createLocks } from "../../src/client/locks.ts";
 import { memory } from "../../src/drivers/memory.ts";
-import { createExpressMiddleware, createFastifyHook, createHonoMiddleware } from "../../src/http/index.ts";
+import { createExpressMiddleware, createFastifyHook, createHonoMiddleware } from "../../src/middleware/index.ts";
 import { loadInterop } from "../support/interop.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { cleanUpAfterEach, onCleanup } from "../support/server-fixture.ts";

@@ -1,18 +1,18 @@
-/** Faults in the middleware of holdfast/http: two handlers of one key run at the same time, or a request keeps what it should not. */
+/** Faults in the middleware of holdfast/middleware: two handlers of one key run at the same time, or a request keeps what it should not. */
 
 import type { Mutant } from "./mutants.ts";
 
-const tests = "test/frameworks/http.test.ts";
-const runner = { file: "src/http/request-runner.ts", tests };
-const nodeResponse = { file: "src/http/node-response.ts", tests };
+const tests = "test/frameworks/middleware.test.ts";
+const runner = { file: "src/middleware/request-runner.ts", tests };
+const nodeResponse = { file: "src/middleware/node-response.ts", tests };
 
-export const HTTP_MUTANTS: readonly Mutant[] = [
+export const MIDDLEWARE_MUTANTS: readonly Mutant[] = [
   {
     name: "a request whose lock stays with its process, so that other processes refuse the next ones",
-    file: "src/http/request-runner.ts",
+    file: "src/middleware/request-runner.ts",
     find: ", cache = 0, ...others }",
     replace: ", cache, ...others }",
-    tests: "test/unit/http/options.test.ts",
+    tests: "test/unit/middleware/options.test.ts",
   },
   {
     ...nodeResponse,
@@ -33,7 +33,7 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
     replace: "",
   },
   {
-    file: "src/http/hono.ts",
+    file: "src/middleware/hono.ts",
     tests,
     name: "the lock of a request of Hono released before the handler has ended",
     find: "      return handled;",
@@ -58,15 +58,15 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
     replace: "await attempt.handle(requestLock);",
   },
   {
-    file: "src/http/connection-end.ts",
-    tests: "test/frameworks/http-ended-connections.test.ts",
+    file: "src/middleware/connection-end.ts",
+    tests: "test/frameworks/middleware-ended-connections.test.ts",
     name: "a server that closes all connections taken for the end of a handler",
     find: "if (isHandler()) resolve();",
     replace: "resolve();",
   },
   {
     ...nodeResponse,
-    tests: "test/frameworks/http-ended-connections.test.ts",
+    tests: "test/frameworks/middleware-ended-connections.test.ts",
     name: "a handler that ends its connection keeps the lock",
     find: "Promise.race([whenEnded, ...watched.map((it) => it.whenEnded)])",
     replace: "whenEnded",
@@ -76,6 +76,6 @@ export const HTTP_MUTANTS: readonly Mutant[] = [
     name: "a handler that destroys its request after the client has gone keeps the lock",
     find: "[response.stream ?? response.socket, response.req]",
     replace: "[response.stream ?? response.socket]",
-    tests: "test/frameworks/http-ended-connections.test.ts",
+    tests: "test/frameworks/middleware-ended-connections.test.ts",
   },
 ];
