@@ -21,7 +21,7 @@ import { Engine } from "./engine.ts";
 import { Events } from "./events.ts";
 import type { HandoffLimits } from "./grant.ts";
 import { isExclusive } from "./grant.ts";
-import { HandoffChain, resolveAt } from "./handoff-timing.ts";
+import { HandoffChain } from "./handoff-chain.ts";
 import { Interceptors } from "./interceptors.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { ClientContext } from "./local-queue.ts";
@@ -36,7 +36,6 @@ import { QueueEvents } from "./queue-events.ts";
 import { QueueReader } from "./queue-reader.ts";
 import { FlowHolds, resolveNesting } from "./reentrancy.ts";
 import { createTokenFloors } from "./token-floors.ts";
-import type { ResolveWaiter } from "./waiter.ts";
 import { Waiter } from "./waiter.ts";
 
 /** How long close() waits in all for the store to answer releases. */
@@ -183,14 +182,12 @@ export class Client {
     const cached = settings.cacheMs > 0 ? this.#reuse(context, target, settings) : null;
     if (cached !== null) {
       const handle = new LockHandle([cached], target.keys, this.flowHolds);
-      const timing = context.handoffChain.chooseTiming(cached.grantedAt, false);
-      return Promise.resolve(resolveAt(handle, timing));
+      const delay = context.handoffChain.delay(cached.grantedAt, false);
+      return delay === null ? Promise.resolve(handle) : delay.then(() => handle);
     }
     return new Promise((resolve, reject) => {
-      const onGranted: ResolveWaiter = (localHold, timing) => {
-        const handle = localHold && new LockHandle([localHold], target.keys, this.flowHolds);
-        resolve(resolveAt(handle, timing));
-      };
+      const onGranted = (localHold: LocalHold | null): void =>
+        resolve(localHold && new LockHandle([localHold], target.keys, this.flowHolds));
       this.#enqueue(context, target, settings, onGranted, reject);
     });
   }
@@ -218,7 +215,7 @@ export class Client {
     context: ClientContext,
     target: LockTarget,
     settings: AcquireSettings,
-    resolve: ResolveWaiter,
+    resolve: (localHold: LocalHold | null) => void,
     reject: (error: unknown) => void,
   ): void {
     const ttl = resolveTtl(settings, context.traits, this.driver.name);
@@ -310,10 +307,9 @@ export class Client {
         settings.signal?.throwIfAborted();
         // all parts share one deadline; 0 would mean "do not wait", so a part that starts late still gets one try
         const waitMs = settings.waitMs === 0 ? 0 : Math.max(deadline - clock.now(), 1);
-        const localHold = await new Promise<LocalHold | null>((resolve, reject) => {
-          const onGranted: ResolveWaiter = (granted, timing) => resolve(resolveAt(granted, timing));
-          this.#enqueue(context, part, { ...settings, waitMs }, onGranted, reject);
-        });
+        const localHold = await new Promise<LocalHold | null>((resolve, reject) =>
+          this.#enqueue(context, part, { ...settings, waitMs }, resolve, reject),
+        );
         if (localHold === null) {
           await releaseAll(localHolds);
           return null;

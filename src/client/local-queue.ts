@@ -30,7 +30,7 @@ import { nextRequest } from "./event-fields.ts";
 import type { Events, FailedOutcome } from "./events.ts";
 import type { HandoffLimits } from "./grant.ts";
 import { Grant, tokensToRequest } from "./grant.ts";
-import type { HandoffChain } from "./handoff-timing.ts";
+import type { HandoffChain } from "./handoff-chain.ts";
 import type { HoldQueue, RequestOrigin } from "./local-hold.ts";
 import { LocalHold } from "./local-hold.ts";
 import type { LockTarget } from "./lock-spec.ts";
@@ -377,10 +377,10 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     this.#removeFromList(waiter);
     // in strict order no other request can use the claim, so there is nothing to wait for
     const isLast = this.#waiters.size === 0 && this.#name !== null;
-    const timing = isHandoff ? this.context.handoffChain.chooseTiming(now, isLast) : "now";
+    const delay = isHandoff ? this.context.handoffChain.delay(now, isLast) : null;
     const localHold = this.#hold(grant, waiter, token, now);
     // settle before emitting: a listener may abort the signal, which must no longer affect this request
-    waiter.grant(localHold, timing);
+    waiter.grant(localHold, delay);
     this.context.queueEvents.emitAcquired(localHold, waiter.startedAt);
   }
 

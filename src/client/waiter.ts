@@ -4,7 +4,6 @@ import { setMaxListeners } from "node:events";
 import type { Engine } from "./engine.ts";
 import { nextRequest, outcomeOf } from "./event-fields.ts";
 import type { FailedOutcome } from "./events.ts";
-import type { HandoffTiming } from "./handoff-timing.ts";
 import type { LocalHold } from "./local-hold.ts";
 import type { LockTarget } from "./lock-spec.ts";
 import type { AcquireSettings } from "./options.ts";
@@ -21,7 +20,7 @@ export interface WaiterQueue {
 }
 
 /** Receives the local hold, or null if it was to be tried only and the keys were busy. */
-export type ResolveWaiter = (localHold: LocalHold | null, timing: HandoffTiming) => void;
+type ResolveWaiter = (localHold: LocalHold | null) => void;
 
 export class Waiter implements ScheduledTask {
   previous: Waiter | null = null;
@@ -79,15 +78,17 @@ export class Waiter implements ScheduledTask {
     this.queue?.timeOut(this);
   }
 
-  grant(localHold: LocalHold, timing: HandoffTiming): void {
+  /** @param delay what the request waits for before it resolves; null: nothing */
+  grant(localHold: LocalHold, delay: Promise<void> | null): void {
     this.leave();
-    this.#resolve(localHold, timing);
+    if (delay === null) this.#resolve(localHold);
+    else void delay.then(() => this.#resolve(localHold));
   }
 
   /** Settles the request with an error, or with null for a busy tryAcquire(); called once, after it has left the queue. */
   reject(error: unknown, outcome: FailedOutcome = outcomeOf(error)): void {
     this.leave();
-    if (this.settings.isNullIfBusy === true && outcome === "busy") this.#resolve(null, "now");
+    if (this.settings.isNullIfBusy === true && outcome === "busy") this.#resolve(null);
     else this.#reject(error);
     // after it is settled, like a grant
     this.#joined?.context.queueEvents.emitFailed(this, error, outcome);
