@@ -3,6 +3,20 @@
 import type { Mutant } from "./mutants.ts";
 
 export const SQL_MUTANTS: readonly Mutant[] = [
+  {
+    name: "on SQLite, a claim that is made after its release",
+    file: "src/drivers/sql/sqlite/dialect.ts",
+    find: 'if (pending.isWithdrawn) return [{ reply: "n" }];',
+    replace: "",
+    tests: "test/integration/sqlite/withdrawn-claims.test.ts",
+  },
+  {
+    name: "on SQLite, a release of a claim that was never made is written",
+    file: "src/drivers/sql/sqlite/dialect.ts",
+    find: "return !isUncertain;",
+    replace: "return false;",
+    tests: "test/integration/sqlite/withdrawn-claims.test.ts",
+  },
   // --- recall
   {
     file: "src/drivers/sql/mysql/sql/renew.sql",

@@ -1,7 +1,7 @@
 /** SQLite as a database of locks: one file, used by the processes of one machine. */
 
 import { FatalDriverError } from "../../../errors.ts";
-import type { Check } from "../../../spi/driver.ts";
+import type { Check, ClaimId } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
@@ -73,6 +73,12 @@ interface OpenDatabase {
   readonly identity: IdentityCheck | null;
 }
 
+interface PendingClaim {
+  readonly replies: Promise<readonly string[]>;
+  /** It was released meanwhile. */
+  isWithdrawn: boolean;
+}
+
 class SqliteSession implements DialectSession {
   readonly hasPush = false;
   readonly pushesRecalls = false;
@@ -84,6 +90,10 @@ class SqliteSession implements DialectSession {
   readonly #inbox = randomId();
   #open!: OpenDatabase;
   #reopening: Promise<void> | null = null;
+  /** The `claim` calls that have not run yet. */
+  readonly #pendingClaims = new Map<ClaimId, PendingClaim>();
+  /** Claims with a `claim` call that failed, until they are released. */
+  readonly #uncertainClaims = new Set<ClaimId>();
   #isClosed = false;
 
   constructor(source: DatabaseSource, options: SqliteOptions, events: DialectEvents) {
@@ -98,9 +108,27 @@ class SqliteSession implements DialectSession {
   }
 
   async claim(row: ClaimRow): Promise<string> {
-    const claim = ({ routines }: OpenDatabase, pushes: Pushes): readonly ClaimReply[] => [routines.claim(row, pushes)];
-    const replies = await this.#writeReplies([row.id], "claim", claim, row.bucket);
-    return replies[0] as string;
+    // a repeated call gets the answer of the one that has not run yet
+    const pending = this.#pendingClaims.get(row.id) ?? this.#startClaim(row);
+    return (await pending.replies)[0] as string;
+  }
+
+  #startClaim(row: ClaimRow): PendingClaim {
+    const { id } = row;
+    const claim = ({ routines }: OpenDatabase, pushes: Pushes): readonly ClaimReply[] => {
+      if (pending.isWithdrawn) return [{ reply: "n" }];
+      this.#pendingClaims.delete(id);
+      return [routines.claim(row, pushes)];
+    };
+    const replies = this.#writeReplies([id], "claim", claim, row.bucket);
+    const pending: PendingClaim = { replies, isWithdrawn: false };
+    this.#pendingClaims.set(id, pending);
+    replies.catch(() => {
+      if (this.#pendingClaims.get(id) === pending) this.#pendingClaims.delete(id);
+      // an error of the commit does not tell whether it has taken place
+      this.#uncertainClaims.add(id);
+    });
+    return pending;
   }
 
   renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
@@ -117,7 +145,26 @@ class SqliteSession implements DialectSession {
     return replies.map((reply) => reply ?? (written[next++] as string));
   }
 
+  /** Claims whose `claim` call has not run yet are withdrawn: a program that gives up thousands of them writes nothing for these. */
   async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
+    const written = rows.filter(({ id }) => !this.#withdraw(id));
+    if (written.length === 0) return { flags: rows.map(() => false), pushes: [] };
+    const { flags, pushes } = await this.#release(written);
+    const flagById = new Map(written.map(({ id }, index) => [id, flags[index] as boolean]));
+    return { flags: rows.map(({ id }) => flagById.get(id) ?? false), pushes };
+  }
+
+  /** Was no `claim` call of it carried out? */
+  #withdraw(id: ClaimId): boolean {
+    const pending = this.#pendingClaims.get(id);
+    const isUncertain = this.#uncertainClaims.delete(id);
+    if (pending === undefined) return false;
+    pending.isWithdrawn = true;
+    this.#pendingClaims.delete(id);
+    return !isUncertain;
+  }
+
+  async #release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     for (const { id } of rows) this.#open.waits.delete(id);
     // guardDataLoss recognizes an older copy of the file by the number of its commits, so none may be undone
     const { identity } = this.#open;
