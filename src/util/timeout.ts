@@ -2,6 +2,9 @@
 
 import type { Clock } from "./clock.ts";
 
+/** How often an empty timer fires: hardly ever. */
+const KEEP_ALIVE_MS = 60_000;
+
 /** A clock, or what shares the timer of one. */
 export type TimerClock = Pick<Clock, "now" | "timer">;
 
@@ -18,6 +21,21 @@ export function withTimeout<T>(
     timer.set(Math.ceil(clock.now() + timeoutMs));
     work.finally(() => timer.stop()).then(resolve, reject);
   });
+}
+
+/**
+ * Keeps the process alive until the work has settled, although its sockets and timers may not. A timer that ended with the time for the
+ * work would not do: those of the work end a moment later, and the process would have exited without an answer.
+ */
+export async function keepProcessAlive<T>(clock: TimerClock, work: () => Promise<T>): Promise<T> {
+  const timer = clock.timer(() => timer.set(clock.now() + KEEP_ALIVE_MS));
+  timer.set(clock.now() + KEEP_ALIVE_MS);
+  timer.keepAlive(true);
+  try {
+    return await work();
+  } finally {
+    timer.stop();
+  }
 }
 
 /** Resolves after the time. */

@@ -15,7 +15,7 @@ import { backoffMs } from "../../util/backoff.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
 import { systemClock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
-import { sleep, withTimeout } from "../../util/timeout.ts";
+import { keepProcessAlive, sleep, withTimeout } from "../../util/timeout.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, ClientAddress } from "./clients/types.ts";
 import {
@@ -140,11 +140,14 @@ export class Connection {
    * Connects and runs `work`. Repeats both after a broken connection or an error that passes, until the timeout.
    * @throws the error of `work`, or Error saying why there is no connection
    */
-  async connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
+  connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
+    return keepProcessAlive(this.#clock, () => this.#connectAndDo(timeoutMs, work));
+  }
+
+  async #connectAndDo(timeoutMs: number, work: () => Promise<void>): Promise<void> {
     const deadline = this.#clock.now() + timeoutMs;
     const timer = this.#clock.timer(() => this.#onChange());
     timer.set(deadline);
-    timer.keepAlive(true); // the sockets of the client may not
     let failure: unknown;
     // a command that is not answered would fail later by itself
     const onTimeout = (): Promise<void> => {

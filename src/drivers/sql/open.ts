@@ -3,7 +3,7 @@
 import { isFatalError } from "../../errors.ts";
 import { backoffMs } from "../../util/backoff.ts";
 import type { Clock } from "../../util/clock.ts";
-import { sleep, withTimeout } from "../../util/timeout.ts";
+import { keepProcessAlive, sleep, withTimeout } from "../../util/timeout.ts";
 
 /** The longest delay before the next attempt. */
 const MAX_DELAY_MS = 500;
@@ -37,30 +37,31 @@ export async function openDatabase<S extends Closable, T>(
   clock: Clock,
   timeoutMs: number,
 ): Promise<OpenedDatabase<S, T>> {
+  // neither a pool nor a back-off does
+  return keepProcessAlive(clock, () => openUntil(database, clock, timeoutMs));
+}
+
+async function openUntil<S extends Closable, T>(
+  database: Openable<S, T>,
+  clock: Clock,
+  timeoutMs: number,
+): Promise<OpenedDatabase<S, T>> {
   const deadline = clock.now() + timeoutMs;
-  // neither a pool nor a back-off keeps the process alive
-  const keepAlive = clock.timer(() => undefined);
-  keepAlive.set(deadline);
-  keepAlive.keepAlive(true);
-  try {
-    let lastFailure: unknown;
-    for (let failures = 1; ; failures++) {
-      try {
-        return await openWithin(database, clock, deadline - clock.now());
-      } catch (error) {
-        if (isPermanent(error)) throw error;
-        // an attempt that the end of the time has cut says less than a complete one
-        if (error instanceof NoAnswerError && lastFailure !== undefined)
-          throw toUnreachedError(database.name, timeoutMs, lastFailure);
-        lastFailure = error;
-        const remainingMs = deadline - clock.now();
-        if (remainingMs < 1) throw toUnreachedError(database.name, timeoutMs, error);
-        // ever shorter towards the end: a database that comes up shortly before is still reached
-        await sleep(clock, Math.min(backoffMs(failures, Math.random(), MAX_DELAY_MS), remainingMs / 2));
-      }
+  let lastFailure: unknown;
+  for (let failures = 1; ; failures++) {
+    try {
+      return await openWithin(database, clock, deadline - clock.now());
+    } catch (error) {
+      if (isPermanent(error)) throw error;
+      // an attempt that the end of the time has cut says less than a complete one
+      if (error instanceof NoAnswerError && lastFailure !== undefined)
+        throw toUnreachedError(database.name, timeoutMs, lastFailure);
+      lastFailure = error;
+      const remainingMs = deadline - clock.now();
+      if (remainingMs < 1) throw toUnreachedError(database.name, timeoutMs, error);
+      // ever shorter towards the end: a database that comes up shortly before is still reached
+      await sleep(clock, Math.min(backoffMs(failures, Math.random(), MAX_DELAY_MS), remainingMs / 2));
     }
-  } finally {
-    keepAlive.stop();
   }
 }
 
