@@ -2,7 +2,7 @@
 
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
-import { explainError, isNoScriptError, isUnavailableCommand, toOpenError } from "./errors.ts";
+import { explainError, isNoScriptError, isReplicaError, isUnavailableCommand, toOpenError } from "./errors.ts";
 import RENEW from "./lua/renew.lua";
 import TURN from "./lua/turn.lua";
 import VERIFY from "./lua/verify.lua";
@@ -24,8 +24,18 @@ export async function connectAndVerify(
       await extraChecks();
     });
   } catch (error) {
+    if (isReplicaError(error)) await sendRefusedWrite(connection, options);
     throw toOpenError(error, connection.address);
   }
+}
+
+/**
+ * A client of the user leaves a replica only when a command of its own is refused (the option reconnectOnError of ioredis), and what the
+ * checks have found is an answer. So the next open() reaches the master. The key is random, and does not exist.
+ */
+async function sendRefusedWrite(connection: Connection, options: RedisOptions): Promise<void> {
+  const routingKey = toRoutingKey(toNamePrefix(options), "00");
+  await connection.send(["DEL", connection.inboxChannel(routingKey)], routingKey).catch(() => undefined);
 }
 
 async function verifyServer(connection: Connection, options: RedisOptions): Promise<void> {

@@ -17,6 +17,7 @@ import {
   waitForReplicas,
 } from "../../support/stores/redis-replication.ts";
 import { tcpProxy } from "../../support/tcp-proxy.ts";
+import { until } from "../../support/until.ts";
 
 const OPTIONS = { warn: () => undefined } as const;
 /** From the first call that was refused until the master is found. */
@@ -106,6 +107,41 @@ test.skipIf(redisUnavailableReason() !== null)(
     }
     for (const { locks, name } of clients) {
       if (name in STAYING) await expect(locks.tryAcquire("key")).rejects.toThrow(/this is a replica \(READONLY\)/);
+    }
+  },
+  60_000,
+);
+
+test.skipIf(redisUnavailableReason() !== null)(
+  "an address that leads to a replica when the first request comes is left once it leads to the master",
+  async () => {
+    const [master, replica] = await startRedisPair();
+    const target = { host: "127.0.0.1", port: replica.port };
+    const proxy = await tcpProxy(target);
+    const url = `redis://127.0.0.1:${(proxy.address as { readonly port: number }).port}`;
+    const clients = Object.entries(FINDING).map(([name, create]) => {
+      const row = create(url);
+      return { name, ...row, locks: createLocks(row.driver, { ttl: "20s" }) };
+    });
+    onTestFinished(async () => {
+      for (const { locks, end } of clients) {
+        await locks.close();
+        end?.();
+      }
+      await proxy.close();
+      await master.stop();
+      await replica.stop();
+    }, 60_000);
+    for (const { locks, name } of clients)
+      await expect(locks.acquire(name)).rejects.toThrow(/this is a replica \(READONLY\)/);
+    target.port = master.port;
+    for (const { locks, name } of clients) {
+      const isGranted = () =>
+        locks.acquire(name).then(
+          (lock) => lock.release(),
+          () => false,
+        );
+      await until(isGranted, { within: 20_000, what: `a lock of ${name}` });
     }
   },
   60_000,
