@@ -199,10 +199,9 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
       client.on("reconnecting", () => readPause(client)?.unref());
       client.on("error", () => undefined);
       client.on("node error", () => undefined);
-      client.on("+node", (added) => {
-        const node = added as IoredisLike;
-        node.on("connect", () => void node.stream?.unref?.());
-      });
+      client.on("+node", (added) => takeOwnershipOfNode(added as IoredisNode));
+      // it may have begun to connect already
+      client.nodes("all").forEach(takeOwnershipOfNode);
     },
     send: ([command = "", ...args]) => client.call(command, ...args),
     watchConnection({ onConnected, onDisconnected }) {
@@ -231,6 +230,31 @@ export function adaptIoredisCluster(client: IoredisClusterLike): ClientAdapter {
       if (routingKey === undefined && hasConnection(client)) disconnectAll();
     },
     disconnect: disconnectAll,
+  };
+}
+
+/** A node of a Cluster. */
+interface IoredisNode extends IoredisLike {
+  asking?(): Promise<unknown>;
+}
+
+function takeOwnershipOfNode(node: IoredisNode): void {
+  node.on("connect", () => void node.stream?.unref?.());
+  node.stream?.unref?.();
+  ignoreFailedAsking(node);
+}
+
+/**
+ * While a slot is moved the library sends ASKING before a command, and drops its result: if the connection breaks meanwhile, the
+ * unhandled rejection would end the process. The command fails, too, and is reported.
+ */
+function ignoreFailedAsking(node: IoredisNode): void {
+  const asking = node.asking?.bind(node);
+  if (asking === undefined) return;
+  node.asking = () => {
+    const answered = asking();
+    answered.catch(() => undefined);
+    return answered;
   };
 }
 

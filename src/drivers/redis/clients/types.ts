@@ -35,7 +35,7 @@ export interface IoredisClusterLike extends Emitter {
   };
   call(command: string, ...args: string[]): Promise<unknown>;
   nodes(
-    role: "master",
+    role: "master" | "all",
   ): readonly (IoredisLike & { readonly options: { readonly host?: string; readonly port?: number } })[];
   connect(): Promise<void>;
   disconnect(): void;
