@@ -123,6 +123,24 @@ describe.concurrent("when the wrapper is killed with -9", () => {
     await server.ended;
   });
 
+  test("a wrapper that was stopped while its command ended, and goes on within the lease, reports how the command ended", async () => {
+    const server = await startTcpServer();
+    const go = join(sandbox.folder, "go");
+    const flags = ["--url", server.url, "--ttl", "10s", "--grace", "4s"];
+    const first = await startWorkingRun("k5", flags, `until [ -e ${go} ]; do sleep 0.05; done; exit 7`);
+    first.process.kill("SIGSTOP");
+    const stoppedAt = performance.now();
+    writeFileSync(go, "");
+    const isOver = (): boolean => / Z /.test(readFileSync(`/proc/${first.child}/stat`, "latin1"));
+    await until(isOver, { within: 20_000, what: "the end of the command" });
+    // less of the lease is left than the grace: 9 s by the wrapper's clock, which begin before the command
+    await until(() => performance.now() - stoppedAt > 5_200, { within: 10_000, what: "the time for TERM" });
+    first.process.kill("SIGCONT");
+    expect(await first.ended).toMatchObject({ code: 7, err: "" });
+    server.process.kill("SIGTERM");
+    await server.ended;
+  });
+
   // both are stopped after the watchdog was armed and before it learned of the child
   test.each([
     ["killed", "SIGKILL"],

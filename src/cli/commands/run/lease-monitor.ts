@@ -6,6 +6,7 @@
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
 import type { LostReason } from "../../../errors.ts";
 import { formatDuration } from "../../../util/duration.ts";
+import { runAfterReading } from "../../../util/run-after-reading.ts";
 import { CommandError } from "../../errors.ts";
 import type { Reporter } from "../../output.ts";
 import { quoteKeys } from "../../output.ts";
@@ -56,6 +57,7 @@ export function armWatchdog(watchdog: Watchdog | null, lock: HeldLock, leadMs: n
 export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOutcome> {
   const { lock, child, watchdog, onLost, graceMs, reporter } = options;
   const { leaseMs } = lock;
+  let exit: ChildExit | null = null;
   let failure: CommandError | null = null;
   let ending: Promise<unknown> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -97,19 +99,26 @@ export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOut
     if (leaseMs === null || lock.lostSignal.aborted) return;
     const remainingMs = lock.remainingMs();
     const leadMs = onLost === "term" ? graceMs : 0;
-    if (onLost === "term" && remainingMs <= leadMs) {
-      const silentMs = Math.max(BELIEVED_SHARE * leaseMs - remainingMs, 0);
-      const description = `losing ${quoteKeys(lock.keys)} (${lock.describeLoss(silentMs)})`;
-      return terminate(toLostError(lock, "expired"), description, remainingMs);
-    }
+    // timers run first: those of a process that was stopped see the end of the lease before that of a command which ended long ago
+    if (onLost === "term" && remainingMs <= leadMs) return runAfterReading(terminateInTime);
     armWatchdog(watchdog, lock, leadMs);
     timer = setTimeout(check, Math.max(Math.min(remainingMs - leadMs, leaseMs / CHECKS_PER_LEASE), MIN_CHECK_MS));
+  };
+
+  const terminateInTime = (): void => {
+    // one that was ended by a signal may have been ended by the watchdog
+    if (leaseMs === null || exit?.signal === null || lock.lostSignal.aborted) return;
+    const remainingMs = lock.remainingMs();
+    if (remainingMs > graceMs) return check();
+    const silentMs = Math.max(BELIEVED_SHARE * leaseMs - remainingMs, 0);
+    const description = `losing ${quoteKeys(lock.keys)} (${lock.describeLoss(silentMs)})`;
+    terminate(toLostError(lock, "expired"), description, remainingMs);
   };
 
   if (lock.lostSignal.aborted) handleLoss();
   else lock.lostSignal.addEventListener("abort", handleLoss, { once: true });
   check();
-  const exit = await child.exited;
+  exit = await child.exited;
   lock.lostSignal.removeEventListener("abort", handleLoss);
   clearTimeout(timer);
   await (failure === null ? watchdog?.dismiss() : ending);
