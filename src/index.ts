@@ -45,6 +45,7 @@ export {
   type Page,
   type Release,
   type RevokeTarget,
+  type TokenRange,
   type Traits,
 } from "./spi/driver.ts";
 export type { Clock, Timer } from "./util/clock.ts";

@@ -13,6 +13,7 @@ export function losePushes(driver: Driver): Driver {
       disconnected: () => events.disconnected(),
       reconnected: () => events.reconnected(),
       recalled: (id) => isLost() || events.recalled(id),
+      heldTokens: (id) => events.heldTokens(id),
     });
   return driver;
 }

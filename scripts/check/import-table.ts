@@ -94,6 +94,10 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/opentelemetry/"],
     may: ["src/client/locks.ts", "src/client/lock.ts", "src/client/events.ts", ...SHARED],
   },
+  {
+    files: ["src/server/proxy/"],
+    may: ["src/server/", "src/claim/lease-deadline.ts", "src/protocol/", "src/spi/", "src/lock-table/", ...SHARED],
+  },
   { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
   {
     files: ["src/conformance/"],

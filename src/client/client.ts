@@ -128,6 +128,7 @@ export class Client {
         disconnected: () => engine.disconnected(),
         reconnected: () => engine.reconnected(),
         recalled: (id) => engine.recalled(id),
+        heldTokens: (id) => engine.heldTokens(id),
       });
     } catch (error) {
       this.#opening = null; // so that a later request tries again

@@ -12,7 +12,7 @@ import { isHeld, isReusable, isVerified, isWanted, nextWakeAt, startClaim, step 
 import type { ClaimEvent, ClaimSettings, ClaimState, Effect, Step } from "../claim/state.ts";
 import type { ClosedError, PauseReason } from "../errors.ts";
 import { isFatalError } from "../errors.ts";
-import type { Answer, Claim, ClaimId, Driver, Pause } from "../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, Pause, TokenRange } from "../spi/driver.ts";
 import type { Clock } from "../util/clock.ts";
 import type { HeapItem } from "../util/deadline-heap.ts";
 import { runInMicrotask } from "../util/microtask.ts";
@@ -53,11 +53,9 @@ export interface ClaimListener {
   onReleaseAll(): void;
 }
 
-/** What an ActiveClaim reports to its engine. */
-interface ActiveClaimEvents {
-  onDue(activeClaim: ActiveClaim, now: number, withinMs: number): void;
-  /** It is done, and no call or release of it is open. */
-  onOver(activeClaim: ActiveClaim): void;
+/** The engine of a claim. */
+interface ActiveClaimEngine {
+  claimDue(activeClaim: ActiveClaim, now: number, withinMs: number): void;
 }
 
 /** One claim that the engine runs: the state of its machine, and its listener. */
@@ -75,8 +73,6 @@ export class ActiveClaim implements ScheduledTask {
   pause: { readonly reason: PauseReason; readonly until: number } | null = null;
   /** Receives the result of the release. */
   onReleased: ReleaseCallback = noop;
-  /** How many calls have not settled, and releases have not been answered. */
-  openCalls = 0;
   /** The release in progress. A late answer that shows an entry in the queue causes a second one, which may arrive first. */
   pendingRelease: PendingRelease | null = null;
   /** The claims of this client that wait directly behind it, as its grant has named them. */
@@ -86,7 +82,7 @@ export class ActiveClaim implements ScheduledTask {
   heapIndex = -1;
   previousSameDue: HeapItem | undefined = undefined;
   nextSameDue: HeapItem | undefined = undefined;
-  readonly #events: ActiveClaimEvents;
+  readonly #engine: ActiveClaimEngine;
 
   constructor(
     claim: Claim,
@@ -94,19 +90,19 @@ export class ActiveClaim implements ScheduledTask {
     listener: ClaimListener,
     state: ClaimState,
     now: number,
-    events: ActiveClaimEvents,
+    engine: ActiveClaimEngine,
   ) {
     this.claim = claim;
     this.settings = settings;
     this.listener = listener;
     this.state = state;
     this.lastSentAt = now;
-    this.#events = events;
+    this.#engine = engine;
   }
 
   onDue(now: number, early?: EarlyRun): void {
     const withinMs = early === undefined ? 0 : Math.min(early.withinMs, this.settings.ttlMs * early.leaseShare);
-    this.#events.onDue(this, now, withinMs);
+    this.#engine.claimDue(this, now, withinMs);
   }
 
   /** Is it held, by the local clock? */
@@ -147,11 +143,6 @@ export class ActiveClaim implements ScheduledTask {
     return this.state.status === "lost" || this.state.status === "done" ? 0 : this.state.callState.calls;
   }
 
-  /** A call has settled, or a release was answered or given up. */
-  endCall(): void {
-    if (--this.openCalls === 0 && this.state.status === "done") this.#events.onOver(this);
-  }
-
   /** Returns the callback and clears it: only the first release reports its result. */
   takeOnReleased(): ReleaseCallback {
     const { onReleased } = this;
@@ -178,19 +169,10 @@ export class Engine {
   #pendingRenewals: ActiveClaim[] = [];
   /** One of them is due because of its lease: it is neither a recheck nor a retry. */
   #hasPendingRenewal = false;
-  #isStopped = false;
   /** The present epoch of the store: see AnsweredEvent. */
   #epoch = 0;
   /** The total time for which this machine was suspended, as far as it was detected. */
   suspendedMs = 0;
-  readonly #claimEvents: ActiveClaimEvents = {
-    onDue: (activeClaim, now, withinMs) =>
-      this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now),
-    onOver: ({ claim }) => {
-      // attached again: the driver keeps the same claim for another ActiveClaim
-      if (!this.#isStopped && !this.#claims.has(claim.id)) this.driver.forget?.(claim);
-    },
-  };
 
   /** @param random returns a number from 0 to 1 */
   constructor(driver: Driver, clock: Clock, random: () => number, events: Events) {
@@ -241,9 +223,8 @@ export class Engine {
 
   /** Drops a claim without releasing it: another client has it now. */
   forget(activeClaim: ActiveClaim): void {
-    const wasOver = activeClaim.state.status === "done";
     this.#apply(activeClaim, { type: "transferred" }, this.clock.now());
-    if (!wasOver && activeClaim.openCalls === 0) this.#claimEvents.onOver(activeClaim);
+    this.driver.forget?.(activeClaim.claim);
   }
 
   /** While all claims are idle, neither the timer nor the driver's connections keep the process alive. */
@@ -253,16 +234,6 @@ export class Engine {
     this.driver.setIdle?.(claim, isIdle);
   }
 
-  /** Makes a call for claims outside their machines. */
-  async callFor<T>(activeClaims: readonly ActiveClaim[], call: () => Promise<T>): Promise<T> {
-    for (const activeClaim of activeClaims) activeClaim.openCalls++;
-    try {
-      return await call();
-    } finally {
-      for (const activeClaim of activeClaims) activeClaim.endCall();
-    }
-  }
-
   /**
    * Applies what the clocks show now, since the timer may be late: a suspension of this machine to all claims, the end of
    * its lease to this one. Returns `now`.
@@ -270,8 +241,13 @@ export class Engine {
   observe(now: number = this.clock.now(), activeClaim?: ActiveClaim): number {
     const suspendedMs = this.#suspendDetector.suspendedMs(now);
     if (suspendedMs > 0) this.#onSuspend(suspendedMs);
-    if (activeClaim !== undefined && !activeClaim.isHeld(now)) this.#claimEvents.onDue(activeClaim, now, 0);
+    if (activeClaim !== undefined && !activeClaim.isHeld(now)) this.claimDue(activeClaim, now, 0);
     return now;
+  }
+
+  /** The time of a claim's next step has come, or will within withinMs. */
+  claimDue(activeClaim: ActiveClaim, now: number, withinMs: number): void {
+    this.#apply(activeClaim, { type: "due", random: this.random(), withinMs }, now);
   }
 
   /** See isVerified() of the machine. */
@@ -332,6 +308,12 @@ export class Engine {
     if (activeClaim !== undefined) this.#apply(activeClaim, { type: "recalled" }, this.clock.now());
   }
 
+  heldTokens(id: ClaimId): TokenRange | null {
+    const now = this.observe();
+    const state = this.#claims.get(id)?.state;
+    return state?.status === "held" && isHeld(state, now) ? { token: state.token, tokenCount: state.tokenCount } : null;
+  }
+
   /** Sends the renewals collected in this turn, so that they go out before the caller's next call. */
   flushRenewals(): void {
     if (this.#pendingRenewals.length > 0) this.#sendRenewals();
@@ -344,13 +326,12 @@ export class Engine {
 
   /** The last call on an engine. */
   stop(): void {
-    this.#isStopped = true;
     this.#releaseQueue.stop();
     this.scheduler.stop();
   }
 
   #addClaim(claim: Claim, settings: ClaimSettings, listener: ClaimListener, firstStep: Step, now: number): ActiveClaim {
-    const activeClaim = new ActiveClaim(claim, settings, listener, firstStep.state, now, this.#claimEvents);
+    const activeClaim = new ActiveClaim(claim, settings, listener, firstStep.state, now, this);
     this.#claims.add(claim.id, activeClaim);
     this.scheduler.ref();
     this.#perform(activeClaim, firstStep, now);
@@ -392,7 +373,6 @@ export class Engine {
       case "release": {
         const hasUnansweredClaim = state.status === "done" && state.hasUnansweredClaim;
         const onReleased = activeClaim.takeOnReleased();
-        activeClaim.openCalls++;
         activeClaim.pendingRelease = this.#releaseQueue.add(activeClaim, hasUnansweredClaim, onReleased);
         return;
       }
@@ -405,7 +385,6 @@ export class Engine {
     activeClaim.lastSentAt = now;
     const call = activeClaim.lastCall;
     const epoch = this.#epoch;
-    activeClaim.openCalls++;
     rejectOnThrow(() => this.driver.claim(activeClaim.claim)).then(
       (answer) => this.#onAnswer(activeClaim, call, now, epoch, answer),
       (error: unknown) => this.#onCallFailed(activeClaim, call, now, error),
@@ -430,7 +409,6 @@ export class Engine {
     if (renewable.length === 0) return;
     const sentAt = this.clock.now();
     const epoch = this.#epoch;
-    for (const activeClaim of renewable) activeClaim.openCalls++;
     const calls = renewable.map(({ lastCall }) => lastCall);
     const claims = renewable.map(({ claim }) => claim);
     const tokenCounts = renewable.map(({ state, listener }) =>
@@ -475,7 +453,6 @@ export class Engine {
     const hasClockStepped = this.#storeMonitor.onAnswer(answer, sentAt, now);
     this.#apply(activeClaim, { type: "answered", call, sentAt, epoch, answer }, now);
     if (hasClockStepped) this.#onStoreClockStep(now);
-    activeClaim.endCall();
   }
 
   #onCallFailed(activeClaim: ActiveClaim, call: number, sentAt: number, error: unknown): void {
@@ -486,7 +463,6 @@ export class Engine {
       { type: "failed", call, isFatal: isFatalError(error), random: this.random() },
       this.clock.now(),
     );
-    activeClaim.endCall();
   }
 
   #onTimer(): void {

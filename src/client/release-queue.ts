@@ -50,8 +50,6 @@ interface ReleasableClaim {
   readonly lastSentAt: number;
   /** Its earlier release, if there was one. */
   readonly pendingRelease: PendingRelease | null;
-  /** The release is over. */
-  endCall(): void;
 }
 
 /** Nothing is added to it. */
@@ -223,7 +221,6 @@ export class ReleaseQueue {
   #finish(release: PendingRelease, existed: boolean | null): void {
     this.#inFlight.remove(release);
     release.onReleased(release.attempts === 1 || existed === true ? existed : null);
-    release.source.endCall();
     if (this.#inFlight.size > 0) return;
     this.#stopKeepingAlive();
     exitListeners.delete(this.#giveUp);

@@ -123,21 +123,19 @@ async function detachWithTtl(
 }
 
 /** Without Driver.detach no claim belongs to a session: renewing gives it a full lease. */
-function detachClaims(
+async function detachClaims(
   engine: Engine,
   activeClaims: readonly ActiveClaim[],
   newTtlMs?: number,
 ): Promise<readonly boolean[]> {
   const { driver } = engine;
   const claims = activeClaims.map(({ claim }) => claim);
-  return engine.callFor(activeClaims, async () => {
-    if (driver.detach !== undefined) return driver.detach(claims, newTtlMs);
-    const answers = await driver.renew(claims);
-    return answers.map((answer) => {
-      // unknown is not lost
-      if (answer === undefined) throw new Error(`${driver.name}: no answer for this claim`);
-      return answer.state === "held";
-    });
+  if (driver.detach !== undefined) return driver.detach(claims, newTtlMs);
+  const answers = await driver.renew(claims);
+  return answers.map((answer) => {
+    // unknown is not lost
+    if (answer === undefined) throw new Error(`${driver.name}: no answer for this claim`);
+    return answer.state === "held";
   });
 }
 

@@ -253,6 +253,7 @@ function createContext({ settings, store, slowMachine, drivers, cleanups, violat
           recalls.push(id);
           if (settings.traits.recall !== "push") violations.add('a claim was recalled, and recall is not "push"');
         },
+        heldTokens: () => null,
       });
       return createClient(settings, opened, traits, { pushes, recalls }, until);
     },

@@ -1,19 +1,15 @@
 /**
- * Notices a store that has lost data. The guard keeps the grants of this client: with the option guardDataLoss it
- * restores lost claims from them; without it, it reports them as lost.
+ * Notices a store that has lost data. With the option guardDataLoss the guard restores lost claims with the tokens that the core
+ * holds; without it, it reports them as lost.
  *
- * Invariant: a claim is restored, or reported, only while its lease has not ended by this client's clocks. After that the store
- * may have granted the key to another client before it lost the data, and that one may come later; and a store that has lost
- * nothing may have removed the claim, whose lease had ended there, too.
+ * Invariant: a claim is restored, or reported, only if the core certainly holds it once the store's answer is here. After the end of
+ * its lease the store may have granted the key to another client before it lost the data, and that one may come later; and a store
+ * that has lost nothing may have removed the claim, whose lease had ended there, too.
  */
 
-import { believedUntil } from "../claim/lease-deadline.ts";
 import { FatalDriverError } from "../errors.ts";
-import type { Answer, Check, Claim, ClaimId } from "../spi/driver.ts";
-import type { Clock } from "../util/clock.ts";
+import type { Answer, Check, Claim, ClaimId, TokenRange } from "../spi/driver.ts";
 import { parseDuration } from "../util/duration.ts";
-import { SlotMap } from "../util/slot-map.ts";
-import { SuspendDetector } from "../util/suspend-detector.ts";
 import { isObject, millisecondsRule, noProblem, validateOptions } from "../util/validate.ts";
 import { decodeAnswer, isForgottenReply, isMissedGrantReply, parseGraceEnd } from "./reply-codec.ts";
 
@@ -58,40 +54,22 @@ export interface GuardSettings {
   readonly warn: (warning: string) => void;
   /** Makes all claims ask the store now, so that held claims are restored. */
   readonly onLoss: () => void;
-  readonly clock: Clock;
+  /** See DriverEvents. */
+  readonly heldTokens: (id: ClaimId) => TokenRange | null;
   /** Whether a held claim that the store does not know before its lease has ended proves a loss of data, and is restored, too. */
   readonly restoresUnknown?: boolean;
 }
 
-/** A claim to restore, and its grant. */
-export interface LostClaim extends Grant {
+/** A claim to restore, and its tokens. */
+export interface LostClaim extends TokenRange {
   readonly claim: Claim;
 }
 
 /** Restores claims in the store; resolves to one reply for each. */
 export type RestoreLost = (lost: readonly LostClaim[]) => Promise<unknown>;
 
-interface Grant {
-  readonly token: bigint;
-  readonly tokenCount: number;
-}
-
-/** What the guard keeps of one claim. */
-export interface GuardedClaim {
-  /** Null: not granted yet. */
-  grant: Grant | null;
-  /** Until when its lease certainly lasts, on the scale of now(): the core counts it in the same way. */
-  leaseEndsAt: number;
-  /** The quorum driver claims a released id again: a late push may still belong to the earlier claim. */
-  readonly wasReleasedBefore: boolean;
-}
-
 export class DataLossGuard {
   readonly #settings: GuardSettings;
-  readonly #claims = new SlotMap<ClaimId, GuardedClaim>();
-  readonly #suspendDetector: SuspendDetector;
-  /** The total time for which this machine was suspended. */
-  #suspendedMs = 0;
   /** The end of the grace period as the store last reported it: tells a new loss from a known one. */
   #graceEndsAt = "";
   /** How many held claims the store did not know any more, without an end reason. */
@@ -99,14 +77,6 @@ export class DataLossGuard {
 
   constructor(settings: GuardSettings) {
     this.#settings = settings;
-    this.#suspendDetector = new SuspendDetector(settings.clock);
-  }
-
-  /** The time by which leases are counted here: it includes suspensions. Read it before a call is sent. */
-  now(): number {
-    const now = this.#settings.clock.now();
-    this.#suspendedMs += this.#suspendDetector.suspendedMs(now);
-    return now + this.#suspendedMs;
   }
 
   /** Called when the driver opens, with what is left of a grace period. */
@@ -117,69 +87,27 @@ export class DataLossGuard {
     warn(`${driverName}: ${cause}: no locks are granted for ${remainingMs} ms`);
   }
 
-  /**
-   * Called before a claim is sent. `onAnswers` takes the result, with the answer.
-   * @throws FatalDriverError if the claim could outlast a grace period
-   */
-  onClaim(claim: Claim): GuardedClaim {
-    const { ttlMs } = claim;
+  /** Called before a claim is sent. @throws FatalDriverError if the claim could outlast a grace period */
+  checkTtl({ ttlMs }: Claim): void {
     const { driverName, maxTtlMs } = this.#settings;
-    if (maxTtlMs !== null && Number(ttlMs) > maxTtlMs) {
-      const problem = `the ttl of ${ttlMs} ms exceeds guardDataLoss.maxTtlMs (${maxTtlMs} ms)`;
-      throw new FatalDriverError(`${driverName}: ${problem}`);
-    }
-    return this.#track(claim);
+    if (maxTtlMs === null || Number(ttlMs) <= maxTtlMs) return;
+    const problem = `the ttl of ${ttlMs} ms exceeds guardDataLoss.maxTtlMs (${maxTtlMs} ms)`;
+    throw new FatalDriverError(`${driverName}: ${problem}`);
   }
 
-  /**
-   * Called before claims are renewed. `restoreLost` and `onAnswers` take the result, with the answers: it ties an
-   * answer to the claim that was renewed, since after a release the same id may be claimed again.
-   */
-  onRenew(claims: readonly Claim[]): readonly GuardedClaim[] {
-    return claims.map((claim) => this.#track(claim));
-  }
-
-  /** Ignores a push for a released claim, or for an earlier claim with the same id. */
-  onPush(id: ClaimId, answer: Answer): void {
-    const guarded = this.#claims.get(id);
-    if (guarded !== undefined && !guarded.wasReleasedBefore) this.#recordAnswer(id, guarded, answer);
-  }
-
-  /** Late answers are for the earlier GuardedClaim, and are ignored. */
-  onRelease(id: ClaimId): void {
-    if (this.#claims.has(id)) this.#claims.set(id, { grant: null, leaseEndsAt: 0, wasReleasedBefore: true });
-  }
-
-  forget(id: ClaimId): void {
-    this.#claims.delete(id);
-  }
-
-  /** Records the answers, and reports a loss of data that they show. `sentAt`: now() when their call was sent. */
-  onAnswers(
-    claims: readonly Claim[],
-    guarded: readonly GuardedClaim[],
-    answers: readonly Answer[],
-    replies: readonly unknown[],
-    sentAt: number,
-  ): void {
-    let lostCount = 0;
-    for (const [index, { id, ttlMs }] of claims.entries()) {
-      const [target, answer] = [guarded[index] as GuardedClaim, answers[index] as Answer];
-      if (answer.state !== "none") {
-        const endsAt = believedUntil(sentAt, answer.remainingMs, Number(ttlMs));
-        target.leaseEndsAt = Math.max(target.leaseEndsAt, endsAt);
-      }
-      if (this.#recordAnswer(id, target, answer)) lostCount++;
-    }
+  /** Reports a loss of data that answers show, before the core gets them. `replies`: what the store said. */
+  onAnswers(claims: readonly Claim[], answers: readonly Answer[], replies: readonly unknown[]): void {
+    const { driverName, storeName, maxTtlMs, warn } = this.#settings;
+    const lostCount = claims.filter(({ id }, index) => this.#isUnknown(id, answers[index] as Answer)).length;
     this.#lostCount += lostCount;
     if (lostCount > 0) {
       const consequence =
         lostCount === 1
           ? "a lock that this client held: its holder is notified, and it may have been granted to others"
           : `${lostCount} locks that this client held: their holders are notified, and they may have been granted to others`;
-      this.#settings.warn(`${this.#settings.driverName}: ${this.#settings.storeName} has lost ${consequence}`);
+      warn(`${driverName}: ${storeName} has lost ${consequence}`);
     }
-    if (this.#settings.maxTtlMs === null) return;
+    if (maxTtlMs === null) return;
     for (const reply of replies) {
       const graceEndsAt = parseGraceEnd(reply);
       if (graceEndsAt !== null) return this.#onDataLoss(graceEndsAt);
@@ -189,19 +117,19 @@ export class DataLossGuard {
   /** Restores held claims that the store has lost, and replaces their answers. */
   async restoreLost(
     claims: readonly Claim[],
-    guarded: readonly GuardedClaim[],
     replies: readonly unknown[],
     answers: Answer[],
     restore: RestoreLost,
   ): Promise<void> {
+    if (this.#settings.maxTtlMs === null) return;
     const lost: LostClaim[] = [];
     const indices: number[] = [];
     for (const [index, claim] of claims.entries()) {
-      const target = guarded[index] as GuardedClaim;
-      const grant = this.#claims.get(claim.id) === target ? target.grant : null;
-      if (grant === null || !this.#isLost(target, replies[index], answers[index] as Answer)) continue;
-      const { token, tokenCount } = grant;
-      lost.push({ claim, token, tokenCount });
+      const tokens = this.#isLost(claim.id, replies[index], answers[index] as Answer)
+        ? this.#settings.heldTokens(claim.id)
+        : null;
+      if (tokens === null) continue;
+      lost.push({ claim, ...tokens });
       indices.push(index);
     }
     if (lost.length === 0) return;
@@ -226,31 +154,14 @@ export class DataLossGuard {
     ];
   }
 
-  #isLost({ leaseEndsAt }: GuardedClaim, reply: unknown, answer: Answer): boolean {
-    const { maxTtlMs, restoresUnknown = false } = this.#settings;
-    if (maxTtlMs === null || this.now() >= leaseEndsAt) return false;
+  #isLost(id: ClaimId, reply: unknown, answer: Answer): boolean {
     if (isForgottenReply(reply) || isMissedGrantReply(reply)) return true;
-    return restoresUnknown && answer.state === "none" && answer.reason === undefined;
+    return this.#settings.restoresUnknown === true && this.#isUnknown(id, answer);
   }
 
-  /**
-   * True if the claim was held and is gone without an end reason, before its lease has ended. `guarded`: the result of
-   * onClaim() or onRenew() for this call.
-   */
-  #recordAnswer(id: ClaimId, guarded: GuardedClaim, answer: Answer): boolean {
-    if (this.#claims.get(id) !== guarded || answer.state === "waiting") return false;
-    const wasHeld = guarded.grant !== null;
-    guarded.grant = answer.state === "held" ? answer : null;
-    if (!wasHeld || answer.state !== "none" || answer.reason !== undefined) return false;
-    return this.now() < guarded.leaseEndsAt;
-  }
-
-  #track({ id }: Claim): GuardedClaim {
-    const known = this.#claims.get(id);
-    if (known !== undefined) return known;
-    const guarded = { grant: null, leaseEndsAt: 0, wasReleasedBefore: false };
-    this.#claims.set(id, guarded);
-    return guarded;
+  /** The claim is held, and the store does not know it, without an end reason. */
+  #isUnknown(id: ClaimId, answer: Answer): boolean {
+    return answer.state === "none" && answer.reason === undefined && this.#settings.heldTokens(id) !== null;
   }
 
   /** Renews all claims at once when a new loss is seen, so that held ones are restored within the grace period. */

@@ -103,6 +103,12 @@ export type Answer =
    */
   | { readonly state: "none"; readonly reason?: EndReason; readonly paused?: Pause };
 
+/** Consecutive fencing tokens: from token on. */
+export interface TokenRange {
+  readonly token: bigint;
+  readonly tokenCount: number;
+}
+
 /**
  * The core's side of an open driver: the store's pushes go here. Pushes may be late, repeated or lost. The core polls
  * anyway, so a driver that never calls these is correct. A pushed answer counts only if it came over the connection (in
@@ -125,6 +131,11 @@ export interface DriverEvents {
   reconnected(): void;
   /** Another claim waits for this held claim, which asked to be recalled. Only if traits.recall is "push". */
   recalled(id: ClaimId): void;
+  /**
+   * The tokens of this claim, if the client certainly holds it now; null: it waits, was released or lost, or its lease has ended by the
+   * clocks of this machine. A driver that guards against data loss restores with them a claim that the store has lost.
+   */
+  heldTokens(id: ClaimId): TokenRange | null;
 }
 
 /** The differences between stores that the core must know, as open() found them. */
@@ -293,10 +304,9 @@ export interface Driver {
   release(releases: readonly Release[]): Promise<readonly boolean[]>;
 
   /**
-   * Optional: drop what is kept for this claim, which was released, given up or detached. The core calls it once, when its
-   * `claim` and `renew` calls have settled and its release is not repeated any more. A server or a quorum in front of the
-   * driver may call it earlier: a late answer must not bring anything back, and a release may follow. If a detached claim
-   * is attached, its id returns.
+   * Optional; needed only if the driver keeps something for each claim until `release` or the answer "none". Drop it: the core gives
+   * this claim up without a release, since another client has it, or may have it. A late answer must not bring anything back, and a
+   * release may follow. If the claim is attached again, its id returns.
    */
   forget?(claim: Claim): void;
 

@@ -332,6 +332,7 @@ export const FAULTY_DRIVERS: readonly FaultyDriver[] = [
             disconnected: () => events.disconnected(),
             reconnected: () => events.reconnected(),
             recalled: (id) => events.recalled(id),
+            heldTokens: (id) => events.heldTokens(id),
             answered(id, answer) {
               if (answer.state === "held") events.answered(id, { ...answer, token: answer.token - 1n });
             },

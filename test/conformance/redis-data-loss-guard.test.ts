@@ -7,6 +7,7 @@ import { redis } from "../../src/drivers/redis/driver.ts";
 import type { Driver } from "../../src/spi/driver.ts";
 import { testDriver } from "../client/suite.ts";
 import { NO_EVENTS } from "../support/driver-events.ts";
+import { withHeldTokens } from "../support/held-tokens.ts";
 import { toReleases } from "../support/releases.ts";
 import { makeClaim } from "../support/server-fixture.ts";
 import type { RedisServer } from "../support/stores/redis.ts";
@@ -41,7 +42,7 @@ withRedis((server, admin) => {
   test("in a grace period a key whose holder has placed its claim again is busy; the state of any other is unknown", async () => {
     const prefix = randomUUID();
     await markLongInUse(admin(), prefix);
-    const [holder, other] = [guardedDriver(server(), prefix), guardedDriver(server(), prefix)];
+    const [holder, other] = [withHeldTokens(guardedDriver(server(), prefix)), guardedDriver(server(), prefix)];
     for (const driver of [holder, other]) await driver.open(NO_EVENTS);
     const claim = makeClaim("k");
     expect((await holder.claim(claim)).state).toBe("held");

@@ -6,26 +6,41 @@ const postgres = { tests: "test/integration/postgres/data-loss-guard.test.ts" };
 const mysql = { tests: "test/integration/mysql/data-loss-guard.test.ts" };
 const tests = "test/integration/sqlite/data-loss-guard.test.ts";
 
+const engine = { file: "src/client/engine.ts", tests: "test/unit/client/held-tokens.test.ts" };
 const guard = { file: "src/drivers/data-loss-guard.ts", tests: "test/unit/drivers/data-loss-guard.test.ts" };
 
 export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
   {
-    ...guard,
+    ...engine,
     name: "a claim that is restored after its lease has ended",
-    find: "|| this.now() >= leaseEndsAt) return false;",
-    replace: "|| leaseEndsAt < 0) return false;",
+    find: 'state?.status === "held" && isHeld(state, now) ?',
+    replace: 'state?.status === "held" ?',
   },
   {
-    ...guard,
+    ...engine,
     name: "a claim that is restored after its machine slept through the rest of its lease",
-    find: "return now + this.#suspendedMs;",
-    replace: "return now;",
+    find: "const now = this.observe();\n    const state",
+    replace: "const now = this.clock.now();\n    const state",
   },
   {
     ...guard,
     name: "a loss of data reported because a lease has ended",
-    find: "return this.now() < guarded.leaseEndsAt;",
-    replace: "return true;",
+    find: "answer.reason === undefined && this.#settings.heldTokens(id) !== null;",
+    replace: "answer.reason === undefined;",
+  },
+  {
+    file: "src/drivers/quorum/quorum-claim.ts",
+    tests: "test/unit/drivers/quorum/quorum-claim.test.ts",
+    name: "a vote that is restored after its lease has ended",
+    find: 'state === "held" && endsAt > now ? {',
+    replace: 'state === "held" ? {',
+  },
+  {
+    file: "src/server/proxy/proxied-claims.ts",
+    tests: "test/unit/server/proxy/proxied-claims.test.ts",
+    name: "a claim of a proxy that is restored while it is being released",
+    find: "proxied.isRevoked || proxied.isEndRecorded)",
+    replace: "proxied.isRevoked)",
   },
   {
     ...postgres,

@@ -383,23 +383,10 @@ export const MUTANTS: readonly Mutant[] = [
     replace: "showsQueueEntry(event) ?",
   },
   {
-    name: "a claim forgotten while its release is repeated",
-    file: "src/client/release-queue.ts",
-    find: "const remembered = this.#dropForgotten(releases, now);",
-    replace:
-      "for (const { source } of releases) source.endCall(); const remembered = this.#dropForgotten(releases, now);",
-  },
-  {
-    name: "a claim forgotten while a call for it is in flight",
-    file: "src/client/engine.ts",
-    find: "if (--this.openCalls === 0 &&",
-    replace: "if (--this.openCalls >= 0 &&",
-  },
-  {
     name: "a claim that is never forgotten",
     file: "src/client/engine.ts",
-    find: "this.driver.forget?.(claim);",
-    replace: "return;",
+    find: "this.driver.forget?.(activeClaim.claim);",
+    replace: "",
   },
   {
     name: "an aborted request that leaves its claim behind",

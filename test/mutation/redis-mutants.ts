@@ -470,20 +470,6 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     tests: recall,
   },
   {
-    name: "on Redis, a late answer about an earlier claim regarded as a loss of the present one",
-    file: "src/drivers/data-loss-guard.ts",
-    find: 'if (this.#claims.get(id) !== guarded || answer.state === "waiting") return false;',
-    replace: 'if (answer.state === "waiting") return false;',
-    tests: "test/unit/drivers/data-loss-guard.test.ts",
-  },
-  {
-    name: "on Redis, a late push for an earlier claim regarded as a grant of the present one",
-    file: "src/drivers/data-loss-guard.ts",
-    find: "if (guarded !== undefined && !guarded.wasReleasedBefore)",
-    replace: "if (guarded !== undefined)",
-    tests: "test/unit/drivers/data-loss-guard.test.ts",
-  },
-  {
     name: "on Redis, totals that are believed although an entry is gone",
     file: "src/drivers/redis/lua/lib/queue.lua",
     find: " or call('ZCARD', queue.admittedKey) ~= totals.count + TOTALS",

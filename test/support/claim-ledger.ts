@@ -1,51 +1,61 @@
-/** Keeps account of the claims for which a client has called a driver, until it calls forget(). */
+/** Keeps account of the claims for which a driver must keep something: those that have not ended yet, as the driver interface says. */
 
 import { delegate } from "../../src/conformance/delegate.ts";
-import type { Claim, ClaimId, Driver } from "../../src/spi/driver.ts";
+import type { Answer, ClaimId, Driver } from "../../src/spi/driver.ts";
 
 export interface ClaimLedger {
   /** The driver for the client. */
   readonly driver: Driver;
-  /** The number of calls in flight for each claim that was not forgotten. */
-  readonly openClaims: ReadonlyMap<ClaimId, number>;
-  /** How often each claim was forgotten. */
-  readonly forgotten: ReadonlyMap<ClaimId, number>;
-  /** Calls of forget() that came twice or during a call, and calls after it. */
-  readonly violations: readonly string[];
+  /** Claims that were made or renewed, and then neither released, nor answered "none", nor forgotten. */
+  readonly openClaims: ReadonlySet<ClaimId>;
+  /** The claims that were forgotten, once for each call. */
+  readonly forgotten: readonly ClaimId[];
 }
 
 export function createClaimLedger(inner: Driver): ClaimLedger {
-  const openClaims = new Map<ClaimId, number>();
-  const forgotten = new Map<ClaimId, number>();
-  const violations: string[] = [];
-  const count = (claims: readonly Claim[], change: number): void => {
-    for (const { id } of claims) openClaims.set(id, (openClaims.get(id) ?? 0) + change);
-  };
-  const duringCall = <T>(claims: readonly Claim[], call: () => Promise<T>): Promise<T> => {
-    count(claims, 1);
-    return call().finally(() => count(claims, -1));
+  const openClaims = new Set<ClaimId>();
+  const forgotten: ClaimId[] = [];
+  const record = (id: ClaimId, answer: Answer | undefined): void => {
+    if (answer?.state !== "none") return;
+    // a holder that was told to stop releases its claim, which keeps its place until then
+    if (answer.reason !== "revoked" && answer.reason !== "maxHold") openClaims.delete(id);
   };
   const { detach } = inner;
   const driver = delegate(inner, {
-    claim(claim) {
-      if (forgotten.has(claim.id)) violations.push("claim after forget");
-      return duringCall([claim], () => inner.claim(claim));
+    open: (events) =>
+      inner.open({
+        answered(id, answer) {
+          record(id, answer);
+          events.answered(id, answer);
+        },
+        changed: (id) => events.changed(id),
+        disconnected: () => events.disconnected(),
+        reconnected: () => events.reconnected(),
+        recalled: (id) => events.recalled(id),
+        heldTokens: (id) => events.heldTokens(id),
+      }),
+    async claim(claim) {
+      openClaims.add(claim.id);
+      const answer = await inner.claim(claim);
+      record(claim.id, answer);
+      return answer;
     },
-    // a renewal may follow: of an attached claim
-    renew: (claims) => duringCall(claims, () => inner.renew(claims)),
-    ...(detach && { detach: (claims, leftMs) => duringCall(claims, () => detach.call(inner, claims, leftMs)) }),
+    async renew(claims, tokenCounts) {
+      for (const { id } of claims) openClaims.add(id);
+      const answers = await inner.renew(claims, tokenCounts);
+      for (const [index, { id }] of claims.entries()) record(id, answers[index]);
+      return answers;
+    },
+    ...(detach && { detach: (claims, leftMs) => detach.call(inner, claims, leftMs) }),
     release(releases) {
-      for (const { claim } of releases) if (!openClaims.has(claim.id)) violations.push("release after forget");
+      for (const { claim } of releases) openClaims.delete(claim.id);
       return inner.release(releases);
     },
     forget(claim) {
-      const callsInFlight = openClaims.get(claim.id);
-      if (callsInFlight === undefined) violations.push("forget twice");
-      else if (callsInFlight > 0) violations.push("forget during a call");
       openClaims.delete(claim.id);
-      forgotten.set(claim.id, (forgotten.get(claim.id) ?? 0) + 1);
+      forgotten.push(claim.id);
       inner.forget?.(claim);
     },
   });
-  return { driver, openClaims, forgotten, violations };
+  return { driver, openClaims, forgotten };
 }

@@ -13,6 +13,7 @@ export function toDriverEvents(onPush: OnPush): DriverEvents {
     disconnected: () => undefined,
     reconnected: () => void onPush(null),
     recalled: () => undefined,
+    heldTokens: () => null,
   };
 }
 

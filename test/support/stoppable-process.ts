@@ -53,6 +53,7 @@ export class StoppableProcess {
       disconnected: () => this.#receive(() => events.disconnected()),
       reconnected: () => this.#receive(() => events.reconnected()),
       recalled: (id) => this.#receive(() => events.recalled(id)),
+      heldTokens: (id) => events.heldTokens(id),
     });
     return delegate(driver, {
       open: (events) => driver.open(wrapEvents(events)),

@@ -146,6 +146,7 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
       disconnected: () => events.disconnected(),
       reconnected: () => pushAsIs(() => events.reconnected()),
       recalled: (id) => pushAsIs(() => events.recalled(id)),
+      heldTokens: (id) => events.heldTokens(id),
     };
   }
 

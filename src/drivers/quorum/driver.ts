@@ -45,6 +45,7 @@ import type {
   ListQuery,
   Page,
   Release,
+  TokenRange,
   Traits,
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
@@ -140,11 +141,11 @@ class QuorumDriver implements Driver {
     const onPush = (index: number, id: ClaimId | null, answer?: Answer): void => this.#onPush(index, id, answer);
     const onRecalled = (index: number, id: ClaimId): void => this.#onRecalled(index, id);
     const onDisconnected = (index: number): void => this.#onDisconnected(index);
+    const heldTokens = (index: number, id: ClaimId): TokenRange | null =>
+      this.#claims.get(id)?.heldTokens(index, this.#time()) ?? null;
     const onHealthChange = safeListener(options.onMember ?? (() => undefined));
-    this.#members = drivers.map(
-      (driver, index) =>
-        new Member({ index, driver, clock, time: this.#time, onPush, onRecalled, onDisconnected, onHealthChange }),
-    );
+    const events = { onPush, onRecalled, onDisconnected, onHealthChange, heldTokens };
+    this.#members = drivers.map((driver, index) => new Member({ index, driver, clock, time: this.#time, ...events }));
     this.#coordinator = new ClaimCoordinator({
       members: this.#members,
       claims: this.#claims,
@@ -175,8 +176,9 @@ class QuorumDriver implements Driver {
       const hidesBreaks = this.#members.some(({ reportsBreaks }) => reportsBreaks === false);
       return { ...TRAITS, recall: this.#recall, ...(hidesBreaks && { reportsBreaks: false }) };
     }
-    await this.close();
     const tally = new Tally(this.#members.length);
+    for (const { isOpen } of this.#members) if (isOpen) tally.add({ state: "none" });
+    await this.close();
     for (const error of errors) tally.addError(error);
     throw invalidMember ?? tally.failure;
   }

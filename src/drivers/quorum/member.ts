@@ -4,7 +4,7 @@
  */
 
 import { isFatalError } from "../../errors.ts";
-import type { Answer, Claim, ClaimId, ClaimView, Driver, ListQuery, Traits } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, ClaimView, Driver, ListQuery, TokenRange, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 
 /** A member that could not be opened is tried again at the next use, but not more often than this. */
@@ -50,6 +50,7 @@ export interface MemberOptions {
   readonly onDisconnected: (index: number) => void;
   /** Called with the error when the member fails, and with null when it answers again. */
   readonly onHealthChange: (index: number, error: unknown) => void;
+  readonly heldTokens: (index: number, id: ClaimId) => TokenRange | null;
 }
 
 export class Member {
@@ -195,6 +196,7 @@ export class Member {
         recalled: (id) => {
           if (this.#isOpen) this.#options.onRecalled(this.index, id);
         },
+        heldTokens: (id) => this.#options.heldTokens(this.index, id),
       });
     } catch (error) {
       this.#openError = error;

@@ -21,7 +21,7 @@
 
 import { believedUntil } from "../../claim/lease-deadline.ts";
 import { BELIEVED_SHARE } from "../../claim/lease-shares.ts";
-import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, TokenRange } from "../../spi/driver.ts";
 
 export interface MemberClaim {
   /** "unknown": this member has not answered yet. */
@@ -168,6 +168,12 @@ export class QuorumClaim {
     memberClaim.state = "held";
     memberClaim.token = answer.token;
     return true;
+  }
+
+  /** The token of the member's vote while it is one; null: it is none. */
+  heldTokens(index: number, now: number): TokenRange | null {
+    const { state, endsAt, token } = this.memberClaims[index] as MemberClaim;
+    return state === "held" && endsAt > now ? { token, tokenCount: 1 } : null;
   }
 
   /** The vote is being released. */

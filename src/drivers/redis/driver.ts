@@ -161,7 +161,7 @@ class RedisDriver implements Driver {
         this.#events?.disconnected();
         this.#events?.reconnected();
       },
-      clock: options.clock ?? systemClock,
+      heldTokens: (id) => this.#events?.heldTokens(id) ?? null,
     });
   }
 
@@ -199,7 +199,7 @@ class RedisDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const { id } = claim;
-    const guarded = this.#guard.onClaim(claim);
+    this.#guard.checkTtl(claim);
     this.#recentReleases.onClaim(id);
     const routingKey = this.#routingKeyOf(toClaimBucket(claim));
     const connection = this.#readyConnection;
@@ -225,7 +225,6 @@ class RedisDriver implements Driver {
     };
     const item = encodeClaimItem(claim, this.#options.label);
     const turnKey = connection.isCluster ? routingKey : this.#routingKeyOf("00");
-    const sentAt = this.#guard.now();
     let reply: string;
     try {
       reply = await this.#turns.claim(turnKey, item, { onLateReply, onTimeout });
@@ -233,7 +232,7 @@ class RedisDriver implements Driver {
       if (!hasTimedOut) onSettled();
     }
     const answer = decodeAnswer(reply, "redis");
-    this.#guard.onAnswers([claim], [guarded], [answer], [reply], sentAt);
+    this.#guard.onAnswers([claim], [answer], [reply]);
     return this.#lostReleases.toRecheckEarly(answer, true);
   }
 
@@ -251,8 +250,6 @@ class RedisDriver implements Driver {
   /** `renewals`: those of one bucket in a Cluster. */
   async #renewBatch(renewals: readonly Renewal[]): Promise<readonly Answer[]> {
     const claims = renewals.map(({ claim }) => claim);
-    const guarded = this.#guard.onRenew(claims);
-    const sentAt = this.#guard.now();
     const toRenewalBucket = ({ claim }: Renewal): string => toClaimBucket(claim);
     const encodeRenewal = ({ claim, tokenCount }: Renewal): string =>
       tokenCount > 0 ? `${encodeName(claim)}\n${tokenCount}` : encodeName(claim);
@@ -264,11 +261,11 @@ class RedisDriver implements Driver {
       const toLostBucket = ({ claim }: LostClaim): string => toClaimBucket(claim);
       const encode = ({ claim, token, tokenCount }: LostClaim): string =>
         `${token} ${encodeClaim({ ...claim, tokenCount, floor: token }, this.#options.label)}`;
-      await this.#guard.restoreLost(claims, guarded, replies, answers, (lost) =>
+      await this.#guard.restoreLost(claims, replies, answers, (lost) =>
         this.#runForMany(RESTORE, lost, toLostBucket, encode),
       );
     }
-    this.#guard.onAnswers(claims, guarded, answers, replies, sentAt);
+    this.#guard.onAnswers(claims, answers, replies);
     return answers.map((answer) => this.#lostReleases.toRecheckEarly(answer, false));
   }
 
@@ -276,7 +273,6 @@ class RedisDriver implements Driver {
     for (const { claim } of releases) {
       const calls = this.#claimCalls.get(claim.id);
       if (calls !== undefined) calls.isReleased = true;
-      this.#guard.onRelease(claim.id);
       this.#recentReleases.onRelease(claim.id);
     }
     const { epoch, isCluster } = this.#readyConnection;
@@ -291,10 +287,6 @@ class RedisDriver implements Driver {
       this.#lostReleases.onReleased(claim);
     }
     return answers.map((answer) => answer === "1");
-  }
-
-  forget({ id }: Claim): void {
-    this.#guard.forget(id);
   }
 
   detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
@@ -414,7 +406,6 @@ class RedisDriver implements Driver {
     if (push === null) return;
     if (this.#recentReleases.has(push.id)) return this.#lostReleases.onPush(message);
     if (push.isRecall === true) return this.#events?.recalled(push.id);
-    if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     // with the option replicas a push is only a hint: the recheck waits for the replicas
     const isTrusted = isAnswer && this.#options.replicas === undefined;
     if (push.answer !== undefined && isTrusted) this.#events?.answered(push.id, push.answer);

@@ -17,7 +17,6 @@ import type {
   Answer,
   Check,
   Claim,
-  ClaimId,
   ClaimView,
   Driver,
   DriverEvents,
@@ -85,7 +84,7 @@ class SqlDriver implements Driver {
         this.#events?.disconnected();
         this.#events?.reconnected();
       },
-      clock: this.#clock,
+      heldTokens: (id) => this.#events?.heldTokens(id) ?? null,
       restoresUnknown: true,
     });
     this.#lostReleases = new LostReleases({
@@ -134,24 +133,21 @@ class SqlDriver implements Driver {
   }
 
   async claim(claim: Claim): Promise<Answer> {
-    const guarded = this.#guard.onClaim(claim);
+    this.#guard.checkTtl(claim);
     this.#recentReleases.onClaim(claim.id);
     const row = this.#toRow(claim);
-    const sentAt = this.#guard.now();
     const reply = await this.#call((session) => session.claim(row));
-    const answer = this.#toAnswer(claim.id, reply);
-    this.#guard.onAnswers([claim], [guarded], [answer], [reply], sentAt);
+    const answer = this.#toAnswer(claim, reply);
+    this.#guard.onAnswers([claim], [answer], [reply]);
     return answer;
   }
 
   async renew(claims: readonly Claim[]): Promise<readonly Answer[]> {
-    const guarded = this.#guard.onRenew(claims);
     const rows = claims.map((claim) => this.#toRow(claim));
-    const sentAt = this.#guard.now();
     const replies = await this.#callSorted(rows, (session, sorted) => session.renew(sorted));
-    const answers = claims.map(({ id }, index) => this.#toAnswer(id, replies[index] as string));
-    await this.#guard.restoreLost(claims, guarded, replies, answers, this.#restoreLost);
-    this.#guard.onAnswers(claims, guarded, answers, replies, sentAt);
+    const answers = claims.map((claim, index) => this.#toAnswer(claim, replies[index] as string));
+    await this.#guard.restoreLost(claims, replies, answers, this.#restoreLost);
+    this.#guard.onAnswers(claims, answers, replies);
     return answers;
   }
 
@@ -162,8 +158,7 @@ class SqlDriver implements Driver {
 
   async release(releases: readonly Release[]): Promise<readonly boolean[]> {
     for (const { claim } of releases) {
-      this.#recheckTimes.forget(claim.id);
-      this.#guard.onRelease(claim.id);
+      this.#recheckTimes.endWait(claim);
       this.#recentReleases.onRelease(claim.id);
     }
     const rows = releases.map(({ claim, hasUnansweredClaim }) =>
@@ -210,11 +205,6 @@ class SqlDriver implements Driver {
 
   async diagnose(): Promise<readonly Check[]> {
     return [...(await this.#call((session) => session.diagnose())), ...this.#guard.diagnose()];
-  }
-
-  forget({ id }: Claim): void {
-    this.#recheckTimes.forget(id);
-    this.#guard.forget(id);
   }
 
   async close(): Promise<void> {
@@ -279,22 +269,21 @@ class SqlDriver implements Driver {
     };
   }
 
-  #toAnswer(id: ClaimId, reply: string): Answer {
+  #toAnswer(claim: Claim, reply: string): Answer {
     const answer = decodeAnswer(reply, this.name);
     if (answer.state !== "waiting") {
-      this.#recheckTimes.forget(id);
+      this.#recheckTimes.endWait(claim);
       return answer;
     }
     // in a grace period nothing is granted before its end, at which the database has asked for a recheck
     if (this.#session?.hasPush !== false || answer.paused !== undefined) return answer;
-    return { ...answer, recheckMs: this.#recheckTimes.next(id, parseWaitersAhead(reply), answer.recheckMs) };
+    return { ...answer, recheckMs: this.#recheckTimes.next(claim, parseWaitersAhead(reply), answer.recheckMs) };
   }
 
   #onPush(message: string, isAnswer: boolean): void {
     const push = decodePush(message);
     if (push === null) return;
     if (push.isRecall) return this.#events?.recalled(push.id);
-    if (push.answer !== undefined) this.#guard.onPush(push.id, push.answer);
     if (push.answer !== undefined && isAnswer) this.#events?.answered(push.id, push.answer);
     else this.#events?.changed(push.id);
   }

@@ -3,7 +3,7 @@
  * wait is long. All claims of a process are rechecked at the same times, so that one statement serves them all.
  */
 
-import type { ClaimId } from "../../spi/driver.ts";
+import type { Claim } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 
 /**
@@ -32,7 +32,8 @@ interface Wait {
 export class RecheckTimes {
   readonly #intervals: RecheckIntervals;
   readonly #clock: Clock;
-  readonly #waits = new Map<ClaimId, Wait>();
+  /** Weak: a claim may end without a further call. */
+  readonly #waits = new WeakMap<Claim, Wait>();
 
   constructor(intervals: RecheckIntervals, clock: Clock) {
     this.#intervals = intervals;
@@ -40,25 +41,25 @@ export class RecheckTimes {
   }
 
   /** In how many milliseconds to recheck a claim that waits behind so many waiters (null: unknown), at most `maxMs`. */
-  next(id: ClaimId, waitersAhead: number | null, maxMs: number): number {
+  next(claim: Claim, waitersAhead: number | null, maxMs: number): number {
     const now = this.#clock.now();
-    const intervalMs = this.#chooseInterval(waitersAhead, now - this.#note(id, waitersAhead, now));
+    const intervalMs = this.#chooseInterval(waitersAhead, now - this.#note(claim, waitersAhead, now));
     // a little early: the core rounds up to milliseconds, and must meet the same one for all claims
     const untilNextMs = intervalMs - (now % intervalMs) - 0.5;
     return Math.min(untilNextMs < 1 ? untilNextMs + intervalMs : untilNextMs, maxMs);
   }
 
   /** The claim does not wait any more. */
-  forget(id: ClaimId): void {
-    this.#waits.delete(id);
+  endWait(claim: Claim): void {
+    this.#waits.delete(claim);
   }
 
   /** Returns since when the claim waits, or has its place near the front. */
-  #note(id: ClaimId, waitersAhead: number | null, now: number): number {
-    const known = this.#waits.get(id);
+  #note(claim: Claim, waitersAhead: number | null, now: number): number {
+    const known = this.#waits.get(claim);
     const hasMoved = waitersAhead !== known?.waitersAhead && this.#nearMs(waitersAhead) < this.#intervals.shortMs;
     const since = known === undefined || hasMoved ? now : known.since;
-    this.#waits.set(id, { waitersAhead, since });
+    this.#waits.set(claim, { waitersAhead, since });
     return since;
   }
 

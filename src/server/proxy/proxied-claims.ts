@@ -1,7 +1,8 @@
 /** What a proxy backend knows about the claims that pass through it: their owners, and their last known states. */
 
+import { believedUntil } from "../../claim/lease-deadline.ts";
 import type { EventKind } from "../../lock-table/events.ts";
-import type { Answer, Claim, ClaimId, Driver } from "../../spi/driver.ts";
+import type { Answer, Claim, ClaimId, Driver, TokenRange } from "../../spi/driver.ts";
 import type { EndScope, RevokeRequest } from "../backend.ts";
 import { RequestError } from "../backend.ts";
 import type { ServerLimits } from "../config/limits.ts";
@@ -39,6 +40,8 @@ export class ProxiedClaim implements ClaimLifecycle {
   unansweredCalls = 0;
   /** When the store has forgotten it. */
   expiresAt = 0;
+  /** Until when the store certainly keeps it, by the backend's time; answers move it, pushes do not. */
+  believedUntil = 0;
   /** The event log has recorded its end. */
   isEndRecorded = false;
 
@@ -161,6 +164,20 @@ export class ProxiedClaims {
     }
     if (answer.state === "held") proxied.tokenCount = answer.tokenCount;
     proxied.expiresAt = Math.max(proxied.expiresAt, now + answer.remainingMs);
+  }
+
+  /** The tokens of a claim that is certainly held, and not being released; see DriverEvents. `time`: the scale of believedUntil. */
+  heldTokens(id: ClaimId, time: number): TokenRange | null {
+    const proxied = this.#claims.get(id);
+    if (proxied?.state !== "held" || proxied.isRevoked || proxied.isEndRecorded) return null;
+    return time < proxied.believedUntil ? { token: BigInt(proxied.token), tokenCount: proxied.tokenCount } : null;
+  }
+
+  /** The store has answered a call of this claim that was sent at `sentAt`. */
+  extendBelief(proxied: ProxiedClaim, answer: Answer, sentAt: number): void {
+    if (answer.state === "none") return;
+    const until = believedUntil(sentAt, answer.remainingMs, this.#resolveTtlMs(proxied.claim));
+    proxied.believedUntil = Math.max(proxied.believedUntil, until);
   }
 
   /**

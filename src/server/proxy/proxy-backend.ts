@@ -23,6 +23,7 @@ import type {
   Traits,
 } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
+import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
 import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
@@ -79,6 +80,8 @@ class ProxyBackend implements Backend {
   readonly isInProcess = false;
   readonly #driver: Driver;
   readonly #clock: Clock;
+  /** For leases: it counts suspensions of this machine. */
+  readonly #time: () => number;
   readonly #sessionMs: number;
   readonly #releaseRetries: ReleaseRetries;
   readonly #claims: ProxiedClaims;
@@ -92,6 +95,7 @@ class ProxyBackend implements Backend {
   constructor({ driver, clock, sessionMs, log, eventLog, limits = DEFAULT_LIMITS }: ProxyBackendOptions) {
     this.#driver = driver;
     this.#clock = clock;
+    this.#time = createSuspendAwareTime(clock);
     this.#sessionMs = sessionMs;
     this.#eventLog = eventLog;
     this.#log = log;
@@ -115,6 +119,7 @@ class ProxyBackend implements Backend {
       disconnected: () => this.#onDisconnected(),
       reconnected: () => this.#onReconnected(),
       recalled: (id) => this.#onRecalled(id),
+      heldTokens: (id) => this.#claims.heldTokens(id, this.#time()),
     });
     await rejectUnixStore(this.#driver, traits);
     this.#traits = traits;
@@ -192,6 +197,7 @@ class ProxyBackend implements Backend {
     this.#claims.checkQuotas(claim, session, this.#clock.now());
     const proxied = this.#track(session, claim, true);
     proxied.unansweredCalls++;
+    const sentAt = this.#time();
     const answer = await this.#callStore(this.#driver.claim(proxied.claim));
     proxied.unansweredCalls--;
     if (proxied.state === "forgotten") {
@@ -200,6 +206,7 @@ class ProxyBackend implements Backend {
       return NONE;
     }
     this.#claims.applyAnswer(proxied, answer, this.#clock.now());
+    this.#claims.extendBelief(proxied, answer, sentAt);
     return answer;
   }
 
@@ -221,6 +228,7 @@ class ProxyBackend implements Backend {
     });
     if (renewed.length === 0) return proxiedClaims.map(() => NONE);
     const claims = renewed.map(({ claim }) => claim);
+    const sentAt = this.#time();
     const answers = await this.#callStore(this.#driver.renew(claims, tokenCounts)).catch((error: unknown) => {
       this.#claims.dropUnconfirmed(renewed, this.#clock.now());
       throw error;
@@ -228,7 +236,9 @@ class ProxyBackend implements Backend {
     const now = this.#clock.now();
     for (const [index, proxied] of renewed.entries()) {
       const answer = answers[index];
-      if (answer !== undefined) this.#claims.applyAnswer(proxied, answer, now);
+      if (answer === undefined) continue;
+      this.#claims.applyAnswer(proxied, answer, now);
+      this.#claims.extendBelief(proxied, answer, sentAt);
     }
     let nextAnswer = 0;
     return proxiedClaims.map((proxied) => (proxied === undefined ? NONE : answers[nextAnswer++]));

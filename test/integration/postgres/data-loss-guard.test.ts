@@ -11,6 +11,7 @@ import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { withHeldTokens } from "../../support/held-tokens.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
 import {
@@ -227,10 +228,11 @@ withPostgres((server) => {
     try {
       const drivers = pools.map((pool) => {
         pool.on("error", () => undefined);
-        return postgres(pool, {
+        const guarded = postgres(pool, {
           guardDataLoss: { maxTtlMs: MAX_TTL_MS },
           silenceWarnings: ["durability", "guardDataLoss", "failover"],
         });
+        return withHeldTokens(guarded);
       });
       const [holder, other] = drivers as [Driver, Driver];
       for (const driver of drivers) await driver.open(NO_EVENTS);

@@ -13,6 +13,7 @@ import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
@@ -104,7 +105,8 @@ test("a moved slot looks like another run: new claims queue for the longest ttl,
   const slot = toHashSlot(`${own}:3:{${bucket}}:n`);
   const home = await cluster.masterOf(slot);
   await markLongInUse(cluster.admin[home] as never, own, bucket);
-  const driver = redis(ioredisCluster, { prefix: own, guardDataLoss: { maxTtlMs }, warn: () => undefined });
+  const guarded = redis(ioredisCluster, { prefix: own, guardDataLoss: { maxTtlMs }, warn: () => undefined });
+  const driver = withHeldTokens(guarded);
   await driver.open(NO_EVENTS);
   let index = 0;
   while (toBucket(`other ${index}`) !== bucket) index++;

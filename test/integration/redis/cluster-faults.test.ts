@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { inspect } from "node:util";
 import type { Redis } from "ioredis";
 import { Cluster } from "ioredis";
 import { createCluster } from "redis";
@@ -12,6 +13,7 @@ import { connect, createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";
 import { startRedisCluster } from "../../support/stores/redis-cluster.ts";
@@ -67,6 +69,24 @@ const sumStatistic = async (name: string): Promise<number> => {
 };
 
 describe("a Cluster", () => {
+  test("a connection that breaks at a redirection to a slot that is being moved does not end the process", async () => {
+    let client: Cluster | null = null;
+    const driver = redis(
+      () => {
+        client = ioredisCluster();
+        return client;
+      },
+      { prefix },
+    );
+    await driver.open(NO_EVENTS);
+    cleanups.push(() => driver.close());
+    const node = (client as Cluster | null)?.nodes("master")[0] as Redis;
+    node.disconnect();
+    // as the library calls it: this suite fails on a rejection that is not handled
+    const answered = node.asking();
+    await until(() => inspect(answered).includes("<rejected>"), { within: 5_000, what: "the failure" });
+  });
+
   test("renewals are one command a bucket, however many claims there are", async () => {
     const driver = redis(ioredisCluster, { prefix });
     await driver.open(NO_EVENTS);
@@ -222,7 +242,7 @@ describe("a Cluster", () => {
     await markLongInUse(nodeAdmin(home), prefix, toBucket(key));
     const openDriver = async (): Promise<Driver> => {
       const guardDataLoss = { maxTtlMs: 60_000 };
-      const driver = redis(ioredisCluster, { prefix, guardDataLoss, warn: () => undefined });
+      const driver = withHeldTokens(redis(ioredisCluster, { prefix, guardDataLoss, warn: () => undefined }));
       await driver.open(NO_EVENTS);
       cleanups.push(() => driver.close());
       return driver;

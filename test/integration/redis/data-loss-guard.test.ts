@@ -68,7 +68,8 @@ withRedis((server) => {
     clients.push(locks);
     return locks;
   };
-  const open = (options: RedisOptions = {}): ReturnType<RedisFixture["open"]> => fixture.open(driver(options));
+  const open = (options: RedisOptions = {}): ReturnType<RedisFixture["open"]> =>
+    fixture.open(driver(options), options.clock);
   /** An opened driver whose store has been in use for long. */
   const openGuarded = async (maxTtlMs = TTL_MS): Promise<Awaited<ReturnType<typeof open>>> => {
     const lockClient = await open({ guardDataLoss: { maxTtlMs } });

@@ -44,13 +44,12 @@ test("a server forgets at its store each claim that was released, refused, revok
   await one.driver.claim(refused);
   await one.driver.claim(waiting);
   await other.driver.claim(makeClaim(left));
-  expect([...ledger.forgotten.keys()]).toEqual([refused.id]);
+  expect(ledger.forgotten).toEqual([refused.id]);
   await one.driver.release(toReleases(released));
-  expect([...ledger.forgotten.keys()]).toEqual([refused.id, released.id]);
+  expect(ledger.forgotten).toEqual([refused.id, released.id]);
   const { token } = await one.pushes.waitForGrant(waiting);
   await one.driver.revoke?.([{ key: "k", token, now: true }]);
   await other.driver.close();
   await until(() => it.stats().claims === 0, { within: 2_000, what: "the end of the session" });
-  expect([ledger.forgotten.size, ledger.openClaims.size]).toEqual([4, 0]);
-  expect([...ledger.forgotten.values()]).toEqual([1, 1, 1, 1]);
+  expect([ledger.forgotten.length, new Set(ledger.forgotten).size, ledger.openClaims.size]).toEqual([4, 4, 0]);
 });

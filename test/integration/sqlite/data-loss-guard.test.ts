@@ -9,6 +9,7 @@ import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
+import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
 import { expectHeld } from "../../support/server-fixture.ts";
 import type { LossScenario } from "../../support/stores/data-loss-scenario.ts";
@@ -33,7 +34,8 @@ afterEach(async () => {
 
 async function open(path: string, options: SqliteOptions = {}): Promise<Driver> {
   const guardDataLoss = { maxTtlMs: MAX_TTL_MS };
-  const driver = sqlite(path, { guardDataLoss, warn: (text) => warnings.push(text), ...options });
+  const opened = sqlite(path, { guardDataLoss, warn: (text) => warnings.push(text), ...options });
+  const driver = withHeldTokens(opened, options.clock);
   await driver.open(NO_EVENTS);
   closers.push(() => driver.close());
   return driver;

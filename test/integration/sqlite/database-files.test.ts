@@ -10,6 +10,7 @@ import { sqlite, sqliteMigration } from "../../../src/drivers/sql/sqlite/driver.
 import type { Driver } from "../../../src/spi/driver.ts";
 import { FatalDriverError } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
+import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup } from "../../support/server-fixture.ts";
 import { expectRefusedWithoutBucket } from "../../support/stores/missing-bucket.ts";
@@ -19,7 +20,7 @@ const newFile = useSqliteFiles();
 cleanUpAfterEach();
 
 async function openDriver(source: Parameters<typeof sqlite>[0], options: SqliteOptions = {}): Promise<Driver> {
-  const driver = sqlite(source, options);
+  const driver = withHeldTokens(sqlite(source, options));
   await driver.open(NO_EVENTS);
   onCleanup(() => driver.close());
   return driver;

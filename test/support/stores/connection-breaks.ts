@@ -188,6 +188,7 @@ class Clients {
         disconnected: ignore,
         reconnected: ignore,
         recalled: ignore,
+        heldTokens: () => null,
       });
     }
     await until(async () => (await this.#inspectingDriver.list({ key }, { max: 10 })).items.length === count, {

@@ -6,6 +6,7 @@ import type { MysqlOptions } from "../../../src/drivers/sql/mysql/driver.ts";
 import { mysql } from "../../../src/drivers/sql/mysql/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../driver-events.ts";
+import { withHeldTokens } from "../held-tokens.ts";
 import { queryMariaDb } from "./mariadb.ts";
 import type { TestDatabase } from "./sql-database.ts";
 import { findMySqlViolations } from "./sql-inspector.ts";
@@ -54,7 +55,7 @@ export function createMysqlFixture(database: TestDatabase): MysqlFixture {
     pool,
     driver,
     async open(options) {
-      const opened = driver(options);
+      const opened = withHeldTokens(driver(options), options?.driver?.clock);
       await opened.open(NO_EVENTS);
       return opened;
     },

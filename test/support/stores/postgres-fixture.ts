@@ -7,6 +7,7 @@ import type { Locks, LocksOptions } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";
 import { toDriverEvents } from "../driver-events.ts";
+import { withHeldTokens } from "../held-tokens.ts";
 import type { DatabaseServer, TestDatabase } from "./sql-database.ts";
 import { findPostgresViolations } from "./sql-inspector.ts";
 
@@ -63,7 +64,7 @@ export async function createPostgresFixture(server: DatabaseServer): Promise<Pos
       return postgres(makePool, { silenceWarnings, warn: (warning) => warnings.push(warning), ...options });
     },
     async open(settings) {
-      const driver = fixture.driver(settings);
+      const driver = withHeldTokens(fixture.driver(settings), settings?.clock);
       const pushes: OpenDriver["pushes"] = new Map();
       let missed = 0;
       await driver.open(

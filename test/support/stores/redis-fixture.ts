@@ -8,8 +8,10 @@ import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
 import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
+import type { Clock } from "../../../src/util/clock.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { toDriverEvents } from "../driver-events.ts";
+import { withHeldTokens } from "../held-tokens.ts";
 import { until } from "../until.ts";
 
 type HeldAnswer = Extract<Answer, { state: "held" }>;
@@ -30,7 +32,7 @@ export interface RedisFixture {
   readonly prefix: string;
   /** A connection that sees everything. */
   readonly admin: Redis;
-  open(driver?: Driver): Promise<OpenDriver>;
+  open(driver?: Driver, clock?: Clock): Promise<OpenDriver>;
   /** A driver whose inbox, once its connection is broken, stays away. */
   openWithFragileSubscriber(): Promise<OpenDriver>;
   /** Breaks the inboxes of all drivers, and waits until Redis knows. */
@@ -48,9 +50,10 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
   const drivers: Driver[] = [];
   const open = async (
     driver = redis(() => new Redis(port, "127.0.0.1"), { ...options, prefix }),
+    clock?: Clock,
   ): Promise<OpenDriver> => {
     drivers.push(driver);
-    return openDriver(driver);
+    return openDriver(driver, clock);
   };
   return {
     prefix,
@@ -76,7 +79,8 @@ export function createRedisFixture(port: number, options: RedisOptions = {}): Re
   };
 }
 
-async function openDriver(driver: Driver): Promise<OpenDriver> {
+async function openDriver(opened: Driver, clock?: Clock): Promise<OpenDriver> {
+  const driver = withHeldTokens(opened, clock);
   const pushes: { id: ClaimId | null; answer: Answer | undefined }[] = [];
   const recalls: ClaimId[] = [];
   const events = toDriverEvents((id, answer) => pushes.push({ id, answer }));

@@ -1,7 +1,9 @@
 import { expect, test } from "vitest";
 import { RecheckTimes } from "../../../../src/drivers/sql/recheck.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
+import { makeClaim } from "../../../support/server-fixture.ts";
 
+const [a, b] = [makeClaim("a"), makeClaim("b")];
 const INTERVALS = { nextMs: 3.125, shortMs: 25, firstMs: 1_000, longMs: 250 };
 
 /** When the core, which rounds up to milliseconds, asks again within `ms`: times of the clock. */
@@ -14,7 +16,7 @@ async function recheckTimes(
   const asked: number[] = [];
   const endMs = clock.now() + ms;
   for (;;) {
-    const dueAt = Math.ceil(clock.now() + times.next("a", waitersAhead, 30_000));
+    const dueAt = Math.ceil(clock.now() + times.next(a, waitersAhead, 30_000));
     if (dueAt > endMs) return asked;
     await clock.advance(dueAt - clock.now());
     asked.push(clock.now());
@@ -64,31 +66,31 @@ test.each([
 test("a claim near the front is rechecked often again when the queue has moved, one further back is not", async () => {
   const clock = new FakeClock();
   const times = new RecheckTimes(INTERVALS, clock);
-  times.next("near", 1, 30_000);
-  times.next("far", 40, 30_000);
+  times.next(a, 1, 30_000);
+  times.next(b, 40, 30_000);
   await clock.advance(5_000);
-  expect(times.next("near", 0, 30_000)).toBeLessThanOrEqual(4.125);
-  expect(times.next("far", 39, 30_000)).toBeGreaterThan(200);
-  expect(times.next("far", 2, 30_000)).toBeLessThanOrEqual(13.5);
+  expect(times.next(a, 0, 30_000)).toBeLessThanOrEqual(4.125);
+  expect(times.next(b, 39, 30_000)).toBeGreaterThan(200);
+  expect(times.next(b, 2, 30_000)).toBeLessThanOrEqual(13.5);
 });
 
 test("a recheck is never later than the store asks for, and never in the past", async () => {
   const clock = new FakeClock();
   const times = new RecheckTimes(INTERVALS, clock);
-  expect(times.next("a", null, 3)).toBe(3);
+  expect(times.next(a, null, 3)).toBe(3);
   for (let step = 0; step < 200; step++) {
     await clock.advance(0.7);
-    expect(times.next("b", 0, 30_000)).toBeGreaterThanOrEqual(1);
-    expect(times.next("b", 0, 30_000)).toBeLessThanOrEqual(251);
+    expect(times.next(b, 0, 30_000)).toBeGreaterThanOrEqual(1);
+    expect(times.next(b, 0, 30_000)).toBeLessThanOrEqual(251);
   }
 });
 
 test("a claim that ended and waits again begins with short intervals", async () => {
   const clock = new FakeClock();
   const times = new RecheckTimes(INTERVALS, clock);
-  times.next("a", null, 30_000);
+  times.next(a, null, 30_000);
   await clock.advance(5_000);
-  expect(times.next("a", null, 30_000)).toBeGreaterThan(200);
-  times.forget("a");
-  expect(times.next("a", null, 30_000)).toBeLessThanOrEqual(25.5);
+  expect(times.next(a, null, 30_000)).toBeGreaterThan(200);
+  times.endWait(a);
+  expect(times.next(a, null, 30_000)).toBeLessThanOrEqual(25.5);
 });

@@ -239,3 +239,23 @@ test("without an event log nothing is recorded", () => {
   claims.forget(proxied, "released", 0);
   expect(claims.size).toBe(0);
 });
+
+test("the store may restore a claim until the end of its lease, counted from the call, and not once it is being released or was revoked", () => {
+  const fixture = new Fixture();
+  const session = fixture.openSession();
+  const add = (answer: Answer = HELD): ProxiedClaim => {
+    const proxied = fixture.add(session, answer, makeClaim("k", { ttlMs: 20_000 }));
+    fixture.claims.extendBelief(proxied, answer, 1_000);
+    return proxied;
+  };
+  const heldTokens = ({ claim }: ProxiedClaim, time = 18_999) => fixture.claims.heldTokens(claim.id, time);
+  const [held, waiting, released, revoked] = [add(), add(WAITING), add(), add()];
+  expect(heldTokens(held)).toEqual({ token: 5n, tokenCount: 3 });
+  expect(heldTokens(held, 19_000)).toBeNull();
+  expect(heldTokens(waiting)).toBeNull();
+  fixture.claims.applyAnswer(waiting, HELD, 0);
+  expect(heldTokens(waiting)).toEqual({ token: 5n, tokenCount: 3 });
+  fixture.claims.recordRelease(released, session, 0);
+  fixture.claims.markRevoked(revoked, "revoked", 0);
+  for (const proxied of [released, revoked]) expect(heldTokens(proxied)).toBeNull();
+});
