@@ -3,6 +3,9 @@
 import type { BenchCase } from "../harness/bench-case.ts";
 import { tokenServer } from "../rmi/token-server.ts";
 import { abusiveClients } from "./abusive-clients.ts";
+import { coldFirstUse } from "./cold-first-use.ts";
+import { coldHandOff } from "./cold-hand-off.ts";
+import { coldInCompany } from "./cold-in-company.ts";
 import { exclusion } from "./exclusion.ts";
 import { growthHolders } from "./growth-holders.ts";
 import { growthPinned } from "./growth-pinned.ts";
@@ -57,6 +60,9 @@ export const CASES: readonly BenchCase[] = [
   memoryUse,
   importTime,
   runOverhead,
+  coldInCompany,
+  coldFirstUse,
+  coldHandOff,
   redisExclusion,
   redisUncontended,
   redisManyKeys,

@@ -3,6 +3,7 @@
 // at most: connect(url), acquire(key), release(), close().
 
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { serveCalls } from "../harness/child-rpc.ts";
 import type { Measured } from "../harness/client.child.ts";
@@ -30,6 +31,7 @@ export interface FixedPairs {
   readonly times: number;
 }
 
+const PASSED_KEY = "bench:passed";
 const [dist = "", url = "", clients = "1"] = process.argv.slice(2);
 let implementation: Promise<LockImplementation<PublicLock>> | null = null;
 
@@ -50,12 +52,34 @@ async function contestant(): Promise<LockImplementation<PublicLock>> {
   return implementation;
 }
 
+/** The clients pass a lock to each other; `ms` is what the passing took, from the call of release to the grant. */
+async function passOn(implementation: LockImplementation<PublicLock>, within: number): Promise<Measured> {
+  const cpuBefore = process.cpuUsage();
+  const endsAt = performance.now() + within;
+  let [pairs, ms] = [0, 0];
+  let lock = await implementation.acquire(PASSED_KEY);
+  while (performance.now() < endsAt) {
+    const granted = implementation.acquire(PASSED_KEY).then((next) => ({ next, at: performance.now() }));
+    await delay(5 + 10 * Math.random());
+    const releasedAt = performance.now();
+    await implementation.release(lock);
+    const { next, at } = await granted;
+    ms += at - releasedAt;
+    pairs++;
+    lock = next;
+  }
+  await implementation.release(lock);
+  const { user, system } = process.cpuUsage(cpuBefore);
+  return { pairs, ms, cpu: user + system, grantsPerCaller: [pairs], p50: Number.NaN, p99: Number.NaN };
+}
+
 serveCalls({
   ready: async (): Promise<void> => void (await contestant()),
   perform: async (workload: Workload): Promise<Measured> => {
     const { latencies: _, ...outcome } = await runWorkload(await contestant(), workload);
     return { ...outcome, p50: Number.NaN, p99: Number.NaN };
   },
+  handOffs: async ({ ms }: Workload): Promise<Measured> => passOn(await contestant(), ms),
   turns: async ({ callers, keys, times }: FixedPairs): Promise<number> =>
     runTurns(await contestant(), callers, times, keys),
 });

@@ -14,8 +14,10 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import type { ChildProcessRpc } from "../harness/child-rpc.ts";
 import type { Measured } from "../harness/client.child.ts";
+import type { Workload } from "../harness/closed-loop.ts";
 import { describeMachine, otherLoads, waitForIdle } from "../harness/machine.ts";
 import type { Round } from "../harness/rounds.ts";
 import { cpuPerPair, pairRates } from "../harness/rounds.ts";
@@ -101,13 +103,14 @@ function nameOf({ commit, changed, isOlder }: Build): string {
 async function compare(subject: Subject, old: Build, now: Build, rounds: number): Promise<Comparison> {
   const counts = subject.countedTimes === 0 ? null : await countsOf(subject, old, now);
   const measured = { old: [] as Round[], new: [] as Round[] };
-  for (let completedRounds = 0; completedRounds < rounds; completedRounds += LIFE) {
+  const life = subject.warmTimes === 0 ? 1 : LIFE;
+  for (let completedRounds = 0; completedRounds < rounds; completedRounds += life) {
     const sides = [old, now] as const;
     // who is started first changes, too: it can matter as much as who goes first
-    const [first, second] = (completedRounds / LIFE) % 2 === 0 ? sides : ([now, old] as const);
+    const [first, second] = (completedRounds / life) % 2 === 0 ? sides : ([now, old] as const);
     await withSide(first, subject, measured[first.name], (side) =>
       withSide(second, subject, measured[second.name], (otherSide) =>
-        live(subject, [side, otherSide], Math.min(LIFE, rounds - completedRounds)),
+        live(subject, [side, otherSide], Math.min(life, rounds - completedRounds)),
       ),
     );
   }
@@ -136,9 +139,10 @@ async function live(subject: Subject, sides: readonly [Side, Side], rounds: numb
   }
 }
 
-async function measureOnce({ client, store }: Side, { callers, keys, ms }: Subject): Promise<Round> {
+async function measureOnce({ client, store }: Side, { call, callers, keys, ms, idleMs }: Subject): Promise<Round> {
+  await delay(idleMs);
   const before = await store.cpu();
-  const measured = await client.call<Measured>("perform", { callers, keys, ms, latencies: false });
+  const measured = await client.call<Measured>(call, { callers, keys, ms, latencies: false } satisfies Workload);
   return { ...measured, serverCpu: (await store.cpu()) - before };
 }
 

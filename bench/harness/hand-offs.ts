@@ -23,11 +23,12 @@ export interface HandOffFigures {
 export async function measureHandOffs(
   { withStore }: Pick<StoreKind, "withStore">,
   names: readonly string[],
+  counted: number = ROUNDS,
 ): Promise<ReadonlyMap<string, HandOffFigures>> {
   const rounds = new Map<string, HandOffFigures>(names.map((name) => [name, { p50: [], p99: [], count: 0 }]));
   await withStore((server) =>
     withStoreGroups(names, 2, server, (groups) =>
-      runRounds(groups, ROUNDS, async (group, isCounted) => {
+      runRounds(groups, counted, async (group, isCounted) => {
         const gaps = await measureGaps(group);
         const handOffFigures = rounds.get(group.name);
         if (!isCounted || handOffFigures === undefined) return;

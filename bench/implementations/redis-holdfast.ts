@@ -61,6 +61,21 @@ const ACQUIRE_SCRIPT =
   "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return redis.call('INCR', KEYS[2]) end return 0";
 const RELEASE_SCRIPT = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
+/** What most programs write by hand: SET NX PX, and a script that compares and deletes. It does not wait. */
+export async function openRedisByHand(address: string): Promise<LockImplementation<[string, string]>> {
+  const client = await createIoredis(address);
+  const release = (await client.script("LOAD", RELEASE_SCRIPT)) as string;
+  return {
+    async acquire(key) {
+      const value = randomUUID();
+      if ((await client.set(key, value, "PX", TTL_MS, "NX")) === null) throw new Error(`${key} was taken`);
+      return [key, value];
+    },
+    release: ([key, value]) => client.evalsha(release, 1, key, value),
+    close: async () => client.disconnect(),
+  };
+}
+
 /** For one that nobody competes with: it does not wait. */
 export async function openRedisBaseline(
   address: string,

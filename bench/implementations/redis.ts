@@ -23,6 +23,7 @@ const SET_COMMANDS = [...EVAL_COMMANDS, "set"];
 const PIPELINED = { enableAutoPipelining: true };
 
 export const BASELINE = "two EVALSHA";
+export const BY_HAND = "SET NX PX by hand";
 /** Two scripts and a PUBLISH: the floor of strict order. */
 export const DIRECT_HAND_OFF = "plain direct hand-off";
 export const HOLDFAST = "holdfast, Redis";
@@ -89,6 +90,10 @@ export const REDIS_IMPLEMENTATIONS: Readonly<Record<string, RedisImplementation>
   [BASELINE]: {
     open: async (address) => (await loadHoldfast()).openRedisBaseline(address),
     countedCommands: EVAL_COMMANDS,
+  },
+  [BY_HAND]: {
+    open: async (address) => (await loadHoldfast()).openRedisByHand(address),
+    countedCommands: SET_COMMANDS,
   },
   [DIRECT_HAND_OFF]: {
     open: async (address) => (await loadDirect()).openDirectHandOff(address),

@@ -36,7 +36,7 @@ export function describeMethod(savedCases: readonly SavedCase[]): string[] {
     "```",
     "",
     "The bench installs the other libraries below `bench/`, starts stores of its own on free ports, and waits until nothing else keeps the machine busy. " +
-      "All tables, also of cases that are not on this page: [server and process](results/bench.md), [Redis](results/bench-redis.md), " +
+      "All tables, also of cases that are not on this page: [server and process](results/bench.md), [Redis](results/bench-redis.md), [Redis, code that is not warm](results/bench-cold.md), " +
       "[ZooKeeper](results/bench-zookeeper.md), [databases](results/bench-sql.md).",
   ];
 }

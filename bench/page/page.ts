@@ -74,8 +74,8 @@ function summarize(savedCases: readonly SavedCase[]): string {
 
 /** The order of the stores within a theme: what most readers compare comes first. */
 const STORES: readonly ((name: string) => boolean)[] = [
-  (name) => name.startsWith("redis-"),
-  (name) => !/^(?:redis|zookeeper|sql)-/.test(name),
+  (name) => /^(?:redis|cold)-/.test(name),
+  (name) => !/^(?:redis|cold|zookeeper|sql)-/.test(name),
   (name) => name.startsWith("zookeeper-"),
   (name) => name.startsWith("sql-"),
 ];

@@ -10,7 +10,7 @@ import { mergeCases, readSavedCases, writeSavedCases } from "./saved-results.ts"
 
 const TABLES = "docs/results";
 /** Cases whose names begin so have a table of their own, and are chosen together by this name. */
-export const GROUPS: readonly string[] = ["redis", "sql", "zookeeper"];
+export const GROUPS: readonly string[] = ["cold", "redis", "sql", "zookeeper"];
 
 export function publish(cases: readonly BenchCase[], later: readonly SavedCase[]): void {
   const names = cases.map(({ name }) => name);

@@ -1,0 +1,27 @@
+// A client process of the bench that has several contestants in it: performs workloads with the one it is told.
+
+import { findImplementation } from "../implementations/implementations.ts";
+import { serveCalls } from "./child-rpc.ts";
+import type { Measured } from "./client.child.ts";
+import type { LockImplementation, Workload } from "./closed-loop.ts";
+import { runWorkload } from "./closed-loop.ts";
+import { quantile } from "./stats.ts";
+
+export interface CompanyWorkload extends Workload {
+  /** Of the contestant. */
+  readonly name: string;
+}
+
+const [address = "", ...names] = process.argv.slice(2);
+const implementations = new Map<string, Promise<LockImplementation>>(
+  names.map((name) => [name, findImplementation(name).open(address)]),
+);
+
+serveCalls({
+  perform: async ({ name, ...workload }: CompanyWorkload): Promise<Measured> => {
+    const implementation = await implementations.get(name);
+    if (implementation === undefined) throw new Error(`no contestant "${name}" here`);
+    const { latencies, ...outcome } = await runWorkload(implementation, workload);
+    return { ...outcome, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) };
+  },
+});
