@@ -18,7 +18,7 @@ export type PauseReason = "recovery" | "gracePeriod";
 /** A time in which a store grants nothing new to any client. */
 export interface Pause {
   readonly reason: PauseReason;
-  /** About how much longer it lasts, in milliseconds, counted like ttlMs. It may end sooner. */
+  /** About how much longer it lasts, in milliseconds. It may end sooner. */
   readonly remainingMs: number;
 }
 

@@ -19,7 +19,7 @@ import { exitListeners } from "./exit-listeners.ts";
 /** How many names are remembered. */
 const MAX_NAMES = 1_000;
 
-/** How long a lock is not cached that is recalled again and again, at first and at most; each by up to a half more or less. */
+/** How long to stop caching a lock that keeps being recalled: the first and the longest back-off, give or take a half. */
 const FIRST_BACKOFF_MS = 50;
 const MAX_BACKOFF_MS = 10_000;
 

@@ -28,7 +28,7 @@ import { StoreMonitor } from "./store-monitor.ts";
 import { Successors } from "./successors.ts";
 
 /**
- * Which calls join those that the timer sends: the ones due within these times, and within these parts of their own leases.
+ * Which calls are sent early, together with those that are due: by time, and by share of their own lease.
  * A renewal is due every third of a lease. Two claims that are renewed at other times meet after at most one renewal, since
  * one of them is due within half of that interval, a sixth of the lease, when the other is. (A driver may only look while more
  * than seven eighths of a lease remain; these have less.) Rechecks and retries are due more often, and would pull renewals

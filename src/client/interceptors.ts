@@ -26,7 +26,7 @@ export class Interceptors {
   }
 
   /**
-   * Calls `run` inside the interceptors; the one that was added first is the outermost. If none of them comes to call it, the lock
+   * Calls `run` inside the interceptors; the one that was added first is the outermost. If no interceptor calls it, the lock
    * is released here: its caller has no handle.
    */
   run<T>(lock: LockHandle, run: () => Promise<T>): Promise<T> {

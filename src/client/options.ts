@@ -42,7 +42,7 @@ export interface AcquireOptions {
    */
   readonly cache?: Duration | undefined;
   /**
-   * What stands for the keys in events, metrics and spans, the same for many keys: "order:{id}". Default: none; for wrap() and
+   * What stands for the keys in events, metrics and spans, the same for many keys: "order:#{orderId}". Default: none; for wrap() and
    * @locked() the templates of their keys.
    */
   readonly keyTemplate?: string | undefined;

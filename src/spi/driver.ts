@@ -66,12 +66,12 @@ export interface Claim {
 
 /**
  * What the store knows about one claim. Replies, poll results and pushes all have this type.
- * ttlMs is what remained of the lease by the store's clock when it answered (sessionMs for "session"). The core counts it
+ * remainingMs is what remained of the lease by the store's clock when it answered (sessionMs for "session"). The core counts it
  * from the moment the call was sent. storeTimeMs is the store's wall clock at the answer, if the driver has it; the core
  * watches it for clock steps.
  */
 export type Answer =
-  /** Granted. The tokens from token to token+tokens−1 belong to this claim and to no other claim on these keys. */
+  /** Granted. The tokens from token to token+tokenCount−1 belong to this claim and to no other claim on these keys. */
   | {
       readonly state: "held";
       readonly token: bigint;

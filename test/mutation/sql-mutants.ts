@@ -527,7 +527,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on SQLite, a caller that keeps the event loop for itself",
     file: "src/drivers/sql/sqlite/transactions.ts",
-    find: "if (now - this.#turnStartedAt < REMOTE_TURN_MS) queue",
+    find: "if (now - this.#turnStartedAt < MAX_EVENT_LOOP_TURN_MS) queue",
     replace: "if (now >= 0) queue",
     tests: "test/integration/sqlite/handles.test.ts",
   },

@@ -35,11 +35,11 @@ export function createConnection({ run, release, isServerError }: ConnectionMeth
 }
 
 /** Gives a connection that cannot be pooled to one caller at a time. */
-export class Turns {
+export class ConnectionMutex {
   #last: Promise<void> = Promise.resolve();
 
-  /** Waits for the turn. Returns the function that ends it. */
-  async take(): Promise<() => void> {
+  /** Returns the function that unlocks it. */
+  async lock(): Promise<() => void> {
     const previous = this.#last;
     let end = ignoreError;
     this.#last = new Promise((resolve) => {

@@ -2,11 +2,11 @@
 
 import {
   breakListeners,
+  ConnectionMutex,
   copyWithoutStatement,
   createConnection,
   createTransactionError,
   EndSignal,
-  Turns,
 } from "./connection.ts";
 import type { Emitter } from "./emitter.ts";
 import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
@@ -76,14 +76,14 @@ export function adaptMariadbPool(pool: MariadbPoolLike, connect?: () => Promise<
 
 export function adaptMariadbConnection(connection: MariadbConnectionLike): SqlClient {
   ignoreErrors(connection);
-  const turns = new Turns();
+  const mutex = new ConnectionMutex();
   return {
     dialect: "mysql",
     library: "mariadb",
     async connect() {
-      const endTurn = await turns.take();
-      if (!isInTransaction(connection)) return adaptConnection(connection, endTurn);
-      endTurn();
+      const unlock = await mutex.lock();
+      if (!isInTransaction(connection)) return adaptConnection(connection, unlock);
+      unlock();
       throw createTransactionError("mariadb", "the connection is inside a transaction");
     },
     watchBreaks: (listener) => watchEvents(connection, ["error", "end"], listener),

@@ -2,11 +2,11 @@
 
 import {
   breakListeners,
+  ConnectionMutex,
   copyWithoutStatement,
   createConnection,
   createTransactionError,
   EndSignal,
-  Turns,
 } from "./connection.ts";
 import type { Emitter } from "./emitter.ts";
 import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
@@ -111,11 +111,11 @@ export function adaptMysql2Pool(pool: Mysql2PoolLike): SqlClient {
 
 export function adaptMysql2Connection(connection: Mysql2ConnectionLike): SqlClient {
   ignoreErrors(connection);
-  const turns = new Turns();
+  const mutex = new ConnectionMutex();
   return {
     dialect: "mysql",
     library: "mysql2",
-    connect: async () => adaptCore(connection, await turns.take()),
+    connect: async () => adaptCore(connection, await mutex.lock()),
     // an error that a query reports is no event of the connection
     watchBreaks: (listener) => watchEvents(connection.stream, ["close"], listener),
     // of one that has broken nothing is left to end

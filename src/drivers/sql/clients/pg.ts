@@ -1,6 +1,6 @@
 /** The adapter for pg (node-postgres 8) and pools of the same shape: a Pool, or a single Client. */
 
-import { createConnection, createTransactionError, EndSignal, Turns } from "./connection.ts";
+import { ConnectionMutex, createConnection, createTransactionError, EndSignal } from "./connection.ts";
 import type { Emitter } from "./emitter.ts";
 import { ignoreError, ignoreErrors, watchEvents } from "./emitter.ts";
 import { isPostgresServerError, parsePostgresText } from "./postgres-protocol.ts";
@@ -96,23 +96,23 @@ export function adaptPgPool(pool: PgPoolLike): SqlClient {
 /** The statements of the user and of the driver share the connection, so each caller has it alone only among the driver's. */
 export function adaptPgClient(client: PgClientLike): SqlClient {
   ignoreErrors(client);
-  const turns = new Turns();
+  const mutex = new ConnectionMutex();
   return {
     dialect: "postgres",
     library: "pg",
     async connect() {
-      const endTurn = await turns.take();
+      const unlock = await mutex.lock();
       if (!isStatusKnown(client)) {
         await learnStatus(client).catch((error: unknown) => {
-          endTurn();
+          unlock();
           throw error;
         });
       }
       if (isInTransaction(client)) {
-        endTurn();
+        unlock();
         throw createTransactionError("pg", "the client is inside a transaction");
       }
-      const connection = adaptClient(client, null, endTurn);
+      const connection = adaptClient(client, null, unlock);
       return {
         ...connection,
         async query(text, values) {

@@ -23,7 +23,7 @@ const MAX_RETRY_MS = 20;
 /** After so many milliseconds no further call joins a transaction: the event loop is blocked meanwhile. */
 const MAX_TRANSACTION_MS = 10;
 /** After so many milliseconds of transactions in one turn of the event loop the next one waits for another turn. */
-const REMOTE_TURN_MS = 10;
+const MAX_EVENT_LOOP_TURN_MS = 10;
 
 /** Thrown by a call that must be flushed, in a transaction that is not. */
 export class FlushNeeded extends Error {}
@@ -124,7 +124,7 @@ export class Transactions {
       this.#turnStartedAt = now;
       this.#nextTurn.set(now);
     }
-    if (now - this.#turnStartedAt < REMOTE_TURN_MS) queueMicrotask(() => this.#runPending());
+    if (now - this.#turnStartedAt < MAX_EVENT_LOOP_TURN_MS) queueMicrotask(() => this.#runPending());
     else this.#runInNextTurn();
   }
 
