@@ -4,26 +4,8 @@ import type { ReclaimItem } from "../protocol/frames.ts";
 import type { StateEpoch } from "../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../spi/driver.ts";
 import { toPage } from "../util/chunk.ts";
-import type { ErrorCode } from "./error-codes.ts";
+import type { MaybePromise } from "../util/maybe-promise.ts";
 import type { Session } from "./session/session.ts";
-
-/** A plain value if the result is available at once, so that the hot path creates no promise. */
-export type MaybePromise<T> = T | Promise<T>;
-
-/** Refuses one call; the connection stays open. */
-export class RequestError extends Error {
-  readonly code: ErrorCode;
-  constructor(code: ErrorCode, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause });
-    this.name = "RequestError";
-    this.code = code;
-  }
-}
-
-/** No more changes: the table is about to be saved, or the store to be closed. */
-export function drainingError(): RequestError {
-  return new RequestError("DRAINING", "the server is stopping");
-}
 
 /** A claim to renew: only its id, or all of it if its client has had no answer for it from this run of the server. */
 export interface RenewRequest {

@@ -3,7 +3,7 @@
 import type { LockTable } from "../lock-table/table.ts";
 import type { Claim, Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
-import { RequestError } from "./backend.ts";
+import { RequestError } from "./request-error.ts";
 import { MAX_UNJOURNALED_MS, needsJournal } from "./storage/write-ahead.ts";
 
 const UNITS = [

@@ -7,7 +7,7 @@
  */
 
 import type { Clock, Timer } from "../util/clock.ts";
-import { RequestError } from "./backend.ts";
+import { RequestError } from "./request-error.ts";
 
 /** How long to work at a stretch, in milliseconds. */
 const SLICE_MS = 5;

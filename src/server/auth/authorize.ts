@@ -6,8 +6,9 @@
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
-import type { Backend, ClientCalls, MaybePromise, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
-import { RequestError } from "../backend.ts";
+import type { MaybePromise } from "../../util/maybe-promise.ts";
+import type { Backend, ClientCalls, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
+import { RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 import type { AccessControl, Permission, Principal } from "./access-control.ts";
 import { ANONYMOUS, ownsClaim } from "./access-control.ts";

@@ -12,8 +12,8 @@ import { systemClock } from "../../util/clock.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { PERMISSIONS } from "../auth/access-control.ts";
 import { authorize, visibleKeys } from "../auth/authorize.ts";
-import { RequestError } from "../backend.ts";
 import type { EventLog } from "../events/event-log.ts";
+import { RequestError } from "../request-error.ts";
 import { JobQueue } from "../time-slicer.ts";
 
 /** The connection on which an admin frame arrived. */

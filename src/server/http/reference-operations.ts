@@ -3,7 +3,7 @@
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import type { Answer } from "../../spi/driver.ts";
 import type { Principal } from "../auth/access-control.ts";
-import { RequestError } from "../backend.ts";
+import { RequestError } from "../request-error.ts";
 import type { LockService } from "../service.ts";
 import type { ClaimOutcome, PendingClaims } from "./pending-claims.ts";
 import { callBackend, heldOutcome, PendingClaim, renewAll, unknownOutcome } from "./pending-claims.ts";

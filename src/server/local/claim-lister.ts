@@ -10,11 +10,12 @@ import type { LockTable } from "../../lock-table/table.ts";
 import type { ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
+import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
-import type { MaybePromise } from "../backend.ts";
-import { RequestError, truncatePage } from "../backend.ts";
+import { truncatePage } from "../backend.ts";
+import { RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 

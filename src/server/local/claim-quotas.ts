@@ -2,9 +2,9 @@
 
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Claim } from "../../spi/driver.ts";
-import { RequestError } from "../backend.ts";
 import type { ClaimLimits } from "../config/limits.ts";
 import { widestLimits } from "../config/limits.ts";
+import { RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 
 /** Counts what the table does not count. */

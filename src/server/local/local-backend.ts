@@ -23,22 +23,15 @@ import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { StateEpoch } from "../../protocol/handshake.ts";
 import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Pause, Traits } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type {
-  Backend,
-  EndScope,
-  MaybePromise,
-  OwnedClaim,
-  ReleaseRequest,
-  RenewRequest,
-  RevokeRequest,
-} from "../backend.ts";
-import { drainingError, RequestError } from "../backend.ts";
+import type { MaybePromise } from "../../util/maybe-promise.ts";
+import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
 import { checkGrantable, localTraits } from "../capabilities.ts";
 import type { ClaimLimits, ServerLimits } from "../config/limits.ts";
 import { DEFAULT_LIMITS } from "../config/limits.ts";
 import type { Logger } from "../config/logger.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
+import { drainingError, RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 import { clearOwner } from "../session/session.ts";
 import type { DurableLog } from "../storage/durable-log.ts";

@@ -12,7 +12,7 @@
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { ClaimId } from "../../spi/driver.ts";
-import { drainingError, RequestError } from "../backend.ts";
+import { drainingError, RequestError } from "../request-error.ts";
 import type { JournalRecord, SavedClaim, SavedState, Storage } from "./storage.ts";
 
 /** How far the token ceiling is kept ahead of the tokens' clock, in microseconds. */

@@ -16,7 +16,7 @@ import type { ClaimRecord } from "../../lock-table/key-queue.ts";
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { MaybePromise } from "../backend.ts";
+import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Session } from "../session/session.ts";
 import type { DurableLogOptions } from "./durable-log.ts";
 import { CEILING_LEAD_MICROS, DurableLog } from "./durable-log.ts";
