@@ -1,6 +1,6 @@
 /** Limits above the usual ones, for the cases in which one client has very many claims. */
 
-import type { ServerLimits } from "../../src/server/config/limits.ts";
+import type { ServerLimits } from "../../src/server/limits.ts";
 
 const UNLIMITED = 2_000_000;
 

@@ -11,22 +11,25 @@ import type { ServerParts } from "./compose.ts";
 import { composeServer } from "./compose.ts";
 import type { ConfigProblem, ServerConfig } from "./config/config.ts";
 import { resolveConfig } from "./config/config.ts";
-import type { Logger } from "./config/logger.ts";
-import type { Readiness, ServeOptions, Server } from "./config/options.ts";
+import type { ServeOptions, Server } from "./config/options.ts";
+import type { Logger } from "./logger.ts";
 import type { OpenHttp } from "./net/listeners.ts";
 import { Listeners } from "./net/listeners.ts";
 import { loadTlsConfig } from "./net/tls-config.ts";
 import { monitorOwnership } from "./ownership-monitor.ts";
 import { NO_COMMAND_RUNS } from "./runs/command-run.ts";
 import { openCommandRuns, resolveRunDirectory } from "./runs/run-files.ts";
+import type { Readiness } from "./status.ts";
 import type { DirectoryStorage } from "./storage/state-directory.ts";
 import { openStateDirectory } from "./storage/state-directory.ts";
 
 export type { ConfigProblem } from "./config/config.ts";
-export type { LogFields, Logger, LogLevel } from "./config/logger.ts";
-export type { Readiness, ServeOptions, Server, TlsFiles } from "./config/options.ts";
+export type { ServeOptions, Server } from "./config/options.ts";
 export type { PreflightResult } from "./config/preflight.ts";
 export { checkOptions } from "./config/preflight.ts";
+export type { LogFields, Logger, LogLevel } from "./logger.ts";
+export type { TlsFiles } from "./net/tls-config.ts";
+export type { Readiness } from "./status.ts";
 export { StateError } from "./storage/private-files.ts";
 
 /** How long a session survives without contact. */
@@ -45,7 +48,7 @@ export async function serve(options: ServeOptions): Promise<Server> {
   for (const warning of config.warnings) log(warning, undefined, { level: "warn" });
   const { parts, storage } = await openParts(options, config, clock, log);
   const { service, backend, sessions, status } = parts;
-  const listeners = new Listeners(config, service, createHttpOpener(options, config, parts));
+  const listeners = new Listeners(config.addresses, config.tls, service, createHttpOpener(options, config, parts));
   const monitor = monitorOwnership(clock, () => storage?.lostReason() ?? listeners.lostReason());
   let closing: Promise<void> | null = null;
   const close = (): Promise<void> => {

@@ -3,8 +3,10 @@
 import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../protocol/handshake.ts";
 import type { Clock } from "../util/clock.ts";
 import type { Backend } from "./backend.ts";
-import type { Readiness } from "./config/options.ts";
 import type { ServerStatus } from "./connection/admin-handler.ts";
+
+/** Whether a server can grant a lock now. */
+export type Readiness = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
 export interface StatusReaderOptions {
   readonly clock: Clock;

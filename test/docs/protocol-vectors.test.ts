@@ -8,8 +8,8 @@ import { decodeConnectionError, decodeServerHello, PACKAGE_VERSION } from "../..
 import type { AccessControl } from "../../src/server/auth/access-control.ts";
 import { ALLOW_ALL, createAccessControl, hashCredential } from "../../src/server/auth/access-control.ts";
 import { composeServer } from "../../src/server/compose.ts";
-import { DEFAULT_LIMITS } from "../../src/server/config/limits.ts";
 import type { Connection } from "../../src/server/connection/connection.ts";
+import { DEFAULT_LIMITS } from "../../src/server/limits.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import type { LockService } from "../../src/server/service.ts";
 import { FakeClock, flushEventLoop } from "../support/fake-clock.ts";

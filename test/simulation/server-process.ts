@@ -5,7 +5,7 @@ import type { ProcessState } from "../../src/os/process-info.ts";
 import { ALLOW_ALL } from "../../src/server/auth/access-control.ts";
 import type { ServerParts } from "../../src/server/compose.ts";
 import { composeServer } from "../../src/server/compose.ts";
-import { DEFAULT_LIMITS } from "../../src/server/config/limits.ts";
+import { DEFAULT_LIMITS } from "../../src/server/limits.ts";
 import type { LocalBackend } from "../../src/server/local/local-backend.ts";
 import { NO_COMMAND_RUNS } from "../../src/server/runs/command-run.ts";
 import type { LockService } from "../../src/server/service.ts";

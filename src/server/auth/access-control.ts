@@ -5,8 +5,8 @@
 
 import { createHash } from "node:crypto";
 import { ProtocolError } from "../../protocol/handshake.ts";
-import { DEFAULT_LIMITS } from "../config/limits.ts";
 import { clientNetwork } from "../connection/connection-limiter.ts";
+import { DEFAULT_LIMITS } from "../limits.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 
 /**

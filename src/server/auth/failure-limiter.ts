@@ -2,7 +2,7 @@
 
 import type { ProtocolError } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../logger.ts";
 
 const MINUTE_MS = 60_000;
 /** Maximum number of remembered addresses; beyond it the oldest is dropped. */

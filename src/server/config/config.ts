@@ -7,12 +7,12 @@ import { booleanRule, clockRule, driverRule, functionRule, isObject, noProblem }
 import type { AccessControl } from "../auth/access-control.ts";
 import { ALLOW_ALL, createAccessControl } from "../auth/access-control.ts";
 import { loadAccounts } from "../auth/accounts-file.ts";
+import type { ServerLimits } from "../limits.ts";
+import { DEFAULT_LIMITS, resolveLimits } from "../limits.ts";
+import type { HostPort, ListenAddress } from "../net/listen-address.ts";
+import { formatListenAddress, isReachableRemotely, parseHostPort, parseListenAddress } from "../net/listen-address.ts";
 import type { TlsConfig } from "../net/tls-config.ts";
 import { loadTlsConfig } from "../net/tls-config.ts";
-import type { ServerLimits } from "./limits.ts";
-import { DEFAULT_LIMITS, resolveLimits } from "./limits.ts";
-import type { HostPort, ListenAddress } from "./listen-address.ts";
-import { formatListenAddress, isReachableRemotely, parseHostPort, parseListenAddress } from "./listen-address.ts";
 import type { ServeOptions } from "./options.ts";
 
 /** One problem with the options of a server. */

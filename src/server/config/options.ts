@@ -3,18 +3,10 @@
 import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { AccessControl } from "../auth/access-control.ts";
-import type { ServerLimits } from "./limits.ts";
-import type { Logger } from "./logger.ts";
-
-/** The PEM files of a TLS server. They are read at the start and again by reload(). */
-export interface TlsFiles {
-  /** The certificate, followed by its intermediate certificates. */
-  readonly cert: string;
-  /** The private key of the certificate. */
-  readonly key: string;
-  /** Requires of every client a certificate signed by one of these CAs. Default: none is required. */
-  readonly clientCa?: string;
-}
+import type { ServerLimits } from "../limits.ts";
+import type { Logger } from "../logger.ts";
+import type { TlsFiles } from "../net/tls-config.ts";
+import type { Readiness } from "../status.ts";
 
 /** Options of a lock server. */
 export interface ServeOptions {
@@ -53,9 +45,6 @@ export interface ServeOptions {
   /** Receives the log messages. Default: console.error. */
   readonly log?: Logger;
 }
-
-/** Whether a server can grant a lock now. */
-export type Readiness = { readonly ok: true } | { readonly ok: false; readonly reason: string };
 
 /** A running lock server. */
 export interface Server extends AsyncDisposable {

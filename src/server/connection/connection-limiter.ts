@@ -2,7 +2,7 @@
 
 import { isIPv6 } from "node:net";
 import { ProtocolError } from "../../protocol/handshake.ts";
-import type { ServerLimits } from "../config/limits.ts";
+import type { ServerLimits } from "../limits.ts";
 
 /** The remote end of a connection. */
 export interface Peer {

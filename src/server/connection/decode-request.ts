@@ -10,7 +10,7 @@ import { isId } from "../../util/ids.ts";
 import { cleanLabel, validateKey } from "../../util/keys.ts";
 import type { ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
 import { formatExactDuration } from "../capabilities.ts";
-import type { ServerLimits } from "../config/limits.ts";
+import type { ServerLimits } from "../limits.ts";
 import { RequestError } from "../request-error.ts";
 
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;

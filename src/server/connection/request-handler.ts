@@ -17,8 +17,8 @@ import type { Answer, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driv
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { BackendControl, ClientCalls, ReleaseRequest } from "../backend.ts";
-import type { ServerLimits } from "../config/limits.ts";
-import type { Logger } from "../config/logger.ts";
+import type { ServerLimits } from "../limits.ts";
+import type { Logger } from "../logger.ts";
 import { RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 import type { AdminHandler, Caller } from "./admin-handler.ts";

@@ -12,7 +12,7 @@ import { randomId } from "../../util/ids.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Principal } from "../auth/access-control.ts";
 import type { BackendControl } from "../backend.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../logger.ts";
 import { drainingError, RequestError } from "../request-error.ts";
 import type { LockService } from "../service.ts";
 import type { NotificationSink } from "../session/session.ts";

@@ -12,9 +12,9 @@ import { MAX_DURATION_MS, MIN_TTL_MS, parseDuration } from "../../util/duration.
 import { randomId } from "../../util/ids.ts";
 import { cleanLabel, MAX_KEY_BYTES, validateKey } from "../../util/keys.ts";
 import { formatExactDuration } from "../capabilities.ts";
-import type { ServerLimits } from "../config/limits.ts";
 import { ALL_ERROR_CODES, ERROR_CODES } from "../error-codes.ts";
 import { EVENT_KINDS } from "../events/event-ring.ts";
+import type { ServerLimits } from "../limits.ts";
 import { invalidField, Problem } from "./problem.ts";
 
 /** The longest wait of one request. After that the client receives "waiting" and may repeat the request. */

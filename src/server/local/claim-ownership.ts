@@ -5,7 +5,7 @@ import type { LockTable, Timestamps } from "../../lock-table/table.ts";
 import type { Claim, ClaimId } from "../../spi/driver.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
 import type { EndScope } from "../backend.ts";
-import type { ClaimLimits, ServerLimits } from "../config/limits.ts";
+import type { ClaimLimits, ServerLimits } from "../limits.ts";
 import type { Session } from "../session/session.ts";
 import { assignOwner, clearOwner } from "../session/session.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";

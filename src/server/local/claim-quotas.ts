@@ -2,8 +2,8 @@
 
 import type { LockTable } from "../../lock-table/table.ts";
 import type { Claim } from "../../spi/driver.ts";
-import type { ClaimLimits } from "../config/limits.ts";
-import { widestLimits } from "../config/limits.ts";
+import type { ClaimLimits } from "../limits.ts";
+import { widestLimits } from "../limits.ts";
 import { RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 

@@ -3,11 +3,9 @@
 import { chmodSync, lstatSync, unlinkSync } from "node:fs";
 import type { AddressInfo, Server as NetServer, Socket } from "node:net";
 import { connect, createServer } from "node:net";
-import type { ServerLimits } from "../config/limits.ts";
-import type { HostPort, ListenAddress } from "../config/listen-address.ts";
-import { formatListenAddress } from "../config/listen-address.ts";
-import type { Logger } from "../config/logger.ts";
 import type { LockService } from "../service.ts";
+import type { HostPort, ListenAddress } from "./listen-address.ts";
+import { formatListenAddress } from "./listen-address.ts";
 import { attachPlainSocket } from "./socket-transport.ts";
 import { createTlsAcceptor } from "./tls-acceptor.ts";
 import type { TlsConfig } from "./tls-config.ts";
@@ -32,21 +30,15 @@ export interface HttpListener extends Omit<Listener, "stopAccepting"> {
   drain(): void;
 }
 
-export interface ListenOptions {
-  readonly address: ListenAddress;
-  readonly service: LockService;
-  readonly limits: ServerLimits;
-  /** Required if the address uses TLS. */
-  readonly tls: TlsConfig | null;
-  readonly log: Logger;
-}
-
-/** @throws a system error, naming the address, if listening fails */
-export async function listen({ address, service, limits, tls, log }: ListenOptions): Promise<Listener> {
+/**
+ * @param tls required if the address uses TLS
+ * @throws a system error, naming the address, if listening fails
+ */
+export async function listen(address: ListenAddress, tls: TlsConfig | null, service: LockService): Promise<Listener> {
   const isLocal = "path" in address;
-  const tlsAcceptor = isLocal || !address.tls ? null : createTlsAcceptor(tls as TlsConfig, service, limits, log);
+  const tlsAcceptor = isLocal || !address.tls ? null : createTlsAcceptor(tls as TlsConfig, service);
   const server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: 15_000 }, (socket) => {
-    if (tlsAcceptor === null) attachPlainSocket(socket, service, limits, isLocal);
+    if (tlsAcceptor === null) attachPlainSocket(socket, service, isLocal);
     else tlsAcceptor.attach(socket);
   });
   const connections = trackConnections(server);

@@ -2,10 +2,10 @@
 
 import { acquireFileLock } from "../../os/file-lock.ts";
 import { formatServerUrl } from "../../util/server-url.ts";
-import type { ServerConfig } from "../config/config.ts";
 import type { OwnershipCheck } from "../ownership-monitor.ts";
 import { createPathCheck } from "../ownership-monitor.ts";
 import type { LockService } from "../service.ts";
+import type { ListenAddress } from "./listen-address.ts";
 import type { HttpListener, Listener } from "./listener.ts";
 import { listen } from "./listener.ts";
 import type { TlsConfig } from "./tls-config.ts";
@@ -14,7 +14,8 @@ import type { TlsConfig } from "./tls-config.ts";
 export type OpenHttp = () => Promise<HttpListener>;
 
 export class Listeners {
-  readonly #config: ServerConfig;
+  readonly #listenAddresses: readonly ListenAddress[];
+  readonly #tls: TlsConfig | null;
   readonly #service: LockService;
   readonly #openHttp: OpenHttp | null;
   readonly #listeners: Listener[] = [];
@@ -22,8 +23,15 @@ export class Listeners {
   readonly #ownershipChecks: OwnershipCheck[] = [];
   #httpListener: HttpListener | null = null;
 
-  constructor(config: ServerConfig, service: LockService, openHttp: OpenHttp | null) {
-    this.#config = config;
+  /** tls: required if an address uses TLS. openHttp: null: HTTP is not served. */
+  constructor(
+    listenAddresses: readonly ListenAddress[],
+    tls: TlsConfig | null,
+    service: LockService,
+    openHttp: OpenHttp | null,
+  ) {
+    this.#listenAddresses = listenAddresses;
+    this.#tls = tls;
     this.#service = service;
     this.#openHttp = openHttp;
   }
@@ -38,10 +46,9 @@ export class Listeners {
 
   /** @throws a system error, naming the address, if listening on one fails */
   async open(): Promise<void> {
-    const { addresses, limits, tls } = this.#config;
-    for (const address of addresses) {
+    for (const address of this.#listenAddresses) {
       if ("path" in address) this.#socketLocks.push(await lockSocketPath(address.path));
-      this.#listeners.push(await listen({ address, service: this.#service, limits, tls, log: this.#service.log }));
+      this.#listeners.push(await listen(address, this.#tls, this.#service));
       if ("path" in address) this.#ownershipChecks.push(createPathCheck(address.path));
     }
     if (this.#openHttp !== null) this.#httpListener = await this.#openHttp();

@@ -3,8 +3,8 @@
 import type { Socket } from "node:net";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import { LineDecoder } from "../../protocol/lines.ts";
-import type { ServerLimits } from "../config/limits.ts";
 import type { Connection } from "../connection/connection.ts";
+import type { ServerLimits } from "../limits.ts";
 import type { LockService } from "../service.ts";
 
 /** A client that does not read is not read from while more than this is unsent. */
@@ -15,9 +15,9 @@ const LINGER_MS = 1_000;
 export const TLS_HANDSHAKE = 0x16;
 
 /** Passes lines from the socket to a connection, and its output to the socket. */
-export function attachPlainSocket(socket: Socket, service: LockService, limits: ServerLimits, isLocal: boolean): void {
+export function attachPlainSocket(socket: Socket, service: LockService, isLocal: boolean): void {
   const connection = acceptSocket(socket, () => socket, service, isLocal);
-  const feed = createLineFeeder(connection, limits);
+  const feed = createLineFeeder(connection, service.limits);
   let isFirst = true;
   socket.on("data", (chunk: Buffer) => {
     if (isFirst && chunk[0] === TLS_HANDSHAKE) {

@@ -7,8 +7,6 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { createServer } from "node:tls";
 import { ProtocolError } from "../../protocol/handshake.ts";
-import type { ServerLimits } from "../config/limits.ts";
-import type { Logger } from "../config/logger.ts";
 import type { Connection } from "../connection/connection.ts";
 import type { LockService } from "../service.ts";
 import { acceptSocket, closeWithSocket, createLineFeeder, TLS_HANDSHAKE } from "./socket-transport.ts";
@@ -28,12 +26,7 @@ interface Handshake {
   setOutput(socket: Socket): void;
 }
 
-export function createTlsAcceptor(
-  tlsConfig: TlsConfig,
-  service: LockService,
-  limits: ServerLimits,
-  log: Logger,
-): TlsAcceptor {
+export function createTlsAcceptor(tlsConfig: TlsConfig, service: LockService): TlsAcceptor {
   const { requiresClientCert } = tlsConfig;
   const handshakes = new Map<string, Handshake>();
   // It does not listen itself: it receives sockets that have begun a TLS handshake. A client without a certificate is
@@ -43,12 +36,12 @@ export function createTlsAcceptor(
     const { connection, setOutput } = handshakes.get(socketKey(secured)) ?? {};
     if (connection === undefined || setOutput === undefined) return void secured.destroy();
     setOutput(secured);
-    secured.on("data", createLineFeeder(connection, limits));
+    secured.on("data", createLineFeeder(connection, service.limits));
     closeWithSocket(secured, connection);
     if (requiresClientCert && !secured.authorized) connection.fail(clientCertificateError(secured));
   });
   server.on("tlsClientError", (error, { remoteAddress }) => {
-    log("a client's TLS handshake failed", error, { level: "debug", address: remoteAddress });
+    service.log("a client's TLS handshake failed", error, { level: "debug", address: remoteAddress });
   });
 
   function attach(socket: Socket): void {

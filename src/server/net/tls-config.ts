@@ -4,7 +4,16 @@ import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync, statSync } from "node:fs";
 import type { SecureContextOptions } from "node:tls";
 import { createSecureContext } from "node:tls";
-import type { TlsFiles } from "../config/options.ts";
+
+/** The PEM files of a TLS server. They are read at the start and again by reload(). */
+export interface TlsFiles {
+  /** The certificate, followed by its intermediate certificates. */
+  readonly cert: string;
+  /** The private key of the certificate. */
+  readonly key: string;
+  /** Requires of every client a certificate signed by one of these CAs. Default: none is required. */
+  readonly clientCa?: string;
+}
 
 /** A certificate, key or CA file cannot be used; the message names the file and the reason. */
 class TlsError extends Error {

@@ -7,7 +7,7 @@
 
 import type { Driver } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../logger.ts";
 import type { ProxiedClaim, ProxiedClaims } from "./proxied-claims.ts";
 
 /** Maximum number of claims in one release. */

@@ -8,7 +8,7 @@ import type { Claim, Driver } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../logger.ts";
 
 /** The maximum age of the last result. */
 const MAX_AGE_MS = 2_000;

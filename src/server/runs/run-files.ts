@@ -27,7 +27,7 @@ import {
 import type { DetachedClaim } from "../../protocol/lock-reference.ts";
 import { systemClock } from "../../util/clock.ts";
 import { publicTag } from "../../util/ids.ts";
-import type { Logger } from "../config/logger.ts";
+import type { Logger } from "../logger.ts";
 import { ensurePrivateDirectory } from "../storage/private-files.ts";
 import type { CommandRun, CommandRuns, LivingRuns, RunStatus } from "./command-run.ts";
 import { NO_COMMAND_RUNS } from "./command-run.ts";

@@ -6,8 +6,8 @@
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Clock } from "../../util/clock.ts";
 import { deniedPrincipal } from "../auth/access-control.ts";
-import type { Logger } from "../config/logger.ts";
 import type { LocalBackend } from "../local/local-backend.ts";
+import type { Logger } from "../logger.ts";
 import { Session } from "../session/session.ts";
 import type { SessionRegistry } from "../session/session-registry.ts";
 import type { RecoveryReason, SavedClaim } from "../storage/storage.ts";

@@ -1,8 +1,8 @@
 /** The storage of a server with a judgement of its health, for /ready, metrics and the log. */
 
 import type { Clock } from "../../util/clock.ts";
-import type { Logger } from "../config/logger.ts";
 import type { MetricsRecorder } from "../events/metrics.ts";
+import type { Logger } from "../logger.ts";
 import type { Storage } from "./storage.ts";
 
 const WRITES_FAILING = "the state directory is not writable: locks that must be persisted are refused";

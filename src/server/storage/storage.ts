@@ -3,7 +3,7 @@
  */
 
 import type { Claim } from "../../spi/driver.ts";
-import type { ClaimLimits } from "../config/limits.ts";
+import type { ClaimLimits } from "../limits.ts";
 
 /** The layout of the saved state. A server refuses a newer or older one. */
 export const FORMAT_VERSION = 2;

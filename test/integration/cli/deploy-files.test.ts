@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createServeOptions, isMember } from "../../../src/cli/commands/serve/settings.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
-import { DEFAULT_LIMITS } from "../../../src/server/config/limits.ts";
+import { DEFAULT_LIMITS } from "../../../src/server/limits.ts";
 import { createAuthority, writeCertificate } from "../../support/certificates.ts";
 import type { RunningCommand } from "../../support/cli-sandbox.ts";
 import { cliSandbox, isProcessAlive, PROGRAM } from "../../support/cli-sandbox.ts";

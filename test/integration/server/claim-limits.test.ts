@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { FatalDriverError } from "../../../src/errors.ts";
-import type { ServerLimits } from "../../../src/server/config/limits.ts";
+import type { ServerLimits } from "../../../src/server/limits.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { OpenDriver } from "../../support/server-fixture.ts";

@@ -2,9 +2,9 @@
 
 import { setTimeout as delay } from "node:timers/promises";
 import { expect, test } from "vitest";
-import type { ServerLimits } from "../../../src/server/config/limits.ts";
-import { DEFAULT_LIMITS, resolveLimits } from "../../../src/server/config/limits.ts";
 import { clientNetwork } from "../../../src/server/connection/connection-limiter.ts";
+import type { ServerLimits } from "../../../src/server/limits.ts";
+import { DEFAULT_LIMITS, resolveLimits } from "../../../src/server/limits.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { parseRawAddress, RawClient } from "../../support/raw-client.ts";

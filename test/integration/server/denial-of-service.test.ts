@@ -12,7 +12,7 @@ import { runInNewContext } from "node:vm";
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/index.ts";
 import { connect } from "../../../src/index.ts";
-import type { ServerLimits } from "../../../src/server/config/limits.ts";
+import type { ServerLimits } from "../../../src/server/limits.ts";
 import type { Server } from "../../../src/server/server.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";

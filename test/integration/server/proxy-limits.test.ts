@@ -2,7 +2,7 @@
 
 import { expect, test } from "vitest";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { resolveLimits } from "../../../src/server/config/limits.ts";
+import { resolveLimits } from "../../../src/server/limits.ts";
 import { openProxyBackend } from "../../../src/server/proxy/proxy-backend.ts";
 import { Session } from "../../../src/server/session/session.ts";
 import { randomId } from "../../../src/util/ids.ts";

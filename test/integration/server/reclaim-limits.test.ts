@@ -2,8 +2,8 @@
 // are limited like claims. The tests look at the lock table itself, not only at the clients' answers.
 
 import { expect, test } from "vitest";
-import type { ServerLimits } from "../../../src/server/config/limits.ts";
-import { resolveLimits } from "../../../src/server/config/limits.ts";
+import type { ServerLimits } from "../../../src/server/limits.ts";
+import { resolveLimits } from "../../../src/server/limits.ts";
 import { randomId } from "../../../src/util/ids.ts";
 import { flushEventLoop } from "../../support/fake-clock.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";

@@ -1,7 +1,7 @@
 /** A lock server on TCP as a process, with options of the test's own, that is killed and started again on its port. */
 
 import { readFileSync } from "node:fs";
-import type { ServerLimits } from "../../../src/server/config/limits.ts";
+import type { ServerLimits } from "../../../src/server/limits.ts";
 import type { ServeOptions } from "../../../src/server/server.ts";
 import { builtFile } from "../built-file.ts";
 import type { CertificateFiles } from "../certificates.ts";

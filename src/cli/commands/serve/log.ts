@@ -1,6 +1,6 @@
 /** The log of `holdfast serve` on stderr: sentences, or one JSON object per line. */
 
-import type { LogFields, Logger, LogLevel } from "../../../server/config/logger.ts";
+import type { LogFields, Logger, LogLevel } from "../../../server/logger.ts";
 import { escapeControl, formatJsonLine, info, writeStderr } from "../../output.ts";
 
 export const LOG_FORMATS = ["human", "json"] as const;

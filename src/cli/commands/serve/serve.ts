@@ -10,7 +10,7 @@ import {
   userSocketPath,
   validateUserDirectory,
 } from "../../../os/user-directory.ts";
-import type { Logger } from "../../../server/config/logger.ts";
+import type { Logger } from "../../../server/logger.ts";
 import type { ConfigProblem, ServeOptions, Server } from "../../../server/server.ts";
 import { formatServerUrl } from "../../../util/server-url.ts";
 import { parseDurationFlag } from "../../duration-flag.ts";

@@ -2,7 +2,7 @@
 
 import { constants } from "node:os";
 import { isatty } from "node:tty";
-import type { Logger } from "../../../server/config/logger.ts";
+import type { Logger } from "../../../server/logger.ts";
 import type { Server } from "../../../server/server.ts";
 
 /** How often an idle server is checked during its idle timeout. */

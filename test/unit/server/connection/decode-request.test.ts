@@ -1,8 +1,8 @@
 // Every malformed request is refused with the reason; a valid one becomes a claim of the SPI.
 
 import { expect, test } from "vitest";
-import { resolveLimits } from "../../../../src/server/config/limits.ts";
 import * as decode from "../../../../src/server/connection/decode-request.ts";
+import { resolveLimits } from "../../../../src/server/limits.ts";
 import { ALL_PERMITS } from "../../../../src/spi/driver.ts";
 import { randomId } from "../../../../src/util/ids.ts";
 

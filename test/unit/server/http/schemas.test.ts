@@ -1,7 +1,6 @@
 // Bodies of requests: what they become, and the message for each kind of fault.
 
 import { expect, test } from "vitest";
-import { DEFAULT_LIMITS } from "../../../../src/server/config/limits.ts";
 import { Problem } from "../../../../src/server/http/problem.ts";
 import {
   createComponentSchemas,
@@ -10,6 +9,7 @@ import {
   parseRevokeRequest,
   parseWaitRequest,
 } from "../../../../src/server/http/schemas.ts";
+import { DEFAULT_LIMITS } from "../../../../src/server/limits.ts";
 import type { Traits } from "../../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../../src/spi/driver.ts";
 

@@ -3,8 +3,8 @@
 import { expect, test } from "vitest";
 import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
 import type { EndScope } from "../../../../src/server/backend.ts";
-import { resolveLimits } from "../../../../src/server/config/limits.ts";
 import { EventLog } from "../../../../src/server/events/event-log.ts";
+import { resolveLimits } from "../../../../src/server/limits.ts";
 import type { ProxiedClaim } from "../../../../src/server/proxy/proxied-claims.ts";
 import { ProxiedClaims } from "../../../../src/server/proxy/proxied-claims.ts";
 import { Session } from "../../../../src/server/session/session.ts";

@@ -4,8 +4,8 @@
  */
 
 import { getHeapStatistics } from "node:v8";
-import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
-import { describeValue, MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
+import { PROTOCOL_LIMITS } from "../protocol/handshake.ts";
+import { describeValue, MAX_DURATION_MS, MIN_TTL_MS } from "../util/duration.ts";
 
 /** The limits of a server. Integers; times in milliseconds, sizes in bytes of UTF-8. */
 export interface ServerLimits {
