@@ -5,7 +5,7 @@
 
 import { createHash } from "node:crypto";
 import { ProtocolError } from "../../protocol/handshake.ts";
-import { clientNetwork } from "../connection/connection-limiter.ts";
+import { clientNetwork } from "../../util/client-network.ts";
 import { DEFAULT_LIMITS } from "../limits.ts";
 import { FailureLimiter } from "./failure-limiter.ts";
 

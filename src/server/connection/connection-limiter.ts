@@ -1,7 +1,7 @@
 /** Limits connections: how many in all, how many from one address, and how many without a completed handshake. */
 
-import { isIPv6 } from "node:net";
 import { ProtocolError } from "../../protocol/handshake.ts";
+import { clientNetwork } from "../../util/client-network.ts";
 import type { ServerLimits } from "../limits.ts";
 
 /** The remote end of a connection. */
@@ -121,20 +121,4 @@ function peerNetwork({ isLocal, address }: Peer): string {
 
 function limitError(message: string): ProtocolError {
   return new ProtocolError("LIMIT", `the server accepts ${message}`);
-}
-
-/** The addresses that a provider gives to one customer: an IPv4 address, or the 2^64 addresses of one IPv6 network. */
-export function clientNetwork(address: string): string {
-  const mappedIpv4 = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address);
-  if (mappedIpv4 !== null) return mappedIpv4[1] as string;
-  if (!isIPv6(address)) return address;
-  const [head = "", tail] = (address.split("%")[0] as string).split("::");
-  const before = head === "" ? [] : head.split(":");
-  const after = tail === undefined || tail === "" ? [] : tail.split(":");
-  const zeros = tail === undefined ? 0 : 8 - before.length - after.length;
-  const groups = [...before, ...Array.from({ length: Math.max(zeros, 0) }, () => "0"), ...after];
-  return groups
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(":");
 }
