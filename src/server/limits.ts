@@ -177,3 +177,16 @@ export function resolveLimits(
   const claims = Math.min(DEFAULT_LIMITS.claims, Math.floor(heapBytes / HEAP_BYTES_PER_CLAIM));
   return { ...DEFAULT_LIMITS, claims, ...overrides };
 }
+
+const UNITS = [
+  [86_400_000, "days"],
+  [3_600_000, "h"],
+  [60_000, "m"],
+  [1_000, "s"],
+] as const;
+
+/** A limit in a readable and exact form: "30 days", "60 s", "1500 ms". */
+export function formatExactDuration(ms: number): string {
+  const unit = UNITS.find(([size]) => ms % size === 0 && ms >= 2 * size);
+  return unit === undefined ? `${ms} ms` : `${ms / unit[0]} ${unit[1]}`;
+}

@@ -2,8 +2,8 @@
 
 import { PACKAGE_VERSION, PROTOCOL_VERSION } from "../protocol/handshake.ts";
 import type { Clock } from "../util/clock.ts";
-import type { Backend } from "./backend.ts";
 import type { ServerStatus } from "./connection/admin-handler.ts";
+import type { Backend } from "./session/backend.ts";
 
 /** Whether a server can grant a lock now. */
 export type Readiness = { readonly ok: true } | { readonly ok: false; readonly reason: string };

@@ -711,7 +711,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "a server that does not restore what runs hold",
-    file: "src/server/runs/run-recovery.ts",
+    file: "src/server/local/run-recovery.ts",
     find: "if (backend.findClaim(saved.claim.id) === undefined)",
     replace: "if (backend.findClaim(saved.claim.id) !== undefined)",
     tests: "test/integration/server/command-runs.test.ts",
@@ -739,7 +739,7 @@ export const MUTANTS: readonly Mutant[] = [
   },
   {
     name: "all keys that wait for a run of which all is known",
-    file: "src/server/runs/run-recovery.ts",
+    file: "src/server/local/run-recovery.ts",
     find: "filter((id) => !knownSessions.has(id))",
     replace: "filter((id) => knownSessions.has(id) || id !== undefined)",
     tests: "test/integration/server/command-runs.test.ts",

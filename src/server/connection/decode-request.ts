@@ -8,10 +8,10 @@ import { ALL_PERMITS } from "../../spi/driver.ts";
 import { MAX_DURATION_MS, MIN_TTL_MS } from "../../util/duration.ts";
 import { isId } from "../../util/ids.ts";
 import { cleanLabel, validateKey } from "../../util/keys.ts";
-import type { ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
-import { formatExactDuration } from "../capabilities.ts";
 import type { ServerLimits } from "../limits.ts";
+import { formatExactDuration } from "../limits.ts";
 import { RequestError } from "../request-error.ts";
+import type { ReleaseRequest, RenewRequest, RevokeRequest } from "../session/backend.ts";
 
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};

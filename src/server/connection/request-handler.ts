@@ -5,7 +5,8 @@
  * A claim passes five stops:
  *   net/socket-transport.ts    bytes to lines
  *   connection.ts              lines to frames; runUntil() is one batch, from beginTurn() to endTurn()
- *   here                       decode (decode-request.ts), authorize (auth/authorize.ts), call the backend, encode the reply
+ *   here                       decode (decode-request.ts), authorize (session/authorized-calls.ts), call the backend, encode
+ *                              the reply
  *   local/local-backend.ts     claim(): quotas, WriteAhead.reserve(), the table, the owner, WriteAhead.persist()
  *   lock-table/table.ts        queues, admission, token, event
  */
@@ -16,10 +17,10 @@ import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Answer, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import type { BackendControl, ClientCalls, ReleaseRequest } from "../backend.ts";
 import type { ServerLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
 import { RequestError } from "../request-error.ts";
+import type { BackendControl, ClientCalls, ReleaseRequest } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import type { AdminHandler, Caller } from "./admin-handler.ts";
 import * as decode from "./decode-request.ts";

@@ -9,9 +9,9 @@
 
 import type { EventKind, Observer } from "../../lock-table/events.ts";
 import type { Clock, Timer } from "../../util/clock.ts";
-import type { RevokeRequest } from "../backend.ts";
 import type { Logger } from "../logger.ts";
 import { RequestError } from "../request-error.ts";
+import type { RevokeRequest } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 import type { RingEntry } from "./event-ring.ts";

@@ -11,10 +11,10 @@ import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import { randomId } from "../../util/ids.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Principal } from "../auth/access-control.ts";
-import type { BackendControl } from "../backend.ts";
 import type { Logger } from "../logger.ts";
 import { drainingError, RequestError } from "../request-error.ts";
 import type { LockService } from "../service.ts";
+import type { BackendControl } from "../session/backend.ts";
 import type { NotificationSink } from "../session/session.ts";
 import { Session } from "../session/session.ts";
 

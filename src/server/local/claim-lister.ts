@@ -14,8 +14,8 @@ import type { MaybePromise } from "../../util/maybe-promise.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { ANONYMOUS } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
-import { truncatePage } from "../backend.ts";
 import { RequestError } from "../request-error.ts";
+import { truncatePage } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import { TimeSlicer } from "../time-slicer.ts";
 

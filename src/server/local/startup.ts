@@ -13,7 +13,6 @@ import { widestLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
 import { RequestError } from "../request-error.ts";
 import type { CommandRuns, LivingRuns } from "../runs/command-run.ts";
-import { adjustForRuns, restoreLateRun, restoreRuns } from "../runs/run-recovery.ts";
 import { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
 import { CEILING_LEAD_MICROS } from "../storage/durable-log.ts";
@@ -25,6 +24,7 @@ import { MAX_UNJOURNALED_MS, needsJournal, toSavedClaim, unjournaledLeaseMs } fr
 import { LocalBackend } from "./local-backend.ts";
 import type { RecoveryPlan } from "./recovery-window.ts";
 import { NO_RECOVERY } from "./recovery-window.ts";
+import { adjustForRuns, restoreLateRun, restoreRuns } from "./run-recovery.ts";
 
 /**
  * Each start reserves this lease length in advance, so that leases of usual length need no write of their own: the

@@ -3,11 +3,11 @@
 import { believedUntil } from "../../claim/lease-deadline.ts";
 import type { EventKind } from "../../lock-table/events.ts";
 import type { Answer, Claim, ClaimId, Driver, TokenRange } from "../../spi/driver.ts";
-import type { EndScope, RevokeRequest } from "../backend.ts";
 import type { ClaimLifecycle, EventLog } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
 import { ClaimQuotas } from "../local/claim-quotas.ts";
 import { RequestError } from "../request-error.ts";
+import type { EndScope, RevokeRequest } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 
 /**

@@ -26,20 +26,20 @@ import type { Clock } from "../../util/clock.ts";
 import { createSuspendAwareTime } from "../../util/suspend-detector.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
-import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../backend.ts";
-import { truncatePage } from "../backend.ts";
-import { checkSupported, rejectUnixStore } from "../capabilities.ts";
 import type { EventLog } from "../events/event-log.ts";
 import { recordRevocation } from "../events/event-log.ts";
 import type { ServerLimits } from "../limits.ts";
 import { DEFAULT_LIMITS } from "../limits.ts";
 import type { Logger } from "../logger.ts";
 import { RequestError } from "../request-error.ts";
+import type { Backend, EndScope, OwnedClaim, ReleaseRequest, RenewRequest, RevokeRequest } from "../session/backend.ts";
+import { truncatePage } from "../session/backend.ts";
 import type { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
 import type { ProxiedClaim } from "./proxied-claims.ts";
 import { ProxiedClaims } from "./proxied-claims.ts";
 import { ReleaseRetries } from "./release-retries.ts";
+import { checkSupported, rejectUnixStore } from "./store-support.ts";
 import { UpstreamHealth } from "./upstream-health.ts";
 
 export interface ProxyBackendOptions {

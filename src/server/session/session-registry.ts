@@ -7,9 +7,9 @@ import type { Clock } from "../../util/clock.ts";
 import { DeadlineHeap } from "../../util/deadline-heap.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { AUTH_FAILED, ownsClaim } from "../auth/access-control.ts";
-import type { Backend } from "../backend.ts";
 import type { CommandRun, CommandRuns } from "../runs/command-run.ts";
 import { NO_COMMAND_RUNS } from "../runs/command-run.ts";
+import type { Backend } from "./backend.ts";
 import type { DisconnectedState, NotificationSink, RunningState } from "./session.ts";
 import { Session } from "./session.ts";
 

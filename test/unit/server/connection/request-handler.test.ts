@@ -1,7 +1,7 @@
 // Each frame has one reply: its result, or an error that leaves the connection open. A malformed frame ends the connection.
 
 import { expect, test } from "vitest";
-import type { Backend } from "../../../../src/server/backend.ts";
+import type { Backend } from "../../../../src/server/session/backend.ts";
 import { randomId } from "../../../../src/util/ids.ts";
 import { flushEventLoop } from "../../../support/fake-clock.ts";
 import { FrameConnection } from "../../../support/frame-connection.ts";

@@ -2,11 +2,11 @@
 
 import { expect, test } from "vitest";
 import { ANONYMOUS } from "../../../../src/server/auth/access-control.ts";
-import type { EndScope } from "../../../../src/server/backend.ts";
 import { EventLog } from "../../../../src/server/events/event-log.ts";
 import { resolveLimits } from "../../../../src/server/limits.ts";
 import type { ProxiedClaim } from "../../../../src/server/proxy/proxied-claims.ts";
 import { ProxiedClaims } from "../../../../src/server/proxy/proxied-claims.ts";
+import type { EndScope } from "../../../../src/server/session/backend.ts";
 import { Session } from "../../../../src/server/session/session.ts";
 import type { Answer, Claim } from "../../../../src/spi/driver.ts";
 import { randomId } from "../../../../src/util/ids.ts";

@@ -1,11 +1,11 @@
 /** The interface between sessions and what keeps their claims: our own lock table, or any driver. */
 
-import type { ReclaimItem } from "../protocol/frames.ts";
-import type { StateEpoch } from "../protocol/handshake.ts";
-import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../spi/driver.ts";
-import { toPage } from "../util/chunk.ts";
-import type { MaybePromise } from "../util/maybe-promise.ts";
-import type { Session } from "./session/session.ts";
+import type { ReclaimItem } from "../../protocol/frames.ts";
+import type { StateEpoch } from "../../protocol/handshake.ts";
+import type { Answer, Claim, ClaimId, ClaimView, ListQuery, Page, Traits } from "../../spi/driver.ts";
+import { toPage } from "../../util/chunk.ts";
+import type { MaybePromise } from "../../util/maybe-promise.ts";
+import type { Session } from "./session.ts";
 
 /** A claim to renew: only its id, or all of it if its client has had no answer for it from this run of the server. */
 export interface RenewRequest {
@@ -57,7 +57,7 @@ export function truncatePage(views: readonly ClaimView[], max: number): Page<Cla
 /** Which claims of a session to end. */
 export type EndScope = "all" | "waiting" | "session";
 
-/** What clients request. Each call is made for a session, whose principal auth/authorize.ts checks. */
+/** What clients request. Each call is made for a session, whose principal authorized-calls.ts checks. */
 export interface ClientCalls {
   /** @throws RequestError */
   claim(session: Session, claim: Claim): MaybePromise<Answer>;
@@ -77,7 +77,7 @@ export interface ClientCalls {
   ): MaybePromise<readonly (Answer | undefined)[]>;
 }
 
-/** Keeps the claims of a server's sessions: a lock table (local-backend.ts), or another store (proxy-backend.ts). */
+/** Keeps the claims of a server's sessions: a lock table (local/local-backend.ts), or another store (proxy/proxy-backend.ts). */
 export interface Backend extends BackendControl, ClientCalls {}
 
 /** What the server itself does with its backend; no authorization is needed. */

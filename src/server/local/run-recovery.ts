@@ -6,13 +6,13 @@
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import type { Clock } from "../../util/clock.ts";
 import { deniedPrincipal } from "../auth/access-control.ts";
-import type { LocalBackend } from "../local/local-backend.ts";
 import type { Logger } from "../logger.ts";
+import type { CommandRun, LivingRuns } from "../runs/command-run.ts";
 import { Session } from "../session/session.ts";
 import type { SessionRegistry } from "../session/session-registry.ts";
 import type { RecoveryReason, SavedClaim } from "../storage/storage.ts";
 import { MAX_UNJOURNALED_MS } from "../storage/write-ahead.ts";
-import type { CommandRun, LivingRuns } from "./command-run.ts";
+import type { LocalBackend } from "./local-backend.ts";
 
 /** The recovery of a start without runs. */
 interface RecoveryWait {

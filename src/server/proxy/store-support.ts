@@ -1,29 +1,8 @@
-/** What the server supports, and checks that refuse claims it cannot handle. */
+/** Which store may be behind a server, and the refusal of what it does not support. */
 
-import type { LockTable } from "../lock-table/table.ts";
-import type { Claim, Driver, Traits } from "../spi/driver.ts";
-import { ALL_PERMITS } from "../spi/driver.ts";
-import { RequestError } from "./request-error.ts";
-import { MAX_UNJOURNALED_MS, needsJournal } from "./storage/write-ahead.ts";
-
-const UNITS = [
-  [86_400_000, "days"],
-  [3_600_000, "h"],
-  [60_000, "m"],
-  [1_000, "s"],
-] as const;
-
-/** A limit in a readable and exact form: "30 days", "60 s", "1500 ms". */
-export function formatExactDuration(ms: number): string {
-  const unit = UNITS.find(([size]) => ms % size === 0 && ms >= 2 * size);
-  return unit === undefined ? `${ms} ms` : `${ms / unit[0]} ${unit[1]}`;
-}
-
-/** The guarantees of the lock table. isLocal: for clients on a Unix socket. */
-export function localTraits(sessionMs: number, isLocal: boolean): Traits {
-  const lease = { claim: true, sessionMs, ...(isLocal && { endsWithConnection: true }) };
-  return { lease, manyKeys: true, permits: "any", fencing: true, fifo: true, durability: "restart", recall: "push" };
-}
+import type { Claim, Driver, Traits } from "../../spi/driver.ts";
+import { ALL_PERMITS } from "../../spi/driver.ts";
+import { RequestError } from "../request-error.ts";
 
 /**
  * Checks that an open driver may serve as the store of a server. On a Unix socket the end of our connection counts as
@@ -55,18 +34,5 @@ export function checkSupported({ locks, ttlMs }: Claim, { lease, manyKeys, permi
       limit === ALL_PERMITS && (requested === ALL_PERMITS || (requested === 1 && permits !== "one"));
     if (permits !== "any" && !isExclusiveOrShared)
       throw unsupported(permits === "one" ? "supports exclusive claims only" : "does not support semaphores");
-  }
-}
-
-/** @throws RequestError if the lock table can never grant this claim */
-export function checkGrantable(claim: Claim, table: LockTable, micros: number, isDurable: boolean): void {
-  if (claim.floor !== 0n && !table.tokenIssuer.acceptsFloor(claim.floor, micros)) {
-    throw new RequestError("FLOOR", "the token floor is more than a day ahead of the server's clock");
-  }
-  if (!isDurable && needsJournal(claim.ttlMs)) {
-    throw new RequestError(
-      "UNSUPPORTED",
-      `a server without a state directory grants no lease longer than ${formatExactDuration(MAX_UNJOURNALED_MS)}`,
-    );
   }
 }
