@@ -30,14 +30,6 @@ export class Histogram {
   }
 }
 
-/** The events that update counters. */
-export interface MetricsRecorder {
-  /** A call, or a complete connection, was refused with this code of the protocol. */
-  recordRefusal(code: string): void;
-  /** A durable write succeeded or failed. */
-  recordWrite(file: "journal" | "state", isOk: boolean): void;
-}
-
 /** Connections open now, and since the start those accepted and those refused because of a limit. */
 export interface ConnectionCounts {
   readonly open: number;
@@ -74,15 +66,17 @@ export interface MetricValues {
 /** Codes with a counter of their own, those of the lock protocol; all others share one. */
 const COUNTED_CODES: readonly string[] = [...ALL_ERROR_CODES.filter((code) => ERROR_CODES[code].isCounted), "other"];
 
-export class Metrics implements MetricsRecorder {
+export class Metrics {
   readonly #refusals = new Map<string, number>(COUNTED_CODES.map((code) => [code, 0]));
   readonly #writes = { journal: { ok: 0, failed: 0 }, state: { ok: 0, failed: 0 } };
 
+  /** A call, or a complete connection, was refused with this code of the protocol. */
   recordRefusal(code: string): void {
     const counted = this.#refusals.has(code) ? code : "other";
     this.#refusals.set(counted, (this.#refusals.get(counted) as number) + 1);
   }
 
+  /** A durable write succeeded or failed. */
   recordWrite(file: "journal" | "state", isOk: boolean): void {
     this.#writes[file][isOk ? "ok" : "failed"]++;
   }

@@ -7,7 +7,6 @@ import type { Clock } from "../../util/clock.ts";
 import { randomId } from "../../util/ids.ts";
 import { deniedPrincipal } from "../auth/access-control.ts";
 import type { EventLog } from "../events/event-log.ts";
-import type { MetricsRecorder } from "../events/metrics.ts";
 import type { ServerLimits } from "../limits.ts";
 import { widestLimits } from "../limits.ts";
 import type { Logger } from "../logger.ts";
@@ -16,7 +15,7 @@ import type { CommandRuns, LivingRuns } from "../runs/command-run.ts";
 import { Session } from "../session/session.ts";
 import { SessionRegistry } from "../session/session-registry.ts";
 import { CEILING_LEAD_MICROS } from "../storage/durable-log.ts";
-import type { MonitoredStorage } from "../storage/monitored-storage.ts";
+import type { MonitoredStorage, MonitorOptions } from "../storage/monitored-storage.ts";
 import { monitorWrites } from "../storage/monitored-storage.ts";
 import { StateError } from "../storage/private-files.ts";
 import type { LoadedState, SavedClaim, SavedSession, SavedState, Storage } from "../storage/storage.ts";
@@ -48,8 +47,7 @@ export interface OpenLocalBackendOptions {
   readonly limits: ServerLimits;
   /** Receives all events. */
   readonly eventLog: EventLog;
-  /** Called after each durable write, with its outcome. */
-  readonly onWrite: MetricsRecorder["recordWrite"];
+  readonly onWrite: MonitorOptions["onWrite"];
 }
 
 /** What the plan depends on besides the loaded state. */

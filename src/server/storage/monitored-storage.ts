@@ -1,7 +1,6 @@
 /** The storage of a server with a judgement of its health, for /ready, metrics and the log. */
 
 import type { Clock } from "../../util/clock.ts";
-import type { MetricsRecorder } from "../events/metrics.ts";
 import type { Logger } from "../logger.ts";
 import type { Storage } from "./storage.ts";
 
@@ -19,7 +18,7 @@ export interface MonitorOptions {
   readonly log: Logger;
   readonly clock: Clock;
   /** Called after each durable write, with its outcome. */
-  readonly onWrite: MetricsRecorder["recordWrite"];
+  readonly onWrite: (file: "journal" | "state", isOk: boolean) => void;
 }
 
 /**

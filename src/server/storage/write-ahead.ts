@@ -17,7 +17,6 @@ import type { LockTable } from "../../lock-table/table.ts";
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
-import type { Session } from "../session/session.ts";
 import type { DurableLogOptions } from "./durable-log.ts";
 import { CEILING_LEAD_MICROS, DurableLog } from "./durable-log.ts";
 import type { SavedClaim } from "./storage.ts";
@@ -40,10 +39,15 @@ export function needsJournal(ttlMs: number | "session"): boolean {
   return ttlMs !== "session" && ttlMs > MAX_UNJOURNALED_MS;
 }
 
+/** The owner of a claim, as far as it is saved: a session. */
+export interface ClaimOwner {
+  readonly id: string;
+}
+
 /** A claim and the answer about it. */
 export interface ClaimAnswer {
   /** undefined: no claim in the table. */
-  readonly record: ClaimRecord<Session> | undefined;
+  readonly record: ClaimRecord<ClaimOwner> | undefined;
   readonly answer: Answer | undefined;
 }
 
@@ -52,7 +56,7 @@ export type DurableState = Pick<DurableLogOptions, "storage" | "state" | "isReco
 
 export class WriteAhead {
   readonly durableLog: DurableLog;
-  readonly #table: LockTable<Session>;
+  readonly #table: LockTable<ClaimOwner>;
   readonly #clock: Clock;
   /** Pending journal writes. */
   readonly #writes = new Map<ClaimId, Promise<void>>();
@@ -64,7 +68,7 @@ export class WriteAhead {
   readonly #onChange: () => void;
 
   /** onChange: called when grants may have become possible outside a call. */
-  constructor(durableState: DurableState, table: LockTable<Session>, clock: Clock, onChange: () => void) {
+  constructor(durableState: DurableState, table: LockTable<ClaimOwner>, clock: Clock, onChange: () => void) {
     this.#table = table;
     this.#clock = clock;
     this.#onChange = onChange;
@@ -116,7 +120,7 @@ export class WriteAhead {
    * To be called before a client may learn the answer. It is changed if the claim ended, or was revoked, during the write.
    * @throws (rejects) RequestError if the disk fails
    */
-  persist(record: ClaimRecord<Session>, answer: Answer): MaybePromise<Answer> {
+  persist(record: ClaimRecord<ClaimOwner>, answer: Answer): MaybePromise<Answer> {
     const write = this.#writeGrant(record);
     return write === null ? answer : write.then(() => this.#confirmAnswer(answer, record));
   }
@@ -145,12 +149,12 @@ export class WriteAhead {
     return claimAnswers.map(({ record, answer }, index) => {
       const write = writes[index] as Promise<void> | null;
       if (write === null) return answer;
-      return written.has(write) ? this.#confirmAnswer(answer as Answer, record as ClaimRecord<Session>) : undefined;
+      return written.has(write) ? this.#confirmAnswer(answer as Answer, record as ClaimRecord<ClaimOwner>) : undefined;
     });
   }
 
   /** The write that must succeed before the client may learn that it is the holder; null: none. */
-  #writeGrant(record: ClaimRecord<Session>): Promise<void> | null {
+  #writeGrant(record: ClaimRecord<ClaimOwner>): Promise<void> | null {
     if (!record.isHeld || !(record.isDetached || needsJournal(record.claim.ttlMs))) return null;
     const { id } = record.claim;
     // the revocation must be on disk, too: otherwise the claim would come back as a valid one
@@ -159,7 +163,7 @@ export class WriteAhead {
   }
 
   /** The answer, if it is still true after the write: meanwhile the claim may have ended or been revoked. */
-  #confirmAnswer(answer: Answer, record: ClaimRecord<Session>): Answer {
+  #confirmAnswer(answer: Answer, record: ClaimRecord<ClaimOwner>): Answer {
     const { records, tombstones } = this.#table;
     const { id } = record.claim;
     if (records.get(id) !== record) return tombstones.noneAnswer(id);
@@ -168,7 +172,7 @@ export class WriteAhead {
   }
 
   /** Writes the current state of a claim to the journal. */
-  #write(record: ClaimRecord<Session>): Promise<void> {
+  #write(record: ClaimRecord<ClaimOwner>): Promise<void> {
     const { id } = record.claim;
     record.isJournaled = true;
     record.notifyOnRemoval = true;
@@ -183,7 +187,7 @@ export class WriteAhead {
    * The same for a claim that was just detached. If the write fails it is not detached: `restoreOwner` returns it to
    * its session.
    */
-  async persistDetached(record: ClaimRecord<Session>, restoreOwner: () => void): Promise<void> {
+  async persistDetached(record: ClaimRecord<ClaimOwner>, restoreOwner: () => void): Promise<void> {
     // the client repeats the call because it had no answer: the claim is detached on disk, whatever another write would
     // do
     if (this.durableLog.hasDetached(record.claim.id)) return this.#writes.get(record.claim.id);
@@ -199,7 +203,7 @@ export class WriteAhead {
    * again. null: nothing is to be written.
    * @throws (rejects) RequestError if the disk fails
    */
-  persistRevocations(records: readonly ClaimRecord<Session>[]): Promise<unknown> | null {
+  persistRevocations(records: readonly ClaimRecord<ClaimOwner>[]): Promise<unknown> | null {
     const writes: Promise<void>[] = [];
     const endedIds: ClaimId[] = [];
     for (const record of records) {
@@ -213,7 +217,7 @@ export class WriteAhead {
   }
 
   /** Removes an ended claim from the journal. The caller does not wait for the write. */
-  removeFromJournal(record: ClaimRecord<Session>): void {
+  removeFromJournal(record: ClaimRecord<ClaimOwner>): void {
     this.durableLog.drop(record.claim.id).catch(ignore);
   }
 
@@ -285,7 +289,7 @@ export function unjournaledLeaseMs(ttlMs: number | "session", sessionMs: number)
 }
 
 /** The saved form of a claim in its current state. */
-export function toSavedClaim(record: ClaimRecord<Session>, now: number): SavedClaim {
+export function toSavedClaim(record: ClaimRecord<ClaimOwner>, now: number): SavedClaim {
   const { claim, token, tokenCount: tokens, arrival, isDetached: detached, account: by } = record;
   const leftMs = claim.ttlMs === "session" ? 0 : Math.max(record.expiresAt - now, 0);
   const session = record.owner?.id ?? null;
