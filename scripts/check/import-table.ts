@@ -33,6 +33,72 @@ const CLI_IMPORTS: readonly string[] = [
   ...SHARED,
 ];
 
+/** What all of the server may use: its lowest files, and what knows nothing of a server. */
+const SERVER_IMPORTS: readonly string[] = [
+  "src/server/error-codes.ts",
+  "src/server/limits.ts",
+  "src/server/logger.ts",
+  "src/server/request-error.ts",
+  "src/server/time-slicer.ts",
+  "src/protocol/",
+  "src/spi/",
+  "src/lock-table/",
+  ...SHARED,
+];
+
+/** The folders of the server, and the files beside them, from the lowest to the highest: none imports one that comes later. */
+const SERVER_LAYERS: readonly ServerLayer[] = [
+  { path: "auth/", may: [] },
+  { path: "storage/", may: [] },
+  { path: "runs/", may: ["storage/"] },
+  { path: "session/", may: ["auth/", "runs/"] },
+  { path: "events/", may: ["session/"] },
+  { path: "local/", may: ["auth/", "storage/", "runs/", "session/", "events/"] },
+  {
+    path: "proxy/",
+    may: ["auth/", "session/", "events/", "local/"],
+    // it judges by the lease of its store what it believes to be held, as a client does
+    outside: ["src/claim/lease-deadline.ts"],
+  },
+  { path: "connection/", may: ["auth/", "session/", "events/"] },
+  { path: "service.ts", may: ["auth/", "session/", "connection/"] },
+  { path: "status.ts", may: ["session/", "connection/"] },
+  {
+    path: "compose.ts",
+    may: [
+      "auth/",
+      "storage/",
+      "runs/",
+      "session/",
+      "events/",
+      "local/",
+      "proxy/",
+      "connection/",
+      "service.ts",
+      "status.ts",
+    ],
+  },
+  { path: "ownership-monitor.ts", may: [] },
+  { path: "net/", may: ["connection/", "service.ts", "ownership-monitor.ts"] },
+  { path: "http/", may: ["auth/", "session/", "events/", "connection/", "service.ts", "net/"] },
+  { path: "config/", may: ["auth/", "storage/", "local/", "status.ts", "net/"] },
+  {
+    path: "server.ts",
+    may: ["auth/", "storage/", "runs/", "status.ts", "compose.ts", "ownership-monitor.ts", "net/", "config/"],
+    mayLoad: ["http/"],
+  },
+];
+
+type ServerLayer = {
+  /** A folder, or a file beside the folders, of src/server/. */
+  readonly path: string;
+  /** The layers that it may import, all of them earlier in the list. */
+  readonly may: readonly string[];
+  readonly mayLoad?: readonly string[];
+  /** What else it may import, outside of src/server/. */
+  readonly outside?: readonly string[];
+};
+
 type ImportRow = {
   /** A file, or a folder when it ends with a slash. The first row that fits a file holds for it. */
   readonly files: readonly string[];
@@ -94,11 +160,12 @@ const IMPORT_TABLE: readonly ImportRow[] = [
     files: ["src/opentelemetry/"],
     may: ["src/client/locks.ts", "src/client/lock.ts", "src/client/events.ts", ...SHARED],
   },
-  {
-    files: ["src/server/proxy/"],
-    may: ["src/server/", "src/claim/lease-deadline.ts", "src/protocol/", "src/spi/", "src/lock-table/", ...SHARED],
-  },
-  { files: ["src/server/"], may: ["src/protocol/", "src/spi/", "src/lock-table/", ...SHARED] },
+  { files: SERVER_IMPORTS.filter((path) => path.startsWith("src/server/")), may: SERVER_IMPORTS },
+  ...SERVER_LAYERS.map(({ path, may, mayLoad = [], outside = [] }) => ({
+    files: inServer([path]),
+    may: [...SERVER_IMPORTS, ...inServer(may), ...outside],
+    mayLoad: inServer(mayLoad),
+  })),
   {
     files: ["src/conformance/"],
     may: ["src/spi/", "src/lock-table/", "src/client/", ...SHARED],
@@ -131,7 +198,7 @@ export function importTable(sourceTree: SourceTree): string[] {
   for (const path of sourceTree.keys()) {
     if (findRow(path) === undefined) faults.push(`${path}: its folder has no row in scripts/check/import-table.ts`);
   }
-  return [...faults, ...findNonReexports(sourceTree.get("src/index.ts"))];
+  return [...faults, ...findUpwardLayers(), ...findNonReexports(sourceTree.get("src/index.ts"))];
 }
 
 export function deadImportRows(sourceTree: SourceTree): string[] {
@@ -152,9 +219,23 @@ function findRow(path: string): ImportRow | undefined {
   return IMPORT_TABLE.find((row) => row.files.some((target) => isWithin(path, target)));
 }
 
-/** "src/claim/", "src/drivers/redis/"; nothing for a file that stands alone in src/ or src/drivers/. */
+/** "src/claim/", "src/drivers/redis/"; nothing for a file that stands alone in src/, src/drivers/ or src/server/. */
 function folderOf(path: string): string | undefined {
-  return /^src\/(?:drivers\/[^/]+\/|(?!drivers\/)[^/]+\/)/.exec(path)?.[0];
+  return /^src\/(?:(?:drivers|server)\/[^/]+\/|(?!drivers\/|server\/)[^/]+\/)/.exec(path)?.[0];
+}
+
+function inServer(paths: readonly string[]): string[] {
+  return paths.map((path) => `src/server/${path}`);
+}
+
+/** Layers that name themselves or a later one: without them, no circle of folders can arise. */
+function findUpwardLayers(): string[] {
+  const names = SERVER_LAYERS.map(({ path }) => path);
+  return SERVER_LAYERS.flatMap(({ path, may, mayLoad = [] }, index) =>
+    [...may, ...mayLoad]
+      .filter((other) => !names.slice(0, index).includes(other))
+      .map((other) => `scripts/check/import-table.ts: src/server/${path} may import no later layer, such as ${other}`),
+  );
 }
 
 function exportedSources(): string[] {

@@ -37,6 +37,10 @@ describe("import table", () => {
     ["src/client/locks.ts", 'import { x } from "../drivers/memory.ts";'],
     ["src/client/locks.ts", 'await import("../drivers/memory.ts");'],
     ["src/server/server.ts", 'import { x } from "../client/locks.ts";'],
+    ["src/server/server.ts", 'import { x } from "./http/http-server.ts";'],
+    ["src/server/storage/durable-log.ts", 'import type { X } from "../session/session.ts";'],
+    ["src/server/session/session.ts", 'import type { X } from "../local/local-backend.ts";'],
+    ["src/server/limits.ts", 'import type { X } from "./config/options.ts";'],
     ["src/cli/main.ts", 'import { x } from "../conformance/context.ts";'],
     ["src/index.ts", "export const x = 1;"],
     ["src/stray/file.ts", ""],
@@ -49,7 +53,9 @@ describe("import table", () => {
     ["src/drivers/memory.ts", 'import { x } from "../lock-table/table.ts";'],
     ["src/drivers/server/driver.ts", 'import { x } from "../../protocol/frames.ts";'],
     ["src/client/driver-url.ts", 'await import("../drivers/memory.ts");'],
-    ["src/cli/main.ts", 'import { x } from "../index.ts"; import { y } from "../server/config/limits.ts";'],
+    ["src/cli/main.ts", 'import { x } from "../index.ts"; import { y } from "../server/limits.ts";'],
+    ["src/server/server.ts", 'await import("./http/http-server.ts");'],
+    ["src/server/local/startup.ts", 'import { x } from "../session/session.ts"; import { y } from "../limits.ts";'],
     ["src/index.ts", 'export { x } from "./client/locks.ts"; export type { Y } from "./spi/driver.ts";'],
   ])("%s may: %s", (path, text) => {
     expect(faultsOf(path, text)).toEqual([]);
