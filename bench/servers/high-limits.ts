@@ -6,7 +6,6 @@ const UNLIMITED = 2_000_000;
 
 export const HIGH_LIMITS: Partial<ServerLimits> = {
   claims: UNLIMITED,
-  claimsPerSession: UNLIMITED,
-  waiters: UNLIMITED,
+  claimsPerAccount: UNLIMITED,
   waitersPerKey: UNLIMITED,
 };

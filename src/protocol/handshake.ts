@@ -28,11 +28,15 @@ export interface ProtocolLimits {
 }
 
 /** The limits of this server. A claim with the most keys, all of the longest length, fits into a line. */
-export const PROTOCOL_LIMITS: ProtocolLimits = {
+export const PROTOCOL_LIMITS: Required<Omit<ProtocolLimits, "ttlMs">> = {
   lineBytes: 262_144,
   locks: MAX_LOCKS,
   tokens: 65_536,
   pageSize: 1_000,
+  // about as many claims as fit into a line
+  itemsPerFrame: 5_000,
+  // about twice as many as frames with a claim fit into a line
+  framesPerLine: 10_000,
 };
 
 /** The longest token range that every server accepts. */

@@ -76,8 +76,7 @@ export interface ServerParts {
 /** @throws StateError if the state cannot be used; any error of the driver's open() */
 export async function composeServer(dependencies: ServerDependencies): Promise<ServerParts> {
   const { clock, log, runId, store, access, limits, remote, sessionMs, probe, runDirectory } = dependencies;
-  const { subscribers: maxSubscribers, subscribersPerAccount: maxSubscribersPerAccount } = limits;
-  const eventLog = new EventLog({ clock, maxSubscribers, maxSubscribersPerAccount });
+  const eventLog = new EventLog({ clock });
   const metrics = new Metrics();
   const onRefused = (code: string): void => metrics.recordRefusal(code);
   const onWrite = (file: "journal" | "state", isOk: boolean): void => metrics.recordWrite(file, isOk);
@@ -97,16 +96,8 @@ export async function composeServer(dependencies: ServerDependencies): Promise<S
     connections: connectionLimiter,
     eventLog,
   });
-  const { subscribersPerConnection: maxWatches, concurrentLists: maxPendingHistories } = limits;
   const serverStatus = (): ReturnType<StatusReader["read"]> => status.read();
-  const adminHandler = createAdminHandler({
-    eventLog,
-    clock,
-    maxWatches,
-    maxPendingHistories,
-    onRefused,
-    serverStatus,
-  });
+  const adminHandler = createAdminHandler({ eventLog, clock, onRefused, serverStatus });
   const service = new LockService({
     runId,
     clock,

@@ -28,6 +28,9 @@ import type { Session } from "./session/session.ts";
 import type { SessionRegistry } from "./session/session-registry.ts";
 import { RoundRobinScheduler } from "./time-slicer.ts";
 
+/** How long a connection may take for its handshake: a client that is alive needs two round trips, with TLS three. */
+export const HELLO_TIMEOUT_MS = 5_000;
+
 export interface LockServiceOptions {
   readonly backend: Backend;
   readonly sessions: SessionRegistry;
@@ -119,7 +122,7 @@ export class LockService implements ConnectionService {
     }
     this.connectionLimiter.add(peer, connection);
     this.#connections.add(connection);
-    this.#unauthenticated.set(connection, this.clock.now() + this.limits.helloMs);
+    this.#unauthenticated.set(connection, this.clock.now() + HELLO_TIMEOUT_MS);
     this.#scheduleTimer();
     return connection;
   }
@@ -204,8 +207,7 @@ export class LockService implements ConnectionService {
 
   encodeHello(isLocal: boolean): string {
     const identity = this.backend.identity ?? null;
-    const { locks, tokens } = PROTOCOL_LIMITS;
-    const { lineBytes, pageSize, itemsPerFrame, framesPerLine, ttlMs } = this.limits;
+    const { lineBytes, ttlMs } = this.limits;
     return encodeServerHello({
       protocol: PROTOCOL_VERSION,
       version: PACKAGE_VERSION,
@@ -215,7 +217,7 @@ export class LockService implements ConnectionService {
       traits: this.backend.traits(isLocal),
       recoveryRemainingMs: Math.ceil(this.backend.recoveryRemainingMs()),
       ...(identity && { state: { id: identity.id, generation: identity.generation } }),
-      limits: { lineBytes, locks, tokens, pageSize, itemsPerFrame, framesPerLine, ttlMs },
+      limits: { ...PROTOCOL_LIMITS, lineBytes, ttlMs },
       ...(isLocal && this.#runDirectory !== null && { runDirectory: this.#runDirectory }),
     });
   }

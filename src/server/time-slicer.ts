@@ -15,14 +15,12 @@ const SLICE_MS = 5;
 /** Grants time to one kind of work: one slice at a stretch, with as much time for other work in between. */
 export class TimeSlicer {
   readonly #clock: Clock;
-  readonly #sliceMs: number;
   /** The time spent in this slice, and when the next slice begins at the latest. */
   #spentMs = 0;
   #idleUntil = 0;
 
-  constructor(clock: Clock, sliceMs: number = SLICE_MS) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.#sliceMs = sliceMs;
   }
 
   /** When hasTime() is true at the latest. */
@@ -32,14 +30,14 @@ export class TimeSlicer {
 
   hasTime(): boolean {
     if (this.#clock.now() >= this.#idleUntil) this.#spentMs = 0;
-    return this.#spentMs < this.#sliceMs;
+    return this.#spentMs < SLICE_MS;
   }
 
   /** To be called if hasTime(). The work should stop when the clock reaches `endAt`. */
   run<T>(work: (endAt: number) => T): T {
     const startedAt = this.#clock.now();
     try {
-      return work(startedAt + this.#sliceMs - this.#spentMs);
+      return work(startedAt + SLICE_MS - this.#spentMs);
     } finally {
       const now = this.#clock.now();
       this.#spentMs += now - startedAt;

@@ -45,7 +45,7 @@ export class StorageWorkload {
     this.#harness = new ServerHarness({
       remote: true,
       access,
-      limits: { claimsPerAccount: 3 * FINAL_CLAIMS, waiters: 2 * FINAL_CLAIMS },
+      limits: { claimsPerAccount: 3 * FINAL_CLAIMS },
     });
     this.#storage = this.#harness.storage as MemoryStorage;
   }
@@ -272,9 +272,11 @@ export class StorageWorkload {
   }
 
   #expectNothingLeft(when: string): void {
-    const leftIds = [...this.#harness.inspect().records.values()].map(({ claim }) => claim.id);
+    const { table, sessions } = this.#harness.inspect();
+    const leftIds = [...table.records.values()].map(({ claim }) => claim.id);
     if (leftIds.length > 0) this.faults.push(`${leftIds} are left ${when}`);
-    for (const { records } of this.#harness.inspect().sessions.values()) {
+    if (table.waitingCount !== 0) this.faults.push(`${table.waitingCount} waiting claims are counted ${when}`);
+    for (const { records } of sessions.values()) {
       if (records.size > 0) this.faults.push(`a session has ${records.size} claims ${when}`);
     }
   }

@@ -162,3 +162,14 @@ export class RawClient {
     this.#replies.delete(name as number);
   }
 }
+
+/** Clients that watch all events so many times together, as often on each connection as one may. */
+export async function openWatches(address: RawAddress, count: number, hello: object = {}): Promise<RawClient[]> {
+  const clients: RawClient[] = [];
+  for (let rest = count; rest > 0; rest -= 16) {
+    const client = await RawClient.open(address, { ...hello });
+    await Promise.all(Array.from({ length: Math.min(rest, 16) }, () => client.call("watch", "")));
+    clients.push(client);
+  }
+  return clients;
+}

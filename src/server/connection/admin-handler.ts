@@ -8,7 +8,6 @@ import { encodeEvents, encodeWatchFrame } from "../../protocol/admin-frames.ts";
 import { encodeError, encodeOk, isCount } from "../../protocol/frames.ts";
 import { ProtocolError } from "../../protocol/handshake.ts";
 import type { Clock } from "../../util/clock.ts";
-import { systemClock } from "../../util/clock.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { PERMISSIONS } from "../auth/access-control.ts";
 import { authorize, visibleKeys } from "../auth/authorize.ts";
@@ -37,37 +36,27 @@ export interface AdminHandler {
 
 export interface AdminHandlerOptions {
   readonly eventLog: EventLog;
-  /** Maximum number of events of one key in one answer. Default 100. */
-  readonly maxEvents?: number;
-  /** Maximum number of watches of one connection. Default 16. */
-  readonly maxWatches?: number;
-  /** Maximum number of pending `history` frames of one connection. Default 16. */
-  readonly maxPendingHistories?: number;
-  /** Default: the system clock. */
-  readonly clock?: Clock;
+  readonly clock: Clock;
   /** Status of the server, the same for every caller. */
   readonly serverStatus: () => ServerStatus;
   /** Called with the error code of each refused call. */
-  readonly onRefused?: (code: string) => void;
+  readonly onRefused: (code: string) => void;
 }
 
 /** The part of ServerInfo that does not depend on the caller. */
 export type ServerStatus = Required<Omit<ServerInfo, "account" | "rights">>;
 
-/** Maximum number of pending `history` frames of all connections. */
-const MAX_PENDING_HISTORIES = 1_000;
+/** Maximum number of events of one key in one answer: what people read. */
+const MAX_EVENTS = 100;
+/** Maximum number of watches of one connection: tools follow one prefix, or a few. */
+const MAX_WATCHES = 16;
+/** Maximum number of pending `history` frames of one connection, and of all: each scans all recorded events. */
+const MAX_HISTORIES_PER_CONNECTION = 16;
+const MAX_HISTORIES = 1_000;
 
-export function createAdminHandler({
-  eventLog,
-  maxEvents = 100,
-  maxWatches = 16,
-  maxPendingHistories = 16,
-  clock = systemClock,
-  serverStatus,
-  onRefused = () => undefined,
-}: AdminHandlerOptions): AdminHandler {
+export function createAdminHandler({ eventLog, clock, serverStatus, onRefused }: AdminHandlerOptions): AdminHandler {
   const subscriptionsByCaller = new Map<Caller, Map<number, Disposable>>();
-  const histories = new JobQueue(clock, maxPendingHistories, MAX_PENDING_HISTORIES);
+  const histories = new JobQueue(clock, MAX_HISTORIES_PER_CONNECTION, MAX_HISTORIES);
 
   /** Runs in slices: each call scans all recorded events, and one line can contain thousands of these frames. */
   function history(caller: Caller, n: number, frame: readonly unknown[]): void {
@@ -77,7 +66,7 @@ export function createAdminHandler({
     const canInspect = visibleKeys(caller.principal);
     let isLate = false;
     histories.run(caller, () => {
-      caller.send(encodeOk(n, encodeEvents(eventLog.history(key, Math.min(max, maxEvents), canInspect))));
+      caller.send(encodeOk(n, encodeEvents(eventLog.history(key, Math.min(max, MAX_EVENTS), canInspect))));
       if (isLate) caller.flush();
     });
     isLate = true;
@@ -88,8 +77,8 @@ export function createAdminHandler({
     const afterSequence = frame[3] === undefined ? eventLog.newestSequence : requireCount(frame[3], "after");
     const callerSubscriptions = subscriptionsByCaller.get(caller) ?? new Map<number, Disposable>();
     if (callerSubscriptions.has(n)) throw new ProtocolError("PROTOCOL", "a call's number must not be used twice");
-    if (callerSubscriptions.size >= maxWatches)
-      throw new RequestError("LIMIT", `at most ${maxWatches} watches on a connection`);
+    if (callerSubscriptions.size >= MAX_WATCHES)
+      throw new RequestError("LIMIT", `at most ${MAX_WATCHES} watches on a connection`);
     const subscription = eventLog.subscribe(
       { prefix, canSee: visibleKeys(caller.principal), account: caller.principal.name },
       ({ events, hasGap }) => {

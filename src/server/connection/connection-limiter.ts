@@ -4,6 +4,12 @@ import { ProtocolError } from "../../protocol/handshake.ts";
 import { clientNetwork } from "../../util/client-network.ts";
 import type { ServerLimits } from "../limits.ts";
 
+/**
+ * The most connections without a completed handshake. One is made in milliseconds, so that this is room for hundreds of
+ * new clients at a time; each may hold as much memory as an admitted one.
+ */
+const MAX_UNAUTHENTICATED = 256;
+
 /** The remote end of a connection. */
 export interface Peer {
   /** Connected by a Unix socket of this machine. */
@@ -46,7 +52,7 @@ export class ConnectionLimiter<S> {
 
   /** Null if one more connection fits, else the limit that it exceeds. Changes no counter. */
   check(peer: Peer): CapacityProblem<S> | null {
-    const { connections, connectionsPerAddress, unauthenticatedConnections } = this.#limits;
+    const { connections, connectionsPerAddress } = this.#limits;
     const network = peerNetwork(peer);
     if (!peer.isLocal && (this.#countByNetwork.get(network) ?? 0) >= connectionsPerAddress) {
       return {
@@ -56,9 +62,9 @@ export class ConnectionLimiter<S> {
     }
     if (this.open >= connections)
       return { error: limitError(`at most ${connections} connections`), evictable: this.#findEvictable(network) };
-    if (this.unauthenticated < unauthenticatedConnections) return null;
+    if (this.unauthenticated < MAX_UNAUTHENTICATED) return null;
     return {
-      error: limitError(`at most ${unauthenticatedConnections} connections that have not said hello`),
+      error: limitError(`at most ${MAX_UNAUTHENTICATED} connections that have not said hello`),
       evictable: this.#findEvictable(network),
     };
   }

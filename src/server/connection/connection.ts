@@ -60,6 +60,14 @@ const MAX_BUFFERED_CHARS = 8_192;
  */
 const MAX_BUFFERED_CHARS_ALONE = 1_024;
 
+/**
+ * Unsent output of a client that does not read, before its connection is closed. The longest answers, pages of lists,
+ * have about 1 MB: a client that falls behind by some of them is not yet lost.
+ */
+export const MAX_UNREAD_BYTES = 4_194_304;
+/** Nesting depth of a first line: a hello has three levels. Later lines have the fixed form of their frames. */
+const MAX_HELLO_DEPTH = 16;
+
 const NO_LINES: readonly string[] = [];
 
 const HTTP_REQUEST_LINE = /^[A-Z]{3,10} \S* ?HTTP\/\d/;
@@ -242,7 +250,7 @@ export class Connection {
     if (this.#outputBuffer === "") return;
     const line = `["${this.#service.runId}",${this.#outputBuffer}]\n`;
     this.#outputBuffer = "";
-    if (this.#state !== "closed" && (this.#transport.bufferedBytes?.() ?? 0) > this.#service.limits.slowConsumerBytes) {
+    if (this.#state !== "closed" && (this.#transport.bufferedBytes?.() ?? 0) > MAX_UNREAD_BYTES) {
       return this.disconnect(new ProtocolError("SLOW", "too much unread output for this client"));
     }
     this.#transport.write(line);
@@ -281,8 +289,7 @@ export class Connection {
       this.#transport.close();
       return;
     }
-    if (exceedsDepth(line, this.#service.limits.depth))
-      throw new ProtocolError("PROTOCOL", "the first line is nested too deeply");
+    if (exceedsDepth(line, MAX_HELLO_DEPTH)) throw new ProtocolError("PROTOCOL", "the first line is nested too deeply");
     const hello = decodeClientHello(line);
     if (hello.probe === true) return this.#answerProbe();
     if (!isId(hello.session))

@@ -14,6 +14,8 @@ import { RequestError } from "../request-error.ts";
 import type { ReleaseRequest, RenewRequest, RevokeRequest } from "../session/backend.ts";
 
 const PLAIN_LABEL = /^[\x20-\x7e]{0,256}$/;
+/** Each target of a revocation is looked for among all holders of its key, in one step. */
+const MAX_REVOCATIONS = 64;
 const NO_OPTIONS: Readonly<Record<string, unknown>> = {};
 
 /**
@@ -61,7 +63,7 @@ export function decodeCallNumber(raw: unknown): number {
 }
 
 export function decodeRenew(raw: unknown, rawCounts: unknown, label: string, limits: ServerLimits): RenewRequest[] {
-  const items = decodeBatch(raw, "claims", limits);
+  const items = decodeBatch(raw, "claims");
   const counts = rawCounts === undefined ? null : decodeTokenCounts(rawCounts, items.length);
   return items.map((item, index) => {
     const tokenCount = counts === null ? 0 : (counts[index] as number);
@@ -80,14 +82,14 @@ function decodeTokenCounts(raw: unknown, length: number): readonly number[] {
 }
 
 export function decodeRelease(raw: unknown, limits: ServerLimits): ReleaseRequest[] {
-  return decodeBatch(raw, "ids", limits).map((item) => {
+  return decodeBatch(raw, "ids").map((item) => {
     if (!Array.isArray(item)) return { id: decodeId(item), unansweredTtl: undefined };
     return { id: decodeId(item[0]), unansweredTtl: decodeTtl(item[1], limits) };
   });
 }
 
-export function decodeIds(raw: unknown, limits: ServerLimits): ClaimId[] {
-  return decodeBatch(raw, "ids", limits).map(decodeId);
+export function decodeIds(raw: unknown): ClaimId[] {
+  return decodeBatch(raw, "ids").map(decodeId);
 }
 
 /** The remaining time that a detached lease gets; undefined: its full ttl. */
@@ -97,10 +99,9 @@ export function decodeRemainingMs(raw: unknown): number | undefined {
   throw malformed(`the remaining time of a lease must be milliseconds from 1 to ${MAX_DURATION_MS}`);
 }
 
-export function decodeRevoke(raw: unknown, limits: ServerLimits): RevokeRequest[] {
+export function decodeRevoke(raw: unknown): RevokeRequest[] {
   const items = decodeArray(raw, "targets");
-  // limited, because each target scans the holders of its key
-  if (items.length > limits.revocations) throw limitExceeded(`at most ${limits.revocations} targets in a frame`);
+  if (items.length > MAX_REVOCATIONS) throw limitExceeded(`at most ${MAX_REVOCATIONS} targets in a frame`);
   return items.map((item) => {
     const [key, token, now, reason = ""] = decodeArray(item, "a target");
     if (!isDecimalString(token)) throw malformed("a token must be a decimal string");
@@ -109,7 +110,7 @@ export function decodeRevoke(raw: unknown, limits: ServerLimits): RevokeRequest[
 }
 
 export function decodeReclaim(raw: unknown, label: string, limits: ServerLimits): ReclaimItem[] {
-  return decodeBatch(raw, "claims", limits).map((item) => {
+  return decodeBatch(raw, "claims").map((item) => {
     const [rawClaim, rawState] = decodeArray(item, "a claim");
     const claim = decodeClaim(decodeArray(rawClaim, "a claim's terms"), 0, label, limits);
     const [state, a, b, c] = decodeArray(rawState, "a claim's state");
@@ -125,11 +126,10 @@ export function decodeListQuery(
   filter: unknown,
   max: unknown,
   cursor: unknown,
-  limits: ServerLimits,
 ): [ListQuery, number, string | undefined] {
   if (!isCount(max)) throw malformed("max must be a whole number");
   if (cursor !== undefined && typeof cursor !== "string") throw malformed("after must be a tag");
-  return [decodeFilter(filter), Math.min(max, limits.pageSize), cursor];
+  return [decodeFilter(filter), Math.min(max, PROTOCOL_LIMITS.pageSize), cursor];
 }
 
 function decodeFilter(raw: unknown): ListQuery {
@@ -185,9 +185,10 @@ function decodeArray(raw: unknown, name: string): readonly unknown[] {
 }
 
 /** Limits the number of items in a frame. */
-function decodeBatch(raw: unknown, name: string, limits: ServerLimits): readonly unknown[] {
+function decodeBatch(raw: unknown, name: string): readonly unknown[] {
   const items = decodeArray(raw, name);
-  if (items.length > limits.itemsPerFrame) throw limitExceeded(`at most ${limits.itemsPerFrame} ${name} in a frame`);
+  const { itemsPerFrame } = PROTOCOL_LIMITS;
+  if (items.length > itemsPerFrame) throw limitExceeded(`at most ${itemsPerFrame} ${name} in a frame`);
   return items;
 }
 

@@ -13,7 +13,7 @@
 
 import type { ReclaimItem } from "../../protocol/frames.ts";
 import * as frames from "../../protocol/frames.ts";
-import { ProtocolError } from "../../protocol/handshake.ts";
+import { PROTOCOL_LIMITS, ProtocolError } from "../../protocol/handshake.ts";
 import type { Answer, ClaimId, ClaimView, ListQuery, Page } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
 import type { MaybePromise } from "../../util/maybe-promise.ts";
@@ -32,6 +32,11 @@ type FlagsResult = MaybePromise<readonly boolean[]>;
 const ITEMS_PER_PART = 64;
 /** The same for a reclaim: each item may conflict with all holders of its keys. */
 const RECLAIMS_PER_PART = 1;
+/**
+ * The most `list` frames in one line, and without a reply: each may search all claims, and waits its turn in memory. A
+ * client that reads pages asks for one at a time.
+ */
+const MAX_LISTS = 16;
 const NO_FRAMES: readonly unknown[] = [];
 const ignore = (): void => undefined;
 
@@ -79,8 +84,9 @@ export class RequestHandler {
    */
   handleLine(lineFrames: readonly unknown[]): void {
     this.#listsInLine = 0;
-    if (lineFrames.length - 1 > this.#service.limits.framesPerLine) {
-      throw new ProtocolError("LIMIT", `a line has at most ${this.#service.limits.framesPerLine} frames`);
+    const { framesPerLine } = PROTOCOL_LIMITS;
+    if (lineFrames.length - 1 > framesPerLine) {
+      throw new ProtocolError("LIMIT", `a line has at most ${framesPerLine} frames`);
     }
     this.#frames = lineFrames;
     this.#nextFrame = 1;
@@ -147,12 +153,12 @@ export class RequestHandler {
       case "detach": {
         const leftMs = decode.decodeRemainingMs(frame[3]);
         const call = (part: ClaimId[]): FlagsResult => calls.detach(session, part, leftMs);
-        return this.#handleInParts(n, decode.decodeIds(frame[2], limits), ITEMS_PER_PART, call, frames.encodeFlags);
+        return this.#handleInParts(n, decode.decodeIds(frame[2]), ITEMS_PER_PART, call, frames.encodeFlags);
       }
       case "revoke":
-        return this.#reply(n, calls.revoke(session, decode.decodeRevoke(frame[2], limits)), frames.encodeFlags);
+        return this.#reply(n, calls.revoke(session, decode.decodeRevoke(frame[2])), frames.encodeFlags);
       case "list": {
-        const [filter, max, cursor] = decode.decodeListQuery(frame[2], frame[3], frame[4], limits);
+        const [filter, max, cursor] = decode.decodeListQuery(frame[2], frame[3], frame[4]);
         return this.#reply(n, this.#list(session, filter, max, cursor), encodePage);
       }
       case "reclaim": {
@@ -214,9 +220,8 @@ export class RequestHandler {
   }
 
   #list(session: Session, filter: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>> {
-    const { concurrentLists } = this.#service.limits;
-    if (++this.#listsInLine > concurrentLists || this.#pendingLists >= concurrentLists)
-      throw new RequestError("LIMIT", `at most ${concurrentLists} lists at a time`);
+    if (++this.#listsInLine > MAX_LISTS || this.#pendingLists >= MAX_LISTS)
+      throw new RequestError("LIMIT", `at most ${MAX_LISTS} lists at a time`);
     const page = this.#service.calls.list(session, filter, max, cursor);
     if (!(page instanceof Promise)) return page;
     this.#pendingLists++;

@@ -27,11 +27,14 @@ export interface EventLogOptions {
   readonly clock: Clock;
   /** Events kept, and as many rare ones; a power of two. Default 2,048. */
   readonly capacity?: number;
-  /** Maximum number of subscribers. Default 64. */
-  readonly maxSubscribers?: number;
-  /** Maximum number of subscribers of one account. Default: no limit of its own. */
-  readonly maxSubscribersPerAccount?: number;
 }
+
+/**
+ * Maximum number of subscribers: each event is offered to all of them, in at most half of the server's time. One account
+ * gets a quarter, so that the others find room.
+ */
+const MAX_SUBSCRIBERS = 1_000;
+const MAX_SUBSCRIBERS_PER_ACCOUNT = 250;
 
 /** What the log needs to know about a claim. */
 export interface ClaimLifecycle extends RingEntry {
@@ -68,8 +71,6 @@ export class EventLog implements Observer {
   readonly #common: EventRing;
   readonly #lowVolume: EventRing;
   readonly #capacity: number;
-  readonly #maxSubscribers: number;
-  readonly #maxSubscribersPerAccount: number;
   readonly #subscribers = new Set<Subscription>();
   #lastSequence = 0;
   /** Difference between the wall clock and the monotonic clock. */
@@ -81,12 +82,7 @@ export class EventLog implements Observer {
   /** Events since subscribers were last served. */
   #newEvents = 0;
 
-  constructor({
-    clock,
-    capacity = 2_048,
-    maxSubscribers = 64,
-    maxSubscribersPerAccount = maxSubscribers,
-  }: EventLogOptions) {
+  constructor({ clock, capacity = 2_048 }: EventLogOptions) {
     this.#clock = clock;
     this.#timer = clock.timer(() => this.#deliver());
     this.#slicer = new TimeSlicer(clock);
@@ -94,8 +90,6 @@ export class EventLog implements Observer {
     this.#capacity = capacity;
     this.#common = new EventRing(capacity);
     this.#lowVolume = new EventRing(capacity);
-    this.#maxSubscribers = maxSubscribers;
-    this.#maxSubscribersPerAccount = maxSubscribersPerAccount;
   }
 
   /** Current number of subscribers. */
@@ -169,15 +163,12 @@ export class EventLog implements Observer {
     listener: SubscriptionListener,
     afterSequence: number = this.#lastSequence,
   ): Disposable {
-    if (this.#subscribers.size >= this.#maxSubscribers) {
-      throw new RequestError("LIMIT", `at most ${this.#maxSubscribers} event subscribers`);
+    if (this.#subscribers.size >= MAX_SUBSCRIBERS) {
+      throw new RequestError("LIMIT", `at most ${MAX_SUBSCRIBERS} event subscribers`);
     }
     const subscription = new Subscription(this.#rings(), this.#toWallTime, filter, afterSequence, listener);
-    if (
-      subscription.account !== "" &&
-      this.#countSubscriptions(subscription.account) >= this.#maxSubscribersPerAccount
-    ) {
-      throw new RequestError("LIMIT", `at most ${this.#maxSubscribersPerAccount} event subscribers of one account`);
+    if (subscription.account !== "" && this.#countSubscriptions(subscription.account) >= MAX_SUBSCRIBERS_PER_ACCOUNT) {
+      throw new RequestError("LIMIT", `at most ${MAX_SUBSCRIBERS_PER_ACCOUNT} event subscribers of one account`);
     }
     this.#subscribers.add(subscription);
     if (afterSequence < this.#lastSequence) this.#schedule(this.#clock.now());

@@ -78,8 +78,7 @@ export class ClaimRoutes {
   }
 
   #readBody(c: HttpContext): Promise<object> {
-    const { lineBytes, depth } = this.#service.limits;
-    return readBody(c, lineBytes, depth);
+    return readBody(c, this.#service.limits.lineBytes);
   }
 
   #formatToken(token: bigint): string | null {

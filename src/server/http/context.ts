@@ -7,6 +7,9 @@ import { JsonError, parseStrictJson } from "../../util/strict-json.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { invalidField, Problem } from "./problem.ts";
 
+/** Nesting depth of a body: those of the API have at most three levels. */
+const MAX_BODY_DEPTH = 16;
+
 /** What Hono and our middleware know of a request. */
 export interface HttpEnv {
   readonly Bindings: HttpBindings;
@@ -47,7 +50,7 @@ export function jsonResponse(c: HttpContext, value: object, status: 200 | 201 | 
 }
 
 /** @throws Problem unless the body is a JSON object of at most `maxBytes` bytes */
-export async function readBody({ env: { incoming } }: HttpContext, maxBytes: number, depth: number): Promise<object> {
+export async function readBody({ env: { incoming } }: HttpContext, maxBytes: number): Promise<object> {
   checkContentType(incoming.headers);
   const length = Number(incoming.headers["content-length"] ?? 0);
   if (length > maxBytes) throw bodyTooLong(maxBytes);
@@ -58,7 +61,7 @@ export async function readBody({ env: { incoming } }: HttpContext, maxBytes: num
     if (bytes > maxBytes) throw bodyTooLong(maxBytes);
     chunks.push(chunk);
   }
-  const body = parseJsonBody(decodeUtf8(Buffer.concat(chunks)), depth);
+  const body = parseJsonBody(decodeUtf8(Buffer.concat(chunks)));
   if (typeof body !== "object" || body === null || Array.isArray(body)) {
     throw invalidField("body", "malformed", "the body must be a JSON object");
   }
@@ -94,9 +97,9 @@ function decodeUtf8(bytes: Buffer): string {
   }
 }
 
-function parseJsonBody(text: string, depth: number): unknown {
+function parseJsonBody(text: string): unknown {
   try {
-    return parseStrictJson(text, depth);
+    return parseStrictJson(text, MAX_BODY_DEPTH);
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
     const field = error.field ?? "body";

@@ -9,6 +9,7 @@ import type { StreamingApi } from "hono/utils/stream";
 import { validateKey } from "../../util/keys.ts";
 import type { Principal } from "../auth/access-control.ts";
 import { visibleKeys } from "../auth/authorize.ts";
+import { MAX_UNREAD_BYTES } from "../connection/connection.ts";
 import type { EventBatch, EventLog, RecordedEvent } from "../events/event-log.ts";
 import { drainingError } from "../request-error.ts";
 import type { LockService } from "../service.ts";
@@ -18,6 +19,8 @@ import { invalidField } from "./problem.ts";
 
 /** The interval of the comments that keep a quiet stream open. */
 const HEARTBEAT_MS = 15_000;
+/** How long a stream lasts: the reader of a half-open connection must not keep its stream for ever. */
+const MAX_STREAM_MS = 3_600_000;
 
 /** The event streams of a server. */
 export class EventStreams {
@@ -38,7 +41,7 @@ export class EventStreams {
 
   /** @throws RequestError LIMIT if there are too many streams, DRAINING if the server is stopping */
   open(c: HttpContext): Response {
-    const { isDraining, runId, limits } = this.#service;
+    const { isDraining, runId } = this.#service;
     if (isDraining) throw drainingError();
     const { incoming, outgoing } = c.env;
     const principal = c.get("principal");
@@ -48,7 +51,7 @@ export class EventStreams {
     // without it a proxy (nginx) would buffer the events
     c.header("x-accel-buffering", "no");
     if (c.req.method === "HEAD") return c.body(null);
-    const writer = new BoundedWriter(outgoing, limits.slowConsumerBytes);
+    const writer = new BoundedWriter(outgoing, MAX_UNREAD_BYTES);
     const filter = { prefix, canSee: visibleKeys(principal), account: principal.name };
     const subscription = this.#eventLog.subscribe(
       filter,
@@ -84,8 +87,8 @@ export class EventStreams {
     outgoing: ServerResponse,
     disconnected: AbortSignal,
   ): Promise<void> {
-    const { clock, limits } = this.#service;
-    const endsAt = clock.now() + limits.eventStreamMs;
+    const { clock } = this.#service;
+    const endsAt = clock.now() + MAX_STREAM_MS;
     const isProgressing = trackProgress(outgoing);
     const nextHeartbeat = (): number => Math.min(endsAt, clock.now() + HEARTBEAT_MS);
     let end = (): void => undefined;

@@ -17,6 +17,7 @@ import type { HttpListener } from "../net/listener.ts";
 import { LINGER_MS, trackConnections } from "../net/listener.ts";
 import type { TlsConfig } from "../net/tls-config.ts";
 import type { LockService } from "../service.ts";
+import { HELLO_TIMEOUT_MS } from "../service.ts";
 import type { HttpApp, HttpAppOptions } from "./app.ts";
 import { createHttpApp } from "./app.ts";
 import { checkOrigin } from "./origin-check.ts";
@@ -54,7 +55,7 @@ export interface HttpServer {
 export function createHttpServer(options: HttpServerOptions, tls: TlsConfig | null = null): HttpServer {
   const { service, metrics, host, names = [] } = options;
   let certificateNames = tls?.hostNames ?? [];
-  const serverOptions = createServerOptions(service.limits.helloMs);
+  const serverOptions = createServerOptions();
   const server =
     tls === null ? createServer(serverOptions) : createSecureServer({ ...serverOptions, ...toTlsOptions(tls) });
   const connections = new HttpConnections(service, (incoming, outgoing) => {
@@ -123,8 +124,8 @@ function toTlsOptions({
   return { ...context, requestCert: requiresClientCert };
 }
 
-/** The options of node:http and node:https. `helloMs` is the longest TLS handshake. */
-function createServerOptions(helloMs: number): ServerOptions & { readonly handshakeTimeout: number } {
+/** The options of node:http and node:https. */
+function createServerOptions(): ServerOptions & { readonly handshakeTimeout: number } {
   return {
     headersTimeout: HEADERS_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
@@ -138,7 +139,7 @@ function createServerOptions(helloMs: number): ServerOptions & { readonly handsh
     keepAlive: true,
     keepAliveInitialDelay: 15_000,
     // for node:https only
-    handshakeTimeout: helloMs,
+    handshakeTimeout: HELLO_TIMEOUT_MS,
   };
 }
 

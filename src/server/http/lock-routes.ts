@@ -1,5 +1,6 @@
 /** The routes for operators: list claims, and revoke a lock. */
 
+import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
 import type { ClaimView, ListQuery, LockSpec } from "../../spi/driver.ts";
 import { ALL_PERMITS } from "../../spi/driver.ts";
 import type { LockService } from "../service.ts";
@@ -19,10 +20,10 @@ export class LockRoutes {
   }
 
   async list(c: HttpContext): Promise<Response> {
-    const { calls, limits, clock } = this.#service;
+    const { calls, clock } = this.#service;
     const query = parseQuery(c, ["prefix", "key", "limit", "cursor"]);
     const filter = parseFilter(query.get("prefix"), query.get("key"));
-    const max = parsePageSize(query.get("limit"), limits.pageSize);
+    const max = parsePageSize(query.get("limit"), PROTOCOL_LIMITS.pageSize);
     const cursor = query.get("cursor");
     if (cursor !== undefined && !/^[a-z2-7]{10}$/.test(cursor)) {
       throw invalidField("cursor", "malformed", "cursor must be the cursor of the previous page");
@@ -34,7 +35,7 @@ export class LockRoutes {
 
   async revoke(c: HttpContext): Promise<Response> {
     const { calls, limits, clock } = this.#service;
-    const target = parseRevokeRequest(await readBody(c, limits.lineBytes, limits.depth));
+    const target = parseRevokeRequest(await readBody(c, limits.lineBytes));
     const { key, token, now } = target;
     const session = createRequestSession(c.get("principal"), clock.now());
     const [isRevoked] = await callBackend(this.#service, () => calls.revoke(session, [target]));

@@ -1,6 +1,6 @@
 /**
  * Lists the claims of the local backend in slices: however many keys and callers there are, listing never takes more
- * than `sliceMs` at a stretch, with as much time for other work in between.
+ * than a slice at a stretch, with as much time for other work in between.
  */
 
 import type { ClaimRecord } from "../../lock-table/key-queue.ts";
@@ -39,10 +39,10 @@ export class ClaimLister {
   readonly #jobs: ListJob[] = [];
   readonly #cursors = new Map<string, ClaimRecord<Session>>();
 
-  constructor(table: LockTable<Session>, clock: Clock, sliceMs: number) {
+  constructor(table: LockTable<Session>, clock: Clock) {
     this.#table = table;
     this.#clock = clock;
-    this.#slicer = new TimeSlicer(clock, sliceMs);
+    this.#slicer = new TimeSlicer(clock);
   }
 
   /** Lists at once if that is quick and no other list waits. @throws RequestError if too many wait */

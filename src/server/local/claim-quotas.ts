@@ -7,18 +7,26 @@ import { widestLimits } from "../limits.ts";
 import { RequestError } from "../request-error.ts";
 import type { Session } from "../session/session.ts";
 
+/**
+ * Of all claims so many may wait. When a few keys are stuck and the requests for them pile up, there is still room for
+ * locks on all others.
+ */
+const MAX_WAITERS = 100_000;
+
 /** Counts what the table does not count. */
 export class ClaimQuotas {
   readonly #limits: ClaimLimits;
   /** The limits of earlier runs, where they were wider: claims granted under them may be reclaimed. */
   readonly #formerLimits: ClaimLimits;
+  readonly #maxWaiters: number;
   /** Number of keys in the claims of each account. */
   readonly #keysByAccount = new Map<string, number>();
   /** Number of keys in all claims: the cost of a claim grows with them. */
   #keyCount = 0;
 
-  constructor(limits: ClaimLimits, formerLimits: ClaimLimits = limits) {
+  constructor(limits: ClaimLimits, formerLimits: ClaimLimits = limits, maxWaiters: number = MAX_WAITERS) {
     this.#limits = limits;
+    this.#maxWaiters = maxWaiters;
     this.#formerLimits = widestLimits(limits, formerLimits);
   }
 
@@ -38,12 +46,11 @@ export class ClaimQuotas {
 
   /** @throws RequestError if the claim exceeds a quota and is new */
   check(table: LockTable, session: Session, claim: Claim): void {
-    const limits = this.#limits;
+    const { claims, claimsPerAccount, waitersPerKey } = this.#limits;
     const keyCount = this.#keyCount + claim.locks.length;
-    // the usual case: server and session are far below every limit
-    if (keyCount < limits.waitersPerKey && keyCount < limits.claimsPerSession && keyCount < limits.claimsPerAccount) {
-      if (keyCount < limits.claims && keyCount < limits.waiters) return;
-    }
+    // the usual case: the server is far below every limit
+    if (keyCount < waitersPerKey && keyCount < claimsPerAccount && keyCount < claims && keyCount < this.#maxWaiters)
+      return;
     const exceeded = this.#exceededQuota(table, session, claim);
     if (exceeded !== null && !table.records.has(claim.id)) throw new RequestError("LIMIT", `at most ${exceeded}`);
   }
@@ -54,10 +61,10 @@ export class ClaimQuotas {
    */
   exceededOnReclaim(table: LockTable, session: Session, claim: Claim, isHeld: boolean): string | null {
     if (table.records.has(claim.id)) return null;
-    const { waitersPerKey, waiters } = this.#formerLimits;
+    const { waitersPerKey } = this.#formerLimits;
     const exceeded = this.exceededCount(claim, session.records.size, session.principal.name, this.#formerLimits);
     const exceededQueue = this.#exceededQueue(table, claim, isHeld ? 2 * waitersPerKey : waitersPerKey);
-    return exceeded ?? exceededQueue ?? (isHeld ? null : this.#exceededWaiters(table, waiters));
+    return exceeded ?? exceededQueue ?? (isHeld ? null : this.#exceededWaiters(table));
   }
 
   /** The limit that the claim exceeds, given the number of claims of its session; null: none. */
@@ -67,10 +74,11 @@ export class ClaimQuotas {
     account: string,
     limits: ClaimLimits = this.#limits,
   ): string | null {
-    const { claims, claimsPerSession, claimsPerAccount } = limits;
+    const { claims, claimsPerAccount } = limits;
     if (this.#keyCount + locks.length > claims) return `${claims} claims on this server${formatPerKey(locks)}`;
-    if (sessionClaims >= claimsPerSession) return `${claimsPerSession} claims of one client`;
-    if (account !== "" && (this.#keysByAccount.get(account) ?? 0) + locks.length > claimsPerAccount) {
+    // a server without accounts bounds each client instead
+    if (account === "") return sessionClaims >= claimsPerAccount ? `${claimsPerAccount} claims of one client` : null;
+    if ((this.#keysByAccount.get(account) ?? 0) + locks.length > claimsPerAccount) {
       return `${claimsPerAccount} claims of one account${formatPerKey(locks)}`;
     }
     return null;
@@ -83,10 +91,7 @@ export class ClaimQuotas {
     if (!claim.wait)
       return table.canAdmitNow(claim) ? this.#exceededQueue(table, claim, this.#limits.waitersPerKey) : null;
     // it might be granted at once, but a server this full is better off without it
-    return (
-      this.#exceededQueue(table, claim, this.#limits.waitersPerKey) ??
-      this.#exceededWaiters(table, this.#limits.waiters)
-    );
+    return this.#exceededQueue(table, claim, this.#limits.waitersPerKey) ?? this.#exceededWaiters(table);
   }
 
   #exceededQueue({ queues }: LockTable, { locks }: Claim, maxEntries: number): string | null {
@@ -94,8 +99,8 @@ export class ClaimQuotas {
     return isFull ? `${this.#limits.waitersPerKey} entries in the queue of a key` : null;
   }
 
-  #exceededWaiters({ waitingCount }: LockTable, waiters: number): string | null {
-    return waitingCount >= waiters ? `${waiters} waiting claims on this server` : null;
+  #exceededWaiters({ waitingCount }: LockTable): string | null {
+    return waitingCount >= this.#maxWaiters ? `${this.#maxWaiters} waiting claims on this server` : null;
   }
 }
 

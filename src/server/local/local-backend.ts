@@ -122,7 +122,7 @@ export class LocalBackend implements Backend {
     this.table.advance({ now, micros: Math.max(findCeilingAtStart(recoveryPlan), micros) });
     this.#writeAhead =
       durableState === null ? null : new WriteAhead(durableState, this.table, clock, () => this.#onChange());
-    this.#claimLister = new ClaimLister(this.table, clock, limits.listSliceMs);
+    this.#claimLister = new ClaimLister(this.table, clock);
     const onRecoveryEnd = (): void => {
       this.#writeAhead?.durableLog.finishRecovery();
       if (this.#isDraining) return;

@@ -1,7 +1,7 @@
 /** A socket as the transport of a connection: lines in, text out. */
 
 import type { Socket } from "node:net";
-import { ProtocolError } from "../../protocol/handshake.ts";
+import { MAX_HELLO_BYTES, ProtocolError } from "../../protocol/handshake.ts";
 import { LineDecoder } from "../../protocol/lines.ts";
 import type { Connection } from "../connection/connection.ts";
 import type { ServerLimits } from "../limits.ts";
@@ -9,14 +9,24 @@ import type { LockService } from "../service.ts";
 
 /** A client that does not read is not read from while more than this is unsent. */
 const MAX_BUFFERED_BYTES = 1_048_576;
+/**
+ * How long a client over the network may read nothing while more than MAX_BUFFERED_BYTES are unsent: as long as a client
+ * may be silent before it counts as gone.
+ */
+const UNREAD_TIMEOUT_MS = 30_000;
 /** How long pending output of a closing connection may take. */
 const LINGER_MS = 1_000;
 /** The first byte of a TLS handshake record; no line of the protocol begins with it. */
 export const TLS_HANDSHAKE = 0x16;
 
-/** Passes lines from the socket to a connection, and its output to the socket. */
-export function attachPlainSocket(socket: Socket, service: LockService, isLocal: boolean): void {
-  const connection = acceptSocket(socket, () => socket, service, isLocal);
+/** Passes lines from the socket to a connection, and its output to the socket. unreadTimeoutMs: for tests. */
+export function attachPlainSocket(
+  socket: Socket,
+  service: LockService,
+  isLocal: boolean,
+  unreadTimeoutMs: number = UNREAD_TIMEOUT_MS,
+): void {
+  const connection = acceptSocket(socket, () => socket, service, isLocal, unreadTimeoutMs);
   const feed = createLineFeeder(connection, service.limits);
   let isFirst = true;
   socket.on("data", (chunk: Buffer) => {
@@ -37,6 +47,7 @@ export function acceptSocket(
   getOutput: () => Socket | null,
   service: LockService,
   isLocal: boolean,
+  unreadTimeoutMs: number = UNREAD_TIMEOUT_MS,
 ): Connection {
   const onSlowConsumer = (): void => {
     connection.disconnect(new ProtocolError("SLOW", "this client has not read its output for too long"));
@@ -46,7 +57,7 @@ export function acceptSocket(
     target.pause();
     if (isLocal) return;
     // Node's idle timeout: fires when no output was sent for this long
-    target.setTimeout(service.limits.slowConsumerMs, onSlowConsumer);
+    target.setTimeout(unreadTimeoutMs, onSlowConsumer);
     target.once("drain", () => target.setTimeout(0, onSlowConsumer));
   };
   const connection: Connection = service.accept(
@@ -97,14 +108,14 @@ export function closeWithSocket(socket: Socket, connection: Connection): void {
 }
 
 /** Passes chunks of input to the connection as lines. */
-export function createLineFeeder(connection: Connection, limits: ServerLimits): (chunk: Buffer) => void {
-  const decoder = new LineDecoder(limits.helloBytes);
+export function createLineFeeder(connection: Connection, { lineBytes }: ServerLimits): (chunk: Buffer) => void {
+  const decoder = new LineDecoder(MAX_HELLO_BYTES);
   return (chunk) => {
     if (!connection.isReadable) return;
     try {
       const completeLines = decoder.push(chunk);
       if (completeLines.length > 0) connection.receive(completeLines);
-      decoder.maxBytes = limits.lineBytes;
+      decoder.maxBytes = lineBytes;
     } catch (error) {
       connection.fail(error);
     }

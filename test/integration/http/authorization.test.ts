@@ -245,23 +245,23 @@ test("over TLS an unfinished handshake is ended in time: a thousand of them woul
     access: createAccessControl(ACCOUNTS),
     tls: files,
     http: "0.0.0.0:0",
-    limits: { helloMs: 200 },
   });
   const firstBytes = ["", "16030100050100"].map((hex) => Buffer.from(hex, "hex"));
-  for (const bytes of firstBytes) {
-    const { ended } = await connectSilently(server.url, bytes);
-    await expect(ended).resolves.toBeDefined();
-  }
+  const connections = await Promise.all(firstBytes.map((bytes) => connectSilently(server.url, bytes)));
+  for (const { ended } of connections) await expect(ended).resolves.toBeDefined();
 });
 
 test("over TLS a stopping server does not wait for unfinished handshakes", async () => {
   const issuer = createAuthority();
   const files = writeCertificate(createTemporaryDirectory(), issuer.issue(["127.0.0.1"]), issuer);
   const access = createAccessControl(ACCOUNTS);
-  const server = await startHttpServer({ access, tls: files, http: "0.0.0.0:0", limits: { helloMs: 600_000 } });
+  const server = await startHttpServer({ access, tls: files, http: "0.0.0.0:0" });
   const { ended } = await connectSilently(server.url, Buffer.alloc(0));
+  const startedAt = performance.now();
   await server.close();
   await expect(ended).resolves.toBeDefined();
+  // an unfinished handshake may take five seconds
+  expect(performance.now() - startedAt).toBeLessThan(4_000);
 });
 
 test("too many wrong credentials in a minute are answered 429 and logged once, on whichever port they come; the right one is admitted", async () => {

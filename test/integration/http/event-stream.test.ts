@@ -1,7 +1,11 @@
 // Live events over HTTP: in order, resumable after a stream ended, with bounded memory for a slow reader.
 
+import { subscribe, unsubscribe } from "node:diagnostics_channel";
+import type { IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
 import { connect } from "node:net";
 import { expect, test } from "vitest";
+import { MAX_UNREAD_BYTES } from "../../../src/server/connection/connection.ts";
 import { createOpenApiDocument } from "../../../src/server/http/openapi.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import {
@@ -109,13 +113,13 @@ test("a stream continues where an earlier one ended; a stream of an earlier serv
   expect(eventKinds(otherEventStreamReader)).toEqual(["gap", "granted", "granted", "granted"]);
 });
 
-test("streamMs: a stream ends after its time, and a reader that reconnects misses no event", async () => {
+test("a stream ends after its time, and a reader that reconnects misses no event", async () => {
   const clock = new FakeClock();
-  const { url } = await startHttpServer({ clock, limits: { eventStreamMs: 60_000 } });
+  const { url } = await startHttpServer({ clock });
   const first = await openStream(url, "/events");
-  await post(url, "/v1/claims", { key: "1", ttl: "1h" });
+  await post(url, "/v1/claims", { key: "1", ttl: "1d" });
   await waitForEvents(clock, first, 1);
-  await clock.advance(50_000);
+  await clock.advance(3_590_000);
   expect(first.ended()).toBe(false);
   await clock.advance(10_100);
   await until(first.ended, SOON_BOUND);
@@ -127,7 +131,14 @@ test("streamMs: a stream ends after its time, and a reader that reconnects misse
 
 test("a dead reader is dropped at the second heartbeat, long before its buffer is full", async () => {
   const clock = new FakeClock();
-  const server = await startHttpServer({ clock, limits: { slowConsumerBytes: 1_073_741_824 } });
+  const server = await startHttpServer({ clock });
+  const served: Socket[] = [];
+  const onRequest = (message: unknown): void => {
+    const { request, socket } = message as { readonly request: IncomingMessage; readonly socket: Socket };
+    if (request.url === "/events") served.push(socket);
+  };
+  subscribe("http.server.request.start", onRequest);
+  onCleanup(() => void unsubscribe("http.server.request.start", onRequest));
   const reader = await openStream(server.url, "/events");
   const { port, host } = new URL(server.url);
   const dead = connect({ host: "127.0.0.1", port: Number(port) });
@@ -140,15 +151,18 @@ test("a dead reader is dropped at the second heartbeat, long before its buffer i
   const subscribers = async (): Promise<string | undefined> =>
     /^holdfast_subscribers (\d+)$/m.exec((await request(server.url, "/metrics")).text)?.[1];
   await until(async () => (await subscribers()) === "2", SOON_BOUND);
-  // beyond what the kernel's buffers take
+  const [, deadSocket] = served as [Socket, Socket];
   const keys = Array.from({ length: 100 }, (_, index) => `${"k".repeat(480)}${index}`);
-  for (let round = 0; round < 150; round++) {
+  // beyond what the kernel's buffers take
+  let rounds = 0;
+  for (; deadSocket.writableLength < 200_000; rounds++) {
     const held = await post(server.url, "/v1/claims", { keys });
     await post(server.url, "/v1/claims/release", { reference: held.json.reference });
     await clock.advance(5);
   }
-  await waitForEvents(clock, reader, 300);
+  await waitForEvents(clock, reader, 2 * rounds);
   expect(await subscribers()).toBe("2");
+  expect(deadSocket.writableLength).toBeLessThan(MAX_UNREAD_BYTES / 2);
   await clock.advance(15_100);
   await clock.advance(15_100);
   await until(async () => (await subscribers()) === "1", SOON_BOUND);
@@ -163,7 +177,7 @@ test("a stream ends with the server", async () => {
 });
 
 test("a reader that does not read is disconnected, and other readers still get their events", async () => {
-  const server = await startHttpServer({ limits: { slowConsumerBytes: 65_536 } });
+  const server = await startHttpServer();
   const reader = await openStream(server.url, "/events");
   const { port, host } = new URL(server.url);
   const slowSocket = connect({ host: "127.0.0.1", port: Number(port) });

@@ -17,6 +17,9 @@ import { until } from "../../support/until.ts";
 checkLeaksAfterEach();
 cleanUpAfterEach();
 
+/** How many connections without a hello the server keeps. */
+const MAX_UNAUTHENTICATED = 256;
+
 /** A connection as the lock service sees it. */
 class RawCaller {
   readonly link: Connection;
@@ -53,33 +56,39 @@ async function createHarness(options: ConstructorParameters<typeof ServerHarness
 }
 
 test("a new connection replaces the oldest of its own address, and is admitted when it sends its hello", async () => {
-  const harness = await createHarness({ limits: { unauthenticatedConnections: 4 } });
-  const idle = Array.from({ length: 10 }, () => new RawCaller(harness, "10.0.0.1"));
+  const harness = await createHarness();
+  const idle = Array.from({ length: MAX_UNAUTHENTICATED + 6 }, () => new RawCaller(harness, "10.0.0.1"));
   expect(idle.map(({ isClosed }) => isClosed)).toEqual(idle.map((_, index) => index < 6));
   expect(idle[0]?.received).toContain('"LIMIT"');
   expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
-  expect(harness.service?.connectionLimiter).toMatchObject({ unauthenticated: 3, open: 4 });
+  expect(harness.service?.connectionLimiter).toMatchObject({
+    unauthenticated: MAX_UNAUTHENTICATED - 1,
+    open: MAX_UNAUTHENTICATED,
+  });
 });
 
 test("an address with few connections keeps them, however many come from another one", async () => {
-  const harness = await createHarness({ limits: { unauthenticatedConnections: 6 } });
+  const harness = await createHarness();
   const fewCallers = [new RawCaller(harness, "10.0.0.2"), new RawCaller(harness, "")];
-  for (let index = 0; index < 100; index++) new RawCaller(harness, "10.0.0.1");
+  for (let index = 0; index < 300; index++) new RawCaller(harness, "10.0.0.1");
   // 2^64 addresses of one network count as one
-  for (let index = 0; index < 100; index++) new RawCaller(harness, `2001:db8::${index.toString(16)}`);
+  for (let index = 0; index < 300; index++) new RawCaller(harness, `2001:db8::${index.toString(16)}`);
   expect(fewCallers.map(({ isClosed }) => isClosed)).toEqual([false, false]);
   expect(fewCallers.map((rawCaller) => rawCaller.hello().isAuthenticated)).toEqual([true, true]);
 });
 
 test("of many addresses with one connection each, the oldest connection is ended", async () => {
-  const harness = await createHarness({ limits: { unauthenticatedConnections: 5 } });
-  const callers = Array.from({ length: 8 }, (_, index) => new RawCaller(harness, `10.0.0.${index + 1}`));
-  expect(callers.map(({ isClosed }) => isClosed)).toEqual([true, true, true, false, false, false, false, false]);
+  const harness = await createHarness();
+  const callers = Array.from(
+    { length: MAX_UNAUTHENTICATED + 3 },
+    (_, index) => new RawCaller(harness, `10.0.${index >> 8}.${index & 255}`),
+  );
+  expect(callers.map(({ isClosed }) => isClosed)).toEqual(callers.map((_, index) => index < 3));
 });
 
 test("a connection with a wrong credential is ended at once and not counted any more; an admitted one is not unauthenticated", async () => {
   const ana = testAccount("ana");
-  const harness = await createHarness({ limits: { unauthenticatedConnections: 3 }, access: createTestAccess(ana) });
+  const harness = await createHarness({ access: createTestAccess(ana) });
   const authenticatedCaller = new RawCaller(harness, "10.0.0.1").hello({ credential: ana.credential });
   const wrong = new RawCaller(harness, "10.0.0.1").hello({ credential: "wrong" });
   expect([authenticatedCaller.isClosed, wrong.isClosed]).toEqual([false, true]);
@@ -87,9 +96,7 @@ test("a connection with a wrong credential is ended at once and not counted any 
 });
 
 test("unauthenticated connections also make room when connections reach their limit, of one address or in all; admitted ones do not", async () => {
-  const harness = await createHarness({
-    limits: { connections: 5, connectionsPerAddress: 3, unauthenticatedConnections: 100 },
-  });
+  const harness = await createHarness({ limits: { connections: 5, connectionsPerAddress: 3 } });
   for (let index = 0; index < 2; index++) new RawCaller(harness, "10.0.0.1").hello();
   const idle = new RawCaller(harness, "10.0.0.1");
   expect(new RawCaller(harness, "10.0.0.1").hello().isAuthenticated).toBe(true);
@@ -138,15 +145,15 @@ function openConnections(address: string, from: string, count: number): { readon
 test.each(["127.0.0.1", "127.0.0.9"])(
   "during a siege of idle connections from %s other clients are admitted, and a disconnected holder reconnects",
   async (from) => {
-    const it = await startServer({ listen: "holdfast://127.0.0.1:0", limits: { unauthenticatedConnections: 40 } });
+    const it = await startServer({ listen: "holdfast://127.0.0.1:0" });
     const address = it.addresses[0] as string;
     const proxy = await tcpProxy(parseRawAddress(address) as { host: string; port: number });
     onCleanup(() => proxy.close());
     const holder = await connect(`holdfast://127.0.0.1:${(proxy.address as { port: number }).port}`);
     onCleanup(() => holder.close());
     const keptLock = await holder.acquire("kept", { ttl: 6_000 });
-    const sockets = openConnections(address, from, 50);
-    await until(() => sockets.dials > 200, { within: 20_000, what: "the siege" });
+    const sockets = openConnections(address, from, MAX_UNAUTHENTICATED + 50);
+    await until(() => sockets.dials > 2 * MAX_UNAUTHENTICATED, { within: 20_000, what: "the siege" });
     proxy.disconnect();
     for (let index = 0; index < 20; index++) {
       const client = await RawClient.open(parseRawAddress(address));

@@ -2,6 +2,7 @@
 
 import { expect, test } from "vitest";
 import { ProtocolError } from "../../../../src/protocol/handshake.ts";
+import { MAX_UNREAD_BYTES } from "../../../../src/server/connection/connection.ts";
 import { randomId } from "../../../../src/util/ids.ts";
 import { FrameConnection } from "../../../support/frame-connection.ts";
 import { cleanUpAfterEach } from "../../../support/server-fixture.ts";
@@ -118,7 +119,7 @@ test("long output is written before the batch ends: later while other clients ar
 test("a client that does not read its output is cut off when too much of it is buffered", async () => {
   const harness = await startHarness();
   const client = new FrameConnection(harness).hello();
-  client.unreadBytes = harness.limits.slowConsumerBytes + 1;
+  client.unreadBytes = MAX_UNREAD_BYTES + 1;
   client.send(["ping", 1]);
   expect([client.isClosed, client.output.includes("SLOW")]).toEqual([true, true]);
   const failing = new FrameConnection(harness).hello();

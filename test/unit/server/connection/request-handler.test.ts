@@ -1,6 +1,7 @@
 // Each frame has one reply: its result, or an error that leaves the connection open. A malformed frame ends the connection.
 
 import { expect, test } from "vitest";
+import { PROTOCOL_LIMITS } from "../../../../src/protocol/handshake.ts";
 import type { Backend } from "../../../../src/server/session/backend.ts";
 import { randomId } from "../../../../src/util/ids.ts";
 import { flushEventLoop } from "../../../support/fake-clock.ts";
@@ -67,25 +68,26 @@ test("a list is a page of claims, and whether there are more", async () => {
 });
 
 test("no more lists than allowed in a line; those that were answered do not count in the next one", async () => {
-  const { client } = await connect({ limits: { concurrentLists: 1 } });
+  const { client } = await connect();
   const list = (n: number): readonly unknown[] => ["list", n, { key: "k" }, 1];
-  expect(client.send(list(1), list(2))).toEqual([
-    ["ok", 1, [[], false]],
-    ["error", 2, "LIMIT", "at most 1 lists at a time"],
+  const numbers = Array.from({ length: 17 }, (_, n) => n);
+  expect(client.send(...numbers.map(list))).toEqual([
+    ...numbers.slice(1).map((_, n) => ["ok", n, [[], false]]),
+    ["error", 16, "LIMIT", "at most 16 lists at a time"],
   ]);
-  expect(client.send(list(3))).toEqual([["ok", 3, [[], false]]]);
+  expect(client.send(list(20))).toEqual([["ok", 20, [[], false]]]);
 });
 
 test("lists that another store has not answered count until it has", async () => {
-  const { harness, client } = await connect({ limits: { concurrentLists: 1 } });
+  const { harness, client } = await connect();
   const answer = Promise.resolve({ items: [] });
   overrideBackend(harness, { list: () => answer });
-  client.send(["list", 1, { key: "k" }, 1]);
-  expect(client.send(["list", 2, { key: "k" }, 1])).toEqual([["error", 2, "LIMIT", expect.any(String)]]);
+  for (let n = 0; n < 16; n++) expect(client.send(["list", n, { key: "k" }, 1])).toEqual([]);
+  expect(client.send(["list", 16, { key: "k" }, 1])).toEqual([["error", 16, "LIMIT", expect.any(String)]]);
   await flushEventLoop();
-  client.send(["list", 3, { key: "k" }, 1]);
+  client.send(["list", 17, { key: "k" }, 1]);
   await flushEventLoop();
-  expect(client.replies).toEqual([["ok", 3, [[], false]]]);
+  expect(client.replies).toEqual([["ok", 17, [[], false]]]);
 });
 
 /** Replaces methods of the backend by those of another store. */
@@ -180,8 +182,8 @@ test.for<[name: string, frame: unknown, reason: string]>([
 });
 
 test("a line with too many frames ends the connection", async () => {
-  const { harness, client } = await connect();
-  const { framesPerLine } = harness.limits;
+  const { client } = await connect();
+  const { framesPerLine } = PROTOCOL_LIMITS;
   client.send(...Array.from({ length: framesPerLine + 1 }, (_, n) => ["ping", n]));
   expect(client.output).toContain(`a line has at most ${framesPerLine} frames`);
 });

@@ -190,7 +190,7 @@ test("any number of subscribers is served in time slices between requests, each 
       return { set: () => undefined, keepAlive: () => undefined, stop: () => undefined };
     },
   };
-  const eventLog = new EventLog({ clock, capacity: 8, maxSubscribers: 100 });
+  const eventLog = new EventLog({ clock, capacity: 8 });
   const counts = Array.from({ length: 100 }, () => 0);
   let looks = 0;
   for (const at of counts.keys()) {
@@ -209,9 +209,15 @@ test("any number of subscribers is served in time slices between requests, each 
 });
 
 test("the number of subscribers is bounded", () => {
-  const eventLog = new EventLog({ clock: new FakeClock(), maxSubscribers: 1 });
-  using _ = eventLog.subscribe(MATCH_ALL, () => true);
-  expect(() => eventLog.subscribe(MATCH_ALL, () => true)).toThrow(expect.objectContaining({ code: "LIMIT" }));
+  const eventLog = new EventLog({ clock: new FakeClock() });
+  const subscribe = (account: string): Disposable => eventLog.subscribe({ ...MATCH_ALL, account }, () => true);
+  const ofAna = Array.from({ length: 250 }, () => subscribe("ana"));
+  expect(() => subscribe("ana")).toThrow("at most 250 event subscribers of one account");
+  // without accounts there is no such limit
+  for (let count = 0; count < 750; count++) subscribe("");
+  expect(() => subscribe("ben")).toThrow(expect.objectContaining({ code: "LIMIT" }));
+  ofAna[0]?.[Symbol.dispose]();
+  subscribe("ana");
 });
 
 test("wait and hold durations are measured, and held claims are counted", () => {

@@ -14,9 +14,7 @@ import { makeClaim } from "../../../support/server-fixture.ts";
 
 const WIDE: ClaimLimits = {
   claims: 100,
-  claimsPerSession: 100,
   claimsPerAccount: 100,
-  waiters: 100,
   waitersPerKey: 100,
 };
 
@@ -25,10 +23,9 @@ class Fixture {
   readonly table = new LockTable<Session>();
   readonly session = new Session({ session: randomId(), label: "", pid: null, pidStart: null }, true, 0);
 
-  constructor(limits: Partial<ClaimLimits> = {}, formerLimits?: Partial<ClaimLimits>, account = "") {
+  constructor(limits: Partial<ClaimLimits> = {}, formerLimits?: Partial<ClaimLimits>, maxWaiters = 100) {
     const former = formerLimits && { ...WIDE, ...formerLimits };
-    this.quotas = new ClaimQuotas({ ...WIDE, ...limits }, former);
-    this.session.principal = { ...ANONYMOUS, name: account } as Principal;
+    this.quotas = new ClaimQuotas({ ...WIDE, ...limits }, former, maxWaiters);
   }
 
   /** Places the claim as the local backend does; throws if a quota refuses it. */
@@ -61,16 +58,17 @@ test("claims on the server: each key counts; a full server renews what it has, a
   fixture.place(makeClaim(["a", "b"]));
 });
 
-test("claims of one client: one more than its limit is refused", () => {
-  const fixture = new Fixture({ claimsPerSession: 1 });
+test("claims of one client, on a server without accounts: one more than an account may have is refused", () => {
+  const fixture = new Fixture({ claimsPerAccount: 1 });
   const record = fixture.place(makeClaim("a")) as ClaimRecord<Session>;
   fixture.session.records.push(record);
   expect(() => fixture.place(makeClaim("b"))).toThrow("at most 1 claims of one client");
   fixture.session.records.remove(record);
 });
 
-test("claims of one account: counted over all its clients, and not for clients without one", () => {
-  const fixture = new Fixture({ claimsPerAccount: 3 }, undefined, "ana");
+test("claims of one account: each key counts, over all its clients", () => {
+  const fixture = new Fixture({ claimsPerAccount: 3 });
+  fixture.session.principal = { ...ANONYMOUS, name: "ana" } as Principal;
   const [first, second] = [makeClaim(["a", "b"]), makeClaim("c")];
   fixture.place(first);
   fixture.place(second);
@@ -79,8 +77,6 @@ test("claims of one account: counted over all its clients, and not for clients w
   fixture.place(makeClaim("d"));
   fixture.release(first);
   fixture.place(makeClaim("e"));
-  const anonymous = new Fixture({ claimsPerAccount: 1 });
-  for (const key of ["a", "b"]) anonymous.place(makeClaim(key));
 });
 
 test("an account that has released everything is forgotten, and one that never placed a claim loses nothing", () => {
@@ -106,7 +102,7 @@ test("the queue of a key: a claim that does not wait needs room only if it would
 });
 
 test("waiting claims: holders do not count, whether they were granted at once, later, or reclaimed", () => {
-  const fixture = new Fixture({ waiters: 1 });
+  const fixture = new Fixture({}, undefined, 1);
   const [holder, waiter] = [makeClaim("k"), makeClaim("k")];
   fixture.place(holder);
   fixture.place(waiter);
@@ -118,7 +114,7 @@ test("waiting claims: holders do not count, whether they were granted at once, l
 });
 
 test("a holder that reclaims has twice the room of a waiting claim, under the wider ones of the old and the new limits", () => {
-  const fixture = new Fixture({ waitersPerKey: 1, waiters: 1 }, { waitersPerKey: 2, waiters: 3, claims: 6 });
+  const fixture = new Fixture({ waitersPerKey: 1 }, { waitersPerKey: 2, claims: 6 });
   const { quotas, table, session } = fixture;
   const sharedSpec = { key: "k", permits: 1, limit: 10 };
   const exceeded = (isHeld: boolean): string | null =>
@@ -135,7 +131,7 @@ test("a holder that reclaims has twice the room of a waiting claim, under the wi
 });
 
 test("reclaimed waiting claims: no more than the server has room for; what is in the table is never refused", () => {
-  const fixture = new Fixture({ waiters: 1 });
+  const fixture = new Fixture({}, undefined, 1);
   const { quotas, table, session } = fixture;
   const waiter = makeClaim("k");
   fixture.place(makeClaim("k"));

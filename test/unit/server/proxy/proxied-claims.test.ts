@@ -216,7 +216,7 @@ test("a full server refuses new claims, after it has looked for those that the s
 });
 
 test("claims of one client are counted, too", () => {
-  const fixture = new Fixture({ claimsPerSession: 1 });
+  const fixture = new Fixture({ claimsPerAccount: 1 });
   const session = fixture.openSession();
   fixture.claims.checkQuotas(makeClaim("a"), session, 0);
   fixture.add(session);

@@ -127,7 +127,7 @@ test("the lease is lowered only if it is longer than any requested one, and not 
 });
 
 test("the end of a recovery is saved once, with the leases that remain possible", async () => {
-  const room = { claims: 1, claimsPerSession: 1, claimsPerAccount: 1, waiters: 1, waitersPerKey: 1 };
+  const room = { claims: 1, claimsPerAccount: 1, waitersPerKey: 1 };
   const { log, storage, readState } = createLog({ longestMs: 50_000, strangers: true, room }, { isRecovering: true });
   log.recordLease(10_000);
   log.finishRecovery();
