@@ -120,7 +120,7 @@ test("a wrong address is reported with the reason and the probable intention", a
     'holdfast: --listen: "x" is not holdfast+unix:/path, holdfast://host:port or holdfasts://host:port',
     expect.stringMatching(/^holdfast: --http: the port of "localhost:7421:1" must be/),
     expect.stringMatching(
-      /^holdfast: --limit: limits.foo is not a limit; the limits are connections, .*, eventStreamMs$/,
+      /^holdfast: --limit: limits.foo is not a limit; the limits are connections, .*, waitersPerKey$/,
     ),
   ]);
 });
@@ -407,6 +407,8 @@ test("the guide has a row for every setting and every limit, and no other flag",
     const range = `${least} ${most === Number.MAX_SAFE_INTEGER ? "and more" : `to ${most}`}`;
     expect(guide).toContain(`| \`${name}\` | ${usual} | ${unit} | ${range} | `);
   }
+  const limitRows = [...guide.matchAll(/^\| `(\w+)` \| \d+ \|/gm)].map((match) => match[1]);
+  expect(limitRows).toEqual(Object.keys(DEFAULT_LIMITS));
   const rows = [...guide.matchAll(/^\| `([^`]*)` \| (?:`HOLDFAST|\|)/gm)].map((match) => match[1]);
   expect(rows).toHaveLength(options.length);
 });

@@ -113,6 +113,19 @@ test("waiting claims: holders do not count, whether they were granted at once, l
   expect(() => fixture.place(makeClaim("k"))).toThrow("at most 1 waiting claims on this server");
 });
 
+test("of all claims a hundred thousand may wait; others are granted then, too", () => {
+  const many = 1_000_000;
+  const quotas = new ClaimQuotas({ claims: many, claimsPerAccount: many, waitersPerKey: many });
+  const { table, session } = new Fixture();
+  let waitingCount = 99_999;
+  Object.defineProperty(table, "waitingCount", { get: () => waitingCount });
+  quotas.add("", makeClaim(Array.from({ length: 100_000 }, (_, n) => `k${n}`)));
+  quotas.check(table, session, makeClaim("k"));
+  waitingCount++;
+  expect(() => quotas.check(table, session, makeClaim("k"))).toThrow("at most 100000 waiting claims on this server");
+  quotas.check(table, session, makeClaim("k", { wait: false }));
+});
+
 test("a holder that reclaims has twice the room of a waiting claim, under the wider ones of the old and the new limits", () => {
   const fixture = new Fixture({ waitersPerKey: 1 }, { waitersPerKey: 2, claims: 6 });
   const { quotas, table, session } = fixture;
