@@ -227,7 +227,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
     name: "on Redis, a dead holder replaced although others wait",
     file: "src/drivers/redis/lua/lib/free_key.lua",
     find: "not read.err and not read[1] and not read[2]",
-    replace: "not read.err and (not read[1] or match(read[1], IS_THIN) and select(2, unpackHead(HEAD, read[1])) <= nowMs) and not read[2]",
+    replace:
+      "not read.err and (not read[1] or match(read[1], IS_THIN) and select(2, unpackHead(HEAD, read[1])) <= nowMs) and not read[2]",
     tests: model,
   },
   {

@@ -75,7 +75,10 @@ export { B as default, B_TEXT as text };
 });
 
 test("the constants of a Lua script are replaced by their values, and texts and fields stay as they are", () => {
-  write("lib/names.lua", "--[[ names.lua — names. ]]\nlocal SIZE <const> = 36 -- of the head\nlocal KIND <const> = 'k:\\n'\n");
+  write(
+    "lib/names.lua",
+    "--[[ names.lua — names. ]]\nlocal SIZE <const> = 36 -- of the head\nlocal KIND <const> = 'k:\\n'\n",
+  );
   const lines = [
     "--[[ c.lua — third. ]]",
     "--- constants lib/names.lua",
