@@ -367,8 +367,8 @@ export const REDIS_MUTANTS: readonly Mutant[] = [
   {
     name: "on Redis, contended items that pass those that are left to the general path",
     file: "src/drivers/redis/lua/lib/contended.lua",
-    find: "}, alikeFrom(position)) or 0\n",
-    replace: "}, alikeFrom(position)) or 0\n  if count == 0 then count = 1 end\n",
+    find: "}, items) or 0\n",
+    replace: "}, items) or 0\n  if count == 0 then count = 1 end\n",
     tests: model,
   },
   {

@@ -32,26 +32,22 @@ local function release(key, items)
   return 1
 end
 
---- The deferred items from this position on that follow each other and are of the same kind and key.
-local function alikeFrom(position)
-  local first, items = deferred[position], {}
-  for index = position, #deferred do
-    local item = deferred[index]
-    if item.kind ~= first.kind or item.key ~= first.key or item.bucket ~= first.bucket then break end
-    items[#items + 1] = item
-  end
-  return items
-end
-
--- items up to the first that is another case: that one and those that follow stay deferred
 for _, item in ipairs(deferred) do mentioned[item.id or match(ARGV[item.index], ID)] = true end
 local position, count = 1, 1
+-- up to the first item that is another case: that one and those that follow stay deferred
 while deferred[position] and count > 0 do
-  local item = deferred[position]
-  local bucket, key, execute = item.bucket, item.key, item.kind == 'R' and release or item.kind == 'C' and waitBehind
+  local first, items = deferred[position], {}
+  local kind, bucket, key = first.kind, first.bucket, first.key
+  -- those that follow each other and are of the same kind and key
+  for index = position, #deferred do
+    local item = deferred[index]
+    if item.kind ~= kind or item.key ~= key or item.bucket ~= bucket then break end
+    items[#items + 1] = item
+  end
+  local execute = kind == 'R' and release or kind == 'C' and waitBehind
   count = execute and execute({
     place = bucket .. key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key, waiting = nameKey(bucket, WAITING .. key),
-  }, alikeFrom(position)) or 0
+  }, items) or 0
   for index = position, position + count - 1 do found[deferred[index].index] = nil end
   position = position + count
 end
