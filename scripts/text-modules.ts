@@ -11,6 +11,12 @@ import { basename, dirname, extname, join } from "node:path";
  */
 const SQL_TOKEN = /'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|[ \t]*--[^\n]*|[ \t]*\/\*(?!M?!|\+).*?\*\//gs;
 const LUA_INCLUDE = /^[ \t]*--- include (\S+)\n/m;
+/** The text of the other file is not included, only its constants may be used. */
+const LUA_REFERENCE = /^[ \t]*--- (?:include|constants) (\S+)\n/gm;
+/** As in Lua 5.4, which Redis does not have. The value is a literal, or literals and constants that ".." joins. */
+const LUA_CONSTANT = /^local ([A-Z][A-Z\d_]*) <const> = (.+)\n/gm;
+/** Texts, which stay as they are, and names. */
+const LUA_WORD = /'(?:[^'\\]|\\.)*'|(?<![.\w])[A-Z][A-Z\d_]*\b/g;
 
 export function isTextFile(path: string): boolean {
   return /\.(?:lua|sql|sh)$/.test(path);
@@ -61,8 +67,31 @@ export function listIncludes(path: string): string[] {
 
 /** By turns a text, which may be empty, and the path of what is included after it. */
 function readLuaTerms(path: string): string[] {
+  const constants = readLuaConstants(path);
   const terms = withoutHead(readFileSync(path, "utf8")).split(LUA_INCLUDE);
-  return terms.map((term, at) => (at % 2 === 0 ? withoutLuaComments(term) : term));
+  return terms.map((term, at) => (at % 2 === 0 ? resolveConstants(withoutLuaComments(term), constants) : term));
+}
+
+/** The values, by name, of the constants that a file declares, and of those of the files that it includes or refers to. */
+function readLuaConstants(path: string): Map<string, string> {
+  const text = withoutHead(readFileSync(path, "utf8"));
+  const references = [...text.matchAll(LUA_REFERENCE)].map(([, name]) => join(dirname(path), name as string));
+  const constants = new Map(references.flatMap((reference) => [...readLuaConstants(reference)]));
+  for (const [, name, value] of withoutLuaComments(text).matchAll(LUA_CONSTANT)) {
+    const values = (value as string).split(" .. ").map((term) => (/^[A-Z]/.test(term) ? constants.get(term) : term));
+    if (values.includes(undefined)) throw new Error(`${path}: the value of ${name} has a name that is no constant`);
+    constants.set(name as string, values.length === 1 ? (values[0] as string) : joinLuaLiterals(values as string[]));
+  }
+  return constants;
+}
+
+function joinLuaLiterals(literals: readonly string[]): string {
+  return `'${literals.map((literal) => literal.replace(/^'(.*)'$/, "$1")).join("")}'`;
+}
+
+/** Replaces the names of constants by their values, so that they cost nothing when a script runs. */
+function resolveConstants(text: string, constants: ReadonlyMap<string, string>): string {
+  return text.replace(LUA_CONSTANT, "").replace(LUA_WORD, (word) => constants.get(word) ?? word);
 }
 
 function withoutHead(text: string): string {

@@ -73,7 +73,7 @@ export const SUBJECTS: readonly Subject[] = [
     title: "Redis, a free lock, one caller",
     store: "redis",
     countedTimes: 200,
-    sampled: ["exists", "zrandmember"],
+    sampled: ["exists", "hrandfield"],
   },
   {
     ...HOT,

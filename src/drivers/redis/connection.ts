@@ -27,10 +27,11 @@ import {
   sanitizeError,
   toConnectError,
 } from "./errors.ts";
+import { toBucketInboxChannel, toInboxChannel, toNamePrefix, toScriptKeys } from "./key-names.ts";
 import type { RedisOptions } from "./options.ts";
 import { ReplicaAcks } from "./replica-acks.ts";
 import type { Script } from "./script-codec.ts";
-import { isHeldReply, isWaitingReply, toNamePrefix, toScriptKeys, toSiblingKey } from "./script-codec.ts";
+import { isHeldReply, isWaitingReply } from "./script-codec.ts";
 import type { PushEvents } from "./subscriptions.ts";
 import { Subscriptions } from "./subscriptions.ts";
 
@@ -86,7 +87,7 @@ export class Connection {
     this.#ownsClient = ownsClient;
     this.#clock = clock;
     this.#events = events;
-    this.#inboxChannel = `${toNamePrefix(options)}inbox:${this.#inboxId}`;
+    this.#inboxChannel = toInboxChannel(toNamePrefix(options), this.#inboxId);
     this.#timeouts = new CallTimeouts(clock, commandTimeoutMs, "redis");
     this.#replicaAcks =
       replicas === undefined ? null : new ReplicaAcks(adapter, this.send, this.#timeouts, this.#inboxId, replicas);
@@ -114,7 +115,7 @@ export class Connection {
 
   /** The inbox channel for the claims of a bucket. */
   inboxChannel(routingKey: string): string {
-    return this.isCluster ? toSiblingKey(routingKey, `inbox:${this.#inboxId}`) : this.#inboxChannel;
+    return this.isCluster ? toBucketInboxChannel(routingKey, this.#inboxId) : this.#inboxChannel;
   }
 
   /** Null if the inbox of this bucket is subscribed; else settles when it is. */

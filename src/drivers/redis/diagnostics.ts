@@ -3,8 +3,8 @@
 import type { Check } from "../../spi/driver.ts";
 import type { Connection } from "./connection.ts";
 import { isUnavailableCommand } from "./errors.ts";
+import { ALL_BUCKETS, toRoutingKey } from "./key-names.ts";
 import type { WarningName } from "./options.ts";
-import { ALL_BUCKETS, toRoutingKey } from "./script-codec.ts";
 
 /** Sends a command. Null: the user lacks the permission, or the server the command. */
 export type Query = (args: string[]) => Promise<unknown>;

@@ -31,6 +31,15 @@ import type { LateReply } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import type { DiagnosticsContext } from "./diagnostics.ts";
 import { createQueries, diagnoseAll, findKeysWithoutTtl } from "./diagnostics.ts";
+import {
+  isRunRecordKey,
+  LAYOUT_VERSION,
+  toBucket,
+  toClaimBucket,
+  toLayoutKey,
+  toNamePrefix,
+  toRoutingKey,
+} from "./key-names.ts";
 import { listClaims } from "./list.ts";
 import { LostReleases } from "./lost-releases.ts";
 import DETACH from "./lua/detach.lua";
@@ -42,19 +51,7 @@ import type { RedisOptions } from "./options.ts";
 import { validateRedisOptions } from "./options.ts";
 import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
 import type { RunScript, Script } from "./script-codec.ts";
-import {
-  encodeClaim,
-  encodeClaimItem,
-  encodeGiveBackItem,
-  encodeName,
-  encodeReleaseItem,
-  LAYOUT_VERSION,
-  toBucket,
-  toClaimBucket,
-  toLayoutKey,
-  toNamePrefix,
-  toRoutingKey,
-} from "./script-codec.ts";
+import { encodeClaim, encodeClaimItem, encodeGiveBackItem, encodeName, encodeReleaseItem } from "./script-codec.ts";
 import type { SendTurn } from "./turns.ts";
 import { ITEMS_PER_COMMAND, Turns } from "./turns.ts";
 import { connectAndVerify } from "./verify-server.ts";
@@ -333,7 +330,7 @@ class RedisDriver implements Driver {
   #diagnosticsContext({ isCluster, address }: Connection): DiagnosticsContext {
     const isGuarded = this.#maxTtlMs !== null;
     const layoutKey = toLayoutKey(this.#options);
-    const isPermanentKey = (key: string): boolean => key === layoutKey || /\{..\}:b$/.test(key);
+    const isPermanentKey = (key: string): boolean => key === layoutKey || isRunRecordKey(key);
     const replicaAcks = this.#options.replicas?.minAcks ?? 0;
     const hasFailover = isCluster || address.isViaSentinel;
     return {

@@ -3,10 +3,10 @@
 import type { Answer, ClaimView, ListOptions, ListQuery, LockSpec, Page } from "../../spi/driver.ts";
 import { chunk, toPage } from "../../util/chunk.ts";
 import { publicTag } from "../../util/ids.ts";
+import { ALL_BUCKETS, toBucket, toRoutingKey } from "./key-names.ts";
 import LIST from "./lua/list.lua";
 import LIST_KEYS from "./lua/list_keys.lua";
 import type { RunScript } from "./script-codec.ts";
-import { ALL_BUCKETS, toBucket, toRoutingKey } from "./script-codec.ts";
 
 /** Queues read in one call, and waiting entries read of each. */
 const QUEUES_PER_CALL = 64;

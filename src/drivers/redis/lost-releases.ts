@@ -12,7 +12,7 @@
 
 import type { Answer, Claim, ClaimId } from "../../spi/driver.ts";
 import type { Clock } from "../../util/clock.ts";
-import { toBucket } from "./script-codec.ts";
+import { toBucket } from "./key-names.ts";
 
 /** How long after a break of the connection the first recall counts and waiting claims recheck early, in milliseconds. */
 const AFTER_BREAK_MS = 60_000;

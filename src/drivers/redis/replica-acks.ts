@@ -11,9 +11,9 @@
 
 import type { CallTimeouts } from "../call-timeouts.ts";
 import type { ClientAdapter, CommandConnection } from "./clients/types.ts";
+import { toMarkerKey } from "./key-names.ts";
 import type { ReplicaOptions } from "./options.ts";
 import type { SendCommand } from "./script-codec.ts";
-import { toSiblingKey } from "./script-codec.ts";
 
 /** How long the driver waits for replicas by default, in milliseconds. */
 const DEFAULT_TIMEOUT_MS = 1_000;
@@ -98,9 +98,7 @@ export class ReplicaAcks {
   }
 
   async #countAcks(node: string, routingKeys: readonly string[]): Promise<number> {
-    const markers = routingKeys.map((routingKey) =>
-      toSiblingKey(routingKey, `m:${this.#inboxId}${++this.#markerCount}`),
-    );
+    const markers = routingKeys.map((routingKey) => toMarkerKey(routingKey, `${this.#inboxId}${++this.#markerCount}`));
     const buildSetMarker = (routingKey: string, index: number): string[] => [
       "EVAL",
       SET_MARKER_SCRIPT,

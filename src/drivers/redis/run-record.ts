@@ -1,9 +1,9 @@
 /** The run record of guardDataLoss, which lua/lib/grace.lua describes. */
 
 import { FatalDriverError } from "../../errors.ts";
+import { ALL_BUCKETS, toRoutingKey, toRunRecordKey } from "./key-names.ts";
 import GRACE from "./lua/grace.lua";
 import type { RunScript } from "./script-codec.ts";
-import { ALL_BUCKETS, toRoutingKey, toRunRecordKey } from "./script-codec.ts";
 
 /**
  * A script argument: the longest ttl and the key of the run record; "": guardDataLoss is off (`maxTtlMs` is null). A single

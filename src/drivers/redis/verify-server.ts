@@ -3,11 +3,11 @@
 import { FatalDriverError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { explainError, isNoScriptError, isReplicaError, isUnavailableCommand, toOpenError } from "./errors.ts";
+import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey, toTrialPrefix } from "./key-names.ts";
 import RENEW from "./lua/renew.lua";
 import TURN from "./lua/turn.lua";
 import VERIFY from "./lua/verify.lua";
 import type { RedisOptions } from "./options.ts";
-import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey } from "./script-codec.ts";
 
 /**
  * Connects and verifies that this server can keep locks safely. `extraChecks` run last, on the same connection.
@@ -67,7 +67,7 @@ async function checkPermissions(connection: Connection, routingKey: string, opti
     LAYOUT_VERSION,
     connection.inboxChannel(routingKey),
     layoutKey,
-    `${toNamePrefix(options)}{00}:p:`,
+    toTrialPrefix(routingKey),
   ];
   const reply = await connection.send(command, routingKey);
   if (String(reply) === "QUEUED") {

@@ -8,7 +8,7 @@ import type { LocksOptions } from "../../../src/client/options.ts";
 import type { QuorumOptions } from "../../../src/drivers/quorum/driver.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { testDriver } from "../../client/suite.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";

@@ -10,7 +10,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
-import { ALL_BUCKETS, toRoutingKey } from "../../../src/drivers/redis/script-codec.ts";
+import { ALL_BUCKETS, toRoutingKey } from "../../../src/drivers/redis/key-names.ts";
 import { decodeFlags } from "../../../src/drivers/reply-codec.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { RedisCluster } from "../../support/stores/redis-cluster.ts";

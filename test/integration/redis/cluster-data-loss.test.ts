@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
-import { ALL_BUCKETS, toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { ALL_BUCKETS, toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Claim } from "../../../src/spi/driver.ts";

@@ -7,7 +7,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { RedisClient, RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Duration, Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { Answer, Driver } from "../../../src/spi/driver.ts";

@@ -8,11 +8,12 @@
 import { createHash } from "node:crypto";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import DETACH from "../../../src/drivers/redis/lua/detach.lua";
 import RENEW from "../../../src/drivers/redis/lua/renew.lua";
 import REVOKE from "../../../src/drivers/redis/lua/revoke.lua";
 import TURN from "../../../src/drivers/redis/lua/turn.lua";
-import { encodeClaimItem, encodeName, encodeReleaseItem, toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { encodeClaimItem, encodeName, encodeReleaseItem } from "../../../src/drivers/redis/script-codec.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";

@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";

@@ -6,7 +6,7 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import { toReleases } from "../../support/releases.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";

@@ -4,7 +4,7 @@ import { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { toReference } from "../../../src/client/transfer.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks, LockTimeoutError } from "../../../src/index.ts";
 import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";

@@ -6,17 +6,12 @@
 
 import assert from "node:assert/strict";
 import { Redis } from "ioredis";
+import { toBucket, toRoutingKey } from "../../../src/drivers/redis/key-names.ts";
 import RENEW from "../../../src/drivers/redis/lua/renew.lua";
 import REVOKE from "../../../src/drivers/redis/lua/revoke.lua";
 import TURN from "../../../src/drivers/redis/lua/turn.lua";
 import type { Script } from "../../../src/drivers/redis/script-codec.ts";
-import {
-  encodeClaimItem,
-  encodeName,
-  encodeReleaseItem,
-  toBucket,
-  toRoutingKey,
-} from "../../../src/drivers/redis/script-codec.ts";
+import { encodeClaimItem, encodeName, encodeReleaseItem } from "../../../src/drivers/redis/script-codec.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";

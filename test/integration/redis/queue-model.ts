@@ -5,7 +5,7 @@
  * entries as they are. Its state after each command must equal that in Redis (queue-model.test.ts).
  */
 
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
 const SECOND_MS = 1_000;

@@ -1,7 +1,7 @@
 /** The inspector of Redis finds each fault that is planted in the driver's keys. */
 
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Claim } from "../../../src/spi/driver.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";

@@ -3,7 +3,7 @@ import { Redis } from "ioredis";
 import { afterEach, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import { startContention } from "../../support/contention-load.ts";

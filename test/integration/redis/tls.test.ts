@@ -7,7 +7,7 @@ import { createCluster } from "redis";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toHashSlot } from "../../../src/drivers/redis/hash-slot.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
 import type { CertificateFiles } from "../../support/certificates.ts";

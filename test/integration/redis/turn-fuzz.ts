@@ -17,6 +17,7 @@
 
 import assert from "node:assert/strict";
 import { Redis } from "ioredis";
+import { toBucket, toRoutingKey } from "../../../src/drivers/redis/key-names.ts";
 import DETACH from "../../../src/drivers/redis/lua/detach.lua";
 import RENEW from "../../../src/drivers/redis/lua/renew.lua";
 import RESTORE from "../../../src/drivers/redis/lua/restore.lua";
@@ -28,8 +29,6 @@ import {
   encodeClaimItem,
   encodeName,
   encodeReleaseItem,
-  toBucket,
-  toRoutingKey,
 } from "../../../src/drivers/redis/script-codec.ts";
 import type { Claim, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";

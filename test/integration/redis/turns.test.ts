@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Answer, Claim, ClaimId, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";

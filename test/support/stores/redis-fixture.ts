@@ -5,7 +5,7 @@ import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
-import { toBucket } from "../../../src/drivers/redis/script-codec.ts";
+import { toBucket } from "../../../src/drivers/redis/key-names.ts";
 import type { Answer, Claim, ClaimId, Driver, LockSpec } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import type { Clock } from "../../../src/util/clock.ts";

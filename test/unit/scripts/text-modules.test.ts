@@ -74,6 +74,28 @@ export { B as default, B_TEXT as text };
   );
 });
 
+test("the constants of a Lua script are replaced by their values, and texts and fields stay as they are", () => {
+  write(
+    "lib/names.lua",
+    "--[[ names.lua — names. ]]\nlocal SIZE <const> = 36 -- of the head\nlocal KIND <const> = 'k:\\n'\n",
+  );
+  const lines = [
+    "--[[ c.lua — third. ]]",
+    "--- constants lib/names.lua",
+    "local FIELD <const> = '^' .. KIND .. '(.*)$'",
+    "return match(x, FIELD), SIZE + 1, 'SIZE', redis.SIZE, SIZES",
+  ];
+  const script = write("c.lua", lines.join("\n"));
+  expect(readText(script)).toBe("return match(x, '^k:\\n(.*)$'), 36 + 1, 'SIZE', redis.SIZE, SIZES");
+  const including = write("d.lua", "--[[ d.lua — fourth. ]]\n--- include lib/names.lua\nreturn KIND\n");
+  expect(readText(including)).toBe("return 'k:\\n'\n");
+});
+
+test("a constant without a value is refused", () => {
+  const script = write("e.lua", "--[[ e.lua — fifth. ]]\nlocal FORM <const> = '^' .. KIND\n");
+  expect(() => readText(script)).toThrow("e.lua: the value of FORM has a name that is no constant");
+});
+
 test("an import has the text: of a Lua script with its digest, of a shell script as it is", () => {
   const text = readText("src/drivers/redis/lua/turn.lua");
   expect(TURN).toEqual({ sha: createHash("sha1").update(text).digest("hex"), text });

@@ -7,6 +7,8 @@
 --- include lib/prelude.lua
 --- include lib/grace.lua
 --- include lib/records.lua
+--- include lib/codec.lua
+--- include lib/push.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -24,24 +26,24 @@ local function shortenLease(claim, remainingMs)
     local queue = getQueue(lock[1], lock[2])
     updateLease(queue, claim, lock)
     local entry = peekWaiting(queue, 1)
-    if entry then notified[#notified + 1] = readClaimIn(queue, parseEntry(entry)) end
+    if entry then notified[#notified + 1] = readClaimIn(queue, match(entry, ENTRY)) end
   end
 end
 
-ownPushes, mustSucceed = nil, true
+mustSucceed = true
 local detached = {}
 for index = 4, #ARGV do
   local remainingMs, text = match(ARGV[index], '^(%d+) (.*)$')
   local claim = findClaim(parseRequest(text))
   detached[index - 3] = '0'
-  if isLive(claim) and claim.token > 0 and claim.state ~= 'r' and isInItsQueues(claim) then
-    claim.state, claim.isCut = 'd', true -- makes `extendLease` restart the lease however much is left
+  if isLive(claim) and claim.token > 0 and claim.state ~= REVOKED and isInItsQueues(claim) then
+    claim.state, claim.isCut = DETACHED, true -- makes `extendLease` restart the lease however much is left
     extendLease(claim)
     if tonumber(remainingMs) < claim.ttl then shortenLease(claim, tonumber(remainingMs)) end
     detached[index - 3] = '1'
   end
 end
 saveForms() -- a process that is told may ask at once
-for _, claim in ipairs(notified) do push(claim, claim.id) end
+for _, claim in ipairs(notified) do push(claim.inbox, claim.id) end
 finish()
 return table.concat(detached)

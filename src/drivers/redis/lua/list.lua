@@ -8,6 +8,7 @@
      Cost  O(admitted + maximum) for each queue ]]
 --- include lib/prelude.lua
 --- include lib/records.lua
+--- include lib/codec.lua
 local maxWaiting = tonumber(ARGV[2])
 
 --- The number that the claim got when it entered the queue of this key, or 0.
@@ -21,7 +22,7 @@ local function findArrival(claim, key)
 end
 
 local function addView(views, bucket, record, key, permits, limit)
-  if not record or sub(record, 1, 1) == 'x' or record == 'F' then return end
+  if not record or record == FULL or parseTombstone(record) then return end
   local claim = parseRecord(bucket, record)
   if claim.expires <= nowMs then return end
   local fields = {
@@ -34,24 +35,23 @@ end
 
 local function addEntries(views, entries, key)
   for _, entry in ipairs(entries) do
-    local owner, id, permits, limit = parseEntry(entry)
-    addView(views, owner, call('HGET', hashName(owner), 'c:' .. id), key, permits, limit)
+    local owner, id, permits, limit = match(entry, ENTRY)
+    addView(views, owner, call('HGET', nameKey(owner, HASH), CLAIM_FIELD .. id), key, permits, limit)
   end
 end
 
 local function readQueue(bucket, key, from)
   local admitted, waiting = {}, {}
-  local prefix = namePrefix .. '{' .. bucket .. '}:'
-  local record = call('HGET', hashName(bucket), 'k:' .. key)
+  local record = call('HGET', nameKey(bucket, HASH), KEY_FIELD .. key)
   if not record then return false, admitted, waiting end
-  if from == 0 and record == 'F' then
-    addEntries(admitted, call('ZRANGE', prefix .. 'a:' .. key, TOTALS, -1), key)
+  if from == 0 and record == FULL then
+    addEntries(admitted, call('ZRANGE', nameKey(bucket, ADMITTED .. key), TOTALS, -1), key)
     table.sort(admitted, function(left, right) return left[1] < right[1] end)
   elseif from == 0 then
     addView(admitted, bucket, record, key)
   end
-  if sub(record, 1, 2) == 'T0' then return false, admitted, waiting end
-  local entries = call('ZRANGE', prefix .. 'w:' .. key, from, from + maxWaiting)
+  if match(record, IS_NOT_AWAITED) then return false, admitted, waiting end
+  local entries = call('ZRANGE', nameKey(bucket, WAITING .. key), from, from + maxWaiting)
   local hasMore = #entries > maxWaiting
   if hasMore then entries[#entries] = nil end
   addEntries(waiting, entries, key)
@@ -66,7 +66,7 @@ for index = 4, #ARGV, 3 do
     hasMore, admitted, waiting = readQueue(bucket, key, tonumber(selector))
   else
     local owner, id = sub(selector, 2, 3), sub(selector, 4)
-    addView(waiting, owner, call('HGET', hashName(owner), 'c:' .. id), key, '', '')
+    addView(waiting, owner, call('HGET', nameKey(owner, HASH), CLAIM_FIELD .. id), key, '', '')
   end
   local fields = { hasMore and '1' or '0' }
   for _, views in ipairs({ admitted, waiting }) do

@@ -5,16 +5,16 @@
            over several keys. A member may come more than once
      Cost  a step of the iteration over one hash for each bucket ]]
 local namePrefix, prefix = ARGV[1], ARGV[2]
-local FIELDS_PER_STEP = 128
+--- include lib/names.lua
+local FIELDS_PER_STEP <const> = 128
 local found = {}
 for index = 3, #ARGV, 2 do
-  local reply = redis.call('HSCAN', namePrefix .. '{' .. ARGV[index] .. '}:h', ARGV[index + 1], 'COUNT', FIELDS_PER_STEP)
+  local reply = redis.call('HSCAN', nameKey(ARGV[index], HASH), ARGV[index + 1], 'COUNT', FIELDS_PER_STEP)
   local members = { reply[1] }
   for position = 1, #reply[2], 2 do
-    local field = reply[2][position]
-    local kind = string.sub(field, 1, 2)
-    if (kind == 'k:' or kind == 'm:') and string.sub(field, 3, 2 + #prefix) == prefix then
-      members[#members + 1] = string.sub(field, 3)
+    local kind, name = string.match(reply[2][position], FIELD)
+    if (kind == KEY_FIELD or kind == LISTED_FIELD) and string.sub(name, 1, #prefix) == prefix then
+      members[#members + 1] = name
     end
   end
   found[#found + 1] = members

@@ -9,24 +9,24 @@
 --- include lib/prelude.lua
 --- include lib/grace.lua
 local unpackHead, packHead = struct.unpack, struct.pack
-local ownInbox = '\n' .. inbox
+local ending = ONE_KEY .. inbox -- of a record whose process is the caller
 local answers, deferred = {}, nil
 for index = 4, #ARGV do
-  local bucket, key, id, ttl = match(ARGV[index], '^(%x%x)([^\n]+)\n(%w+) (%d+) %d+ %d+$')
+  local bucket, key, id, ttl = match(ARGV[index], ONE_KEY_NAME)
   local answer
   if bucket and not inGracePeriod then
-    local hash, field = namePrefix .. '{' .. bucket .. '}:h', 'k:' .. key
-    local read = try('HMGET', hash, field, 'e')
+    local hash, field = nameKey(bucket, HASH), KEY_FIELD .. key
+    local read = try('HMGET', hash, field, EXTENDED_FIELD)
     local record = not read.err and read[1]
-    -- it holds the key, and it is not revoked; its process is the caller, and the time to live of the hash was set in the last hour
-    if record and sub(record, 37, 37 + #id) == id .. ' ' and sub(record, -#ownInbox) == ownInbox and sub(record, 3, 3) ~= 'r'
-      and read[2] and now - read[2] < 3600 and #ttl < 8 then
-      local head, expires, token, placedAt, missedAt, stage = unpackHead(HEAD, record)
+    -- it holds the key, and it is not revoked; its process is the caller, and the time to live of the hash was set a short time ago
+    if record and sub(record, BODY_AT, BODY_AT + #id) == id .. ' ' and sub(record, -#ending) == ending
+      and not match(record, IS_REVOKED) and read[2] and now - read[2] < EXTENSION_INTERVAL and #ttl <= SHORT_TTL_DIGITS then
+      local status, expires, token, placedAt, missedAt, enteredCount = unpackHead(HEAD, record)
       if expires > nowMs and expires <= nowMs + ttl then
         local reply
         if expires - nowMs <= 0.875 * ttl then
           expires = nowMs + ttl
-          local renewed = packHead(HEAD, head, expires, token, placedAt, missedAt, stage) .. sub(record, 37)
+          local renewed = packHead(HEAD, status, expires, token, placedAt, missedAt, enteredCount) .. sub(record, BODY_AT)
           reply = try('HSET', hash, field, renewed)
           if type(reply) == 'table' and string.find(reply.err, 'OOM', 1, true) then
             try('HDEL', hash, '') -- after a write that frees, Redis refuses nothing for lack of memory
@@ -34,8 +34,8 @@ for index = 4, #ARGV do
           end
         end
         if type(reply) ~= 'table' then
-          local tokens, flags = match(record, '^%w+ %d+ %d+ %d+ (%d+) %d+ (%d%d)', 37)
-          local state = sub(flags, 2) == '1' and sub(head, 2, 3) == '1o' and 'r ' or 'h '
+          local tokens, recall = match(record, TOKENS_RECALL, BODY_AT)
+          local state = recall == WANTS_RECALL and status == ORDINARY_AWAITED and 'r ' or 'h '
           answer = state .. formatInt(token) .. ' ' .. tokens .. ' ' .. expires - nowMs .. ' ' .. nowMsText
         end
       end
@@ -50,6 +50,8 @@ end
 if not deferred then return answers end
 
 --- include lib/records.lua
+--- include lib/codec.lua
+--- include lib/push.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -57,7 +59,7 @@ if not deferred then return answers end
 --- include lib/admission.lua
 --- include lib/renewal.lua
 
-ownPushes, mustSucceed = nil, true
+mustSucceed = true
 local requests = {}
 for _, index in ipairs(deferred) do
   requests[index] = parseRequest(ARGV[index])
@@ -66,7 +68,7 @@ end
 for _, index in ipairs(deferred) do
   local request = requests[index]
   local existing = findClaim(request)
-  if existing and inGracePeriod and not existing.ended and existing.state ~= 'r' and existing.expires <= nowMs then
+  if existing and inGracePeriod and not existing.ended and existing.state ~= REVOKED and existing.expires <= nowMs then
     removeClaim(existing)
     existing = nil
   end

@@ -11,6 +11,8 @@
 --- include lib/prelude.lua
 --- include lib/grace.lua
 --- include lib/records.lua
+--- include lib/codec.lua
+--- include lib/push.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -22,7 +24,7 @@
 local function readHolders(queue)
   local holders = {}
   for _, entry in ipairs(listAdmitted(queue)) do
-    local bucket, id, permits, limit = parseEntry(entry)
+    local bucket, id, permits, limit = match(entry, ENTRY)
     local claim = readClaimIn(queue, bucket, id)
     if isLive(claim) then
       holders[#holders + 1] = { claim = claim, permits = tonumber(permits), limit = tonumber(limit) }
@@ -62,7 +64,7 @@ local function restoreClaim(claim)
   raiseLast(claim.locks, claim.token + claim.tokens - 1)
 end
 
-ownPushes, mustSucceed = nil, true
+mustSucceed = true
 local restored = {}
 for index = 4, #ARGV do
   local token, text = match(ARGV[index], '^(%d+) (.*)$')

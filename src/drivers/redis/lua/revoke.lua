@@ -7,6 +7,8 @@
 --- include lib/prelude.lua
 --- include lib/grace.lua
 --- include lib/records.lua
+--- include lib/codec.lua
+--- include lib/push.lua
 --- include lib/claims.lua
 --- include lib/queue.lua
 --- include lib/tokens.lua
@@ -15,15 +17,15 @@
 local function findHolder(queue, token, isImmediate)
   loadQueue(queue)
   for _, entry in ipairs(listAdmitted(queue)) do
-    local claim = readClaimIn(queue, parseEntry(entry))
-    if isLive(claim) and claim.token > 0 and (isImmediate or claim.state ~= 'r') then
+    local claim = readClaimIn(queue, match(entry, ENTRY))
+    if isLive(claim) and claim.token > 0 and (isImmediate or claim.state ~= REVOKED) then
       local offset = token - claim.token
       if offset >= 0 and offset < claim.tokens then return claim end
     end
   end
 end
 
-ownPushes, mustSucceed = nil, true
+mustSucceed = true
 local found, notified = {}, {}
 for index = 4, #ARGV do
   local isNow, bucket, key, token = match(ARGV[index], '^(.)(..)([^\n]+)\n(%d+)$')
@@ -33,12 +35,12 @@ for index = 4, #ARGV do
     removeClaim(claim)
     addTombstone(claim.bucket, claim.id, 'revoked', claim.ttl)
   elseif claim then
-    claim.state = 'r'
+    claim.state = REVOKED
     saveClaim(claim)
   end
   if claim then notified[#notified + 1] = claim end
 end
 saveForms() -- a process that is told may ask at once
-for _, claim in ipairs(notified) do push(claim, claim.id) end
+for _, claim in ipairs(notified) do push(claim.inbox, claim.id) end
 finish()
 return table.concat(found)

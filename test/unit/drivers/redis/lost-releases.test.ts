@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from "vitest";
+import { toBucket } from "../../../../src/drivers/redis/key-names.ts";
 import { LostReleases } from "../../../../src/drivers/redis/lost-releases.ts";
-import { toBucket } from "../../../../src/drivers/redis/script-codec.ts";
 import type { Answer } from "../../../../src/spi/driver.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
 import { makeClaim } from "../../../support/stores/redis-fixture.ts";

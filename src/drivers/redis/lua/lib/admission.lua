@@ -1,6 +1,6 @@
 --[[ admission.lua — removes claims, admits waiting ones, and skips those whose process does not listen (unreachable waiters).
-     needs    prelude.lua, grace.lua, records.lua, claims.lua, queue.lua, tokens.lua
-     defines  answeredHere, grantedHere, ownPushes, push, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim,
+     needs    prelude.lua, grace.lua, records.lua, push.lua, claims.lua, queue.lua, tokens.lua
+     defines  answeredHere, grantedHere, recallHolders, isRecalled, removeClaim, removeUnknown, findClaim,
               enterQueue, admitQueue, firstLiveWaiting, finish
 
      Invariants
@@ -10,71 +10,35 @@
        queue and fits like any other.
      - A grant is written before it is published: see `tryGrant` and decision 0023. The recall of a holder is published last.
      - After `admitQueue` no claim that fits is left at the front of the queue, except unreachable ones. ]]
-local MAX_SKIPPED = 32
-local GRACE_FOR_UNREACHABLE_MS = 1000
+--- constants prelude.lua
+--- constants records.lua
+local MAX_SKIPPED <const> = 32
+local GRACE_FOR_UNREACHABLE_MS <const> = 1000
 local answeredHere = {} -- ids of the claims that this call answers for: they need no push
 local grantedHere = {} -- by id: claims that this call answers for and grants after it has computed their answers
-local ownPushes = {} -- pushes for the caller's own process, returned in the reply; nil: the reply has no room for them
 local recalls = {} -- holders to recall when everything is written
-local unreachableInboxes = {} -- by inbox, as far as this script has found out; it cannot change while the script runs
 local admitQueue -- it and `advance` call each other
-
---- The caller's own process gets the push in the reply, if the reply has room for pushes (`ownPushes`).
-local function getsPushInReply(claim)
-  return ownPushes and claim.inbox == inbox
-end
-
---- In a Cluster a fail-over may leave a subscription on a replica, where it receives everything and is not counted. So an
---- empty ping counts the subscribers first, and no grant is published that is not counted. Elsewhere the count comes with
---- the message itself.
-local function isUnreachable(claim)
-  if getsPushInReply(claim) then return false end
-  local claimInbox = claim.inbox
-  if unreachableInboxes[claimInbox] == nil and string.find(claimInbox, '{', 1, true) then
-    unreachableInboxes[claimInbox] = try('SPUBLISH', claimInbox, '') == 0
-  end
-  return unreachableInboxes[claimInbox]
-end
 
 --- Where the claim is: a process that has released it releases it again (lost-releases.ts).
 local function formatPlace(claim)
   return claim.bucket .. claim.locks[1][2]
 end
 
---- Pushes a message to the claim's process and returns whether it is reachable. An error of Redis (no permission to
---- publish) does not count as unreachable. Messages are not replicated: a replica may have a left-over subscription.
-local function push(claim, message)
-  if getsPushInReply(claim) then
-    ownPushes[#ownPushes + 1] = message
-    return true
-  end
-  if isUnreachable(claim) then return false end
-  local claimInbox = claim.inbox
-  if string.find(claimInbox, '{', 1, true) then
-    try('SPUBLISH', claimInbox, message)
-    return true
-  end
-  redis.set_repl(redis.REPL_NONE)
-  unreachableInboxes[claimInbox] = try('PUBLISH', claimInbox, message) == 0
-  redis.set_repl(redis.REPL_ALL)
-  return not unreachableInboxes[claimInbox]
-end
-
 --- A claim waits in this queue: the holders that want to know that are told so. Only granted claims that their process still
 --- has: no detached ones, no revoked ones, and none that is on its way through several keys.
 local function recallHolders(queue)
   for _, entry in ipairs(queue.recalling > 0 and listAdmitted(queue) or {}) do
-    local bucket, id, _, _, _, recall = parseEntry(entry)
-    if recall ~= '' then
+    local bucket, id, _, _, _, mark = match(entry, ENTRY)
+    if mark == RECALL_MARK then
       local holder = readClaimIn(queue, bucket, id)
-      if isLive(holder) and holder.token > 0 and holder.state == 'o' then recalls[holder.id] = holder end
+      if isLive(holder) and holder.token > 0 and holder.state == ORDINARY then recalls[holder.id] = holder end
     end
   end
 end
 
 --- Whether another claim waits for a held claim that wants to know it. A detached one does not.
 local function isRecalled(claim)
-  if not claim.recall or claim.state ~= 'o' then return false end
+  if not claim.recall or claim.state ~= ORDINARY then return false end
   for _, lock in ipairs(claim.locks) do
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
@@ -85,8 +49,7 @@ end
 
 --- Removes a claim from the queues that it has entered, and its record. Returns from how many queues.
 local function removeClaim(claim)
-  local removedCount = 0
-  local locks = claim.locks
+  local removedCount, locks = 0, claim.locks
   for index = 1, claim.enteredCount do
     local lock = locks[index]
     local queue = getQueue(lock[1], lock[2])
@@ -98,9 +61,7 @@ local function removeClaim(claim)
     end
     markTouched(queue)
   end
-  if claim.count > 1 then
-    for _, lock in ipairs(locks) do put(hashName(lock[1]), 'm:' .. lock[2] .. '\0' .. claim.bucket .. claim.id, false) end
-  end
+  putListed(claim, false)
   forgetClaim(claim)
   return removedCount
 end
@@ -112,9 +73,9 @@ local function removeUnknown(request)
     local queue = getQueue(lock[1], lock[2])
     loadQueue(queue)
     local isRemoved = false
-    for _, entry in ipairs({ formatEntry(request, lock), formatEntry(request, lock) .. ':r' }) do -- with or without recall
+    for _, entry in ipairs({ formatEntry(request, lock), formatEntry(request, lock) .. RECALL_MARK }) do -- with or without recall
       isRemoved = removeAdmitted(queue, owner, entry) or isRemoved
-      if queue.stored == 'F' or queue.stored == 'T1' then isRemoved = removeWaiting(queue, entry) > 0 or isRemoved end
+      if queue.stored == FULL or queue.stored == AWAITED then isRemoved = removeWaiting(queue, entry) > 0 or isRemoved end
     end
     if isRemoved then markTouched(queue) end
   end
@@ -169,7 +130,7 @@ local function writeGrant(queue, claim, position)
     saveClaim(claim)
   elseif place == 'c' then
     -- the record of the key counts now; what is left of this one must not look like a waiter
-    put(hashName(claim.bucket), 'c:' .. claim.id, formatTombstone('granted', 0, 0))
+    put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, GRANTED_TOMBSTONE)
   end
   peekWaiting(queue, position + 1) -- whether another one waits is a part of the thin form
   table.remove(queue.waiting, position)
@@ -181,7 +142,7 @@ end
 --- After a grant: the waiting entry and the former record go.
 local function endWaiting(queue, claim, entry)
   call('ZREM', queue.waitingKey, entry)
-  if claim.place == 'k' then put(hashName(claim.bucket), 'c:' .. claim.id, false) end
+  if claim.place == 'k' then put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, false) end
 end
 
 --- Grants a claim in its last queue if its process is reachable, and returns whether it did.
@@ -196,10 +157,10 @@ local function tryGrant(queue, claim, entry, position)
     endWaiting(queue, claim, entry)
     return true
   end
-  if isUnreachable(claim) then return false end
+  if isUnreachable(claim.inbox) then return false end
   writeGrant(queue, claim, position)
   local message = claim.id .. ' ' .. formatInt(claim.token) .. ' ' .. claim.tokens .. ' ' .. claim.expires - nowMs
-  if push(claim, message .. (isRecalled(claim) and ' r ' or ' h ') .. formatPlace(claim)) then
+  if push(claim.inbox, message .. (isRecalled(claim) and ' r ' or ' h ') .. formatPlace(claim)) then
     endWaiting(queue, claim, entry)
     return true
   end
@@ -262,7 +223,7 @@ function admitQueue(queue)
     local position = skipped and #skipped + 1 or 1
     local entry = peekWaiting(queue, position)
     if not entry then break end
-    local bucket, id, permits, limit = parseEntry(entry)
+    local bucket, id, permits, limit = match(entry, ENTRY)
     if not fits(queue, permits, limit) then break end
     scanBudget = scanBudget - 1
     local claim = readClaimIn(queue, bucket, id)
@@ -287,7 +248,7 @@ end
 local function firstLiveWaiting(queue)
   local front = peekWaiting(queue, 1)
   while front do
-    local bucket, id = parseEntry(front)
+    local bucket, id = match(front, ENTRY)
     local claim = readClaimIn(queue, bucket, id)
     if isWaitingIn(queue, claim) then return claim end
     removeWaiting(queue, front)
@@ -311,6 +272,6 @@ local function finish()
   admitTouched()
   saveForms()
   for id, holder in pairs(recalls) do
-    if holder.token > 0 and claims[holder.bucket .. id] == holder then push(holder, id .. ' recalled ' .. formatPlace(holder)) end
+    if holder.token > 0 and claims[holder.bucket .. id] == holder then push(holder.inbox, id .. ' recalled ' .. formatPlace(holder)) end
   end
 end

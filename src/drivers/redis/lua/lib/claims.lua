@@ -1,8 +1,7 @@
 --[[ claims.lua — the claims of this call, the numbers of its buckets, and the fields to be written.
      needs    prelude.lua, records.lua
-     defines  claims, mustSucceed, hasWritten, makeFirstWrite, put, flush, getBucket, extendBucket, extendHashes,
-              readClaim, saveClaim, addTombstone, forgetClaim,
-              isLive, extendTtl, addEntry
+     defines  claims, readFields, buckets, pending, mustSucceed, hasWritten, makeFirstWrite, put, putListed, flush, readField, extendTtl,
+              addEntry, setBucket, getBucket, extendBucket, extendHashes, readClaim, saveClaim, addTombstone, forgetClaim, isLive
 
      Invariants
      - Each record is parsed once a call: all parts of the script see the same object. `claim.place` says where its record is:
@@ -10,8 +9,9 @@
      - Fields are written in bundles, one HSET a bucket, deletions after it. Whatever is published was flushed before.
      - A call with `mustSucceed` (release, renewal, revocation) is not refused for lack of memory: after a write that only
        frees, Redis refuses nothing more. Other calls are refused with their first write, so they leave nothing. ]]
-local MAX_FIELDS = 500 -- the most fields of one command
-local SHORT_TTL = 10000000 -- ms: leases up to it end before a hash whose time to live was set in the last hour
+--- constants prelude.lua
+--- constants records.lua
+local MAX_FIELDS <const> = 500 -- the most fields of one command
 local claims = {} -- by bucket and id
 local readFields = {} -- by hash and field: what the common path has read already
 local buckets = {}
@@ -22,6 +22,13 @@ local hasWritten = false -- whether this call has written: from then on Redis re
 local function put(hash, field, value)
   pending[hash] = pending[hash] or {}
   pending[hash][field] = value
+end
+
+--- Lists a claim over several keys also where it has not entered the queue yet (""), or no more (false).
+local function putListed(claim, value)
+  for _, lock in ipairs(claim.count > 1 and claim.locks or {}) do
+    put(nameKey(lock[1], HASH), LISTED_FIELD .. lock[2] .. OWNER .. claim.bucket .. claim.id, value)
+  end
 end
 
 --- Redis counts this as a write and never refuses it for lack of memory.
@@ -85,21 +92,21 @@ end
 
 --- Sets the numbers of a bucket, which were read together with something else.
 local function setBucket(bucket, last, extendedAt)
-  buckets[bucket] = { hash = hashName(bucket), last = tonumber(last or 0), extendedAt = tonumber(extendedAt or 0) }
+  buckets[bucket] = { hash = nameKey(bucket, HASH), last = tonumber(last or 0), extendedAt = tonumber(extendedAt or 0) }
   return buckets[bucket]
 end
 
 --- `last`: the last number issued in the bucket.
 local function getBucket(bucket)
   if buckets[bucket] then return buckets[bucket] end
-  local found = call('HMGET', hashName(bucket), 'n', 'e')
+  local found = call('HMGET', nameKey(bucket, HASH), LAST_FIELD, EXTENDED_FIELD)
   return setBucket(bucket, found[1], found[2])
 end
 
 --- The hash outlives every lease in it. Called whenever a claim with this ttl is claimed or renewed; once an hour is enough.
 local function extendBucket(bucket, ttl)
   local state = getBucket(bucket)
-  local isRecent = now - state.extendedAt < 3600
+  local isRecent = now - state.extendedAt < EXTENSION_INTERVAL
   if isRecent and ttl < SHORT_TTL then return end
   state.neededTtl = math.max(state.neededTtl or DAY, ttl + DAY)
   state.needsStamp = state.needsStamp or not isRecent
@@ -111,7 +118,7 @@ end
 local function extendHashes()
   for _, state in pairs(buckets) do
     if state.neededTtl and extendTtl(state.hash, state.neededTtl) and state.needsStamp then
-      call('HSET', state.hash, 'e', time[1])
+      call('HSET', state.hash, EXTENDED_FIELD, time[1])
     end
   end
 end
@@ -121,22 +128,22 @@ end
 local function readClaim(bucket, id)
   local known = claims[bucket .. id]
   if known ~= nil then return known or nil end
-  local hash, text = hashName(bucket), nil
-  if buckets[bucket] or readFields[hash .. 'c:' .. id] ~= nil then
-    text = readField(hash, 'c:' .. id)
+  local hash, field, text = nameKey(bucket, HASH), CLAIM_FIELD .. id, nil
+  if buckets[bucket] or readFields[hash .. field] ~= nil then
+    text = readField(hash, field)
   else
-    local found = call('HMGET', hash, 'c:' .. id, 'n', 'e')
+    local found = call('HMGET', hash, field, LAST_FIELD, EXTENDED_FIELD)
     setBucket(bucket, found[2], found[3])
     text = found[1]
   end
   local claim = false
-  if text and sub(text, 1, 1) == 'x' then
-    local endsAt, ttl, reason = parseTombstone(text)
+  local endsAt, ttl, reason = parseTombstone(text or '')
+  if endsAt then
     if endsAt > nowMs then claim = { ended = reason, bucket = bucket, id = id, ttl = ttl } end
   elseif text then
     claim = parseRecord(bucket, text)
     claim.place = 'c'
-    if claim.isCut then put(hash, 'c:' .. id, formatRecord(claim, 'C0')) end
+    if claim.isCut then put(hash, field, formatRecord(claim, OWN)) end
   end
   claims[bucket .. id] = claim
   return claim or nil
@@ -149,20 +156,20 @@ local function saveClaim(claim)
     claim.thinIn.isChanged = true
   else
     claim.place = 'c'
-    put(hashName(claim.bucket), 'c:' .. claim.id, formatRecord(claim, 'C0'))
+    put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, formatRecord(claim, OWN))
   end
 end
 
 --- Keeps how the claim has ended for one ttl: a late call of it may still arrive.
 local function addTombstone(bucket, id, reason, ttl)
   extendBucket(bucket, ttl)
-  put(hashName(bucket), 'c:' .. id, formatTombstone(reason, nowMs + ttl, ttl))
+  put(nameKey(bucket, HASH), CLAIM_FIELD .. id, formatTombstone(reason, nowMs + ttl, ttl))
   claims[bucket .. id] = { ended = reason, bucket = bucket, id = id, ttl = ttl }
 end
 
 --- The claim is gone. The record of a thin holder goes with the form of its key.
 local function forgetClaim(claim)
-  if claim.place == 'c' then put(hashName(claim.bucket), 'c:' .. claim.id, false) end
+  if claim.place == 'c' then put(nameKey(claim.bucket, HASH), CLAIM_FIELD .. claim.id, false) end
   claims[claim.bucket .. claim.id] = false
 end
 

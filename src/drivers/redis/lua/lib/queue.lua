@@ -1,6 +1,6 @@
 --[[ queue.lua — the queue of a key: who is admitted, who waits, and the form in which that is kept.
      needs    prelude.lua, grace.lua, records.lua, claims.lua
-     defines  ALL_PERMITS, KEY_TTL_MARGIN, scanBudget, hasFailed, queues, touchedQueues, getQueue, readClaimIn, loadQueue, fits, firstExpiry,
+     defines  scanBudget, hasFailed, queues, touchedQueues, getQueue, readClaimIn, loadQueue, fits, firstExpiry,
               listAdmitted, isAdmitted, peekWaiting, hasWaiting, isEmpty, markTouched, addAdmitted, removeAdmitted, updateLease,
               removeWaiting, enqueue, issueNumber, saveForm, saveForms
 
@@ -17,8 +17,9 @@
        their set. One ZADD writes an entry and the totals with it, so a script that ends anywhere leaves at most an entry that was
        removed and is still counted, or one that is counted twice; then the number of members shows it, and the next script counts again.
      - Numbers (tokens and arrivals) of a bucket rise, even if the clock steps back, and are issued once. ]]
-local ALL_PERMITS = 1073741824 -- a claim with all permits: no other claim fits beside it
-local KEY_TTL_MARGIN = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
+--- constants prelude.lua
+--- constants records.lua
+local KEY_TTL_MARGIN <const> = 1000 -- ms by which a set outlives the leases in it: the leases decide, not the expiry of Redis
 local queues = {} -- by key
 local loadedQueues = {} -- in the order of loading
 local touchedQueues = {}
@@ -29,11 +30,10 @@ local scanBudget = 2000
 local function getQueue(bucket, key)
   local queue = queues[key]
   if not queue then
-    local prefix = namePrefix .. '{' .. bucket .. '}:'
     queue = {
-      bucket = bucket, key = key, hash = hashName(bucket), field = 'k:' .. key,
-      admittedKey = prefix .. 'a:' .. key, waitingKey = prefix .. 'w:' .. key,
-      stored = nil, -- the form as it is stored: nil (free), "T0", "T1" or "F"
+      bucket = bucket, key = key, hash = nameKey(bucket, HASH), field = KEY_FIELD .. key,
+      admittedKey = nameKey(bucket, ADMITTED .. key), waitingKey = nameKey(bucket, WAITING .. key),
+      stored = nil, -- the form as it is stored: nil (free), THIN, AWAITED or FULL
       isFull = false, -- whether the admitted entries are in their sorted set
       holder = nil, -- the claim whose record is in thin form, alive or not
       isLoaded = false,
@@ -50,9 +50,9 @@ end
 
 --- Counts an entry in (1) or out (-1).
 local function count(queue, entry, sign)
-  local _, _, permits, _, _, recall = parseEntry(entry)
+  local _, _, permits, _, _, mark = match(entry, ENTRY)
   queue.count, queue.used = queue.count + sign, queue.used + sign * permits
-  if recall ~= '' then queue.recalling = queue.recalling + sign end
+  if mark == RECALL_MARK then queue.recalling = queue.recalling + sign end
 end
 
 --- The claim with this id, which is in this queue, or nil.
@@ -65,7 +65,8 @@ end
 --- Loads a key in thin form. A holder whose lease has ended is kept until its record is replaced or removed.
 local function loadThin(queue, record)
   local claim = parseRecord(queue.bucket, record)
-  queue.stored, queue.holder, queue.isWaitingRead = sub(record, 1, 2), claim, sub(record, 2, 2) == '0'
+  queue.stored, queue.holder = match(record, FORM), claim
+  queue.isWaitingRead = queue.stored == THIN
   claim.place, claim.thinIn, claim.locks = 'k', queue, { { queue.bucket, queue.key, claim.permits, claim.limit } }
   claims[claim.bucket .. claim.id] = claim
   queue.isChanged = claim.isCut or claim.expires <= nowMs
@@ -85,7 +86,7 @@ local function recount(queue)
   queue.count, queue.used, queue.recalling, queue.first = 0, 0, 0, math.huge
   for index = 1, #entries, 2 do
     local entry, expires = entries[index], tonumber(entries[index + 1])
-    local _, _, _, _, ttl = parseEntry(entry)
+    local _, _, _, _, ttl = match(entry, ENTRY)
     if ttl and expires <= nowMs then
       call('ZREM', queue.admittedKey, entry)
     elseif ttl then
@@ -113,7 +114,7 @@ end
 
 --- Loads a key in full form: its totals, and the entry that ends first.
 local function loadFull(queue)
-  queue.stored, queue.isFull = 'F', true
+  queue.stored, queue.isFull = FULL, true
   local entries = call('ZRANGE', queue.admittedKey, 0, TOTALS, 'WITHSCORES')
   if not entries[1] then
     queue.isChanged = true -- no claim is admitted
@@ -138,7 +139,7 @@ local function loadQueue(queue)
   local record = readField(queue.hash, queue.field)
   if not record then
     queue.isWaitingRead = true
-  elseif sub(record, 1, 1) == 'T' then
+  elseif match(record, IS_THIN) then
     loadThin(queue, record)
   else
     loadFull(queue)
@@ -207,7 +208,7 @@ end
 local function issueNumber(bucket)
   local state = getBucket(bucket)
   state.last = math.max(nowMicros, state.last + 1)
-  put(state.hash, 'n', formatInt(state.last))
+  put(state.hash, LAST_FIELD, formatInt(state.last))
   return state.last
 end
 
@@ -224,7 +225,7 @@ local function dropHolder(queue)
   local holder = queue.holder
   queue.holder = nil
   if not holder or holder.place ~= 'k' or claims[holder.bucket .. holder.id] ~= holder then return end
-  local isRevoked = holder.state == 'r'
+  local isRevoked = holder.state == REVOKED
   if holder.expires <= nowMs and holder.expires + holder.ttl > nowMs and (isRevoked or not inGracePeriod) then
     addTombstone(holder.bucket, holder.id, isRevoked and 'revoked' or 'expired', holder.expires + holder.ttl - nowMs)
   end
@@ -233,7 +234,7 @@ end
 --- Removes what an earlier full form or a failed execution may have left: in full form it would count.
 local function removeStaleEntries(queue)
   -- a needless DEL would be a first write, after which Redis refuses nothing
-  if queue.stored ~= 'F' and call('EXISTS', queue.admittedKey) == 1 then call('DEL', queue.admittedKey) end
+  if queue.stored ~= FULL and call('EXISTS', queue.admittedKey) == 1 then call('DEL', queue.admittedKey) end
 end
 
 --- Puts the entries in their sorted set, and the claim of the thin form in its own field.
@@ -290,7 +291,7 @@ local function updateLease(queue, claim, lock)
     queue.isChanged = true
   elseif queue.isFull then
     makeFirstWrite(queue.hash)
-    call('ZADD', queue.admittedKey, 'XX', claim.expires .. '', formatEntry(claim, lock), -nowMs .. '', 'time')
+    call('ZADD', queue.admittedKey, 'XX', claim.expires .. '', formatEntry(claim, lock), -nowMs .. '', WRITTEN_AT)
     queue.first = nil
     extendTtl(queue.admittedKey, claim.ttl + KEY_TTL_MARGIN)
   end
@@ -321,10 +322,10 @@ end
 
 --- The only admitted claim of a queue in full form goes back into the field of its key, if it has one key.
 local function makeThin(queue)
-  local bucket, id = parseEntry(call('ZRANGE', queue.admittedKey, -1, -1)[1])
+  local bucket, id = match(call('ZRANGE', queue.admittedKey, -1, -1)[1], ENTRY)
   local claim = readClaimIn(queue, bucket, id)
   if not isLive(claim) or claim.count > 1 or claim.token == 0 then return end
-  put(queue.hash, 'c:' .. claim.id, false)
+  put(queue.hash, CLAIM_FIELD .. claim.id, false)
   claim.place, claim.thinIn, queue.holder, queue.isFull = 'k', queue, claim, false
   staleSets[#staleSets + 1] = queue
 end
@@ -340,14 +341,14 @@ local function saveForm(queue)
   end
   local isWaitedFor = hasWaiting(queue)
   if queue.count == 1 and not queue.isFull then
-    queue.stored = isWaitedFor and 'T1' or 'T0'
+    queue.stored = isWaitedFor and AWAITED or THIN
     put(queue.hash, queue.field, formatRecord(queue.holder, queue.stored))
   else
     dropHolder(queue)
-    local form = (queue.count > 0 or isWaitedFor) and 'F' or nil
+    local form = (queue.count > 0 or isWaitedFor) and FULL or nil
     if form and not queue.isFull then removeStaleEntries(queue) end
     if form ~= queue.stored then put(queue.hash, queue.field, form or false) end
-    queue.stored, queue.isFull = form, form == 'F'
+    queue.stored, queue.isFull = form, form == FULL
   end
 end
 

@@ -1,8 +1,7 @@
---[[ records.lua — the formats of requests, of records and of entries in a queue. Only the common paths (turn.lua, renew.lua)
-     know a part of them beside this file.
-     needs    prelude.lua
-     defines  TOTALS, parseRequest, formatRecord, parseRecord, parseTombstone, formatTombstone, formatEntry, parseEntry, formatTotals,
-              parseTotals
+--[[ records.lua — the formats of requests, of records and of entries in a queue. No other file knows one of them: they use the names
+     that are given here.
+     needs    nothing
+     defines  joinEntry
 
      A request names a claim:
            one key       <bucket><key> \n <id> <ttl> <permits> <limit>
@@ -10,94 +9,92 @@
      and, if it makes one, goes on: <space><tokens> <floor> <waits><recall> \n <label>. From the id on it is kept as it came: the body
      of the record.
 
-     A record is HEAD (prelude.lua), then: body \n JSON of the locks, if there are several \n arrivals in the queues entered, if
+     A record is HEAD, then: body \n JSON of the locks, if there are several \n arrivals in the queues entered, if
      there are several \n inbox of its process. The label is the only part that may contain anything.
      A tombstone is "x <its end (ms)> <ttl> <end reason>".
      An entry is "<bucket><id>:<permits>:<limit>:<ttl>", and ":r" if its claim wants to be recalled: so the admission rule and the recall need
      no records.
      The totals of the admitted entries are members of their set, with the negative of the total as score, so they come before
      all entries: "used" (the sum of permits), "count", "recalling" (how many end with ":r"), and "time", when a lease was written last (ms). ]]
-local TOTALS = 4 -- their number
-local BODY = '^((%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$'
-local NEW_BODY = '^((%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n.*)$'
+local ALL_PERMITS <const> = 1073741824 -- a claim with all permits: no other claim fits beside it
+local EXCLUSIVE <const> = '1073741824' -- the same as text
+local DOES_NOT_WAIT <const> = '0'
+local WANTS_RECALL <const> = '1'
+local WANTS_SUCCESSORS <const> = '2' -- instead of a recall
 
---- The locks as { bucket, key, permits, limit }, all text.
-local function parseLocks(json)
-  local locks = cjson.decode(json)
-  return locks, #locks
-end
+-- states of a claim
+local ORDINARY <const> = 'o'
+local DETACHED <const> = 'd'
+local REVOKED <const> = 'r'
 
---- Parses a request. The fields of a new claim are nil in a request that only names one.
-local function parseRequest(text)
-  local first, body = match(text, '^([^\n]*)\n(.*)$')
-  local id, ttl, permits, limit = match(body, '^(%w+) (%d+) (%d+) (%d+)')
-  local request = { id = id, ttl = tonumber(ttl), json = '', count = 1 }
-  if sub(first, 1, 1) == '[' then
-    request.json = first
-    request.locks, request.count = parseLocks(first)
-  else
-    request.locks = { { sub(first, 1, 2), sub(first, 3), permits, limit } }
-  end
-  request.bucket = request.locks[1][1]
-  local whole, _, _, _, _, tokens, floor, waits, recall = match(body, NEW_BODY)
-  if whole then
-    request.body, request.tokens, request.floor = whole, tonumber(tokens), tonumber(floor)
-    request.waits, request.recall = waits == '1', recall == '1'
-  end
-  return request
-end
+-- forms: how a record, or the field of a key, begins
+local FULL <const> = 'F' -- nothing follows: the key is in full form
+local THIN <const> = 'T0' -- the record of the only holder; no claim waits
+local AWAITED <const> = 'T1' -- the same while claims wait
+local OWN <const> = 'C0' -- in a field of its own
+local FORM <const> = '^(..)'
+local IS_THIN <const> = '^T'
+local IS_NOT_AWAITED <const> = '^' .. THIN
 
---- The record of a claim. `form`: "T" with `flag` for waiting claims, or "C0".
-local function formatRecord(claim, form)
-  local head = struct.pack(HEAD, form .. claim.state, claim.expires, claim.token, claim.placedAt, claim.lastMissedAt,
-    claim.enteredCount)
-  return head .. claim.body .. '\n' .. claim.json .. '\n' .. claim.arrivals .. '\n' .. claim.inbox
-end
+-- the forms with a state
+local ORDINARY_THIN <const> = THIN .. ORDINARY
+local ORDINARY_AWAITED <const> = AWAITED .. ORDINARY
+local ORDINARY_OWN <const> = OWN .. ORDINARY
+local IS_ORDINARY_THIN <const> = '^' .. ORDINARY_THIN
+local IS_ORDINARY_AWAITED <const> = '^' .. ORDINARY_AWAITED
+local IS_ORDINARY_HOLDER <const> = '^T.' .. ORDINARY
+local IS_ORDINARY_OWN <const> = '^' .. ORDINARY_OWN
+local IS_REVOKED <const> = '^..' .. REVOKED
+local STATE_AT <const> = 3
 
---- The claim of a record. A lease that a backward step of the clock made longer than the ttl is cut to the ttl; the script that
---- reads it must write that: a cut that is not written never ends while the clock is behind.
-local function parseRecord(bucket, record)
-  local head, expires, token, placedAt, lastMissedAt, enteredCount = struct.unpack(HEAD, record)
-  local body, id, ttl, permits, limit, tokens, floor, waits, recall, json, arrivals, claimInbox =
-    match(sub(record, HEAD_SIZE + 1), BODY)
-  ttl = tonumber(ttl)
-  local claim = {
-    bucket = bucket, id = id, expires = math.min(expires, nowMs + ttl), isCut = expires > nowMs + ttl, token = token,
-    placedAt = placedAt, lastMissedAt = lastMissedAt, enteredCount = enteredCount, state = sub(head, 3, 3), body = body,
-    ttl = ttl, tokens = tonumber(tokens), floor = tonumber(floor), waits = waits == '1', recall = recall == '1',
-    json = json, arrivals = arrivals, inbox = claimInbox, count = 1, permits = permits, limit = limit,
-  }
-  if json ~= '' then claim.locks, claim.count = parseLocks(json) end
-  return claim
-end
+-- form and state; end of the lease, token (0: waiting), when it was claimed, when its process was last unreachable (0: never), number of
+-- queues entered
+local HEAD <const> = '>c3ddddB'
+local BODY_AT <const> = 37 -- what follows the head
+local ONE_KEY <const> = '\n\n\n' -- between body and inbox if the claim has one key
+local ONE_KEY_INBOX <const> = ONE_KEY .. '([^\n]*)$'
 
-local function formatTombstone(reason, endsAt, ttl)
-  return 'x ' .. endsAt .. ' ' .. ttl .. ' ' .. reason
-end
+-- the fields with which a body begins: id, ttl, permits, limit, tokens, floor, waits, recall
+local FIELDS <const> = '(%w+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d)(%d)\n'
+-- some of them, at BODY_AT
+local TOKENS_RECALL <const> = '^%w+ %d+ %d+ %d+ (%d+) %d+ %d(%d)\n'
+local TTL_TOKENS_FLOOR_RECALL <const> = '^%w+ (%d+) %d+ %d+ (%d+) (%d+) %d(%d)\n'
+local ID_TTL_PERMITS_LIMIT_RECALL <const> = '^(%w+) (%d+) (%d+) (%d+) %d+ %d+ %d(%d)\n'
+-- id, ttl, recall of an exclusive holder
+local EXCLUSIVE_HOLDER <const> = '^(%w+) (%d+) ' .. EXCLUSIVE .. ' %d+ %d+ %d+ %d(%d)\n'
+-- id, ttl, floor of an exclusive claim that waits and asks for successors
+local SUCCESSOR <const> = '^(%w+) (%d+) ' .. EXCLUSIVE .. ' ' .. EXCLUSIVE .. ' %d+ (%d+) 1' .. WANTS_SUCCESSORS .. '\n'
+-- body, its fields; locks, arrivals, inbox: all that follows the head
+local AFTER_HEAD <const> = '^(' .. FIELDS .. '.*)\n([^\n]*)\n([^\n]*)\n([^\n]*)$'
+local UP_TO_TOKENS <const> = '^(%w+ %d+ %d+ %d+) %d+'
 
---- The end, ttl and reason of a tombstone; nil: it is a record.
-local function parseTombstone(text)
-  local endsAt, ttl, reason = match(text, '^x (%d+) (%d+) (.*)$')
-  return tonumber(endsAt), tonumber(ttl), reason
-end
+-- bucket and key, or the locks; body; id, ttl, permits, limit
+local REQUEST <const> = '^([^\n]*)\n((%w+) (%d+) (%d+) (%d+).*)$'
+local BODY <const> = '^' .. FIELDS
+local ID <const> = '\n(%w+)'
+-- bucket, key, id
+local NAME <const> = '^(..)([^\n]+)\n(%w+)'
+-- bucket, key, id, ttl, and no more: it makes no claim
+local ONE_KEY_NAME <const> = '^(%x%x)([^\n]+)\n(%w+) (%d+) %d+ %d+$'
+-- bucket, key, body; id, ttl, tokens, floor
+local NEW_CLAIM <const> = '^(..)([^\n]+)\n((%w+) (%d+) %d+ %d+ (%d+) (%d+) .*)$'
+-- body, ttl, permits, limit, floor, waits, recall
+local NEW_WAITER <const> = '\n(%w+ (%d+) (%d+) (%d+) %d+ (%d+) (%d)(%d)\n.*)$'
+local REQUEST_AT <const> = 2 -- in an item of turn.lua
 
-local function formatEntry(claim, lock)
-  return claim.bucket .. claim.id .. ':' .. lock[3] .. ':' .. lock[4] .. ':' .. claim.ttl .. (claim.recall and ':r' or '')
-end
+-- bucket and id of its claim, permits, limit, ttl, RECALL_MARK or ""
+local ENTRY <const> = '^(..)(%w+):(%d+):(%d+):(%d+)(.*)$'
+local ENTRY_OWNER <const> = '^(..)(%w+)' -- bucket, id
+local EXCLUSIVE_ENTRY <const> = '^(..)(%w+):' .. EXCLUSIVE .. ':' -- bucket, id
+local SUCCESSOR_ENTRY <const> = EXCLUSIVE_ENTRY .. EXCLUSIVE .. ':(%d+)$' -- bucket, id, ttl
+local RECALL_MARK <const> = ':r'
+local TOTALS <const> = 4 -- their number
+local WRITTEN_AT <const> = 'time' -- one of them
 
---- Parses an entry: bucket and id of its claim, permits, limit, ttl, and ":r" or "".
-local function parseEntry(entry)
-  return match(entry, '^(..)(%w+):(%d+):(%d+):(%d+)(.*)$')
-end
+-- its end, ttl, reason
+local TOMBSTONE <const> = '^x (%d+) (%d+) (.*)$'
+local GRANTED_TOMBSTONE <const> = 'x 0 0 granted'
 
---- Scores and members for ZADD: the totals of a queue.
-local function formatTotals(queue)
-  return -queue.used .. '', 'used', -queue.count .. '', 'count', -queue.recalling .. '', 'recalling', -nowMs .. '', 'time'
-end
-
---- The totals at the beginning of a set with its scores, or nil.
-local function parseTotals(members)
-  local totals = {}
-  for index = 1, 2 * TOTALS, 2 do totals[members[index] or ''] = -tonumber(members[index + 1] or 0) end
-  return totals.used and totals.count and totals.recalling and totals.time and totals or nil
+local function joinEntry(bucket, id, permits, limit, ttl, wantsRecall)
+  return bucket .. id .. ':' .. permits .. ':' .. limit .. ':' .. ttl .. (wantsRecall and RECALL_MARK or '')
 end

@@ -1,7 +1,8 @@
 --[[ renewal.lua — makes claims, renews the leases of those that have a record, and answers for them.
-     needs    all other files of lib/
+     needs    all files of lib/ but those of the paths of turn.lua, and weeding.lua
      defines  extendLease, isInItsQueues, recheckAfter, renewClaim, makeClaim, answerFor, finalAnswer ]]
-local FRONT_RECHECK_MS = 200
+--- constants prelude.lua
+--- constants records.lua
 
 --- Restarts the lease, unless more than seven eighths of it are left and its process was not found unreachable since.
 local function extendLease(claim)
@@ -54,7 +55,8 @@ local function recheckAfter(claim, queue)
     recheckAt = math.min(recheckAt, firstExpiry(queue))
   end
   if queue.recalling > 0 then
-    isFront = isFront or sub(peekWaiting(queue, 1) or '', 3, 2 + #claim.id) == claim.id
+    local _, frontId = match(peekWaiting(queue, 1) or '', ENTRY)
+    isFront = isFront or frontId == claim.id
     if isFront then recheckAt = math.min(recheckAt, nowMs + math.max(FRONT_RECHECK_MS, nowMs - claim.placedAt)) end
   end
   if inGracePeriod then recheckAt = math.min(recheckAt, graceEndsAt) end
@@ -70,13 +72,13 @@ end
 --- Lengthens the token range of a held claim to this many. Not if a later token may have been issued on one of its keys, since the
 --- range would not be consecutive: while a claim holds all permits of a key, none is.
 local function extendTokens(claim, count)
-  if claim.token == 0 or claim.state ~= 'o' or count <= claim.tokens then return end
+  if claim.token == 0 or claim.state ~= ORDINARY or count <= claim.tokens then return end
   local lastToken = claim.token + claim.tokens - 1
   for _, lock in ipairs(claim.locks) do
     if tonumber(lock[3]) < ALL_PERMITS and getBucket(lock[1]).last ~= lastToken then return end
   end
   claim.tokens = count
-  claim.body = (string.gsub(claim.body, '^(%w+ %d+ %d+ %d+) %d+', '%1 ' .. count, 1))
+  claim.body = (string.gsub(claim.body, UP_TO_TOKENS, '%1 ' .. count, 1))
   raiseLast(claim.locks, claim.token + count - 1)
   saveClaim(claim)
 end
@@ -84,7 +86,7 @@ end
 --- Renews a claim and, if it waits, admits what fits in its queue: it may be granted now. Returns its answer.
 local function renewClaim(claim, tokenCount)
   if claim.ended then return encodeNone(claim.ended) end
-  if claim.state == 'r' then return encodeNone('revoked') end
+  if claim.state == REVOKED then return encodeNone('revoked') end
   if claim.expires <= nowMs then return encodeNone('expired') end
   if not isInItsQueues(claim) then
     removeClaim(claim)
@@ -126,7 +128,7 @@ end
 local function createClaim(request)
   return {
     bucket = request.bucket, id = request.id, expires = nowMs + request.ttl, token = 0, placedAt = nowMs, lastMissedAt = 0,
-    enteredCount = 0, state = 'o', body = request.body, ttl = request.ttl, tokens = request.tokens, floor = request.floor,
+    enteredCount = 0, state = ORDINARY, body = request.body, ttl = request.ttl, tokens = request.tokens, floor = request.floor,
     waits = request.waits, recall = request.recall, json = request.json, arrivals = '', inbox = inbox, count = request.count,
     permits = request.locks[1][3], limit = request.locks[1][4], locks = request.locks,
   }
@@ -154,11 +156,7 @@ local function makeClaim(request)
   end
   saveClaim(claim)
   -- list the claim also under the keys whose queues it has not entered yet
-  if claim.token == 0 and claim.count > 1 then
-    for _, lock in ipairs(request.locks) do
-      put(hashName(lock[1]), 'm:' .. lock[2] .. '\0' .. claim.bucket .. claim.id, '')
-    end
-  end
+  if claim.token == 0 then putListed(claim, '') end
   return answerFor(claim)
 end
 

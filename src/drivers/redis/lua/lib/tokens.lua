@@ -5,6 +5,8 @@
      The last number issued in each bucket is kept exactly, and every new token of the bucket is higher: so tokens rise even
      if the clock steps back. After a restart or a promotion the last numbers may be missing; then tokens continue above the
      floor (grace.lua). ]]
+--- constants prelude.lua
+
 --- Notes that tokens up to this one are issued: with guardDataLoss the ceiling stays ahead of them.
 local function recordSpent(highest)
   if highest <= tokenCeiling - MIN_LEAD then return end
@@ -18,7 +20,7 @@ local function raiseLast(locks, highest)
   for _, lock in ipairs(locks) do
     local state = getBucket(lock[1])
     state.last = math.max(state.last, highest)
-    put(state.hash, 'n', formatInt(state.last))
+    put(state.hash, LAST_FIELD, formatInt(state.last))
   end
 end
 

@@ -1,16 +1,18 @@
 --[[ weeding.lua — finds fields of a bucket that are not needed any more: one claim in 32 looks at 32 at random.
-     needs    all other files of lib/ but renewal.lua
+     needs    prelude.lua, records.lua, claims.lua, queue.lua, admission.lua
      defines  weedBucket
 
      Stale are: the record of a holder, or of a claim, one ttl after the end of its lease; a tombstone after its end; a key
      in full form or with waiters whose sorted sets are gone, or in which everybody is dead; the name of a claim over several keys that is
      gone. A claim a second in a bucket looks at more than 80,000 fields a day. ]]
-local SAMPLE_SIZE = 32
+--- constants prelude.lua
+--- constants records.lua
+local SAMPLE_SIZE <const> = 32
 
 --- A key that is not free: loading it settles it, and writes its form again if that has changed.
 local function weedKey(bucket, key, value)
   if queues[key] then return end -- an item of this call may have changed it
-  if sub(value, 1, 1) == 'T' then
+  if match(value, IS_THIN) then
     local expires = select(2, struct.unpack(HEAD, value))
     if expires > nowMs then return end
   elseif call('EXISTS', getQueue(bucket, key).admittedKey) == 1 then
@@ -18,7 +20,7 @@ local function weedKey(bucket, key, value)
   end
   local queue = getQueue(bucket, key)
   loadQueue(queue)
-  if queue.stored == 'T0' and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
+  if queue.stored == THIN and queue.count == 0 and queue.holder.expires + queue.holder.ttl > nowMs then
     queue.isChanged = false -- its holder may still ask what became of it
     return
   end
@@ -31,9 +33,9 @@ local function weedClaim(bucket, id, value)
   local endsAt, ttl, reason = parseTombstone(value)
   if endsAt then
     if endsAt > nowMs + ttl then -- the clock has stepped back
-      put(hashName(bucket), 'c:' .. id, formatTombstone(reason, nowMs + ttl, ttl))
+      put(nameKey(bucket, HASH), CLAIM_FIELD .. id, formatTombstone(reason, nowMs + ttl, ttl))
     elseif endsAt <= nowMs then
-      put(hashName(bucket), 'c:' .. id, false)
+      put(nameKey(bucket, HASH), CLAIM_FIELD .. id, false)
     end
     return
   end
@@ -42,19 +44,19 @@ local function weedClaim(bucket, id, value)
 end
 
 local function weedBucket(bucket)
-  local hash = hashName(bucket)
+  local hash = nameKey(bucket, HASH)
   local fields = call('HRANDFIELD', hash, SAMPLE_SIZE, 'WITHVALUES')
   for index = 1, #fields, 2 do
     local field, value = fields[index], fields[index + 1]
-    local kind, name = sub(field, 1, 2), sub(field, 3)
+    local kind, name = match(field, FIELD)
     if pending[hash] and pending[hash][field] ~= nil then
       -- this call replaces what was read: the record of a claim that is made again, for example
-    elseif kind == 'k:' then
+    elseif kind == KEY_FIELD then
       weedKey(bucket, name, value)
-    elseif kind == 'c:' then
+    elseif kind == CLAIM_FIELD then
       weedClaim(bucket, name, value)
-    elseif kind == 'm:' then
-      local owner, id = match(name, '%z(..)(%w+)$')
+    elseif kind == LISTED_FIELD then
+      local _, owner, id = match(name, LISTED)
       local claim = readClaim(owner, id)
       if not isLive(claim) then put(hash, field, false) end
     end
