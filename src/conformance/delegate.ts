@@ -15,7 +15,7 @@ export function delegate(driver: Driver, members: Partial<Driver>): Driver {
     release: (releases) => driver.release(releases),
     ...(forget && { forget: (claim) => forget.call(driver, claim) }),
     ...(setIdle && { setIdle: (claim, isIdle) => setIdle.call(driver, claim, isIdle) }),
-    ...(detach && { detach: (claims, leftMs) => detach.call(driver, claims, leftMs) }),
+    ...(detach && { detach: (claims, remainingMs) => detach.call(driver, claims, remainingMs) }),
     ...(revoke && { revoke: (targets) => revoke.call(driver, targets) }),
     ...(diagnose && { diagnose: () => diagnose.call(driver) }),
     list: (query, options) => driver.list(query, options),

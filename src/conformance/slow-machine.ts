@@ -41,7 +41,7 @@ export function detectSlowMachine(): SlowMachineDetector {
         renew: (claims, tokenCounts) => time(driver.renew(claims, tokenCounts)),
         release: (releases) => time(driver.release(releases)),
         ...(driver.detach && {
-          detach: (claims, leftMs) => time(driver.detach?.(claims, leftMs) ?? Promise.resolve([])),
+          detach: (claims, remainingMs) => time(driver.detach?.(claims, remainingMs) ?? Promise.resolve([])),
         }),
         list: (query, options) => time(driver.list(query, options)),
       }),

@@ -102,9 +102,9 @@ export function memory(options: MemoryOptions = {}): Driver {
       return wasPresent;
     },
 
-    async detach(claims, leftMs) {
+    async detach(claims, remainingMs) {
       const time = readTime();
-      const wereHeld = claims.map(({ id }) => table.detach(id, time, leftMs));
+      const wereHeld = claims.map(({ id }) => table.detach(id, time, remainingMs));
       deliverNotifications();
       return wereHeld;
     },

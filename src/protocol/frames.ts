@@ -26,7 +26,7 @@ export type WireAnswer = Answer & { readonly arrival?: number };
 export interface ReclaimItem {
   readonly claim: Claim;
   readonly lastState:
-    | { readonly state: "held"; readonly token: bigint; readonly tokenCount: number; readonly leftMs: number }
+    | { readonly state: "held"; readonly token: bigint; readonly tokenCount: number; readonly remainingMs: number }
     | { readonly state: "waiting"; readonly arrival: number };
 }
 
@@ -132,7 +132,7 @@ export function encodeReclaim(
   const texts = items.map(({ claim, lastState }) => {
     const state =
       lastState.state === "held"
-        ? `["held","${lastState.token}",${Math.min(lastState.tokenCount, encoding.maxTokens)},${Math.floor(lastState.leftMs)}]`
+        ? `["held","${lastState.token}",${Math.min(lastState.tokenCount, encoding.maxTokens)},${Math.floor(lastState.remainingMs)}]`
         : `["waiting",${lastState.arrival}]`;
     return `[[${encodeClaimFields(claim, encoding)}],${state}]`;
   });

@@ -312,10 +312,10 @@ export interface Driver {
 
   /**
    * Optional; needed only if claims can belong to a session. Take these claims out of this client's session: each now has a
-   * plain lease of its full ttl, or of `leftMs` if that is less. Any client that renews such a claim restarts the full
+   * plain lease of its full ttl, or of `remainingMs` if that is less. Any client that renews such a claim restarts the full
    * ttl. Returns for each claim whether it existed and was held.
    */
-  detach?(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]>;
+  detach?(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]>;
 
   /**
    * Optional. Revoke the grants with these keys and tokens. A revoked claim answers "none" and cannot be renewed, but

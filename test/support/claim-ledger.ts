@@ -46,7 +46,7 @@ export function createClaimLedger(inner: Driver): ClaimLedger {
       for (const [index, { id }] of claims.entries()) record(id, answers[index]);
       return answers;
     },
-    ...(detach && { detach: (claims, leftMs) => detach.call(inner, claims, leftMs) }),
+    ...(detach && { detach: (claims, remainingMs) => detach.call(inner, claims, remainingMs) }),
     release(releases) {
       for (const { claim } of releases) openClaims.delete(claim.id);
       return inner.release(releases);

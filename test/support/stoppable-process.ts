@@ -60,7 +60,7 @@ export class StoppableProcess {
       claim: (claim) => this.#receiveAnswer(driver.claim(claim)),
       renew: (claims, tokenCounts) => this.#receiveAnswer(driver.renew(claims, tokenCounts)),
       release: (releases) => this.#receiveAnswer(driver.release(releases)),
-      ...(detach && { detach: (claims, leftMs) => this.#receiveAnswer(detach.call(driver, claims, leftMs)) }),
+      ...(detach && { detach: (claims, remainingMs) => this.#receiveAnswer(detach.call(driver, claims, remainingMs)) }),
       ...(revoke && { revoke: (targets) => this.#receiveAnswer(revoke.call(driver, targets)) }),
       list: (query, options) => this.#receiveAnswer(driver.list(query, options)),
     });

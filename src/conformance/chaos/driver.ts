@@ -160,7 +160,9 @@ export function chaos(driver: Driver, options: ChaosOptions = {}): ChaosDriver {
     claim: (claim) => callWithFaults("claim", () => driver.claim(claim)),
     renew: (claims, tokenCounts) => callWithFaults("renew", () => driver.renew(claims, tokenCounts)),
     release: (releases) => callWithFaults("release", () => driver.release(releases)),
-    ...(detach && { detach: (claims, leftMs) => callWithFaults("detach", () => detach.call(driver, claims, leftMs)) }),
+    ...(detach && {
+      detach: (claims, remainingMs) => callWithFaults("detach", () => detach.call(driver, claims, remainingMs)),
+    }),
     ...(revoke && { revoke: (targets) => callWithFaults("revoke", () => revoke.call(driver, targets)) }),
     list: (query, options) => callWithFaults("list", () => driver.list(query, options)),
     close() {

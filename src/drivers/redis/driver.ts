@@ -286,8 +286,9 @@ class RedisDriver implements Driver {
     return answers.map((answer) => answer === "1");
   }
 
-  detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
-    const toRemainingMs = ({ ttlMs }: Claim): string => String(leftMs === undefined ? ttlMs : Math.ceil(leftMs));
+  detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
+    const toRemainingMs = ({ ttlMs }: Claim): string =>
+      String(remainingMs === undefined ? ttlMs : Math.ceil(remainingMs));
     return this.#callForFlags(DETACH, claims, toClaimBucket, (claim) => `${toRemainingMs(claim)} ${encodeName(claim)}`);
   }
 

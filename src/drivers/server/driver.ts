@@ -176,8 +176,10 @@ class ServerDriver implements Driver {
     this.#untrack(id);
   }
 
-  async detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
-    const detached = await this.#callForFlags(claims, (callId, batch) => frames.encodeDetach(callId, batch, leftMs));
+  async detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
+    const detached = await this.#callForFlags(claims, (callId, batch) =>
+      frames.encodeDetach(callId, batch, remainingMs),
+    );
     for (const [index, { id }] of claims.entries()) if (detached[index] === true) this.#untrack(id);
     return detached;
   }

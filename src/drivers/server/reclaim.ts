@@ -102,7 +102,7 @@ export function toReclaimBatches(memories: Iterable<ClaimMemory>, now: number, w
             state,
             token: lastAnswer.token,
             tokenCount: lastAnswer.tokenCount,
-            leftMs: Math.max(leaseEndsAt - now - memory.suspendedMs(wallOffsetMs), 0),
+            remainingMs: Math.max(leaseEndsAt - now - memory.suspendedMs(wallOffsetMs), 0),
           }
         : { state, arrival };
     batch.push({ claim, lastState });

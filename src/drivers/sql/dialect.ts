@@ -105,8 +105,8 @@ export interface DialectSession {
   claim(row: ClaimRow): Promise<string>;
   renew(rows: readonly ClaimRow[]): Promise<readonly string[]>;
   release(rows: readonly ReleaseRow[]): Promise<ReleaseReply>;
-  /** `leftMs`: the lease ends after this time, if that is less than the ttl; null: after the ttl. */
-  detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]>;
+  /** `remainingMs`: the lease ends after this time, if that is less than the ttl; null: after the ttl. */
+  detach(rows: readonly ClaimRow[], remainingMs: number | null): Promise<readonly boolean[]>;
   revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]>;
   list(request: ListRequest): Promise<readonly ListedRow[]>;
   /** Reads the claims, waiting and held, that this session has claimed or renewed. Reads all rows. */

@@ -188,10 +188,10 @@ class SqlDriver implements Driver {
     return flags;
   }
 
-  detach(claims: readonly Claim[], leftMs?: number): Promise<readonly boolean[]> {
+  detach(claims: readonly Claim[], remainingMs?: number): Promise<readonly boolean[]> {
     const rows = claims.map((claim) => this.#toRow(claim));
-    const remainingMs = leftMs === undefined ? null : Math.ceil(leftMs);
-    return this.#callSorted(rows, (session, sorted) => session.detach(sorted, remainingMs));
+    const wholeMs = remainingMs === undefined ? null : Math.ceil(remainingMs);
+    return this.#callSorted(rows, (session, sorted) => session.detach(sorted, wholeMs));
   }
 
   revoke(targets: readonly RevokeTarget[]): Promise<readonly boolean[]> {

@@ -83,7 +83,7 @@ function toClaimView(row: ListedRow): ClaimView {
 
 /** A revoked claim is shown as the holder that it may still be. */
 function toAnswer({ token, tokenCount, remainingMs }: ListedRow): Answer {
-  const leftMs = Number(remainingMs);
-  if (token === "0") return { state: "waiting", remainingMs: leftMs, recheckMs: Math.max(leftMs, 1) };
-  return { state: "held", token: BigInt(token), tokenCount: Number(tokenCount), remainingMs: leftMs };
+  const leaseMs = Number(remainingMs);
+  if (token === "0") return { state: "waiting", remainingMs: leaseMs, recheckMs: Math.max(leaseMs, 1) };
+  return { state: "held", token: BigInt(token), tokenCount: Number(tokenCount), remainingMs: leaseMs };
 }

@@ -258,7 +258,7 @@ export class NodeQueues {
 
   /** recheckMs: when to recheck, unless a watch fires before. */
   #toWaitingAnswer(recheckMs: number = this.#zk.sessionMs): Answer {
-    return { state: "waiting", remainingMs: this.#zk.leftMs(), recheckMs };
+    return { state: "waiting", remainingMs: this.#zk.remainingMs(), recheckMs };
   }
 
   /** Would a claim without a node be admitted if it got one now? If not, watches the node that blocks it. */
@@ -283,7 +283,13 @@ export class NodeQueues {
     const { token, claim } = node;
     const tokenCount = Math.min(claim.tokenCount, Number(TOKENS_PER_NODE));
     const isRecalled = this.#options.recallWatches.isRecalled(node);
-    return { state: "held", token, tokenCount, remainingMs: this.#zk.leftMs(), ...(isRecalled && { recalled: true }) };
+    return {
+      state: "held",
+      token,
+      tokenCount,
+      remainingMs: this.#zk.remainingMs(),
+      ...(isRecalled && { recalled: true }),
+    };
   }
 
   /** The first token of a node that this transaction created. */

@@ -115,10 +115,10 @@ export function decodeReclaim(raw: unknown, label: string, limits: ServerLimits)
     const claim = decodeClaim(decodeArray(rawClaim, "a claim's terms"), 0, label, limits);
     const [state, a, b, c] = decodeArray(rawState, "a claim's state");
     if (state === "held" && isDecimalString(a) && isCount(b) && b >= 1 && b <= PROTOCOL_LIMITS.tokens && isCount(c)) {
-      return { claim, lastState: { state, token: BigInt(a), tokenCount: b, leftMs: c } };
+      return { claim, lastState: { state, token: BigInt(a), tokenCount: b, remainingMs: c } };
     }
     if (state === "waiting" && isCount(a)) return { claim, lastState: { state, arrival: a } };
-    throw malformed('a claim\'s state must be ["held", token, tokens, leftMs] or ["waiting", arrival]');
+    throw malformed('a claim\'s state must be ["held", token, tokens, remainingMs] or ["waiting", arrival]');
   });
 }
 

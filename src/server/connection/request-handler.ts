@@ -151,8 +151,8 @@ export class RequestHandler {
         return this.#handleInParts(n, decode.decodeRelease(frame[2], limits), ITEMS_PER_PART, call, frames.encodeFlags);
       }
       case "detach": {
-        const leftMs = decode.decodeRemainingMs(frame[3]);
-        const call = (part: ClaimId[]): FlagsResult => calls.detach(session, part, leftMs);
+        const remainingMs = decode.decodeRemainingMs(frame[3]);
+        const call = (part: ClaimId[]): FlagsResult => calls.detach(session, part, remainingMs);
         return this.#handleInParts(n, decode.decodeIds(frame[2]), ITEMS_PER_PART, call, frames.encodeFlags);
       }
       case "revoke":

@@ -32,11 +32,11 @@ export class HoldDeadlines {
     if (maxHoldMs !== Number.POSITIVE_INFINITY) this.set(record, maxHoldMs, now);
   }
 
-  /** The claim may be held for leftMs from now. */
-  set(record: ClaimRecord<Session>, leftMs: number, now: number): void {
-    const deadline = new HoldDeadline(record, now + leftMs);
+  /** The claim may be held for remainingMs from now. */
+  set(record: ClaimRecord<Session>, remainingMs: number, now: number): void {
+    const deadline = new HoldDeadline(record, now + remainingMs);
     record.maxHoldTimer = deadline;
-    this.#deadlines.set(deadline, record.claim.recall ? now + leftMs / 2 : deadline.endsAt);
+    this.#deadlines.set(deadline, record.claim.recall ? now + remainingMs / 2 : deadline.endsAt);
   }
 
   /** Removes the deadline of a claim that has ended. */

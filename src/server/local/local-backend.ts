@@ -259,7 +259,7 @@ export class LocalBackend implements Backend {
       : results;
   }
 
-  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]> {
+  detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]> {
     const time = this.#batchClock.read();
     const writes: Promise<void>[] = [];
     const results = ids.map((id) => {
@@ -267,7 +267,7 @@ export class LocalBackend implements Backend {
       if (record === undefined) return false;
       clearOwner(record);
       const keepOwner = (): void => this.#ownership.keepOwner(this.table, record, session, this.#batchClock.read());
-      const isDetached = this.table.detach(id, time, leftMs);
+      const isDetached = this.table.detach(id, time, remainingMs);
       const write = isDetached ? this.#writeAhead?.persistDetached(record, keepOwner) : keepOwner();
       if (write !== undefined) writes.push(write);
       return isDetached;

@@ -226,15 +226,15 @@ function reclaimOne(
     table.claim({ ...claim, wait: true }, { owner: session, arrival: lastState.arrival, account }, time);
   else {
     const token = Number(lastState.token);
-    const leftMs = claim.ttlMs === "session" ? 0 : Math.min(lastState.leftMs, claim.ttlMs);
+    const remainingMs = claim.ttlMs === "session" ? 0 : Math.min(lastState.remainingMs, claim.ttlMs);
     if (
       token + lastState.tokenCount > ceilingAtStart ||
       !table.tokenIssuer.acceptsFloor(BigInt(lastState.token), time.micros)
     )
       return;
     // a long claim was in the journal, or was never granted
-    if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && leftMs <= 0)) return;
-    table.reclaim(claim, { owner: session, account }, { token, tokenCount: lastState.tokenCount, remainingMs: leftMs });
+    if ((needsJournal(claim.ttlMs) && !acceptsJournaled) || (claim.ttlMs !== "session" && remainingMs <= 0)) return;
+    table.reclaim(claim, { owner: session, account }, { token, tokenCount: lastState.tokenCount, remainingMs });
   }
   // counted at once: the next claim of this frame may exceed the quota
   const record = table.records.get(claim.id);

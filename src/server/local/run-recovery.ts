@@ -55,8 +55,8 @@ export function restoreRuns(
  * client.
  */
 export function restoreLateRun(backend: LocalBackend, session: Session, run: CommandRun, log: Logger): void {
-  const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs }): ReclaimItem => {
-    return { claim, lastState: { state: "held", token: BigInt(token), tokenCount: tokens, leftMs } };
+  const items = toSavedClaims(run).map(({ claim, token, tokens, leftMs: remainingMs }): ReclaimItem => {
+    return { claim, lastState: { state: "held", token: BigInt(token), tokenCount: tokens, remainingMs } };
   });
   const onFailure = (error: unknown): void => log("cannot restore the locks of a run", error);
   try {

@@ -265,7 +265,7 @@ class ProxyBackend implements Backend {
     return isKnownFlags.map((isKnown) => isKnown && (results[nextResult++] as boolean));
   }
 
-  async detach(_session: Session, ids: readonly ClaimId[], leftMs?: number): Promise<readonly boolean[]> {
+  async detach(_session: Session, ids: readonly ClaimId[], remainingMs?: number): Promise<readonly boolean[]> {
     const proxiedClaims = ids.map((id) => this.#claims.get(id));
     const existing = proxiedClaims.filter((proxied) => proxied !== undefined);
     // where the store ties no claim to a session, detaching only concerns our own session
@@ -275,7 +275,7 @@ class ProxyBackend implements Backend {
         : await this.#callStore(
             this.#driver.detach(
               existing.map(({ claim }) => claim),
-              leftMs,
+              remainingMs,
             ),
           );
     let nextResult = 0;

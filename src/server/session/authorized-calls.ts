@@ -64,9 +64,9 @@ class AuthorizedCalls implements ClientCalls {
     );
   }
 
-  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]> {
+  detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]> {
     const canUse = (id: ClaimId): boolean => this.#canUse(session.principal, id, null);
-    return filterBatch(ids, canUse, false, (allowed) => this.#backend.detach(session, allowed, leftMs));
+    return filterBatch(ids, canUse, false, (allowed) => this.#backend.detach(session, allowed, remainingMs));
   }
 
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]> {

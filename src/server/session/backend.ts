@@ -64,8 +64,8 @@ export interface ClientCalls {
   /** undefined: the state of this claim is currently unknown. */
   renew(session: Session, items: readonly RenewRequest[]): MaybePromise<readonly (Answer | undefined)[]>;
   release(session: Session, items: readonly ReleaseRequest[]): MaybePromise<readonly boolean[]>;
-  /** `leftMs`: see Driver.detach. */
-  detach(session: Session, ids: readonly ClaimId[], leftMs?: number): MaybePromise<readonly boolean[]>;
+  /** `remainingMs`: see Driver.detach. */
+  detach(session: Session, ids: readonly ClaimId[], remainingMs?: number): MaybePromise<readonly boolean[]>;
   revoke(session: Session, targets: readonly RevokeRequest[]): MaybePromise<readonly boolean[]>;
   /** Returns only claims that the session's principal may inspect. The others are removed before the page is cut. */
   list(session: Session, query: ListQuery, max: number, cursor: string | undefined): MaybePromise<Page<ClaimView>>;

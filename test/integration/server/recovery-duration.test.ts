@@ -122,9 +122,9 @@ test("a stop during recovery keeps the remaining time: after three starts in a r
   harness.crash();
   const waitingClaim = makeClaim("k");
   let newClient = null as Awaited<ReturnType<ServerHarness["connectClient"]>> | null;
-  for (const leftMs of [60_000, 40_000, 20_000]) {
+  for (const remainingMs of [60_000, 40_000, 20_000]) {
     await harness.start();
-    expect(harness.inspect().recoveryRemainingMs).toBe(leftMs);
+    expect(harness.inspect().recoveryRemainingMs).toBe(remainingMs);
     expect(harness.inspect().recoveryReason).toBe("crash");
     newClient ??= await harness.connectClient(false);
     for (let elapsedMs = 0; elapsedMs < 20_000; elapsedMs += 5_000) {
@@ -132,7 +132,7 @@ test("a stop during recovery keeps the remaining time: after three starts in a r
       await activeClient.driver.renew([ownClaim]);
       if (elapsedMs === 0) await newClient.driver.claim(waitingClaim);
     }
-    if (leftMs > 20_000) await harness.stop();
+    if (remainingMs > 20_000) await harness.stop();
   }
   expect(harness.inspect().isRecovering).toBe(false);
   expect(newClient?.pushes.filter(({ answer }) => answer?.state === "held").map(({ id }) => id)).toEqual([

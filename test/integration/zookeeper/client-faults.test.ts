@@ -80,7 +80,7 @@ test("a stream of events delays no ping to the server", async () => {
   }
   await until(() => pingCount === paths.length, { within: TIMEOUT_MS, what: "each event" });
   expect(events).toEqual(["new session"]);
-  expect(zk.leftMs()).toBeGreaterThan(SESSION_MS / 2);
+  expect(zk.remainingMs()).toBeGreaterThan(SESSION_MS / 2);
 });
 
 test("a silent server is noticed, and the session ends by the client's clock before the server ends it", async () => {
@@ -93,11 +93,11 @@ test("a silent server is noticed, and the session ends by the client's clock bef
   });
   proxy.toTarget.pause();
   proxy.toClient.pause();
-  const endsAt = performance.now() + zk.leftMs();
+  const endsAt = performance.now() + zk.remainingMs();
   const rejection = zk.exists("/held").catch((error: unknown) => error);
   expect(await rejection).toMatchObject({ code: "CONNECTION_LOSS", isSent: true });
   await until(() => events.includes("expired"), { within: TIMEOUT_MS, what: "the end of the session" });
-  expect(zk.leftMs()).toBe(0);
+  expect(zk.remainingMs()).toBe(0);
   await until(() => removedAt > 0, { within: TIMEOUT_MS, what: "its end at the server" });
   expect(removedAt, "the server had it for longer").toBeGreaterThan(endsAt);
   expect(events).toEqual(["new session", "suspended", "expired"]);

@@ -89,8 +89,8 @@ export class TableFixture {
     return wasPresent;
   }
 
-  detach(id: string, leftMs?: number): boolean {
-    return this.table.detach(id, { now: this.now, micros: this.wallMicros }, leftMs);
+  detach(id: string, remainingMs?: number): boolean {
+    return this.table.detach(id, { now: this.now, micros: this.wallMicros }, remainingMs);
   }
 
   /** Takes the announced grants: their ids since the last call. */

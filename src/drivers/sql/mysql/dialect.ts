@@ -212,9 +212,9 @@ class MysqlSession implements DialectSession {
     });
   }
 
-  async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
+  async detach(rows: readonly ClaimRow[], remainingMs: number | null): Promise<readonly boolean[]> {
     const records = rows.map(formatRow).join("");
-    const values = [this.#lockWaitSeconds, leftMs, Buffer.from(records)];
+    const values = [this.#lockWaitSeconds, remainingMs, Buffer.from(records)];
     const [row] = await this.#call("detach", values, toOneBucket(rows));
     return decodeFlags(row?.reply, rows.length, "mysql").flags;
   }

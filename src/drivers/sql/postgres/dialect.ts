@@ -205,10 +205,10 @@ class PostgresSession implements DialectSession {
     });
   }
 
-  async detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
+  async detach(rows: readonly ClaimRow[], remainingMs: number | null): Promise<readonly boolean[]> {
     const flags: boolean[] = [];
     for (const batch of chunk(rows, MAX_BATCH)) {
-      const values = [joinIds(batch), leftMs, joinBuckets(batch)];
+      const values = [joinIds(batch), remainingMs, joinBuckets(batch)];
       const [reply = ""] = await this.#callFunction(this.#statements.detach, values, toOneBucket(batch));
       flags.push(...decodeFlags(reply));
     }

@@ -176,8 +176,8 @@ class SqliteSession implements DialectSession {
     return this.#write(release, "release", identity !== null);
   }
 
-  detach(rows: readonly ClaimRow[], leftMs: number | null): Promise<readonly boolean[]> {
-    return this.#write(({ routines }) => routines.detach(rows, leftMs));
+  detach(rows: readonly ClaimRow[], remainingMs: number | null): Promise<readonly boolean[]> {
+    return this.#write(({ routines }) => routines.detach(rows, remainingMs));
   }
 
   async revoke(rows: readonly RevokeRow[]): Promise<readonly boolean[]> {

@@ -148,13 +148,13 @@ export class Routines {
     return { flags, pushes, mustFlush };
   }
 
-  detach(rows: readonly ClaimRow[], leftMs: number | null): boolean[] {
+  detach(rows: readonly ClaimRow[], remainingMs: number | null): boolean[] {
     const now = this.#rows.readNow();
     return rows.map(({ id }) => {
       const stored = this.#rows.readClaim(id);
       if (stored === null || stored.expires <= now || stored.token === 0n || stored.state === "r") return false;
       this.#rows.forgetTotals(stored.key); // its lease may end earlier now
-      this.#rows.setState(id, "d", now + Math.min(stored.ttl, (leftMs ?? Number.POSITIVE_INFINITY) * 1_000));
+      this.#rows.setState(id, "d", now + Math.min(stored.ttl, (remainingMs ?? Number.POSITIVE_INFINITY) * 1_000));
       return true;
     });
   }

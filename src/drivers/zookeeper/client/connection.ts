@@ -133,7 +133,7 @@ export class Connection {
   }
 
   /** How long the session certainly lasts, in milliseconds; 0: it may have ended. */
-  leftMs(): number {
+  remainingMs(): number {
     return this.#session === null ? 0 : Math.max(this.#session.timer.endsAt() - this.#clock.now(), 0);
   }
 

@@ -136,8 +136,8 @@ export class ZooKeeper {
   }
 
   /** How long the session certainly lasts, in milliseconds; 0: it may have ended. */
-  leftMs(): number {
-    return this.#connection.leftMs();
+  remainingMs(): number {
+    return this.#connection.remainingMs();
   }
 
   /** Settles when requests can be sent. @throws ConnectionLossError if no server has been connected for a second */

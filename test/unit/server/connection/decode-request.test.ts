@@ -118,7 +118,7 @@ test("a revocation names key and token; the reason is cleaned, and the number of
 test("a reclaim has the last state of each claim", () => {
   const reclaim = (state: unknown): unknown => decode.decodeReclaim([[[ID, ["k"], 1_000], state]], "host", LIMITS);
   expect(reclaim(["held", "9", 2, 500])).toMatchObject([
-    { claim: { id: ID }, lastState: { state: "held", token: 9n, tokenCount: 2, leftMs: 500 } },
+    { claim: { id: ID }, lastState: { state: "held", token: 9n, tokenCount: 2, remainingMs: 500 } },
   ]);
   expect(reclaim(["waiting", 4])).toMatchObject([{ lastState: { state: "waiting", arrival: 4 } }]);
   const malformed = [

@@ -66,7 +66,7 @@ class Fixture {
   held(claim: Claim, overrides: Partial<Extract<ReclaimItem["lastState"], { state: "held" }>> = {}): ReclaimItem {
     return {
       claim,
-      lastState: { state: "held", token: this.earlierToken, tokenCount: 1, leftMs: 20_000, ...overrides },
+      lastState: { state: "held", token: this.earlierToken, tokenCount: 1, remainingMs: 20_000, ...overrides },
     };
   }
 }
@@ -115,7 +115,7 @@ test("a reclaimed holder has its token and the rest of its lease; a waiting clai
 
 test.for<[reason: string, item: (fixture: Fixture) => ReclaimItem]>([
   ["its token is above the ceiling", (it) => it.held(makeClaim("k"), { token: BigInt(it.micros) + 10n ** 15n })],
-  ["its lease has ended", (it) => it.held(makeClaim("k"), { leftMs: 0 })],
+  ["its lease has ended", (it) => it.held(makeClaim("k"), { remainingMs: 0 })],
   ["it has a long lease, which the journal would have", (it) => it.held(makeClaim("k", { ttlMs: HOUR_MS }))],
 ])("a claim is not given back: %s", ([, item]) => {
   const fixture = Fixture.afterCrash();

@@ -87,7 +87,7 @@ test("a server that is silent for two thirds of the session is given up, and the
   servers.peer.accept();
   servers.peer.welcome({ id: 7n, timeoutMs: TIMEOUT_MS });
   expect(events.at(-1)).toBe("same session");
-  expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99);
+  expect(zk.remainingMs()).toBeCloseTo(TIMEOUT_MS * 0.99);
 });
 
 test("the session ends by the client's clock at 99 hundredths of its time after the last answered send, connected or not", async () => {
@@ -98,14 +98,14 @@ test("the session ends by the client's clock at 99 hundredths of its time after 
   expect(servers.peer.sent()).toEqual([PING_FRAME]);
   await clock.advance(2_000);
   servers.peer.answer(XID.ping);
-  expect(zk.leftMs()).toBeCloseTo(TIMEOUT_MS * 0.99 - 2_000);
+  expect(zk.remainingMs()).toBeCloseTo(TIMEOUT_MS * 0.99 - 2_000);
   servers.peer.cut();
   const pendingDelete = zk.delete("/a").catch((error: unknown) => error);
   await clock.advance(TIMEOUT_MS * 0.99 - 2_000 - 1);
   expect(events).toEqual(["new session", "suspended"]);
   await clock.advance(2);
   expect(events).toEqual(["new session", "suspended", "expired"]);
-  expect(zk.leftMs()).toBe(0);
+  expect(zk.remainingMs()).toBe(0);
   expect(await pendingDelete).toMatchObject({ code: "SESSION_EXPIRED" });
   expect(zk.sessionId).toBe(0n);
 });
