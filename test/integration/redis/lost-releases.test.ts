@@ -5,15 +5,23 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { toReference } from "../../../src/client/transfer.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { toBucket } from "../../../src/drivers/redis/key-names.ts";
+import DETACH from "../../../src/drivers/redis/lua/detach.lua";
+import TURN from "../../../src/drivers/redis/lua/turn.lua";
+import {
+  encodeClaimItem,
+  encodeGiveBackItem,
+  encodeName,
+  encodeReleaseItem,
+} from "../../../src/drivers/redis/script-codec.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks, LockTimeoutError } from "../../../src/index.ts";
 import type { DetachedClaim } from "../../../src/protocol/lock-reference.ts";
 import { decodeReference } from "../../../src/protocol/lock-reference.ts";
-import type { Driver } from "../../../src/spi/driver.ts";
+import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { expectFreeSoon, SOON_MS } from "../../support/stores/lost-releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
 import type { RedisFixture } from "../../support/stores/redis-fixture.ts";
-import { createRedisFixture } from "../../support/stores/redis-fixture.ts";
+import { createRedisFixture, makeClaim } from "../../support/stores/redis-fixture.ts";
 import { until } from "../../support/until.ts";
 
 const KEY = "a key with spaces";
@@ -184,5 +192,22 @@ withRedis((server) => {
     expect(await recordOf(KEY)).not.toBe("");
     expect(await attachedLock.release()).toBe(true);
     expect(await otherLock.release()).toBe(true);
+  });
+
+  test("the script gives a claim back only for the process that made it, and not once it is detached", async () => {
+    const root = `${fixture.prefix}:3:`;
+    const call = (script: { readonly text: string }, inbox: string, item: string): Promise<unknown> =>
+      fixture.admin.call("EVAL", script.text, "1", `${root}{00}:h`, root, inbox, "", item);
+    const [own, foreign] = [`${root}inbox:own`, `${root}inbox:foreign`];
+    const giveBack = async (inbox: string, { id, locks: [{ key }] }: Claim): Promise<string> =>
+      String(await call(TURN, inbox, encodeGiveBackItem(id, toBucket(key) + key)));
+    const [claim, detached] = [makeClaim("key"), makeClaim("detached key")];
+    for (const one of [claim, detached]) expect(String(await call(TURN, own, encodeClaimItem(one)))).toMatch(/^h /);
+    expect(await giveBack(foreign, claim)).toBe("0");
+    expect(await giveBack(own, claim)).toBe("1");
+    expect(await giveBack(own, claim)).toBe("0");
+    await call(DETACH, own, `60000 ${encodeName(detached)}`);
+    expect(await giveBack(own, detached)).toBe("0");
+    expect(await call(TURN, own, encodeReleaseItem({ claim: detached, hasUnansweredClaim: false }))).toBe("1");
   });
 });
