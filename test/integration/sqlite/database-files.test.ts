@@ -214,6 +214,17 @@ describe("a file", () => {
     });
   });
 
+  test("whose bucket row was deleted: a request is refused with the remedy, which inserts the row", async () => {
+    const path = newFile();
+    const driver = await openDriver(path);
+    withDatabase(path, (database) => database.exec("delete from holdfast_2_buckets"));
+    const error = await driver.claim(makeClaim("k")).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(FatalDriverError);
+    expect(String(error)).toContain("run the statements of sqliteMigration()");
+    withDatabase(path, (database) => database.exec(sqliteMigration()));
+    expectHeld(await driver.claim(makeClaim("k")));
+  });
+
   test("that was deleted under a handle of the user: calls are refused", async () => {
     const path = newFile();
     const handle = new Database(path);

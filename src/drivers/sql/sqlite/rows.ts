@@ -1,5 +1,6 @@
 /** The tables of one SQLite database, by prepared statements. No rule is in here: routines.ts decides. */
 
+import { FatalDriverError } from "../../../errors.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
@@ -315,7 +316,12 @@ export class SqliteRows {
 
   #getOfBucket(bucket: number, text: string, ...values: SqlValue[]): SqlRow {
     const row = this.#get(text, ...values);
-    if (row === null) throw new Error(`sqlite: the row of bucket ${bucket} is missing: the tables were changed`);
+    if (row === null) {
+      const remedy = "run the statements of sqliteMigration(), which insert it again";
+      throw new FatalDriverError(
+        `sqlite: the row of bucket ${bucket} is missing, so the tables were changed: ${remedy}`,
+      );
+    }
     return row;
   }
 
