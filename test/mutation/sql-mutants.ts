@@ -4,6 +4,13 @@ import type { Mutant } from "./mutants.ts";
 
 export const SQL_MUTANTS: readonly Mutant[] = [
   {
+    name: "on databases, an answer that came late taken for the end of a claim that was repeated",
+    file: "src/drivers/sql/calls.ts",
+    find: "if (count === 1 && isAnswered && !this.#unsentClaims.has(claimId))",
+    replace: "if (count === 1 && isAnswered)",
+    tests: "test/unit/drivers/sql/calls.test.ts",
+  },
+  {
     name: "on SQLite, a claim that is made after its release",
     file: "src/drivers/sql/sqlite/dialect.ts",
     find: 'if (pending.isWithdrawn) return [{ reply: "n" }];',
@@ -380,14 +387,14 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/calls.ts",
     name: "a release that is sent for a claim which was not",
-    find: "return unsent !== undefined && !this.#unansweredClaims.has(id);",
+    find: "return unsent !== undefined && !this.#sentClaims.has(id);",
     replace: "return false;",
     tests: "test/unit/drivers/sql/calls.test.ts",
   },
   {
     file: "src/drivers/sql/calls.ts",
     name: "a claim that may have arrived, and is not released",
-    find: "return unsent !== undefined && !this.#unansweredClaims.has(id);",
+    find: "return unsent !== undefined && !this.#sentClaims.has(id);",
     replace: "return unsent !== undefined;",
     tests: "test/unit/drivers/sql/calls.test.ts",
   },

@@ -67,8 +67,11 @@ export class Calls {
   readonly #releaseBatches = new ReleaseBatches();
   /** The `claim` calls that have no connection. */
   readonly #unsentClaims = new Map<ClaimId, PendingCall<SqlResult | null>>();
-  /** Claims with a `claim` call that was sent and not answered, until they are released. */
-  readonly #unansweredClaims = new Set<ClaimId>();
+  /**
+   * How many `claim` calls of a claim are under way, of each that has one under way or unsent, or one that failed: the database may
+   * have it. Until it is released.
+   */
+  readonly #sentClaims = new Map<ClaimId, number>();
   #isClosed = false;
 
   constructor(client: SqlClient, options: CallOptions) {
@@ -113,13 +116,26 @@ export class Calls {
       this.#unsentClaims.delete(claimId);
       leaveQueue();
     };
-    call.onUnanswered = () => void this.#unansweredClaims.add(claimId);
+    call.onSent = () => {
+      this.#sentClaims.set(claimId, (this.#sentClaims.get(claimId) ?? 0) + 1);
+      call.result.then(
+        () => this.#endClaimCall(claimId, true),
+        () => this.#endClaimCall(claimId, false),
+      );
+    };
     this.#unsentClaims.set(claimId, call);
     call.onOver = this.#turns.take(bucket, "claim", () => {
       call.noteTurn();
       leaveQueue = this.#claimCalls.enqueue(() => call.start());
     });
     return call.result;
+  }
+
+  #endClaimCall(claimId: ClaimId, isAnswered: boolean): void {
+    const count = this.#sentClaims.get(claimId);
+    if (count === undefined) return; // released
+    if (count === 1 && isAnswered && !this.#unsentClaims.has(claimId)) this.#sentClaims.delete(claimId);
+    else this.#sentClaims.set(claimId, count - 1);
   }
 
   /**
@@ -131,7 +147,7 @@ export class Calls {
     toWork: (rows: readonly ReleaseRow[]) => Work<ReleaseReply>,
   ): Promise<ReleaseReply> {
     const sentRows = this.#unsentClaims.size === 0 ? rows : rows.filter(({ id }) => !this.#withdrawUnsent(id));
-    for (const { id } of sentRows) this.#unansweredClaims.delete(id);
+    for (const { id } of sentRows) this.#sentClaims.delete(id);
     const replies: ReleaseReply[] = [];
     for (const chunkOfRows of chunk(sentRows, MAX_RELEASES)) replies.push(await this.#release(chunkOfRows, toWork));
     if (sentRows === rows && replies.length === 1) return replies[0] as ReleaseReply;
@@ -158,7 +174,7 @@ export class Calls {
   #withdrawUnsent(id: ClaimId): boolean {
     const unsent = this.#unsentClaims.get(id);
     unsent?.withdraw(Promise.resolve(null));
-    return unsent !== undefined && !this.#unansweredClaims.has(id);
+    return unsent !== undefined && !this.#sentClaims.has(id);
   }
 
   /** Rejects all pending calls; later calls reject at once. Does not close the client. */
@@ -211,8 +227,8 @@ class PendingCall<T> implements CallProgress, CallConnection {
   readonly result: Promise<T>;
   /** False: it has timed out. */
   stopTimeout: () => boolean = () => true;
-  /** Called if it failed, or was given up, after it had a connection: the database may have executed it. */
-  onUnanswered: () => void = () => undefined;
+  /** Called once: when it has a connection. From now on the database may execute it. */
+  onSent: () => void = () => undefined;
   /** Called once: when it has a connection, or will not get one. */
   onLeave: () => void = () => undefined;
   /** Called once: when it has returned its connection, or will not get one. */
@@ -318,6 +334,7 @@ class PendingCall<T> implements CallProgress, CallConnection {
     this.#connection = connection;
     const sentAt = this.#options.clock.now();
     this.#poolWaitMs = sentAt - (this.#turnAt ?? this.#createdAt);
+    if (!this.#hasLeft) this.onSent();
     this.#leave();
     try {
       const result = await this.#work(this);
@@ -326,7 +343,6 @@ class PendingCall<T> implements CallProgress, CallConnection {
       return result;
     } catch (error) {
       if (this.#options.isReadOnly(error)) throw error;
-      this.onUnanswered();
       this.#end(this.#options.isBrokenBy(error));
       throw error;
     }
@@ -334,7 +350,6 @@ class PendingCall<T> implements CallProgress, CallConnection {
 
   #abandon(): void {
     this.#isAbandoned = true;
-    if (this.#connection !== null) this.onUnanswered();
     this.#end(true);
   }
 

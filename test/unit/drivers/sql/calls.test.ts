@@ -274,6 +274,43 @@ describe("claim calls", () => {
     expect(clock.pendingTimers).toBe(0);
   });
 
+  test("are released if an earlier call of the claim was answered after the core had given it up and repeated it", async () => {
+    const { pool, clock, calls } = setUp();
+    const [late] = claimsOf(calls, ["a"]);
+    await settle();
+    const busy = calls.query("busy");
+    const [repeated] = claimsOf(calls, ["a"]);
+    pool.answer();
+    expect(await late).toBe(EMPTY);
+    await settle();
+    const release = releaseAll(calls, ["a"]);
+    expect(await repeated).toBe(null);
+    for (let count = 0; count < 2; count++) {
+      pool.answer();
+      await settle();
+    }
+    await busy;
+    expect(pool.sent).toEqual(["a", "busy", "release a"]);
+    expect(await release).toEqual([true]);
+    await clock.advance(NEARBY_TURN_MS);
+    expect(clock.pendingTimers).toBe(0);
+  });
+
+  test("that were answered leave nothing: a later call of the claim that is withdrawn is not released", async () => {
+    const { pool, calls } = setUp();
+    const [first, second] = [claimsOf(calls, ["a"])[0], calls.query("busy")];
+    await settle();
+    pool.answer();
+    await first;
+    const [repeated] = claimsOf(calls, ["a"]);
+    await settle();
+    expect(await releaseAll(calls, ["a"])).toEqual([false]);
+    expect(await repeated).toBe(null);
+    pool.answer();
+    await second;
+    expect(pool.sent).toEqual(["a", "busy"]);
+  });
+
   test("that time out together do not ask the pool one after another, and later ones are sent", async () => {
     const { pool, clock, calls } = setUp();
     const claims = claimsOf(
