@@ -52,6 +52,15 @@ export function readStartTime(pid: number | "self"): string | null {
   }
 }
 
+/** Has this child of this process ended, although the event that says so may not have come yet? False where the system does not tell. */
+export function hasChildEnded(pid: number): boolean {
+  try {
+    return readStat(pid)[0] === "Z";
+  } catch {
+    return false;
+  }
+}
+
 /** The fields from field 3 on. */
 function readStat(pid: number | "self"): readonly string[] {
   const text = readFileSync(`/proc/${pid}/stat`, "latin1");

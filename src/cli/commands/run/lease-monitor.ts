@@ -5,8 +5,8 @@
 
 import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
 import type { LostReason } from "../../../errors.ts";
+import { hasChildEnded } from "../../../os/process-info.ts";
 import { formatDuration } from "../../../util/duration.ts";
-import { runAfterReading } from "../../../util/run-after-reading.ts";
 import { CommandError } from "../../errors.ts";
 import type { Reporter } from "../../output.ts";
 import { quoteKeys } from "../../output.ts";
@@ -57,7 +57,6 @@ export function armWatchdog(watchdog: Watchdog | null, lock: HeldLock, leadMs: n
 export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOutcome> {
   const { lock, child, watchdog, onLost, graceMs, reporter } = options;
   const { leaseMs } = lock;
-  let exit: ChildExit | null = null;
   let failure: CommandError | null = null;
   let ending: Promise<unknown> = Promise.resolve();
   let timer: NodeJS.Timeout | undefined;
@@ -95,34 +94,38 @@ export async function monitorLease(options: LeaseMonitorOptions): Promise<RunOut
     terminate(toLostError(lock, reason), `lost ${keys} (${reason})`, killMs);
   };
 
+  const describeLosing = (ofMs: number): string => {
+    const silentMs = Math.max(BELIEVED_SHARE * ofMs - lock.remainingMs(), 0);
+    return `losing ${quoteKeys(lock.keys)} (${lock.describeLoss(silentMs)})`;
+  };
+
   const check = (): void => {
     if (leaseMs === null || lock.lostSignal.aborted) return;
     const remainingMs = lock.remainingMs();
     const leadMs = onLost === "term" ? graceMs : 0;
-    // timers run first: those of a process that was stopped see the end of the lease before that of a command which ended long ago
-    if (onLost === "term" && remainingMs <= leadMs) return runAfterReading(terminateInTime);
+    if (onLost === "term" && remainingMs <= leadMs) {
+      // a process that was stopped sees the end of the lease before that of its command, which may have come long ago
+      if (!hasChildEnded(child.pid)) terminate(toLostError(lock, "expired"), describeLosing(leaseMs), remainingMs);
+      return;
+    }
     armWatchdog(watchdog, lock, leadMs);
     timer = setTimeout(check, Math.max(Math.min(remainingMs - leadMs, leaseMs / CHECKS_PER_LEASE), MIN_CHECK_MS));
-  };
-
-  const terminateInTime = (): void => {
-    // one that was ended by a signal may have been ended by the watchdog
-    if (leaseMs === null || exit?.signal === null || lock.lostSignal.aborted) return;
-    const remainingMs = lock.remainingMs();
-    if (remainingMs > graceMs) return check();
-    const silentMs = Math.max(BELIEVED_SHARE * leaseMs - remainingMs, 0);
-    const description = `losing ${quoteKeys(lock.keys)} (${lock.describeLoss(silentMs)})`;
-    terminate(toLostError(lock, "expired"), description, remainingMs);
   };
 
   if (lock.lostSignal.aborted) handleLoss();
   else lock.lostSignal.addEventListener("abort", handleLoss, { once: true });
   check();
-  exit = await child.exited;
+  const exit = await child.exited;
   lock.lostSignal.removeEventListener("abort", handleLoss);
   clearTimeout(timer);
   await (failure === null ? watchdog?.dismiss() : ending);
   clearTimeout(killTimer);
+  const isLosing = leaseMs !== null && onLost === "term" && !lock.lostSignal.aborted && lock.remainingMs() <= graceMs;
+  if (failure === null && isLosing && exit.signal !== null) {
+    // while this process was stopped
+    reporter.info(`${describeLosing(leaseMs)}: the watchdog has ended the command`);
+    failure = toLostError(lock, "expired");
+  }
   return { exit, failure };
 }
 
