@@ -3,7 +3,7 @@
 import { createLabel } from "../../../os/process-label.ts";
 import type { Check, Claim, Driver } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
-import { randomId } from "../../../util/ids.ts";
+import { publicTag, randomId } from "../../../util/ids.ts";
 import { toCommandError } from "../../errors.ts";
 import type { Store } from "../../open-store.ts";
 import { openStore } from "../../open-store.ts";
@@ -35,7 +35,7 @@ const COUNTER_HEADROOM = 1n << 44n;
 export function createProbeClaim(prefix: string): Claim {
   return {
     id: randomId(),
-    locks: [{ key: `${prefix}holdfast-doctor-${randomId()}`, permits: ALL_PERMITS, limit: ALL_PERMITS }],
+    locks: [{ key: `${prefix}holdfast-doctor-${publicTag(randomId())}`, permits: ALL_PERMITS, limit: ALL_PERMITS }],
     ttlMs: 10_000,
     tokenCount: 1,
     floor: 0n,
