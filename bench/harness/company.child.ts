@@ -1,4 +1,4 @@
-// A client process of the bench that has several contestants in it: performs workloads with the one it is told.
+// A process of the bench with several contestants: performs each workload with the contestant that the call names.
 
 import { findImplementation } from "../implementations/implementations.ts";
 import { serveCalls } from "./child-rpc.ts";

@@ -1,4 +1,4 @@
-// What a driver is told of the locks that its client holds: it restores from it what its store has lost.
+// heldTokens() of the client: with these tokens a driver restores the claims that its store has lost.
 
 import { expect, test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";

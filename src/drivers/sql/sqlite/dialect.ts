@@ -148,6 +148,7 @@ class SqliteSession implements DialectSession {
   /** Claims whose `claim` call has not run yet are withdrawn: a program that gives up thousands of them writes nothing for these. */
   async release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     const written = rows.filter(({ id }) => !this.#withdraw(id));
+    if (written.length === rows.length) return this.#release(rows);
     if (written.length === 0) return { flags: rows.map(() => false), pushes: [] };
     const { flags, pushes } = await this.#release(written);
     const flagById = new Map(written.map(({ id }, index) => [id, flags[index] as boolean]));
