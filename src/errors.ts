@@ -100,7 +100,7 @@ export class StorePausedError extends LockError {
   /** About how much longer the pause lasts, in milliseconds. */
   readonly remainingMs: number;
   constructor(message: string, { reason, remainingMs }: Pause, details?: LockErrorDetails) {
-    super("PAUSED", message, details);
+    super("LOCK_STORE_PAUSED", message, details);
     this.name = "StorePausedError";
     this.reason = reason;
     this.remainingMs = remainingMs;
@@ -154,40 +154,40 @@ export class DeadlockError extends LockError {
 }
 
 /** The store could not be reached before the wait ended; `cause` is the error of its client. */
-export class DriverError extends LockError {
+export class StoreError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
-    super("DRIVER_FAILED", message, details);
-    this.name = "DriverError";
+    super("LOCK_STORE_FAILED", message, details);
+    this.name = "StoreError";
   }
 }
 
-/** Thrown by a driver when a retry cannot succeed: wrong credentials, wrong version, tokens that would decrease. */
-export class FatalDriverError extends LockError {
+/** The store refused, or cannot be used, and a retry cannot succeed: wrong credentials, wrong version, tokens that would decrease. */
+export class StoreRefusedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
-    super("DRIVER_FATAL", message, details);
-    this.name = "FatalDriverError";
+    super("LOCK_STORE_REFUSED", message, details);
+    this.name = "StoreRefusedError";
   }
 }
 
 /** Is this an error that a retry cannot mend? Compares the code, since each entry of the package has its own classes. */
 export function isFatalError(error: unknown): boolean {
-  return error instanceof Error && (error as { code?: unknown }).code === "DRIVER_FATAL";
+  return error instanceof Error && (error as { code?: unknown }).code === "LOCK_STORE_REFUSED";
 }
 
-/** Keeps a fatal error as it is; any other error becomes the cause of a DriverError. `action` begins its message. */
-export function wrapDriverError(error: unknown, action: string, keys: readonly string[]): LockError {
+/** Keeps a fatal error as it is; any other error becomes the cause of a StoreError. `action` begins its message. */
+export function wrapStoreError(error: unknown, action: string, keys: readonly string[]): LockError {
   const message = error instanceof Error ? error.message : String(error);
   if (isFatalError(error)) {
     // one of another copy, such as the entry of a driver, does not know the keys
-    return isOwnInstance(FatalDriverError, error) ? error : new FatalDriverError(message, { keys, cause: error });
+    return isOwnInstance(StoreRefusedError, error) ? error : new StoreRefusedError(message, { keys, cause: error });
   }
-  return new DriverError(`${action}: ${message}`, { keys, cause: error });
+  return new StoreError(`${action}: ${message}`, { keys, cause: error });
 }
 
 /** The driver does not support the request, by its traits. Thrown before anything is sent. */
 export class UnsupportedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
-    super("UNSUPPORTED", message, details);
+    super("LOCK_UNSUPPORTED", message, details);
     this.name = "UnsupportedError";
   }
 }
@@ -195,7 +195,7 @@ export class UnsupportedError extends LockError {
 /** The client was used after `close()`. */
 export class ClosedError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
-    super("CLOSED", message, details);
+    super("LOCK_CLOSED", message, details);
     this.name = "ClosedError";
   }
 }
@@ -229,13 +229,13 @@ export function safeListener<Args extends readonly unknown[]>(
 /** By them `instanceof` finds errors of other copies of the package. A class that a program derives has none. */
 const CODES: ReadonlyMap<unknown, string> = new Map<unknown, string>([
   [LockTimeoutError, "LOCK_TIMEOUT"],
-  [StorePausedError, "PAUSED"],
+  [StorePausedError, "LOCK_STORE_PAUSED"],
   [LockLostError, "LOCK_LOST"],
   [DeadlockError, "LOCK_DEADLOCK"],
-  [DriverError, "DRIVER_FAILED"],
-  [FatalDriverError, "DRIVER_FATAL"],
-  [UnsupportedError, "UNSUPPORTED"],
-  [ClosedError, "CLOSED"],
+  [StoreError, "LOCK_STORE_FAILED"],
+  [StoreRefusedError, "LOCK_STORE_REFUSED"],
+  [UnsupportedError, "LOCK_UNSUPPORTED"],
+  [ClosedError, "LOCK_CLOSED"],
 ]);
 
 function isInstance(errorClass: typeof LockError, value: unknown): boolean {

@@ -13,9 +13,7 @@ export {
   type BlockerInfo,
   ClosedError,
   DeadlockError,
-  DriverError,
   type EndReason,
-  FatalDriverError,
   LockError,
   type LockErrorDetails,
   LockLostError,
@@ -24,7 +22,9 @@ export {
   type LostReason,
   type Pause,
   type PauseReason,
+  StoreError,
   StorePausedError,
+  StoreRefusedError,
   UnsupportedError,
 } from "./errors.ts";
 export type { Election, LeaderOptions, ObserveOptions } from "./leader/election.ts";

@@ -3,7 +3,7 @@
 
 import { createHash } from "node:crypto";
 import type { Answer, Claim, ClaimView, Driver, LockSpec, Traits } from "holdfast";
-import { FatalDriverError } from "holdfast";
+import { StoreRefusedError } from "holdfast";
 
 /** What the driver needs of its store. */
 export interface DocumentStore {
@@ -58,7 +58,7 @@ export function documentDriver(store: DocumentStore): Driver {
     claim: (claim) =>
       change((document, now) => {
         if (Number(claim.floor) > now * 1_000 + DAY_MICROS)
-          throw new FatalDriverError("document: the floor is ahead of time");
+          throw new StoreRefusedError("document: the floor is ahead of time");
         const entry = findEntry(document, claim);
         if (entry !== undefined) entry.expiresAt = now + Number(claim.ttlMs);
         else if (!document.tombstones.has(claim.id)) enqueue(document, claim, now);

@@ -77,17 +77,17 @@ export function toCommandError(error: unknown, url: string): CommandError {
   switch (code) {
     case "LOCK_TIMEOUT":
       return new CommandError("timeout", message, { cause: error });
-    case "PAUSED":
+    case "LOCK_STORE_PAUSED":
       return new CommandError("paused", message, { cause: error });
     case "LOCK_LOST":
       return toLostError(error as { readonly reason?: unknown }, message);
     case "LOCK_DEADLOCK":
       return new CommandError("deadlock", message, { cause: error });
-    case "DRIVER_FAILED":
+    case "LOCK_STORE_FAILED":
       return toStoreError(error, url);
-    case "DRIVER_FATAL":
+    case "LOCK_STORE_REFUSED":
       return new CommandError("refused", message, { cause: error });
-    case "UNSUPPORTED":
+    case "LOCK_UNSUPPORTED":
       return new CommandError("usage", message, { cause: error });
     default:
       break;

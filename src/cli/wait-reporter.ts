@@ -69,7 +69,7 @@ export async function acquireWithProgress(store: Store, request: LockRequest, op
   } catch (error) {
     if (signal?.aborted === true) throw signal.reason;
     const { code } = error as { readonly code?: unknown };
-    if (code === "PAUSED") throw toPausedError(request, error as StorePausedError);
+    if (code === "LOCK_STORE_PAUSED") throw toPausedError(request, error as StorePausedError);
     if (code !== "LOCK_TIMEOUT") throw toCommandError(error, store.name);
     if ((error as LockTimeoutError).cause !== undefined) throw toUnansweredError(store, request, options, error);
     throw await toTimeoutError(store, request, options, (error as LockTimeoutError).blocked);

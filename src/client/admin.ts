@@ -1,6 +1,6 @@
 /** Lists and revokes claims, for operators; loaded on first use. */
 
-import { UnsupportedError, wrapDriverError } from "../errors.ts";
+import { UnsupportedError, wrapStoreError } from "../errors.ts";
 import type { ClaimView, Page } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
@@ -30,7 +30,7 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
   const { prefix } = settings;
   const call = (): Promise<Page<ClaimView>> => driver.list({ prefix: prefix + keyPrefix }, { max: MAX_LISTED });
   const { items } = await engine.scheduler.waitForCall(TIMEOUT_MS, call).catch((error: unknown) => {
-    throw wrapDriverError(error, "could not list claims", []);
+    throw wrapStoreError(error, "could not list claims", []);
   });
   const now = engine.clock.now();
   const unusedSince = new Map(
@@ -65,7 +65,7 @@ export async function revoke(client: Client, key: string, token: bigint, options
   };
   const call = (): Promise<readonly boolean[]> => (driver.revoke as NonNullable<typeof driver.revoke>)([target]);
   const [wasHeld] = await engine.scheduler.waitForCall(TIMEOUT_MS, call).catch((error: unknown) => {
-    throw wrapDriverError(error, `could not revoke ${describeValue(key)}`, [key]);
+    throw wrapStoreError(error, `could not revoke ${describeValue(key)}`, [key]);
   });
   return wasHeld === true;
 }

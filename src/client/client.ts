@@ -3,13 +3,13 @@
 import {
   ClosedError,
   DeadlockError,
-  DriverError,
   formatKeys,
   isFatalError,
   LockTimeoutError,
   lockLostError,
+  StoreError,
   UnsupportedError,
-  wrapDriverError,
+  wrapStoreError,
 } from "../errors.ts";
 import type { Driver, Traits } from "../spi/driver.ts";
 import { Counts } from "../util/counts.ts";
@@ -65,7 +65,7 @@ export class Client {
     return this.#context;
   }
 
-  /** Opens the client if necessary. @throws ClosedError, DriverError */
+  /** Opens the client if necessary. @throws ClosedError, StoreError */
   open(): ClientContext | Promise<ClientContext> {
     if (this.#closing !== null) return Promise.reject(new ClosedError("this client was closed"));
     if (this.#context !== null) return this.#context;
@@ -132,7 +132,7 @@ export class Client {
       });
     } catch (error) {
       this.#opening = null; // so that a later request tries again
-      throw isFatalError(error) ? error : wrapDriverError(error, `could not open ${driver.name}`, []);
+      throw isFatalError(error) ? error : wrapStoreError(error, `could not open ${driver.name}`, []);
     }
     this.#context = {
       engine,
@@ -155,7 +155,7 @@ export class Client {
   async #close(): Promise<void> {
     if (this.#opening === null) return;
     const context = await this.#opening.catch((error: unknown) => {
-      if (error instanceof DriverError || isFatalError(error)) return null; // the caller of open() has received it
+      if (error instanceof StoreError || isFatalError(error)) return null; // the caller of open() has received it
       throw error;
     });
     if (context === null) return;
@@ -324,10 +324,10 @@ export class Client {
     }
   }
 
-  /** Called when a key was lost before all were held. @throws LockTimeoutError, DriverError if no time is left to retry */
+  /** Called when a key was lost before all were held. @throws LockTimeoutError, StoreError if no time is left to retry */
   #checkDeadline({ keys }: LockTarget, { waitMs }: AcquireSettings, startedAt: number): void {
     const { driver, settings } = this;
-    if (waitMs === 0) throw new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
+    if (waitMs === 0) throw new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys });
     const waitedMs = settings.clock.now() - startedAt;
     if (waitedMs < waitMs) return;
     const waited = `waited ${formatDuration(waitedMs)} for ${formatKeys(keys)}`;

@@ -1,6 +1,6 @@
 /** The credential for a Holdfast server: from an option, the environment or a file, never from a url. */
 
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import { readNamedFile } from "../os/files.ts";
 
 /** A credential, or a function that returns the current one. */
@@ -13,7 +13,7 @@ const CREDENTIAL_PATTERN = /^[\x21-\x7e]{1,512}$/;
 
 /**
  * Returns the credential to use, undefined if there is none.
- * @throws TypeError for an invalid credential; FatalDriverError if its file cannot be read
+ * @throws TypeError for an invalid credential; StoreRefusedError if its file cannot be read
  */
 export function resolveCredential(option: unknown, env: NodeJS.ProcessEnv = process.env): Credential | undefined {
   if (typeof option === "function") return () => validateCredential(option(), "the value returned by credential");
@@ -35,7 +35,7 @@ function credentialFromFile(path: string): Credential {
       lastRead = read();
     } catch (error) {
       // the file may be in the middle of a replacement: the previous credential may still be valid
-      if (!(error instanceof FatalDriverError || error instanceof TypeError)) throw error;
+      if (!(error instanceof StoreRefusedError || error instanceof TypeError)) throw error;
     }
     return lastRead;
   };

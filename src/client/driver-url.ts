@@ -1,6 +1,6 @@
 /** The built-in drivers by the scheme of their url. connect() loads this file, and then only the driver that it needs. */
 
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import type { Driver } from "../spi/driver.ts";
 import { describeValue, parseDuration } from "../util/duration.ts";
 import { isLoopback } from "../util/loopback.ts";
@@ -43,7 +43,7 @@ const SCHEMES: Readonly<Record<string, Scheme>> = {
     async createDriver(url, options) {
       const address = parseHostPort(url);
       if (options.credential !== undefined && !isLoopback(address.host)) {
-        throw new FatalDriverError(`refusing to send the credential to ${address.host} without TLS: use holdfasts://`);
+        throw new StoreRefusedError(`refusing to send the credential to ${address.host} without TLS: use holdfasts://`);
       }
       const { server } = await import("../drivers/server/driver.ts");
       return server({ ...address, ...options });

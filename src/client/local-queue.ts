@@ -16,7 +16,7 @@
  */
 
 import type { ClosedError } from "../errors.ts";
-import { DriverError, describePause, formatKeys, isFatalError, StorePausedError, wrapDriverError } from "../errors.ts";
+import { describePause, formatKeys, isFatalError, StoreError, StorePausedError, wrapStoreError } from "../errors.ts";
 import type { Claim, Traits } from "../spi/driver.ts";
 import { backoffMs } from "../util/backoff.ts";
 import type { Counts } from "../util/counts.ts";
@@ -306,7 +306,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     if (effect === "expire") {
       this.#rejectWith(
         this.#listTries(),
-        (keys) => new DriverError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
+        (keys) => new StoreError(`${driver.name} answered too late for ${formatKeys(keys)}`, { keys }),
       );
       this.#restarts++;
     }
@@ -314,7 +314,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       const { failure } = pendingClaim;
       // after a transient error the requests that wait keep waiting
       const rejected = isFatalError(failure) ? [...this.#waiters] : this.#listTries();
-      this.#rejectWith(rejected, (keys) => wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+      this.#rejectWith(rejected, (keys) => wrapStoreError(failure, `could not acquire ${formatKeys(keys)}`, keys));
     }
     this.#startNext();
   }
@@ -518,7 +518,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   /** The store did not answer the last call about the claim, so nothing is known about the lock. */
   #rejectFailing(waiter: Waiter, { failure }: ActiveClaim): void {
     const { keys } = waiter.target;
-    this.withdraw(waiter, wrapDriverError(failure, `could not acquire ${formatKeys(keys)}`, keys));
+    this.withdraw(waiter, wrapStoreError(failure, `could not acquire ${formatKeys(keys)}`, keys));
   }
 
   #listTries(): Waiter[] {

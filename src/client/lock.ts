@@ -57,7 +57,7 @@ export interface Lock extends AsyncDisposable {
   /**
    * Stops renewing and returns a secret reference with which attach() continues the lock in any process. The lease, full or
    * of length `ttl`, is no longer renewed. @throws UnsupportedError inside using(), for ttl "session", on session-only
-   * stores, or if another request has joined the lock; LockLostError; TypeError; DriverError if the store did not confirm:
+   * stores, or if another request has joined the lock; LockLostError; TypeError; StoreError if the store did not confirm:
    * then this client still holds the lock, except with `ttl`, where it gives the lock up and the lease expires
    */
   detach(options?: DetachOptions): Promise<string>;

@@ -27,7 +27,7 @@ export interface Lockable<Extra = unknown> {
   /**
    * Waits for the lock.
    * @throws TypeError for wrong options; LockTimeoutError after `wait`; the signal's reason on abort; DeadlockError;
-   * DriverError if the store could not be reached before the wait ended; FatalDriverError; UnsupportedError; ClosedError
+   * StoreError if the store could not be reached before the wait ended; StoreRefusedError; UnsupportedError; ClosedError
    */
   acquire(options?: AcquireOptions & Extra): Promise<Lock>;
   /** Returns the lock if it is free now, else null; tries once. @throws as acquire(), but never LockTimeoutError */
@@ -84,7 +84,7 @@ export interface Locks extends AsyncDisposable {
   leader(name: string, options?: LeaderOptions): Election;
   /**
    * Continues a detached lock in this client. Another client that attaches the same reference holds the lock, too. @throws TypeError for a damaged reference; UnsupportedError if this client
-   * already holds the lock; LockLostError with the reason; DriverError
+   * already holds the lock; LockLostError with the reason; StoreError
    */
   attach(reference: string): Promise<Lock>;
   /** Is this key held in the current async flow? */
@@ -101,7 +101,7 @@ export interface Locks extends AsyncDisposable {
    * Revokes the lock on key from the holder with this token. The holder cannot renew any more and loses the lock with reason
    * "revoked", but the key stays locked until the holder releases it or its lease ends; with `now` it is free at once. True
    * if the key was held with that token.
-   * @throws TypeError; UnsupportedError if the store cannot revoke; DriverError if it failed, FatalDriverError if it refused
+   * @throws TypeError; UnsupportedError if the store cannot revoke; StoreError if it failed, StoreRefusedError if it refused
    */
   revoke(key: string, token: bigint, options?: RevokeOptions): Promise<boolean>;
   /** Adds a listener for an event of this client; see LockEvents. */

@@ -1,7 +1,7 @@
 /** Creates the error for a timed-out wait. It names the holder, from one read of the store's queue. */
 
 import type { BlockerInfo } from "../errors.ts";
-import { DriverError, describePause, formatKeys, LockTimeoutError } from "../errors.ts";
+import { describePause, formatKeys, LockTimeoutError, StoreError } from "../errors.ts";
 import type { ClaimId, ClaimView, LockSpec, Pause } from "../spi/driver.ts";
 import { formatDuration } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
@@ -47,7 +47,7 @@ export async function createTimeoutError(queueReader: QueueReader, waitInfo: Wai
   return new LockTimeoutError(
     rest.length === 0 ? `${first}` : `${first}: ${rest.join(", ")}`,
     paused === undefined ? blocked : { ...blocked, paused },
-    { keys, ...(!isAnswered && { cause: new DriverError(unanswered, { keys }) }) },
+    { keys, ...(!isAnswered && { cause: new StoreError(unanswered, { keys }) }) },
   );
 }
 

@@ -2,14 +2,7 @@
 
 import { resumeClaim } from "../claim/resume.ts";
 import type { ClosedError, LostReason } from "../errors.ts";
-import {
-  formatKeys,
-  isFatalError,
-  LockLostError,
-  lockLostError,
-  UnsupportedError,
-  wrapDriverError,
-} from "../errors.ts";
+import { formatKeys, isFatalError, LockLostError, lockLostError, UnsupportedError, wrapStoreError } from "../errors.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
 import { decodeReference, encodeReference } from "../protocol/lock-reference.ts";
 import type { Traits } from "../spi/driver.ts";
@@ -58,7 +51,7 @@ export async function detach(lock: DetachableLock, options: DetachOptions = {}):
   } catch (error) {
     // the store may have shortened the lease even if its answer was lost: the lock must not be used here any more
     if (newTtlMs !== undefined) lock.transferOut(lockLostError("unknown", keys));
-    throw wrapDriverError(error, `could not detach ${formatKeys(keys)}`, keys);
+    throw wrapStoreError(error, `could not detach ${formatKeys(keys)}`, keys);
   }
   if (wereHeld.includes(false)) throw lockLostError("unknown", keys);
   if (newTtlMs === undefined) lock.throwIfLost();
@@ -155,7 +148,7 @@ function detachProblem(
 /**
  * Returns the local holds of a reference once the store has confirmed that it is still held.
  * @throws TypeError for a damaged reference; UnsupportedError if this client already holds the lock; LockLostError with
- * the reason; DriverError if the store did not answer
+ * the reason; StoreError if the store did not answer
  */
 export async function attach(context: ClientContext, reference: unknown): Promise<LocalHolds> {
   const parts = decodeReference(reference);
@@ -186,7 +179,7 @@ export async function attach(context: ClientContext, reference: unknown): Promis
 
 /** Attaches one detached claim. The client holds it once the store has confirmed it. */
 class AttachAttempt implements ClaimListener {
-  /** Rejects with LockLostError and the reason, or with DriverError if the store did not answer for the length of the lease. */
+  /** Rejects with LockLostError and the reason, or with StoreError if the store did not answer for the length of the lease. */
   readonly result: Promise<LocalHold>;
   // a resumed claim is held from the start
   readonly onSuccession = neverCalled;
@@ -239,7 +232,7 @@ class AttachAttempt implements ClaimListener {
     const isUnanswered = reason === "expired" && lastError !== null;
     this.#fail(
       isUnanswered
-        ? wrapDriverError(lastError, `could not attach ${formatKeys(this.#keys)}`, this.#keys)
+        ? wrapStoreError(lastError, `could not attach ${formatKeys(this.#keys)}`, this.#keys)
         : attachLostError(reason, this.#keys),
     );
   }

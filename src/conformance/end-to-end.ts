@@ -80,7 +80,7 @@ async function runFlow(run: FaultRun, { locks }: TestClient, rounds: number): Pr
     } catch (error) {
       const { code } = error as { code?: unknown };
       // a request may time out while disconnected; assertExclusive() detects a false grant
-      const expected = error instanceof RangeError || code === "LOCK_TIMEOUT" || code === "DRIVER_FAILED";
+      const expected = error instanceof RangeError || code === "LOCK_TIMEOUT" || code === "LOCK_STORE_FAILED";
       if (!expected) throw error;
     }
   }

@@ -7,7 +7,7 @@
  * that has lost nothing may have removed the claim, whose lease had ended there, too.
  */
 
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import type { Answer, Check, Claim, ClaimId, TokenRange } from "../spi/driver.ts";
 import { parseDuration } from "../util/duration.ts";
 import { isObject, millisecondsRule, noProblem, validateOptions } from "../util/validate.ts";
@@ -87,12 +87,12 @@ export class DataLossGuard {
     warn(`${driverName}: ${cause}: no locks are granted for ${remainingMs} ms`);
   }
 
-  /** Called before a claim is sent. @throws FatalDriverError if the claim could outlast a grace period */
+  /** Called before a claim is sent. @throws StoreRefusedError if the claim could outlast a grace period */
   checkTtl({ ttlMs }: Claim): void {
     const { driverName, maxTtlMs } = this.#settings;
     if (maxTtlMs === null || Number(ttlMs) <= maxTtlMs) return;
     const problem = `the ttl of ${ttlMs} ms exceeds guardDataLoss.maxTtlMs (${maxTtlMs} ms)`;
-    throw new FatalDriverError(`${driverName}: ${problem}`);
+    throw new StoreRefusedError(`${driverName}: ${problem}`);
   }
 
   /** Reports a loss of data that answers show, before the core gets them. `replies`: what the store said. */

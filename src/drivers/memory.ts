@@ -1,6 +1,6 @@
 /** Locks within one process: the lock table and a clock. The oracle compares the other drivers with this one. */
 
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import { listTable } from "../lock-table/listing.ts";
 import type { Notification, Timestamps } from "../lock-table/table.ts";
 import { LockTable } from "../lock-table/table.ts";
@@ -79,7 +79,7 @@ export function memory(options: MemoryOptions = {}): Driver {
     async claim(claim: Claim) {
       const time = readTime();
       if (!table.tokenIssuer.acceptsFloor(claim.floor, time.micros)) {
-        throw new FatalDriverError("memory: the token floor is more than a day ahead of this machine's clock");
+        throw new StoreRefusedError("memory: the token floor is more than a day ahead of this machine's clock");
       }
       const answer = table.claim(claim, { owner: notifyOwner }, time);
       deliverNotifications();

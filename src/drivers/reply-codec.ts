@@ -13,12 +13,12 @@
  * <grace end> and <store ms> are milliseconds of the store's wall clock.
  */
 
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import type { Answer, EndReason, Pause } from "../spi/driver.ts";
 
 /**
  * The answer that a reply contains. `driverName` begins the messages.
- * @throws FatalDriverError for a refused floor, Error for an unexpected reply
+ * @throws StoreRefusedError for a refused floor, Error for an unexpected reply
  */
 export function decodeAnswer(reply: unknown, driverName: string): Answer {
   const [state, field1, field2, field3, field4] = String(reply).split(" ");
@@ -49,7 +49,7 @@ export function decodeAnswer(reply: unknown, driverName: string): Answer {
     case "n":
       return field1 === undefined ? { state: "none" } : { state: "none", reason: field1 as EndReason };
     case "f":
-      throw new FatalDriverError(`${driverName}: the token floor is more than a day ahead of the store's clock`);
+      throw new StoreRefusedError(`${driverName}: the token floor is more than a day ahead of the store's clock`);
     default:
       throw new Error(`${driverName}: unexpected reply: ${String(reply).slice(0, 80)}`);
   }

@@ -1,12 +1,12 @@
 /** The errors of fence(), and how those of a database become them. */
 
 import type { LockErrorDetails } from "../errors.ts";
-import { FatalDriverError, formatKeys, LockError } from "../errors.ts";
+import { formatKeys, LockError, StoreRefusedError } from "../errors.ts";
 
 /** A later holder has fenced already: this transaction must not commit. The lock is lost, even if its client does not know yet. */
 export class StaleLockError extends LockError {
   constructor(message: string, details?: LockErrorDetails) {
-    super("STALE_LOCK", message, details);
+    super("LOCK_STALE", message, details);
     this.name = "StaleLockError";
   }
 }
@@ -19,7 +19,7 @@ export class FenceConflictError extends LockError {
   /** Running the whole transaction again may succeed. */
   readonly retryable = true as const;
   constructor(message: string, details?: LockErrorDetails) {
-    super("FENCE_CONFLICT", message, details);
+    super("LOCK_FENCE_CONFLICT", message, details);
     this.name = "FenceConflictError";
   }
 }
@@ -46,7 +46,7 @@ export function toFenceError(error: unknown, keys: readonly string[], table: str
   const details = listDetails(error);
   if (details.some(isMissingTable)) {
     const text = `the table ${table} does not exist: run the statements of fenceMigration(), or createFenceTable()`;
-    return new FatalDriverError(text, { keys, cause: error });
+    return new StoreRefusedError(text, { keys, cause: error });
   }
   if (!details.some(isConflict)) return error;
   const text = `the database could not order this transaction on ${formatKeys(keys)}: roll it back and run it again`;

@@ -42,7 +42,7 @@ const NO_TRANSACTION =
  * @throws StaleLockError if a later holder has fenced: roll back; FenceConflictError if the database could not order the
  *   transaction: roll back and run it again; LockLostError if the lock is known to be lost, UnsupportedError if its store has
  *   no tokens, TypeError if an argument is wrong or no transaction is open: then nothing was sent, unless only the database
- *   could tell that no transaction is open; FatalDriverError if the table is missing; or the error of the library
+ *   could tell that no transaction is open; StoreRefusedError if the table is missing; or the error of the library
  */
 export async function fence(tx: unknown, lock: FencedLock, options: FenceOptions = {}): Promise<void> {
   validateFenceOptions(options);

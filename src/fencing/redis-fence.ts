@@ -1,6 +1,6 @@
 /** fenceRedis(): a script of the user that runs only if no later holder has run one. */
 
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import { stringRule, validateOptions } from "../util/validate.ts";
 import { createStaleLockError } from "./errors.ts";
 import type { FencedLock } from "./locks.ts";
@@ -60,7 +60,7 @@ const listRule = (value: unknown): string | null =>
  * @param lock a lock with one key
  * @returns what the script returns
  * @throws StaleLockError if a later holder was there first: the script did not run; LockLostError, UnsupportedError and
- *   TypeError before anything is sent; FatalDriverError if the client is inside a MULTI transaction, which has the script now,
+ *   TypeError before anything is sent; StoreRefusedError if the client is inside a MULTI transaction, which has the script now,
  *   or if the server does not have EVAL; the error of the client, after which the script may have run
  */
 export async function fenceRedis(client: unknown, lock: FencedLock, options: RedisFenceOptions): Promise<unknown> {
@@ -89,10 +89,10 @@ export async function fenceRedis(client: unknown, lock: FencedLock, options: Red
     const message = String((error as { readonly message?: unknown }).message);
     if (message.includes(STALE)) throw createStaleLockError(grant.key, grant.token);
     // it quotes the script
-    if (UNKNOWN_COMMAND.test(message)) throw new FatalDriverError(NO_EVAL);
+    if (UNKNOWN_COMMAND.test(message)) throw new StoreRefusedError(NO_EVAL);
     throw error;
   });
-  if (!Array.isArray(reply)) throw new FatalDriverError(INSIDE_MULTI);
+  if (!Array.isArray(reply)) throw new StoreRefusedError(INSIDE_MULTI);
   return reply[0] ?? null;
 }
 

@@ -46,7 +46,7 @@ const READ_MARK = "select pg_catalog.current_setting('holdfast.lock', true) as m
  * @returns true; false with `wait: false` if the lock was not free
  * @throws UnsupportedError on another database; FenceConflictError after a deadlock or the session's lock_timeout: roll back and
  *   run the transaction again; TypeError if an argument is wrong, or if tx is not in a transaction or not at read committed;
- *   FatalDriverError if `keyToLock` returns no such number; or the error of the library
+ *   StoreRefusedError if `keyToLock` returns no such number; or the error of the library
  */
 export async function lockInTransaction(
   tx: unknown,

@@ -54,8 +54,8 @@ export interface Election extends AsyncDisposable {
    * Waits for the leadership and yields its term. At the end of the loop's body the term ends, and the loop waits at the end
    * of the queue for the next one; leaving the loop by break, return or an error ends the term, too. The loop ends without
    * an error when the election or the client is closed, or the option `signal` aborted.
-   * @throws DeadlockError if the async flow holds the key; ClosedError if the client was closed before; FatalDriverError;
-   * UnsupportedError; DriverError if the store cannot be opened. Otherwise waits until the store can be reached
+   * @throws DeadlockError if the async flow holds the key; ClosedError if the client was closed before; StoreRefusedError;
+   * UnsupportedError; StoreError if the store cannot be opened. Otherwise waits until the store can be reached
    */
   [Symbol.asyncIterator](): AsyncGenerator<Term, void, void>;
   /**
@@ -64,14 +64,14 @@ export interface Election extends AsyncDisposable {
    */
   resign(): void;
   /**
-   * Returns the leader as the store shows it now, or null. @throws DriverError; FatalDriverError; ClosedError; UnsupportedError
+   * Returns the leader as the store shows it now, or null. @throws StoreError; StoreRefusedError; ClosedError; UnsupportedError
    * if the store does not show the claims of other clients
    */
   current(): Promise<Leader | null>;
   /**
    * Yields the leader, or null, and then each other leader that a read of the store finds. A short term may be missed. A store
    * that cannot be reached delays the next element. Ends when the election or the client is closed.
-   * @throws TypeError naming the option; as current(), except DriverError, from the loop
+   * @throws TypeError naming the option; as current(), except StoreError, from the loop
    */
   observe(options?: ObserveOptions): AsyncGenerator<Leader | null, void, void>;
   /** Ends a running term at once, without waiting for the loop's body, and all loops of this election. */
@@ -160,7 +160,7 @@ class LockElection implements Election {
     return this.close();
   }
 
-  /** Opens the client. False: the election was stopped. @throws ClosedError, DriverError, FatalDriverError */
+  /** Opens the client. False: the election was stopped. @throws ClosedError, StoreError, StoreRefusedError */
   async #open(): Promise<boolean> {
     try {
       if (!this.#stopping.aborted) await this.#client.open();

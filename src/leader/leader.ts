@@ -3,7 +3,7 @@
 import type { Client } from "../client/client.ts";
 import { isExclusive } from "../client/grant.ts";
 import type { Scheduler } from "../client/scheduler.ts";
-import { ClosedError, DriverError, UnsupportedError, wrapDriverError } from "../errors.ts";
+import { ClosedError, StoreError, UnsupportedError, wrapStoreError } from "../errors.ts";
 
 /** A leader, as the store shows it to everyone. */
 export interface Leader {
@@ -14,7 +14,7 @@ export interface Leader {
 }
 
 /**
- * Returns the leader, or null if there is none. @throws ClosedError; DriverError; FatalDriverError; UnsupportedError if the
+ * Returns the leader, or null if there is none. @throws ClosedError; StoreError; StoreRefusedError; UnsupportedError if the
  * store does not list the claims of other clients
  */
 export async function readLeader(client: Client, name: string): Promise<Leader | null> {
@@ -26,7 +26,7 @@ export async function readLeader(client: Client, name: string): Promise<Leader |
   }
   const key = client.settings.prefix + name;
   const { views } = await queueReader.read(key, true).catch((error: unknown) => {
-    throw wrapDriverError(error, `could not read who leads ${JSON.stringify(name)}`, [name]);
+    throw wrapStoreError(error, `could not read who leads ${JSON.stringify(name)}`, [name]);
   });
   for (const { answer, label, locks } of views) {
     // readers and holders of permits lead nothing
@@ -38,7 +38,7 @@ export async function readLeader(client: Client, name: string): Promise<Leader |
 
 /**
  * Yields the leader, and each other one that a later read finds. A read that fails is repeated after the interval.
- * @throws as readLeader(), except DriverError; ends when the client is closed or the signal aborted
+ * @throws as readLeader(), except StoreError; ends when the client is closed or the signal aborted
  */
 export async function* watchLeader(
   client: Client,
@@ -60,7 +60,7 @@ export async function* watchLeader(
       leader = signal.aborted ? undefined : await readLeader(client, name);
     } catch (error) {
       if (error instanceof ClosedError) return;
-      if (!(error instanceof DriverError)) throw error;
+      if (!(error instanceof StoreError)) throw error;
     } finally {
       scheduler.unref();
     }

@@ -32,7 +32,7 @@ export function toRefusal(error: unknown, busyStatus: 409 | 423): Refusal {
   const { code, remainingMs = 0 } = error as { readonly code?: unknown; readonly remainingMs?: number };
   const retryAfterSeconds = Math.max(1, Math.ceil(remainingMs / 1_000));
   if (code === "LOCK_TIMEOUT") return { status: busyStatus, retryAfterSeconds, error };
-  if (code === "PAUSED" || code === "DRIVER_FAILED" || code === "CLOSED")
+  if (code === "LOCK_STORE_PAUSED" || code === "LOCK_STORE_FAILED" || code === "LOCK_CLOSED")
     return { status: 503, retryAfterSeconds, error };
   // all other arguments have been checked before: the key is too long, or has control characters
   if (error instanceof TypeError) return { status: 400, retryAfterSeconds: null, error };

@@ -43,7 +43,7 @@ export type RequestOutcome = "handled" | "abandoned" | Refusal;
  * @param clientSignal aborted when the client has closed the connection
  * @param handle runs the handler and settles when it has ended; gets null if the request needs no lock. If the lock is lost
  *   meanwhile, the outcome does not wait for it
- * @throws what handle throws; TypeError if there is no key; FatalDriverError, UnsupportedError, DeadlockError
+ * @throws what handle throws; TypeError if there is no key; StoreRefusedError, UnsupportedError, DeadlockError
  */
 export type RunRequest<Request> = (
   request: Request,

@@ -3,7 +3,7 @@
 import { isIP } from "node:net";
 import type { ConnectionOptions } from "node:tls";
 import { checkServerIdentity, connect, createSecureContext } from "node:tls";
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import { readNamedFile } from "../os/files.ts";
 import type { Connector } from "./transport.ts";
 import { createSocketTransport, toConnectError } from "./transport.ts";
@@ -69,7 +69,7 @@ type TlsFiles = Pick<ConnectionOptions, "ca" | "cert" | "key">;
 /**
  * Returns a function that reads the files, to be called for each connection, so that renewed certificates are used. During
  * a renewal files may be missing or not match each other: then it returns the last valid ones.
- * @throws FatalDriverError naming a file that cannot be read or has the wrong content; TypeError for a certificate
+ * @throws StoreRefusedError naming a file that cannot be read or has the wrong content; TypeError for a certificate
  * without its key, or a key alone
  */
 export function createTlsFileReader(paths: TlsPaths, names: TlsParameterNames = OWN_NAMES): () => TlsFiles {
@@ -81,7 +81,7 @@ export function createTlsFileReader(paths: TlsPaths, names: TlsParameterNames = 
     try {
       lastFiles = readTlsFiles(paths, names);
     } catch (error) {
-      if (!(error instanceof FatalDriverError)) throw error;
+      if (!(error instanceof StoreRefusedError)) throw error;
     }
     return lastFiles;
   };
@@ -96,7 +96,7 @@ function readTlsFiles({ ca, cert, key }: TlsPaths, names: TlsParameterNames): Tl
   try {
     createSecureContext(files);
   } catch (cause) {
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       `url: ${names.ca}, ${names.cert} and ${names.key} cannot be used: ${(cause as Error).message}`,
       { cause },
     );
@@ -108,7 +108,7 @@ function readPem(path: string, parameter: string, pemLabel: "CERTIFICATE" | "PRI
   const text = readNamedFile(path, `url: ${parameter}`);
   // Node silently accepts a CA file without certificates and then trusts no issuer
   if (!text.includes(`${pemLabel}-----`))
-    throw new FatalDriverError(`url: ${parameter} names ${path}, which holds no PEM ${pemLabel.toLowerCase()}`);
+    throw new StoreRefusedError(`url: ${parameter} names ${path}, which holds no PEM ${pemLabel.toLowerCase()}`);
   return text;
 }
 

@@ -13,7 +13,7 @@ export interface OptimisticErrorDetails extends LockErrorDetails {
 export class VersionConflictError extends LockError {
   readonly attempts: number;
   constructor(message: string, details: OptimisticErrorDetails) {
-    super("VERSION_CONFLICT", message, details);
+    super("LOCK_VERSION_CONFLICT", message, details);
     this.name = "VersionConflictError";
     this.attempts = details.attempts;
   }
@@ -23,7 +23,7 @@ export class VersionConflictError extends LockError {
 export class RowGoneError extends LockError {
   readonly attempts: number;
   constructor(message: string, details: OptimisticErrorDetails) {
-    super("ROW_GONE", message, details);
+    super("LOCK_ROW_GONE", message, details);
     this.name = "RowGoneError";
     this.attempts = details.attempts;
   }
@@ -36,7 +36,7 @@ export class RowGoneError extends LockError {
 export class OutcomeUnknownError extends LockError {
   readonly attempts: number;
   constructor(message: string, details: OptimisticErrorDetails) {
-    super("OUTCOME_UNKNOWN", message, details);
+    super("LOCK_OUTCOME_UNKNOWN", message, details);
     this.name = "OutcomeUnknownError";
     this.attempts = details.attempts;
   }

@@ -8,7 +8,7 @@ import type { Stats } from "node:fs";
 import { lstatSync, statSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
 import { dirname, isAbsolute, join } from "node:path";
-import { FatalDriverError } from "../errors.ts";
+import { StoreRefusedError } from "../errors.ts";
 import { createPrivateDirectory, DirectoryError, trimTrailingSlashes } from "./private-directory.ts";
 
 /** The longest path of a Unix socket, in bytes, that all systems support. */
@@ -32,7 +32,7 @@ export function resolveUserDirectory(env: NodeJS.ProcessEnv = process.env): stri
 
 /**
  * Creates the directory if it is missing, checks it, and returns the path of the server's socket in it.
- * @throws FatalDriverError if it is a link, another user's, or open to others; TypeError if the path is too long
+ * @throws StoreRefusedError if it is a link, another user's, or open to others; TypeError if the path is too long
  */
 export function prepareSocketPath(directory: string): string {
   const socket = userSocketPath(directory);
@@ -58,13 +58,13 @@ export function userSocketPath(directory: string): string {
 
 /**
  * Rejects a directory in which another user could create a socket or use this user's.
- * @throws FatalDriverError with the problem and the remedy
+ * @throws StoreRefusedError with the problem and the remedy
  */
 export function validateUserDirectory(directory: string): void {
   const stats = lstatSync(directory, { throwIfNoEntry: false });
   const problem = stats === undefined ? "does not exist" : directoryProblem(stats);
   if (problem === null) return;
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     `the directory ${directory} ${problem}: refusing to use it; it must be owned by you with mode 0700 (set HOLDFAST_DIR to use another directory)`,
   );
 }
@@ -82,7 +82,7 @@ function createUserDirectory(directory: string): void {
     createPrivateDirectory(directory);
   } catch (error) {
     if (!(error instanceof DirectoryError)) throw error;
-    throw new FatalDriverError(`the directory ${error.message}; set HOLDFAST_DIR to another`, { cause: error });
+    throw new StoreRefusedError(`the directory ${error.message}; set HOLDFAST_DIR to another`, { cause: error });
   }
 }
 
@@ -105,7 +105,7 @@ function findHomeDirectory(): string | null {
     const stats = statSync(home, { throwIfNoEntry: false });
     return stats?.isDirectory() && stats.uid === currentUid() ? home : null;
   } catch (error) {
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       `your home directory ${home} cannot be accessed (${(error as Error).message}): set HOLDFAST_DIR to a directory that all your processes can access`,
       { cause: error },
     );

@@ -5,7 +5,7 @@
 
 import type { EndReason, Pause } from "../errors.ts";
 
-export { type EndReason, FatalDriverError, type Pause } from "../errors.ts";
+export { type EndReason, type Pause, StoreRefusedError } from "../errors.ts";
 
 /** All permits of a key. A mutex or a writer takes all of them, a reader takes one. 2^30, so that sums stay exact. */
 export const ALL_PERMITS: number = 2 ** 30;
@@ -252,7 +252,7 @@ export interface Check {
  *
  * Every call is one short exchange: it never waits for another claim to be released and never retries. Calls may
  * overlap, but for one claim the core starts a call only when the one before has settled or timed out. Throw the errors
- * of the store's client as they are: the core treats any error as "outcome unknown" and retries. Throw FatalDriverError if
+ * of the store's client as they are: the core treats any error as "outcome unknown" and retries. Throw StoreRefusedError if
  * a retry cannot succeed. No call needs to keep the process alive: the core does that for those that code waits for, for a release
  * only for a moment; open() and close() do it themselves. Use the store's clock: never send this process's wall clock.
  */

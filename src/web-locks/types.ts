@@ -50,6 +50,6 @@ export interface WebLockManager {
    */
   request<T>(name: string, callback: (lock: WebLock | null) => T | PromiseLike<T>): Promise<T>;
   request<T>(name: string, options: WebLockOptions, callback: (lock: WebLock | null) => T | PromiseLike<T>): Promise<T>;
-  /** The locks that are held, and the requests that wait, at the store: at most 1,000 of all clients. @throws DriverError */
+  /** The locks that are held, and the requests that wait, at the store: at most 1,000 of all clients. @throws StoreError */
   query(): Promise<WebLockSnapshot>;
 }

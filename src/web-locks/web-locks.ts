@@ -187,6 +187,6 @@ function remove<T>(sets: Map<string, Set<T>>, name: string, item: T): void {
 }
 
 function toStandardError(error: unknown): unknown {
-  const isUnsupported = error instanceof Error && (error as { readonly code?: unknown }).code === "UNSUPPORTED";
+  const isUnsupported = error instanceof Error && (error as { readonly code?: unknown }).code === "LOCK_UNSUPPORTED";
   return isUnsupported ? notSupported(error.message, error) : error;
 }

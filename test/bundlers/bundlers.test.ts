@@ -109,8 +109,12 @@ describe("webpack", () => {
     expect(warnings.filter((warning) => !/^Module not found: .*'(?:[\w/.-]+)' in/.test(warning))).toEqual([]);
     expect(await project.run("webpack/main.cjs")).toBe(HELD_ALONE);
     const [redis, postgres] = ["redis://127.0.0.1:1", "postgres://u@127.0.0.1:1/d"] as const;
-    expect(await project.run("webpack/main.cjs", redis)).toMatch(/^DRIVER_FATAL .*"ioredis", which is not installed/);
-    expect(await project.run("webpack/main.cjs", postgres)).toMatch(/^DRIVER_FATAL .*"pg" or "postgres", neither/);
+    expect(await project.run("webpack/main.cjs", redis)).toMatch(
+      /^LOCK_STORE_REFUSED .*"ioredis", which is not installed/,
+    );
+    expect(await project.run("webpack/main.cjs", postgres)).toMatch(
+      /^LOCK_STORE_REFUSED .*"pg" or "postgres", neither/,
+    );
   });
 
   test("ES modules", { timeout: TIMEOUT_MS }, async () => {

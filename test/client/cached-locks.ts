@@ -18,7 +18,7 @@ export function testCachedLocks(test: DefineTest, settings: ConformanceSettings)
   if (recall === false || reportsBreaks === false) {
     test("a store that cannot recall, or a client that does not report breaks, refuses cached locks", async (context) => {
       const { locks, chaosDriver } = await openTestClient(context);
-      await assert.rejects(locks.acquire("key", { cache: "1s" }), hasCode("UNSUPPORTED"));
+      await assert.rejects(locks.acquire("key", { cache: "1s" }), hasCode("LOCK_UNSUPPORTED"));
       assert.equal(chaosDriver.countCalls("claim"), 0);
     });
     return;

@@ -13,7 +13,7 @@ export function testClientClose(test: DefineTest): void {
     const busyLock = await hold(clientB.locks, "busy");
     const waits = ["busy", "busy", "a"].map((key) => deferRejection(clientA.locks.acquire(key)));
     await waitForClaims(context, clientA.locks.traits?.manyKeys ? 4 : 5);
-    const rejected = Promise.all(waits.map((wait) => assert.rejects(wait, hasCode("CLOSED"))));
+    const rejected = Promise.all(waits.map((wait) => assert.rejects(wait, hasCode("LOCK_CLOSED"))));
     await clientA.locks.close();
     await rejected;
     await waitForClaims(context, 1);
@@ -29,14 +29,14 @@ export function testClientClose(test: DefineTest): void {
     const { locks } = await openTestClient(context);
     await locks.using("key", () => undefined);
     await Promise.all([locks.close(), locks.close()]);
-    await assert.rejects(locks.acquire("key"), hasCode("CLOSED"));
-    await assert.rejects(locks.tryAcquire("key"), hasCode("CLOSED"));
-    await assert.rejects(locks.all("a", "b").acquire(), hasCode("CLOSED"));
+    await assert.rejects(locks.acquire("key"), hasCode("LOCK_CLOSED"));
+    await assert.rejects(locks.tryAcquire("key"), hasCode("LOCK_CLOSED"));
+    await assert.rejects(locks.all("a", "b").acquire(), hasCode("LOCK_CLOSED"));
     await assert.rejects(
       locks.using("key", () => assert.fail("the body is not run")),
-      hasCode("CLOSED"),
+      hasCode("LOCK_CLOSED"),
     );
-    await assert.rejects(locks.list(), hasCode("CLOSED"));
+    await assert.rejects(locks.list(), hasCode("LOCK_CLOSED"));
     await locks[Symbol.asyncDispose]();
   });
 

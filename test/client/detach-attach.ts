@@ -96,7 +96,7 @@ export function testDetachAttach(test: DefineTest, { traits, verbs }: Conformanc
   test("a lock inside using() cannot be detached, and a damaged reference is a TypeError", async (context) => {
     const { locks } = await openTestClient(context);
     await locks.using("key", async (lock) => {
-      await assert.rejects(lock.detach(), hasCode("UNSUPPORTED"));
+      await assert.rejects(lock.detach(), hasCode("LOCK_UNSUPPORTED"));
       lock.throwIfLost();
     });
     const lock = await locks.acquire("key");

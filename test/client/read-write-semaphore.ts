@@ -12,8 +12,8 @@ export function testReadWriteAndSemaphore(test: DefineTest, { traits }: Conforma
       const { locks, chaosDriver } = await openTestClient(context);
       await locks.using("key", () => undefined);
       const before = chaosDriver.countCalls("claim");
-      await assert.rejects(locks.rw("key").read.acquire(), hasCode("UNSUPPORTED"));
-      await assert.rejects(locks.semaphore("key", 2).acquire(), hasCode("UNSUPPORTED"));
+      await assert.rejects(locks.rw("key").read.acquire(), hasCode("LOCK_UNSUPPORTED"));
+      await assert.rejects(locks.semaphore("key", 2).acquire(), hasCode("LOCK_UNSUPPORTED"));
       assert.equal(chaosDriver.countCalls("claim"), before);
     });
     return;
@@ -42,7 +42,7 @@ export function testReadWriteAndSemaphore(test: DefineTest, { traits }: Conforma
   if (traits.permits === "shared") {
     test("semaphores are refused before anything is sent", async (context) => {
       const { locks } = await openTestClient(context);
-      await assert.rejects(locks.semaphore("key", 2).acquire(), hasCode("UNSUPPORTED"));
+      await assert.rejects(locks.semaphore("key", 2).acquire(), hasCode("LOCK_UNSUPPORTED"));
     });
     return;
   }

@@ -14,7 +14,7 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
       const { locks, chaosDriver } = await openTestClient(context);
       await locks.using("key", () => undefined);
       const before = chaosDriver.countCalls("claim");
-      await assert.rejects(locks.acquire("key", { ttl: "session" }), hasCode("UNSUPPORTED"));
+      await assert.rejects(locks.acquire("key", { ttl: "session" }), hasCode("LOCK_UNSUPPORTED"));
       assert.equal(chaosDriver.countCalls("claim"), before);
     });
     return;
@@ -46,7 +46,7 @@ export function testSessions(test: DefineTest, { traits }: ConformanceSettings):
   test("a lock of a session cannot be detached", async (context) => {
     const { locks } = await openTestClient(context);
     const lock = await locks.acquire("key", { ttl: "session" });
-    await assert.rejects(lock.detach(), hasCode("UNSUPPORTED"));
+    await assert.rejects(lock.detach(), hasCode("LOCK_UNSUPPORTED"));
     lock.throwIfLost();
     assert.equal(await lock.release(), true);
   });

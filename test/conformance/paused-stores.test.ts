@@ -226,7 +226,7 @@ describe("a majority of three servers: one recovers, and one answers last", () =
   ])("a key held on one is paused if the last %s: unknown is not busy", async (_, end) => {
     const { locks, others, late, places } = await scene();
     expectHeld(await others[0].claim(makeClaim("key", { ttlMs: 60_000 })));
-    await expect(late(() => locks.tryAcquire("key"), end)).rejects.toMatchObject({ code: "PAUSED" });
+    await expect(late(() => locks.tryAcquire("key"), end)).rejects.toMatchObject({ code: "LOCK_STORE_PAUSED" });
     await until(async () => (await places()).join() === "1,0", { within: 10_000, what: "the holder's place alone" });
   });
 });

@@ -15,7 +15,7 @@ const sandbox = cliSandbox();
 const EXPECTED_OUTPUT: Readonly<Record<string, readonly (readonly string[])[]>> = {
   "fenced-register": [
     ["the second token is higher: true"],
-    ["the late write was refused: STALE_LOCK"],
+    ["the late write was refused: LOCK_STALE"],
     ["the register says: second"],
     ["the first holder still held it: false, the second: true"],
   ],
@@ -23,7 +23,7 @@ const EXPECTED_OUTPUT: Readonly<Record<string, readonly (readonly string[])[]>> 
     ["the next holder writes 50, without a token: accepted"],
     ["the next holder writes 50, with its token: accepted"],
     ["the stopped holder writes 70, without a token: accepted"],
-    ["the stopped holder writes 70, with its token: refused (STALE_LOCK)"],
+    ["the stopped holder writes 70, with its token: refused (LOCK_STALE)"],
     ['what the stopped holder is told: lost the lock on "account": its lease ended before a renewal succeeded'],
     ["100 - 30 - 50 without tokens: 70, one withdrawal is lost"],
     ["with tokens: 50, the late one was refused and can be repeated"],

@@ -296,7 +296,7 @@ describe.each(["esm", "cjs"] as const)("bundled by esbuild as %s", (format) => {
       const run = (env: Record<string, string>) =>
         sandbox.startProgram([process.execPath, join(bundleFolder, "dist", name)], { cwd: bundleFolder, env }).ended;
       expect((await run(packageFiles("alone"))).out).toMatch(
-        /^DRIVER_FAILED .*the program to start one was not found: run `holdfast serve`/,
+        /^LOCK_STORE_FAILED .*the program to start one was not found: run `holdfast serve`/,
       );
       expect(readdirSync(bundleFolder).sort()).toEqual(["cli", "dist", "package.json"]);
       await sandbox.run(["run", "k", "--", "true"]);

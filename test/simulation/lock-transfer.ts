@@ -1,6 +1,6 @@
 /** A lock transfer: detached by one client, attached by another. */
 
-import { ClosedError, DriverError, LockLostError, UnsupportedError } from "../../src/errors.ts";
+import { ClosedError, LockLostError, StoreError, UnsupportedError } from "../../src/errors.ts";
 import type { LockSpec } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { HeldLock } from "./invariant-checker.ts";
@@ -14,8 +14,7 @@ export async function transferLock(lockUser: LockUser, heldLock: HeldLock | null
   try {
     reference = await heldLock.lock.detach();
   } catch (error) {
-    const expected =
-      error instanceof LockLostError || error instanceof DriverError || error instanceof UnsupportedError;
+    const expected = error instanceof LockLostError || error instanceof StoreError || error instanceof UnsupportedError;
     if (!expected) throw error;
     return lockUser.useLock(heldLock);
   }
@@ -38,7 +37,7 @@ async function attachLock(lockUser: LockUser, reference: string, lockSpecs: read
     context.checker.recordAttach(heldLock);
     await lockUser.useLock(heldLock);
   } catch (error) {
-    const expected = error instanceof LockLostError || error instanceof DriverError || error instanceof ClosedError;
+    const expected = error instanceof LockLostError || error instanceof StoreError || error instanceof ClosedError;
     if (!expected) throw error;
     clientProcess.machine.note(`${name}: ${error.message}`);
   }

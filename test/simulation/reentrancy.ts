@@ -6,9 +6,9 @@
 import {
   ClosedError,
   DeadlockError,
-  DriverError,
   LockLostError,
   LockTimeoutError,
+  StoreError,
   StorePausedError,
 } from "../../src/errors.ts";
 import type { Lock } from "../../src/index.ts";
@@ -62,7 +62,7 @@ export async function runReentrant(lockUser: LockUser, random: SeededRandom): Pr
     const expected =
       error instanceof LockLostError ||
       error instanceof LockTimeoutError ||
-      error instanceof DriverError ||
+      error instanceof StoreError ||
       error instanceof ClosedError;
     if (!expected) throw error;
     machine.note(`${lockUser.name}: ${error.message}`);
@@ -155,7 +155,7 @@ const acquireLastKey: NestedAction = async (lockUser, { holds }, random) => {
     await lockUser.sleep(random.next() * ttlMs * 0.2);
     await lockUser.release(heldLock);
   } catch (error) {
-    const expected = error instanceof LockTimeoutError || error instanceof DriverError || error instanceof ClosedError;
+    const expected = error instanceof LockTimeoutError || error instanceof StoreError || error instanceof ClosedError;
     const isPaused = error instanceof StorePausedError && wait === 0;
     if (!(expected || isPaused)) throw error;
     lockUser.clientProcess.machine.note(`${lockUser.name}: ${error.message}`);

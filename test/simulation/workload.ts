@@ -2,7 +2,7 @@
 
 import type { Lock } from "../../src/client/lock.ts";
 import type { AcquireOptions } from "../../src/client/options.ts";
-import { ClosedError, DriverError, LockTimeoutError, StorePausedError } from "../../src/errors.ts";
+import { ClosedError, LockTimeoutError, StoreError, StorePausedError } from "../../src/errors.ts";
 import type { LockSpec } from "../../src/spi/driver.ts";
 import type { SeededRandom } from "../support/seeded-random.ts";
 import type { ClientProcess } from "./client-process.ts";
@@ -99,7 +99,7 @@ export class LockUser {
       this.#checkWaitTime(request, 0);
       return lock === null ? null : this.recordHolding(lock, holds, request);
     } catch (error) {
-      const isExpected = error instanceof DriverError || error instanceof ClosedError;
+      const isExpected = error instanceof StoreError || error instanceof ClosedError;
       if (!isExpected && !(error instanceof StorePausedError)) throw error;
       return null;
     }
@@ -135,10 +135,10 @@ export class LockUser {
     machine.note(`${this.name}: ${error instanceof Error ? error.message : String(error)} (${waitedMs.toFixed(1)} ms)`);
     if (error === ABORT_REASON || error instanceof ClosedError) return;
     const isPaused = error instanceof StorePausedError;
-    if (!(isPaused || error instanceof LockTimeoutError || error instanceof DriverError)) throw error;
+    if (!(isPaused || error instanceof LockTimeoutError || error instanceof StoreError)) throw error;
     if (isPaused && waitMs !== 0) return events.fail(`${this.name}: a wait ended by a pause: ${error.message}`);
     // a store that was never reached is an error, not a wait
-    if (request.isFirst && error instanceof DriverError) return;
+    if (request.isFirst && error instanceof StoreError) return;
     if (waitMs === null) return events.fail(`${this.name}: a wait without end ended: ${error.message}`);
     if (error instanceof LockTimeoutError && waitedMs < waitMs - ROUNDING_MS) {
       events.fail(`${this.name}: a wait of ${waitMs} ms ended after ${waitedMs.toFixed(3)} ms`);

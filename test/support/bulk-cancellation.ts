@@ -104,7 +104,7 @@ export async function expectBulkCancellationLeavesNothing({
   expect([late.codes, aborted.codes, closed.codes].map((codes) => [...codes])).toEqual([
     ["LOCK_TIMEOUT"],
     ["ENOUGH"],
-    ["CLOSED"],
+    ["LOCK_CLOSED"],
   ]);
   // who could not be told in half a second is told no name, and never a wrong one
   for (const holder of late.holders) expect(["the holder", undefined]).toContain(holder);

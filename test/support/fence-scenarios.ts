@@ -68,7 +68,7 @@ export function describeFence(database: () => FenceDatabase, levels: readonly st
         expect.objectContaining({ code: expectRefusal(database(), level) }),
       );
       await inside.rollback();
-      await expect(commitFenced(database(), level, 10, "earlier")).rejects.toMatchObject({ code: "STALE_LOCK" });
+      await expect(commitFenced(database(), level, 10, "earlier")).rejects.toMatchObject({ code: "LOCK_STALE" });
       expect(await query("select who from data")).toEqual([{ who: "later" }]);
       await commitFenced(database(), level, 20, "again");
       await commitFenced(database(), level, 30, "next");
@@ -91,12 +91,12 @@ export function describeFence(database: () => FenceDatabase, levels: readonly st
       await earlier.commit();
       const outcome = await fencing.then(() => later.commit()).catch((error: { code: string }) => error.code);
       if (outcome !== undefined) {
-        expect([outcome, database().isSnapshot(level)]).toEqual(["FENCE_CONFLICT", true]);
+        expect([outcome, database().isSnapshot(level)]).toEqual(["LOCK_FENCE_CONFLICT", true]);
         await later.rollback();
         await commitFenced(database(), level, 20, "later");
       }
       expect(await query("select who from data order by seq")).toEqual([{ who: "earlier" }, { who: "later" }]);
-      await expect(commitFenced(database(), level, 10, "again")).rejects.toMatchObject({ code: "STALE_LOCK" });
+      await expect(commitFenced(database(), level, 10, "again")).rejects.toMatchObject({ code: "LOCK_STALE" });
     });
 
     test(`${level}: readers neither refuse nor block each other, and order themselves with writers`, async () => {
@@ -121,13 +121,13 @@ export function describeFence(database: () => FenceDatabase, levels: readonly st
       await until(() => writer.isBlocked(), { within: WITHIN, what: "the writer to wait for the readers" });
       for (const reader of readers) await reader.commit();
       await expect(writing).rejects.toThrow(
-        expect.objectContaining({ code: expect.stringMatching(/STALE_LOCK|FENCE_CONFLICT/) }),
+        expect.objectContaining({ code: expect.stringMatching(/LOCK_STALE|LOCK_FENCE_CONFLICT/) }),
       );
       await writer.rollback();
-      await expect(commitFenced(database(), level, 25, "late writer")).rejects.toMatchObject({ code: "STALE_LOCK" });
+      await expect(commitFenced(database(), level, 25, "late writer")).rejects.toMatchObject({ code: "LOCK_STALE" });
       await commitFenced(database(), level, 40, "writer");
       await expect(commitFenced(database(), level, 30, "reader", "shared")).rejects.toMatchObject({
-        code: "STALE_LOCK",
+        code: "LOCK_STALE",
       });
       await commitFenced(database(), level, 50, "reader", "shared");
     });
@@ -140,10 +140,10 @@ export function describeFence(database: () => FenceDatabase, levels: readonly st
       await writer.query("select * from other");
       await commitFenced(database(), level, 30, "reader", "shared");
       await expect(run(writer, 25, "late writer")).rejects.toThrow(
-        expect.objectContaining({ code: expect.stringMatching(/STALE_LOCK|FENCE_CONFLICT/) }),
+        expect.objectContaining({ code: expect.stringMatching(/LOCK_STALE|LOCK_FENCE_CONFLICT/) }),
       );
       await writer.rollback();
-      await expect(commitFenced(database(), level, 25, "late writer")).rejects.toMatchObject({ code: "STALE_LOCK" });
+      await expect(commitFenced(database(), level, 25, "late writer")).rejects.toMatchObject({ code: "LOCK_STALE" });
     });
 
     test(`${level}: random holders commit in the order of their tokens`, { timeout: 60_000 }, async () => {
@@ -184,7 +184,7 @@ export function describeFenceArguments(database: () => FenceDatabase, otherKeys:
     await commitFenced(database(), level, 2n ** 63n - 1n, "one");
     await commitFenced(database(), level, 2n ** 63n - 1n, "two");
     await expect(commitFenced(database(), level, 2n ** 63n - 2n, "three")).rejects.toMatchObject({
-      code: "STALE_LOCK",
+      code: "LOCK_STALE",
     });
   });
 
@@ -214,7 +214,7 @@ export function describeFenceArguments(database: () => FenceDatabase, otherKeys:
   test("without its table the error says what creates it", async () => {
     const transaction = await database().begin(database().levels[0] as string);
     await expect(fence(transaction.handle, createTestLock(10), { prefix: "absent" })).rejects.toMatchObject({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
       message: expect.stringMatching(/absent_1_fences.* does not exist: run .*fenceMigration/),
     });
     await transaction.rollback();
@@ -285,7 +285,7 @@ async function commitFenced(
 
 /** A transaction that has read before sees an old snapshot, which the database refuses before its token counts. */
 function expectRefusal(database: FenceDatabase, level: string): unknown {
-  return expect.stringMatching(database.isSnapshot(level) ? /STALE_LOCK|FENCE_CONFLICT/ : /STALE_LOCK/);
+  return expect.stringMatching(database.isSnapshot(level) ? /LOCK_STALE|LOCK_FENCE_CONFLICT/ : /LOCK_STALE/);
 }
 
 async function readTokens({ query }: FenceDatabase): Promise<unknown[]> {
@@ -310,7 +310,7 @@ async function runRandomHolders(database: FenceDatabase, level: string, seed: nu
         await transaction.commit();
       } catch (error) {
         const { code } = error as { readonly code: string };
-        if (code !== "STALE_LOCK" && code !== "FENCE_CONFLICT" && !isCommitConflict(code)) throw error;
+        if (code !== "LOCK_STALE" && code !== "LOCK_FENCE_CONFLICT" && !isCommitConflict(code)) throw error;
         await transaction.rollback();
       }
     }

@@ -15,11 +15,11 @@ export async function expectFenced(db: unknown, prefix: string, transact: Transa
   await run(10);
   await run(20);
   await run(20);
-  await expect(run(10)).rejects.toMatchObject({ code: "STALE_LOCK" });
+  await expect(run(10)).rejects.toMatchObject({ code: "LOCK_STALE" });
   await run(40, "shared");
   await run(30, "shared");
   await run(40, "shared");
-  await expect(run(35)).rejects.toMatchObject({ code: "STALE_LOCK" });
+  await expect(run(35)).rejects.toMatchObject({ code: "LOCK_STALE" });
   await run(50);
-  await expect(run(45, "shared")).rejects.toMatchObject({ code: "STALE_LOCK" });
+  await expect(run(45, "shared")).rejects.toMatchObject({ code: "LOCK_STALE" });
 }

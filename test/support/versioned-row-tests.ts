@@ -111,14 +111,14 @@ export function testVersionedRow(name: string, open: () => RowClient | Promise<R
 
     test("no such row, and a row that is deleted before the write", async () => {
       await expect(optimistic(stockRow(client.handle, 9), takeOne)).rejects.toMatchObject({
-        code: "ROW_GONE",
+        code: "LOCK_ROW_GONE",
         attempts: 1,
       });
       const deleted = optimistic(stockRow(client.handle), async (row) => {
         await query("delete from t_stock where id = 1");
         return takeOne(row);
       });
-      await expect(deleted).rejects.toMatchObject({ code: "ROW_GONE", attempts: 2 });
+      await expect(deleted).rejects.toMatchObject({ code: "LOCK_ROW_GONE", attempts: 2 });
     });
 
     test("values are parameters, and odd names are quoted", async () => {

@@ -69,7 +69,7 @@ async function readEvents(store: Store, key: string, hasClaims: boolean): Promis
     // An older server, or a credential without the right: show the claims without events. Without claims the refusal is
     // reported instead: "free" would tell a user without the right that the key is free.
     const { code } = error as { readonly code?: unknown };
-    if (code === "UNSUPPORTED" || (code === "DRIVER_FATAL" && hasClaims)) return (error as Error).message;
+    if (code === "LOCK_UNSUPPORTED" || (code === "LOCK_STORE_REFUSED" && hasClaims)) return (error as Error).message;
     throw toCommandError(error, store.name);
   } finally {
     admin.close();

@@ -29,9 +29,9 @@ export function testPauses(test: DefineTest): void {
 
   test("while nothing new is granted, tryAcquire() and wait: 0 reject: they do not say that it is busy", async (context) => {
     const { locks } = await openTestClient(context);
-    await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
-    await assert.rejects(locks.acquire("key", { wait: 0 }), hasCode("PAUSED"));
-    await assert.rejects(locks.all("key", "other").tryAcquire(), hasCode("PAUSED"));
+    await assert.rejects(locks.tryAcquire("key"), hasCode("LOCK_STORE_PAUSED"));
+    await assert.rejects(locks.acquire("key", { wait: 0 }), hasCode("LOCK_STORE_PAUSED"));
+    await assert.rejects(locks.all("key", "other").tryAcquire(), hasCode("LOCK_STORE_PAUSED"));
     let isQueued = false;
     locks.on("waiting", () => {
       isQueued = true;
@@ -40,9 +40,9 @@ export function testPauses(test: DefineTest): void {
     // its entry may be in the store before the answer is here, which tells the client of the pause
     await context.waitUntil("the answer to the waiter's claim", () => isQueued);
     // also after an earlier request of the same client
-    await assert.rejects(locks.tryAcquire("key"), hasCode("PAUSED"));
+    await assert.rejects(locks.tryAcquire("key"), hasCode("LOCK_STORE_PAUSED"));
     await locks.close();
-    await assert.rejects(waits, hasCode("CLOSED"));
+    await assert.rejects(waits, hasCode("LOCK_CLOSED"));
     await waitForEmptyStore(context);
   });
 

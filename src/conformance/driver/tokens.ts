@@ -1,7 +1,7 @@
 /** Fencing tokens rise, whatever happens. */
 
 import assert from "node:assert/strict";
-import { ALL_PERMITS, FatalDriverError } from "../../spi/driver.ts";
+import { ALL_PERMITS, StoreRefusedError } from "../../spi/driver.ts";
 import type { DefineTest } from "../context.ts";
 import { assertHeld } from "../context.ts";
 import type { ConformanceSettings } from "../options.ts";
@@ -79,7 +79,7 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
     }
   });
 
-  test("a floor an hour ahead is reached, or refused by FatalDriverError", async (context) => {
+  test("a floor an hour ahead is reached, or refused by StoreRefusedError", async (context) => {
     const [clientA, clientB] = [await context.openClient(), await context.openClient()];
     const first = context.createClaim("key");
     const { token } = await clientA.claimHeld(first);
@@ -169,5 +169,5 @@ export function testTokens(test: DefineTest, settings: ConformanceSettings): voi
 
 /** Matches errors by code, not by class: a process may contain two copies of the package. */
 function isFatal(error: unknown): boolean {
-  return error instanceof FatalDriverError || (error as { code?: unknown } | null)?.code === "DRIVER_FATAL";
+  return error instanceof StoreRefusedError || (error as { code?: unknown } | null)?.code === "LOCK_STORE_REFUSED";
 }

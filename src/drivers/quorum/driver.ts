@@ -33,7 +33,7 @@
  *   cannot hold. Claims have no timers: the client rechecks when an answer says so.
  */
 
-import { FatalDriverError, safeListener } from "../../errors.ts";
+import { StoreRefusedError, safeListener } from "../../errors.ts";
 import type {
   Answer,
   Claim,
@@ -185,7 +185,7 @@ class QuorumDriver implements Driver {
 
   async claim(claim: Claim): Promise<Answer> {
     const [{ key }] = claim.locks;
-    if (isTokenKey(key)) throw new FatalDriverError(`quorum: the key ${JSON.stringify(key)} is reserved for tokens`);
+    if (isTokenKey(key)) throw new StoreRefusedError(`quorum: the key ${JSON.stringify(key)} is reserved for tokens`);
     const quorumClaim = this.#claims.getOrCreate(claim);
     quorumClaim.isOurs = true;
     return this.#whileActive([quorumClaim], () =>

@@ -39,7 +39,7 @@ export interface TokenRun {
 
 /**
  * Says whether a majority has agreed; if so, the quorum claim has its token.
- * @throws (rejects) FatalDriverError if so many members refuse the floor that no majority is left
+ * @throws (rejects) StoreRefusedError if so many members refuse the floor that no majority is left
  */
 export async function agreeOnToken(
   members: readonly Member[],

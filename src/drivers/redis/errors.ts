@@ -1,6 +1,6 @@
 /** Explains errors of Redis: what is wrong and what to do, without script digests, claim ids and passwords. */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import type { ClientAddress } from "./clients/types.ts";
 
 interface KnownError {
@@ -10,7 +10,7 @@ interface KnownError {
   readonly message: (match: RegExpExecArray, command?: string) => string;
   /** A retry is useless while a driver opens. Later it is not: the server may recover. */
   readonly isFatal?: true;
-  /** A retry is useless, too, but no Redis was reached that could have refused: not a FatalDriverError. */
+  /** A retry is useless, too, but no Redis was reached that could have refused: not a StoreRefusedError. */
   readonly isNotRedis?: true;
 }
 
@@ -188,7 +188,7 @@ export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddr
   if (!(error instanceof Error)) return error;
   const addLabel = (message: string): string =>
     label === "" ? message : message.replace(/^redis(?=: )/, `redis ${label}`);
-  if (error instanceof FatalDriverError) {
+  if (error instanceof StoreRefusedError) {
     error.message = addLabel(error.message);
     return error;
   }
@@ -196,7 +196,7 @@ export function toOpenError(error: unknown, { label, isViaSentinel }: ClientAddr
     // during a fail-over the Sentinels soon name the new master
     const isTransient = isViaSentinel && REPLICA.test(cause.message);
     if (cause instanceof RedisStoreError && cause.isFatal && !isTransient)
-      return new FatalDriverError(addLabel(cause.message));
+      return new StoreRefusedError(addLabel(cause.message));
   }
   error.message = addLabel(error.message);
   return error;

@@ -8,7 +8,7 @@
  * silenceWarnings (names separated by commas); with TLS also ca (a file) and servername.
  */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import { readNamedFile } from "../../os/files.ts";
 import type { Driver } from "../../spi/driver.ts";
 import { backoffMs } from "../../util/backoff.ts";
@@ -92,7 +92,7 @@ function retryDelayMs(attempts: number): number {
   return backoffMs(attempts, Math.random(), MAX_BACKOFF_MS, INITIAL_BACKOFF_MS);
 }
 
-/** @throws FatalDriverError if the file cannot be read */
+/** @throws StoreRefusedError if the file cannot be read */
 function readTlsOptions({ ca, servername }: NonNullable<RedisEndpoint["tls"]>): object {
   return {
     ...(ca !== undefined && { ca: readNamedFile(ca, "url: ca") }),
@@ -113,7 +113,7 @@ async function loadIoredis(): Promise<IoredisModule> {
     const { code } = cause as NodeJS.ErrnoException;
     // MODULE_NOT_FOUND comes from a CommonJS bundle
     if (code !== "ERR_MODULE_NOT_FOUND" && code !== "MODULE_NOT_FOUND") throw cause;
-    throw new FatalDriverError('Redis URLs need the package "ioredis", which is not installed: npm install ioredis', {
+    throw new StoreRefusedError('Redis URLs need the package "ioredis", which is not installed: npm install ioredis', {
       cause,
     });
   }

@@ -1,6 +1,6 @@
 /** The run record of guardDataLoss, which lua/lib/grace.lua describes. */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import { ALL_BUCKETS, toRoutingKey, toRunRecordKey } from "./key-names.ts";
 import GRACE from "./lua/grace.lua";
 import type { RunScript } from "./script-codec.ts";
@@ -22,7 +22,7 @@ export function encodeRunRecord(
 /**
  * Checks for a loss of data; the first use of a prefix counts as one, too. Returns what is left of a grace period in
  * milliseconds.
- * @throws FatalDriverError if the user lacks permission for INFO
+ * @throws StoreRefusedError if the user lacks permission for INFO
  */
 export async function checkRunRecords(
   namePrefix: string,
@@ -38,6 +38,6 @@ export async function checkRunRecords(
     return Math.max(...replies.map((reply) => Number((reply as unknown[])[0]) - Number((reply as unknown[])[1])));
   } catch (error) {
     if (!/\bACL\b|NOPERM|can't run this command/i.test(String(error))) throw error;
-    throw new FatalDriverError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });
+    throw new StoreRefusedError("redis: guardDataLoss needs the right to INFO (+info)", { cause: error });
   }
 }

@@ -1,6 +1,6 @@
 /** Checks a server before the first claim is sent to it. */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import type { Connection } from "./connection.ts";
 import { explainError, isNoScriptError, isReplicaError, isUnavailableCommand, toOpenError } from "./errors.ts";
 import { ALL_BUCKETS, LAYOUT_VERSION, toLayoutKey, toNamePrefix, toRoutingKey, toTrialPrefix } from "./key-names.ts";
@@ -11,7 +11,7 @@ import type { RedisOptions } from "./options.ts";
 
 /**
  * Connects and verifies that this server can keep locks safely. `extraChecks` run last, on the same connection.
- * @throws FatalDriverError if it cannot; Error if it was not reached
+ * @throws StoreRefusedError if it cannot; Error if it was not reached
  */
 export async function connectAndVerify(
   connection: Connection,
@@ -71,12 +71,12 @@ async function checkPermissions(connection: Connection, routingKey: string, opti
   ];
   const reply = await connection.send(command, routingKey);
   if (String(reply) === "QUEUED") {
-    throw new FatalDriverError("redis: the client is inside a MULTI transaction: pass a dedicated client");
+    throw new StoreRefusedError("redis: the client is inside a MULTI transaction: pass a dedicated client");
   }
   const [layout, refusal] = reply as [unknown, unknown];
   if (String(refusal) !== "") throw explainRefusal(String(refusal), layoutKey);
   if (String(layout) !== LAYOUT_VERSION) {
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       `redis: ${layoutKey} uses layout ${String(layout).slice(0, 20)}, but this version supports layout ${LAYOUT_VERSION}`,
     );
   }
@@ -87,7 +87,7 @@ function explainRefusal(refusal: string, layoutKey: string): Error {
   const knownError = explainError(refusal, /^\w+/.exec(refusal)?.[0]);
   if (knownError !== null) return knownError;
   if (refusal.includes("WRONGTYPE")) {
-    return new FatalDriverError(`redis: ${layoutKey} was not written by Holdfast: use another prefix`);
+    return new StoreRefusedError(`redis: ${layoutKey} was not written by Holdfast: use another prefix`);
   }
   return new Error(`redis: the server refused a required command: ${refusal}`); // its disk or its replicas: it may pass
 }
@@ -116,7 +116,7 @@ async function checkSettings(connection: Connection, options: RedisOptions): Pro
   const policies = infos.map((info) => /maxmemory_policy:(\S+)/.exec(String(info))?.[1] ?? "noeviction");
   const policy = policies.find((candidate) => candidate !== "noeviction");
   if (policy === undefined) return;
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     `redis: maxmemory-policy is ${policy}, so the server may evict held locks when memory is full: set noeviction, or allow it (option allowEviction)`,
   );
 }

@@ -28,7 +28,7 @@ export interface ServerEventListener {
 export interface AdminConnection {
   /** The server's hello; null while not connected. */
   readonly hello: ServerHello | null;
-  /** The last events of a key, oldest first. @throws FatalDriverError if the credential may not see them */
+  /** The last events of a key, oldest first. @throws StoreRefusedError if the credential may not see them */
   history(key: string, max: number): Promise<ServerEvent[]>;
   /** The server's description of itself, and this client's permissions on that key. */
   info(key: string): Promise<ServerInfo>;

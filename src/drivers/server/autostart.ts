@@ -41,7 +41,7 @@ export interface AutostartOptions {
 
 /**
  * A driver for this user's own lock server. It starts the server before it connects if no process listens.
- * @throws FatalDriverError if the user's directory is refused; TypeError if its path is too long
+ * @throws StoreRefusedError if the user's directory is refused; TypeError if its path is too long
  */
 export function createAutostartDriver({ connectTimeoutMs, opensOnce, label }: AutostartOptions): Driver {
   const path = prepareSocketPath(resolveUserDirectory());

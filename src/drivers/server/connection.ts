@@ -17,7 +17,7 @@
  *   that for the death of the client.
  */
 
-import { ClosedError, FatalDriverError } from "../../errors.ts";
+import { ClosedError, StoreRefusedError } from "../../errors.ts";
 import type { Connector, Transport } from "../../net/transport.ts";
 import { createConnectError, isTransientConnectError } from "../../net/transport.ts";
 import { readStartTime } from "../../os/process-info.ts";
@@ -300,7 +300,7 @@ export class Connection {
     const wasConnected = this.#state.status === "connected";
     const cause = closeError ?? (wasConnected ? null : this.#createSilentEndError());
     const error = toConnectionLostError(cause, wasConnected, this.#options.connector.url);
-    const isFinal = error instanceof FatalDriverError;
+    const isFinal = error instanceof StoreRefusedError;
     this.#failure = cause;
     this.#failures++;
     if (this.#state.status === "connected") {
@@ -461,15 +461,15 @@ export class Connection {
 }
 
 /**
- * The error of a call whose connection was lost or never made: a FatalDriverError if the server refused the hello
+ * The error of a call whose connection was lost or never made: a StoreRefusedError if the server refused the hello
  * permanently. A client that was connected and is then refused may retry: its credential may have been rotated.
  */
 function toConnectionLostError(cause: Error | null, wasConnected: boolean, serverUrl: string): Error {
   const isRefusal = cause instanceof ProtocolError;
   if (isRefusal && !wasConnected && FATAL_HELLO_CODES.has(cause.code)) {
-    return new FatalDriverError(`${serverUrl} refused: ${cause.message}`, { cause });
+    return new StoreRefusedError(`${serverUrl} refused: ${cause.message}`, { cause });
   }
-  if (cause instanceof FatalDriverError) return cause;
+  if (cause instanceof StoreRefusedError) return cause;
   const summary = wasConnected ? "the connection to the lock server was lost" : "the lock server cannot be reached";
   // the transport's own messages already name the server
   const detail = cause === null ? "" : `: ${isRefusal ? `${serverUrl}: ` : ""}${cause.message}`;

@@ -1,6 +1,6 @@
 /** The calls of one connection that have no reply yet. */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import { SlotMap } from "../../util/slot-map.ts";
 
 /** Error codes of calls for which a retry is useless. */
@@ -53,5 +53,5 @@ export class PendingCalls {
 }
 
 function toCallError(code: string, message: string): Error {
-  return FATAL_CODES.has(code) ? new FatalDriverError(message) : Object.assign(new Error(message), { code });
+  return FATAL_CODES.has(code) ? new StoreRefusedError(message) : Object.assign(new Error(message), { code });
 }

@@ -1,6 +1,6 @@
 /** Errors of databases, as the dialects of database servers explain them. */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 
 /** An error of the server or of the client library, without its statement and details: they may contain claim ids. */
 export class DatabaseError extends Error {
@@ -19,7 +19,7 @@ export class DatabaseError extends Error {
 /** The error of open(): fatal if a retry is useless. @param error as a dialect has explained it */
 export function toOpenError(error: unknown): unknown {
   return error instanceof DatabaseError && error.isFatal
-    ? new FatalDriverError(error.message, { cause: error })
+    ? new StoreRefusedError(error.message, { cause: error })
     : error;
 }
 

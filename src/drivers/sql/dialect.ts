@@ -130,7 +130,7 @@ export interface Dialect {
   readonly durability: "restart" | "failover";
   /**
    * Connects, creates or verifies the tables, and refuses what cannot work.
-   * @throws FatalDriverError if a retry cannot succeed: another layout, missing permissions, an unsupported version
+   * @throws StoreRefusedError if a retry cannot succeed: another layout, missing permissions, an unsupported version
    */
   open(events: DialectEvents): Promise<DialectSession>;
 }

@@ -12,7 +12,7 @@ const MAX_DELAY_MS = 500;
 interface Openable<S, T> {
   /** The driver's name, which begins its error messages. */
   readonly name: string;
-  /** @throws FatalDriverError if a retry cannot succeed */
+  /** @throws StoreRefusedError if a retry cannot succeed */
   open(): Promise<S>;
   /** Reads what open() needs to know. It is part of the attempt: the connection may break before. */
   inspect(session: S): Promise<T>;
@@ -30,7 +30,7 @@ interface Closable {
 
 /**
  * Opens the database; repeats attempts that failed until `timeoutMs` have passed.
- * @throws FatalDriverError if a retry cannot succeed; Error if the database was not reached in time
+ * @throws StoreRefusedError if a retry cannot succeed; Error if the database was not reached in time
  */
 export async function openDatabase<S extends Closable, T>(
   database: Openable<S, T>,

@@ -27,7 +27,7 @@ import type {
   RevokeTarget,
   Traits,
 } from "../../spi/driver.ts";
-import { FatalDriverError } from "../../spi/driver.ts";
+import { StoreRefusedError } from "../../spi/driver.ts";
 import { systemClock } from "../../util/clock.ts";
 import type { ClaimNode } from "./claim-nodes.ts";
 import { ClaimNodes } from "./claim-nodes.ts";
@@ -162,8 +162,8 @@ export function zookeeper(options: ZooKeeperDriverOptions): Driver {
             return parsed === undefined ? await queues.ensureQueued(node) : await queues.statusFrom(node, parsed);
           } catch (error) {
             // a connection error concerns all claims; other errors concern this one
-            if (!(error instanceof FatalDriverError || error instanceof ZooKeeperError)) throw error;
-            if (error instanceof FatalDriverError || isPermanent(error)) return releaseNode(node);
+            if (!(error instanceof StoreRefusedError || error instanceof ZooKeeperError)) throw error;
+            if (error instanceof StoreRefusedError || isPermanent(error)) return releaseNode(node);
             return undefined;
           }
         }),
@@ -270,7 +270,7 @@ function validateKeyPath({ locks: [{ key }] }: Claim): void {
     if (key === "/") throw new TypeError('key must name a node below the root, not "/"');
     validatePath(key, "key");
   } catch (error) {
-    throw new FatalDriverError(`zookeeper: ${(error as Error).message}`, { keys: [key], cause: error });
+    throw new StoreRefusedError(`zookeeper: ${(error as Error).message}`, { keys: [key], cause: error });
   }
 }
 

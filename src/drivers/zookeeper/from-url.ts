@@ -19,7 +19,7 @@ const TLS_PARAMETERS: readonly string[] = ["ca", "cert", "key", "servername"];
 
 /**
  * The driver of a url, not opened yet.
- * @throws TypeError for an invalid url; FatalDriverError naming a file that cannot be read, or used
+ * @throws TypeError for an invalid url; StoreRefusedError naming a file that cannot be read, or used
  */
 export function zookeeperFromUrl(url: string, { connectTimeoutMs }: { readonly connectTimeoutMs: number }): Driver {
   const match = /^(zookeepers?):\/\/([^/?#@]+)(\/[^?#]*)?(?:\?([^#]*))?$/.exec(url);

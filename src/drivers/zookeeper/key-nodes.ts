@@ -5,7 +5,7 @@
  * it there. The parent's ACL grants delete separately from create: without it a lock could be taken but not released.
  */
 
-import { FatalDriverError } from "../../errors.ts";
+import { StoreRefusedError } from "../../errors.ts";
 import { hasCode } from "./client/errors.ts";
 import { makeContainers, UNUSED_NAME } from "./client/helpers.ts";
 import type { Acl } from "./client/records.ts";
@@ -37,7 +37,7 @@ export class KeyNodes {
   /**
    * Ensures that the key's node exists, or existed a moment ago, and that its children can be deleted: a node created
    * here has already had a child that was deleted.
-   * @throws FatalDriverError without that permission
+   * @throws StoreRefusedError without that permission
    */
   ensure(keyPath: string): Promise<void> {
     let pending = this.#pending.get(keyPath);
@@ -85,7 +85,7 @@ export class KeyNodes {
       if (hasCode(error, "NO_NODE")) return;
       if (!hasCode(error, "NO_AUTH")) throw error;
       const message = `zookeeper: no permission to delete nodes in ${keyPath}, so a lock could not be released: NO_AUTH`;
-      throw new FatalDriverError(message, { cause: error });
+      throw new StoreRefusedError(message, { cause: error });
     }
   }
 }

@@ -28,7 +28,7 @@ export interface ListContext {
 /**
  * A page of the claims that match the query, each queue from its front. Queues that this client has no permission to
  * read are left out, unless the query names exactly that queue.
- * @throws FatalDriverError if there is no permission to read that queue, or the parent node of all queues
+ * @throws StoreRefusedError if there is no permission to read that queue, or the parent node of all queues
  */
 export async function listClaims(
   context: ListContext,

@@ -2,7 +2,7 @@
 
 import { countAdmitted } from "../../lock-table/admission.ts";
 import type { Answer } from "../../spi/driver.ts";
-import { FatalDriverError } from "../../spi/driver.ts";
+import { StoreRefusedError } from "../../spi/driver.ts";
 import type { ClaimNode, ClaimNodes } from "./claim-nodes.ts";
 import { hasCode, isOutcomeUnknown, SessionExpiredError, toFatalError } from "./client/errors.ts";
 import { createBelow } from "./client/helpers.ts";
@@ -172,7 +172,7 @@ export class NodeQueues {
   /** Makes a permanent error fatal and deletes the node. If the delete fails, the client's release repeats it. */
   async toFatalOrCleanUp(error: unknown, node: ClaimNode): Promise<unknown> {
     const fatal = toFatalError(error);
-    if (fatal instanceof FatalDriverError) await this.deleteNode(node).catch(() => undefined);
+    if (fatal instanceof StoreRefusedError) await this.deleteNode(node).catch(() => undefined);
     return fatal;
   }
 
@@ -271,10 +271,10 @@ export class NodeQueues {
     return false;
   }
 
-  /** @throws FatalDriverError if there is a node of another recipe */
+  /** @throws StoreRefusedError if there is a node of another recipe */
   #requireOwnRecipe({ keyPath }: ClaimNode, { queue, foreignNode }: ParsedQueue): readonly QueueNode[] {
     if (foreignNode !== null)
-      throw new FatalDriverError(explainForeignNode(foreignNode, keyPath, this.#options.family));
+      throw new StoreRefusedError(explainForeignNode(foreignNode, keyPath, this.#options.family));
     return queue;
   }
 
@@ -307,7 +307,7 @@ export class NodeQueues {
     if (!node.isGranted) {
       const token = this.toToken(node.czxid);
       if (token < node.claim.floor) {
-        throw new FatalDriverError(
+        throw new StoreRefusedError(
           "zookeeper: its tokens are below those seen on this key before: set tokenBase if the locks were moved from another store",
         );
       }

@@ -112,13 +112,13 @@ describe.concurrent("exit codes of run", () => {
 
   test("77 when the socket's permissions refuse the user: root would not notice, so the thrown error is checked", () => {
     const denied = Object.assign(new Error("connect EACCES /run/s"), { code: "EACCES" });
-    for (const error of [denied, Object.assign(new Error("", { cause: denied }), { code: "DRIVER_FAILED" })]) {
+    for (const error of [denied, Object.assign(new Error("", { cause: denied }), { code: "LOCK_STORE_FAILED" })]) {
       const { code, message } = toCommandError(error, "holdfast+unix:/run/s");
       expect([code, message]).toEqual([77, "holdfast+unix:/run/s cannot be opened: permission denied"]);
     }
     const cause = Object.assign(new Error("EACCES"), { code: "EACCES", path: "/dir/election" });
     const { message } = toCommandError(
-      Object.assign(new Error("", { cause }), { code: "DRIVER_FAILED" }),
+      Object.assign(new Error("", { cause }), { code: "LOCK_STORE_FAILED" }),
       "the server",
     );
     expect(message).toBe("the server cannot be opened: permission denied (/dir/election)");

@@ -144,7 +144,7 @@ withMariaDb((server) => {
 
   test("readers are refused before anything is sent", async () => {
     const locks = await openLocks();
-    await expect(locks.rw("key").read.acquire()).rejects.toMatchObject({ code: "UNSUPPORTED" });
+    await expect(locks.rw("key").read.acquire()).rejects.toMatchObject({ code: "LOCK_UNSUPPORTED" });
   });
 
   test("a read-only server is refused", async () => {

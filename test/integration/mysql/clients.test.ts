@@ -98,7 +98,7 @@ withMariaDb((server) => {
 
     test("without a library the error says what to install", async () => {
       expect(await lockWithLibraries(server().url, ["node_modules/pg"])).toBe(
-        'DRIVER_FATAL MariaDB and MySQL urls need the package "mysql2" or "mariadb", neither of which is installed: npm install mysql2',
+        'LOCK_STORE_REFUSED MariaDB and MySQL urls need the package "mysql2" or "mariadb", neither of which is installed: npm install mysql2',
       );
     });
   });

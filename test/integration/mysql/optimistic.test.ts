@@ -126,7 +126,7 @@ withMariaDb(
         await connection.query("insert into t_stock values (3, 'three', 3, 0)");
         const taking = optimistic(stockRow(connection), takeOne, PATIENT);
         const settled = expect(taking).rejects.toMatchObject({
-          code: "VERSION_CONFLICT",
+          code: "LOCK_VERSION_CONFLICT",
           attempts: 1,
           message: /inside a transaction/,
           cause: { errno: 1213 },
@@ -146,7 +146,7 @@ withMariaDb(
         await connection.query("select * from t_stock");
         await query("update t_stock set version = version + 1 where id = 1");
         await expect(optimistic(stockRow(connection), takeOne, { ...PATIENT, attempts: 3 })).rejects.toMatchObject({
-          code: "VERSION_CONFLICT",
+          code: "LOCK_VERSION_CONFLICT",
           attempts: 3,
           message: /version 0 was read again after it had moved: from the snapshot of a transaction/,
         });
@@ -168,7 +168,7 @@ withMariaDb(
           },
           PATIENT,
         );
-        const settled = expect(failed).rejects.toMatchObject({ code: "OUTCOME_UNKNOWN", attempts: 1 });
+        const settled = expect(failed).rejects.toMatchObject({ code: "LOCK_OUTCOME_UNKNOWN", attempts: 1 });
         await query(`kill ${await until(findBlocked, { within: 10_000, what: "the write to wait" })}`);
         await settled;
         await other.query("rollback");

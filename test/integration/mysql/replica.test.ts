@@ -109,7 +109,7 @@ withMariaDb(
 
     async function expectRefused(): Promise<void> {
       const refusal = {
-        name: "FatalDriverError",
+        name: "StoreRefusedError",
         message: expect.stringMatching(/the server is read-only: .*primary/),
       };
       await expect(fixture.open({ pool: { uri: replicaUrl } })).rejects.toMatchObject(refusal);

@@ -96,7 +96,7 @@ withMariaDb((server) => {
     test("without them createTables: false says what to run", async () => {
       const { driver } = fixture;
       expect(await refused(driver({ driver: { createTables: false } }))).toMatch(
-        /^DRIVER_FATAL: mysql: tables are missing: let open\(\) create them .*mysqlMigration\(\)/,
+        /^LOCK_STORE_REFUSED: mysql: tables are missing: let open\(\) create them .*mysqlMigration\(\)/,
       );
     });
 
@@ -227,7 +227,7 @@ withMariaDb((server) => {
 
     test("a user that may not create tables or procedures learns which rights it lacks", async () => {
       expect(await refused(await userDriver("reader", "select, insert, update, delete, execute", true))).toMatch(
-        /^DRIVER_FATAL: mysql: tables are missing, and this user cannot create them: this user lacks a right; the comments of mysqlMigration\(\)/,
+        /^LOCK_STORE_REFUSED: mysql: tables are missing, and this user cannot create them: this user lacks a right; the comments of mysqlMigration\(\)/,
       );
       expect(mysqlMigration({ database: "app" })).toContain(
         "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON `app`.* TO USER;",
@@ -241,7 +241,7 @@ withMariaDb((server) => {
       await lockOnce(creator);
       // with the tables there, EXECUTE is all that is missing
       expect(await refused(await userDriver("caller", "select, insert, update, delete", true))).toMatch(
-        /^DRIVER_FATAL: mysql: procedures are missing, or this user has no right to EXECUTE them .*cannot create them: this user lacks a right/,
+        /^LOCK_STORE_REFUSED: mysql: procedures are missing, or this user has no right to EXECUTE them .*cannot create them: this user lacks a right/,
       );
     });
 
@@ -249,7 +249,7 @@ withMariaDb((server) => {
       const { port } = server();
       for (const url of [`mysql://root:hunter2@127.0.0.1:${port}/mysql`, `mysql://root@127.0.0.1:${port}/nowhere`]) {
         const error = await connect(url).catch((failure: Error & { code?: string }) => failure);
-        expect(error).toMatchObject({ code: "DRIVER_FATAL" });
+        expect(error).toMatchObject({ code: "LOCK_STORE_REFUSED" });
         expect(String(error)).not.toContain("hunter2");
       }
     });
@@ -308,7 +308,9 @@ withMariaDb((server) => {
       const options = { pool: { uri: fixture.database.urlOf("plain", "secret") } };
       const driver = await fixture.open(options);
       await withGlobal("read_only", "1", async () => {
-        expect(await refused(fixture.driver(options))).toMatch(/DRIVER_FATAL: .*read-only: connect to the primary/);
+        expect(await refused(fixture.driver(options))).toMatch(
+          /LOCK_STORE_REFUSED: .*read-only: connect to the primary/,
+        );
         const error = await driver.claim(makeClaim("key")).catch((failure: Error & { code?: string }) => failure);
         expect(error).toMatchObject({ code: "ER_OPTION_PREVENTS_STATEMENT" });
         expect(await driver.diagnose?.()).toContainEqual(expect.objectContaining({ name: "role", status: "fail" }));
@@ -321,7 +323,7 @@ withMariaDb((server) => {
       onTestFinished(() => other.dispose());
       const { url } = await other.freshDatabase();
       expect(await refused(fixture.driver({ pool: { uri: url } }))).toMatch(
-        /^DRIVER_FATAL: mysql: the server runs with --sysdate-is-now, .*: start it without that option/,
+        /^LOCK_STORE_REFUSED: mysql: the server runs with --sysdate-is-now, .*: start it without that option/,
       );
     });
 
@@ -342,7 +344,7 @@ describe("a server with a binary log", () => {
     (server) => {
       test("of statements is refused, since it refuses READ COMMITTED; a mixed one is used", async () => {
         const fixture = createMysqlFixture(await server().freshDatabase());
-        expect(await refused(fixture.driver())).toMatch(/DRIVER_FATAL: .*set binlog_format to MIXED or ROW/);
+        expect(await refused(fixture.driver())).toMatch(/LOCK_STORE_REFUSED: .*set binlog_format to MIXED or ROW/);
         await server().query("set global binlog_format = 'MIXED'");
         const driver = await fixture.open();
         await lockTwice(driver);

@@ -57,7 +57,7 @@ describe("a server with a certificate for localhost and 127.0.0.1", () => {
         "%s refuses a server of an unknown issuer, before the login",
         async (query) => {
           await expect(connect(urlOf(server(), query))).rejects.toMatchObject({
-            code: "DRIVER_FATAL",
+            code: "LOCK_STORE_REFUSED",
             message: expect.stringMatching(UNKNOWN_ISSUER),
           });
         },

@@ -61,7 +61,7 @@ withPostgres((server) => {
 
     test("without a library the error says what to install", async () => {
       expect(await lockWithLibraries(server().url, ["node_modules/mysql2"])).toBe(
-        'DRIVER_FATAL PostgreSQL urls need the package "pg" or "postgres", neither of which is installed: npm install pg',
+        'LOCK_STORE_REFUSED PostgreSQL urls need the package "pg" or "postgres", neither of which is installed: npm install pg',
       );
     });
   });

@@ -91,7 +91,7 @@ withPostgresClock((server, clock) => {
     const day = 86_400_000_000n;
     const now = BigInt(Date.now()) * 1_000n;
     await expect(one.driver.claim(makeClaim("key", { floor: 2n ** 63n - 1n }))).rejects.toMatchObject({
-      name: "FatalDriverError",
+      name: "StoreRefusedError",
     });
     const claim = makeClaim("key", { floor: now + day / 2n, tokenCount: 1_000 });
     const answer = await one.driver.claim(claim);

@@ -71,7 +71,7 @@ withPostgres((server) => {
     await first.commit();
     await second.query("set local client_encoding = latin1");
     await expect(fence(second.handle, createTestLock(10, "exclusive", [key]))).rejects.toMatchObject({
-      code: "STALE_LOCK",
+      code: "LOCK_STALE",
     });
     await second.rollback();
   });
@@ -87,7 +87,7 @@ withPostgres((server) => {
       const startedAt = performance.now();
       const next = await database.begin(level);
       await fence(next.handle, createTestLock(20)).catch(async (error: { code: string }) => {
-        expect([error.code, level]).not.toEqual(["FENCE_CONFLICT", "read committed"]);
+        expect([error.code, level]).not.toEqual(["LOCK_FENCE_CONFLICT", "read committed"]);
         throw error;
       });
       await next.commit();

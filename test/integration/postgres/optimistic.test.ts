@@ -104,7 +104,7 @@ withPostgres((server) => {
         return takeOne(row);
       });
       await expect(failed).rejects.toMatchObject({
-        code: "VERSION_CONFLICT",
+        code: "LOCK_VERSION_CONFLICT",
         attempts: 1,
         message: /inside a transaction/,
         cause: { code: "40001" },
@@ -126,7 +126,7 @@ withPostgres((server) => {
         },
         PATIENT,
       );
-      const settled = expect(failed).rejects.toMatchObject({ code: "OUTCOME_UNKNOWN", attempts: 1 });
+      const settled = expect(failed).rejects.toMatchObject({ code: "LOCK_OUTCOME_UNKNOWN", attempts: 1 });
       const pid = await until(findBlocked, { ...WITHIN, what: "the write to wait" });
       await query("select pg_terminate_backend($1)", [pid]);
       await settled;
@@ -150,7 +150,7 @@ withPostgres((server) => {
         },
         PATIENT,
       );
-      const settled = expect(failed).rejects.toMatchObject({ code: "OUTCOME_UNKNOWN", attempts: 1 });
+      const settled = expect(failed).rejects.toMatchObject({ code: "LOCK_OUTCOME_UNKNOWN", attempts: 1 });
       await until(async () => ((await readStock()) as { version: number }).version === 1, {
         ...WITHIN,
         what: "the write to commit",

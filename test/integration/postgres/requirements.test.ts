@@ -12,7 +12,7 @@ import { createPostgresFixture } from "../../support/stores/postgres-fixture.ts"
 import { makeClaim } from "../../support/stores/redis-fixture.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
 
-const fatal = (message: RegExp) => ({ name: "FatalDriverError", message: expect.stringMatching(message) });
+const fatal = (message: RegExp) => ({ name: "StoreRefusedError", message: expect.stringMatching(message) });
 
 withPostgres((server) => {
   let fixture: PostgresFixture;

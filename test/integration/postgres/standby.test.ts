@@ -56,7 +56,7 @@ withPostgres((server) => {
     const copiedAnswer = await driver.claim(copied);
     await until(async () => (await countClaims()) === 1, { within: 10_000, what: "the first claim on the standby" });
     await expect(fixture.open({ url: standbyUrl })).rejects.toMatchObject({
-      name: "FatalDriverError",
+      name: "StoreRefusedError",
       message: expect.stringMatching(/this server is a standby, .*: connect to the primary server.*25006/),
     });
     // no commit is sent to it any more: as if it were far behind when the primary fails

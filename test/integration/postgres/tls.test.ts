@@ -37,7 +37,7 @@ withPostgres(
       "%s refuses a server of an unknown issuer, before the login",
       async (query) => {
         await expect(connect(urlOf(query))).rejects.toMatchObject({
-          code: "DRIVER_FATAL",
+          code: "LOCK_STORE_REFUSED",
           message: expect.stringMatching(UNKNOWN_ISSUER),
         });
       },

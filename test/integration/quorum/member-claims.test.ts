@@ -217,7 +217,9 @@ describe("votes of the members", () => {
         ({ locks }) => locks[0].key,
       ),
     ).toEqual(["key"]);
-    await expect(fixture.driver.claim(makeClaim("key#holdfast-token"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+    await expect(fixture.driver.claim(makeClaim("key#holdfast-token"))).rejects.toMatchObject({
+      code: "LOCK_STORE_REFUSED",
+    });
   });
 
   test("wrong arguments are TypeErrors that name them", () => {

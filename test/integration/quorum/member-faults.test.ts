@@ -8,7 +8,7 @@ import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { quorum } from "../../../src/drivers/quorum/driver.ts";
 import { Member } from "../../../src/drivers/quorum/member.ts";
 import { createTokenClaim } from "../../../src/drivers/quorum/tokens.ts";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Answer, Claim } from "../../../src/spi/driver.ts";
 import { createClaimLedger } from "../../support/claim-ledger.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -169,7 +169,7 @@ test("a vote that a late call releases is not counted when it is requested again
 
 test("a member that refuses permanently counts as missing: claims wait on while another one fails now and then", async () => {
   const linkedQuorum = createLinkedQuorum();
-  const refusal = new FatalDriverError("no such user");
+  const refusal = new StoreRefusedError("no such user");
   const client = await linkedQuorum.openClient({}, (allLinks) => {
     (allLinks[2] as FaultyLink).fault = refusal;
   });

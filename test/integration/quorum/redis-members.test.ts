@@ -166,7 +166,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     // the rest of the lease since an earlier renewal
     const end = performance.now() + SHORT_TTL_MS;
     const expiresAt = performance.now() + lock.remainingMs;
-    await expect(other.tryAcquire("free")).rejects.toMatchObject({ code: "DRIVER_FAILED" });
+    await expect(other.tryAcquire("free")).rejects.toMatchObject({ code: "LOCK_STORE_FAILED" });
     const waits = other.acquire("key", { wait: "20s" });
     await until(() => lock.signal.aborted, { ...ALL_MEMBERS_BOUND, what: "the loss" });
     expect(performance.now()).toBeGreaterThan(expiresAt - 5);

@@ -77,7 +77,7 @@ describe("bundled into one file", () => {
       test(`as ${format}, a missing client package is named`, { timeout: 30_000 }, async () => {
         const file = await bundled(WITHOUT_CLIENTS, format, { ioredis: "not-there" });
         const { stdout } = await runBundle(process.execPath, [file, server().url], { cwd: folder });
-        expect(stdout).toMatch(/^DRIVER_FATAL .*"ioredis".*npm install ioredis/);
+        expect(stdout).toMatch(/^LOCK_STORE_REFUSED .*"ioredis".*npm install ioredis/);
       });
     }
   });

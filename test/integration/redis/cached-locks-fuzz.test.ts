@@ -10,7 +10,7 @@ import { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
-import { createLocks, DriverError, LockLostError, LockTimeoutError, UnsupportedError } from "../../../src/index.ts";
+import { createLocks, LockLostError, LockTimeoutError, StoreError, UnsupportedError } from "../../../src/index.ts";
 import type { SeededRandom } from "../../support/seeded-random.ts";
 import { seededRandom } from "../../support/seeded-random.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
@@ -104,7 +104,7 @@ class FuzzedClients {
         if (error instanceof assert.AssertionError) throw error;
         if (error instanceof LockTimeoutError || error instanceof LockLostError || error instanceof UnsupportedError)
           this.counts.losses++;
-        else if (error instanceof DriverError || (error as Error).name === "TimeoutError") this.counts.failures++;
+        else if (error instanceof StoreError || (error as Error).name === "TimeoutError") this.counts.failures++;
         else throw error;
       }
       if (random.chance(0.5)) await sleep(random.int(8));

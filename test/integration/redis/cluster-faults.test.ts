@@ -295,7 +295,7 @@ describe("a Cluster", () => {
     for (const locks of [client, other]) {
       const error: unknown = await locks.tryAcquire(key).catch((failure: unknown) => failure);
       expect(error).toMatchObject({
-        code: "DRIVER_FAILED",
+        code: "LOCK_STORE_FAILED",
         cause: { message: expect.stringMatching(/0 of 1 replicas/) },
       });
     }

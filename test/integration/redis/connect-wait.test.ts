@@ -110,7 +110,7 @@ test("fails without a server when its time is over, with the cause", async () =>
   );
   expect(performance.now() - startedAt).toBeGreaterThan(690);
   expect(error).toMatchObject({
-    code: "DRIVER_FAILED",
+    code: "LOCK_STORE_FAILED",
     message: expect.stringMatching(/: not reached within 700 ms: connect ECONNREFUSED/),
   });
 });
@@ -126,7 +126,7 @@ test("fails at once at the port of a Holdfast server, which is not reported as a
       await locks.tryAcquire("key");
     });
     await expect(failure).rejects.toMatchObject({
-      code: "DRIVER_FAILED",
+      code: "LOCK_STORE_FAILED",
       message: expect.stringMatching(
         /this is not a Redis server: .*; the URL of a Holdfast server begins with holdfast:/,
       ),

@@ -440,7 +440,7 @@ withRedis((server) => {
   test("a longer ttl is refused before anything is sent", async () => {
     const lockClient = await open();
     await expect(lockClient.claim(makeClaim("key", { ttlMs: TTL_MS + 1 }))).rejects.toMatchObject({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
       message: "redis: the ttl of 1501 ms exceeds guardDataLoss.maxTtlMs (1500 ms)",
     });
     expect((await fixture.keys()).filter((key) => /:[awc]:/.test(key))).toEqual([]);
@@ -462,7 +462,7 @@ withRedis((server) => {
       { prefix: fixture.prefix, guardDataLoss: true },
     );
     await expect(guarded.open(NO_EVENTS)).rejects.toMatchObject({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
       message: expect.stringContaining("+info"),
     });
     await guarded.close();

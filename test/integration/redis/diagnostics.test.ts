@@ -215,7 +215,7 @@ withRedis((server) => {
     await fixture.admin.call("ACL", "SETUSER", "stuck", ...rules);
     const user = { username: "stuck", password: "secret" };
     await expect(fixture.open(driver({}, { ...user, db: 3 }))).rejects.toMatchObject({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
       message: expect.stringMatching(/NOPERM.*select/),
     });
     await expect(fixture.open(driver({}, { db: 99 }))).rejects.toThrow(/DB index is out of range/);

@@ -79,7 +79,7 @@ async function errorsByBothClients(url: string, connectTimeout?: number): Promis
 }
 
 withRedis((server) => {
-  const fatal = (port: number, text: string): string => `DRIVER_FATAL: redis 127.0.0.1:${port}: ${text}`;
+  const fatal = (port: number, text: string): string => `LOCK_STORE_REFUSED: redis 127.0.0.1:${port}: ${text}`;
 
   describe("a refused login is explained", () => {
     const refusedLogin = (code: string): string =>
@@ -163,7 +163,7 @@ withRedis((server) => {
     const { port } = proxy.address() as { port: number };
     const startedAt = performance.now();
     expect(await errorsByBothClients(`redis://127.0.0.1:${port}`, 1_000)).toBe(
-      `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: not reached within 1000 ms, no answer: is the server loading its data, or blocked by a firewall?`,
+      `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${port}: not reached within 1000 ms, no answer: is the server loading its data, or blocked by a firewall?`,
     );
     expect(isSilent).toBe(true);
     // a single command would have 5 s
@@ -180,7 +180,7 @@ withRedis((server) => {
         fatal(port, otherKind("cluster support disabled")),
       );
       expect(await errorByUrl(`redis+sentinel://127.0.0.1:${port}/mine`)).toBe(
-        `DRIVER_FATAL: redis mine through Sentinels at 127.0.0.1:${port}: ${otherKind("unknown command 'sentinel")}`,
+        `LOCK_STORE_REFUSED: redis mine through Sentinels at 127.0.0.1:${port}: ${otherKind("unknown command 'sentinel")}`,
       );
     });
 
@@ -201,7 +201,7 @@ withRedis((server) => {
       cleanups.push(() => web.close());
       const { port } = web.address() as { port: number };
       expect(await errorsByBothClients(`redis://127.0.0.1:${port}`)).toBe(
-        `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: this is not a Redis server: check host and port; the URL of a Holdfast server begins with holdfast://`,
+        `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${port}: this is not a Redis server: check host and port; the URL of a Holdfast server begins with holdfast://`,
       );
     });
   });
@@ -226,13 +226,13 @@ withRedis((server) => {
     test("missing at a TLS port, and the other way round", async () => {
       const silentMessage =
         "not reached within 500 ms, no answer: does Redis use TLS on this port (else use redis://)?";
-      const message = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
+      const message = `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${secured.port}: `;
       expect(await errorByUrl(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(message + silentMessage);
       expect(await errorByNodeRedis(`rediss://127.0.0.1:${secured.port}`, 500)).toBe(message + silentMessage);
       expect(await errorByUrl(`rediss+cluster://127.0.0.1:${secured.port}`, 1_000)).toMatch(
         /does Redis use TLS on this port/,
       );
-      const other = `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
+      const other = `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${port}: ${CLOSED}`;
       expect(await errorByUrl(`redis://127.0.0.1:${port}`, 1_000)).toBe(other);
       // it tries again until then, and must have been refused once
       expect(await errorByNodeRedis(`redis://127.0.0.1:${port}`, 1_500)).toBe(other);
@@ -241,7 +241,7 @@ withRedis((server) => {
 
     test("with an unknown certificate, or one for another name", async () => {
       expect(await errorsByBothClients(`rediss://127.0.0.1:${port}`)).toMatch(
-        /^DRIVER_FATAL: redis 127\.0\.0\.1:\d+: TLS failed \([\w -]*certificate\): set \?ca=FILE and \?servername=NAME in the URL/,
+        /^LOCK_STORE_REFUSED: redis 127\.0\.0\.1:\d+: TLS failed \([\w -]*certificate\): set \?ca=FILE and \?servername=NAME in the URL/,
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}`)).toBe(
         fatal(
@@ -257,16 +257,16 @@ withRedis((server) => {
         /TLS failed \(alert .*pass your own client with a client certificate|closed before an answer/,
       );
       expect(await errorByUrl(`rediss://127.0.0.1:${port}?ca=${ca}.none`)).toBe(
-        `DRIVER_FATAL: url: ca names ${ca}.none, which cannot be read (ENOENT)`,
+        `LOCK_STORE_REFUSED: url: ca names ${ca}.none, which cannot be read (ENOENT)`,
       );
       expect(strict.port).not.toBe(secured.port);
     });
   });
 
   describe("a server that refuses new locks", () => {
-    const transientMessage = (text: string): string => `DRIVER_FAILED: could not acquire "key": redis: ${text}`;
+    const transientMessage = (text: string): string => `LOCK_STORE_FAILED: could not acquire "key": redis: ${text}`;
     const openMessage = (port: number, text: string): string =>
-      `DRIVER_FAILED: could not open redis: redis 127.0.0.1:${port}: ${text}`;
+      `LOCK_STORE_FAILED: could not open redis: redis 127.0.0.1:${port}: ${text}`;
     const refusedWrite = (port: number, code: string): RegExp =>
       new RegExp(`^${openMessage(port, "the server refused a required command")}: \\w+: ${code} [^\\n]+$`);
 

@@ -30,7 +30,7 @@ test("after a later holder's script an earlier one does not run", async () => {
   await fenceRedis(client, createTestLock(10), { ...SET, args: ["again"] });
   await fenceRedis(client, createTestLock(20), { ...SET, args: ["later"] });
   await expect(fenceRedis(client, createTestLock(10), { ...SET, args: ["late"] })).rejects.toMatchObject({
-    code: "STALE_LOCK",
+    code: "LOCK_STALE",
     keys: ["k"],
   });
   expect(await client.get("data")).toBe("later");
@@ -40,10 +40,10 @@ test("tokens above 2^53 are compared exactly, and by value", async () => {
   await client.flushall();
   await fenceRedis(client, createTestLock(2n ** 60n + 1n), { ...SET, args: ["a"] });
   await expect(fenceRedis(client, createTestLock(2n ** 60n), { ...SET, args: ["b"] })).rejects.toMatchObject({
-    code: "STALE_LOCK",
+    code: "LOCK_STALE",
   });
   await expect(fenceRedis(client, createTestLock(9), { ...SET, args: ["b"] })).rejects.toMatchObject({
-    code: "STALE_LOCK",
+    code: "LOCK_STALE",
   });
   await fenceRedis(client, createTestLock(2n ** 60n + 2n), { ...SET, args: ["c"] });
   expect(await client.get("data")).toBe("c");
@@ -56,10 +56,10 @@ test("readers pass each other, and order themselves with writers", async () => {
   expect(await fenceRedis(client, createTestLock(30, "shared"), read)).toBe("x");
   expect(await fenceRedis(client, createTestLock(20, "shared"), read)).toBe("x");
   await expect(fenceRedis(client, createTestLock(25), { ...SET, args: ["y"] })).rejects.toMatchObject({
-    code: "STALE_LOCK",
+    code: "LOCK_STALE",
   });
   await fenceRedis(client, createTestLock(40), { ...SET, args: ["z"] });
-  await expect(fenceRedis(client, createTestLock(35, "shared"), read)).rejects.toMatchObject({ code: "STALE_LOCK" });
+  await expect(fenceRedis(client, createTestLock(35, "shared"), read)).rejects.toMatchObject({ code: "LOCK_STALE" });
 });
 
 test("node-redis works too; wrong arguments are refused before anything is sent", async () => {
@@ -73,7 +73,7 @@ test("node-redis works too; wrong arguments are refused before anything is sent"
       args: ["c"],
     }),
   ).toEqual(["a", 2, "c", 1]);
-  await expect(fenceRedis(other, createTestLock(5), SET)).rejects.toMatchObject({ code: "STALE_LOCK" });
+  await expect(fenceRedis(other, createTestLock(5), SET)).rejects.toMatchObject({ code: "LOCK_STALE" });
   other.destroy();
   await expect(fenceRedis({}, createTestLock(20), SET)).rejects.toThrow(/client must be/);
   await expect(fenceRedis(client, createTestLock(20, "exclusive", ["a", "b"]), SET)).rejects.toThrow(/one key/);
@@ -116,7 +116,7 @@ describe("a transaction", () => {
     other.destroy();
   });
 
-  const insideMulti = { code: "DRIVER_FATAL", message: expect.stringMatching(/inside a MULTI.*DISCARD/) };
+  const insideMulti = { code: "LOCK_STORE_REFUSED", message: expect.stringMatching(/inside a MULTI.*DISCARD/) };
 
   test("that a client of ioredis is in makes an error of the reply", async () => {
     await client.flushall();
@@ -143,7 +143,7 @@ test("a server without EVAL is named, and the script is not quoted", async () =>
   const other = new Redis(hiding.port, "127.0.0.1");
   try {
     const failure: unknown = await fenceRedis(other, createTestLock(10), SET).catch((error: unknown) => error);
-    expect(failure).toMatchObject({ code: "DRIVER_FATAL" });
+    expect(failure).toMatchObject({ code: "LOCK_STORE_REFUSED" });
     expect((failure as Error).message).toMatch(/^fenceRedis: the server does not have EVAL \(unknown command\)/);
     expect((failure as Error).message).not.toMatch(/local|ARGV/);
   } finally {

@@ -11,7 +11,7 @@ import type { RedisClient } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import { redisFromUrl } from "../../../src/drivers/redis/from-url.ts";
 import type { Locks } from "../../../src/index.ts";
-import { createLocks, DriverError } from "../../../src/index.ts";
+import { createLocks, StoreError } from "../../../src/index.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { toReleases } from "../../support/releases.ts";
 import { withRedis } from "../../support/stores/redis-conformance.ts";
@@ -161,7 +161,7 @@ withRedis((server) => {
       }
       // all are due when the event loop goes on
       blockEventLoop(COMMAND_TIMEOUT_MS + 50);
-      for (const result of await Promise.all(calls)) expect(result).toBeInstanceOf(DriverError);
+      for (const result of await Promise.all(calls)) expect(result).toBeInstanceOf(StoreError);
       await locks.using("key", () => undefined);
       expect(warnings).toEqual([]);
     });

@@ -7,7 +7,7 @@ import { connect } from "../../../src/client/connect.ts";
 import type { RedisClient, RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
-import { createLocks, DriverError } from "../../../src/index.ts";
+import { createLocks, StoreError } from "../../../src/index.ts";
 import { startContention } from "../../support/contention-load.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -67,7 +67,7 @@ describe.each([
     await client.using("key", () => undefined);
     replica.signal("SIGSTOP");
     const error: unknown = await other.tryAcquire("key").catch((failure: unknown) => failure);
-    expect(error).toBeInstanceOf(DriverError);
+    expect(error).toBeInstanceOf(StoreError);
     expect(String((error as Error).cause)).toMatch(/0 of 1 replicas acknowledged within 200 ms/);
     // the claim with the unknown outcome was released
     await until(async () => (await other.list("key")).length === 0, { within: 5_000, what: "the end of the claim" });
@@ -241,7 +241,7 @@ test("doctor reports the number of replicas waited for; a user without the right
     new Redis({ port: master.port, host: "127.0.0.1", username: "impatient", password: "secret" });
   const rejectedDriver = redis(createImpatientRedis, awaiting(1));
   await expect(rejectedDriver.open(NO_EVENTS)).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: expect.stringMatching(/NOPERM.*grant \+wait$/),
   });
   await rejectedDriver.close();
@@ -250,7 +250,7 @@ test("doctor reports the number of replicas waited for; a user without the right
 test("the option is accepted in a url; a meaningless one is a TypeError that names it", async () => {
   const locks = await connect(`${master.url}?prefix=${fixture.prefix}&replicas=2`);
   await expect(locks.tryAcquire("key")).rejects.toMatchObject({
-    code: "DRIVER_FAILED",
+    code: "LOCK_STORE_FAILED",
     cause: { message: "redis: 1 of 2 replicas acknowledged within 1000 ms" },
   });
   await locks.close();

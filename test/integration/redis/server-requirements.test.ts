@@ -79,16 +79,16 @@ withRedis((server) => {
       for (const missingCommand of ["zadd", "zscore", "hset", "hrandfield", "publish", "del", "pttl"]) {
         const permissions = LEAST_PERMISSIONS.filter((command) => command !== `+${missingCommand}`);
         const message = await readRefusal(await user("lacking", ...keys, ...permissions));
-        expect(message).toMatch(new RegExp(`^DRIVER_FATAL: .*grant \\+${missingCommand}$`));
+        expect(message).toMatch(new RegExp(`^LOCK_STORE_REFUSED: .*grant \\+${missingCommand}$`));
       }
       expect(await readRefusal(await user("lacking", `~${fixture.prefix}:*`, ...LEAST_PERMISSIONS))).toMatch(
-        /^DRIVER_FATAL.*Holdfast's channels/,
+        /^LOCK_STORE_REFUSED.*Holdfast's channels/,
       );
       expect(
         await readRefusal(await user("lacking", "~other:*", `&${fixture.prefix}:*`, ...LEAST_PERMISSIONS)),
-      ).toMatch(/^DRIVER_FATAL.*Holdfast's keys/);
+      ).toMatch(/^LOCK_STORE_REFUSED.*Holdfast's keys/);
       expect(await readRefusal({ username: "lacking", password: "wrong", lazyConnect: true })).toMatch(
-        /^DRIVER_FATAL: redis \S+: .*WRONGPASS/,
+        /^LOCK_STORE_REFUSED: redis \S+: .*WRONGPASS/,
       );
       const leftKeys = (await fixture.keys()).filter((key) => !key.endsWith(":layout"));
       expect(leftKeys).toEqual([]);
@@ -101,7 +101,9 @@ withRedis((server) => {
     test("that evicts keys is refused, unless that is allowed", async () => {
       for (const policy of ["allkeys-lru", "volatile-lru", "volatile-ttl"]) {
         await fixture.admin.config("SET", "maxmemory-policy", policy);
-        expect(await readRefusal({})).toMatch(new RegExp(`^DRIVER_FATAL: redis \\S+: maxmemory-policy is ${policy}`));
+        expect(await readRefusal({})).toMatch(
+          new RegExp(`^LOCK_STORE_REFUSED: redis \\S+: maxmemory-policy is ${policy}`),
+        );
         expect(await readRefusal({}, { allowEviction: true })).toBe("undefined: undefined");
       }
     });
@@ -110,7 +112,7 @@ withRedis((server) => {
       await fixture.open();
       expect(await fixture.admin.get(`${fixture.prefix}:{00}:layout`)).toBe("3");
       await fixture.admin.set(`${fixture.prefix}:{00}:layout`, "1");
-      expect(await readRefusal({})).toMatch(/^DRIVER_FATAL: .*uses layout 1, but this version supports layout 3/);
+      expect(await readRefusal({})).toMatch(/^LOCK_STORE_REFUSED: .*uses layout 1, but this version supports layout 3/);
     });
 
     test.each(["yes", "no"])(
@@ -120,7 +122,9 @@ withRedis((server) => {
         const settings = ["--replicaof", "127.0.0.1", String(server().port), "--replica-read-only", readOnly];
         const replica = await startRedis(settings);
         try {
-          expect(await readRefusal({ port: replica.port })).toMatch(/^DRIVER_FATAL: redis \S+: this is a replica/);
+          expect(await readRefusal({ port: replica.port })).toMatch(
+            /^LOCK_STORE_REFUSED: redis \S+: this is a replica/,
+          );
         } finally {
           await replica.stop();
         }
@@ -214,7 +218,7 @@ describe("by url", () => {
 
   test("a wrong password is an error at once, which does not show it", async () => {
     const error: unknown = await connect(url("app:hushhush@")).catch((failure: unknown) => failure);
-    expect(error).toMatchObject({ code: "DRIVER_FATAL" });
+    expect(error).toMatchObject({ code: "LOCK_STORE_REFUSED" });
     const formatValue = (value: unknown): string =>
       value instanceof Error
         ? `${value.stack}${JSON.stringify(Object.getOwnPropertyDescriptors(value))}${formatValue(value.cause)}`
@@ -227,7 +231,7 @@ describe("by url", () => {
     const error: unknown = await connect("redis://127.0.0.1:1", { connectTimeout: "1s" }).catch(
       (failure: unknown) => failure,
     );
-    expect(error).toMatchObject({ code: "DRIVER_FAILED" });
+    expect(error).toMatchObject({ code: "LOCK_STORE_FAILED" });
     expect(String((error as Error).cause)).toContain("ECONNREFUSED");
   });
 

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { RedisOptions } from "../../../src/drivers/redis/driver.ts";
 import { redis } from "../../../src/drivers/redis/driver.ts";
 import type { Locks } from "../../../src/index.ts";
-import { createLocks, DriverError } from "../../../src/index.ts";
+import { createLocks, StoreError } from "../../../src/index.ts";
 import type { RedisServer } from "../../support/stores/redis.ts";
 import { redisUnavailableReason, startRedis } from "../../support/stores/redis.ts";
 import { demoteMaster, promoteReplica, waitForReplicas } from "../../support/stores/redis-replication.ts";
@@ -76,7 +76,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
     await splitBrain();
     const waitingLock = newClient.acquire("held", { wait: "30s" });
     const waiting = oldClient.acquire("free", { wait: "2s" }).catch((error: unknown) => error);
-    await expect(oldClient.tryAcquire("tried")).rejects.toBeInstanceOf(DriverError);
+    await expect(oldClient.tryAcquire("tried")).rejects.toBeInstanceOf(StoreError);
     const freeLock = await newClient.acquire("free");
     const triedLock = await newClient.tryAcquire("tried");
     expect(triedLock).not.toBeNull();
@@ -94,7 +94,7 @@ describe.skipIf(redisUnavailableReason() !== null)("an old master that continues
       await oldClient.using("other", () => undefined);
       await splitBrain();
       await expect(oldClient.tryAcquire("key")).rejects.toMatchObject({
-        code: "DRIVER_FAILED",
+        code: "LOCK_STORE_FAILED",
         message: expect.stringMatching(/NOREPLICAS/),
       });
       await newClient.using("key", () => undefined);

@@ -79,7 +79,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
   });
 
   test("a client without the certificate, or without the password, is refused", async () => {
-    await expect(byUrl("app:pw@", "", { connectTimeout: "2s" })).rejects.toMatchObject({ name: "DriverError" });
+    await expect(byUrl("app:pw@", "", { connectTimeout: "2s" })).rejects.toMatchObject({ name: "StoreError" });
     await expect(byUrl("app:no@", undefined, { connectTimeout: "2s" })).rejects.toThrow();
   });
 });
@@ -140,6 +140,6 @@ describe("a single server over TLS, as a user with rights of its own", () => {
 
   test("a client without the certificate, or without the password, is refused", async () => {
     await expect(connect(url("app:pw@", ""))).rejects.toThrow(/TLS failed \(.*certificate\)/);
-    await expect(connect(url("app:no@"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+    await expect(connect(url("app:no@"))).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   });
 });

@@ -1,7 +1,7 @@
 // Which clients are admitted, and how the others are refused.
 
 import { expect, test } from "vitest";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import { createAccessControl, hashCredential } from "../../../src/server/auth/access-control.ts";
 import { createCredential } from "../../../src/server/auth/accounts-file.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
@@ -41,7 +41,7 @@ test.each(["unix", "tcp"])("over %s only a known credential is admitted", async 
   const { driver } = await openClient(address, { credential: ana.credential });
   expectHeld(await driver.claim(makeClaim("k")));
   for (const credential of [ben.credential, "", `${ana.credential} `, ana.account.hashes[0] as string]) {
-    await expect(openClient(address, { credential })).rejects.toThrow(FatalDriverError);
+    await expect(openClient(address, { credential })).rejects.toThrow(StoreRefusedError);
   }
   await expect(openClient(address)).rejects.toThrow("no valid credential was given");
   expect(it.stats().sessions).toBe(1);

@@ -1,7 +1,7 @@
 // What a credential may do, and that it can neither see nor change anything else.
 
 import { expect, test } from "vitest";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Permission } from "../../../src/server/auth/access-control.ts";
 import { createAccessControl } from "../../../src/server/auth/access-control.ts";
 import { publicTag, randomId } from "../../../src/util/ids.ts";
@@ -54,7 +54,7 @@ test("a claim is refused unless acquire is allowed on every one of its keys", as
   for (const keys of [["b/1"], ["a"], ["a/2", "b/1"], ["A/1"]]) {
     await expect(driver.claim(makeClaim(keys))).rejects.toThrow("may not acquire");
   }
-  await expect(driver.claim(makeClaim("b/1"))).rejects.toBeInstanceOf(FatalDriverError);
+  await expect(driver.claim(makeClaim("b/1"))).rejects.toBeInstanceOf(StoreRefusedError);
 });
 
 test("a prefix matches character by character: team-a/ matches neither team-ab/ nor team-a, and a rule for one key matches that key only", async () => {

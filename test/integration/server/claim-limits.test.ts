@@ -1,7 +1,7 @@
 // Each limit on claims, reached once. A full server refuses new claims; renewals and releases continue, and room returns.
 
 import { expect, test } from "vitest";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { ServerLimits } from "../../../src/server/limits.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -29,7 +29,7 @@ async function expectLimitReached(
 ): Promise<void> {
   const newClaim = makeClaim("new");
   await expect(driver.claim(newClaim)).rejects.toThrow(description);
-  await expect(driver.claim(newClaim)).rejects.toBeInstanceOf(FatalDriverError);
+  await expect(driver.claim(newClaim)).rejects.toBeInstanceOf(StoreRefusedError);
   // a repeated claim call is not a new claim
   expect(await driver.claim(ownClaims[0] as never)).toMatchObject({ state: "held" });
   expect((await driver.renew(ownClaims)).every((answer) => answer?.state === "held")).toBe(true);

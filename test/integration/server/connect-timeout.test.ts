@@ -82,7 +82,7 @@ describe.each(["unix", "tcp", "tls"])("%s", (kind) => {
     const { address, url } = await prepare(kind);
     const startedAt = performance.now();
     await expect(connect(url, { connectTimeout: "1s" })).rejects.toMatchObject({
-      code: "DRIVER_FAILED",
+      code: "LOCK_STORE_FAILED",
       message: expect.stringMatching(kind === "unix" ? /does not exist/ : /refused the connection/),
     });
     const tookMs = performance.now() - startedAt;
@@ -91,7 +91,7 @@ describe.each(["unix", "tcp", "tls"])("%s", (kind) => {
     const relay = await Relay.listen(address);
     onCleanup(() => relay.close());
     await expect(connect(url, { connectTimeout: "1s" })).rejects.toMatchObject({
-      code: "DRIVER_FAILED",
+      code: "LOCK_STORE_FAILED",
       message: expect.stringMatching(/closed the connection/),
     });
     expect(relay.endedConnections).toBeGreaterThan(1);

@@ -102,7 +102,7 @@ test("an id that another client uses is refused", async () => {
   const other = await openClient(it.addresses[0] as string);
   const claimA = makeClaim("a");
   await client.driver.claim(claimA);
-  await expect(other.driver.claim(claimA)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(other.driver.claim(claimA)).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   expect(await client.driver.release(toReleases(claimA))).toEqual([true]);
 });
 
@@ -261,7 +261,7 @@ test("a claim that the store cannot carry out is refused, not carried out in par
   const it = await startServer({ driver });
   const { driver: proxyDriver } = await openClient(it.addresses[0] as string);
   const ttlMs = "session" as const;
-  const unsupported = { code: "DRIVER_FATAL" };
+  const unsupported = { code: "LOCK_STORE_REFUSED" };
   await expect(proxyDriver.claim(makeClaim(["a", "b"], { ttlMs }))).rejects.toMatchObject(unsupported);
   await expect(proxyDriver.renew([makeClaim(["a", "b"], { ttlMs })])).rejects.toMatchObject(unsupported);
   await expect(proxyDriver.claim(makeClaim([{ key: "a", permits: 1, limit: 2 }], { ttlMs }))).rejects.toMatchObject(

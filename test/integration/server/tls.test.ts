@@ -119,7 +119,7 @@ test("no credential crosses a network unencrypted: nothing is sent at all", asyn
   // 0.0.0.0 leads here, and is not a loopback address
   const attempt = connect(`holdfast://0.0.0.0:${port}`, { credential: "hf1_secret" });
   await expect(attempt).rejects.toThrow(/refusing to send the credential to .* without TLS: use holdfasts:\/\//);
-  await expect(attempt).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(attempt).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   expect(connections).toBe(0);
 });
 
@@ -180,7 +180,7 @@ test("with a client CA a client must show a certificate of its issuer, and gets 
   });
   const url = `holdfasts://127.0.0.1:${server.addresses[0]?.split(":").at(-1)}?ca=${files.ca}`;
   await expect(connect(url)).rejects.toThrow(/requires a client certificate signed by a CA that it trusts/);
-  await expect(connect(url)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(connect(url)).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   await expect(connect(`${url}&cert=${foreignCertificate.cert}&key=${foreignCertificate.key}`)).rejects.toThrow(
     /requires a client certificate/,
   );

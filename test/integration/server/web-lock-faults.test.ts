@@ -70,7 +70,7 @@ describe.each([
     a.network.loseNextReply("claim");
     const tried = request(a, { ifAvailable: true });
     await store.advance(LONG_MS);
-    expect(tried.outcome).toMatchObject({ code: "DRIVER_FAILED" });
+    expect(tried.outcome).toMatchObject({ code: "LOCK_STORE_FAILED" });
     expect(tried.given).toEqual([]);
     expect(await store.read("name")).toEqual([]);
   });
@@ -141,7 +141,7 @@ describe.each(["10s", "session"] as const)("a server that recovers, with ttl %s"
     expect([known?.given, known?.outcome]).toEqual([[null], "none"]);
     for (const paused of [unknown, free]) {
       expect(paused?.given).toEqual([]);
-      expect(paused?.outcome).toMatchObject({ code: "PAUSED" });
+      expect(paused?.outcome).toMatchObject({ code: "LOCK_STORE_PAUSED" });
     }
     await store.advance(2 * LONG_MS);
     expect(await store.read("known")).toEqual(["holder holds"]);
@@ -169,7 +169,7 @@ describe.each(["10s", "session"] as const)("a server that recovers, with ttl %s"
     // it may be granted before the crash, which its process then reports to the server, or fail: never "not available"
     expect(tried.given).not.toContain(null);
     if (tried.given.length === 0)
-      expect(tried.outcome).toMatchObject({ code: expect.stringMatching(/DRIVER_FAILED|PAUSED/) });
+      expect(tried.outcome).toMatchObject({ code: expect.stringMatching(/LOCK_STORE_FAILED|LOCK_STORE_PAUSED/) });
     expect(await store.read("free")).toEqual(tried.given.length === 0 ? [] : ["tries holds"]);
   });
 });

@@ -38,7 +38,7 @@ describe.concurrent("by url", () => {
     expect(await lockWithLibraries("sqlite:locks.db", ["node_modules/pg"])).toMatch(
       HAS_NODE_SQLITE
         ? /^locked$/
-        : /^DRIVER_FATAL sqlite urls need the package "libsql" or "better-sqlite3", neither of which is installed: npm install libsql, or use Node 22.13 or newer$/,
+        : /^LOCK_STORE_REFUSED sqlite urls need the package "libsql" or "better-sqlite3", neither of which is installed: npm install libsql, or use Node 22.13 or newer$/,
     );
   });
 });

@@ -6,7 +6,7 @@ import { describe, expect } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { connect, createLocks } from "../../../src/index.ts";
-import { FatalDriverError } from "../../../src/spi/driver.ts";
+import { StoreRefusedError } from "../../../src/spi/driver.ts";
 import type { ProcessHarness } from "../../support/processes/process-harness.ts";
 import { test } from "../../support/processes/process-harness.ts";
 import { startWorker } from "../../support/processes/worker.ts";
@@ -71,7 +71,7 @@ describe.concurrent.for(CASES)("without $suffixes", ({ suffixes }) => {
     await expect(connect(`sqlite:${path}`)).rejects.toThrow(LOST);
     await holder.locks.close();
     // closing does not write the old state back
-    await expect(connect(`sqlite:${path}`)).rejects.toThrow(FatalDriverError);
+    await expect(connect(`sqlite:${path}`)).rejects.toThrow(StoreRefusedError);
     const third = await startWorker(harness, `sqlite:${path}`);
     third.acquire("third", "k");
     await third.waitForReport("third", "asked");
@@ -89,7 +89,7 @@ describe.concurrent.for(CASES)("without $suffixes", ({ suffixes }) => {
     other.acquire("it", "k");
     await other.waitForReport("it", "held");
     // only Linux tells that this process has the deleted file open, by a connection that the driver does not know
-    if (process.platform === "linux") await expect(connect(`sqlite:${path}`)).rejects.toThrow(FatalDriverError);
+    if (process.platform === "linux") await expect(connect(`sqlite:${path}`)).rejects.toThrow(StoreRefusedError);
     handle.close();
   });
 

@@ -205,7 +205,7 @@ test("clients with short leases keep their locks, and waiters get theirs in orde
   await until(async () => (await second.list("key")).length === 2, { within: 5_000, what: "the waiter" });
   const lostAt = performance.now();
   overwrite(path, copy);
-  await expect(third.tryAcquire("other")).rejects.toMatchObject({ code: "PAUSED", reason: "gracePeriod" });
+  await expect(third.tryAcquire("other")).rejects.toMatchObject({ code: "LOCK_STORE_PAUSED", reason: "gracePeriod" });
   const other = await third.acquire("other");
   expect(performance.now() - lostAt).toBeGreaterThanOrEqual(1_900);
   turns.push(inTurn(third, "third"));

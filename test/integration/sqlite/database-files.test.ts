@@ -8,7 +8,7 @@ import { connect } from "../../../src/client/connect.ts";
 import type { SqliteOptions } from "../../../src/drivers/sql/sqlite/driver.ts";
 import { sqlite, sqliteMigration } from "../../../src/drivers/sql/sqlite/driver.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
-import { FatalDriverError } from "../../../src/spi/driver.ts";
+import { StoreRefusedError } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { withHeldTokens } from "../../support/held-tokens.ts";
 import { toReleases } from "../../support/releases.ts";
@@ -101,7 +101,7 @@ describe("open()", () => {
       () => null,
       (thrown: unknown) => thrown,
     );
-    expect(error).toBeInstanceOf(FatalDriverError);
+    expect(error).toBeInstanceOf(StoreRefusedError);
     expect(String(error)).toMatch(message);
     expect(String(error)).toContain(path);
   });
@@ -193,7 +193,7 @@ describe("a file", () => {
     rmSync(path + suffix);
     await expect(openDriver(path)).rejects.toThrow("restart the process");
     await expect(driver.claim(makeClaim("k"))).rejects.toThrow("restart the process");
-    await expect(driver.list({ prefix: "" }, { max: 1 })).rejects.toThrow(FatalDriverError);
+    await expect(driver.list({ prefix: "" }, { max: 1 })).rejects.toThrow(StoreRefusedError);
     expect(await driver.renew([claim])).toEqual([{ state: "none" }]);
     expect(warnings).toEqual([
       expect.stringContaining("-wal or -shm file"),
@@ -219,7 +219,7 @@ describe("a file", () => {
     const driver = await openDriver(path);
     withDatabase(path, (database) => database.exec("delete from holdfast_2_buckets"));
     const error = await driver.claim(makeClaim("k")).catch((thrown: unknown) => thrown);
-    expect(error).toBeInstanceOf(FatalDriverError);
+    expect(error).toBeInstanceOf(StoreRefusedError);
     expect(String(error)).toContain("run the statements of sqliteMigration()");
     withDatabase(path, (database) => database.exec(sqliteMigration()));
     expectHeld(await driver.claim(makeClaim("k")));
@@ -269,7 +269,7 @@ describe("numbers and texts are exact:", () => {
 
   test("a floor near the highest number is refused, and the key stays usable", async () => {
     const driver = await openDriver(newFile());
-    await expect(driver.claim(makeClaim("k", { floor: 2n ** 63n - 1n }))).rejects.toThrow(FatalDriverError);
+    await expect(driver.claim(makeClaim("k", { floor: 2n ** 63n - 1n }))).rejects.toThrow(StoreRefusedError);
     expectHeld(await driver.claim(makeClaim("k")));
   });
 

@@ -68,7 +68,7 @@ test.skipIf(skip !== "")(`a file on a read-only disk is refused${skip}`, async (
   const reader = await startOn(harness, disk);
   reader.acquire("k", "other");
   expect((await reader.waitForReport("k", "failed")).why).toMatch(
-    /^DRIVER_FATAL .*read-only, but locks are written: make them writable \(READONLY\)/,
+    /^LOCK_STORE_REFUSED .*read-only, but locks are written: make them writable \(READONLY\)/,
   );
 });
 

@@ -41,7 +41,7 @@ describe.each(["immediate", "deferred"])("%s transactions", (level) => {
   test("a holder that comes after a later one is refused", async () => {
     await startAfresh();
     await commit(level, 20, "later");
-    await expect(commit(level, 10, "earlier")).rejects.toMatchObject({ code: "STALE_LOCK", keys: ["k"] });
+    await expect(commit(level, 10, "earlier")).rejects.toMatchObject({ code: "LOCK_STALE", keys: ["k"] });
     await commit(level, 20, "again");
     await commit(level, 30, "next");
     expect(await database.query("select who from data")).toEqual([{ who: "later" }, { who: "again" }, { who: "next" }]);
@@ -52,9 +52,9 @@ describe.each(["immediate", "deferred"])("%s transactions", (level) => {
     await commit(level, 5, "writer");
     await commit(level, 20, "reader", "shared");
     await commit(level, 10, "reader", "shared");
-    await expect(commit(level, 15, "writer")).rejects.toMatchObject({ code: "STALE_LOCK" });
+    await expect(commit(level, 15, "writer")).rejects.toMatchObject({ code: "LOCK_STALE" });
     await commit(level, 30, "writer");
-    await expect(commit(level, 29, "reader", "shared")).rejects.toMatchObject({ code: "STALE_LOCK" });
+    await expect(commit(level, 29, "reader", "shared")).rejects.toMatchObject({ code: "LOCK_STALE" });
   });
 
   test("while another connection writes, or has written since, the error says to run it again", async () => {
@@ -66,11 +66,11 @@ describe.each(["immediate", "deferred"])("%s transactions", (level) => {
       const second = await database.begin(level);
       await second.query("select * from data");
       await expect(fence(second.handle, createTestLock(20))).rejects.toMatchObject({
-        code: "FENCE_CONFLICT",
+        code: "LOCK_FENCE_CONFLICT",
         retryable: true,
       });
       await first.commit();
-      await expect(fence(second.handle, createTestLock(20))).rejects.toMatchObject({ code: "FENCE_CONFLICT" });
+      await expect(fence(second.handle, createTestLock(20))).rejects.toMatchObject({ code: "LOCK_FENCE_CONFLICT" });
       await second.rollback();
     }
     await first.commit();
@@ -87,7 +87,7 @@ test("fenceSync() works inside the transaction functions of a library", async ()
     })();
   transact(10, "exclusive");
   transact(20, "shared");
-  expect(() => transact(15, "exclusive")).toThrow(expect.objectContaining({ code: "STALE_LOCK" }));
+  expect(() => transact(15, "exclusive")).toThrow(expect.objectContaining({ code: "LOCK_STALE" }));
   expect(() => fenceSync(pool, createTestLock(30))).toThrow(/inside a transaction/);
   expect(() => fenceSync({}, createTestLock(30))).toThrow(/SQLite database/);
   expect(await database.query("select count(*) as n from data")).toEqual([{ n: 2 }]);

@@ -5,7 +5,7 @@ import { basename, dirname } from "node:path";
 import Database from "libsql";
 import { describe, expect, test } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";
 import { cleanUpAfterEach, expectHeld, makeClaim, onCleanup } from "../../support/server-fixture.ts";
@@ -34,7 +34,7 @@ async function readRefusal(source: Parameters<typeof sqlite>[0]): Promise<string
     () => null,
     (error: unknown) => error,
   );
-  expect(thrown).toBeInstanceOf(FatalDriverError);
+  expect(thrown).toBeInstanceOf(StoreRefusedError);
   return String(thrown);
 }
 

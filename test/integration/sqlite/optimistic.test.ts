@@ -57,7 +57,7 @@ describe("another connection is writing", () => {
       return takeOne(row);
     });
     await expect(failed).rejects.toMatchObject({
-      code: "VERSION_CONFLICT",
+      code: "LOCK_VERSION_CONFLICT",
       attempts: 1,
       message: /inside a transaction/,
     });

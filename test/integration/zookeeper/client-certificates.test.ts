@@ -76,7 +76,7 @@ test("servers identify clients by certificate: nodes belong to their client, and
     expect(await nodeOwners("/known/key", benFiles)).toBeNull();
   });
   await expect(openLocks({ ca: issuer.cert, ...ben }, { root: "/known" }).acquire("key")).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: expect.stringMatching(/no permission to delete nodes in \/known\/key, .*: NO_AUTH$/),
   });
   await expect(openLocks({ ca: issuer.cert }, { connectTimeoutMs: 3_000 }).acquire("key")).rejects.toMatchObject({

@@ -102,9 +102,9 @@ test("a key that begins with a slash is the node's path itself", async () => {
     "/mylock",
   ]);
   await driver.release(toReleases(claim));
-  await expect(driver.claim(makeSessionClaim("/a//b"))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(driver.claim(makeSessionClaim("/a//b"))).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   await expect(driver.claim(makeSessionClaim("/"))).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: expect.stringContaining("key must name a node below the root"),
   });
 });
@@ -120,7 +120,7 @@ test.each(["__WRIT__", "__READ__", "lease-", "something"])(
     const foreignNode = await createCuratorNode(folder, kind);
     const claim = makeSessionClaim(name);
     await expect(driver.claim(claim)).rejects.toMatchObject({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
       message: expect.stringContaining(kind),
     });
     expect((await fixture.observer.children(folder)).names).toEqual([foreignNode.slice(folder.length + 1)]);
@@ -176,7 +176,7 @@ test("entries of the other family, for which a path is refused, are listed as we
   await readWriteDriver.claim(claim);
   await createCuratorNode(folder, "__READ__");
   await fixture.observer.create(`${folder}/latch-`, { mode: "ephemeralSequential" });
-  await expect(driver.claim(makeSessionClaim(name))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(driver.claim(makeSessionClaim(name))).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   const views = (await driver.list({ prefix: name }, { max: 10 })).items;
   expect(views.map(({ label, answer, locks }) => [label, answer.state, locks[0].permits])).toEqual([
     ["(family readWrite) test", "held", ALL_PERMITS],
@@ -284,7 +284,7 @@ test("a floor that the store's tokens cannot reach is refused, unless tokenBase 
   const plainDriver = await openDriver();
   const refusedClaim = makeSessionClaim(name, { floor });
   await expect(plainDriver.claim(refusedClaim)).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: expect.stringContaining("tokenBase"),
   });
   expect((await fixture.observer.children(folder)).names).toEqual([]);
@@ -302,7 +302,7 @@ test.each<readonly [string, Partial<ZooKeeperDriverOptions>, string]>([
   const error = await createDriver(options)
     .open(NO_EVENTS)
     .catch((thrown: unknown) => thrown as Error);
-  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(reason) });
+  expect(error).toMatchObject({ code: "LOCK_STORE_REFUSED", message: expect.stringContaining(reason) });
   expect((error as Error).message).not.toContain("canary");
 });
 

@@ -82,7 +82,7 @@ function startLoad(key: string): EnsembleLoad {
     while (!stopped) {
       await locks.using(key, { wait: TIMEOUT_MS }, body).catch((error: unknown) => {
         // the errors while the servers are unreachable; any other is a fault
-        if (!["LOCK_LOST", "LOCK_TIMEOUT", "DRIVER_FAILED"].includes((error as { code: string }).code)) throw error;
+        if (!["LOCK_LOST", "LOCK_TIMEOUT", "LOCK_STORE_FAILED"].includes((error as { code: string }).code)) throw error;
       });
     }
   };

@@ -75,7 +75,7 @@ test("the second of two families on one path is refused, without an id in the me
     const [held, refusedClaim] = [makeSessionClaim(name), makeSessionClaim(name)];
     await first.claim(held);
     const error = await second.claim(refusedClaim).catch((thrown: unknown) => thrown as Error);
-    expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining(advice) });
+    expect(error).toMatchObject({ code: "LOCK_STORE_REFUSED", message: expect.stringContaining(advice) });
     expect((error as Error).message).not.toContain(held.id);
     expect(await queueNodes(folder)).toHaveLength(1);
     await first.release(toReleases(held));
@@ -96,7 +96,7 @@ test("a foreign node on one path affects that path alone", async () => {
     .path;
   const states = (await driver.renew([holder, waiter, other, next])).map((answer) => answer?.state);
   expect(states).toEqual(["held", "none", "held", "waiting"]);
-  await expect(driver.claim(makeSessionClaim(bad))).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(driver.claim(makeSessionClaim(bad))).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   await driver.release(toReleases(holder, other, next));
   expect(await queueNodes(folder)).toEqual([foreignNode.slice(folder.length + 1)]);
   await fixture.observer.delete(foreignNode);

@@ -44,7 +44,7 @@ test("an idle client learns soon that no server is reachable, and waits on; a tr
   const waits = locks.acquire("key");
   await until(() => events.length > 0, { within: PROMPT_MS, what: "storeDown" });
   await expect(locks.tryAcquire("other")).rejects.toMatchObject({
-    code: "DRIVER_FAILED",
+    code: "LOCK_STORE_FAILED",
     message: expect.stringContaining("no server is connected"),
   });
   await expect(locks.list()).rejects.toThrow("no server is connected");
@@ -146,7 +146,7 @@ test("a client that found no server at first finds it later, each time again", a
   const locks = openLocks(proxy.address as { host: string; port: number }, { connectTimeoutMs: 300 });
   proxy.refuseConnections(true);
   for (const key of ["early", "early again"]) {
-    await expect(locks.acquire(key)).rejects.toMatchObject({ code: "DRIVER_FAILED" });
+    await expect(locks.acquire(key)).rejects.toMatchObject({ code: "LOCK_STORE_FAILED" });
   }
   proxy.refuseConnections(false);
   // on a busy machine the first attempt may still be too short

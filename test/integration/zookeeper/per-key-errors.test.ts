@@ -35,7 +35,7 @@ test("a path that became unreadable ends the claims that wait there, and no othe
     "held",
   ]);
   await expect(driver.claim(makeSessionClaim("bad"))).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: expect.stringContaining("NO_AUTH"),
   });
   await setAcl(admin, "/apart/bad", OPEN_TO_ALL);
@@ -74,10 +74,12 @@ test("unreadable nodes are left out of lists, and a direct query for one is refu
     ["list-half", "(data not readable)", "held"],
     ["list-open", "test", "held"],
   ]);
-  await expect(anybody.list({ prefix: "list-secret" }, { max: 10 })).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(anybody.list({ prefix: "list-secret" }, { max: 10 })).rejects.toMatchObject({
+    code: "LOCK_STORE_REFUSED",
+  });
   expect((await ana.list({ prefix: "list-" }, { max: 10 })).items).toHaveLength(3);
   const target = { key: "list-secret", token: 1n, now: true };
-  await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(anybody.revoke?.([target])).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   await ana.release(toReleases(secret, half));
   await anybody.release(toReleases(open));
 });

@@ -120,7 +120,7 @@ test.each(["plain", "TLS"])(
 test("a wrong SASL password is refused permanently, and never shown", async () => {
   const driver = createDriver({ sasl: { user: "bob", password: BOB.password } });
   const error = await driver.open(NO_EVENTS).catch((thrown: unknown) => thrown as Error);
-  expect(error).toMatchObject({ code: "DRIVER_FATAL" });
+  expect(error).toMatchObject({ code: "LOCK_STORE_REFUSED" });
   expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("builder");
 });
 
@@ -133,7 +133,7 @@ test("with a digest credential nodes are for their owner alone, and any other cl
   expect(acl).toMatchObject({ perms: 31, scheme: "digest", id: expect.stringMatching(/^ana:/) });
   const unauthorizedDriver = await openDriver({ root: "/closed" });
   const otherClaim = makeSessionClaim("private");
-  await expect(unauthorizedDriver.claim(otherClaim)).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(unauthorizedDriver.claim(otherClaim)).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   expect(await unauthorizedDriver.release(toReleases(otherClaim))).toEqual([false]);
   await owner.release(toReleases(claim));
 });
@@ -167,7 +167,7 @@ test("a client without rights at the servers' root uses a path that exists", asy
     expect((await driver.claim(claim)).state).toBe("held");
     await driver.release(toReleases(claim));
     await expect(createDriver({ root: "/refused" }).open(NO_EVENTS)).rejects.toMatchObject({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
     });
   } finally {
     await setAcl(admin, "/", before);

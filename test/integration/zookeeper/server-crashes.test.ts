@@ -14,7 +14,7 @@ const TIMEOUT_MS = 60_000;
 const SESSION_MS = 2_000;
 const IS_LONG_RUN = process.env.HOLDFAST_LONG === "1";
 const ROUNDS = IS_LONG_RUN ? 6 : 1;
-const EXPECTED_ERRORS = ["LOCK_LOST", "LOCK_TIMEOUT", "DRIVER_FAILED"];
+const EXPECTED_ERRORS = ["LOCK_LOST", "LOCK_TIMEOUT", "LOCK_STORE_FAILED"];
 const KEYS = ["a", "b", "c"];
 const fixture = zookeeperFixture({ reapMs: 1_000 });
 

@@ -34,7 +34,7 @@ test("repeated refusals of one path are no outage", async () => {
   await fixture.observer.create("/strange/kazoo-__lock__0000000000");
   const ownLock = await locks.acquire("own");
   for (let times = 0; times < 20; times++) {
-    await expect(locks.acquire("/strange", { wait: "10s" })).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+    await expect(locks.acquire("/strange", { wait: "10s" })).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   }
   expect(events).toEqual([]);
   expect(await ownLock.release()).toBe(true);
@@ -61,7 +61,7 @@ test.each([
     { scheme: "auth", id: "", perms: allPermissions },
   ]);
   await expect(locks.acquire(path)).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: expect.stringMatching(new RegExp(`no permission to delete nodes in ${path},.*NO_AUTH`)),
   });
   expect((await admin.children(path)).names).toEqual([]);
@@ -86,7 +86,7 @@ test("an exceeded quota is reported at once, by name, and leaves nothing", async
     const set = spawnSync("java", [...main, "-server", `${host}:${port}`, "setquota", "-N", "3", "/few"]);
     expect(set.status, String(set.stderr)).toBe(0);
     for (const key of ["key", "other"]) {
-      const refusal = { code: "DRIVER_FATAL", message: expect.stringContaining("QUOTA_EXCEEDED") };
+      const refusal = { code: "LOCK_STORE_REFUSED", message: expect.stringContaining("QUOTA_EXCEEDED") };
       await expect(driver.claim(makeSessionClaim(key))).rejects.toMatchObject(refusal);
     }
     expect((await zk.children("/few")).names).toEqual(["key"]);

@@ -3,7 +3,7 @@
 import { delegate } from "../../../src/conformance/delegate.ts";
 import type { MemoryStore } from "../../../src/drivers/memory.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Answer, Claim, ClaimId, Driver } from "../../../src/spi/driver.ts";
 import type { Clock, Timer } from "../../../src/util/clock.ts";
 import { NO_EVENTS, toDriverEvents, toOnPush } from "../../support/driver-events.ts";
@@ -127,7 +127,7 @@ export function connectMember(simulation: QuorumSimulation, member: SimulatedMem
     };
     await networkDelay();
     if (member.outage === "refusing") throw new Error("refused");
-    if (member.outage === "fatal") throw new FatalDriverError("refused for good");
+    if (member.outage === "fatal") throw new StoreRefusedError("refused for good");
     if (isLost()) {
       // it may arrive very late, while the store still knows the claim
       if (random.chance(0.3)) callLate(operation);

@@ -82,11 +82,11 @@ interface SimulatedClient {
 /** The errors that users receive during faults. */
 const EXPECTED_ERROR_CODES = new Set([
   "LOCK_TIMEOUT",
-  "DRIVER_FAILED",
-  "DRIVER_FATAL",
-  "CLOSED",
+  "LOCK_STORE_FAILED",
+  "LOCK_STORE_REFUSED",
+  "LOCK_CLOSED",
   "LOCK_LOST",
-  "UNSUPPORTED",
+  "LOCK_UNSUPPORTED",
 ]);
 
 function ignoreExpectedError(error: { readonly code?: string }): null {

@@ -6,7 +6,7 @@
 import { connect as dial } from "node:net";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connect, DriverError, LockLostError, LockTimeoutError } from "../../../src/index.ts";
+import { connect, LockLostError, LockTimeoutError, StoreError } from "../../../src/index.ts";
 import type { UserSettings } from "./cached-users.ts";
 
 const { url, registerPath, keys, usersPerKey, ttl, cache, sectionsPerTurn, pauseMs } = JSON.parse(
@@ -37,7 +37,7 @@ async function useKey(key: string): Promise<void> {
         });
       } catch (error) {
         const isFault =
-          error instanceof DriverError || error instanceof LockLostError || error instanceof LockTimeoutError;
+          error instanceof StoreError || error instanceof LockLostError || error instanceof LockTimeoutError;
         if (!isFault) throw error;
       }
     }

@@ -43,7 +43,7 @@ function readToken(term: Term): string | null {
   try {
     return String(term.token);
   } catch (error) {
-    if ((error as { readonly code?: unknown }).code === "UNSUPPORTED") return null;
+    if ((error as { readonly code?: unknown }).code === "LOCK_UNSUPPORTED") return null;
     throw error;
   }
 }

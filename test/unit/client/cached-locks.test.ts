@@ -671,7 +671,7 @@ describe("cache is refused", () => {
 
   test("on a store that cannot recall, for exclusive locks", async () => {
     const fixture = new Fixture({}, { recall: false });
-    await expect(fixture.locks.acquire("k")).rejects.toMatchObject({ code: "UNSUPPORTED" });
+    await expect(fixture.locks.acquire("k")).rejects.toMatchObject({ code: "LOCK_UNSUPPORTED" });
     await (await fixture.locks.rw("k").read.acquire()).release();
     await (await fixture.locks.acquire("k", { cache: 0 })).release();
     await fixture.locks.close();

@@ -105,7 +105,7 @@ describe("a grant whose lease is over when it is answered", () => {
     const pendingLock = settledOutcome(fixture.locks.acquire("k", { wait: "4s" }));
     await fixture.clock.advance(6_000);
     const { error } = await pendingLock;
-    assert.equal(error?.code, "DRIVER_FAILED");
+    assert.equal(error?.code, "LOCK_STORE_FAILED");
     assert.match(error.message, /"k": the store did not answer in time/);
     assert.equal(fixture.size(), 0);
   });
@@ -118,7 +118,7 @@ describe("a grant whose lease is over when it is answered", () => {
         method === "try" ? fixture.locks.tryAcquire("k") : fixture.locks.acquire("k", { wait: 0 }).then(() => null),
       );
       await fixture.clock.advance(LATE_MS);
-      assert.equal((await pendingLock).error?.code, "DRIVER_FAILED");
+      assert.equal((await pendingLock).error?.code, "LOCK_STORE_FAILED");
       assert.equal(fixture.size(), 0);
     }
   });
@@ -276,7 +276,7 @@ test("the reason a lock cannot be detached names the store, not an option that w
   const locks = createLocks(sessionOnlyDriver());
   const lock = await locks.acquire("k", { ttl: "10m" });
   await expect(lock.detach()).rejects.toMatchObject({
-    code: "UNSUPPORTED",
+    code: "LOCK_UNSUPPORTED",
     message: 'cannot detach "k": memory has only session leases: all locks end with the client\'s session',
   });
   await lock.release();

@@ -347,7 +347,7 @@ describe("a wait", () => {
     assert.deepEqual(await fixture.locks.list(), []);
   });
 
-  test("while the store is down ends with DriverError, whose cause is the error of its client", async () => {
+  test("while the store is down ends with StoreError, whose cause is the error of its client", async () => {
     const fixture = createFixture();
     await (await fixture.locks.acquire("warm")).release();
     const events: string[] = [];
@@ -358,9 +358,9 @@ describe("a wait", () => {
     fixture.locks.acquire("k", { wait: "5s" }).catch((error: Error) => {
       failed = error;
     });
-    await assert.rejects(fixture.locks.tryAcquire("k2"), { code: "DRIVER_FAILED" });
+    await assert.rejects(fixture.locks.tryAcquire("k2"), { code: "LOCK_STORE_FAILED" });
     await fixture.clock.advance(5_000);
-    assert.equal((failed as unknown as { code: string }).code, "DRIVER_FAILED");
+    assert.equal((failed as unknown as { code: string }).code, "LOCK_STORE_FAILED");
     assert.match(String(((failed as unknown as Error).cause as Error).message), /cut off/);
     fixture.isCut = false;
     await fixture.clock.advance(60_000);

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "vitest";
 import { createLocks } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { DriverError, LockError, LockTimeoutError, StorePausedError } from "../../../src/errors.ts";
+import { LockError, LockTimeoutError, StoreError, StorePausedError } from "../../../src/errors.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 test("a lost lock: reason, keys and the token as text", async () => {
@@ -45,9 +45,9 @@ test("a wait that ended: what was in the way, and no token", () => {
 test("a cause is its message, so that an error of any client can be sent", () => {
   const cause = Object.assign(new Error("refused"), { socket: () => undefined, self: {} });
   cause.self = cause;
-  const error = new DriverError("could not lock", { cause });
+  const error = new StoreError("could not lock", { cause });
   assert.equal(structuredClone(error.toJSON()).cause, "refused");
-  assert.equal(new DriverError("could not lock", { cause: 12 }).toJSON().cause, "12");
+  assert.equal(new StoreError("could not lock", { cause: 12 }).toJSON().cause, "12");
   assert.equal("cause" in new StorePausedError("paused", { reason: "recovery", remainingMs: 5 }).toJSON(), false);
 });
 
@@ -55,8 +55,14 @@ test("instanceof: by class, or by the code of an error of another copy; a derive
   class OwnError extends LockTimeoutError {}
   const timeout = new LockTimeoutError("late");
   assert.ok(new OwnError("late") instanceof OwnError && new OwnError("late") instanceof LockTimeoutError);
-  assert.ok(timeout instanceof LockError && !(timeout instanceof OwnError) && !(timeout instanceof DriverError));
+  assert.ok(timeout instanceof LockError && !(timeout instanceof OwnError) && !(timeout instanceof StoreError));
   assert.ok(!(Object.assign(new Error(), { keys: [] }) instanceof OwnError));
-  for (const other of [null, undefined, "LOCK_TIMEOUT", { ...timeout }, Object.assign(new Error(), { code: "CLOSED" })])
+  for (const other of [
+    null,
+    undefined,
+    "LOCK_TIMEOUT",
+    { ...timeout },
+    Object.assign(new Error(), { code: "LOCK_CLOSED" }),
+  ])
     assert.ok(!(other instanceof LockError));
 });

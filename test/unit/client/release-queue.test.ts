@@ -4,7 +4,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { chaos } from "../../../src/conformance/chaos/driver.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Driver, Release } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { FakeClock, flushEventLoop } from "../../support/fake-clock.ts";
@@ -112,7 +112,7 @@ describe("a release without an answer from the store", () => {
 });
 
 test("close() does not wait for a store that refuses permanently, as with a revoked credential", async () => {
-  const { locks, sentAt } = createFixture(() => Promise.reject(new FatalDriverError("no valid credential was given")));
+  const { locks, sentAt } = createFixture(() => Promise.reject(new StoreRefusedError("no valid credential was given")));
   await locks.acquire("k");
   // no time passes on the client's clock: a wait until the bound would never end
   await locks.close();

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Events } from "../../../src/client/events.ts";
 import { StoreMonitor } from "../../../src/client/store-monitor.ts";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 
 function createMonitor(): { readonly health: StoreMonitor; readonly notices: string[] } {
@@ -30,6 +30,6 @@ test("without any answer since the call was sent the store is down", () => {
 
 test("a refusal counts as an answer", () => {
   const { health, notices } = createMonitor();
-  health.onFailure(new FatalDriverError("refused"), 10, undefined);
+  health.onFailure(new StoreRefusedError("refused"), 10, undefined);
   expect(notices).toEqual([]);
 });

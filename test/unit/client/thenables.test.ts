@@ -132,7 +132,7 @@ test("lock.run() returns a value at once; the lock cannot be detached until a th
   expect(lock.run(() => 5)).toBe(5);
   let settle: (value: string) => void = () => undefined;
   const outcome = lock.run(() => lazy(new Promise<string>((resolve) => (settle = resolve))));
-  await expect(lock.detach()).rejects.toMatchObject({ code: "UNSUPPORTED" });
+  await expect(lock.detach()).rejects.toMatchObject({ code: "LOCK_UNSUPPORTED" });
   settle("done");
   expect(await outcome).toBe("done");
   await expect(lock.detach()).resolves.toEqual(expect.any(String));

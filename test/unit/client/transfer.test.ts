@@ -4,7 +4,7 @@ import type { Locks } from "../../../src/client/locks.ts";
 import { createLocks } from "../../../src/client/locks.ts";
 import { delegate } from "../../../src/conformance/delegate.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { withTraits } from "../../support/driver-events.ts";
 import { until } from "../../support/until.ts";
@@ -52,7 +52,7 @@ test("without an answer the lock is given up before the store can have ended it,
   const [locks, other] = [createLocks(driver), createLocks(memory({ store }))];
   const lock = await locks.acquire("k", { ttl: "10s" });
   const start = performance.now();
-  await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "DRIVER_FAILED" });
+  await expect(lock.detach({ ttl: 400 })).rejects.toMatchObject({ code: "LOCK_STORE_FAILED" });
   // on a machine that stood still meanwhile the clock alone ends the lock
   expect(() => lock.throwIfLost()).toThrow(/lost the lock/);
   expect([lock.remainingMs, await lock.release()]).toEqual([0, false]);
@@ -120,14 +120,14 @@ function slowDetachFixture(refusal?: Error): { locks: Locks; other: Locks; answe
 }
 
 test("a lock that is lost while it is detached leaves the next local holder alone", async () => {
-  const { locks, other, answerDetach } = slowDetachFixture(new FatalDriverError("refused"));
+  const { locks, other, answerDetach } = slowDetachFixture(new StoreRefusedError("refused"));
   const lock = await locks.acquire("k");
   const waiting = locks.acquire("k");
   const detaching = lock.detach({ ttl: "20s" });
   await other.revoke("k", lock.token, { now: true });
   const next = await waiting;
   answerDetach();
-  await expect(detaching).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(detaching).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   next.throwIfLost();
   expect(await next.release()).toBe(true);
   // one claim for each request: nothing is left at the store
@@ -159,14 +159,14 @@ test("a client attaches a lock once: the second attempt is an error, and the fir
   const [first, second] = await Promise.allSettled([locks.attach(reference), locks.attach(reference)]);
   assert.ok(first?.status === "fulfilled" && second?.status === "rejected");
   expect(second.reason).toMatchObject({
-    code: "UNSUPPORTED",
+    code: "LOCK_UNSUPPORTED",
     keys: ["k"],
     message: expect.stringContaining("already"),
   });
   first.value.throwIfLost();
   // it can be transferred again, and return
   const secondLock = await locks.attach(await first.value.detach());
-  await assert.rejects(locks.attach(reference), { code: "UNSUPPORTED" });
+  await assert.rejects(locks.attach(reference), { code: "LOCK_UNSUPPORTED" });
   assert.equal(await secondLock.release(), true);
   await assert.rejects(locks.attach(reference), { code: "LOCK_LOST" });
   await Promise.all([locks.close(), other.close()]);

@@ -89,7 +89,7 @@ test("reject when the call has failed, all of them at once", async () => {
   const first = fixture.locks.acquire("k");
   const settled = outcomes(tries(fixture, 4));
   await fixture.answer(new Error("no connection"));
-  expect(await settled).toEqual(Array.from({ length: 4 }, () => "DRIVER_FAILED"));
+  expect(await settled).toEqual(Array.from({ length: 4 }, () => "LOCK_STORE_FAILED"));
   expect(fixture.sent).toEqual(["k"]);
   await fixture.answer(); // the call of the one that waits is repeated
   await (await first).release();
@@ -111,7 +111,7 @@ test("of many that do not wait one asks, and its answer is that of all", async (
 
   const failed = outcomes(tries(fixture, 4));
   await fixture.answer(new Error("no connection"));
-  expect(await failed).toEqual(Array.from({ length: 4 }, () => "DRIVER_FAILED"));
+  expect(await failed).toEqual(Array.from({ length: 4 }, () => "LOCK_STORE_FAILED"));
   expect(fixture.sent).toEqual(["k", "k", "k"]);
   await Promise.all([fixture.locks.close(), fixture.other.close()]);
 });

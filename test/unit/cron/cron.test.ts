@@ -5,7 +5,7 @@ import { createLocks } from "../../../src/client/locks.ts";
 import type { SkippedTick } from "../../../src/cron/index.ts";
 import { createRunCoordinator, wrapJob } from "../../../src/cron/index.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
-import { FatalDriverError, LockLostError, UnsupportedError } from "../../../src/errors.ts";
+import { LockLostError, StoreRefusedError, UnsupportedError } from "../../../src/errors.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { checkLeaksAfterEach } from "../../support/leak-check.ts";
 
@@ -224,11 +224,11 @@ test("if the store does not confirm that the tick is kept, nobody runs it", asyn
     ...driver,
     // not repeated: otherwise it would be until shortly before the end of the lease
     detach: async () => {
-      throw new FatalDriverError("connection reset");
+      throw new StoreRefusedError("connection reset");
     },
   }));
   const call = wrapJob(unconfirmed, "report", ran);
-  await expect(call(TICK)).rejects.toBeInstanceOf(FatalDriverError);
+  await expect(call(TICK)).rejects.toBeInstanceOf(StoreRefusedError);
   expect(await wrapJob(client(), "report", ran)(TICK)).toBeUndefined();
 });
 

@@ -8,7 +8,7 @@ import { createFenceGuard } from "../../../src/fencing/index.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
 
 const isStale = (keys: readonly string[]) => (error: Error & { code?: string; keys?: readonly string[] }) => {
-  assert.equal(error.code, "STALE_LOCK");
+  assert.equal(error.code, "LOCK_STALE");
   assert.deepEqual(error.keys, keys);
   return true;
 };

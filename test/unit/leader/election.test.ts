@@ -405,7 +405,7 @@ describe("the end of an election", () => {
     expect(reasonOf(first(loopA))).toBe("released");
     loopA.endBody();
     await loopA.ended;
-    await expect(campaign(a).ended).rejects.toMatchObject({ code: "CLOSED" });
+    await expect(campaign(a).ended).rejects.toMatchObject({ code: "LOCK_CLOSED" });
   });
 
   test("a refusal of the store rejects the loop; a store that fails is waited for", async () => {
@@ -421,10 +421,10 @@ describe("the end of an election", () => {
     failure = null;
     await clock.advance(10_000);
     expect(loop.terms.length).toBe(1);
-    failure = Object.assign(new Error("not allowed"), { code: "DRIVER_FATAL" });
+    failure = Object.assign(new Error("not allowed"), { code: "LOCK_STORE_REFUSED" });
     loop.endBody();
     await clock.advance(1);
-    await expect(loop.ended).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+    await expect(loop.ended).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   });
 });
 
@@ -468,8 +468,8 @@ describe("input", () => {
     })) as [Locks];
     const loop = campaign(a);
     await flushEventLoop();
-    expect(() => first(loop).token).toThrow(expect.objectContaining({ code: "UNSUPPORTED" }));
-    expect(() => first(loop).grants).toThrow(expect.objectContaining({ code: "UNSUPPORTED" }));
+    expect(() => first(loop).token).toThrow(expect.objectContaining({ code: "LOCK_UNSUPPORTED" }));
+    expect(() => first(loop).grants).toThrow(expect.objectContaining({ code: "LOCK_UNSUPPORTED" }));
     first(loop).throwIfLost();
   });
 });

@@ -144,15 +144,15 @@ test("a store that fails delays the loop, a refusal rejects it; current() reject
   expect([watched.seen, reads()]).toEqual([[null], 6]);
   const election = observer.leader("scheduler");
   await expect(election.current()).rejects.toMatchObject({
-    code: "DRIVER_FAILED",
+    code: "LOCK_STORE_FAILED",
     message: 'could not read who leads "scheduler": cut',
     keys: ["scheduler"],
   });
-  failure = Object.assign(new Error("not allowed"), { code: "DRIVER_FATAL" });
+  failure = Object.assign(new Error("not allowed"), { code: "LOCK_STORE_REFUSED" });
   await clock.advance(1_000);
-  await expect(watched.ended).rejects.toMatchObject({ code: "DRIVER_FATAL" });
+  await expect(watched.ended).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED" });
   await clock.advance(1_000);
-  await expect(election.current()).rejects.toMatchObject({ code: "DRIVER_FATAL", message: "not allowed" });
+  await expect(election.current()).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED", message: "not allowed" });
 });
 
 test("the signal, close() and the end of the client end a loop without an error, also while it waits", async () => {
@@ -172,14 +172,14 @@ test("the signal, close() and the end of the client end a loop without an error,
   await observer.close();
   await byClient.ended;
   for await (const _leader of election.observe()) assert.fail("it has ended");
-  await expect(watch(observer).ended).rejects.toMatchObject({ code: "CLOSED" });
+  await expect(watch(observer).ended).rejects.toMatchObject({ code: "LOCK_CLOSED" });
 });
 
 test("a store that lists only its own claims cannot show the leader", async () => {
   const { observer } = createFixture((driver) => ({
     open: async (events) => ({ ...(await driver.open(events)), list: "own" as const }),
   }));
-  const error = { code: "UNSUPPORTED", keys: ["scheduler"] };
+  const error = { code: "LOCK_UNSUPPORTED", keys: ["scheduler"] };
   await expect(observer.leader("scheduler").current()).rejects.toMatchObject(error);
   await expect(watch(observer).ended).rejects.toMatchObject(error);
 });

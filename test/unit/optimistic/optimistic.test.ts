@@ -94,7 +94,7 @@ describe("the end of the attempts", () => {
     const failed = optimistic(shelf, takeOne, { ...QUICK, attempts: 3 });
     await expect(failed).rejects.toMatchObject({
       name: "VersionConflictError",
-      code: "VERSION_CONFLICT",
+      code: "LOCK_VERSION_CONFLICT",
       attempts: 3,
       keys: [],
       message: "nothing was written: the version moved in each of 3 attempts: try later, or use a lock",
@@ -117,7 +117,7 @@ describe("the end of the attempts", () => {
     // 20 ms end in time, another 40 do not
     const early = optimistic(new Shelf(99), takeOne, { timeout: 50, minDelay: "1m", maxDelay: "1m", attempts: 1_000 });
     await expect(early).rejects.toMatchObject({
-      code: "VERSION_CONFLICT",
+      code: "LOCK_VERSION_CONFLICT",
       attempts: 1,
       message: /1 of 1000 attempts, and 50 ms are over/,
     });
@@ -143,7 +143,7 @@ describe("the end of the attempts", () => {
     shelf.stock = null;
     await expect(optimistic(shelf, takeOne)).rejects.toMatchObject({
       name: "RowGoneError",
-      code: "ROW_GONE",
+      code: "LOCK_ROW_GONE",
       attempts: 1,
       message: "nothing was written: the row does not exist",
     });
@@ -160,7 +160,11 @@ describe("the end of the attempts", () => {
       },
       QUICK,
     );
-    await expect(deleting).rejects.toMatchObject({ code: "ROW_GONE", attempts: 2, message: /was deleted meanwhile/ });
+    await expect(deleting).rejects.toMatchObject({
+      code: "LOCK_ROW_GONE",
+      attempts: 2,
+      message: /was deleted meanwhile/,
+    });
   });
 
   test("an exception of change ends it and is passed on as it is", async () => {
@@ -211,7 +215,7 @@ describe("exceptions of the store", () => {
     const { store, failure, failures } = failing("write", "unknown");
     await expect(optimistic(store, takeOne, QUICK)).rejects.toMatchObject({
       name: "OutcomeUnknownError",
-      code: "OUTCOME_UNKNOWN",
+      code: "LOCK_OUTCOME_UNKNOWN",
       attempts: 1,
       cause: failure,
       message: /unknown whether the change was written \(lost\)/,
@@ -236,7 +240,7 @@ describe("exceptions of the store", () => {
   test("a store that cannot retry gets one attempt, and the error says what to repeat", async () => {
     const shelf = Object.assign(new Shelf(1), { canRetry: () => false });
     await expect(optimistic(shelf, takeOne)).rejects.toMatchObject({
-      code: "VERSION_CONFLICT",
+      code: "LOCK_VERSION_CONFLICT",
       attempts: 1,
       message: /inside a transaction: roll it back and repeat all of it/,
     });

@@ -4,7 +4,7 @@ import { readNamedFile } from "../../../src/os/files.ts";
 test("a file that cannot be read is an error with its path, the reason and what names it", () => {
   expect(() => readNamedFile("/no/such.pem", "url: ca")).toThrow(
     expect.objectContaining({
-      code: "DRIVER_FATAL",
+      code: "LOCK_STORE_REFUSED",
       message: "url: ca names /no/such.pem, which cannot be read (ENOENT)",
       cause: expect.objectContaining({ code: "ENOENT" }),
     }),

@@ -2,7 +2,7 @@ import { chmodSync, lstatSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writ
 import { hostname, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { FatalDriverError } from "../../../src/errors.ts";
+import { StoreRefusedError } from "../../../src/errors.ts";
 import {
   prepareSocketPath,
   resolveUserDirectory,
@@ -38,7 +38,7 @@ test("a missing directory is created with mode 0700, and so are its parents", ()
 test("a directory that is a link is refused, even to one of the same user", () => {
   mkdirSync(join(folder, "real"), { mode: 0o700 });
   symlinkSync(join(folder, "real"), join(folder, "link"));
-  expect(() => prepareSocketPath(join(folder, "link"))).toThrow(FatalDriverError);
+  expect(() => prepareSocketPath(join(folder, "link"))).toThrow(StoreRefusedError);
   expect(() => prepareSocketPath(join(folder, "link"))).toThrow(/is a symbolic link/);
 });
 
@@ -72,7 +72,7 @@ test("a file in the directory's place is refused", () => {
 test.runIf(process.platform === "linux")(
   "a directory that cannot be created is refused at once: below /proc, a dangling link, a file",
   () => {
-    expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(FatalDriverError);
+    expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(StoreRefusedError);
     expect(() => prepareSocketPath("/proc/holdfast/deep")).toThrow(/\/proc belongs to the kernel .*set HOLDFAST_DIR/);
     symlinkSync(join(folder, "nowhere"), join(folder, "link"));
     expect(() => prepareSocketPath(join(folder, "link", "x"))).toThrow(/link is a link to a path that does not exist/);

@@ -209,9 +209,9 @@ describe("storeDown()", () => {
   test("requests fail when their wait is over, and succeed if the store is back before", async () => {
     const locks = openLocks();
     locks.storeDown();
-    await assert.rejects(locks.tryAcquire("key"), { code: "DRIVER_FAILED" });
+    await assert.rejects(locks.tryAcquire("key"), { code: "LOCK_STORE_FAILED" });
     const late = locks.acquire("key", { wait: "2s" });
-    const expectation = assert.rejects(late, { code: "DRIVER_FAILED" });
+    const expectation = assert.rejects(late, { code: "LOCK_STORE_FAILED" });
     await locks.advance("2s");
     await expectation;
     const patient = locks.acquire("key", { wait: "2s" });
@@ -293,7 +293,7 @@ test("another copy of the library, such as the one that the program under test i
   const loss = lock.signal.reason as unknown;
   assert.ok(timeout instanceof errors.LockTimeoutError && timeout instanceof errors.LockError);
   assert.ok(loss instanceof errors.LockLostError && loss instanceof errors.LockError);
-  assert.ok(!(loss instanceof errors.LockTimeoutError) && !(timeout instanceof errors.DriverError));
+  assert.ok(!(loss instanceof errors.LockTimeoutError) && !(timeout instanceof errors.StoreError));
 });
 
 test("two of them share nothing", async () => {
@@ -311,7 +311,7 @@ test("await using closes them, and later requests are refused", async () => {
     locks.storeDown();
   }
   assert.deepEqual(escaped.heldKeys(), []);
-  await assert.rejects(escaped.acquire("key"), { code: "CLOSED" });
+  await assert.rejects(escaped.acquire("key"), { code: "LOCK_CLOSED" });
 });
 
 describe("wrong arguments are refused", () => {
@@ -345,7 +345,7 @@ test("tryAcquire() is not null while the store is down, also beside a request th
   const waiting = locks.acquire("k");
   await locks.advance("100ms");
   for (let count = 0; count < 6; count++) {
-    await expect(locks.tryAcquire("k")).rejects.toMatchObject({ code: "DRIVER_FAILED", keys: ["k"] });
+    await expect(locks.tryAcquire("k")).rejects.toMatchObject({ code: "LOCK_STORE_FAILED", keys: ["k"] });
     await locks.advance("1s");
   }
   locks.storeUp();

@@ -31,7 +31,7 @@ export interface HeldLock {
   describeLoss(silentMs: number): string;
   /**
    * Releases the own lock; false if it was lost. If less than `minHoldMs` have passed since the grant, the lock is detached
-   * instead and stays held for the rest of that time. @throws DriverError if the store does not confirm the detaching
+   * instead and stays held for the rest of that time. @throws StoreError if the store does not confirm the detaching
    */
   release(minHoldMs?: number): Promise<boolean>;
 }
@@ -116,7 +116,7 @@ export function checkNotInherited(inheritedKeys: readonly string[]): void {
 
 /**
  * Detaches the lock, so that the store keeps it for `ms`. False if it was lost before.
- * @throws DriverError if the store did not confirm it: the lock may be free already, or end with its lease
+ * @throws StoreError if the store did not confirm it: the lock may be free already, or end with its lease
  */
 async function detachFor(lock: Lock, ms: number): Promise<boolean> {
   try {

@@ -45,7 +45,7 @@ export class Connections {
 
   /**
    * Opens the shared connection.
-   * @throws FatalDriverError behind a pooler in transaction mode: statements of one connection reach different sessions
+   * @throws StoreRefusedError behind a pooler in transaction mode: statements of one connection reach different sessions
    */
   async open(): Promise<void> {
     this.#shared = await this.#openChecked();
@@ -119,7 +119,7 @@ export class Connections {
     return this.#toSession(await this.#connect());
   }
 
-  /** @throws FatalDriverError behind a pooler in transaction mode */
+  /** @throws StoreRefusedError behind a pooler in transaction mode */
   async #openChecked(): Promise<Session> {
     const first = await this.#connect();
     try {

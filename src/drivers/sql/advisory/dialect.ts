@@ -50,9 +50,9 @@ export interface AdvisoryDialect {
   readonly permits: "shared" | "one";
   /** The option that maps keys to locks: for messages. */
   readonly lockOption: string;
-  /** @throws FatalDriverError if the user's function returns no lock */
+  /** @throws StoreRefusedError if the user's function returns no lock */
   toLock(key: string): ServerLock;
-  /** The session that runs this statement. @throws FatalDriverError if this server's locks exclude no other client */
+  /** The session that runs this statement. @throws StoreRefusedError if this server's locks exclude no other client */
   identify(connection: SqlConnection): Promise<SessionIdentity>;
   /**
    * Marks a session, and prepares it: limits of the user's statements do not end its waits, and the server ends the session if it is
@@ -67,7 +67,7 @@ export interface AdvisoryDialect {
    * with its number that is younger is not meant. Returns whether it is over. A few round trips.
    */
   endSession(connection: SqlConnection, id: string, ageMs: number): Promise<boolean>;
-  /** Whether the statement meets the marked session. @throws FatalDriverError as identify() */
+  /** Whether the statement meets the marked session. @throws StoreRefusedError as identify() */
   probe(connection: SqlConnection, session: SessionMark): Promise<true | null>;
   /** Takes the lock if it is free. A lock that the session has is taken again. Null, as in all of these: nothing was done, for it met another session. */
   tryLock(connection: SqlConnection, session: SessionMark, mode: LockMode): Promise<boolean | null>;

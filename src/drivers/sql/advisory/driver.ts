@@ -12,7 +12,7 @@
  * I4 After an error that may have left a lock behind, the session is closed: the server frees what it had.
  */
 
-import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import { isFatalError, StoreRefusedError } from "../../../errors.ts";
 import type {
   Answer,
   Check,
@@ -286,7 +286,10 @@ class AdvisoryDriver implements Driver {
     } catch (cause) {
       // a retry would call the user's function with the same key
       if (isFatalError(cause)) throw cause;
-      throw new FatalDriverError(`${this.name}: the option ${this.#dialect.lockOption} failed`, { keys: [key], cause });
+      throw new StoreRefusedError(`${this.name}: the option ${this.#dialect.lockOption} failed`, {
+        keys: [key],
+        cause,
+      });
     }
   }
 

@@ -1,6 +1,6 @@
 /** How PostgreSQL names the advisory lock of a key. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import { isIntegerBetween } from "../../../util/validate.ts";
 
 /** A bigint of 64 bits, or a pair of integers of 32 bits: PostgreSQL keeps the two kinds apart. */
@@ -16,13 +16,13 @@ export function hashKey(key: string): bigint {
 
 /**
  * The parameters of PostgreSQL's functions: one or two.
- * @throws FatalDriverError if the number does not fit
+ * @throws StoreRefusedError if the number does not fit
  */
 export function toParameters(key: string, lock: LockNumber): readonly string[] {
   if (typeof lock === "bigint" && BigInt.asIntN(64, lock) === lock) return [String(lock)];
   if (Array.isArray(lock) && lock.length === 2 && lock.every((part) => isIntegerBetween(part, -MAX_INT - 1, MAX_INT)))
     return lock.map(String);
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     "postgres: the option keyToLock must return a bigint of 64 bits, or two integers of 32 bits",
     { keys: [key] },
   );

@@ -1,6 +1,6 @@
 /** A session of the server: a connection of the driver's own, and the claims that hold locks on it. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Clock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { runInMicrotask } from "../../../util/microtask.ts";
@@ -252,8 +252,8 @@ export class Session {
 }
 
 /** Why locks of this connection would exclude nobody. */
-export function createPoolerError(driverName: string): FatalDriverError {
-  return new FatalDriverError(
+export function createPoolerError(driverName: string): StoreRefusedError {
+  return new StoreRefusedError(
     `${driverName}: a pooler in transaction mode is in between, which gives the session with its locks to other clients: connect to the server itself, or through a pooler in session mode`,
   );
 }

@@ -2,7 +2,7 @@
 
 // as a whole: the banner of many bundles declares "createRequire", and a bundler may give an import its own name back
 import nodeModule from "node:module";
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import { createMissingError, nullIfMissing } from "./missing-library.ts";
 import type { SqliteLike } from "./sqlite.ts";
 import { adaptSqlite, BETTER_SQLITE3, BUN_SQLITE, LIBSQL, NODE_SQLITE } from "./sqlite.ts";
@@ -13,7 +13,7 @@ const BUN_MODULE: string = "bun:sqlite";
 
 /**
  * Opens a database file, or ":memory:", with the first library of: bun:sqlite on Bun, node:sqlite, libsql, better-sqlite3.
- * @throws FatalDriverError if none is available
+ * @throws StoreRefusedError if none is available
  */
 export async function loadSqliteDatabase(path: string): Promise<SqliteDatabase> {
   if (process.versions.bun !== undefined) {
@@ -74,7 +74,7 @@ function rejectCrashingLibrary(): void {
     return; // not installed
   }
   if (Number.parseInt(version, 10) < 13) return;
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     `better-sqlite3 ${version} crashes on Node ${nodeMajor}: npm install better-sqlite3@12, or npm install libsql`,
   );
 }

@@ -38,7 +38,7 @@ const APPLICATION_NAME = "holdfast";
  * A pool for a url of PostgreSQL. Connects when it is first used.
  * @param url without parameters of the driver
  * @throws TypeError if the url is invalid; its message does not contain the url
- * @throws FatalDriverError if no library is installed
+ * @throws StoreRefusedError if no library is installed
  */
 export async function loadPostgresClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
   const endpoint = takePostgresTls(url, parsePostgresUrl(url));
@@ -85,7 +85,7 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
  * A pool for a url of MariaDB or MySQL. Connects when it is first used.
  * @param url without parameters of the driver
  * @throws TypeError if the url is invalid; its message does not contain the url
- * @throws FatalDriverError if no library is installed
+ * @throws StoreRefusedError if no library is installed
  */
 export async function loadMysqlClient(url: string, { connectTimeoutMs }: LoadOptions): Promise<SqlClient> {
   const endpoint = parseMysqlUrl(url);

@@ -3,7 +3,7 @@
  * then accept that it is missing, as it is for users of other stores, and include it where it is installed.
  */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 
 /** For what an import() of the package throws. @throws the error, if something else is wrong than that it is not installed */
 export function nullIfMissing(name: string, error: unknown): null {
@@ -17,9 +17,9 @@ export function createMissingError(
   subject: string,
   packages: readonly string[],
   alternative?: string,
-): FatalDriverError {
+): StoreRefusedError {
   const names = packages.map((name) => JSON.stringify(name)).join(" or ");
   const which = packages.length === 1 ? "which is not installed" : "neither of which is installed";
   const other = alternative === undefined ? "" : `, or use ${alternative}`;
-  return new FatalDriverError(`${subject} need the package ${names}, ${which}: npm install ${packages[0]}${other}`);
+  return new StoreRefusedError(`${subject} need the package ${names}, ${which}: npm install ${packages[0]}${other}`);
 }

@@ -1,7 +1,7 @@
 /** Checks urls of database servers, before a library reads them: libraries ignore what they do not know. */
 
 import { isIP } from "node:net";
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import { createTlsFileReader } from "../../../net/tls.ts";
 import { isObject } from "../../../util/validate.ts";
 
@@ -82,7 +82,7 @@ interface PostgresEndpoint {
 /**
  * Takes the parameters of TLS out of a url, so that they mean the same for both libraries: all modes but disable and no-verify
  * check the certificate and the name. With uselibpqcompat they stay, since pg alone knows those rules.
- * @throws TypeError if the files do not belong together; FatalDriverError if one cannot be used
+ * @throws TypeError if the files do not belong together; StoreRefusedError if one cannot be used
  */
 export function takePostgresTls(url: string, parameters: URLSearchParams): PostgresEndpoint {
   if (parameters.has("uselibpqcompat")) return { url };
@@ -159,7 +159,7 @@ interface TlsSettings {
 /**
  * Parses a url. The files that it names are read, and `ssl` contains them.
  * @param driverParameters those that the driver has taken out of the url, for the message
- * @throws TypeError that does not contain the url, which may hold a password; FatalDriverError if a file cannot be used
+ * @throws TypeError that does not contain the url, which may hold a password; StoreRefusedError if a file cannot be used
  */
 export function parseMysqlUrl(url: string, driverParameters: readonly string[] = []): MysqlEndpoint {
   const parsed = parseServerUrl(url, ["mysql:", "mariadb:"], "user:password@host:3306/database");
@@ -185,13 +185,13 @@ export function parseMysqlUrl(url: string, driverParameters: readonly string[] =
 
 /**
  * What mysql2 needs to check a certificate: without verifyIdentity one for any name would do.
- * @throws FatalDriverError for a server that is named by its address: mysql2 would compare the certificate with "localhost"
+ * @throws StoreRefusedError for a server that is named by its address: mysql2 would compare the certificate with "localhost"
  */
 export function toMysql2Tls({ ssl = {}, options }: MysqlEndpoint): object {
   const { rejectUnauthorized, verifyIdentity = true } = ssl;
   const isChecked = rejectUnauthorized !== false && verifyIdentity !== false && options.socketPath === undefined;
   if (isChecked && isIP(options.host) !== 0) {
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       `mysql: the package mysql2 cannot check a certificate for the address ${options.host}: name the server by its host name, or install mariadb instead`,
     );
   }

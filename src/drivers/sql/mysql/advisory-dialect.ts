@@ -1,7 +1,7 @@
 /** Named locks of MariaDB and MySQL (GET_LOCK). */
 
 import { hash } from "node:crypto";
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { memoize } from "../../../util/memoize.ts";
 import type { AdvisoryDialect, ServerLock, SessionMark } from "../advisory/dialect.ts";
@@ -139,7 +139,7 @@ function toLock(key: string, name: string): ServerLock {
   if (typeof name === "string" && /^[!-~](?:[ -~]*[!-~])?$/.test(name) && name.length <= MAX_NAME_LENGTH) {
     return { name: name.toLowerCase(), values: [name] };
   }
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     `mysql-advisory: the option keyToName must return 1 to ${MAX_NAME_LENGTH} printable characters of ASCII, without a space at either end`,
     { keys: [key] },
   );
@@ -185,8 +185,8 @@ function limitOf(product: ServerVariables["product"]): string {
   return product === "MariaDB" ? "max_statement_time" : "max_execution_time";
 }
 
-function createReadOnlyError(): FatalDriverError {
-  return new FatalDriverError(
+function createReadOnlyError(): StoreRefusedError {
+  return new StoreRefusedError(
     "mysql-advisory: the server is read-only: its locks are its own, so connect to the primary server",
   );
 }

@@ -1,6 +1,6 @@
 /** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
@@ -333,7 +333,8 @@ function formatRenewals(rows: readonly ClaimRow[]): string {
 
 /** The beginning of a record: bucket and id. */
 function formatRow({ id, bucket }: { readonly id: string; readonly bucket: number }): string {
-  if (!/^[a-z2-7]{26}$/.test(id)) throw new FatalDriverError("mysql: the id of a claim has another form than expected");
+  if (!/^[a-z2-7]{26}$/.test(id))
+    throw new StoreRefusedError("mysql: the id of a claim has another form than expected");
   return `${pad(bucket, 4)}${id}`;
 }
 

@@ -1,7 +1,7 @@
 /** Prepares a server for locks: verifies what matters, creates tables and procedures that are missing. */
 
 import { createHash } from "node:crypto";
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection } from "../clients/types.ts";
 import { BUCKET_COUNT, explainLayout, explainRevision, MYSQL_LAYOUT_VERSION } from "../schema.ts";
@@ -29,7 +29,7 @@ const SETUP_LOCK_SECONDS = 4;
 /**
  * The database of the client's settings, by a new connection if there can be one: another user of the pool may have left one of its connections
  * in another database, where the locks of other processes are not.
- * @throws FatalDriverError if there is none
+ * @throws StoreRefusedError if there is none
  */
 export async function readDefaultDatabase({ connectDedicated }: SqlClient, calls: Calls): Promise<string> {
   const read = async (connection: Pick<SqlConnection, "query">): Promise<unknown> =>
@@ -38,12 +38,12 @@ export async function readDefaultDatabase({ connectDedicated }: SqlClient, calls
     ? calls.run(read)
     : connectDedicated().then((connection) => read(connection).finally(() => connection.release())));
   if (typeof name === "string") return name;
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     "mysql: the client's connections have no database: name one in the url, in the settings of the client, or by the option database",
   );
 }
 
-/** @throws FatalDriverError if this server, database or user cannot keep locks */
+/** @throws StoreRefusedError if this server, database or user cannot keep locks */
 export async function prepareDatabase(
   connection: Pick<SqlConnection, "query">,
   location: MysqlLocation & { readonly database: string },
@@ -55,7 +55,7 @@ export async function prepareDatabase(
     const missing = await findMissing(connection, location);
     if (missing === null) return;
     if (!createTables) {
-      throw new FatalDriverError(
+      throw new StoreRefusedError(
         `mysql: ${missing}: let open() create them (option createTables), or ${MIGRATION_HINT}`,
       );
     }
@@ -63,14 +63,14 @@ export async function prepareDatabase(
       throw isRightError(error) ? toCreateError(missing, error) : error;
     });
     const stillMissing = await findMissing(connection, location);
-    if (stillMissing !== null) throw new FatalDriverError(`mysql: ${stillMissing}: ${MIGRATION_HINT}`);
+    if (stillMissing !== null) throw new StoreRefusedError(`mysql: ${stillMissing}: ${MIGRATION_HINT}`);
   });
 }
 
 /** A right to what is missing may be all that the user lacks: it should not be told only that it may not create it. */
-function toCreateError(missing: string, cause: unknown): FatalDriverError {
+function toCreateError(missing: string, cause: unknown): StoreRefusedError {
   const { message } = explainError(cause) as Error;
-  return new FatalDriverError(
+  return new StoreRefusedError(
     `mysql: ${missing}, and this user cannot create them: ${message.replace("mysql: ", "")}`,
     { cause },
   );
@@ -80,13 +80,13 @@ function verifyServer(variables: ServerVariables): void {
   const { product, version } = variables;
   if (!isAtLeast(version, MIN_VERSIONS[product])) {
     const needed = `MariaDB ${MIN_VERSIONS.MariaDB.join(".")} or MySQL ${MIN_VERSIONS.MySQL.join(".")}`;
-    throw new FatalDriverError(`mysql: the server is ${product} ${version.join(".")}: use ${needed} or later`);
+    throw new StoreRefusedError(`mysql: the server is ${product} ${version.join(".")}: use ${needed} or later`);
   }
   if (["read_only", "super_read_only", "innodb_read_only"].some((name) => variables.isOn(name))) {
-    throw new FatalDriverError("mysql: the server is read-only: connect to the primary server");
+    throw new StoreRefusedError("mysql: the server is read-only: connect to the primary server");
   }
   if (variables.isOn("log_bin") && variables.get("binlog_format") === "STATEMENT") {
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       "mysql: the server writes statements to its binary log, which READ COMMITTED rules out: set binlog_format to MIXED or ROW",
     );
   }
@@ -99,7 +99,7 @@ async function verifyClock(connection: Pick<SqlConnection, "query">): Promise<vo
     "/*M! SET STATEMENT max_statement_time=0 FOR */ SELECT BENCHMARK(500, MD5('')), SYSDATE(6) = NOW(6) AS stands_still",
   );
   if (Number(rows[0]?.stands_still) === 0) return;
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     "mysql: the server runs with --sysdate-is-now, so a session's clock that was set (SET timestamp) would go unnoticed: start it without that option",
   );
 }
@@ -115,14 +115,14 @@ function isAtLeast(version: readonly number[], wanted: readonly number[]): boole
 
 /**
  * What is missing, or null.
- * @throws FatalDriverError if the tables have another layout
+ * @throws StoreRefusedError if the tables have another layout
  */
 async function findMissing(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<string | null> {
   try {
     const layout = await connection.query(expandStatement("SELECT version FROM {layout}", location));
     const versions = layout.rows.map(({ version }) => Number(version));
     if (versions.some((version) => version !== MYSQL_LAYOUT_VERSION)) {
-      throw new FatalDriverError(
+      throw new StoreRefusedError(
         explainLayout("mysql", expandStatement("{layout}", location), versions[0], MYSQL_LAYOUT_VERSION),
       );
     }
@@ -144,7 +144,7 @@ async function findMissing(connection: Pick<SqlConnection, "query">, location: M
   const newest = [...revisions.values()].find(({ oldestCaller }) => oldestCaller > REVISION);
   if (newest !== undefined) {
     const where = `database ${location.database}`;
-    throw new FatalDriverError(explainRevision("mysql", "procedures", where, newest.revision, REVISION));
+    throw new StoreRefusedError(explainRevision("mysql", "procedures", where, newest.revision, REVISION));
   }
   if (Math.min(...[...revisions.values()].map(({ revision }) => revision)) < REVISION)
     return "procedures are those of an older version of Holdfast";

@@ -1,6 +1,6 @@
 /** Advisory locks of PostgreSQL. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { memoize } from "../../../util/memoize.ts";
 import type { AdvisoryDialect, LockMode, ServerLock, SessionMark } from "../advisory/dialect.ts";
@@ -187,8 +187,8 @@ function toMarked(result: SqlResult): true | null {
   return toResult(result) === true ? true : null;
 }
 
-function createStandbyError(): FatalDriverError {
-  return new FatalDriverError(
+function createStandbyError(): StoreRefusedError {
+  return new StoreRefusedError(
     "postgres-advisory: this server is a standby (25006), whose locks the primary server does not know: connect to the primary server",
   );
 }

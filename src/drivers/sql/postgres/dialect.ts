@@ -132,7 +132,7 @@ class PostgresSession implements DialectSession {
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss) ?? 0;
   }
 
-  /** @throws FatalDriverError if this database cannot keep locks */
+  /** @throws StoreRefusedError if this database cannot keep locks */
   async verify(): Promise<void> {
     const isCreating = this.#options.createTables ?? true;
     const { isReadCommitted } = await verifyDatabase(this.#calls, this.#location, isCreating);

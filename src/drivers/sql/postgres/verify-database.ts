@@ -1,6 +1,6 @@
 /** Checks a database before the first claim is sent to it, and creates the tables and functions. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Calls } from "../calls.ts";
 import type { SqlRow } from "../clients/types.ts";
 import { DatabaseError } from "../database-error.ts";
@@ -34,7 +34,7 @@ where exists (select from pg_catalog.unnest(pg_catalog.string_to_array(needed, '
 
 /**
  * @param isCreating create what is missing
- * @throws FatalDriverError if the database cannot keep locks, or its tables are of another layout
+ * @throws StoreRefusedError if the database cannot keep locks, or its tables are of another layout
  */
 export async function verifyDatabase(
   calls: Calls,
@@ -56,15 +56,15 @@ export async function verifyDatabase(
 function checkProperties(row: SqlRow): void {
   const { version_number: versionNumber, version, encoding } = row;
   if (Number(versionNumber) < MIN_VERSION * 10_000) {
-    throw new FatalDriverError(`postgres: PostgreSQL ${version} is too old: use ${MIN_VERSION} or later`);
+    throw new StoreRefusedError(`postgres: PostgreSQL ${version} is too old: use ${MIN_VERSION} or later`);
   }
   // every key must have a form in the database
   if (encoding !== "UTF8") {
-    throw new FatalDriverError(`postgres: the database's encoding is ${encoding}: create one with encoding UTF8`);
+    throw new StoreRefusedError(`postgres: the database's encoding is ${encoding}: create one with encoding UTF8`);
   }
 }
 
-/** null: there is none. @throws FatalDriverError for another layout */
+/** null: there is none. @throws StoreRefusedError for another layout */
 async function readLayout(calls: Calls, location: PostgresLocation): Promise<SqlRow | null> {
   let layout: SqlRow | null;
   try {
@@ -74,10 +74,10 @@ async function readLayout(calls: Calls, location: PostgresLocation): Promise<Sql
     throw error;
   }
   if (layout !== null && Number(layout.version) !== LAYOUT_VERSION) {
-    throw new FatalDriverError(explainLayout("postgres", expandStatement("{layout}", location), layout.version));
+    throw new StoreRefusedError(explainLayout("postgres", expandStatement("{layout}", location), layout.version));
   }
   if (layout !== null && Number(layout.oldest_caller) > REVISION) {
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       explainRevision("postgres", "functions", `schema ${location.schema}`, layout.revision, REVISION),
     );
   }
@@ -108,10 +108,10 @@ function toLockedError({ schema }: PostgresLocation, cause: unknown): DatabaseEr
   return Object.assign(new DatabaseError(message, LOCK_TIMEOUT, false), { cause });
 }
 
-function createMigrationError(location: PostgresLocation, layout: SqlRow | null): FatalDriverError {
+function createMigrationError(location: PostgresLocation, layout: SqlRow | null): StoreRefusedError {
   const isOlder = layout !== null && Number(layout.revision) < REVISION;
   const what = isOlder ? `are of revision ${layout.revision}, older than ${REVISION}` : "are missing";
-  return new FatalDriverError(
+  return new StoreRefusedError(
     `postgres: the tables and functions of schema ${location.schema} ${what}, and the option createTables is false: run the SQL of postgresMigration()`,
   );
 }
@@ -124,7 +124,7 @@ async function checkRights(calls: Calls, location: PostgresLocation): Promise<vo
   );
   const missing = await readRow(calls, statement, ["name", "needed"]);
   if (missing === null) return;
-  throw new FatalDriverError(
+  throw new StoreRefusedError(
     `postgres: this role lacks a right (42501): grant ${missing.needed} on ${missing.name} to it`,
   );
 }

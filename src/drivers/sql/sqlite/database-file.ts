@@ -3,7 +3,7 @@
 import type { BigIntStats } from "node:fs";
 import { closeSync, openSync, readFileSync, realpathSync, statSync } from "node:fs";
 import { dirname } from "node:path";
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { SqliteDatabase } from "../clients/types.ts";
 import type { LocationFault } from "./location.ts";
 import { explainSecondName, findLocationFault, hasSecondName, verifyLocation } from "./location.ts";
@@ -12,11 +12,11 @@ import { readPragma } from "./settings.ts";
 /**
  * Creates the file if it does not exist. It contains the secret ids of claims, so only its owner may read it; SQLite gives
  * its companion files the same mode. An existing file keeps its mode, which may admit a group of users.
- * @throws FatalDriverError if it cannot be a database
+ * @throws StoreRefusedError if it cannot be a database
  */
 export function ensureDatabaseFile(path: string): void {
   const stat = statSync(path, { throwIfNoEntry: false });
-  if (stat?.isDirectory()) throw new FatalDriverError(`sqlite: ${path} is a folder: name a file`);
+  if (stat?.isDirectory()) throw new StoreRefusedError(`sqlite: ${path} is a folder: name a file`);
   if (stat !== undefined) return;
   try {
     // never opened if it exists: closing it would end the locks that this process has on it
@@ -26,7 +26,7 @@ export function ensureDatabaseFile(path: string): void {
     if (code === "EEXIST") return;
     const problem =
       code === "ENOENT" ? `its folder ${dirname(path)} does not exist: create it` : `it cannot be created (${code})`;
-    throw new FatalDriverError(`sqlite: ${path}: ${problem}`, { cause });
+    throw new StoreRefusedError(`sqlite: ${path}: ${problem}`, { cause });
   }
 }
 
@@ -62,7 +62,7 @@ export class DatabaseFile {
 
   /**
    * @param path of a file that the connection has opened already
-   * @throws FatalDriverError if its locks could have two holders where it is, or are lost
+   * @throws StoreRefusedError if its locks could have two holders where it is, or are lost
    */
   constructor(path: string, database: SqliteDatabase) {
     this.path = path;
@@ -88,14 +88,14 @@ export class DatabaseFile {
   /**
    * A deleted file stays usable for those that have it open, while others create a new one: two holders. The same is true of
    * the -wal and -shm files beside it, which are open once the database was read.
-   * @throws FatalDriverError if the path has no file any more, or another one; Error if the file has got a second name, until
+   * @throws StoreRefusedError if the path has no file any more, or another one; Error if the file has got a second name, until
    * that is removed
    */
   verify(): void {
     const stat = readStat(this.path);
     if (this.#identity === null || identify(stat) !== this.#identity) {
       this.isReplaced = true;
-      throw new FatalDriverError(
+      throw new StoreRefusedError(
         `sqlite: ${this.path} was deleted or replaced while it was open, and its locks are lost: open it again`,
       );
     }
@@ -113,7 +113,7 @@ export class DatabaseFile {
    */
   throwIfLost(): void {
     if (!this.#isLost) return;
-    throw new FatalDriverError(
+    throw new StoreRefusedError(
       `sqlite: the -wal or -shm file of ${this.path} was deleted or replaced while it was open, and the locks of this process are lost: ` +
         "restart the process",
     );

@@ -1,6 +1,6 @@
 /** SQLite as a database of locks: one file, used by the processes of one machine. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Check, ClaimId } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
@@ -421,11 +421,11 @@ function verifyDatabase(database: SqliteDatabase): void {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   if (major < MIN_VERSION[0] || (major === MIN_VERSION[0] && minor < MIN_VERSION[1])) {
     const needed = `SQLite ${MIN_VERSION.join(".")} or newer is needed, for its clock in milliseconds`;
-    throw new FatalDriverError(`sqlite: ${database.library} has SQLite ${version}: ${needed}`);
+    throw new StoreRefusedError(`sqlite: ${database.library} has SQLite ${version}: ${needed}`);
   }
   // the order of UTF-16 is not that of lists
   if (readPragma(database, "encoding") !== "UTF-8")
-    throw new FatalDriverError("sqlite: the database's encoding is not UTF-8: use a database of its own for locks");
+    throw new StoreRefusedError("sqlite: the database's encoding is not UTF-8: use a database of its own for locks");
 }
 
 async function prepareTables(
@@ -437,14 +437,14 @@ async function prepareTables(
   if (!hasTables(rows)) {
     const table = toName("layout", prefix);
     if (!mayCreate)
-      throw new FatalDriverError(
+      throw new StoreRefusedError(
         `sqlite: there is no table ${table}: run the statements of sqliteMigration(), or set createTables`,
       );
     await transactions.write(() => rows.createTables(BUCKET_COUNT, SQLITE_LAYOUT_VERSION));
   }
   const version = rows.readLayout();
   if (version !== SQLITE_LAYOUT_VERSION)
-    throw new FatalDriverError(explainLayout("sqlite", toName("layout", prefix), version, SQLITE_LAYOUT_VERSION));
+    throw new StoreRefusedError(explainLayout("sqlite", toName("layout", prefix), version, SQLITE_LAYOUT_VERSION));
   const { expired_claims: claims, expired_tombstones: tombstones } = rows.countRows();
   if (claims + tombstones > 0) await transactions.write(() => rows.purgeAll());
 }

@@ -1,6 +1,6 @@
 /** Explains errors of SQLite: what is wrong and what to do. */
 
-import { FatalDriverError, isFatalError } from "../../../errors.ts";
+import { isFatalError, StoreRefusedError } from "../../../errors.ts";
 
 /** What the libraries tell of an error: a result code by name or number. */
 interface SqliteErrorLike {
@@ -90,7 +90,7 @@ export function explainSqliteError(error: unknown): Error {
   if (known === undefined)
     return Object.assign(new Error(`sqlite: ${error.message}`, { cause: error }), readCode(error));
   const message = `sqlite: ${known.message} (${known.name})`;
-  if (known.isFatal) return new FatalDriverError(message, { cause: error });
+  if (known.isFatal) return new StoreRefusedError(message, { cause: error });
   return Object.assign(new Error(message, { cause: error }), readCode(error));
 }
 

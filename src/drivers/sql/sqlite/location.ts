@@ -6,7 +6,7 @@
 
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import type { Mount } from "../../../os/mounts.ts";
 import { findLocksPerMount, readFileSystemNumber, readMounts } from "../../../os/mounts.ts";
 
@@ -31,10 +31,10 @@ const NETWORK_FILE_SYSTEMS: ReadonlyMap<number, string> = new Map([
 /** The files that must be the same for all users of a database, by what follows its path. */
 const SUFFIXES: readonly string[] = ["", "-wal", "-shm"];
 
-/** @throws FatalDriverError if the locks of the file could have two holders */
+/** @throws StoreRefusedError if the locks of the file could have two holders */
 export function verifyLocation(realPath: string): void {
   const fault = findLocationFault(realPath);
-  if (fault !== null) throw new FatalDriverError(`sqlite: ${fault.message}: ${fault.hint}`);
+  if (fault !== null) throw new StoreRefusedError(`sqlite: ${fault.message}: ${fault.hint}`);
 }
 
 /** `realPath`: absolute, without links. null: no fault is known. */

@@ -1,6 +1,6 @@
 /** The tables of one SQLite database, by prepared statements. No rule is in here: routines.ts decides. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
@@ -318,7 +318,7 @@ export class SqliteRows {
     const row = this.#get(text, ...values);
     if (row === null) {
       const remedy = "run the statements of sqliteMigration(), which insert it again";
-      throw new FatalDriverError(
+      throw new StoreRefusedError(
         `sqlite: the row of bucket ${bucket} is missing, so the tables were changed: ${remedy}`,
       );
     }

@@ -1,6 +1,6 @@
 /** The errors of requests, distinguished by `code`. */
 
-import { FatalDriverError } from "../../../errors.ts";
+import { StoreRefusedError } from "../../../errors.ts";
 
 /** The server's error codes, by their numbers in the protocol. */
 const ERROR_NAMES: Readonly<Record<number, string>> = {
@@ -116,9 +116,9 @@ export function isPermanent(error: unknown): boolean {
   return error instanceof ZooKeeperError && PERMANENT_CODES.includes(error.code);
 }
 
-/** The error to report to the client: a FatalDriverError if a retry cannot help. */
+/** The error to report to the client: a StoreRefusedError if a retry cannot help. */
 export function toFatalError(error: unknown): unknown {
-  return isPermanent(error) ? new FatalDriverError((error as Error).message, { cause: error }) : error;
+  return isPermanent(error) ? new StoreRefusedError((error as Error).message, { cause: error }) : error;
 }
 
 /** Is the outcome of this request unknown? Then the caller must read the state. */

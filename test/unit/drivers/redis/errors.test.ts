@@ -28,7 +28,7 @@ test.each([
 test("a replica is refused, unless Sentinels named it, which means that roles are changing", () => {
   const explain = (isViaSentinel: boolean): unknown =>
     toOpenError(explainError("READONLY You can't write"), { label: "one:6379", isTls: false, isViaSentinel });
-  expect(explain(false)).toMatchObject({ code: "DRIVER_FATAL" });
+  expect(explain(false)).toMatchObject({ code: "LOCK_STORE_REFUSED" });
   expect(explain(true)).toMatchObject({ message: expect.stringMatching(/^redis one:6379: this is a replica/) });
-  expect(explain(true)).not.toMatchObject({ code: "DRIVER_FATAL" });
+  expect(explain(true)).not.toMatchObject({ code: "LOCK_STORE_REFUSED" });
 });

@@ -161,7 +161,7 @@ test("a refused hello ends open() with a fatal error that names the server", asy
   const pendingOpen = connection.open();
   send(attempts[0], { error: { code: "AUTH", message: "no such credential" } });
   await expect(pendingOpen).rejects.toMatchObject({
-    code: "DRIVER_FATAL",
+    code: "LOCK_STORE_REFUSED",
     message: "holdfast://scripted refused: no such credential",
   });
   expect(attempts[0]?.isClosed).toBe(true);

@@ -39,5 +39,8 @@ test.each([
 
 test("an unreadable file in a url is named", async () => {
   const error = await createDriver("zookeepers://a?ca=/nowhere/ca.pem").catch((thrown: unknown) => thrown);
-  expect(error).toMatchObject({ code: "DRIVER_FATAL", message: expect.stringContaining("ca names /nowhere/ca.pem") });
+  expect(error).toMatchObject({
+    code: "LOCK_STORE_REFUSED",
+    message: expect.stringContaining("ca names /nowhere/ca.pem"),
+  });
 });
