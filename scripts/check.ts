@@ -16,6 +16,7 @@ import { deadImportRows, importTable } from "./check/import-table.ts";
 import { checkTypesResolve, findExportMapFaults, findPackedFaults } from "./check/package-rules.ts";
 import { isInstalled, runTool } from "./check/process.ts";
 import { proseFaults } from "./check/prose.ts";
+import { findUnlistedRules } from "./check/restated-rules.ts";
 import { findProgramFaults, findSnippetFaults } from "./check/snippets.ts";
 import { readSourceTree } from "./check/source-tree.ts";
 import { deadSuiteRows, findMatrixProblems, testsWithoutOneSuite } from "./check/test-suites.ts";
@@ -52,6 +53,7 @@ const CHECKS: readonly Check[] = [
   { name: "branches by class", faults: () => classTests(sources) },
   { name: "plain English", faults: () => proseFaults(sources) },
   { name: "Lua, SQL and shell", faults: () => [...findMissingHeads(files), ...findUnusedTexts(files, sources)] },
+  { name: "restated rules", faults: () => findUnlistedRules(files) },
   { name: "shell scripts", faults: () => runTool("shellcheck", ...SHELL_SCRIPTS), program: "shellcheck" },
   {
     name: "rows of the tables",

@@ -1,6 +1,8 @@
 /**
  * The oracle: gives the same random commands to a driver and to the lock table, and compares the answers. Leases are
- * long and every release is a command, so no answer depends on time. Tokens are compared by order, not by value.
+ * long and every release is a command, so no answer depends on time. It is the differential test of the two rules that
+ * drivers restate (docs/design/rules.md). Tokens are compared by order, and with the bounds that the token rule gives them:
+ * their values depend on the store's clock, and a store may leave out numbers.
  */
 
 import assert from "node:assert/strict";
@@ -15,6 +17,10 @@ import { createRandom } from "./random.ts";
 
 const KEYS = ["a", "b", "c"] as const;
 const LEASE_MS = 3_600_000;
+/** So far ahead of the clock are some floors, which then decide the tokens: less than the day that stores allow. */
+const FLOOR_LEAD_MICROS = 3_600_000_000n;
+/** A store may leave out so many numbers with each command. */
+const MAX_UNUSED_NUMBERS = 128n;
 
 /** A claim that was made at least once, and its client. */
 interface KnownClaim {
@@ -47,6 +53,12 @@ interface OracleRun {
   readonly claims: KnownClaim[];
   /** One above the last token that the driver has granted on each key. */
   readonly nextTokens: Map<string, bigint>;
+  /** The highest of them, and of all keys. */
+  highestToken: bigint;
+  /** The store issues tokens by the token rule; false: by numbers of its own. Known after the first grant. */
+  followsClock: boolean;
+  /** The clock before the last command, in microseconds. */
+  sentAt: bigint;
   /** The commands so far, for a failure message. */
   readonly log: string[];
   /** The last command released several claims: the driver may grant the next ones in any order. */
@@ -69,11 +81,15 @@ export async function oracle(
     table: new LockTable(),
     claims: [],
     nextTokens: new Map(),
+    highestToken: 0n,
+    followsClock: false,
+    sentAt: readMicros(),
     log: [],
     isBatch: false,
   };
   try {
     for (let step = 0; step < steps; step++) {
+      run.sentAt = readMicros();
       await runCommand(run);
       await compareStates(run);
       assert.deepEqual((await inspect?.()) ?? [], [], "nothing is wrong in the store's own state");
@@ -115,24 +131,25 @@ function randomClaim(run: OracleRun): KnownClaim {
   const { traits } = settings;
   const keys = traits.manyKeys && random.chance(0.35) ? KEYS.filter(() => random.chance(0.6)) : [];
   const specs = (keys.length === 0 ? [random.pick(KEYS)] : keys).map((key) => randomSpec(random, traits.permits, key));
-  const highest = specs.reduce(
-    (highestSoFar, { key }) =>
-      (nextTokens.get(key) ?? 0n) > highestSoFar ? (nextTokens.get(key) ?? 0n) : highestSoFar,
-    0n,
-  );
+  const highest = specs.map(({ key }) => nextTokens.get(key) ?? 0n).reduce(higherOf);
   const recall = traits.recall !== false && run.claims.length % 2 === 0;
   const claim: Claim = {
     id: randomId(),
     locks: specs as unknown as Claim["locks"],
     ttlMs: traits.lease.claim ? LEASE_MS : "session",
     tokenCount: specs.every(({ permits }) => permits === ALL_PERMITS) && random.chance(0.5) ? 1 + random.int(64) : 1,
-    floor: random.chance(0.3) ? highest : 0n,
+    floor: randomFloor(run, highest),
     wait: random.chance(0.75),
     label: "oracle",
     recall,
     successors: !recall && specs.length === 1 && specs[0]?.permits === ALL_PERMITS && random.chance(0.5),
   };
   return { claim, driver: random.pick(drivers), hasTombstone: false, isGone: false, isRevoked: false, token: null };
+}
+
+function randomFloor({ random, followsClock, sentAt }: OracleRun, highest: bigint): bigint {
+  if (random.chance(0.3)) return highest;
+  return followsClock && random.chance(0.15) ? sentAt + FLOOR_LEAD_MICROS : 0n;
 }
 
 function randomSpec(random: Random, permits: ConformanceSettings["traits"]["permits"], key: string): LockSpec {
@@ -251,6 +268,8 @@ function recordGrant(
     `${formatClaim(run, knownClaim)}: ${tokenCount} tokens of ${claim.tokenCount}`,
   );
   if (!run.settings.traits.fencing) return;
+  // of a key without a grant in this run the last token is not known: the store may have it from before
+  const isLastKnown = claim.locks.every(({ key }) => run.nextTokens.has(key));
   assert.ok(token >= claim.floor, `${formatClaim(run, knownClaim)}: its token is not below its floor`);
   for (const { key } of claim.locks) {
     assert.ok(
@@ -259,6 +278,27 @@ function recordGrant(
     );
     run.nextTokens.set(key, token + BigInt(tokenCount));
   }
+  if (run.highestToken === 0n) run.followsClock = claim.floor === 0n && token >= run.sentAt;
+  if (run.followsClock && isLastKnown) {
+    const unused = MAX_UNUSED_NUMBERS * BigInt(run.log.length + 1);
+    const bounds = [
+      run.sentAt,
+      [run.highestToken, claim.floor, readMicros() + 999n].reduce(higherOf) + unused,
+    ] as const;
+    assert.ok(
+      token >= bounds[0] && token <= bounds[1],
+      `${formatClaim(run, knownClaim)}: its token ${token} is the lowest above the clock, its floor and all earlier ones: within ${bounds}`,
+    );
+  }
+  run.highestToken = higherOf(run.highestToken, token + BigInt(tokenCount) - 1n);
+}
+
+function higherOf(left: bigint, right: bigint): bigint {
+  return left > right ? left : right;
+}
+
+function readMicros(): bigint {
+  return BigInt(Date.now()) * 1_000n;
 }
 
 /** Asserts that the driver lists the table's claims, and those of a queue in its order. */

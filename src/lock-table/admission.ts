@@ -1,7 +1,7 @@
 /**
  * The admission rule: which entries of one key's queue hold the key (decision 0001). The memory driver, the server and the
- * drivers that read the order back from the store use this code. The Lua scripts restate the rule, and the oracle compares
- * them with it.
+ * drivers that read the order back from the store use this code. Scripts and procedures restate the rule (docs/design/rules.md),
+ * and the oracle compares them with it.
  */
 
 import { ALL_PERMITS } from "../spi/driver.ts";

@@ -1,6 +1,7 @@
 /**
- * Issues the fencing tokens of one table: token = max(last + 1, floor, clock), where the clock is the highest wall clock in
- * microseconds that the table has seen, so it never goes back while the table lives.
+ * Issues the fencing tokens of one table by the token rule, which scripts and procedures restate (docs/design/rules.md):
+ * token = max(last + 1, floor, clock). The clock is the highest wall clock in microseconds that the table has seen, so it never goes
+ * back while the table lives.
  *
  * Invariant: every token is higher than all tokens granted before on its keys. A queue keeps its last token only until the
  * clock has passed it (decision 0008); after that every token from the clock is higher anyway. So an idle key needs no

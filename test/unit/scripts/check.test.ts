@@ -13,6 +13,7 @@ import { findMissingPaths } from "../../../scripts/check/doc-links.ts";
 import { importCycles, libraryEntryImports } from "../../../scripts/check/import-graph.ts";
 import { importTable } from "../../../scripts/check/import-table.ts";
 import { phrasesInPages, phrasesInSources } from "../../../scripts/check/prose.ts";
+import { findUnlistedRules } from "../../../scripts/check/restated-rules.ts";
 import type { SourceTree } from "../../../scripts/check/source-tree.ts";
 import { findDeadTargets, parseSource } from "../../../scripts/check/source-tree.ts";
 import { findMatrixProblems } from "../../../scripts/check/test-suites.ts";
@@ -21,6 +22,17 @@ import { SUITES } from "../../../scripts/test/suites.ts";
 function sourceTree(files: Record<string, string>): SourceTree {
   return new Map(Object.entries(files).map(([path, text]) => [path, parseSource(path, text)]));
 }
+
+test("a place that restates a rule and is not listed, and a place that is listed and restates none", () => {
+  const page = (admission: string, token: string): string =>
+    `## The admission rule\n\n| \`${admission}\` | a |\n\n## The token rule\n\n| \`${token}\` | b |\n\n## Last\n`;
+  const [hand, walk] = ["src/drivers/redis/lua/lib/hand_on.lua", "src/drivers/redis/lua/lib/push.lua"] as const;
+  expect(findUnlistedRules([hand], page(hand, hand))).toEqual([]);
+  expect(findUnlistedRules([hand], page(hand, walk))).toEqual([
+    `${hand} restates the token rule, and docs/design/rules.md does not list it`,
+    `docs/design/rules.md lists ${walk}, which has no comment "restates the token rule"`,
+  ]);
+});
 
 describe("import table", () => {
   const faultsOf = (path: string, text: string): string[] => importTable(sourceTree({ [path]: text }));

@@ -370,7 +370,7 @@ export class Routines {
   }
 
   /**
-   * The first token of a grant, higher than all that were granted before in this bucket (I2). `lastToken`: the bucket's, if
+   * Restates the token rule: the first token of a grant, higher than all that were granted before in this bucket (I2). `lastToken`: the bucket's, if
    * it was read and nothing was granted since.
    */
   #issueTokens(

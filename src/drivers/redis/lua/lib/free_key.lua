@@ -21,9 +21,10 @@ for index = 4, #ARGV do
     if not deferred or not deferredKeys[key] and not deferredKeys[''] then
       local hash = nameKey(bucket, HASH)
       local read = try('HMGET', hash, KEY_FIELD .. key, CLAIM_FIELD .. id, LAST_FIELD, EXTENDED_FIELD)
-      -- the key is free, the claim is new, and the time to live of the hash was set a short time ago
+      -- Restates the admission rule: the key is free. And the claim is new, and the time to live of the hash was set a short time ago
       if not read.err and not read[1] and not read[2] and read[4] and now - read[4] < EXTENSION_INTERVAL
         and #ttl <= SHORT_TTL_DIGITS and not inGracePeriod then
+        -- Restates the token rule
         local token = math.max(nowMicros, floor, (read[3] or 0) + 1, tokenFloor + 1)
         local highest = token + tokens - 1
         if floor - nowMicros <= DAY * 1000 and highest <= tokenCeiling - MIN_LEAD then

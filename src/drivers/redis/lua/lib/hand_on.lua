@@ -42,6 +42,7 @@ end
 --- The holder with this record releases: grants to the first claim that waits. Returns whether it did.
 local function handOn(bucket, key, record)
   local entries = try('ZRANGE', key.waiting, 0, 1)
+  -- Restates the admission rule: when the exclusive holder has gone, an exclusive entry at the front fits
   local owner, id = match(entries[1] or '', EXCLUSIVE_ENTRY)
   local _, secondId = match(entries[2] or '', ENTRY_OWNER)
   if owner ~= bucket or mentioned[id] or mentioned[secondId] then return false end
@@ -53,6 +54,7 @@ local function handOn(bucket, key, record)
   local ttl, tokens, floor, recall = match(waiter, TTL_TOKENS_FLOOR_RECALL, BODY_AT)
   local receiver = match(waiter, ONE_KEY_INBOX, BODY_AT)
   if token > 0 or expires <= nowMs or expires > nowMs + ttl or not receiver then return false end
+  -- Restates the token rule
   token = math.max(nowMicros, floor, (read[2] or 0) + 1, tokenFloor + 1)
   local body, successors = sub(waiter, BODY_AT), ''
   if recall == WANTS_SUCCESSORS and entries[2] then

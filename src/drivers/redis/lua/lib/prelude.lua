@@ -2,10 +2,8 @@
      needs    nothing
      defines  call, try, match, sub, namePrefix, inbox, nowMicros, nowMs, nowMicrosText, nowMsText, now, formatInt, nameKey
 
-     The scripts keep the queues of keys. They restate lock-table/admission.ts (an entry is admitted if its permits fit
-     beside those admitted before it) and lock-table/token-issuer.ts (token = max(last + 1, floor, clock)); the oracle of the
-     conformance suite compares them. docs/design/redis.md describes the layout and its states, names.lua the keys, records.lua
-     what is in them.
+     The scripts keep the queues of keys. docs/design/rules.md has the rules of admission and of tokens, and docs/design/redis.md
+     describes the layout and its states, names.lua the keys, records.lua what is in them.
 
      ARGV of every script that changes queues:
            1 prefix of all names ("holdfast:3:"), 2 inbox of the caller, 3 "" or, with guardDataLoss, the longest ttl (ms), a

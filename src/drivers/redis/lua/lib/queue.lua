@@ -147,6 +147,7 @@ local function loadQueue(queue)
   queue.isChanged = queue.isChanged or hasFailed
 end
 
+--- Restates the admission rule, for the entry behind those that are admitted.
 local function fits(queue, permits, limit)
   return queue.used + permits <= tonumber(limit)
 end

@@ -24,7 +24,7 @@ local function raiseLast(locks, highest)
   end
 end
 
---- Gives the claim the lowest token that it may get now. The caller saves its record.
+--- Restates the token rule: gives the claim the lowest token that it may get now. The caller saves its record.
 local function issueTokens(claim, locks)
   local token = math.max(nowMicros, claim.floor, tokenFloor + 1)
   for _, lock in ipairs(locks) do token = math.max(token, getBucket(lock[1]).last + 1) end

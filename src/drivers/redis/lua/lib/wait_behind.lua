@@ -70,7 +70,7 @@ local function writeWaiting(bucket, key, record, lastIssued, fields, entries)
   return true, isFirst
 end
 
---- Puts new claims in the queue; refuses those that do not wait. Returns how many of these items were executed.
+--- Restates the admission rule: behind an exclusive holder nothing fits. Puts new claims in the queue; refuses those that do not wait. Returns how many of these items were executed.
 local function waitBehind(key, items)
   local bucket, read = items[1].bucket, #items == 1 and found[items[1].index]
   if read then

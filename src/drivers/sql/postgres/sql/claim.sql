@@ -27,7 +27,7 @@ begin
     raise exception 'client_encoding is not UTF8' using errcode = 'HF001';
   end if;
   if not p_wait then
-    -- a refusal changes nothing, so it needs no lock
+    -- a refusal changes nothing, so it needs no lock. Restates the admission rule
     f := {read_front}(p_key, p_bucket, {read_clock}());
     if not f.is_walk_due and (f.used + p_permits > p_limit or f.blocked_at is not null and p_max_ttl = 0)
       and (p_max_ttl = 0 or {read_grace}(p_max_ttl, {read_clock}()) = 0) and not exists (select from {claims} where id = p_id)
@@ -39,6 +39,7 @@ begin
     if pg_catalog.current_setting('synchronous_commit') not in ('on', 'remote_apply') then
       perform pg_catalog.set_config('synchronous_commit', 'on', true);
     end if;
+    -- Restates the token rule; and the admission rule: below, a row is inserted only if the key has none
     update {buckets} set highest_token = greatest(highest_token + 1, p_floor, {read_clock}()) + p_tokens - 1
       where bucket = p_bucket and (used is null or key <> p_key)
       returning highest_token - p_tokens + 1, {read_clock}(), case when key = p_key then first_arrival else -9223372036854775808 end
@@ -92,11 +93,13 @@ begin
     end if;
     w := {walk}(p_key, p_bucket, v_now, 0, v_grace_ends, p_inbox, v_pushes);
     v_pushes := w.pushes;
+    -- Restates the admission rule
     v_is_admitted := v_is_admitted and w.blocked_at is null and w.used + p_permits <= p_limit;
     -- behind all others, also after the clock has stepped back
     v_arrival := greatest(v_now, w.waits_from,
       (select arrival + 1 from {claims} where key = p_key and arrival >= v_now order by arrival desc limit 1));
     v_expires := v_now + p_ttl * 1000;
+    -- Restates the token rule
     if v_is_admitted and w.is_counted then
       update {buckets} set highest_token = greatest(highest_token + 1, p_floor, v_now) + p_tokens - 1, waits_from = v_arrival + 1,
         used = used + p_permits, next_expiry = least(next_expiry, v_expires), is_recallable = is_recallable or p_recall > 1

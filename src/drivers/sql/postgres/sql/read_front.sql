@@ -31,7 +31,7 @@ begin
     select arrival, permits, permit_limit, state, ttl, expires, token, recall
       from {claims} where key = p_key and arrival >= coalesce(b.first_arrival, -9223372036854775808) order by arrival
   loop
-    -- a lease longer than the ttl: the clock has stepped back
+    -- Restates the admission rule. A lease longer than the ttl: the clock has stepped back
     is_walk_due := c.expires <= p_now or c.expires > p_now + c.ttl * 1000 or c.token = 0 and used + c.permits <= c.permit_limit;
     exit when is_walk_due;
     next_expiry := least(next_expiry, c.expires);

@@ -82,12 +82,14 @@ begin
     end if;
     v_first := coalesce(v_first, c.arrival);
     if c.token = 0 then
+      -- Restates the admission rule
       if used + c.permits > c.permit_limit or p_grace_ends > 0 then
         blocked_at := c.arrival;
         waits_from := c.arrival;
         next_expiry := v_ends;
         exit;
       end if;
+      -- Restates the token rule
       v_token := greatest(v_highest_token + 1, c.floor, p_now);
       v_highest_token := v_token + c.token_count - 1;
       update {claims} set token = v_token, granted = p_now where id = c.id;
