@@ -242,6 +242,14 @@ withPostgres((server) => {
       await expect(opened).rejects.not.toMatchObject({ message: expect.stringContaining("secret1") });
     });
 
+    // pg notices it after it has connected, and leaves the connection open: each retry would open another
+    test("without a password is refused at once, and no connection is left", async () => {
+      const message = expect.stringMatching(/the server asks for a password, and none is given/);
+      const opened = connect(fixture.database.urlOf(role(), ""));
+      await expect(opened).rejects.toMatchObject({ code: "LOCK_STORE_REFUSED", message });
+      expect(process.getActiveResourcesInfo().filter((name) => name === "TCPSocketWrap")).toEqual([]);
+    });
+
     test("whose sessions are read-only is refused", async () => {
       await query(postgresMigration());
       await query(`grant all on schema holdfast to ${role()}; grant all on all tables in schema holdfast to ${role()}`);

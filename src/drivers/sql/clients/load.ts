@@ -47,7 +47,10 @@ export async function loadPostgresClient(url: string, { connectTimeoutMs }: Load
     const { Client, Pool } = pg.default ?? pg;
     // the timer of the pool would keep the process alive while a connection is made, that of the client does not
     function BoundedClient(options: object): PgClientLike {
-      return new Client({ ...options, connectionTimeoutMillis: connectTimeoutMs });
+      const client = new Client({ ...options, connectionTimeoutMillis: connectTimeoutMs });
+      // when the library cannot answer the server's question for a password, it leaves the connection open
+      client.connection?.on("error", () => client.connection?.stream?.destroy());
+      return client;
     }
     const pool = new Pool({
       ...toPgSettings(endpoint),

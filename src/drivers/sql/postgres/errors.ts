@@ -18,6 +18,9 @@ const MISSING_CODES = /^(?:3F000|42P01|42883)$/;
 const MISSING_TABLES =
   "Holdfast's tables or functions are missing: let open() create them (option createTables), or run the SQL of postgresMigration()";
 
+/** Of pg, which has no code for it. The connection stays open: each retry would open another. */
+const MISSING_PASSWORD = /^SASL: .*client password must be/;
+
 interface KnownError {
   /** SQLSTATEs, or codes of Node. */
   readonly codes: RegExp;
@@ -83,6 +86,10 @@ export function explainError(error: unknown): unknown {
   if (known !== undefined) {
     const isFatal = known.isFatal === true;
     return new DatabaseError(`postgres: ${known.explanation} (${code}: ${error.message})`, code, isFatal);
+  }
+  if (MISSING_PASSWORD.test(error.message)) {
+    const explanation = "the server asks for a password, and none is given: set it in the url, or in PGPASSWORD";
+    return new DatabaseError(`postgres: ${explanation} (${error.message})`, undefined, true);
   }
   const tlsProblem = explainTlsError(error, "ssl.ca, or sslrootcert in the url");
   if (tlsProblem !== null) return new DatabaseError(`postgres: ${tlsProblem} (${error.message})`, undefined, true);
