@@ -6,7 +6,7 @@
  * then would enter a queue that its client has left. A statement that was already sent may still commit; its connection
  * is closed, because its state is unknown.
  *
- * Calls that lock one and the same bucket take turns, so that a busy key occupies one connection of the pool (bucket-turns.ts).
+ * Calls that lock one and the same bucket are sent one after another, so that a busy key occupies one connection of the pool (bucket-schedule.ts).
  *
  * Invariants of claims, of which a program may make hundreds at once, while one call renews or releases many
  * - A pool serves in order, so `claim` calls ask for a connection a few at a time, and all others at once: leases do not end because
@@ -24,8 +24,8 @@ import type { ClaimId } from "../../spi/driver.ts";
 import { chunk } from "../../util/chunk.ts";
 import type { Clock } from "../../util/clock.ts";
 import { CallTimeouts } from "../call-timeouts.ts";
-import type { CallKind } from "./bucket-turns.ts";
-import { BucketTurns } from "./bucket-turns.ts";
+import type { CallKind } from "./bucket-schedule.ts";
+import { BucketSchedule } from "./bucket-schedule.ts";
 import { ClaimCallQueue } from "./claim-call-queue.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlValue } from "./clients/types.ts";
 import type { ReleaseReply, ReleaseRow } from "./dialect.ts";
@@ -62,7 +62,7 @@ export class Calls {
   readonly #client: SqlClient;
   readonly #options: CallOptions;
   readonly #timeouts: CallTimeouts;
-  readonly #turns: BucketTurns;
+  readonly #bucketSchedule: BucketSchedule;
   readonly #claimCalls = new ClaimCallQueue();
   readonly #releaseBatches = new ReleaseBatches();
   /** The `claim` calls that have no connection. */
@@ -78,7 +78,7 @@ export class Calls {
     this.#client = client;
     this.#options = options;
     this.#timeouts = new CallTimeouts(options.clock, options.timeoutMs, options.driverName);
-    this.#turns = new BucketTurns(options.clock);
+    this.#bucketSchedule = new BucketSchedule(options.clock);
   }
 
   /** Runs one statement on a connection of the pool. */
@@ -88,8 +88,8 @@ export class Calls {
 
   /**
    * Runs `work` on one connection of the pool.
-   * @param bucket the one bucket that it locks, whose turn it waits for; null: it locks none, or several
-   * @param kind when its turn comes
+   * @param bucket the one bucket that it locks: it waits for other calls for it; null: it locks none, or several
+   * @param kind its place among them
    * @throws Error when it takes longer than a call may, or is closed; otherwise the explained error of the database
    */
   run<T>(work: Work<T>, bucket: number | null = null, kind: CallKind = "renewal"): Promise<T> {
@@ -97,11 +97,11 @@ export class Calls {
     if (bucket !== null && kind === "release") this.#releaseBatches.closeBatch(bucket);
     const call = this.#createCall(work);
     const start = (): void => {
-      call.noteTurn();
+      call.noteStart();
       call.start();
     };
     if (bucket === null) start();
-    else call.onOver = this.#turns.take(bucket, kind, start);
+    else call.onOver = this.#bucketSchedule.schedule(bucket, kind, start);
     return call.result;
   }
 
@@ -124,8 +124,8 @@ export class Calls {
       );
     };
     this.#unsentClaims.set(claimId, call);
-    call.onOver = this.#turns.take(bucket, "claim", () => {
-      call.noteTurn();
+    call.onOver = this.#bucketSchedule.schedule(bucket, "claim", () => {
+      call.noteStart();
       leaveQueue = this.#claimCalls.enqueue(() => call.start());
     });
     return call.result;
@@ -181,13 +181,13 @@ export class Calls {
   close(): void {
     this.#isClosed = true;
     this.#timeouts.expireAll();
-    this.#turns.close();
+    this.#bucketSchedule.close();
   }
 
   #createCall<T>(work: Work<T>): PendingCall<T> {
     const { driverName, timeoutMs } = this.#options;
     const call = new PendingCall(this.#client, work, this.#options);
-    call.onAnswer = (afterMs) => this.#turns.noteAnswer(afterMs);
+    call.onAnswer = (afterMs) => this.#bucketSchedule.noteAnswer(afterMs);
     call.stopTimeout = this.#timeouts.start(() => {
       const problem = this.#isClosed ? "the driver was closed during the call" : explainTimeout(call, timeoutMs);
       call.abandon(new Error(`${driverName}: ${problem}`));
@@ -202,22 +202,22 @@ export class Calls {
 
 /** How far a call has come. */
 interface CallProgress {
-  /** How long it waited for its turn among the calls for its bucket; null: it has not had it yet. */
-  readonly turnWaitMs: number | null;
+  /** How long it waited behind other calls for its bucket; null: it still waits. */
+  readonly bucketWaitMs: number | null;
   /** How long it waited for its connection after that; null: it has none yet. */
   readonly poolWaitMs: number | null;
 }
 
 /** Names the longest wait: else a database that answers at once would look slow, or a pool that is free exhausted. */
-function explainTimeout({ turnWaitMs, poolWaitMs }: CallProgress, timeoutMs: number): string {
-  const isTurnWait = turnWaitMs === null || turnWaitMs > timeoutMs / 2;
-  const turns = "behind other calls of this process for the same key";
+function explainTimeout({ bucketWaitMs, poolWaitMs }: CallProgress, timeoutMs: number): string {
+  const isBucketWait = bucketWaitMs === null || bucketWaitMs > timeoutMs / 2;
+  const others = "behind other calls of this process for the same key";
   if (poolWaitMs === null) {
-    if (isTurnWait) return `not sent within ${timeoutMs} ms, ${turns}`;
+    if (isBucketWait) return `not sent within ${timeoutMs} ms, ${others}`;
     return `no free connection within ${timeoutMs} ms: are all connections of the pool in use?`;
   }
   const problem = `no answer within ${timeoutMs} ms`;
-  if (isTurnWait) return `${problem}, of which it waited ${Math.round(turnWaitMs ?? 0)} ms ${turns}`;
+  if (isBucketWait) return `${problem}, of which it waited ${Math.round(bucketWaitMs ?? 0)} ms ${others}`;
   if (poolWaitMs <= timeoutMs / 2) return problem;
   return `${problem}, of which it waited ${Math.round(poolWaitMs)} ms for a connection of the pool`;
 }
@@ -242,8 +242,8 @@ class PendingCall<T> implements CallProgress, CallConnection {
   #resolve: (result: T | Promise<T>) => void = () => undefined;
   #reject: (error: unknown) => void = () => undefined;
   #connection: SqlConnection | null = null;
-  /** When it had its turn; null: not yet. */
-  #turnAt: number | null = null;
+  /** When no other call for its bucket was in its way any more; null: not yet. */
+  #startedAt: number | null = null;
   #poolWaitMs: number | null = null;
   #hasLeft = false;
   #isOver = false;
@@ -260,8 +260,8 @@ class PendingCall<T> implements CallProgress, CallConnection {
     });
   }
 
-  get turnWaitMs(): number | null {
-    return this.#turnAt === null ? null : this.#turnAt - this.#createdAt;
+  get bucketWaitMs(): number | null {
+    return this.#startedAt === null ? null : this.#startedAt - this.#createdAt;
   }
 
   get poolWaitMs(): number | null {
@@ -277,9 +277,9 @@ class PendingCall<T> implements CallProgress, CallConnection {
     return this.#connection.query(text, values);
   }
 
-  /** It has its turn: from now on it waits for a connection. */
-  noteTurn(): void {
-    this.#turnAt = this.#options.clock.now();
+  /** No other call for its bucket is in its way: from now on it waits for a connection. */
+  noteStart(): void {
+    this.#startedAt = this.#options.clock.now();
   }
 
   /** Asks for a connection, and runs. */
@@ -333,7 +333,7 @@ class PendingCall<T> implements CallProgress, CallConnection {
     }
     this.#connection = connection;
     const sentAt = this.#options.clock.now();
-    this.#poolWaitMs = sentAt - (this.#turnAt ?? this.#createdAt);
+    this.#poolWaitMs = sentAt - (this.#startedAt ?? this.#createdAt);
     if (!this.#hasLeft) this.onSent();
     this.#leave();
     try {

@@ -1,6 +1,6 @@
 /** Watches how the calls for one bucket take connections of a pool. */
 
-import { REMOTE_TURN_MS } from "../../../src/drivers/sql/bucket-turns.ts";
+import { REMOTE_ALONE_MS } from "../../../src/drivers/sql/bucket-schedule.ts";
 
 /** Timers and this clock may differ by a millisecond. */
 const TOLERANCE_MS = 1;
@@ -16,7 +16,7 @@ export class ConnectionUse {
   take(): () => void {
     const taken = { at: performance.now() };
     this.takenCount++;
-    if ([...this.#takenAt].some(({ at }) => taken.at - at < REMOTE_TURN_MS - TOLERANCE_MS)) this.overlapCount++;
+    if ([...this.#takenAt].some(({ at }) => taken.at - at < REMOTE_ALONE_MS - TOLERANCE_MS)) this.overlapCount++;
     this.#takenAt.add(taken);
     return () => this.#takenAt.delete(taken);
   }

@@ -6,7 +6,7 @@
  * for it on a connection of its own, which keeps the lock until it is released; the others wait behind it in this process.
  *
  * Invariants
- * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), under its turns.
+ * I1 One lock has at most one exclusive claim of this process on the shared session: LockQueue.admits(), within LockQueue.serialize().
  * I2 A claim is held only while its session is alive (Session). When the session ends, its holders are told at once.
  * I3 A lock that no claim wants any more is unlocked before release() resolves, or its session is closed.
  * I4 After an error that may have left a lock behind, the session is closed: the server frees what it had.
@@ -141,7 +141,7 @@ class AdvisoryDriver implements Driver {
     if (known !== undefined) return known.attempt ?? this.#toAnswer(known);
     const entry = this.#createEntry(claim);
     try {
-      entry.attempt = entry.queue.inTurn(() => this.#admit(entry));
+      entry.attempt = entry.queue.serialize(() => this.#admit(entry));
       return await entry.attempt;
     } catch (error) {
       this.#drop(entry);
@@ -164,7 +164,7 @@ class AdvisoryDriver implements Driver {
     const unanswered = new Set<Session | null>();
     await Promise.all([
       ...Array.from(sessions, (session) => session.probe().catch(() => unanswered.add(session))),
-      ...polling.map((entry) => entry.queue.inTurn(() => this.#poll(entry))),
+      ...polling.map((entry) => entry.queue.serialize(() => this.#poll(entry))),
     ]);
     return claims.map((claim) => {
       const entry = this.#entries.get(claim.id);
@@ -293,7 +293,7 @@ class AdvisoryDriver implements Driver {
     }
   }
 
-  /** In the turn of its queue. */
+  /** Within serialize() of its queue. */
   async #admit(entry: Entry): Promise<Answer> {
     const { queue, claim } = entry;
     if (queue.waiting.length === 0 && (await this.#tryShared(entry))) return this.#toAnswer(entry);
@@ -306,14 +306,14 @@ class AdvisoryDriver implements Driver {
     return this.#toAnswer(entry);
   }
 
-  /** A waiting claim without a connection of its own tries again. In the turn of its queue. */
+  /** A waiting claim without a connection of its own tries again. Within serialize() of its queue. */
   async #poll(entry: Entry): Promise<void> {
     const { queue } = entry;
     if (queue.waiting[0] !== entry || queue.wait !== null) return;
     if (await this.#tryShared(entry)) this.#advance(queue);
   }
 
-  /** Tries the lock on the shared session. In the turn of its queue (I1). */
+  /** Tries the lock on the shared session. Within serialize() of its queue (I1). */
   async #tryShared(entry: Entry): Promise<boolean> {
     const { queue, mode } = entry;
     if (!queue.admits(entry)) return false;
@@ -455,7 +455,7 @@ class AdvisoryDriver implements Driver {
       }
     };
     // a session for waiting has one lock. The next try goes over another connection, so it has to wait for this unlock
-    const flags = await (isShared ? unlock() : first.queue.inTurn(unlock));
+    const flags = await (isShared ? unlock() : first.queue.serialize(unlock));
     if (!isShared) {
       connections.give(session);
       this.#startIdleTimer();

@@ -36,15 +36,15 @@ export class LockQueue {
   /** In order of arrival. The first one waits at the server, if there is a connection for it. */
   readonly waiting: Entry[] = [];
   wait: Wait | null = null;
-  #lastTurn: Promise<unknown> = Promise.resolve();
-  #turnCount = 0;
+  #lastWork: Promise<unknown> = Promise.resolve();
+  #workCount = 0;
 
   constructor(name: string) {
     this.name = name;
   }
 
   get isEmpty(): boolean {
-    return this.holders.length + this.waiting.length + this.#turnCount === 0 && this.wait === null;
+    return this.holders.length + this.waiting.length + this.#workCount === 0 && this.wait === null;
   }
 
   /** Does no holder of this process exclude the claim? */
@@ -54,16 +54,16 @@ export class LockQueue {
   }
 
   /** Runs `work` when all earlier work has settled, so that two attempts never share a session's lock. */
-  inTurn<T>(work: () => Promise<T>): Promise<T> {
+  serialize<T>(work: () => Promise<T>): Promise<T> {
     // at once if nothing is in progress: most locks have one claim at a time
-    const turn = this.#turnCount++ === 0 ? work() : this.#lastTurn.then(work);
+    const result = this.#workCount++ === 0 ? work() : this.#lastWork.then(work);
     // before the caller goes on, which may ask whether the queue is empty
-    this.#lastTurn = turn.then(this.#endTurn, this.#endTurn);
-    return turn;
+    this.#lastWork = result.then(this.#endWork, this.#endWork);
+    return result;
   }
 
-  readonly #endTurn = (): void => {
-    this.#turnCount--;
+  readonly #endWork = (): void => {
+    this.#workCount--;
   };
 
   remove(entry: Entry): void {

@@ -6,7 +6,7 @@ import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { decodeFlags } from "../../reply-codec.ts";
-import type { CallKind } from "../bucket-turns.ts";
+import type { CallKind } from "../bucket-schedule.ts";
 import type { CallConnection } from "../calls.ts";
 import { Calls } from "../calls.ts";
 import type { SqlClient, SqlConnection, SqlResult, SqlRow, SqlValue } from "../clients/types.ts";

@@ -6,7 +6,7 @@ import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
 import { resolveMaxTtlMs } from "../../data-loss-guard.ts";
 import { resolveWarn } from "../../warnings.ts";
-import type { CallKind } from "../bucket-turns.ts";
+import type { CallKind } from "../bucket-schedule.ts";
 import { loadSqliteDatabase } from "../clients/load-sqlite.ts";
 import { adaptSqliteDatabase } from "../clients/sqlite.ts";
 import type { SqliteDatabase } from "../clients/types.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import type { CallKind } from "../../../../src/drivers/sql/bucket-turns.ts";
-import { NEARBY_TURN_MS, REMOTE_TURN_MS } from "../../../../src/drivers/sql/bucket-turns.ts";
+import type { CallKind } from "../../../../src/drivers/sql/bucket-schedule.ts";
+import { NEARBY_ALONE_MS, REMOTE_ALONE_MS } from "../../../../src/drivers/sql/bucket-schedule.ts";
 import { Calls } from "../../../../src/drivers/sql/calls.ts";
 import type { SqlClient, SqlConnection, SqlResult } from "../../../../src/drivers/sql/clients/types.ts";
 import { FakeClock } from "../../../support/fake-clock.ts";
@@ -243,7 +243,7 @@ describe("claim calls", () => {
     expect(await Promise.all([sent, other])).toEqual([EMPTY, EMPTY]);
     expect(pool.sent).toEqual(["a", "c", "release a"]);
     expect(await release).toEqual([true, false, false]);
-    await clock.advance(NEARBY_TURN_MS);
+    await clock.advance(NEARBY_ALONE_MS);
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -366,7 +366,7 @@ describe("calls for one bucket", () => {
   const runOne = (calls: Calls, text: string, kind?: CallKind): Promise<SqlResult> =>
     calls.run((connection) => connection.query(text), 0, kind);
 
-  test("are sent one after another, renewals, releases and claims in turn; calls for other buckets are sent at once", async () => {
+  test("are sent one after another, renewals, releases and claims alternate; calls for other buckets are sent at once", async () => {
     const { pool, clock, calls } = setUp(10);
     const claims = ["a", "b", "c"].map((id) => claimOne(calls, id));
     const renewals = ["renew 1", "renew 2"].map((text) => runOne(calls, text));
@@ -379,7 +379,7 @@ describe("calls for one bucket", () => {
     }
     await Promise.all([...claims, ...renewals, ...others]);
     expect(pool.sent).toEqual(["a", "other", "many", "renew 1", "release", "b", "renew 2", "c"]);
-    await clock.advance(NEARBY_TURN_MS);
+    await clock.advance(NEARBY_ALONE_MS);
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -397,7 +397,7 @@ describe("calls for one bucket", () => {
     await Promise.all([holder, restore]);
     expect(await Promise.all(releases)).toEqual([[true], [true, true], [true], [true]]);
     expect(pool.sent).toEqual(["renew", "release a b c", "restore", "release d e"]);
-    await clock.advance(NEARBY_TURN_MS);
+    await clock.advance(NEARBY_ALONE_MS);
     expect(clock.pendingTimers).toBe(0);
   });
 
@@ -420,15 +420,15 @@ describe("calls for one bucket", () => {
     expect(pool.sent).toEqual(["renew", "release a b", "release c"]);
   });
 
-  test("wait at most one turn for one that is stuck, whose late end is not the end of another's turn", async () => {
+  test("wait a bounded time for one that is stuck, whose late end does not count as the end of another", async () => {
     const { pool, clock, calls } = setUp(10, 1_000);
     const claims = ["stuck", "a", "b"].map((id) => claimOne(calls, id));
     await settle();
-    await clock.advance(REMOTE_TURN_MS - 1);
+    await clock.advance(REMOTE_ALONE_MS - 1);
     expect(pool.sent).toEqual(["stuck"]);
     await clock.advance(1);
     expect(pool.sent).toEqual(["stuck", "a"]);
-    await clock.advance(REMOTE_TURN_MS - 1);
+    await clock.advance(REMOTE_ALONE_MS - 1);
     pool.answer();
     await claims[0];
     await settle();
@@ -450,7 +450,7 @@ describe("calls for one bucket", () => {
     await first;
     const claims = Promise.allSettled(["stuck", "a"].map((id) => claimOne(calls, id)));
     await settle();
-    await clock.advance(NEARBY_TURN_MS - 1);
+    await clock.advance(NEARBY_ALONE_MS - 1);
     expect(pool.sent).toEqual(["first", "stuck"]);
     await clock.advance(1);
     expect(pool.sent).toEqual(["first", "stuck", "a"]);
@@ -458,7 +458,7 @@ describe("calls for one bucket", () => {
     await claims;
   });
 
-  test("pass the turn on when they fail, and when they are withdrawn", async () => {
+  test("let the next one start when they fail, and when they are withdrawn", async () => {
     const { pool, calls } = setUp(10);
     const failed = expect(claimOne(calls, "failed")).rejects.toThrow("explained by the database");
     const [withdrawn, claim] = ["withdrawn", "b"].map((id) => claimOne(calls, id));
@@ -474,7 +474,7 @@ describe("calls for one bucket", () => {
     expect(await Promise.all([withdrawn, claim])).toEqual([null, EMPTY]);
     expect(await release).toBe(EMPTY);
     expect(pool.sent).toEqual(["failed", "release", "b"]);
-    // the turn is over: the next call does not wait
+    // it is alone no longer: the next call does not wait
     const next = runOne(calls, "next");
     await settle();
     pool.answer();
@@ -482,11 +482,11 @@ describe("calls for one bucket", () => {
   });
 
   test("that time out together are not sent one after another; those that were never sent say so", async () => {
-    const { pool, clock, calls } = setUp(10, 2.5 * REMOTE_TURN_MS);
+    const { pool, clock, calls } = setUp(10, 2.5 * REMOTE_ALONE_MS);
     const claims = Array.from({ length: 100 }, (_, index) => claimOne(calls, `claim ${index}`));
     const rejections = Promise.allSettled(claims);
     await settle();
-    await clock.advance(2.5 * REMOTE_TURN_MS);
+    await clock.advance(2.5 * REMOTE_ALONE_MS);
     const messages = (await rejections).map((outcome) => String((outcome as PromiseRejectedResult).reason.message));
     expect(pool.sent).toEqual(["claim 0", "claim 1", "claim 2"]);
     expect(messages[0]).toBe("postgres: no answer within 25 ms");
@@ -500,12 +500,12 @@ describe("calls for one bucket", () => {
     await expect(later).rejects.toThrow("closed");
   });
 
-  test("that waited long for their turn say so when they time out", async () => {
-    const { pool, clock, calls } = setUp(10, 3.5 * REMOTE_TURN_MS);
+  test("that waited long behind others say so when they time out", async () => {
+    const { pool, clock, calls } = setUp(10, 3.5 * REMOTE_ALONE_MS);
     const claims = ["a", "b", "c", "d"].map((id) => claimOne(calls, id));
     const outcomes = Promise.allSettled(claims);
     await settle();
-    await clock.advance(3.5 * REMOTE_TURN_MS);
+    await clock.advance(3.5 * REMOTE_ALONE_MS);
     expect(pool.sent).toEqual(["a", "b", "c", "d"]);
     expect((await outcomes).at(-1)).toEqual({
       status: "rejected",
