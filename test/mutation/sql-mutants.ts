@@ -527,8 +527,8 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on SQLite, a claim behind all those of other keys that came before it",
     file: "src/drivers/sql/sqlite/transactions.ts",
-    find: "bucket === null ? this.#turn : this.#takeTurn(bucket)",
-    replace: "this.#turn",
+    find: "bucket === null ? this.#round : this.#nextRound(bucket)",
+    replace: "this.#round",
     tests: "test/unit/drivers/sql/sqlite-transactions.test.ts",
   },
   {

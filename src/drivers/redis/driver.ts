@@ -1,6 +1,6 @@
 /**
  * The Redis driver. Lua scripts keep the queues of keys (see lua/lib/prelude.lua); each operation is one round trip, and the
- * claims and releases of one turn of the event loop share one (turns.ts). The script that releases a lock also grants it
+ * claims and releases of one turn of the event loop share one (command-batches.ts). The script that releases a lock also grants it
  * to the next waiter and publishes the grant to the inbox channel of the waiter's process.
  */
 
@@ -27,6 +27,8 @@ import { decodeAnswer, decodeFlags, decodePush, isForgottenReply, isMissedGrantR
 import { formatWarnings, resolveWarn } from "../warnings.ts";
 import { adaptClient } from "./clients/detect.ts";
 import type { RedisClient } from "./clients/types.ts";
+import type { SendBatch } from "./command-batches.ts";
+import { CommandBatches, ITEMS_PER_COMMAND } from "./command-batches.ts";
 import type { LateReply } from "./connection.ts";
 import { Connection } from "./connection.ts";
 import type { DiagnosticsContext } from "./diagnostics.ts";
@@ -52,8 +54,6 @@ import { validateRedisOptions } from "./options.ts";
 import { checkRunRecords, encodeRunRecord } from "./run-record.ts";
 import type { RunScript, Script } from "./script-codec.ts";
 import { encodeClaim, encodeClaimItem, encodeGiveBackItem, encodeName, encodeReleaseItem } from "./script-codec.ts";
-import type { SendTurn } from "./turns.ts";
-import { ITEMS_PER_COMMAND, Turns } from "./turns.ts";
 import { connectAndVerify } from "./verify-server.ts";
 
 export type { GuardDataLossOptions } from "../data-loss-guard.ts";
@@ -123,7 +123,7 @@ class RedisDriver implements Driver {
     onTimeout: () => undefined,
     onLateReply: () => this.#events?.reconnected(),
   };
-  readonly #turns: Turns;
+  readonly #batches: CommandBatches;
   readonly #lostReleases: LostReleases;
   readonly #recentReleases = new RecentReleases();
   #connection: Connection | null = null;
@@ -138,8 +138,8 @@ class RedisDriver implements Driver {
     this.#warn = resolveWarn(options.warn);
     this.#maxTtlMs = resolveMaxTtlMs(options.guardDataLoss);
     // with the option replicas a claim may fail for want of them after its command: a release must not fail with it
-    this.#turns = new Turns(
-      this.#sendTurn,
+    this.#batches = new CommandBatches(
+      this.#sendBatch,
       (push, isAnswer) => this.#onPush(push, isAnswer),
       () => this.#readyConnection.epoch,
       options.replicas !== undefined,
@@ -147,7 +147,7 @@ class RedisDriver implements Driver {
     this.#lostReleases = new LostReleases(options.clock ?? systemClock, (id, bucketAndKey) => {
       const bucket = this.#readyConnection.isCluster ? bucketAndKey.slice(0, 2) : "00";
       const item = encodeGiveBackItem(id, bucketAndKey);
-      this.#turns.release(this.#routingKeyOf(bucket), [item], this.#lateReleaseReply).catch(() => undefined);
+      this.#batches.release(this.#routingKeyOf(bucket), [item], this.#lateReleaseReply).catch(() => undefined);
     });
     this.#guard = new DataLossGuard({
       driverName: "redis",
@@ -221,10 +221,10 @@ class RedisDriver implements Driver {
       if (calls.isReleased) this.release([{ claim, hasUnansweredClaim: true }]).catch(() => undefined);
     };
     const item = encodeClaimItem(claim, this.#options.label);
-    const turnKey = connection.isCluster ? routingKey : this.#routingKeyOf("00");
+    const batchKey = connection.isCluster ? routingKey : this.#routingKeyOf("00");
     let reply: string;
     try {
-      reply = await this.#turns.claim(turnKey, item, { onLateReply, onTimeout });
+      reply = await this.#batches.claim(batchKey, item, { onLateReply, onTimeout });
     } finally {
       if (!hasTimedOut) onSettled();
     }
@@ -274,7 +274,7 @@ class RedisDriver implements Driver {
     }
     const { epoch, isCluster } = this.#readyConnection;
     const sendTo = (bucket: string, batch: readonly Release[]): Promise<readonly string[]> =>
-      this.#turns.release(this.#routingKeyOf(bucket), batch.map(encodeReleaseItem), this.#lateReleaseReply);
+      this.#batches.release(this.#routingKeyOf(bucket), batch.map(encodeReleaseItem), this.#lateReleaseReply);
     const answers = isCluster ? await callPerBucket(releases, toReleaseBucket, sendTo) : await sendTo("00", releases);
     // the library may have sent the command twice; the second call found nothing although the first succeeded
     if (epoch !== this.#readyConnection.epoch)
@@ -305,7 +305,7 @@ class RedisDriver implements Driver {
   async list(query: ListQuery, options: ListOptions): Promise<Page<ClaimView>> {
     const connection = this.#readyConnection;
     // behind the claims and releases that were made before it
-    this.#turns.sendAll();
+    this.#batches.sendAll();
     const runScript: RunScript = async (script, routingKey, args) => {
       options.signal?.throwIfAborted();
       return connection.runScript(script, routingKey, args);
@@ -367,7 +367,7 @@ class RedisDriver implements Driver {
     return routingKey;
   }
 
-  readonly #sendTurn: SendTurn = (routingKey, items, lateReply) =>
+  readonly #sendBatch: SendBatch = (routingKey, items, lateReply) =>
     this.#readyConnection.runScript(TURN, routingKey, [...this.#scriptHeader(routingKey), ...items], lateReply);
 
   /** One call for many items. In a Cluster they must be of one bucket. */

@@ -5,7 +5,7 @@
  * Calls that are ready together share a transaction, since a commit costs a flush of the disk: each still sees what the
  * ones before it did, and none is answered before the commit.
  *
- * The kinds of calls go in turn, also from one transaction to the next: so no lease ends behind claims or releases of its own process,
+ * The kinds of calls alternate, also from one transaction to the next: so no lease ends behind claims or releases of its own process,
  * and renewals keep no claim waiting (bucket-schedule.ts). So do the buckets of claims: a flood of claims of one key keeps no claim of another key waiting.
  *
  * A transaction of releases only is not flushed: if a loss of power undoes them, the leases end. One that turns out to grant
@@ -33,7 +33,7 @@ interface PendingCall {
   readonly run: (isFlushed: boolean) => unknown;
   readonly kind: CallKind;
   /** Calls of one kind run in this order, and then in order of arrival. */
-  readonly turn: number;
+  readonly round: number;
   readonly mustFlush: boolean;
   readonly dueAt: number;
   readonly resolve: (result: unknown) => void;
@@ -61,10 +61,10 @@ export class Transactions {
   #pending: PendingCall[] = [];
   /** That of the call that ran last. */
   #lastKind: CallKind = "claim";
-  /** The highest turn of the claims that have run, */
-  #turn = 0;
-  /** and of those of each bucket that are still to run: each has a turn of its own, and those of several buckets share turns. */
-  readonly #turns = new Map<number, number>();
+  /** The highest round of the claims that have run, */
+  #round = 0;
+  /** and of those of each bucket that are still to run: in each round every bucket has one claim. */
+  readonly #rounds = new Map<number, number>();
   #isScheduled = false;
   /** How often in a row the database was busy. */
   #busyCount = 0;
@@ -84,9 +84,9 @@ export class Transactions {
 
   /**
    * Runs `work` in a write transaction, which excludes all other writers.
-   * @param kind when its turn comes
+   * @param kind its place among the others
    * @param mustFlush false: `work` may run in a transaction that is not flushed, and throws FlushNeeded if it must not
-   * @param bucket of a claim, whose turn comes among those of other buckets
+   * @param bucket of a claim: claims of different buckets alternate
    * @throws Error if the database was busy for the length of the timeout; else the explained error, and nothing has changed
    */
   write<T>(
@@ -100,16 +100,16 @@ export class Transactions {
       if (this.#isClosed) throw new Error("sqlite: the driver is closed");
       const dueAt = clock.now() + timeoutMs;
       const settle = { resolve: resolve as (result: unknown) => void, reject };
-      const turn = bucket === null ? this.#turn : this.#takeTurn(bucket);
-      this.#pending.push({ run: work, kind, turn, mustFlush, dueAt, ...settle });
+      const round = bucket === null ? this.#round : this.#nextRound(bucket);
+      this.#pending.push({ run: work, kind, round, mustFlush, dueAt, ...settle });
       this.#schedule();
     });
   }
 
-  #takeTurn(bucket: number): number {
-    const turn = Math.max(this.#turn, this.#turns.get(bucket) ?? 0) + 1;
-    this.#turns.set(bucket, turn);
-    return turn;
+  #nextRound(bucket: number): number {
+    const round = Math.max(this.#round, this.#rounds.get(bucket) ?? 0) + 1;
+    this.#rounds.set(bucket, round);
+    return round;
   }
 
   /**
@@ -218,8 +218,8 @@ export class Transactions {
     const left = new Set(calls);
     this.#pending = this.#pending.filter((call) => !left.has(call));
     this.#lastKind = calls.at(-1)?.kind ?? this.#lastKind;
-    for (const { turn } of calls) this.#turn = Math.max(this.#turn, turn);
-    for (const [bucket, turn] of this.#turns) if (turn <= this.#turn) this.#turns.delete(bucket);
+    for (const { round } of calls) this.#round = Math.max(this.#round, round);
+    for (const [bucket, round] of this.#rounds) if (round <= this.#round) this.#rounds.delete(bucket);
   }
 
   #transact<T>(begin: string, isFlushed: boolean, work: () => T): T {
@@ -294,10 +294,10 @@ export class Transactions {
   }
 }
 
-/** One of each kind in turn, beginning after the kind that ran last. */
+/** One of each kind after another, beginning after the kind that ran last. */
 function orderInTurn(calls: readonly PendingCall[], lastKind: CallKind): readonly PendingCall[] {
   const queues = listKindsAfter(lastKind).map((kind) =>
-    calls.filter((call) => call.kind === kind).sort((first, second) => first.turn - second.turn),
+    calls.filter((call) => call.kind === kind).sort((first, second) => first.round - second.round),
   );
   const ordered: PendingCall[] = [];
   for (let index = 0; ordered.length < calls.length; index++)

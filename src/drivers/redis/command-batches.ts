@@ -16,7 +16,7 @@ import { sanitizeError } from "./errors.ts";
 
 /**
  * A command with so many items is sent at once. With fewer, the costs of a command outweigh the gain; with many more, the
- * client and Redis work by turns instead of at the same time: the last item's preparation would delay the first one.
+ * client and Redis work one after the other instead of at the same time: the last item's preparation would delay the first one.
  */
 export const ITEMS_PER_COMMAND = 16;
 
@@ -24,7 +24,7 @@ export const ITEMS_PER_COMMAND = 16;
 const MAX_ITEMS = 512;
 
 /** Sends one command with these items of turn.lua. */
-export type SendTurn = (routingKey: string, items: readonly string[], lateReply: LateReply) => Promise<unknown>;
+export type SendBatch = (routingKey: string, items: readonly string[], lateReply: LateReply) => Promise<unknown>;
 
 interface Call {
   readonly items: readonly string[];
@@ -33,26 +33,26 @@ interface Call {
   readonly reject: (error: unknown) => void;
 }
 
-interface Turn {
+interface Batch {
   readonly routingKey: string;
   readonly releases: Call[];
   readonly claims: Call[];
   itemCount: number;
 }
 
-export class Turns {
-  readonly #send: SendTurn;
+export class CommandBatches {
+  readonly #send: SendBatch;
   readonly #onPush: (message: string, isAnswer: boolean) => void;
   /** Counts the breaks of the connection. */
   readonly #readEpoch: () => number;
-  /** The calls of this turn, for each routing key: one, or in a Cluster one for each bucket. */
-  #turns: Turn[] = [];
+  /** The calls of this turn of the event loop, for each routing key: one, or in a Cluster one for each bucket. */
+  #batches: Batch[] = [];
   #isScheduled = false;
   /** Whether claims and releases go in commands of their own: an error that concerns claims only fails no release then. */
   readonly #isSplit: boolean;
 
   constructor(
-    send: SendTurn,
+    send: SendBatch,
     onPush: (message: string, isAnswer: boolean) => void,
     readEpoch: () => number,
     isSplit: boolean,
@@ -66,10 +66,10 @@ export class Turns {
   /** Sends an item that makes a claim. Resolves to its answer as turn.lua describes it. */
   claim(routingKey: string, item: string, lateReply: LateReply): Promise<string> {
     return new Promise((resolve, reject) => {
-      const turn = this.#turnOf(routingKey);
+      const batch = this.#batchOf(routingKey);
       const onAnswers = ([answer]: readonly string[]): void => resolve(answer as string);
-      turn.claims.push({ items: [item], lateReply, resolve: onAnswers, reject });
-      this.#onAdded(turn, 1);
+      batch.claims.push({ items: [item], lateReply, resolve: onAnswers, reject });
+      this.#onAdded(batch, 1);
     });
   }
 
@@ -81,24 +81,24 @@ export class Turns {
       return (await Promise.all(parts)).flat();
     }
     return new Promise((resolve, reject) => {
-      const turn = this.#turnOf(routingKey);
-      turn.releases.push({ items, lateReply, resolve, reject });
-      this.#onAdded(turn, items.length);
+      const batch = this.#batchOf(routingKey);
+      batch.releases.push({ items, lateReply, resolve, reject });
+      this.#onAdded(batch, items.length);
     });
   }
 
-  #turnOf(routingKey: string): Turn {
-    for (const turn of this.#turns) if (turn.routingKey === routingKey) return turn;
-    const turn: Turn = { routingKey, releases: [], claims: [], itemCount: 0 };
-    this.#turns.push(turn);
-    return turn;
+  #batchOf(routingKey: string): Batch {
+    for (const batch of this.#batches) if (batch.routingKey === routingKey) return batch;
+    const batch: Batch = { routingKey, releases: [], claims: [], itemCount: 0 };
+    this.#batches.push(batch);
+    return batch;
   }
 
-  #onAdded(turn: Turn, itemCount: number): void {
-    turn.itemCount += itemCount;
-    if (turn.itemCount >= ITEMS_PER_COMMAND) {
-      this.#turns = this.#turns.filter((other) => other !== turn);
-      this.#sendTurn(turn);
+  #onAdded(batch: Batch, itemCount: number): void {
+    batch.itemCount += itemCount;
+    if (batch.itemCount >= ITEMS_PER_COMMAND) {
+      this.#batches = this.#batches.filter((other) => other !== batch);
+      this.#sendBatch(batch);
     } else if (!this.#isScheduled) {
       this.#isScheduled = true;
       process.nextTick(() => this.sendAll());
@@ -108,12 +108,12 @@ export class Turns {
   /** Sends what was collected, at once. */
   sendAll(): void {
     this.#isScheduled = false;
-    const turns = this.#turns;
-    this.#turns = [];
-    for (const turn of turns) this.#sendTurn(turn);
+    const batches = this.#batches;
+    this.#batches = [];
+    for (const batch of batches) this.#sendBatch(batch);
   }
 
-  #sendTurn({ routingKey, releases, claims }: Turn): void {
+  #sendBatch({ routingKey, releases, claims }: Batch): void {
     if (!this.#isSplit && releases.length > 0 && claims.length > 0) {
       this.#sendCalls(routingKey, [...releases, ...claims]);
       return;
