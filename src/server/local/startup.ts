@@ -121,7 +121,8 @@ async function openDurable(
   const startupPlan = adjustForRuns(planStartup(loadedState, Math.floor(clock.wall() * 1_000), options), livingRuns);
   const { claims, sessions: saved } = startupPlan;
   const isRecovering = startupPlan.durationMs > 0;
-  const formerLimits = isRecovering ? widestLimits(limits, loadedState.state?.room) : undefined;
+  // also after a clean stop: the claims that it has saved may be reported after a crash of this run
+  const formerLimits = isRecovering || claims.length > 0 ? widestLimits(limits, loadedState.state?.room) : undefined;
   const state = { ...startupPlan.state, room: formerLimits ?? widestLimits(limits) };
   const journal = claims.filter(({ token, detached, claim }) => token > 0 && (detached || needsJournal(claim.ttlMs)));
   // before the first answer, because a saved table may be used only once

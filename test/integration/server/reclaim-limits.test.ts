@@ -164,16 +164,18 @@ test("limits and recovery: clients that had reached every limit reclaim everythi
   await flushEventLoop();
 });
 
-test("limits and recovery: claims placed under higher limits survive two crashes; after a clean stop the new limits count", async () => {
+test("limits and recovery: claims placed under higher limits survive crashes and clean stops; the new limits count when a start finds no claim", async () => {
   const harness = new ServerHarness({ limits: { claimsPerAccount: 20 } });
   await harness.start();
   const client = await harness.connectClient();
   const firstHolding = await connectHolding(client, 18, "a");
-  for (const limits of [
-    { claimsPerAccount: 5, claims: 9 },
-    { claimsPerAccount: 4, claims: 8 },
-  ]) {
-    harness.crash();
+  for (const [end, limits] of [
+    ["crash", { claimsPerAccount: 5, claims: 9 }],
+    ["stop", { claimsPerAccount: 5, claims: 9 }],
+    ["crash", { claimsPerAccount: 4, claims: 8 }],
+  ] as const) {
+    if (end === "crash") harness.crash();
+    else await harness.stop();
     harness.limits = resolveLimits(limits);
     await harness.start();
     await harness.clock.advance(3_000);
@@ -181,11 +183,11 @@ test("limits and recovery: claims placed under higher limits survive two crashes
     expect((await client.driver.renew(firstHolding)).every((answer) => answer?.state === "held")).toBe(true);
     await expect(client.driver.claim(makeClaim("more"))).rejects.toThrow("at most");
   }
-  await client.driver.release(toReleases(...firstHolding.slice(3)));
+  await client.driver.release(toReleases(...firstHolding));
   await harness.stop();
   await harness.start();
   await harness.clock.advance(3_000);
   expect(harness.storage?.state).toContain('"claimsPerAccount":4');
-  expectHeld(await client.driver.claim(makeClaim("more")));
+  await connectHolding(client, 4, "b");
   await expect(client.driver.claim(makeClaim("one more"))).rejects.toThrow("at most 4 claims of one client");
 });
