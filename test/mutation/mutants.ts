@@ -681,6 +681,13 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/integration/server/reclaim-limits.test.ts",
   },
   {
+    name: "claims above a lowered limit that a clean stop has saved, lost in the next crash",
+    file: "src/server/local/startup.ts",
+    find: "isRecovering || claims.length > 0 ?",
+    replace: "isRecovering ?",
+    tests: "test/integration/server/reclaim-limits.test.ts",
+  },
+  {
     name: "a claim of many keys counted as one",
     file: "src/server/local/claim-quotas.ts",
     find: "if (this.#keyCount + locks.length > claims)",
