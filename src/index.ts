@@ -30,24 +30,7 @@ export {
 export type { Election, LeaderOptions, ObserveOptions } from "./leader/election.ts";
 export type { Leader } from "./leader/leader.ts";
 export type { Term } from "./leader/term.ts";
-export {
-  ALL_PERMITS,
-  type Answer,
-  type Check,
-  type Claim,
-  type ClaimId,
-  type ClaimView,
-  type Driver,
-  type DriverEvents,
-  type ListOptions,
-  type ListQuery,
-  type LockSpec,
-  type Page,
-  type Release,
-  type RevokeTarget,
-  type TokenRange,
-  type Traits,
-} from "./spi/driver.ts";
+export type { Driver, Traits } from "./spi/driver.ts";
 export type { Clock, Timer } from "./util/clock.ts";
 export type { Duration } from "./util/duration.ts";
 export { currentLock } from "./wrapping/current-lock.ts";
