@@ -2,7 +2,7 @@
 
 export type { RevokeOptions } from "./client/admin.ts";
 export { connect } from "./client/connect.ts";
-export type { FailedOutcome, LockEvent, LockEvents, LockMode } from "./client/events.ts";
+export type { FailedOutcome, LockEvent, LockEvents } from "./client/events.ts";
 export type { Interceptor } from "./client/interceptors.ts";
 export type { Lock, LockGrant } from "./client/lock.ts";
 export type { Lockable } from "./client/locks.ts";
@@ -30,6 +30,7 @@ export {
 export type { Election, LeaderOptions, ObserveOptions } from "./leader/election.ts";
 export type { Leader } from "./leader/leader.ts";
 export type { Term } from "./leader/term.ts";
+export type { ClaimInfo, LockInfo, LockMode } from "./spi/claim-info.ts";
 export type { Driver, Traits } from "./spi/driver.ts";
 export type { Clock, Timer } from "./util/clock.ts";
 export type { Duration } from "./util/duration.ts";

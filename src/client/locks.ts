@@ -2,7 +2,8 @@
 
 import type { Election, LeaderOptions } from "../leader/election.ts";
 import { createElection } from "../leader/election.ts";
-import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
+import type { ClaimInfo } from "../spi/claim-info.ts";
+import type { Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
 import { driverRule, requireValid } from "../util/validate.ts";
@@ -92,7 +93,7 @@ export interface Locks extends AsyncDisposable {
   /** The abilities of the store; null until it has been opened, by connect() or the first request. */
   readonly traits: Traits | null;
   /** Lists at most 1,000 live claims with a key that starts with prefix: fronts of queues first. May be a little stale. */
-  list(prefix?: string): Promise<readonly ClaimView[]>;
+  list(prefix?: string): Promise<readonly ClaimInfo[]>;
   /** Releases all locks of this client, which stays usable. Their holders lose them with reason "released". */
   releaseAll(): Promise<void>;
   /** On SIGINT or SIGTERM, closes within 2 s, then raises the signal again. The Disposable removes the signal handlers. */

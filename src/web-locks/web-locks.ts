@@ -50,15 +50,15 @@ class LocksManager implements WebLockManager {
 
   async query(): Promise<WebLockSnapshot> {
     const snapshot: WebLockSnapshot = { held: [], pending: [] };
-    for (const { locks, answer, label } of await this.#locks.list()) {
+    for (const { locks, state, label } of await this.#locks.list()) {
       const infos = locks.map(
-        ({ key, permits, limit }): WebLockInfo => ({
+        ({ key, mode, permits, limit }): WebLockInfo => ({
           name: key,
-          mode: permits === limit ? "exclusive" : "shared",
+          mode: mode === "shared" || permits !== limit ? "shared" : "exclusive",
           clientId: label,
         }),
       );
-      snapshot[answer.state === "held" ? "held" : "pending"].push(...infos);
+      snapshot[state === "held" ? "held" : "pending"].push(...infos);
     }
     return snapshot;
   }
@@ -133,20 +133,20 @@ class LocksManager implements WebLockManager {
 
   /** Revokes the listed locks of others on this name; true if there may be more holders than a list shows. */
   async #revokeListed(name: string): Promise<boolean> {
-    const views = await this.#locks.list(name);
+    const claims = await this.#locks.list(name);
     const { traits } = this.#locks;
     if (!traits?.fencing || traits.list === "own") {
       throw new UnsupportedError("cannot steal: the store does not show its holders", { keys: [name] });
     }
     const ownTokens = new Set([...(this.#held.get(name) ?? [])].map(({ token }) => token));
     let revokedCount = 0;
-    for (const { locks, answer } of views) {
-      if (answer.state !== "held" || ownTokens.has(answer.token) || locks.every(({ key }) => key !== name)) continue;
-      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });
+    for (const { locks, token } of claims) {
+      if (token === null || ownTokens.has(token) || locks.every(({ key }) => key !== name)) continue;
+      await this.#locks.revoke(name, token, { now: true, reason: "stolen" });
       revokedCount++;
     }
     // holders are listed before those who wait: these are not to lose their turn
-    return revokedCount > 0 && views.length >= MAX_LISTED && views.every(({ answer }) => answer.state === "held");
+    return revokedCount > 0 && claims.length >= MAX_LISTED && claims.every(({ state }) => state === "held");
   }
 
   /** Called in the turn that has found that no steal came before: a later one finds the lock. */

@@ -27,7 +27,7 @@ test("stores of different kinds form one majority: a lock outlives the restart o
   // the restarted member may have missed the release: it is repeated when it next answers the holder
   const states = async (): Promise<string[]> => {
     await holder.list("");
-    return (await other.list("")).map(({ answer }) => answer.state);
+    return (await other.list("")).map(({ state }) => state);
   };
   await until(async () => (await states()).join() === "held", { within: 5_000, what: "one claim, which is held" });
   await next.release();

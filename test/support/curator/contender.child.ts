@@ -57,11 +57,8 @@ async function executeCommand([verb = "", name = "", first = "", second = ""]: r
       report(name, "released");
     } else if (verb === "revoke") {
       const [holder] = await contender.locks.list(contender.path);
-      const isHeld = holder?.answer.state === "held";
-      report(
-        name,
-        isHeld && (await contender.locks.revoke(contender.path, holder.answer.token)) ? "revoked" : "found nobody",
-      );
+      const isRevoked = holder?.token != null && (await contender.locks.revoke(contender.path, holder.token));
+      report(name, isRevoked ? "revoked" : "found nobody");
     }
   } catch (error) {
     report(name, `failed ${error}`);
