@@ -8,7 +8,14 @@ export type { Lock, LockGrant } from "./client/lock.ts";
 export type { Lockable } from "./client/locks.ts";
 export { createLocks, type Locks } from "./client/locks.ts";
 export type { ClientLogger } from "./client/logger.ts";
-export type { AcquireOptions, ConnectOptions, DetachOptions, LocksOptions, TryOptions } from "./client/options.ts";
+export type {
+  AcquireOptions,
+  ConnectOptions,
+  DetachOptions,
+  LockOrder,
+  LocksOptions,
+  TryOptions,
+} from "./client/options.ts";
 export {
   type BlockerInfo,
   ClosedError,

@@ -26,7 +26,7 @@ export function webLocks(locks: Locks): WebLockManager {
 /** What list() of the locks returns at most. */
 const MAX_LISTED = 1_000;
 /** Of this API: no other request shares its claim at the store. */
-const OWN_CLAIM = { handoff: false } as const;
+const OWN_CLAIM = { order: "strict" } as const;
 
 class LocksManager implements WebLockManager {
   readonly #locks: Locks;

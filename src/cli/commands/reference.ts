@@ -49,7 +49,7 @@ export async function acquireCommand(keys: readonly string[], flags: AcquireFlag
   const startedAt = performance.now();
   const opening = openStoreWithRetry(
     { ...reporterFlags(flags), url: flags.url, waitMs, signal: signals.terminating },
-    { handoffs: 1 },
+    { order: "strict" },
   );
   return withStore(signals.orInterrupted(opening), async (store) => {
     if (store.traits.durability === "process") {
@@ -259,7 +259,7 @@ function reporterFlags({ quiet, verbose, json }: AcquireFlags): { quiet?: boolea
 }
 
 function openReferenceStore({ url }: ReferenceFlags): Promise<Store> {
-  return openStore(url, { handoffs: 1 });
+  return openStore(url, { order: "strict" });
 }
 
 async function withStore(openingStore: Promise<Store>, work: (store: Store) => Promise<number>): Promise<number> {

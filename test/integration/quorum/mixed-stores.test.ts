@@ -14,7 +14,7 @@ test("stores of different kinds form one majority: a lock outlives the restart o
   const store = memoryStore();
   const [one, two] = [await openQuorum(), await openQuorum()];
   const client = async (): Promise<ReturnType<typeof createLocks>> =>
-    createLocks(quorum([memory({ store }), await one.driver(), await two.driver()]), { ttl: 12_000, handoffs: 1 });
+    createLocks(quorum([memory({ store }), await one.driver(), await two.driver()]), { ttl: 12_000, order: "strict" });
   const [holder, other] = [await client(), await client()];
   const lock = await holder.acquire("key");
   const { token } = lock;

@@ -15,7 +15,7 @@ const HOUR_MS = 3_600_000;
 const clients: Locks[] = [];
 const openClient = (port: number, prefix: string, ttl = 60_000): Locks => {
   const driver = redis(() => new Redis(port, "127.0.0.1"), { prefix, warn: () => undefined });
-  const locks = createLocks(driver, { ttl, handoffs: 1 });
+  const locks = createLocks(driver, { ttl, order: "strict" });
   clients.push(locks);
   return locks;
 };

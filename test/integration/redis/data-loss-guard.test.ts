@@ -65,7 +65,7 @@ withRedis((server) => {
     });
   const client = (options: RedisOptions = {}): Locks => {
     const guardDataLoss = options.guardDataLoss ?? { maxTtlMs: LONG_TTL_MS };
-    const locks = createLocks(driver({ ...options, guardDataLoss }), { ttl: LONG_TTL_MS, handoffs: 1 });
+    const locks = createLocks(driver({ ...options, guardDataLoss }), { ttl: LONG_TTL_MS, order: "strict" });
     clients.push(locks);
     return locks;
   };

@@ -37,7 +37,7 @@ function openContender(name: string, recipe: string, path: string): void {
     fair: recipe !== "unfair",
     family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
   });
-  const locks = createLocks(driver, { ttl: "session", handoffs: 1, label: name });
+  const locks = createLocks(driver, { ttl: "session", order: "strict", label: name });
   const lockable = recipe === "read" ? locks.rw(path).read : locks.mutex(path);
   contenders.set(name, { locks, path, lockable, isRevocable: false, lock: null });
   report(name, "open");

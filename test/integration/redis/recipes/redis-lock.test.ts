@@ -66,7 +66,7 @@ withRedis((server) => {
 
   const client = (prefix: string, options: object = {}): Locks => {
     const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
-    const locks = createLocks(driver, { handoffs: 1, ...options });
+    const locks = createLocks(driver, { order: "strict", ...options });
     clients.push(locks);
     return locks;
   };
