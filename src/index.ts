@@ -1,12 +1,13 @@
 /** The public surface of holdfast. */
 
 export type { RevokeOptions } from "./client/admin.ts";
+export { closeOnSignal } from "./client/close-on-signal.ts";
 export { connect } from "./client/connect.ts";
 export type { FailedOutcome, LockEvent, LockEvents } from "./client/events.ts";
 export type { Interceptor } from "./client/interceptors.ts";
 export type { Lock, LockGrant } from "./client/lock.ts";
 export type { Lockable } from "./client/locks.ts";
-export { createLocks, type Locks } from "./client/locks.ts";
+export { createLocks, intercept, type Locks } from "./client/locks.ts";
 export type { ClientLogger } from "./client/logger.ts";
 export type {
   AcquireOptions,

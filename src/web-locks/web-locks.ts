@@ -4,14 +4,11 @@ import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
 import { UnsupportedError } from "../errors.ts";
 import { adoptThenable } from "../util/thenable.ts";
-import { isObject, requireValid } from "../util/validate.ts";
+import { locksRule, requireValid } from "../util/validate.ts";
 import { createLossError, HeldLock } from "./held-lock.ts";
 import type { LockRequest } from "./lock-request.ts";
 import { notSupported, parseRequest } from "./lock-request.ts";
 import type { WebLockInfo, WebLockManager, WebLockMode, WebLockSnapshot } from "./types.ts";
-
-const locksRule = (value: unknown): string | null =>
-  isObject(value) && typeof value.mutex === "function" ? null : "the locks of connect() or createLocks()";
 
 /**
  * Returns the Web Locks API over these locks. Names are keys. Its requests do not join each other's locks and are never served by
