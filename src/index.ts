@@ -1,14 +1,22 @@
 /** The public surface of holdfast. */
 
 export type { RevokeOptions } from "./client/admin.ts";
+export { closeOnSignal } from "./client/close-on-signal.ts";
 export { connect } from "./client/connect.ts";
-export type { FailedOutcome, LockEvent, LockEvents, LockMode } from "./client/events.ts";
+export type { FailedOutcome, LockEvent, LockEvents } from "./client/events.ts";
 export type { Interceptor } from "./client/interceptors.ts";
 export type { Lock, LockGrant } from "./client/lock.ts";
 export type { Lockable } from "./client/locks.ts";
-export { createLocks, type Locks } from "./client/locks.ts";
+export { createLocks, intercept, type Locks } from "./client/locks.ts";
 export type { ClientLogger } from "./client/logger.ts";
-export type { AcquireOptions, ConnectOptions, DetachOptions, LocksOptions, TryOptions } from "./client/options.ts";
+export type {
+  AcquireOptions,
+  ConnectOptions,
+  DetachOptions,
+  LockOrder,
+  LocksOptions,
+  TryOptions,
+} from "./client/options.ts";
 export {
   type BlockerInfo,
   ClosedError,
@@ -30,24 +38,8 @@ export {
 export type { Election, LeaderOptions, ObserveOptions } from "./leader/election.ts";
 export type { Leader } from "./leader/leader.ts";
 export type { Term } from "./leader/term.ts";
-export {
-  ALL_PERMITS,
-  type Answer,
-  type Check,
-  type Claim,
-  type ClaimId,
-  type ClaimView,
-  type Driver,
-  type DriverEvents,
-  type ListOptions,
-  type ListQuery,
-  type LockSpec,
-  type Page,
-  type Release,
-  type RevokeTarget,
-  type TokenRange,
-  type Traits,
-} from "./spi/driver.ts";
+export type { ClaimInfo, LockInfo, LockMode } from "./spi/claim-info.ts";
+export type { Driver, Traits } from "./spi/driver.ts";
 export type { Clock, Timer } from "./util/clock.ts";
 export type { Duration } from "./util/duration.ts";
 export { currentLock } from "./wrapping/current-lock.ts";

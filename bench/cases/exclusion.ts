@@ -10,7 +10,7 @@ import { computeSpread } from "../harness/stats.ts";
 
 const DURATION_MS = 1_000;
 const CONTROL_NAME = "no lock";
-const LOCK_NAMES = ["holdfast", "holdfast, handoffs 1", "holdfast, cached", "floor B", "live-mutex"];
+const LOCK_NAMES = ["holdfast", "holdfast, strict order", "holdfast, cached", "floor B", "live-mutex"];
 
 export const exclusion: BenchCase = {
   name: "exclusion",

@@ -42,7 +42,7 @@ const COLUMNS: readonly Column[] = [
 const ABOUT =
   "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant, of those who " +
   "got one; the longest counts those still waiting. At the end no caller asks again; those without a grant half a second " +
-  "later are counted, and given up. With local hand-off, and in strict order (handoffs 1). The plain direct hand-off is the " +
+  "later are counted, and given up. With local hand-off, and in strict order. The plain direct hand-off is the " +
   `floor of strict order: two scripts and a PUBLISH. ${REDIS_METHOD}`;
 const STRICT_REASON =
   "Every change of the process costs a release, a push and a claim, and the order of arrival decides when it comes. An unfair rival lets " +
@@ -178,7 +178,7 @@ const QUEUES = [
 export const redisStrict: BenchCase = {
   name: "redis-strict",
   title: "Redis, strict order with shorter and longer queues",
-  about: "handoffs 1: the order is that of arrival at Redis. What a grant costs must not depend on how many wait.",
+  about: "Strict order: the order is that of arrival at Redis. What a grant costs must not depend on how many wait.",
   reasons: { "*": "With 8 callers the median is about 2 ms, so that any pause of the process counts." },
   async run() {
     const rows: Row[] = [];

@@ -52,7 +52,7 @@ export const redisSections: BenchCase = {
     [HOLDFAST_STRICT]:
       "In strict order each section waits for a hand-off by Redis; a rival that lets the last holder take the lock again waits for " +
       "none, and most of its callers get nothing.",
-    "*": "When a turn ends after handoffMs, the lock goes through Redis once more, which a rival that keeps no order does not do.",
+    "*": "When a turn ends after 10 ms, the lock goes through Redis once more, which a rival that keeps no order does not do.",
   },
   async run() {
     // two rivals poll; simple-redis-mutex waits for a message
@@ -95,7 +95,7 @@ export const redisSectionsOfProcesses: BenchCase = {
       "In strict order each section waits for a hand-off by Redis; a rival that lets the last holder take the lock again waits for " +
       "none, and most of its callers get nothing.",
     "*":
-      "2 callers of a process take turns without Redis for at most handoffMs, then the other processes get the lock; the best rival " +
+      "2 callers of a process take turns without Redis for at most 10 ms, then the other processes get the lock; the best rival " +
       "lets one process keep it.",
   },
   async run() {

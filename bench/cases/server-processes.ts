@@ -8,7 +8,7 @@ import type { Column } from "../harness/store-rounds.ts";
 import { grantRates, grantVariation, starvedCallers, storeRow } from "../harness/store-rounds.ts";
 
 const HOLDFAST = "holdfast";
-const HOLDFAST_STRICT = "holdfast, handoffs 1";
+const HOLDFAST_STRICT = "holdfast, strict order";
 const QUEUE_BASELINE = "floor B";
 const THIRD_PARTY = "live-mutex";
 const COLUMNS: readonly Column[] = ["rate", "p50", "p99", "longest", "spread", "starved", "clientCpu", "serverCpu"];
@@ -18,7 +18,7 @@ export const serverProcesses: BenchCase = {
   title: "Our server on TCP, 4 processes with 8 callers each on one key",
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant. With local " +
-    "hand-off, and in strict order (handoffs 1). Floor B: a bare map of queues behind the same frames, in strict order, too.",
+    "hand-off, and in strict order. Floor B: a bare map of queues behind the same frames, in strict order, too.",
   page: {
     theme: "Many callers, one lock",
     measures: "4 processes with 8 callers each want the same lock of a lock server all the time.",

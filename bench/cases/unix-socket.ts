@@ -16,7 +16,7 @@ import {
 import { computeRatio, computeSpread } from "../harness/stats.ts";
 
 const HOLDFAST = "holdfast";
-const HOLDFAST_STRICT = "holdfast, handoffs 1";
+const HOLDFAST_STRICT = "holdfast, strict order";
 const ECHO_BASELINE = "floor A";
 const QUEUE_BASELINE = "floor B";
 const THIRD_PARTY = "live-mutex";
@@ -105,7 +105,7 @@ export const socketContended: BenchCase = {
   name: "socket-64",
   title: "Our server, 64 callers on one key",
   about:
-    "64 callers of one process: with local hand-off, and in strict order (handoffs 1). " +
+    "64 callers of one process: with local hand-off, and in strict order. " +
     "Floor A here: one caller; its rate is that of its round trips, two a pair.",
   page: {
     theme: "Many callers, one lock",

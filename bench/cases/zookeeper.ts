@@ -74,7 +74,7 @@ export const zooKeeperContended: BenchCase = {
   title: "ZooKeeper, 64 callers of one process on one key",
   about:
     "Nothing is done under the lock; each caller asks again at once. p50 and p99 are of the wait for a grant. With local " +
-    `hand-off, and in strict order (handoffs 1). ${METHOD}`,
+    `hand-off, and in strict order. ${METHOD}`,
   page: {
     theme: "Many callers, one lock",
     measures: "64 callers of one process want the same lock in ZooKeeper all the time.",

@@ -18,7 +18,7 @@ export function openCached(socket: string): Promise<LockImplementation<Lock>> {
 
 /** Without local hand-off: every request stands in the server's line. */
 export function openStrict(socket: string): Promise<LockImplementation<Lock>> {
-  return openLocks(socket, { handoffs: 1 });
+  return openLocks(socket, { order: "strict" });
 }
 
 /** Through TLS. @param url of its server */

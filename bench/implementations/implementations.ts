@@ -26,7 +26,7 @@ export const IMPLEMENTATIONS: Readonly<Record<string, ImplementationEntry>> = {
   holdfast: { open: openHoldfast, server: "holdfast" },
   "bare queue, our frames": { open: openHoldfast, server: "minimal-protocol" },
   "holdfast, TLS": { open: openTls, server: "holdfast-tls" },
-  "holdfast, handoffs 1": { open: openStrict, server: "holdfast" },
+  "holdfast, strict order": { open: openStrict, server: "holdfast" },
   "holdfast, cached": { open: openCached, server: "holdfast" },
   "async-mutex": { open: openAsyncMutex },
   "holdfast, memory": { open: openMemory },

@@ -27,7 +27,7 @@ export const BY_HAND = "SET NX PX by hand";
 /** Two scripts and a PUBLISH: the floor of strict order. */
 export const DIRECT_HAND_OFF = "plain direct hand-off";
 export const HOLDFAST = "holdfast, Redis";
-export const HOLDFAST_STRICT = "holdfast, Redis, handoffs 1";
+export const HOLDFAST_STRICT = "holdfast, Redis, strict order";
 export const HOLDFAST_CACHED = "holdfast, Redis, cached";
 export const HOLDFAST_LOSSY = "holdfast, Redis, cached, half of the pushes lost";
 export const REDIS_SEMAPHORE = "redis-semaphore";
@@ -107,12 +107,12 @@ export const REDIS_IMPLEMENTATIONS: Readonly<Record<string, RedisImplementation>
     ...holdfastImplementation({}),
     holdLocks: async (address, ttl) => (await loadHoldfast()).holdRedisHoldfast(address, ttl),
   },
-  [HOLDFAST_STRICT]: holdfastImplementation({ handoffs: 1 }),
+  [HOLDFAST_STRICT]: holdfastImplementation({ order: "strict" }),
   [HOLDFAST_CACHED]: holdfastImplementation(CACHED),
   [HOLDFAST_LOSSY]: {
     open: async (address) => (await loadHoldfast()).openRedisLossy(address, CACHED),
     countedCommands: EVAL_COMMANDS,
   },
   [`${HOLDFAST}, auto-pipelined`]: holdfastImplementation({}, PIPELINED),
-  [`${HOLDFAST_STRICT}, auto-pipelined`]: holdfastImplementation({ handoffs: 1 }, PIPELINED),
+  [`${HOLDFAST_STRICT}, auto-pipelined`]: holdfastImplementation({ order: "strict" }, PIPELINED),
 };

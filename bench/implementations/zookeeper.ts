@@ -10,13 +10,13 @@ interface ZooKeeperImplementation {
 }
 
 export const HOLDFAST = "holdfast, ZooKeeper";
-export const HOLDFAST_STRICT = "holdfast, ZooKeeper, handoffs 1";
+export const HOLDFAST_STRICT = "holdfast, ZooKeeper, strict order";
 
 export const HOLDFAST_CACHED = "holdfast, ZooKeeper, cached";
 
 export const ZOOKEEPER_IMPLEMENTATIONS: Readonly<Record<string, ZooKeeperImplementation>> = {
   [HOLDFAST]: { open: (address) => openLocks(address) },
-  [HOLDFAST_STRICT]: { open: (address) => openLocks(address, { handoffs: 1 }) },
+  [HOLDFAST_STRICT]: { open: (address) => openLocks(address, { order: "strict" }) },
   [HOLDFAST_CACHED]: { open: (address) => openLocks(address, CACHED) },
 };
 

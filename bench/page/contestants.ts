@@ -17,14 +17,10 @@ export function kindOf(contestant: string): ContestantKind {
   return isRival ? "rival" : "baseline";
 }
 
-/** "holdfast, Redis, handoffs 1" is "Holdfast, strict order"; a rival has its version. */
+/** "holdfast, Redis, strict order" is "Holdfast, strict order"; a rival has its version. */
 export function labelOf(contestant: string, versions: Versions): string {
   if (contestant.startsWith("holdfast"))
-    return contestant
-      .replace(STORE, "")
-      .replace("handoffs 1", "strict order")
-      .replace("advisory locks of PostgreSQL", "advisory locks")
-      .replace(/^h/, "H");
+    return contestant.replace(STORE, "").replace("advisory locks of PostgreSQL", "advisory locks").replace(/^h/, "H");
   const name = packageOf(contestant);
   if (name === null) return contestant.replace(STORE, "");
   const rest = contestant.slice(name.length).replace(STORE, "");

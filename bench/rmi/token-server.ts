@@ -19,7 +19,7 @@ const WARM_UP = 2;
 const ROUNDS = 5;
 
 const HOLDFAST = "holdfast";
-const HOLDFAST_STRICT = "holdfast, handoffs 1";
+const HOLDFAST_STRICT = "holdfast, strict order";
 const MULTI_PROCESS = "holdfast, 8 processes";
 const RMI_BARGING = "RMI, barging";
 const RMI_BARGING_MULTI_PROCESS = "RMI, barging, 8 processes";
@@ -36,7 +36,7 @@ export const tokenServer: BenchCase = {
     "own, on TCP. The RMI lock polls: as described its waiters sleep for a millisecond inside its monitor; `barging` is a " +
     "faster one, which sleeps outside, so that who has just released asks again and wins while the others sleep: it keeps no " +
     "line, no lease and hands no lock on. By default our callers in one process pass the lock on among themselves; " +
-    "`handoffs 1` is strict order of arrival, each grant a round trip. 8 processes are in strict order always.",
+    "Strict order is that of arrival, each grant a round trip. 8 processes are in strict order always.",
   reasons: {
     "*": "In the barging lock the thread that has just released takes the lock again before the others wake, so most of its pairs do not change hands.",
   },

@@ -11,8 +11,7 @@ import { STRATEGIES } from "./strategies.ts";
 const CONNECTIONS = 10;
 const [url = "", ...users] = process.argv.slice(2);
 const database = openDatabase(url, CONNECTIONS);
-// a turn of this process serves many of its requests, since passing the lock on to another process takes longer than a claim
-const locks = createLocks(database.createDriver(), { handoffs: 1_024, handoffMs: 500, ttl: "2m" });
+const locks = createLocks(database.createDriver(), { ttl: "2m" });
 
 // every connection is open, and the lock tables exist, before anybody begins
 await Promise.all(

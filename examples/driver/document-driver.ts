@@ -1,9 +1,8 @@
 // A driver of one's own: locks in one document of a store that can change a document atomically (a row with a version,
 // an object with an ETag, a transaction). docs/write-a-driver.md shows this file as it stands.
 
-import { createHash } from "node:crypto";
-import type { Answer, Claim, ClaimView, Driver, LockSpec, Traits } from "holdfast";
-import { StoreRefusedError } from "holdfast";
+import type { Answer, Claim, ClaimView, Driver, LockSpec, Traits } from "holdfast/driver";
+import { acceptsFloor, countAdmitted, nextToken, publicTag, StoreRefusedError } from "holdfast/driver";
 
 /** What the driver needs of its store. */
 export interface DocumentStore {
@@ -12,21 +11,21 @@ export interface DocumentStore {
 }
 
 export interface LockDocument {
-  /** The line of each key, front first, and the last token given in it. */
-  readonly queues: Map<string, { places: QueueEntry[]; last: number }>;
+  /** The queue of each key, front first, and the last token of the key. */
+  readonly queues: Map<string, { entries: QueueEntry[]; lastToken: number }>;
   /** Ids whose late `claim` calls are to be answered "none", until then. */
   readonly tombstones: Map<string, number>;
 }
 
-interface QueueEntry {
-  readonly claim: Omit<Claim, "locks" | "floor"> & { readonly hold: LockSpec; readonly floor: number };
+interface QueueEntry extends LockSpec {
+  readonly claim: Omit<Claim, "locks" | "floor">;
+  readonly floor: string;
   readonly enqueuedAt: number;
   expiresAt: number;
   /** 0 while it waits. */
   token: number;
 }
 
-const DAY_MICROS = 86_400_000_000;
 /** This store cannot speak first, so whoever waits asks again. */
 const RECHECK_MS = 10;
 
@@ -41,7 +40,7 @@ const TRAITS: Traits = {
 };
 
 export function documentDriver(store: DocumentStore): Driver {
-  /** One change: what has run out ends, `work` is done, whoever is in front is granted; then `work`'s answer is given. */
+  /** One change: what has run out ends, `work` is done, those at the front are admitted; then `work`'s answer is given. */
   const change = <T>(work: (document: LockDocument, now: number) => () => T): Promise<T> =>
     store.change((document, now) => {
       removeExpired(document, now);
@@ -57,7 +56,7 @@ export function documentDriver(store: DocumentStore): Driver {
 
     claim: (claim) =>
       change((document, now) => {
-        if (Number(claim.floor) > now * 1_000 + DAY_MICROS)
+        if (!acceptsFloor(claim.floor, now * 1_000))
           throw new StoreRefusedError("document: the floor is ahead of time");
         const entry = findEntry(document, claim);
         if (entry !== undefined) entry.expiresAt = now + Number(claim.ttlMs);
@@ -78,7 +77,7 @@ export function documentDriver(store: DocumentStore): Driver {
       change((document, now) => {
         const there = releases.map(({ claim, hasUnansweredClaim }) => {
           if (hasUnansweredClaim) document.tombstones.set(claim.id, now + Number(claim.ttlMs));
-          const entries = document.queues.get(claim.locks[0].key)?.places ?? [];
+          const entries = document.queues.get(claim.locks[0].key)?.entries ?? [];
           const index = entries.findIndex((entry) => entry.claim.id === claim.id);
           return index >= 0 && entries.splice(index, 1).length === 1;
         });
@@ -88,7 +87,7 @@ export function documentDriver(store: DocumentStore): Driver {
     list: ({ prefix, key }, { max, after }) =>
       change(({ queues }, now) => () => {
         const keys = key !== undefined ? [key] : [...queues.keys()].filter((one) => one.startsWith(prefix)).sort();
-        const views = keys.flatMap((key) => (queues.get(key)?.places ?? []).map((entry) => toView(entry, now)));
+        const views = keys.flatMap((key) => (queues.get(key)?.entries ?? []).map((entry) => toView(entry, now)));
         const start = views.findIndex(({ tag }) => tag === after) + 1; // 0 without a cursor
         const items = views.slice(start, start + max);
         const next = views.length > start + max ? items.at(-1)?.tag : undefined;
@@ -97,53 +96,42 @@ export function documentDriver(store: DocumentStore): Driver {
   };
 }
 
-/** The admission rule: from the front, as long as the permits in use and the place's own fit into its own limit. */
-function countAdmitted(entries: readonly QueueEntry[]): readonly QueueEntry[] {
-  let used = 0;
-  const end = entries.findIndex(({ claim: { hold } }) => {
-    used += hold.permits;
-    return used > hold.limit;
-  });
-  return end === -1 ? entries : entries.slice(0, end);
-}
-
 function removeExpired({ queues, tombstones }: LockDocument, now: number): void {
   for (const [id, until] of tombstones) if (until <= now) tombstones.delete(id);
-  for (const [key, line] of queues) {
-    line.places = line.places.filter((entry) => entry.expiresAt > now);
+  for (const [key, queue] of queues) {
+    queue.entries = queue.entries.filter((entry) => entry.expiresAt > now);
     // a clock that has passed the last token gives higher ones by itself
-    if (line.places.length === 0 && line.last < now * 1_000) queues.delete(key);
+    if (queue.entries.length === 0 && queue.lastToken < now * 1_000) queues.delete(key);
   }
 }
 
-/** Tokens: above the last one, not below the claim's floor, and else the store's clock in microseconds. */
 function grantWaiters({ queues }: LockDocument, now: number): void {
-  for (const line of queues.values()) {
-    for (const entry of countAdmitted(line.places)) {
+  for (const queue of queues.values()) {
+    for (const entry of queue.entries.slice(0, countAdmitted(queue.entries))) {
       if (entry.token !== 0) continue;
-      entry.token = Math.max(line.last + 1, entry.claim.floor, now * 1_000);
-      line.last = entry.token + entry.claim.tokenCount - 1;
+      entry.token = nextToken(queue.lastToken, BigInt(entry.floor), now * 1_000);
+      queue.lastToken = entry.token + entry.claim.tokenCount - 1;
     }
   }
 }
 
-function enqueue({ queues }: LockDocument, claim: Claim, now: number): void {
-  const { locks, floor, ...rest } = claim;
-  const [hold] = locks;
-  const entry: QueueEntry = {
-    claim: { ...rest, hold, floor: Number(floor) },
+function enqueue({ queues }: LockDocument, { locks: [spec], floor, ...claim }: Claim, now: number): void {
+  const entry = {
+    ...spec,
+    claim,
+    floor: String(floor), // JSON has no bigint
     enqueuedAt: now,
     expiresAt: now + Number(claim.ttlMs),
     token: 0,
   };
-  const line = queues.get(hold.key) ?? { places: [], last: 0 };
-  if (!claim.wait && !countAdmitted([...line.places, entry]).includes(entry)) return;
-  line.places.push(entry);
-  queues.set(hold.key, line);
+  const queue = queues.get(spec.key) ?? { entries: [], lastToken: 0 };
+  const entries = [...queue.entries, entry];
+  if (!claim.wait && countAdmitted(entries) < entries.length) return;
+  queues.set(spec.key, { ...queue, entries });
 }
 
 function findEntry({ queues }: LockDocument, { id, locks }: Claim): QueueEntry | undefined {
-  return queues.get(locks[0].key)?.places.find((entry) => entry.claim.id === id);
+  return queues.get(locks[0].key)?.entries.find((entry) => entry.claim.id === id);
 }
 
 function answerFor(document: LockDocument, claim: Claim, now: number): Answer {
@@ -157,21 +145,16 @@ function toAnswer({ claim, expiresAt, token }: QueueEntry, now: number): Answer 
   return { state: "held", token: BigInt(token), tokenCount: claim.tokenCount, remainingMs };
 }
 
-/** What tools see. The id is a secret; the tag is made of it by a one-way function. */
+/** What tools see: the public tag instead of the id, which is a secret. */
 function toView(entry: QueueEntry, now: number): ClaimView {
-  const { id, hold, floor, ...rest } = entry.claim;
+  const { key, permits, limit, floor, enqueuedAt } = entry;
+  const { id, ...claim } = entry.claim;
   return {
-    ...rest,
-    locks: [hold],
+    ...claim,
+    locks: [{ key, permits, limit }],
     floor: BigInt(floor),
     tag: publicTag(id),
     answer: toAnswer(entry, now),
-    ageMs: now - entry.enqueuedAt,
+    ageMs: now - enqueuedAt,
   };
-}
-
-function publicTag(id: string): string {
-  const bits = [...createHash("sha256").update(id).digest()].map((byte) => byte.toString(2).padStart(8, "0")).join("");
-  const letters = bits.slice(0, 50).match(/.{5}/g) ?? [];
-  return letters.map((five) => "abcdefghijklmnopqrstuvwxyz234567".charAt(Number.parseInt(five, 2))).join("");
 }

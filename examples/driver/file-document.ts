@@ -14,7 +14,7 @@ export function fileDocument(path: string): DocumentStore {
         const result = work(document, Math.floor(performance.timeOrigin + performance.now()));
         await writeFile(
           `${path}.new`,
-          JSON.stringify({ lines: [...document.queues], buried: [...document.tombstones] }),
+          JSON.stringify({ queues: [...document.queues], tombstones: [...document.tombstones] }),
         );
         await rename(`${path}.new`, path);
         return result;
@@ -27,8 +27,8 @@ export function fileDocument(path: string): DocumentStore {
 
 async function readDocument(path: string): Promise<LockDocument> {
   try {
-    const { lines, buried } = JSON.parse(await readFile(path, "utf8")) as Record<"lines" | "buried", never>;
-    return { queues: new Map(lines), tombstones: new Map(buried) };
+    const { queues, tombstones } = JSON.parse(await readFile(path, "utf8")) as Record<"queues" | "tombstones", never>;
+    return { queues: new Map(queues), tombstones: new Map(tombstones) };
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "ENOENT") throw error;
     return { queues: new Map(), tombstones: new Map() };

@@ -114,6 +114,11 @@ const IMPORT_TABLE: readonly ImportRow[] = [
   { files: ["src/protocol/lock-reference.ts"], may: ["src/spi/", ...SHARED] },
   { files: ["src/util/"], may: ["src/errors.ts"] },
   { files: ["src/os/"], may: ["src/util/", "src/errors.ts"] },
+  // The entry for authors of drivers: the contract, and the rules of the lock table that they need.
+  {
+    files: ["src/spi/index.ts"],
+    may: ["src/lock-table/admission.ts", "src/lock-table/token-rule.ts", "src/util/ids.ts"],
+  },
   { files: ["src/spi/"], may: ["src/errors.ts"] },
   { files: ["src/lock-table/"], may: ["src/util/", "src/spi/"] },
   { files: ["src/claim/"], may: ["src/util/", "src/spi/", "src/errors.ts"] },

@@ -2,21 +2,20 @@
 
 import type { Locks } from "../client/locks.ts";
 import type { DetachedClaim } from "../protocol/lock-reference.ts";
-import type { ClaimView } from "../spi/driver.ts";
+import type { ClaimInfo } from "../spi/claim-info.ts";
 import { publicTag } from "../util/ids.ts";
 
 /** A reference; within a run that of its lock. */
 export const REFERENCE_VARIABLE = "HOLDFAST_REFERENCE";
 
-/** The view of a reference's claim if the store reports it as held; otherwise null. */
-export async function findHeldView(
+/** A reference's claim as listed, if the store reports it as held; otherwise null. */
+export async function findHeld(
   locks: Locks,
   { claim, firstToken }: DetachedClaim,
   key: string,
-): Promise<ClaimView | null> {
+): Promise<ClaimInfo | null> {
   const tag = publicTag(claim.id);
-  const views = await locks.list(key);
-  return (
-    views.find((view) => view.tag === tag && view.answer.state === "held" && view.answer.token === firstToken) ?? null
-  );
+  const claims = await locks.list(key);
+  const isSame = (info: ClaimInfo): boolean => info.tag === tag && (info.token ?? 0n) === firstToken;
+  return claims.find((info) => info.state === "held" && isSame(info)) ?? null;
 }

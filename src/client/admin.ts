@@ -1,6 +1,8 @@
 /** Lists and revokes claims, for operators; loaded on first use. */
 
 import { UnsupportedError, wrapStoreError } from "../errors.ts";
+import type { ClaimInfo } from "../spi/claim-info.ts";
+import { toClaimInfo } from "../spi/claim-info.ts";
 import type { ClaimView, Page } from "../spi/driver.ts";
 import { describeValue } from "../util/duration.ts";
 import { publicTag } from "../util/ids.ts";
@@ -22,7 +24,7 @@ export interface RevokeOptions {
 }
 
 /** See Locks.list(). */
-export async function listClaims(client: Client, keyPrefix: string): Promise<readonly ClaimView[]> {
+export async function listClaims(client: Client, keyPrefix: string): Promise<readonly ClaimInfo[]> {
   if (typeof keyPrefix !== "string") throw new TypeError("prefix must be a string");
   const { settings, driver } = client;
   const { engine, cachedLocks, deferredStarts } = await client.open();
@@ -37,15 +39,10 @@ export async function listClaims(client: Client, keyPrefix: string): Promise<rea
     cachedLocks.listIdle().map(({ activeClaim, idleSince }) => [publicTag(activeClaim.claim.id), idleSince]),
   );
   return items.map((view) => {
+    const info = toClaimInfo(view, prefix);
     const idleSince = unusedSince.get(view.tag);
-    const stripped = prefix === "" ? view : stripPrefix(view, prefix);
-    return idleSince === undefined ? stripped : { ...stripped, unusedMs: now - idleSince };
+    return idleSince === undefined ? info : { ...info, unusedMs: Math.floor(now - idleSince) };
   });
-}
-
-function stripPrefix(view: ClaimView, prefix: string): ClaimView {
-  const [first, ...rest] = view.locks.map((spec) => ({ ...spec, key: spec.key.slice(prefix.length) }));
-  return first === undefined ? view : { ...view, locks: [first, ...rest] };
 }
 
 /** See Locks.revoke. */

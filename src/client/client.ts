@@ -202,7 +202,7 @@ export class Client {
   /** The fast path of a cached lock: neither a waiter nor a call. */
   #reuse(context: ClientContext, target: LockTarget, settings: AcquireSettings): LocalHold | null {
     const ttl = context.traits.lease.claim ? settings.ttl : "session";
-    const queue = settings.hasOwnClaim === true ? undefined : context.queues.get(this.#queueName(target, ttl));
+    const queue = settings.order === "process" ? context.queues.get(this.#queueName(target, ttl)) : undefined;
     // a reader of the same key has no part in it
     if (queue === undefined || !isExclusive(target.locks) || this.events.hasListeners("requested")) return null;
     return queue.reuse(target, settings, context.engine.clock.now());
@@ -234,14 +234,13 @@ export class Client {
   #queueFor(
     context: ClientContext,
     target: LockTarget,
-    { hasOwnClaim }: AcquireSettings,
+    { order }: AcquireSettings,
     ttl: number | "session",
   ): LocalQueue {
-    const { handoffs } = this.settings;
     // only exclusive claims are shared: with other holders on a key, a token range would not rise above their tokens
     const canShare = isExclusive(target.locks);
-    if (handoffs === 1 || hasOwnClaim === true || !canShare) {
-      const isStrict = handoffs === 1 && hasOwnClaim !== true && canShare && target.locks.length === 1;
+    if (order !== "process" || !canShare) {
+      const isStrict = order === "strict" && canShare && target.locks.length === 1;
       return new LocalQueue(context, target, ttl, null, isStrict);
     }
     const name = this.#queueName(target, ttl);
@@ -359,7 +358,7 @@ export class Client {
 }
 
 function toHandoffLimits({ handoffs, handoffMs }: ClientSettings, { recall }: Traits): HandoffLimits {
-  return { handoffs, handoffMs, isRecallable: recall === "push" && handoffs > 1 };
+  return { handoffs, handoffMs, isRecallable: recall === "push" };
 }
 
 /** Equal for requests with the same locks and ttl. Keys have no control characters, so names cannot collide. */

@@ -1,10 +1,12 @@
 /**
- * The only listener for process signals; installed only by Locks.closeOnSignal(). All clients of the process share it: the signal
+ * The only listener for process signals; installed only by closeOnSignal(). All clients of the process share it: the signal
  * is raised again once, when all of them are closed. Raised earlier, it would end the process while others still release, or
  * call a handler of the program a second time.
  */
 
 import { emitProcessWarning } from "../errors.ts";
+import { locksRule, requireValid } from "../util/validate.ts";
+import type { Locks } from "./locks.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 const CLOSE_TIMEOUT_MS = 2_000;
@@ -13,11 +15,13 @@ const CLOSE_TIMEOUT_MS = 2_000;
 const closers = new Set<{ readonly close: () => Promise<void> }>();
 
 /**
- * On SIGINT or SIGTERM calls `close`, waits at most 2 s for it and those of other calls, then raises the signal again, so that it
- * has its default effect. Where the program has a handler of its own, that handler decides about the end of the process.
+ * On SIGINT or SIGTERM closes the locks, waits at most 2 s for that and for the locks of other calls, then raises the signal again,
+ * so that it has its default effect. Where the program has a handler of its own, that handler decides about the end of the process.
+ * The Disposable removes the signal handlers. @throws TypeError if the argument is no Locks
  */
-export function closeOnSignal(close: () => Promise<void>): Disposable {
-  const closer = { close };
+export function closeOnSignal(locks: Locks): Disposable {
+  requireValid(locks, "locks", locksRule);
+  const closer = { close: () => locks.close() };
   // in front of all others: it sees those that a signal removes (`once`)
   if (closers.size === 0) for (const signal of SIGNALS) process.prependListener(signal, onSignal);
   closers.add(closer);

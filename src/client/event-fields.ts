@@ -1,14 +1,7 @@
-/** What events tell of a request: its number, its mode, and how it ended. */
+/** What events tell of a request: its number, and how it ended. */
 
 import { ClosedError, LockTimeoutError } from "../errors.ts";
-import type { LockSpec } from "../spi/driver.ts";
-import { ALL_PERMITS } from "../spi/driver.ts";
-import type { FailedOutcome, LockMode } from "./events.ts";
-
-export function modeOf(locks: readonly LockSpec[]): LockMode {
-  if (locks.some(({ limit }) => limit !== ALL_PERMITS)) return "semaphore";
-  return locks.every(({ permits }) => permits === ALL_PERMITS) ? "exclusive" : "shared";
-}
+import type { FailedOutcome } from "./events.ts";
 
 export function outcomeOf(error: unknown): FailedOutcome {
   if (error === null) return "busy";

@@ -6,9 +6,7 @@
 import { channel } from "node:diagnostics_channel";
 import type { LostReason } from "../errors.ts";
 import { safeListener } from "../errors.ts";
-
-/** exclusive: a mutex or writer; shared: a reader; semaphore: permits of a semaphore, alone or together with others. */
-export type LockMode = "exclusive" | "shared" | "semaphore";
+import type { LockMode } from "../spi/claim-info.ts";
 
 /**
  * How a request ended without a lock. busy: tryAcquire() found it taken; timeout: LockTimeoutError; cancelled: by its signal, or

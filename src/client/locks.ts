@@ -2,18 +2,18 @@
 
 import type { Election, LeaderOptions } from "../leader/election.ts";
 import { createElection } from "../leader/election.ts";
-import type { ClaimView, Driver, Traits } from "../spi/driver.ts";
+import type { ClaimInfo } from "../spi/claim-info.ts";
+import type { Driver, Traits } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 import { rejectOnThrow } from "../util/timeout.ts";
-import { driverRule, requireValid } from "../util/validate.ts";
+import { driverRule, locksRule, requireValid } from "../util/validate.ts";
 import type { ArgsOf, KeySource } from "../wrapping/locked-call.ts";
 import type { WrapOptions } from "../wrapping/wrap.ts";
 import { wrap } from "../wrapping/wrap.ts";
 import type { RevokeOptions } from "./admin.ts";
 import { Client } from "./client.ts";
-import { closeOnSignal } from "./close-on-signal.ts";
 import type { LockEvents } from "./events.ts";
-import type { Interceptor } from "./interceptors.ts";
+import type { Interceptor, Interceptors } from "./interceptors.ts";
 import type { Lock, LockHandle } from "./lock.ts";
 import { HELD_UNTIL_RELEASE } from "./lock.ts";
 import type { LockTarget } from "./lock-spec.ts";
@@ -92,11 +92,9 @@ export interface Locks extends AsyncDisposable {
   /** The abilities of the store; null until it has been opened, by connect() or the first request. */
   readonly traits: Traits | null;
   /** Lists at most 1,000 live claims with a key that starts with prefix: fronts of queues first. May be a little stale. */
-  list(prefix?: string): Promise<readonly ClaimView[]>;
+  list(prefix?: string): Promise<readonly ClaimInfo[]>;
   /** Releases all locks of this client, which stays usable. Their holders lose them with reason "released". */
   releaseAll(): Promise<void>;
-  /** On SIGINT or SIGTERM, closes within 2 s, then raises the signal again. The Disposable removes the signal handlers. */
-  closeOnSignal(): Disposable;
   /**
    * Revokes the lock on key from the holder with this token. The holder cannot renew any more and loses the lock with reason
    * "revoked", but the key stays locked until the holder releases it or its lease ends; with `now` it is free at once. True
@@ -106,11 +104,6 @@ export interface Locks extends AsyncDisposable {
   revoke(key: string, token: bigint, options?: RevokeOptions): Promise<boolean>;
   /** Adds a listener for an event of this client; see LockEvents. */
   on<E extends keyof LockEvents>(event: E, listener: (detail: LockEvents[E]) => void): Disposable;
-  /**
-   * Runs `interceptor` around each function that using(), wrap() or @locked() calls, for example to set a tracing context. An
-   * error of it becomes that of the call. The Disposable removes it. @throws TypeError if it is not a function
-   */
-  intercept(interceptor: Interceptor): Disposable;
   /** Rejects waiting requests with ClosedError, releases all locks (waiting for the store at most 5 s) and closes the connection. */
   close(): Promise<void>;
 }
@@ -141,7 +134,7 @@ export function bindLocks(client: Client): Locks {
     );
   };
 
-  return {
+  const locks: Locks = {
     acquire: (key, options) => rejectOnThrow(() => mutex(key).acquire(options)),
     tryAcquire: (key, options) => rejectOnThrow(() => mutex(key).tryAcquire(options)),
     using: <T>(
@@ -176,12 +169,24 @@ export function bindLocks(client: Client): Locks {
     list: async (keyPrefix = "") => (await import("./admin.ts")).listClaims(client, keyPrefix),
     releaseAll: () => client.releaseAll(),
     revoke: async (key, token, options = {}) => (await import("./admin.ts")).revoke(client, key, token, options),
-    closeOnSignal: () => closeOnSignal(() => client.close()),
     on: (event, listener) => client.events.on(event, listener),
-    intercept: (interceptor) => client.interceptors.add(interceptor),
     close: () => client.close(),
     [Symbol.asyncDispose]: () => client.close(),
   };
+  return Object.defineProperty(locks, INTERCEPTORS, { value: client.interceptors });
+}
+
+/** Where intercept() finds those of a Locks. Every copy of the package knows this symbol. */
+const INTERCEPTORS = Symbol.for("holdfast.interceptors");
+
+/**
+ * Runs `interceptor` around each function that using(), wrap() or @locked() of these locks calls, for example to set a tracing
+ * context. An error of it becomes that of the call. The Disposable removes it.
+ * @throws TypeError if an argument is wrong
+ */
+export function intercept(locks: Locks, interceptor: Interceptor): Disposable {
+  requireValid(locks, "locks", locksRule);
+  return (locks as Locks & { readonly [INTERCEPTORS]: Interceptors })[INTERCEPTORS].add(interceptor);
 }
 
 const OPTIONS_BEHIND = "options must come before fn: (key, options, fn)";

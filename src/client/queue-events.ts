@@ -1,8 +1,8 @@
 /** The events of one local queue. Without listeners none of them is made. */
 
 import type { LostReason } from "../errors.ts";
+import { modeOf } from "../spi/claim-info.ts";
 import type { Clock } from "../util/clock.ts";
-import { modeOf } from "./event-fields.ts";
 import type { Events, FailedOutcome, LockEvent } from "./events.ts";
 import type { LocalHold, RequestOrigin } from "./local-hold.ts";
 

@@ -56,7 +56,7 @@ async function runWithFaults(run: FaultRun, seed: number, steps: number): Promis
   const testClients = [
     await openTestClient(context, { ...options, cache }, { ...CHAOS_OPTIONS, seed: seed * 3 }),
     await openTestClient(context, options, { ...CHAOS_OPTIONS, seed: seed * 3 + 1 }),
-    await openTestClient(context, { ...options, handoffs: 1 }, { ...CHAOS_OPTIONS, seed: seed * 3 + 2 }),
+    await openTestClient(context, { ...options, order: "strict" }, { ...CHAOS_OPTIONS, seed: seed * 3 + 2 }),
   ];
   const roundsPerFlow = Math.ceil(steps / 12);
   await Promise.all(

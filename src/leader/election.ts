@@ -108,7 +108,7 @@ class LockElection implements Election {
       ...settings,
       waitMs: Number.POSITIVE_INFINITY,
       signal: this.#stopping,
-      hasOwnClaim: true,
+      order: "alone",
     };
   }
 

@@ -4,17 +4,14 @@
  * and the oracle compares them with it.
  */
 
+import type { LockSpec } from "../spi/driver.ts";
 import { ALL_PERMITS } from "../spi/driver.ts";
 
 /** The permits that one entry of a queue requests. */
-export interface PermitRequest {
-  readonly id: string;
-  readonly permits: number;
-  readonly limit: number;
-}
+export type PermitRequest = Pick<LockSpec, "permits" | "limit">;
 
 /** Does an entry fit behind admitted entries that use `used` permits together? */
-export function fits(used: number, request: { readonly permits: number; readonly limit: number }): boolean {
+export function fits(used: number, request: PermitRequest): boolean {
   return used + request.permits <= request.limit;
 }
 

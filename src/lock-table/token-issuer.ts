@@ -1,17 +1,10 @@
 /**
- * Issues the fencing tokens of one table by the token rule, which scripts and procedures restate (docs/design/rules.md):
- * token = max(last + 1, floor, clock). The clock is the highest wall clock in microseconds that the table has seen, so it never goes
- * back while the table lives.
- *
- * Invariant: every token is higher than all tokens granted before on its keys. A queue keeps its last token only until the
- * clock has passed it (decision 0008); after that every token from the clock is higher anyway. So an idle key needs no
- * memory. These numbers stay below 2^53 until the year 2255.
+ * Issues the fencing tokens of one table by the token rule. Its clock is the highest wall clock in microseconds that the table has
+ * seen, so it never goes back while the table lives.
  */
 
 import type { ClaimRecord } from "./key-queue.ts";
-
-/** A floor further ahead of the clock than this is refused: a floor near the highest number would use up the key's tokens. */
-const MAX_FLOOR_LEAD_MICROS = 86_400_000_000;
+import { acceptsFloor, nextToken } from "./token-rule.ts";
 
 export class TokenIssuer {
   /** All tokens are below it. */
@@ -35,12 +28,12 @@ export class TokenIssuer {
 
   /** Is this floor close enough to the clock to be accepted? */
   acceptsFloor(floor: bigint, micros: number): boolean {
-    return floor === 0n || Number(floor) <= Math.max(this.#clock, micros) + MAX_FLOOR_LEAD_MICROS;
+    return acceptsFloor(floor, Math.max(this.#clock, micros));
   }
 
   /** The first token that may be granted after `lastToken`, the highest one granted on the claim's keys. */
   next(floor: bigint, lastToken: number): number {
-    return Math.max(this.#clock, Number(floor), lastToken + 1);
+    return nextToken(lastToken, floor, this.#clock);
   }
 
   /** Issues a token range to a claim that has entered all its queues; null if the range would reach the ceiling. */

@@ -5,7 +5,7 @@ import { metrics, trace } from "@opentelemetry/api";
 import type { LockEvent } from "../client/events.ts";
 import type { Locks } from "../client/locks.ts";
 import type { OptionRules } from "../util/validate.ts";
-import { functionRule, requireValid, validateOptions } from "../util/validate.ts";
+import { functionRule, locksRule, requireValid, validateOptions } from "../util/validate.ts";
 import { toAttributes } from "./attributes.ts";
 import { recordMetrics } from "./metrics.ts";
 import { recordSpans } from "./spans.ts";
@@ -29,7 +29,6 @@ const methodRule =
   (method: string, expected: string) =>
   (value: unknown): string | null =>
     typeof (Object(value) as Readonly<Record<string, unknown>>)[method] === "function" ? null : expected;
-const locksRule = methodRule("intercept", "what connect() or createLocks() returns");
 
 const RULES: OptionRules<InstrumentOptions> = {
   keyTemplate: functionRule,

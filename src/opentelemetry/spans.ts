@@ -5,6 +5,7 @@ import { SpanStatusCode } from "@opentelemetry/api";
 import type { LockEvent } from "../client/events.ts";
 import type { Lock } from "../client/lock.ts";
 import type { Locks } from "../client/locks.ts";
+import { intercept } from "../client/locks.ts";
 import type { LockLostError } from "../errors.ts";
 import { errorTypeOf } from "./attributes.ts";
 
@@ -33,7 +34,7 @@ export function recordSpans(
       if (isFault) waits.get(request)?.setStatus({ code: SpanStatusCode.ERROR });
       endWait(request, { "holdfast.outcome": outcome, ...(isFault && { "error.type": errorTypeOf(error) }) });
     }),
-    locks.intercept((lock, event, run) => {
+    intercept(locks, (lock, event, run) => {
       const attributes = { ...attributesOf(event), ...toTokenAttribute(locks, () => lock.token) };
       return tracer.startActiveSpan(nameSpan("hold", attributes), { attributes }, (span) => runInSpan(span, lock, run));
     }),

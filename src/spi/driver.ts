@@ -182,11 +182,6 @@ export interface ClaimView extends Omit<Claim, "id" | "recall" | "successors"> {
   readonly ageMs: number;
   /** Milliseconds since the grant, if the claim is held and the store knows. Absent while it waits. */
   readonly heldMs?: number;
-  /**
-   * Milliseconds since its last use, of a claim that this client keeps as a cached lock and that is not in use. Set by the
-   * core in the lists that it returns: the store does not know.
-   */
-  readonly unusedMs?: number;
 }
 
 /** A claim to release. */

@@ -1,7 +1,6 @@
 /** createTestLocks(): locks in memory for the tests of code that locks. */
 
 import { Client } from "../client/client.ts";
-import { closeOnSignal } from "../client/close-on-signal.ts";
 import type { Locks } from "../client/locks.ts";
 import { bindLocks } from "../client/locks.ts";
 import type { LocksOptions } from "../client/options.ts";
@@ -102,7 +101,6 @@ export function createTestLocks(options: TestLocksOptions = {}): TestLocks {
     storeUp: () => store.reconnect(),
     heldKeys: () => store.heldKeys().map((key) => key.slice(prefix.length)),
     close,
-    closeOnSignal: () => closeOnSignal(close),
     [Symbol.asyncDispose]: close,
   });
 }

@@ -73,6 +73,9 @@ export const stringRule = (value: unknown): string | null => (typeof value === "
 /** A Clock, recognized by its timer(). */
 export const clockRule = (value: unknown): string | null =>
   isObject(value) && typeof value.timer === "function" ? null : "a clock";
+/** A Locks, recognized by its mutex(). */
+export const locksRule = (value: unknown): string | null =>
+  isObject(value) && typeof value.mutex === "function" ? null : "what connect() or createLocks() returns";
 /** A Driver, recognized by its claim(). */
 export const driverRule = (value: unknown): string | null =>
   isObject(value) && typeof value.claim === "function" ? null : "a driver";

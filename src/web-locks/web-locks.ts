@@ -4,14 +4,11 @@ import type { Lock } from "../client/lock.ts";
 import type { Lockable, Locks } from "../client/locks.ts";
 import { UnsupportedError } from "../errors.ts";
 import { adoptThenable } from "../util/thenable.ts";
-import { isObject, requireValid } from "../util/validate.ts";
+import { locksRule, requireValid } from "../util/validate.ts";
 import { createLossError, HeldLock } from "./held-lock.ts";
 import type { LockRequest } from "./lock-request.ts";
 import { notSupported, parseRequest } from "./lock-request.ts";
 import type { WebLockInfo, WebLockManager, WebLockMode, WebLockSnapshot } from "./types.ts";
-
-const locksRule = (value: unknown): string | null =>
-  isObject(value) && typeof value.mutex === "function" ? null : "the locks of connect() or createLocks()";
 
 /**
  * Returns the Web Locks API over these locks. Names are keys. Its requests do not join each other's locks and are never served by
@@ -26,7 +23,7 @@ export function webLocks(locks: Locks): WebLockManager {
 /** What list() of the locks returns at most. */
 const MAX_LISTED = 1_000;
 /** Of this API: no other request shares its claim at the store. */
-const OWN_CLAIM = { handoff: false } as const;
+const OWN_CLAIM = { order: "strict" } as const;
 
 class LocksManager implements WebLockManager {
   readonly #locks: Locks;
@@ -50,15 +47,15 @@ class LocksManager implements WebLockManager {
 
   async query(): Promise<WebLockSnapshot> {
     const snapshot: WebLockSnapshot = { held: [], pending: [] };
-    for (const { locks, answer, label } of await this.#locks.list()) {
+    for (const { locks, state, label } of await this.#locks.list()) {
       const infos = locks.map(
-        ({ key, permits, limit }): WebLockInfo => ({
+        ({ key, mode, permits, limit }): WebLockInfo => ({
           name: key,
-          mode: permits === limit ? "exclusive" : "shared",
+          mode: mode === "shared" || permits !== limit ? "shared" : "exclusive",
           clientId: label,
         }),
       );
-      snapshot[answer.state === "held" ? "held" : "pending"].push(...infos);
+      snapshot[state === "held" ? "held" : "pending"].push(...infos);
     }
     return snapshot;
   }
@@ -133,20 +130,20 @@ class LocksManager implements WebLockManager {
 
   /** Revokes the listed locks of others on this name; true if there may be more holders than a list shows. */
   async #revokeListed(name: string): Promise<boolean> {
-    const views = await this.#locks.list(name);
+    const claims = await this.#locks.list(name);
     const { traits } = this.#locks;
     if (!traits?.fencing || traits.list === "own") {
       throw new UnsupportedError("cannot steal: the store does not show its holders", { keys: [name] });
     }
     const ownTokens = new Set([...(this.#held.get(name) ?? [])].map(({ token }) => token));
     let revokedCount = 0;
-    for (const { locks, answer } of views) {
-      if (answer.state !== "held" || ownTokens.has(answer.token) || locks.every(({ key }) => key !== name)) continue;
-      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });
+    for (const { locks, token } of claims) {
+      if (token === null || ownTokens.has(token) || locks.every(({ key }) => key !== name)) continue;
+      await this.#locks.revoke(name, token, { now: true, reason: "stolen" });
       revokedCount++;
     }
     // holders are listed before those who wait: these are not to lose their turn
-    return revokedCount > 0 && views.length >= MAX_LISTED && views.every(({ answer }) => answer.state === "held");
+    return revokedCount > 0 && claims.length >= MAX_LISTED && claims.every(({ state }) => state === "held");
   }
 
   /** Called in the turn that has found that no steal came before: a later one finds the lock. */

@@ -56,7 +56,7 @@ function testMutualExclusion(test: DefineTest, { name, create }: LockKind, { tra
     const testClients = [
       await openTestClient(context),
       await openTestClient(context),
-      await openTestClient(context, { handoffs: 1 }),
+      await openTestClient(context, { order: "strict" }),
     ];
     let value = 0;
     let last = 0n;

@@ -10,7 +10,7 @@ import { waitForClaims } from "./helpers.ts";
 
 export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings): void {
   test("a busy client passes the lock on by itself, and tokens go on rising", async (context) => {
-    const { locks, chaosDriver } = await openTestClient(context, { handoffMs: 10_000 });
+    const { locks, chaosDriver } = await openTestClient(context);
     let handedOff = 0;
     locks.on("handedOff", () => handedOff++);
     let last = 0n;
@@ -26,7 +26,7 @@ export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings):
   });
 
   test("a client that hands off lets others in between its runs", async (context) => {
-    const [busyClient, otherClient] = [await openTestClient(context, { handoffs: 4 }), await openTestClient(context)];
+    const [busyClient, otherClient] = [await openTestClient(context), await openTestClient(context)];
     let isOver = false;
     const loop = async (): Promise<void> => {
       while (!isOver) await busyClient.locks.using("key", () => context.sleep(1));
@@ -45,8 +45,8 @@ export function testHandoffs(test: DefineTest, { traits }: ConformanceSettings):
   if (!traits.fifo) return;
 
   for (const [how, clientOptions, requestOptions] of [
-    ["handoffs: 1", { handoffs: 1 }, {}],
-    ["handoff: false of each request", {}, { handoff: false }],
+    ["strict order", { order: "strict" }, {}],
+    ["strict order of each request", {}, { order: "strict" }],
   ] as const) {
     test(`${how} is first come, first served, across clients and within one`, async (context) => {
       const players = [await openTestClient(context, clientOptions), await openTestClient(context, clientOptions)];

@@ -25,7 +25,7 @@ export function testClientMultiKey(test: DefineTest, { traits }: ConformanceSett
     const testClients = [
       await openTestClient(context),
       await openTestClient(context),
-      await openTestClient(context, { handoffs: 1 }),
+      await openTestClient(context, { order: "strict" }),
     ];
     const random = createRandom(3);
     const insideKeys = new Set<string>();

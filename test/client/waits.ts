@@ -16,7 +16,7 @@ export function testWaits(test: DefineTest, settings: ConformanceSettings): void
   testMissedPushes(test, settings);
 
   test("waiters of one client and of others that time out leave no entry, and later waiters are granted", async (context) => {
-    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context, { handoffs: 1 })];
+    const [clientA, clientB] = [await openTestClient(context), await openTestClient(context, { order: "strict" })];
     const lock = await hold(clientA.locks, "key");
     const shortWaits = [clientA, clientB, clientB, clientA].map(({ locks }) =>
       deferRejection(locks.acquire("key", { wait: 60 })),
@@ -220,7 +220,7 @@ function testMissedPushes(test: DefineTest, { traits }: ConformanceSettings): vo
     const chaosOptions = { delayCall: 0.8, delayPush: 0.8, repeatPush: 0.3, pushWithoutAnswer: 0.3, maxDelayMs: 5 };
     const players = [
       await openTestClient(context, {}, chaosOptions),
-      await openTestClient(context, { handoffs: 1 }, { ...chaosOptions, seed: 2 }),
+      await openTestClient(context, { order: "strict" }, { ...chaosOptions, seed: 2 }),
     ];
     let insideCount = 0;
     const body = async (): Promise<void> => {

@@ -22,7 +22,15 @@ const CAPTURED_VARIABLES: Readonly<Record<string, string>> = {
   TOKEN: "token",
 };
 /** These differ from run to run. */
-const VARYING_FIELDS: ReadonlySet<string> = new Set(["tag", "reference", "token", "remainingMs", "ageMs", "retryMs"]);
+const VARYING_FIELDS: ReadonlySet<string> = new Set([
+  "tag",
+  "reference",
+  "token",
+  "remainingMs",
+  "ageMs",
+  "heldMs",
+  "retryMs",
+]);
 
 interface TranscriptStep {
   readonly command: string;

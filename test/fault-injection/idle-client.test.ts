@@ -25,7 +25,7 @@ async function runProgram(
   text: string,
   when: (out: string, kill: (signal: NodeJS.Signals) => void) => void = () => {},
 ): Promise<ProgramResult> {
-  const head = `import { createLocks } from ${JSON.stringify(INDEX)}; import { memory } from ${JSON.stringify(MEMORY)};\n`;
+  const head = `import { closeOnSignal, createLocks } from ${JSON.stringify(INDEX)}; import { memory } from ${JSON.stringify(MEMORY)};\n`;
   const started = performance.now();
   const child = spawn(process.execPath, ["--unhandled-rejections=strict", "--input-type=module", "-e", head + text], {
     cwd: fileURLToPath(new URL("../..", import.meta.url)),
@@ -87,7 +87,7 @@ describe("closeOnSignal()", () => {
     const programResult = await runProgram(
       `
       const locks = createLocks(memory());
-      locks.closeOnSignal();
+      closeOnSignal(locks);
       locks.on("lost", () => {});
       const lock = await locks.acquire("k");
       lock.signal.addEventListener("abort", () => console.log(lock.signal.reason.reason));
@@ -109,7 +109,7 @@ describe("closeOnSignal()", () => {
     const programResult = await runProgram(
       `
       const locks = createLocks(memory());
-      locks.closeOnSignal()[Symbol.dispose]();
+      closeOnSignal(locks)[Symbol.dispose]();
       const lock = await locks.acquire("k");
       lock.signal.addEventListener("abort", () => console.log("aborted"));
       console.log("ready");
@@ -134,8 +134,8 @@ describe("closeOnSignal()", () => {
       return answers;
     };
     const slow = createLocks(driver, { ttl: "1m" });
-    fast.closeOnSignal();
-    slow.closeOnSignal();
+    closeOnSignal(fast);
+    closeOnSignal(slow);
     await fast.acquire("k");
     for (let i = 0; i < 20; i++) await slow.acquire("k" + i);
   `;

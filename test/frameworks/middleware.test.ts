@@ -8,7 +8,7 @@ import type { Locks } from "../../src/client/locks.ts";
 import type { LockLostError } from "../../src/errors.ts";
 import { createExpressMiddleware } from "../../src/middleware/index.ts";
 import type { RequestLock } from "../../src/middleware/request-lock.ts";
-import type { ClaimView } from "../../src/spi/driver.ts";
+import type { ClaimInfo } from "../../src/spi/claim-info.ts";
 import { loadInterop } from "../support/interop.ts";
 import { checkLeaksAfterEach } from "../support/leak-check.ts";
 import { cleanUpAfterEach, onCleanup, startServer } from "../support/server-fixture.ts";
@@ -28,7 +28,7 @@ const FRAMEWORKS: readonly (readonly [string, StartServer])[] = [
 
 interface LockServer {
   openLocks(): Promise<Locks>;
-  list(): Promise<readonly ClaimView[]>;
+  list(): Promise<readonly ClaimInfo[]>;
   stop(): Promise<void>;
   startAgain(): Promise<void>;
 }

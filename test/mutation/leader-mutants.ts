@@ -54,8 +54,8 @@ export const LEADER_MUTANTS: readonly Mutant[] = [
   {
     ...election,
     name: "terms of one process that share a claim, so that the store shows an old token",
-    find: "hasOwnClaim: true,",
-    replace: "hasOwnClaim: false,",
+    find: 'order: "alone",',
+    replace: 'order: "process",',
   },
   {
     ...election,

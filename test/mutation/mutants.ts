@@ -84,7 +84,7 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a steal that leaves the lock to holders in other clients",
     file: "src/web-locks/web-locks.ts",
-    find: '      await this.#locks.revoke(name, answer.token, { now: true, reason: "stolen" });\n',
+    find: '      await this.#locks.revoke(name, token, { now: true, reason: "stolen" });\n',
     replace: "",
     tests: "test/unit/web-locks/web-locks.test.ts",
   },
@@ -98,8 +98,8 @@ export const MUTANTS: readonly Mutant[] = [
   {
     name: "a request without hand-off that shares the claim of others",
     file: "src/client/client.ts",
-    find: "hasOwnClaim === true || ",
-    replace: "",
+    find: 'order !== "process" || ',
+    replace: 'order === "strict" || ',
     tests: "test/unit/web-locks/web-locks.test.ts",
   },
   // --- time and belief

@@ -28,14 +28,15 @@ export class ClientProcess {
       clock: machine.clock,
       ttl: scenario.ttlMs,
       label: machine.name,
-      handoffs: scenario.handoffs,
-      handoffMs: scenario.handoffMs,
+      order: scenario.handoffs === 1 ? "strict" : "process",
       renew: scenario.renew,
       cache: Math.round(scenario.cacheMs),
       ...(scenario.maxHoldMs !== null && { maxHold: scenario.maxHoldMs }),
     };
     const random = machine.events.random.fork();
-    this.client = new Client(driver, parseClientOptions(options), () => random.next());
+    const { handoffs, handoffMs } = scenario;
+    const settings = { ...parseClientOptions(options), handoffs, handoffMs };
+    this.client = new Client(driver, settings, () => random.next());
     this.locks = bindLocks(this.client);
   }
 

@@ -123,7 +123,7 @@ export function cliSandbox(): CliSandbox {
     async waitForQueue(key, count = 1) {
       const locks = await connect(`holdfast+unix:${join(sandbox.directory, "socket")}`);
       const hasExpectedWaiters = async (): Promise<boolean> =>
-        (await locks.list(key)).filter(({ answer }) => answer.state === "waiting").length === count;
+        (await locks.list(key)).filter(({ state }) => state === "waiting").length === count;
       try {
         await until(hasExpectedWaiters, { within: 20_000, what: `${count} to wait for ${key}` });
       } finally {

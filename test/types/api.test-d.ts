@@ -47,7 +47,7 @@ describe("options that may be undefined", () => {
     void locks.tryAcquire("k", { ttl: wait, label });
     void locks.revoke("k", 1n, { now: undefined, reason: label });
     void connect(undefined, { wait, connectTimeout: wait, label, prefix: label, maxHold: wait });
-    createLocks(memory(), { wait, handoffs: undefined, clock: undefined });
+    createLocks(memory(), { wait, order: undefined, clock: undefined });
   });
 });
 

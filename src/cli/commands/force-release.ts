@@ -25,7 +25,7 @@ export interface ForceFlags {
  */
 export async function forceRelease(key: string, flags: ForceFlags): Promise<number> {
   validateKey(key);
-  const store = await openStore(flags.url, { handoffs: 1 });
+  const store = await openStore(flags.url, { order: "strict" });
   try {
     const queue = await listQueue(store, key);
     const token = parseToken(flags.token, key, queue);

@@ -1,7 +1,7 @@
 /** `holdfast ls [PREFIX]`: lists holders and waiters. */
 
+import { modeOf, toClaimInfo } from "../../spi/claim-info.ts";
 import type { ClaimView, LockSpec } from "../../spi/driver.ts";
-import { ALL_PERMITS } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
 import { listClaims, MAX_LISTED, openStore } from "../open-store.ts";
 import { escapeControl, formatJsonLine, info, printLine } from "../output.ts";
@@ -19,11 +19,8 @@ export async function listCommand(prefix: string | undefined, flags: ListFlags):
   const store = await openStore(flags.url);
   try {
     const { items: views, next } = await listClaims(store, prefix ?? "");
-    const ahead = countAhead(views);
-    if (flags.json === true) {
-      for (const [index, view] of views.entries())
-        printLine(formatJsonLine(toJsonRecord(view, ahead[index] as number)));
-    } else for (const line of formatClaims(views, detectTerminal())) printLine(line);
+    if (flags.json === true) for (const view of views) printLine(formatJsonLine(toClaimInfo(view)));
+    else for (const line of formatClaims(views, detectTerminal())) printLine(line);
     if (next !== undefined) info(`showing the first ${MAX_LISTED} claims; pass a PREFIX to narrow the list`);
     return 0;
   } finally {
@@ -92,33 +89,9 @@ export function countAhead(views: readonly ClaimView[]): number[] {
   });
 }
 
-/** "exclusive", "shared", or "1/4" for one of four permits. */
-function formatMode({ permits, limit }: LockSpec): string {
-  if (limit < ALL_PERMITS) return `${permits}/${limit}`;
-  return permits < ALL_PERMITS ? "shared" : "exclusive";
-}
-
-/** Follows the state of a claim; empty for an exclusive claim. */
+/** Follows the state of a claim: " shared", " 1/4" for one of four permits; empty for an exclusive claim. */
 export function formatModeSuffix(spec: LockSpec): string {
-  const mode = formatMode(spec);
-  return mode === "exclusive" ? "" : ` ${mode}`;
-}
-
-/** A claim for --json. */
-export function toJsonRecord(view: ClaimView, ahead: number): object {
-  const { locks, answer, ageMs, ttlMs, label, tag } = view;
-  return {
-    keys: locks.map(({ key }) => key),
-    state: answer.state,
-    mode: formatMode(locks[0]),
-    ageMs: Math.floor(ageMs),
-    sinceMs: Math.floor(sinceMs(view)),
-    ttlMs,
-    remainingMs: ttlMs === "session" || answer.state === "none" ? null : Math.floor(answer.remainingMs),
-    token: answer.state === "held" ? answer.token : null,
-    tokenCount: answer.state === "held" ? answer.tokenCount : null,
-    ahead: answer.state === "held" ? null : ahead,
-    label,
-    tag,
-  };
+  const mode = modeOf([spec]);
+  if (mode === "exclusive") return "";
+  return mode === "semaphore" ? ` ${spec.permits}/${spec.limit}` : " shared";
 }

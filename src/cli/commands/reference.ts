@@ -17,7 +17,7 @@ import { parseLockRequest } from "../lock-request.ts";
 import type { Store } from "../open-store.ts";
 import { openStore, openStoreWithRetry } from "../open-store.ts";
 import { createReporter, formatJsonLine, printLine, printRequired, quoteKeys } from "../output.ts";
-import { findHeldView, REFERENCE_VARIABLE } from "../references.ts";
+import { findHeld, REFERENCE_VARIABLE } from "../references.ts";
 import { catchSignals, InterruptedError } from "../signals.ts";
 import { acquireWithProgress } from "../wait-reporter.ts";
 
@@ -49,7 +49,7 @@ export async function acquireCommand(keys: readonly string[], flags: AcquireFlag
   const startedAt = performance.now();
   const opening = openStoreWithRetry(
     { ...reporterFlags(flags), url: flags.url, waitMs, signal: signals.terminating },
-    { handoffs: 1 },
+    { order: "strict" },
   );
   return withStore(signals.orInterrupted(opening), async (store) => {
     if (store.traits.durability === "process") {
@@ -158,16 +158,15 @@ async function printStatus(
 ): Promise<number> {
   let remainingMs = Number.POSITIVE_INFINITY;
   for (const part of parts) {
-    const view = await findHeldView(locks, part, part.claim.locks[0].key).catch((error: unknown) => {
+    const info = await findHeld(locks, part, part.claim.locks[0].key).catch((error: unknown) => {
       throw toCommandError(error, name);
     });
-    if (view === null) {
+    if (info === null) {
       // the claim is not listed, so this renewal cannot extend it: it only returns the reason of its end
       const [answer] = await driver.renew([part.claim]);
       throw notHeldError(parts, (answer?.state === "none" ? answer.reason : undefined) ?? "unknown");
     }
-    if (view.ttlMs !== "session" && view.answer.state === "held")
-      remainingMs = Math.min(remainingMs, view.answer.remainingMs);
+    remainingMs = Math.min(remainingMs, info.remainingMs ?? remainingMs);
   }
   const keys = listKeys(parts);
   const isUnlimited = remainingMs === Number.POSITIVE_INFINITY;
@@ -260,7 +259,7 @@ function reporterFlags({ quiet, verbose, json }: AcquireFlags): { quiet?: boolea
 }
 
 function openReferenceStore({ url }: ReferenceFlags): Promise<Store> {
-  return openStore(url, { handoffs: 1 });
+  return openStore(url, { order: "strict" });
 }
 
 async function withStore(openingStore: Promise<Store>, work: (store: Store) => Promise<number>): Promise<number> {

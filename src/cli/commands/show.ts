@@ -1,6 +1,7 @@
 /** `holdfast show KEY`: its holders, its waiters and its last events. */
 
 import type { ServerEvent } from "../../protocol/admin-frames.ts";
+import { toClaimInfo } from "../../spi/claim-info.ts";
 import type { ClaimView } from "../../spi/driver.ts";
 import { formatDuration } from "../../util/duration.ts";
 import { validateKey } from "../../util/keys.ts";
@@ -11,7 +12,7 @@ import { escapeControl, formatJsonLine, printLine, quoteKey } from "../output.ts
 import type { Column, Terminal } from "../terminal-table.ts";
 import { colorize, detectTerminal, renderTable, truncateMiddle } from "../terminal-table.ts";
 import { renderEventTable, toJsonEvent } from "./event-format.ts";
-import { countAhead, formatLease, formatModeSuffix, sinceMs, toJsonRecord } from "./list.ts";
+import { formatLease, formatModeSuffix, sinceMs } from "./list.ts";
 
 /** Flags of `show`. */
 export interface ShowFlags {
@@ -180,14 +181,10 @@ function narrowTerminal({ columns, hasColors }: Terminal): Terminal {
 function toJsonReport(report: KeyReport): object {
   const { key, queue } = report;
   const events = limitEvents(report);
-  const ahead = countAhead(queue);
   return {
     key,
     held: queue.some(({ answer }) => answer.state === "held"),
-    queue: queue.map((view, index) => ({
-      ...toJsonRecord(view, ahead[index] as number),
-      lost: findLoss(view, report.events) ?? null,
-    })),
+    queue: queue.map((view) => ({ ...toClaimInfo(view), lost: findLoss(view, report.events) ?? null })),
     events: typeof events === "string" ? null : events.map(toJsonEvent),
     ...(typeof events === "string" && { eventsMissing: events }),
   };

@@ -20,6 +20,7 @@ export const FAMILIES: readonly Family[] = ["mutex", "readWrite"];
 /** A node of a queue, parsed from its name. */
 export interface QueueNode extends PermitRequest {
   readonly name: string;
+  readonly id: string;
   /** The server's counter, in 32 bits: it wraps around. */
   readonly sequence: number;
 }

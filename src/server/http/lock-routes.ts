@@ -1,8 +1,8 @@
 /** The routes for operators: list claims, and revoke a lock. */
 
 import { PROTOCOL_LIMITS } from "../../protocol/handshake.ts";
-import type { ClaimView, ListQuery, LockSpec } from "../../spi/driver.ts";
-import { ALL_PERMITS } from "../../spi/driver.ts";
+import { toClaimInfo } from "../../spi/claim-info.ts";
+import type { ClaimView, ListQuery } from "../../spi/driver.ts";
 import type { LockService } from "../service.ts";
 import type { HttpContext } from "./context.ts";
 import { jsonResponse, parseQuery, readBody } from "./context.ts";
@@ -62,21 +62,7 @@ function parsePageSize(text: string | undefined, maxSize: number): number {
   return limit;
 }
 
-function toLockJson({ tag, locks, answer, ttlMs, label, ageMs }: ClaimView): object {
-  const isHeld = answer.state === "held";
-  return {
-    tag,
-    state: isHeld ? "held" : "waiting",
-    lockSpecs: locks.map(toLockSpecJson),
-    // some stores do not report the token of every claim in the queue of one key
-    token: isHeld && answer.token > 0n ? String(answer.token) : null,
-    remainingMs: ttlMs === "session" || answer.state === "none" ? null : Math.max(0, Math.floor(answer.remainingMs)),
-    label,
-    ageMs: Math.floor(ageMs),
-  };
-}
-
-function toLockSpecJson({ key, permits, limit }: LockSpec): object {
-  if (limit < ALL_PERMITS) return { key, mode: "semaphore", permits, limit };
-  return { key, mode: permits === ALL_PERMITS ? "exclusive" : "shared" };
+function toLockJson(view: ClaimView): object {
+  const { token, ...info } = toClaimInfo(view);
+  return { ...info, token: token === null ? null : String(token) }; // JSON has no bigint
 }

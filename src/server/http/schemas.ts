@@ -197,20 +197,21 @@ const RevokeBody = z.object({
 // Responses
 
 const CLAIM = { tag: Tag, keys: z.array(Key).min(1) };
-const LockSpecBody = z.object({
+const LockInfo = z.object({
   key: Key,
   mode: Mode,
   permits: Count.optional().describe("For a semaphore: the number of permits that the claim takes."),
   limit: Limit.optional(),
 });
-const Lock = z.object({
+const ClaimInfo = z.object({
   tag: Tag,
   state: z.enum(["held", "waiting"]),
-  lockSpecs: z.array(LockSpecBody).min(1),
+  locks: z.array(LockInfo).min(1),
+  label: z.string().describe("The public description of its holder or waiter."),
   token: NullableToken,
   remainingMs: Count.nullable().describe("What is left of the lease, in milliseconds; null for a session claim."),
-  label: z.string().describe("The public description of its holder or waiter."),
   ageMs: Count.describe("The age of the claim in milliseconds."),
+  heldMs: Count.optional().describe("How long the claim has been held, in milliseconds, if the store knows."),
 });
 
 const COMPONENTS = {
@@ -248,10 +249,10 @@ const COMPONENTS = {
     key: Key,
     token: Token.describe("The token of the revoked lock."),
   }),
-  LockSpec: LockSpecBody,
-  Lock,
+  LockInfo,
+  ClaimInfo,
   Locks: z.object({
-    locks: z.array(Lock),
+    locks: z.array(ClaimInfo),
     cursor: z.string().nullable().describe("The cursor for the next page; null on the last page."),
   }),
   Health: z.object({ status: z.literal("ok"), version: z.string().describe("The version of the server.") }),

@@ -118,8 +118,13 @@ test.concurrent("ls lists holders and waiters of a prefix", async () => {
     .split("\n")
     .map((line) => JSON.parse(line) as object);
   expect(lines).toMatchObject([
-    { keys: ["invoice:1"], state: "held", mode: "exclusive", ttlMs: "session", token: expect.stringMatching(/^\d+$/) },
-    { keys: ["invoice:1"], state: "waiting", mode: "shared", token: null },
+    {
+      locks: [{ key: "invoice:1", mode: "exclusive" }],
+      state: "held",
+      remainingMs: null,
+      token: expect.stringMatching(/^\d+$/),
+    },
+    { locks: [{ key: "invoice:1", mode: "shared" }], state: "waiting", token: null },
   ]);
   expect(JSON.stringify(lines)).not.toContain("hf1.");
   expect((await sandbox.run(["ls", "other"])).out).toBe("");

@@ -1,28 +1,29 @@
 // `holdfast run --hold-at-least`: the remaining time stays held without the wrapper, as the store itself reports.
 
+import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { createDriver } from "../../../src/client/driver-url.ts";
+import type { ClaimView } from "../../../src/spi/driver.ts";
 import { cliSandbox, isProcessAlive } from "../../support/cli-sandbox.ts";
+import { NO_EVENTS } from "../../support/driver-events.ts";
 import { descendants } from "../../support/processes/process-tree.ts";
 import { until } from "../../support/until.ts";
 
 const sandbox = cliSandbox();
 
-interface ListedClaim {
-  readonly keys: readonly string[];
-  readonly state: string;
-  readonly sinceMs: number;
-  readonly ttlMs: number | "session";
-  readonly remainingMs: number | null;
+/** The server's claims on keys with this beginning, with their leases. */
+async function listClaims(prefix: string): Promise<readonly ClaimView[]> {
+  const driver = await createDriver(`holdfast+unix:${join(sandbox.directory, "socket")}`);
+  await driver.open(NO_EVENTS);
+  try {
+    return (await driver.list({ prefix }, { max: 10 })).items;
+  } finally {
+    await driver.close();
+  }
 }
 
-/** The server's claims on keys with this beginning. */
-async function listClaims(prefix: string): Promise<readonly ListedClaim[]> {
-  const { out } = await sandbox.run(["ls", prefix, "--json"]);
-  return out
-    .split("\n")
-    .filter((line) => line !== "")
-    .map((line) => JSON.parse(line) as ListedClaim);
-}
+const remainingMsOf = (view: ClaimView | undefined): number =>
+  view?.answer.state === "held" ? view.answer.remainingMs : 0;
 
 /** Is it busy for a command that would wait a moment? */
 async function isBusy(key: string, ...flags: readonly string[]): Promise<boolean> {
@@ -37,10 +38,10 @@ describe.concurrent("a command that ends before the time is over", () => {
     expect({ code, err }).toEqual({ code: 7, err: "" });
     const [held, ...others] = await listClaims("a1");
     expect(others).toEqual([]);
-    expect(held).toMatchObject({ keys: ["a1", "b1"], state: "held" });
-    const { sinceMs, remainingMs } = held as ListedClaim;
+    expect(held).toMatchObject({ locks: [{ key: "a1" }, { key: "b1" }], answer: { state: "held" } });
+    const remainingMs = remainingMsOf(held);
     // counted from the grant; not another full lease
-    expect(sinceMs + (remainingMs ?? 0)).toBeGreaterThanOrEqual(54_900);
+    expect((held?.heldMs ?? 0) + remainingMs).toBeGreaterThanOrEqual(54_900);
     expect(remainingMs).toBeLessThanOrEqual(55_000);
     expect(await Promise.all([isBusy("a1"), isBusy("b1", "--shared")])).toEqual([true, true]);
   });
@@ -74,8 +75,8 @@ describe.concurrent("a command that ends before the time is over", () => {
     await sandbox.run(["run", "ttl", "--ttl", "2m", "--hold-at-least", "50s", "--max-hold", "1m", "--", "true"]);
     const [held] = await listClaims("ttl");
     expect(held).toMatchObject({ ttlMs: 120_000 });
-    expect(held?.remainingMs).toBeLessThanOrEqual(50_000);
-    expect(held?.remainingMs).toBeGreaterThan(30_000);
+    expect(remainingMsOf(held)).toBeLessThanOrEqual(50_000);
+    expect(remainingMsOf(held)).toBeGreaterThan(30_000);
   });
 });
 
@@ -99,8 +100,8 @@ describe.concurrent("when the wrapper is killed on a Unix socket", () => {
 
   async function heldFor(key: string): Promise<number> {
     const listedClaims = await listClaims(key);
-    expect(listedClaims).toMatchObject([{ state: "held", ttlMs: 600_000 }]);
-    return listedClaims[0]?.remainingMs ?? 0;
+    expect(listedClaims).toMatchObject([{ answer: { state: "held" }, ttlMs: 600_000 }]);
+    return remainingMsOf(listedClaims[0]);
   }
 
   test("the watchdog ends the command, and the lock stays held for the remaining time, no longer", async () => {
@@ -147,7 +148,7 @@ describe("a server that is killed", () => {
     await killServer();
     expect(await isBusy("after")).toBe(true);
     const [held] = await listClaims("after");
-    expect(held?.remainingMs).toBeLessThanOrEqual(55_000);
+    expect(remainingMsOf(held)).toBeLessThanOrEqual(55_000);
   });
 
   test("while the command is ending is waited for, and keeps the remaining time", async () => {

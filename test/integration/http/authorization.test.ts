@@ -140,7 +140,7 @@ test("an account without the right to inspect learns that a key is busy, but not
   expect(permittedResponse.json.holder).toBe("ana's report");
   const keys = async (credential: string, query = ""): Promise<string[]> => {
     const { locks } = (await request(url, `/v1/locks${query}`, withCredential(credential))).json;
-    return locks.flatMap((lock: { lockSpecs: { key: string }[] }) => lock.lockSpecs.map(({ key }) => key));
+    return locks.flatMap((lock: { locks: { key: string }[] }) => lock.locks.map(({ key }) => key));
   };
   expect(await keys(CANARY)).toEqual(["team-a/x"]);
   expect(await keys(CANARY, "?prefix=team-b/")).toEqual([]);

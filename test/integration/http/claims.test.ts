@@ -190,7 +190,7 @@ test("readers share a lock, writers do not, and a semaphore admits as many as it
   expect(await status({ key: "gpu", limit: 3, permits: 2 })).toBe(409);
   expect(await status({ key: "gpu", limit: 3 })).toBe(201);
   const { locks } = (await request(url, "/v1/locks?prefix=gpu")).json;
-  expect(locks.map((it: { lockSpecs: unknown }) => it.lockSpecs)).toEqual([
+  expect(locks.map((it: { locks: unknown }) => it.locks)).toEqual([
     [{ key: "gpu", mode: "semaphore", permits: 2, limit: 3 }],
     [{ key: "gpu", mode: "semaphore", permits: 1, limit: 3 }],
   ]);
@@ -227,7 +227,7 @@ test("locks are listed page by page, by prefix, without ids or references", asyn
   do {
     const page = await request(url, `/v1/locks?prefix=job:&limit=3${cursor === null ? "" : `&cursor=${cursor}`}`);
     expect(page.status).toBe(200);
-    keys.push(...page.json.locks.map((it: { lockSpecs: { key: string }[] }) => it.lockSpecs[0]?.key));
+    keys.push(...page.json.locks.map((it: { locks: { key: string }[] }) => it.locks[0]?.key));
     for (const reference of references) {
       const id = /"([a-z2-7]{26})"/.exec(Buffer.from(reference.split(".")[1] as string, "base64url").toString())?.[1];
       expect(page.text).not.toContain(id);
@@ -246,10 +246,7 @@ test("the queue of one key is listed without keys that have it as a prefix; pref
   await until(() => stats().claims === 3, { ...UNTIL_EXPIRED, what: "the place" });
   const { status, json } = await request(url, "/v1/locks?key=job");
   expect(status).toBe(200);
-  const summary = json.locks.map((it: { state: string; lockSpecs: { key: string }[] }) => [
-    it.state,
-    it.lockSpecs[0]?.key,
-  ]);
+  const summary = json.locks.map((it: { state: string; locks: { key: string }[] }) => [it.state, it.locks[0]?.key]);
   expect(summary).toEqual([
     ["held", "job"],
     ["waiting", "job"],
@@ -273,7 +270,7 @@ test("a list continues although the last lock of its page was released meanwhile
   // bounded: a list that starts again each time would not end
   while (cursor !== null && keys.length < 20) {
     const page = await request(url, `/v1/locks?limit=2${cursor === "" ? "" : `&cursor=${cursor}`}`);
-    keys.push(...page.json.locks.map((it: { lockSpecs: { key: string }[] }) => it.lockSpecs[0]?.key));
+    keys.push(...page.json.locks.map((it: { locks: { key: string }[] }) => it.locks[0]?.key));
     cursor = page.json.cursor;
     await post(url, "/v1/claims/release", { reference: held.get(page.json.locks.at(-1).tag) });
   }

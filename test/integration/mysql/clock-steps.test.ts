@@ -59,7 +59,7 @@ withMariaDbClock((server, clock) => {
   });
 
   test("stepped while the server restarts or crashes under load: no key is held twice, and tokens rise", async () => {
-    const clients = Array.from({ length: 3 }, () => createLocks(fixture.driver(), { ttl: "60s", handoffs: 1 }));
+    const clients = Array.from({ length: 3 }, () => createLocks(fixture.driver(), { ttl: "60s", order: "strict" }));
     const inspect = () => findMySqlViolations((text) => fixture.database.query(text), { isClockStepped: true });
     const load = await startTurnTaking(clients, inspect);
     // no step forward is longer than a lease: that would end it

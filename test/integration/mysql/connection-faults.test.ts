@@ -161,7 +161,7 @@ withMariaDb((server) => {
     clients.push(locks);
     await Promise.all(
       Array.from({ length: 64 }, async () => {
-        const lock = await locks.acquire("key", { wait: "60s", handoff: false });
+        const lock = await locks.acquire("key", { wait: "60s", order: "strict" });
         await lock.release();
       }),
     );

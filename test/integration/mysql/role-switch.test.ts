@@ -86,7 +86,7 @@ withMariaDb(
     test("the primary is found, the holder keeps its lock, and a transaction of the user is not ended", async () => {
       const clients = Object.entries(ROWS).map(([name, create]) => {
         const row = create(url);
-        return { name, ...row, locks: createLocks(row.driver, { ttl: "20s", handoffs: 1 }) };
+        return { name, ...row, locks: createLocks(row.driver, { ttl: "20s", order: "strict" }) };
       });
       onTestFinished(async () => {
         for (const { locks, end } of clients) {

@@ -74,7 +74,7 @@ withPostgresClock((server, clock) => {
   });
 
   test("the database's clock is stepped while the server restarts under load: no key is held twice, and tokens rise", async () => {
-    const clients = Array.from({ length: 3 }, () => fixture.locks({ ttl: "60s", handoffs: 1 }));
+    const clients = Array.from({ length: 3 }, () => fixture.locks({ ttl: "60s", order: "strict" }));
     const inspect = () => findPostgresViolations(fixture.database.query, { isClockStepped: true });
     const load = await startTurnTaking(clients, inspect);
     // no step forward is longer than a lease: that would end it

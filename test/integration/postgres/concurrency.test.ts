@@ -65,7 +65,7 @@ withPostgres((server) => {
   });
 
   test("a pool of 2 connections serves 500 waiting claims, each of which gets its turn", async () => {
-    const locks = [fixture.locks({ handoffs: 1 }, { max: 2 }), fixture.locks({ handoffs: 1 }, { max: 2 })];
+    const locks = [fixture.locks({ order: "strict" }, { max: 2 }), fixture.locks({ order: "strict" }, { max: 2 })];
     let inside = 0;
     let turns = 0;
     const callers = Array.from({ length: 500 }, async (_, index) => {
@@ -98,9 +98,9 @@ withPostgres((server) => {
     };
     const locks = createLocks(
       postgres(Object.assign(pool, { connect: watchedConnect }), { silenceWarnings: ["durability"] }),
-      { handoffs: 1 },
+      { order: "strict" },
     );
-    const other = fixture.locks({ handoffs: 1 });
+    const other = fixture.locks({ order: "strict" });
     await Promise.all(
       Array.from({ length: 128 }, async (_, index) => {
         const lock = await (index % 2 === 0 ? locks : other).acquire("key", { wait: "60s" });

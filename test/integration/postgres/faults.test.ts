@@ -21,7 +21,7 @@ withPostgres((server) => {
   afterEach(() => fixture.close());
 
   const startLoad = (settings: { readonly url?: string } = {}): Promise<TurnTaking> => {
-    const clients = Array.from({ length: 4 }, () => fixture.locks({ ttl: "30s", handoffs: 1 }, settings));
+    const clients = Array.from({ length: 4 }, () => fixture.locks({ ttl: "30s", order: "strict" }, settings));
     return startTurnTaking(clients, fixture.inspect);
   };
 

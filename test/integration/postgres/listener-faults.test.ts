@@ -56,7 +56,7 @@ withPostgres((server) => {
   test("half-open: the others go on, and the silent connection is replaced", async () => {
     await using proxy = await tcpProxy({ host: "127.0.0.1", port: server().port });
     const { port } = proxy.address as { readonly port: number };
-    const options = { ttl: "6s", handoffs: 1 } as const;
+    const options = { ttl: "6s", order: "strict" } as const;
     const behindProxy = fixture.locks(options, {
       url: fixture.database.url.replace(/:\d+\//, `:${port}/`),
       commandTimeoutMs: 500,

@@ -39,11 +39,8 @@ withPostgres((server) => {
   /** Puts the claims back as they were kept: the new primary has missed what followed. */
   const bringBack = () => query(`insert into ${CLAIMS} select * from kept on conflict do nothing`);
 
-  test.each([
-    ["64", 64],
-    ["1", 1],
-  ])("of a holder with handoffs %s", async (_, handoffs) => {
-    const [one, other] = [openClient({ handoffs }), fixture.locks()];
+  test.each([["process"], ["strict"]] as const)("of a holder in order %s", async (order) => {
+    const [one, other] = [openClient({ order }), fixture.locks()];
     const lock = await one.acquire(KEY);
     await useOtherLock(other);
     await keepClaims();

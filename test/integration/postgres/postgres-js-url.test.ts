@@ -20,7 +20,9 @@ withPostgres((server) => {
     const create = async () =>
       createPostgresJsPool((changes) => postgres(url, changes) as unknown as PostgresJsLike, settings);
     const options = { silenceWarnings: ["durability"] } as const;
-    const locks = createLocks(createSqlDriver(new PostgresDialect(create, true, options), options), { handoffs: 1 });
+    const locks = createLocks(createSqlDriver(new PostgresDialect(create, true, options), options), {
+      order: "strict",
+    });
     onTestFinished(() => locks.close());
     return locks;
   };

@@ -141,7 +141,7 @@ withPostgres((server) => {
       const database = databases.get(name) as TestDatabase;
       const row = create(behindProxy(database));
       const other = createLocks(postgresFromUrl(behindProxy(database), OPTIONS), { ttl: "20s" });
-      return { name, database, ...row, locks: createLocks(row.driver, { ttl: "20s", handoffs: 1 }), other };
+      return { name, database, ...row, locks: createLocks(row.driver, { ttl: "20s", order: "strict" }), other };
     });
     onTestFinished(async () => {
       for (const { locks, other, end } of clients) {

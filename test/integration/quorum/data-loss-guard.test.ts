@@ -41,7 +41,7 @@ test("a holder with a bare majority keeps its lock when one of its members is re
         warn: () => undefined,
       }),
     );
-    return createLocks(quorum(members, { callTimeoutMs: 500 }), { ttl: TTL_MS, handoffs: 1 });
+    return createLocks(quorum(members, { callTimeoutMs: 500 }), { ttl: TTL_MS, order: "strict" });
   };
   for (const port of ports) {
     const admin = new Redis(port, "127.0.0.1");

@@ -113,7 +113,7 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
     ["slow", (index: number) => proxies[index]?.toTarget.delay(LATE_MS)],
   ] as const) {
     test(`with a minority ${what} locks are granted without waiting for it, exclude each other, and tokens rise`, async () => {
-      const patient = [{ handoffs: 1, ttl: 8 * LATE_MS }, { callTimeoutMs: LATE_MS }] as const;
+      const patient = [{ order: "strict", ttl: 8 * LATE_MS }, { callTimeoutMs: LATE_MS }] as const;
       const [client, other] = [openClient(...patient), openClient(...patient)];
       await (await client.acquire("key")).release();
       await (await other.acquire("key")).release();
@@ -187,10 +187,10 @@ describe.skipIf(unavailableReason !== null && process.env.CI !== "true")("a majo
 
   test("contenders with one vote each resolve the tie, also with a member missing", async () => {
     const clients = [
-      openClient({ handoffs: 1 }),
-      openClient({ handoffs: 1 }),
-      openClient({ handoffs: 1 }),
-      openClient({ handoffs: 1 }),
+      openClient({ order: "strict" }),
+      openClient({ order: "strict" }),
+      openClient({ order: "strict" }),
+      openClient({ order: "strict" }),
     ];
     for (const locks of clients) await (await locks.acquire("warm")).release();
     let insideCount = 0;

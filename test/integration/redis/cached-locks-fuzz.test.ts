@@ -178,12 +178,12 @@ class FuzzedClients {
       else if (draw < 0.8) await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
       else {
         const views = await (random.pick(this.clients) as Locks).list().catch(() => []);
-        const held = views.filter(({ answer }) => answer.state === "held");
+        const held = views.filter(({ state }) => state === "held");
         if (held.length === 0) continue;
-        const { answer, locks } = random.pick(held);
+        const { token, locks } = random.pick(held);
         const revoking = random.pick(this.clients) as Locks;
         // without `now`: the holder goes on until it has released
-        const isRevoked = answer.state === "held" && revoking.revoke(locks[0].key, answer.token).catch(() => false);
+        const isRevoked = token !== null && revoking.revoke(locks[0].key, token).catch(() => false);
         if (await isRevoked) this.counts.revoked++;
       }
     }

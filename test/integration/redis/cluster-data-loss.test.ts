@@ -62,7 +62,7 @@ test("a master restarted empty under load grants no lock over a live holder; the
         guardDataLoss: { maxTtlMs: TTL_MS },
         warn: (text) => warnings.push(text),
       }),
-      { ttl: TTL_MS, handoffs: 1 },
+      { ttl: TTL_MS, order: "strict" },
     );
   await using locks = client(ioredisCluster);
   await using otherLocks = client(nodeRedisCluster);

@@ -52,7 +52,7 @@ const openLocks = (
   ttl: Duration = "10s",
 ): Locks => {
   const locks = createLocks(redis(createRedis, { prefix, commandTimeoutMs: 2_000, ...options }), {
-    handoffs: 1,
+    order: "strict",
     ttl,
   });
   cleanups.push(() => locks.close());

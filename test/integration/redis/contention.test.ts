@@ -37,7 +37,7 @@ withRedis((server) => {
       prefix: fixture.prefix,
       warn: () => undefined,
     });
-    const locks = createLocks(driver, { ttl, handoffs: 1 });
+    const locks = createLocks(driver, { ttl, order: "strict" });
     clients.push(locks);
     return locks;
   };
@@ -179,7 +179,7 @@ withRedis((server) => {
         redisClients.push(client);
         return redis(() => client, { prefix: "switch", warn: () => undefined, commandTimeoutMs: 1_000 });
       };
-      for (let index = 0; index < 3; index++) clients.push(createLocks(driver(), { ttl: 3_000, handoffs: 1 }));
+      for (let index = 0; index < 3; index++) clients.push(createLocks(driver(), { ttl: 3_000, order: "strict" }));
       let [insideCount, isOver, last] = [0, false, 0n];
       const turns = [0, 0, 0];
       const loops = clients.map(async (client, caller) => {

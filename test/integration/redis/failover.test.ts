@@ -53,7 +53,7 @@ const openDriver = ({ server, fixture }: ServerSite, options: RedisOptions = {})
   redis(() => new Redis(server.port, "127.0.0.1"), { prefix: fixture.prefix, warn: () => undefined, ...options });
 
 const openClient = (site: ServerSite, options: RedisOptions, ttl = TTL_MS): Locks => {
-  const locks = createLocks(openDriver(site, options), { ttl, handoffs: 1 });
+  const locks = createLocks(openDriver(site, options), { ttl, order: "strict" });
   cleanups.push(() => locks.close());
   return locks;
 };

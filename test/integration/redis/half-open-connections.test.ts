@@ -99,7 +99,7 @@ async function openBehindProxy(
   });
   const prefix = randomUUID();
   const { port } = proxy.address as { readonly port: number };
-  const locks = createLocks(createDriver(port, prefix, onTestFinished), { ttl: "3s", handoffs: 1 });
+  const locks = createLocks(createDriver(port, prefix, onTestFinished), { ttl: "3s", order: "strict" });
   const other = createLocks(redisFromUrl(`redis://127.0.0.1:${serverPort}?prefix=${prefix}`, OPTIONS), { ttl: "20s" });
   onTestFinished(async () => {
     await Promise.all([locks.close(), other.close()]);

@@ -19,8 +19,9 @@ withRedis((server) => {
     const views = out
       .trim()
       .split("\n")
-      .map((line) => JSON.parse(line) as { keys: string[]; remainingMs: number });
-    const remainingMsOf = (key: string): number => views.find(({ keys }) => keys.includes(key))?.remainingMs ?? 0;
+      .map((line) => JSON.parse(line) as { locks: { key: string }[]; remainingMs: number });
+    const remainingMsOf = (key: string): number =>
+      views.find(({ locks }) => locks.some((lock) => lock.key === key))?.remainingMs ?? 0;
     expect(remainingMsOf("l")).toBeGreaterThan(60_000);
     expect(remainingMsOf("l")).toBeLessThanOrEqual(120_000);
     expect(remainingMsOf("s2")).toBeLessThanOrEqual(4_000);

@@ -88,8 +88,8 @@ withRedis((server) => {
     ],
     [
       "a lock in strict order",
-      (locks) => locks.acquire(KEY, { cache: 0, handoff: false }),
-      (locks) => locks.acquire(KEY, { cache: 0, handoff: false, wait: SOON_MS }),
+      (locks) => locks.acquire(KEY, { cache: 0, order: "strict" }),
+      (locks) => locks.acquire(KEY, { cache: 0, order: "strict", wait: SOON_MS }),
     ],
   ])("of %s, which is never recalled: it is released again after the break", async (_, acquire, acquireAgain) => {
     const [one, other] = [openClient(), openClient()];

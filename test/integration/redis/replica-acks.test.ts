@@ -47,7 +47,7 @@ afterEach(async () => {
 
 const openClient = (createRedis: () => RedisClient = ioredisClient, options: RedisOptions = {}): Locks => {
   const driver = redis(createRedis, { prefix: fixture.prefix, replicas: REPLICA_ACKS, ...options });
-  const locks = createLocks(driver, { ttl: "10s", handoffs: 1 });
+  const locks = createLocks(driver, { ttl: "10s", order: "strict" });
   clients.push(locks);
   return locks;
 };

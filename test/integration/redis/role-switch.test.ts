@@ -68,7 +68,7 @@ test.skipIf(redisUnavailableReason() !== null)(
     const url = `redis://127.0.0.1:${(proxy.address as { readonly port: number }).port}`;
     const clients = Object.entries(ROWS).map(([name, create]) => {
       const row = create(url);
-      const locks = createLocks(row.driver, { ttl: "20s", handoffs: 1 });
+      const locks = createLocks(row.driver, { ttl: "20s", order: "strict" });
       return { name, ...row, locks, other: createLocks(redisFromUrl(url, OPTIONS), { ttl: "20s" }) };
     });
     onTestFinished(async () => {

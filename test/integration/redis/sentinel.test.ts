@@ -33,7 +33,7 @@ function toUrl(): string {
 /** One by url, one by an instance of ioredis. */
 async function openClients(): Promise<readonly [Locks, Locks]> {
   const byUrl = await connect(toUrl(), {
-    handoffs: 1,
+    order: "strict",
     ttl: "10s",
   });
   const instance = new Redis({
@@ -43,7 +43,7 @@ async function openClients(): Promise<readonly [Locks, Locks]> {
     reconnectOnError,
   });
   instance.on("error", () => undefined);
-  const given = createLocks(redis(instance, { prefix }), { handoffs: 1, ttl: "10s" });
+  const given = createLocks(redis(instance, { prefix }), { order: "strict", ttl: "10s" });
   const closeBoth = given.close.bind(given);
   Object.assign(given, {
     close: async () => {

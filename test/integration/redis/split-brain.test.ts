@@ -25,7 +25,7 @@ let clients: Locks[];
 const openConnection = (server: RedisServer): Redis => new Redis(server.port, "127.0.0.1");
 const openClient = (server: RedisServer, options: RedisOptions): Locks => {
   const driver = redis(() => openConnection(server), { prefix, warn: () => undefined, ...options });
-  const locks = createLocks(driver, { ttl: TTL_MS, handoffs: 1 });
+  const locks = createLocks(driver, { ttl: TTL_MS, order: "strict" });
   clients.push(locks);
   return locks;
 };

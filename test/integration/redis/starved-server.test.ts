@@ -26,7 +26,7 @@ withRedis((server) => {
         ids.add(made.id);
         return driver.claim(made);
       };
-      return createLocks(delegate(driver, { claim }), { ttl: "3s", handoffs: 1 });
+      return createLocks(delegate(driver, { claim }), { ttl: "3s", order: "strict" });
     });
     for (const locks of clients) await (await locks.acquire("warm")).release(); // connected
     const holder = await (clients[0] as Locks).acquire("k");

@@ -41,7 +41,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
 
   const byUrl = (login = "app:pw@", query = `?ca=${tls.ca}`, options: object = {}): Promise<Locks> =>
     connect(`rediss+cluster://${login}${cluster.tlsPorts.map((port) => `127.0.0.1:${port}`).join(",")}${query}`, {
-      handoffs: 1,
+      order: "strict",
       ...options,
     });
   const byNodeRedis = (): Locks => {
@@ -50,7 +50,7 @@ describe("a Cluster over TLS, as a user with the least rights", () => {
         rootNodes: cluster.tlsPorts.map((port) => ({ url: `rediss://127.0.0.1:${port}` })),
         defaults: { username: "app", password: "pw", socket: { tls: true, ca: readFileSync(tls.ca) } },
       });
-    return createLocks(redis(createRedis), { handoffs: 1 });
+    return createLocks(redis(createRedis), { order: "strict" });
   };
 
   test("locks are taken, awaited, handed off, listed and transferred, even while a slot moves", {
@@ -99,7 +99,7 @@ describe("Sentinels over TLS, with a user with the least rights", () => {
   }, async () => {
     const addresses = servers.sentinels.map(({ host, tlsPort }) => `${host}:${tlsPort}`).join(",");
     const url = `rediss+sentinel://app:pw@${addresses}/${servers.name}?ca=${tls.ca}`;
-    const clients = [await connect(url, { handoffs: 1 }), await connect(`${url}&replicas=1`, { handoffs: 1 })];
+    const clients = [await connect(url, { order: "strict" }), await connect(`${url}&replicas=1`, { order: "strict" })];
     {
       await using load = startContention(clients, "key", 2);
       await load.waitForProgress();

@@ -185,7 +185,7 @@ test("clients with short leases keep their locks, and waiters get theirs in orde
   const copy = `${path}.copy`;
   const options = { guardDataLoss: { maxTtlMs: 2_000 }, silenceWarnings: ["guardDataLoss"] } as const;
   const clients = [1, 2, 3].map(() =>
-    createLocks(sqlite(path, { warn: () => undefined, ...options }), { ttl: "2s", handoffs: 1 }),
+    createLocks(sqlite(path, { warn: () => undefined, ...options }), { ttl: "2s", order: "strict" }),
   );
   for (const client of clients) closers.push(() => client.close());
   const [first, second, third] = clients as [(typeof clients)[0], (typeof clients)[0], (typeof clients)[0]];

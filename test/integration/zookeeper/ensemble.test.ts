@@ -54,7 +54,7 @@ function proxyAddresses(): ServerAddress[] {
 
 function openLocks(sessionMs = SESSION_MS): Locks {
   const driver = zookeeper({ servers: proxyAddresses(), root: "/ensemble", sessionMs, connectTimeoutMs: 30_000 });
-  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  const locks = createLocks(driver, { ttl: "session", order: "strict" });
   clients.push(locks);
   return locks;
 }

@@ -22,7 +22,7 @@ const { openDriver, createDriver } = fixture;
 let count = 0;
 
 function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
-  const locks = createLocks(createDriver(options), { ttl: "session", handoffs: 1 });
+  const locks = createLocks(createDriver(options), { ttl: "session", order: "strict" });
   fixture.clients.push(locks);
   return locks;
 }

@@ -28,7 +28,7 @@ function openDirect(address: Address = fixture.server.address): Driver {
 }
 
 function openClient(driver: Driver): Locks {
-  const locks = createLocks(driver, { handoffs: 1 });
+  const locks = createLocks(driver, { order: "strict" });
   openResources.push(locks);
   return locks;
 }

@@ -79,9 +79,10 @@ test("a server killed and stopped under load: no two holders overlap, tokens ris
   const grants = (): number =>
     [...registers.values()].reduce((sum, exclusionRegister) => sum + exclusionRegister.grants, 0);
   let isOver = false;
-  const clients = [{ handoffs: 1 }, {}, {}, { fair: false }].map(({ handoffs = 64, fair = true }) => {
+  const options: readonly { order?: "strict"; fair?: false }[] = [{ order: "strict" }, {}, {}, { fair: false }];
+  const clients = options.map(({ order, fair = true }) => {
     const driver = zookeeper({ servers: [fixture.server.address], root: "/torture", sessionMs: SESSION_MS, fair });
-    return createLocks(driver, { ttl: "session", handoffs });
+    return createLocks(driver, { ttl: "session", order });
   });
   fixture.clients.push(...clients);
   const players = clients.flatMap((locks) =>

@@ -22,7 +22,7 @@ let stores = 0;
 
 function openLocks(options: Partial<ZooKeeperDriverOptions>): Locks {
   const driver = zookeeper({ servers: [fixture.server.address], root: "/unfair", sessionMs: 20_000, ...options });
-  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  const locks = createLocks(driver, { ttl: "session", order: "strict" });
   fixture.clients.push(locks);
   return locks;
 }

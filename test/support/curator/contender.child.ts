@@ -37,7 +37,7 @@ function openContender(name: string, recipe: string, path: string): void {
     fair: recipe !== "unfair",
     family: recipe === "read" || recipe === "write" ? "readWrite" : "mutex",
   });
-  const locks = createLocks(driver, { ttl: "session", handoffs: 1, label: name });
+  const locks = createLocks(driver, { ttl: "session", order: "strict", label: name });
   const lockable = recipe === "read" ? locks.rw(path).read : locks.mutex(path);
   contenders.set(name, { locks, path, lockable, isRevocable: false, lock: null });
   report(name, "open");
@@ -57,11 +57,8 @@ async function executeCommand([verb = "", name = "", first = "", second = ""]: r
       report(name, "released");
     } else if (verb === "revoke") {
       const [holder] = await contender.locks.list(contender.path);
-      const isHeld = holder?.answer.state === "held";
-      report(
-        name,
-        isHeld && (await contender.locks.revoke(contender.path, holder.answer.token)) ? "revoked" : "found nobody",
-      );
+      const isRevoked = holder?.token != null && (await contender.locks.revoke(contender.path, holder.token));
+      report(name, isRevoked ? "revoked" : "found nobody");
     }
   } catch (error) {
     report(name, `failed ${error}`);

@@ -32,8 +32,8 @@ const monotonicNow = (): bigint => process.hrtime.bigint();
 /** "rollback:path" is an SQLite file with a rollback journal: only a handle of the user keeps one. */
 async function openStore(): Promise<Locks> {
   const [, path] = /^rollback:(.*)$/.exec(url ?? "") ?? [];
-  if (path === undefined) return connect(url, { handoffs: 1 });
-  return createLocks(sqlite(new Database(path), { silenceWarnings: ["journal"] }), { handoffs: 1 });
+  if (path === undefined) return connect(url, { order: "strict" });
+  return createLocks(sqlite(new Database(path), { silenceWarnings: ["journal"] }), { order: "strict" });
 }
 
 function report(of: string, event: Report["event"], more: Partial<Report> = {}): void {

@@ -10,7 +10,7 @@ import { openCounter } from "./advisory-counter.ts";
 
 const [url = "", databaseUrl = "", callers = "1", turns = "1"] = process.argv.slice(2);
 const counter: DatabaseClient = await openCounter(databaseUrl);
-const locks = await connect(url, { handoffs: 1 });
+const locks = await connect(url, { order: "strict" });
 let overlaps = 0;
 
 async function takeTurns(): Promise<void> {

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { test } from "vitest";
 import type { LockEvent, LockEvents } from "../../../src/client/events.ts";
 import type { Lock } from "../../../src/client/lock.ts";
-import { createLocks } from "../../../src/client/locks.ts";
+import { createLocks, intercept } from "../../../src/client/locks.ts";
 import { memory, memoryStore } from "../../../src/drivers/memory.ts";
 import { LockLostError, LockTimeoutError } from "../../../src/errors.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
@@ -160,7 +160,7 @@ test("interceptors run around using() in the order of their addition, and see it
   const locks = createTestLocks();
   const seen: unknown[] = [];
   const add = (name: string): Disposable =>
-    locks.intercept(async (lock, event, run) => {
+    intercept(locks, async (lock, event, run) => {
       seen.push([name, lock.keys, event.keyTemplate, locks.holds("k")]);
       try {
         const result = await run();
@@ -196,7 +196,7 @@ test("interceptors run around using() in the order of their addition, and see it
 
 test("an interceptor that ends without calling run leaves no lock behind", async () => {
   const locks = createTestLocks();
-  const failing = locks.intercept(() => Promise.reject(new Error("my tracer")));
+  const failing = intercept(locks, () => Promise.reject(new Error("my tracer")));
   await assert.rejects(
     locks.using("k", () => "done"),
     { message: "my tracer" },

@@ -132,7 +132,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
     ["wait as an object", { wait: {} }, /^wait must/],
     ["a hundred years and a millisecond", { wait: MAX_DURATION_MS + 1 }, /^wait must/],
     ["a signal that is none", { signal: {} }, /^signal must/],
-    ["handoff", { handoff: 0 }, /^handoff must be true or false/],
+    ["order", { order: "fifo" }, /^order must be "process" or "strict", not "fifo"/],
     ["a label that is no text", { label: 7 }, /^label must/],
     ["an option that does not exist", { timeout: 5 }, /no option "timeout"/],
     ["__proto__ as an option of its own", JSON.parse('{"__proto__":1}'), /no option "__proto__"/],
@@ -173,8 +173,7 @@ describe("a wrong number or option is a TypeError that names it, and nothing is 
   });
 
   test.each<[string, object, RegExp]>([
-    ["handoffs", { handoffs: 0 }, /^handoffs must/],
-    ["handoffMs", { handoffMs: -1 }, /^handoffMs must/],
+    ["order", { order: 1 }, /^order must be "process" or "strict", not 1/],
     ["prefix", { prefix: "a\nb" }, /^prefix must/],
     ["reentrant", { reentrant: "no" }, /^reentrant must/],
     ["renew", { renew: 1 }, /^renew must/],

@@ -45,7 +45,7 @@ async function createFixture(keys: readonly string[]): Promise<Fixture> {
       });
     },
   });
-  return Object.assign(fixture, { locks: createLocks(driver, { clock, handoffs: 1 }) });
+  return Object.assign(fixture, { locks: createLocks(driver, { clock, order: "strict" }) });
 }
 
 const waitUntilTimeout = (locks: Locks, key: string, wait: number): Promise<LockTimeoutError> =>

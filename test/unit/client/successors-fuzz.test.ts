@@ -28,7 +28,7 @@ const FIRST_SEED = Number(process.env.HOLDFAST_SEED ?? 1);
 const SEEDS = Number(process.env.HOLDFAST_SEEDS ?? 3);
 const STEPS = 150;
 const KEYS = ["a", "b"] as const;
-const CLIENTS: readonly LocksOptions[] = [{ handoffs: 1 }, { handoffs: 1 }, { handoffs: 20 }];
+const CLIENTS: readonly LocksOptions[] = [{ order: "strict" }, { order: "strict" }, {}];
 
 cleanUpAfterEach();
 
@@ -200,7 +200,7 @@ class Fuzz {
       ...(likely(0.1) && { label: "other" }),
       ...(likely(0.05) && { ttl: "12s" as const }),
       ...(likely(0.05) && { maxHold: "3s" as const }),
-      ...(likely(0.08) && { handoff: false }),
+      ...(likely(0.08) && { order: "strict" as const }),
       ...(likely(0.15) && { wait: (["50ms", "2s", "7s"] as const)[random.int(3)] }),
       ...(likely(0.05) && { wait: 0 }),
     };

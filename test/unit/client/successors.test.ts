@@ -1,4 +1,4 @@
-// Strict order (`handoffs: 1`): the client hands the lock on to the requests whose claims the store has named as successors.
+// Strict order (`order: "strict"`): the client hands the lock on to the requests whose claims the store has named as successors.
 
 import { setImmediate as waitForTurn } from "node:timers/promises";
 import { expect, onTestFinished, test } from "vitest";
@@ -26,7 +26,7 @@ interface Fixture {
 function createFixture(change: (driver: Driver) => Driver = (driver) => driver): Fixture {
   const clock = new FakeClock();
   const store = memoryStore(clock);
-  const [a, b] = [0, 1].map(() => createLocks(change(memory({ store })), { clock, handoffs: 1 })) as [Locks, Locks];
+  const [a, b] = [0, 1].map(() => createLocks(change(memory({ store })), { clock, order: "strict" })) as [Locks, Locks];
   const order: string[] = [];
   const handedOff: number[] = [];
   a.on("handedOff", ({ token }) => handedOff.push(Number(token)));
@@ -133,7 +133,7 @@ test("a successor that the store has granted meanwhile gets no second grant", as
 test.each<[string, object]>([
   ["another label", { label: "other" }],
   ["another ttl", { ttl: "20s" }],
-  ["handoff: false", { handoff: false }],
+  ["a claim of its own", { order: "strict" }],
 ])("a request with %s is granted by the store", async (_, options) => {
   const { a, b, order, handedOff, request } = createFixture();
   const first = await request(b, "first");
@@ -148,7 +148,7 @@ test.each<[string, object]>([
 test("with less than half of the lease left, the store grants to the next one", async () => {
   const clock = new FakeClock();
   const store = memoryStore(clock);
-  const locks = createLocks(memory({ store }), { clock, handoffs: 1, ttl: "10s", renew: false });
+  const locks = createLocks(memory({ store }), { clock, order: "strict", ttl: "10s", renew: false });
   const handedOff: unknown[] = [];
   locks.on("handedOff", (event) => handedOff.push(event));
   const first = await locks.acquire("k");

@@ -2,7 +2,7 @@
 // and Drizzle: wherever such a result is taken, it executes once, inside the async context of the lock.
 
 import { afterEach, expect, test } from "vitest";
-import { createLocks } from "../../../src/client/locks.ts";
+import { createLocks, intercept } from "../../../src/client/locks.ts";
 import { wrapJob } from "../../../src/cron/index.ts";
 import { memory } from "../../../src/drivers/memory.ts";
 import { createFenceGuard } from "../../../src/fencing/index.ts";
@@ -85,7 +85,7 @@ async function runInLock<T>(fn: () => PromiseLike<T>): Promise<T> {
 }
 
 async function runIntercepted(): Promise<unknown> {
-  using _ = locks.intercept((_lock, _event, run) => run());
+  using _ = intercept(locks, (_lock, _event, run) => run());
   return await locks.using("k", () => lazy("inserted", holdsKey));
 }
 

@@ -86,7 +86,7 @@ test("a reader or a holder of permits on the key is no leader, and the candidate
     const election = candidate.leader("scheduler");
     const next = election[Symbol.asyncIterator]().next();
     await flushEventLoop();
-    expect((await observer.list()).map(({ answer }) => answer.state)).toEqual(["held", "waiting"]);
+    expect((await observer.list()).map(({ state }) => state)).toEqual(["held", "waiting"]);
     expect(await observer.leader("scheduler").current()).toBeNull();
     await election.close();
     await next;

@@ -4,9 +4,9 @@ import type { PermitRequest } from "../../../src/lock-table/admission.ts";
 import { countAdmitted, findBlocker, fits } from "../../../src/lock-table/admission.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 
-const mutexEntry: PermitRequest = { id: "m", permits: ALL_PERMITS, limit: ALL_PERMITS };
-const readerEntry: PermitRequest = { id: "r", permits: 1, limit: ALL_PERMITS };
-const permitEntry = (permits: number, limit: number): PermitRequest => ({ id: "p", permits, limit });
+const mutexEntry: PermitRequest = { permits: ALL_PERMITS, limit: ALL_PERMITS };
+const readerEntry: PermitRequest = { permits: 1, limit: ALL_PERMITS };
+const permitEntry = (permits: number, limit: number): PermitRequest => ({ permits, limit });
 
 const arbitraryEntries = fc.array(
   fc.oneof(

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import type { Locks } from "../../../src/client/locks.ts";
+import { intercept } from "../../../src/client/locks.ts";
 import type { InstrumentOptions } from "../../../src/opentelemetry/index.ts";
 import { instrument } from "../../../src/opentelemetry/index.ts";
 import type { TestLocks } from "../../../src/testing/index.ts";
@@ -207,6 +208,7 @@ test("wrong arguments are errors that name them", async () => {
   expect(() => instrument(locks, { meterProvider: {} } as never)).toThrow("meterProvider must be a meter provider");
   expect(() => instrument(locks, { tracer: {} } as never)).toThrow('instrument has no option "tracer"');
   await expect(locks.acquire("k", { keyTemplate: 1 as never })).rejects.toThrow("keyTemplate must be a string");
-  expect(() => locks.intercept(1 as never)).toThrow("interceptor must be a function");
+  expect(() => intercept(locks, 1 as never)).toThrow("interceptor must be a function");
+  expect(() => intercept({} as Locks, () => Promise.reject())).toThrow("locks must be what connect()");
   await locks.close();
 });

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { closeOnSignal } from "../../../src/client/close-on-signal.ts";
 import type { LockLostError, LostReason } from "../../../src/errors.ts";
 import type { TestLocks } from "../../../src/testing/index.ts";
 import { createTestLocks } from "../../../src/testing/index.ts";
@@ -250,7 +251,7 @@ test("closeOnSignal() brings the store up, as close() does", async () => {
   const locks = openLocks();
   await locks.acquire("key");
   locks.storeDown();
-  locks.closeOnSignal();
+  closeOnSignal(locks);
   const [onSignal] = process.listeners("SIGTERM").filter((listener) => !before.includes(listener));
   onSignal?.("SIGTERM");
   await vi.waitFor(() => assert.deepEqual(kill.mock.calls, [[process.pid, "SIGTERM"]]), 5_000);

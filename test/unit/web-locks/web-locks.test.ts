@@ -315,7 +315,7 @@ test("names are keys of the client: its prefix applies, and what is no key is re
       },
     );
   }
-  assert.throws(() => webLocks({} as Locks), /locks must be the locks of connect\(\) or createLocks\(\)/);
+  assert.throws(() => webLocks({} as Locks), /locks must be what connect\(\) or createLocks\(\) returns/);
 });
 
 test("the client's wait applies to requests: LockTimeoutError", async () => {

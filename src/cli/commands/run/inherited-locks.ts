@@ -7,14 +7,15 @@ import { BELIEVED_SHARE } from "../../../claim/lease-shares.ts";
 import type { Locks } from "../../../client/locks.ts";
 import type { DetachedClaim } from "../../../protocol/lock-reference.ts";
 import { decodeReference } from "../../../protocol/lock-reference.ts";
-import type { ClaimView, LockSpec } from "../../../spi/driver.ts";
+import type { ClaimInfo } from "../../../spi/claim-info.ts";
+import type { Claim, LockSpec } from "../../../spi/driver.ts";
 import { ALL_PERMITS } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import { CommandError } from "../../errors.ts";
 import type { LockRequest } from "../../lock-request.ts";
 import { toLockSpec } from "../../lock-request.ts";
 import { escapeControl, quoteKey } from "../../output.ts";
-import { findHeldView, REFERENCE_VARIABLE } from "../../references.ts";
+import { findHeld, REFERENCE_VARIABLE } from "../../references.ts";
 
 /** The references of the runs around the one of REFERENCE_VARIABLE, innermost first, separated by spaces. */
 export const ANCESTORS_VARIABLE = "HOLDFAST_ANCESTORS";
@@ -60,19 +61,27 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
       const held = part.claim.locks.find((candidate) => candidate.key === key);
       if (held === undefined || match !== null || compatibility(held, spec) === "independent") continue;
       const calledAt = performance.now();
-      const view = await findHeldView(locks, part, key);
+      const info = await findHeld(locks, part, key);
       // this store says nothing about the outer run's lock, and to wait for it could last for ever
-      if (view === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
+      if (info === null && locks.traits?.list === "own") throw createUnknownHolderError(key);
       // the environment may be older than the end of its run, so the reference may hold nothing any more
-      if (view === null) continue;
-      if (compatibility(held, spec) === "deadlock") throw toDeadlockError(key, view);
-      const leaseMs = view.ttlMs === "session" ? null : view.ttlMs;
+      if (info === null) continue;
+      if (compatibility(held, spec) === "deadlock") throw toDeadlockError(key, info);
+      const { ttlMs } = part.claim;
+      const leaseMs = ttlMs === "session" ? null : ttlMs;
       const queryLeaseEnd = async (): Promise<number | null> => {
         const calledAt = performance.now();
-        const current = await findHeldView(locks, part, key);
-        return current === null ? null : leaseEnd(current, calledAt);
+        const current = await findHeld(locks, part, key);
+        return current === null ? null : leaseEnd(current, ttlMs, calledAt);
       };
-      match = { key, reference, token: part.token, leaseMs, leaseEndsAt: leaseEnd(view, calledAt), queryLeaseEnd };
+      match = {
+        key,
+        reference,
+        token: part.token,
+        leaseMs,
+        leaseEndsAt: leaseEnd(info, ttlMs, calledAt),
+        queryLeaseEnd,
+      };
     }
     if (match === null) toClaim.push(key);
     else inherited.push(match);
@@ -81,9 +90,9 @@ export async function splitInherited(locks: Locks, request: LockRequest, env: No
 }
 
 /** Not later than the end by the store's clock: counted from before the query, and a share is left unused as for own locks. */
-function leaseEnd({ answer, ttlMs }: ClaimView, calledAt: number): number {
-  if (answer.state !== "held" || ttlMs === "session") return Number.POSITIVE_INFINITY;
-  return calledAt + answer.remainingMs - (1 - BELIEVED_SHARE) * ttlMs;
+function leaseEnd({ remainingMs }: ClaimInfo, ttlMs: Claim["ttlMs"], calledAt: number): number {
+  if (remainingMs === null || ttlMs === "session") return Number.POSITIVE_INFINITY;
+  return calledAt + remainingMs - (1 - BELIEVED_SHARE) * ttlMs;
 }
 
 /** How a request relates to a lock of its outer run: it shares it, is independent of it, or would wait for it. */
@@ -101,7 +110,7 @@ function createUnknownHolderError(key: string): CommandError {
   );
 }
 
-function toDeadlockError(key: string, { label, ageMs }: ClaimView): CommandError {
+function toDeadlockError(key: string, { label, ageMs }: ClaimInfo): CommandError {
   const message = `deadlock: ${quoteKey(key)} is already held by an outer run (${escapeControl(label)}, for ${formatDuration(ageMs)})`;
   return new CommandError("deadlock", message, { details: { ancestor: label } });
 }

@@ -50,7 +50,7 @@ export async function runCommand(options: RunOptions): Promise<number> {
   const signals = catchSignals();
   const label = options.label ?? createLabel(program);
   const { maxHold } = options;
-  const settings = { label, handoffs: 1, ...(maxHold !== undefined && { maxHold }) };
+  const settings = { label, order: "strict" as const, ...(maxHold !== undefined && { maxHold }) };
   const startedAt = performance.now();
   const opening = openStoreWithRetry({ ...options, signal: signals.terminating }, settings);
   const store = await signals.orInterrupted(opening).catch(withNothingRun);

@@ -66,7 +66,7 @@ withRedis((server) => {
 
   const client = (prefix: string, options: object = {}): Locks => {
     const driver = redis(() => new Redis(server().port, "127.0.0.1"), { prefix, warn: () => undefined });
-    const locks = createLocks(driver, { handoffs: 1, ...options });
+    const locks = createLocks(driver, { order: "strict", ...options });
     clients.push(locks);
     return locks;
   };
@@ -117,7 +117,7 @@ withRedis((server) => {
               }),
             remainingMs: async () => {
               const [view] = await locks.list("lock");
-              return view?.answer.state === "held" ? view.answer.remainingMs : 0;
+              return view?.state === "held" ? (view.remainingMs ?? 0) : 0;
             },
             async release() {
               give();
@@ -214,7 +214,7 @@ withRedis((server) => {
       const next = await other.acquire("lock");
       expect(next.token).toBeGreaterThan(lock.token);
       expect(await lock.release()).toBe(false);
-      expect((await firstClient.list("lock")).map(({ answer }) => answer.state)).toEqual(["held"]);
+      expect((await firstClient.list("lock")).map(({ state }) => state)).toEqual(["held"]);
       expect(await next.release()).toBe(true);
     });
 

@@ -21,7 +21,7 @@ const fixture = zookeeperFixture();
 /** A process's locks: a client with its own session. */
 function openLocks(options: Partial<ZooKeeperDriverOptions> = {}): Locks {
   const driver = zookeeper({ servers: [fixture.server.address], sessionMs: SESSION_MS, ...options });
-  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  const locks = createLocks(driver, { ttl: "session", order: "strict" });
   fixture.clients.push(locks);
   return locks;
 }

@@ -16,7 +16,7 @@ const fixture = zookeeperFixture();
 
 function openLocks(): Locks {
   const driver = zookeeper({ servers: [fixture.server.address], sessionMs: 20_000 });
-  const locks = createLocks(driver, { ttl: "session", handoffs: 1 });
+  const locks = createLocks(driver, { ttl: "session", order: "strict" });
   fixture.clients.push(locks);
   return locks;
 }

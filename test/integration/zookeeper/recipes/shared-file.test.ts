@@ -106,7 +106,7 @@ test("a wait that timed out leaves no node in the queue, and no grant is made to
 test("a request never takes a node of an earlier one of its session for its own", async () => {
   const [name, folder] = nextKey();
   // every request creates its own node
-  const locks = openLocks({ handoffs: 1 });
+  const locks = openLocks({ order: "strict" });
   const lock = await locks.acquire(name);
   await expect(locks.acquire(name, { wait: 300 }), "beside the holder").rejects.toMatchObject({ code: "LOCK_TIMEOUT" });
   const waiting = locks.acquire(name);
@@ -119,7 +119,7 @@ test("a request never takes a node of an earlier one of its session for its own"
 
 test("a release between a waiter's list and its watch is noticed at once", async () => {
   const [name] = nextKey();
-  const [client, other] = [openLocks({ handoffs: 1 }), openLocks({ handoffs: 1 })];
+  const [client, other] = [openLocks({ order: "strict" }), openLocks({ order: "strict" })];
   let longest = 0;
   let held: Lock = await client.acquire(name);
   for (let turn = 0; turn < 150; turn++) {
