@@ -35,7 +35,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     name: "on MariaDB, a repeated claim that is not told that another one waits",
     file: "src/drivers/sql/mysql/sql/claim_queued.sql",
-    find: "IF p_wait & 2 AND v_state",
+    find: "IF p_recall AND v_state",
     replace: "IF 0 AND v_state",
     tests: "test/conformance/mysql.test.ts",
   },
@@ -422,7 +422,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/claim.sql",
     name: "on MariaDB, a claim that takes a bucket for free in which there are others",
-    find: "AND mode = 0 AND p_max_ttl",
+    find: "AND form = 'free' AND p_max_ttl",
     replace: "AND p_max_ttl",
     tests: "test/integration/mysql/concurrent-claims.test.ts",
   },
@@ -443,14 +443,14 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/release.sql",
     name: "on MariaDB, a release of a claim that is not alone any more, and whose waiters get no grant",
-    find: "bucket = v_bucket AND mode = 1 AND id",
+    find: "bucket = v_bucket AND form = 'lone' AND id",
     replace: "bucket = v_bucket AND id",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/lock_bucket.sql",
     name: "on MariaDB, a claim in the row of its bucket that the next claim does not see",
-    find: "IF v_mode = 1 THEN",
+    find: "IF v_form = 'lone' THEN",
     replace: "IF FALSE THEN",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
@@ -464,15 +464,15 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/lock_bucket.sql",
     name: "on MariaDB, a bucket that stays free when a claim or a tombstone becomes a row of another table",
-    find: "IF v_mode = 0 THEN UPDATE",
-    replace: "IF FALSE THEN UPDATE",
+    find: "ELSEIF v_form = 'free' THEN",
+    replace: "ELSEIF FALSE THEN",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/list.sql",
     name: "on MariaDB, a list without the claims in rows of buckets",
-    find: "AND p_last_bucket AND mode = 1",
-    replace: "AND p_last_bucket AND mode = 3",
+    find: "AND p_last_bucket AND form = 'lone'",
+    replace: "AND p_last_bucket AND form = 'free'",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
@@ -576,22 +576,22 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/walk.sql",
     name: "on MariaDB, a release that does not give its permits back",
-    find: "SET o_used = v_permits - p_freed,",
-    replace: "SET o_used = v_permits,",
+    find: "SET o_used = v_used - p_freed,",
+    replace: "SET o_used = v_used,",
     tests: "test/integration/mysql/call-cost.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/walk.sql",
     name: "on MariaDB, permits that stay counted when the lease of their holder has ended",
-    find: "p_now >= v_counted AND p_now < v_expires;",
+    find: "p_now >= v_counted AND p_now < v_next_expiry;",
     replace: "p_now >= v_counted;",
     tests: "test/integration/mysql/call-cost.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/walk.sql",
     name: "on MariaDB, walks that read all held claims",
-    find: "v_waits_from = v_floor, v_arrival = v_floor - 1,",
-    replace: "o_used = 0, v_waits_from = v_floor,",
+    find: "v_arrival = v_waits_from - 1,",
+    replace: "o_used = 0,",
     tests: "test/integration/mysql/call-cost.test.ts",
   },
   {

@@ -31,13 +31,13 @@ withMariaDb((server) => {
       .getConnection();
     const limit = 2_000;
     const claim = (id: string, permitLimit: number, wait = 1) =>
-      session.query("call holdfast_2_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, '', 0)", [
+      session.query("call holdfast_3_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, false, '', 0)", [
         ...[id, BUCKET, permitLimit, wait],
       ]);
     const record = (id: string): string => `${String(BUCKET).padStart(4, "0")}${id}`;
     const release = (id: string) =>
-      session.query("call holdfast_2_release('inbox', 4, ?, 0)", [`${record(id)}0${"0".repeat(16)}0003key`]);
-    const renew = (id: string) => session.query("call holdfast_2_renew('inbox', 4, ?, 0)", [record(id)]);
+      session.query("call holdfast_3_release('inbox', 4, ?, 0)", [`${record(id)}0${"0".repeat(16)}0003key`]);
+    const renew = (id: string) => session.query("call holdfast_3_renew('inbox', 4, ?, 0)", [record(id)]);
     const readCount = async (): Promise<number> => {
       const [rows] = await session.query("show session status like 'Handler_read%'");
       return (rows as { readonly Value: string }[]).reduce((sum, { Value: value }) => sum + Number(value), 0);

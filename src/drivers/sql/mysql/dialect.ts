@@ -33,8 +33,6 @@ import type { MysqlLocation, MysqlOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
 import { prepareDatabase, readDefaultDatabase } from "./prepare-database.ts";
 
-/** A tombstone outlives a statement that waits for a lock longer than a short ttl. */
-const MIN_TOMBSTONE_MS = 60_000;
 const ID_CHARS = 26;
 /** The highest number of a BIGINT. A floor above it is refused like any that is too high. */
 const MAX_BIGINT = 2n ** 63n - 1n;
@@ -167,7 +165,8 @@ class MysqlSession implements DialectSession {
       ttlMs,
       tokenCount,
       floor > MAX_BIGINT ? MAX_BIGINT : floor,
-      (wait ? 1 : 0) + (recall ? 2 : 0),
+      wait,
+      recall,
       Buffer.from(label),
       this.#maxTtlMs,
     ];
@@ -191,7 +190,7 @@ class MysqlSession implements DialectSession {
   release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     return this.#calls.release(rows, (batch) => {
       const records = batch.map((row) => {
-        const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
+        const ttlMs = row.ttlMs;
         const keyLength = Buffer.byteLength(row.key);
         return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
       });

@@ -26,13 +26,13 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 13;
+export const REVISION = 14;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
  * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
  */
-const OLDEST_CALLER = 8;
+const OLDEST_CALLER = 14;
 
 /** The number of a bucket has two of these digits. */
 const BUCKET_DIGITS = Math.sqrt(BUCKET_COUNT);

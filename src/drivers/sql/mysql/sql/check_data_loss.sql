@@ -15,7 +15,7 @@ BEGIN
     END;
     SET v_now = {now};
     SELECT id INTO v_id FROM {claims} LIMIT 1;
-    CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends);
+    CALL {check_identity}(p_max_ttl, v_now, TRUE, FALSE, v_grace_ends);
     COMMIT AND NO CHAIN NO RELEASE;
   END;
   SELECT CONVERT((GREATEST(v_grace_ends - v_now, 0) + 999) DIV 1000 USING ascii) AS reply;

@@ -30,7 +30,7 @@ BEGIN
       IF v_ttl IS NOT NULL THEN
         UPDATE {claims} SET state = 'd', expires = v_now + v_ttl WHERE id = v_id;
         -- its lease may end earlier now
-        UPDATE {buckets} SET mode = 2 WHERE bucket = v_bucket AND mode = 3;
+        UPDATE {buckets} SET used = NULL WHERE bucket = v_bucket;
       END IF;
     END WHILE;
     COMMIT AND NO CHAIN NO RELEASE;

@@ -35,7 +35,7 @@ BEGIN
         (SELECT id, `key`, 1, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count, floor, wait, label,
             created, created
           FROM {buckets}
-          WHERE bucket BETWEEN p_first_bucket AND p_last_bucket AND mode = 1 AND `key` >= p_from AND `key` < p_to AND expires > v_now
+          WHERE bucket BETWEEN p_first_bucket AND p_last_bucket AND form = 'lone' AND `key` >= p_from AND `key` < p_to AND expires > v_now
             AND (p_arrival IS NULL OR `key` > p_key OR (`key` = p_key AND 1 > p_arrival))
           ORDER BY `key` LIMIT p_max)
       ) AS c

@@ -9,8 +9,8 @@ CREATE PROCEDURE {lock_bucket}(IN p_bucket SMALLINT, IN p_lock_wait INT, OUT o_l
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_lock_wait INT;
-  DECLARE v_mode TINYINT;
-  SELECT last_token, mode INTO o_last, v_mode FROM {buckets} WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;
+  DECLARE v_form VARCHAR(5) CHARACTER SET ascii;
+  SELECT last_token, form INTO o_last, v_form FROM {buckets} WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;
   IF o_last IS NULL THEN
     BEGIN
       DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
@@ -19,7 +19,7 @@ BEGIN
       END;
       SET v_lock_wait = @@session.innodb_lock_wait_timeout;
       SET SESSION innodb_lock_wait_timeout = p_lock_wait;
-      SELECT last_token, mode INTO o_last, v_mode FROM {buckets} WHERE bucket = p_bucket FOR UPDATE;
+      SELECT last_token, form INTO o_last, v_form FROM {buckets} WHERE bucket = p_bucket FOR UPDATE;
       SET SESSION innodb_lock_wait_timeout = v_lock_wait;
     END;
     -- without its row a bucket has no lock, and every claim of its keys would be granted
@@ -34,14 +34,14 @@ BEGIN
   IF NOT @@session.sql_log_bin AND @@global.log_bin THEN
     SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'this session does not write to the binary log (SET sql_log_bin): replicas would lack its grants';
   END IF;
-  IF v_mode = 1 THEN
+  IF v_form = 'lone' THEN
     INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted)
       SELECT id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
         floor, inbox, wait, label, created, created FROM {buckets} WHERE bucket = p_bucket;
-    -- the numbers of the key: the others are in the row already
-    UPDATE {buckets} SET mode = 3, floor = 2 WHERE bucket = p_bucket;
+    UPDATE {buckets} SET form = 'table', used = permits, waits_from = 2, next_expiry = expires, counted = created WHERE bucket = p_bucket;
+  ELSEIF v_form = 'free' THEN
+    -- from now on only a release that leaves nothing behind makes the bucket free
+    UPDATE {buckets} SET form = 'table' WHERE bucket = p_bucket;
   END IF;
-  -- from now on only a release that leaves nothing behind makes the bucket free
-  IF v_mode = 0 THEN UPDATE {buckets} SET mode = 2 WHERE bucket = p_bucket; END IF;
 END

@@ -25,7 +25,7 @@ BEGIN
       IF v_used > v_limit THEN LEAVE holders; END IF;
     END LOOP;
     DELETE FROM {claims} WHERE id = v_first;
-    CALL {add_tombstone}(v_first, p_bucket, 'expired', p_now, GREATEST(v_first_ttl, 60000000));
+    CALL {add_tombstone}(v_first, p_bucket, 'expired', p_now, v_first_ttl);
   END LOOP;
   SELECT MIN(arrival), MIN(IF(token = 0, arrival, NULL)) INTO v_lowest, v_next FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key;
   SET v_token = 9223372036854775807;

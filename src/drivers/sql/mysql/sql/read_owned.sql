@@ -14,7 +14,7 @@ BEGIN
     END;
     SELECT CONVERT(id USING ascii) AS id, HEX(`key`) AS key_hex, bucket, CAST(ttl AS CHAR) AS ttl
       FROM {claims} WHERE inbox = p_inbox AND state = 'o'
-    UNION ALL SELECT CONVERT(id USING ascii), HEX(`key`), bucket, CAST(ttl AS CHAR) FROM {buckets} WHERE mode = 1 AND inbox = p_inbox;
+    UNION ALL SELECT CONVERT(id USING ascii), HEX(`key`), bucket, CAST(ttl AS CHAR) FROM {buckets} WHERE form = 'lone' AND inbox = p_inbox;
     COMMIT AND NO CHAIN NO RELEASE;
   END;
 END

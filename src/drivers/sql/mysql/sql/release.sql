@@ -11,7 +11,7 @@ BEGIN
   DECLARE v_now BIGINT;
   DECLARE v_bucket SMALLINT;
   DECLARE v_id VARBINARY(64);
-  DECLARE v_is_released TINYINT DEFAULT 0;
+  DECLARE v_is_released BOOLEAN DEFAULT FALSE;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   BEGIN
@@ -26,7 +26,7 @@ BEGIN
       SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, {now}),
         v_bucket = SUBSTRING(p_rows, 1, 4), v_id = SUBSTRING(p_rows, 5, 26);
       /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
-      UPDATE {buckets} SET mode = 0 WHERE bucket = v_bucket AND mode = 1 AND id = v_id AND expires > v_now;
+      UPDATE {buckets} SET form = 'free' WHERE bucket = v_bucket AND form = 'lone' AND id = v_id AND expires > v_now;
       SET v_is_released = ROW_COUNT() = 1;
     END IF;
     IF NOT v_is_released THEN CALL {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); END IF;

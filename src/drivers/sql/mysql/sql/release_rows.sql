@@ -13,8 +13,8 @@ BEGIN
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE v_at INT DEFAULT 1;
   DECLARE v_bucket, v_locked, v_length SMALLINT DEFAULT -1;
-  DECLARE v_was_there, v_in_flight, v_is_stale TINYINT;
-  DECLARE v_mode TINYINT DEFAULT 1;
+  DECLARE v_was_there, v_in_flight, v_is_stale BOOLEAN;
+  DECLARE v_may_grant BOOLEAN DEFAULT TRUE;
   DECLARE v_grace_ends BIGINT;
   DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next, v_permits BIGINT;
   DECLARE v_freed BIGINT DEFAULT 0;
@@ -26,10 +26,10 @@ BEGIN
     -- one walk for the releases of a key that follow each other; the bucket is still locked
     IF v_touched IS NOT NULL AND (v_key IS NULL OR v_key <> v_touched) THEN
       IF p_max_ttl > 0 THEN
-        CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
-        SET v_mode = IF(v_grace_ends IS NULL OR v_grace_ends > 0, 2, 1);
+        CALL {check_identity}(p_max_ttl, v_now, FALSE, FALSE, v_grace_ends);
+        SET v_may_grant = v_grace_ends <=> 0;
       END IF;
-      CALL {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
+      CALL {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, TRUE, v_may_grant, v_used, v_front, v_next, v_is_stale, v_pushes);
       SET v_behind = COALESCE(v_front, NULLIF(v_used, 0)), v_touched = NULL, v_freed = 0;
     END IF;
     IF v_key IS NOT NULL THEN SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED); END IF;
@@ -39,7 +39,7 @@ BEGIN
     THEN
       CALL {purge_tombstones}(v_locked, v_now);
       IF p_max_ttl = 0 AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked) THEN
-        UPDATE {buckets} SET mode = 0 WHERE bucket = v_locked;
+        UPDATE {buckets} SET form = 'free', used = NULL WHERE bucket = v_locked;
       END IF;
     END IF;
     IF v_key IS NULL THEN LEAVE items; END IF;
@@ -70,7 +70,7 @@ BEGIN
     SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0')), v_at = v_at + 51 + v_length;
   END LOOP;
   -- a loss is noted after the last bucket is locked
-  IF v_mode = 2 THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
+  IF NOT v_may_grant THEN CALL {check_identity}(p_max_ttl, v_now, TRUE, FALSE, v_grace_ends); END IF;
   IF v_pushes <> '' OR LOCATE('0', v_flags) > 0 THEN
     SELECT CONVERT(CONCAT(v_flags, v_pushes) USING ascii) AS reply;
   END IF;

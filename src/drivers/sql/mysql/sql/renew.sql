@@ -21,12 +21,12 @@ BEGIN
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE v_at INT DEFAULT 1;
   DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
-  DECLARE v_is_locked, v_is_stale, v_is_answered TINYINT DEFAULT 0;
+  DECLARE v_is_locked, v_is_stale BOOLEAN DEFAULT FALSE;
   DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next, v_freed BIGINT;
   DECLARE v_grace_ends BIGINT DEFAULT 0;
   DECLARE v_count INT;
-  DECLARE v_has_recall TINYINT DEFAULT LEFT(p_rows, 1) = '+';
-  DECLARE v_recall TINYINT;
+  DECLARE v_has_recall BOOLEAN DEFAULT LEFT(p_rows, 1) = '+';
+  DECLARE v_recall BOOLEAN;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
   BEGIN
@@ -40,10 +40,10 @@ BEGIN
     END IF;
     IF p_max_ttl > 0 THEN
       SELECT id INTO v_id FROM {claims} LIMIT 1;
-      CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
+      CALL {check_identity}(p_max_ttl, v_now, FALSE, FALSE, v_grace_ends);
       IF v_grace_ends IS NULL OR v_grace_ends > 0 THEN
         -- nothing is granted; a loss is noted below
-        SET v_is_locked = 2, v_grace_ends = COALESCE(v_grace_ends, v_now + p_max_ttl * 1000),
+        SET v_is_locked = TRUE, v_grace_ends = COALESCE(v_grace_ends, v_now + p_max_ttl * 1000),
           v_suffix = CONCAT(' ', (v_grace_ends + 999) DIV 1000);
       END IF;
     END IF;
@@ -69,15 +69,15 @@ BEGIN
           END IF;
         ELSEIF v_state = 'r' THEN
           SET v_reply = 'n revoked';
-        ELSEIF v_expires <= v_now AND v_is_locked = 2 AND v_state = 'o' THEN
+        ELSEIF v_expires <= v_now AND v_grace_ends > 0 AND v_state = 'o' THEN
           -- the last renewals may be lost: the holder may still restore it
           DELETE FROM {claims} WHERE id = v_id;
           SET v_reply = CONCAT('b', v_suffix);
         ELSEIF v_expires <= v_now AND v_is_locked THEN
           DELETE FROM {claims} WHERE id = v_id;
-          IF v_state = 'd' THEN CALL {add_tombstone}(v_id, v_bucket, 'expired', v_now, GREATEST(v_ttl, 60000000)); END IF;
+          IF v_state = 'd' THEN CALL {add_tombstone}(v_id, v_bucket, 'expired', v_now, v_ttl); END IF;
           -- what it kept waiting is granted now, and not at the next recheck of a process that may be gone
-          CALL {walk}(v_key, v_bucket, v_now, v_freed, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
+          CALL {walk}(v_key, v_bucket, v_now, v_freed, p_inbox, v_is_locked, v_grace_ends = 0, v_used, v_front, v_next, v_is_stale, v_pushes);
           SET v_reply = 'n expired', v_walked = v_key;
         ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 8 > v_ttl * 7) THEN
           IF v_is_locked THEN
@@ -85,7 +85,7 @@ BEGIN
             UPDATE {claims} SET expires = v_expires, inbox = p_inbox WHERE id = v_id;
           END IF;
           IF v_token = 0 AND (v_walked IS NULL OR v_walked <> v_key) THEN
-            CALL {walk}(v_key, v_bucket, v_now, 0, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
+            CALL {walk}(v_key, v_bucket, v_now, 0, p_inbox, v_is_locked, v_grace_ends = 0, v_used, v_front, v_next, v_is_stale, v_pushes);
             SET v_walked = v_key;
           END IF;
           IF v_token = 0 AND v_is_locked THEN SELECT token INTO v_token FROM {claims} WHERE id = v_id; END IF;
@@ -109,9 +109,9 @@ BEGIN
         END IF;
       END WHILE;
       IF v_left = '' THEN LEAVE passes; END IF;
-      SET p_rows = CONCAT(IF(v_has_recall, '+', ''), v_left), v_left = '', v_is_locked = 1;
+      SET p_rows = CONCAT(IF(v_has_recall, '+', ''), v_left), v_left = '', v_is_locked = TRUE;
     END LOOP;
-    IF p_max_ttl > 0 AND v_is_locked THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
+    IF p_max_ttl > 0 AND v_is_locked THEN CALL {check_identity}(p_max_ttl, v_now, TRUE, FALSE, v_grace_ends); END IF;
     COMMIT AND NO CHAIN NO RELEASE;
   END;
   SELECT CONVERT(CONCAT(v_replies, v_part) USING ascii) AS replies;

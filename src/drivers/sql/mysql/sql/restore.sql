@@ -7,7 +7,7 @@
    cost     that of order_holders.sql, which keeps conflicting claims apart (I1) */
 CREATE PROCEDURE {restore}(
   IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_max_ttl BIGINT, IN p_id VARBINARY(64), IN p_key VARBINARY(512),
-  IN p_bucket SMALLINT, IN p_permits INT, IN p_limit INT, IN p_ttl BIGINT, IN p_count INT, IN p_floor BIGINT, IN p_wait TINYINT,
+  IN p_bucket SMALLINT, IN p_permits INT, IN p_limit INT, IN p_ttl BIGINT, IN p_count INT, IN p_floor BIGINT, IN p_wait BOOLEAN,
   IN p_label VARBINARY(1024), IN p_token BIGINT
 )
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
@@ -26,7 +26,7 @@ BEGIN
     END;
     CALL {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
     SELECT token INTO v_token FROM {claims} WHERE id = p_id;
-    CALL {check_identity}(p_max_ttl, v_now, 2, v_grace_ends);
+    CALL {check_identity}(p_max_ttl, v_now, TRUE, TRUE, v_grace_ends);
     SELECT reason INTO v_reason FROM {tombstones} WHERE id = p_id AND expires > v_now;
     SET v_expires = v_now + p_ttl * 1000;
     IF v_token > 0 THEN
@@ -37,7 +37,7 @@ BEGIN
       INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
         floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl,
         v_expires, p_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, v_now);
-      UPDATE {buckets} SET last_token = GREATEST(last_token, p_token + p_count - 1), mode = 2 WHERE bucket = p_bucket;
+      UPDATE {buckets} SET last_token = GREATEST(last_token, p_token + p_count - 1), used = NULL WHERE bucket = p_bucket;
       CALL {order_holders}(p_key, p_bucket, v_now);
     END IF;
     SET v_token = 0;

@@ -3,11 +3,12 @@
    Numbers of times are microseconds since 1970 of the database's clock.
    No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
    unique for each key because it is chosen under the lock of the bucket.
-   The mode of a bucket: 0: no claim of its keys, and no tombstone; 1: one claim, held, whose fields are those of the row, and
-   whose first token is last_token - token_count + 1; 2: all claims are rows of {claims}. A new row has mode 2: the procedures read the
-   tables then, so it is correct even if these have claims already. 3: as 2, and the row has the numbers of one key, `key`, which walk.sql would
-   otherwise read from all its held claims: permits: those in use; floor: held claims arrived before, and the others did not;
-   expires: no lease of a held claim ends before; created: when that was read.
+   The form of a bucket: 'free': no claim of its keys, and no tombstone; 'lone': one claim, held, whose fields are those of the row, and
+   whose first token is last_token - token_count + 1; 'table': all claims are rows of {claims}. A new row has the form 'table': the
+   procedures read the tables then, so it is correct even if these have claims already.
+   In this form the row may have the numbers of one key, `key`, which walk.sql would otherwise read from all its held claims: used: permits
+   in use, NULL: there are no numbers; waits_from: held claims arrived before, and the others did not; next_expiry: no lease of a held
+   claim ends before; counted: when that was read.
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
 CREATE TABLE IF NOT EXISTS {layout} (
   version INT NOT NULL PRIMARY KEY
@@ -16,7 +17,7 @@ CREATE TABLE IF NOT EXISTS {layout} (
 CREATE TABLE IF NOT EXISTS {buckets} (
   bucket SMALLINT NOT NULL PRIMARY KEY,
   last_token BIGINT NOT NULL,
-  mode TINYINT NOT NULL DEFAULT 2,
+  form ENUM('free', 'lone', 'table') CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT 'table',
   id VARBINARY(64) NOT NULL DEFAULT '',
   `key` VARBINARY(512) NOT NULL DEFAULT '',
   permits INT NOT NULL DEFAULT 0,
@@ -26,9 +27,13 @@ CREATE TABLE IF NOT EXISTS {buckets} (
   token_count INT NOT NULL DEFAULT 0,
   floor BIGINT NOT NULL DEFAULT 0,
   inbox VARBINARY(64) NOT NULL DEFAULT '',
-  wait TINYINT NOT NULL DEFAULT 0,
+  wait BOOLEAN NOT NULL DEFAULT FALSE,
   label VARBINARY(1024) NOT NULL DEFAULT '',
-  created BIGINT NOT NULL DEFAULT 0
+  created BIGINT NOT NULL DEFAULT 0,
+  used INT NULL,
+  waits_from BIGINT NOT NULL DEFAULT 0,
+  next_expiry BIGINT NOT NULL DEFAULT 0,
+  counted BIGINT NOT NULL DEFAULT 0
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 
 CREATE TABLE IF NOT EXISTS {claims} (
@@ -45,7 +50,7 @@ CREATE TABLE IF NOT EXISTS {claims} (
   token_count INT NOT NULL,
   floor BIGINT NOT NULL,
   inbox VARBINARY(64) NOT NULL,
-  wait TINYINT NOT NULL,
+  wait BOOLEAN NOT NULL,
   label VARBINARY(1024) NOT NULL,
   created BIGINT NOT NULL,
   granted BIGINT NULL,
