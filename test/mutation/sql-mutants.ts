@@ -42,7 +42,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, expired tombstones that only later ones remove",
-    find: "CALL {purge_tombstones}(v_locked, v_now);",
+    find: "CALL {purge_tombstones}(v_bucket, v_now);",
     replace: "",
     tests: "test/integration/mysql/recheck-cost.test.ts",
   },
@@ -266,10 +266,17 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   },
   {
     name: "on MariaDB, leases by a clock that another user of the session has set",
-    file: "src/drivers/sql/mysql/migration.ts",
+    file: "src/drivers/sql/mysql/clock.ts",
     find: " + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))",
     replace: ")",
     tests: "test/integration/mysql/leaked-settings.test.ts",
+  },
+  {
+    name: "on MariaDB, leases in a session whose clock cannot be told from a change of its time zone",
+    file: "src/drivers/sql/mysql/clock.ts",
+    find: "ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR ",
+    replace: "",
+    tests: "test/integration/mysql/session-settings.test.ts",
   },
   {
     name: "on MariaDB, a server whose clock follows each session that is used",
@@ -429,14 +436,21 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, a bucket that counts as free while another key of it is held",
-    find: "\n      AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_locked)",
+    find: " AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_bucket)",
     replace: "",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
+    name: "on MariaDB, releases of two keys of which only the last one's queue goes on",
+    find: "AND {row_ends_key} THEN",
+    replace: "AND {row_ends_bucket} THEN",
+    tests: "test/integration/mysql/lone-claims.test.ts",
+  },
+  {
+    file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, a bucket that counts as free while it has tombstones",
-    find: " AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked)",
+    find: " AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_bucket)",
     replace: "",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
@@ -478,15 +492,15 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, a bucket that is free before its last tombstone is written",
-    find: "(v_key IS NULL OR v_bucket <> v_locked)",
-    replace: "TRUE",
+    find: "IF {row_ends_bucket} AND v_behind",
+    replace: "IF v_behind",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/release.sql",
     name: "on MariaDB, a release whose claim call may still arrive, without a tombstone",
-    find: "p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH",
-    replace: "p_max_ttl = 0 AND LENGTH",
+    find: " AND NOT {row_flag} THEN",
+    replace: " THEN",
     tests: "test/integration/mysql/lone-claims.test.ts",
   },
   {
@@ -506,15 +520,15 @@ export const SQL_MUTANTS: readonly Mutant[] = [
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, a claim call that arrives after its release and enters the queue",
-    find: "IF v_in_flight OR NOT v_was_there THEN",
-    replace: "IF NOT v_was_there THEN",
+    find: "IF v_in_flight OR (v_state <> 'o' AND v_expires > v_now) THEN",
+    replace: "IF v_state <> 'o' AND v_expires > v_now THEN",
     tests: "test/integration/mysql/connection-faults.test.ts",
   },
   {
     file: "src/drivers/sql/mysql/sql/release_rows.sql",
     name: "on MariaDB, a release of several claims that reports a revoked one as held",
-    find: "WHERE id = v_id AND state = 'o' AND expires > v_now;\n    SET v_was_there",
-    replace: "WHERE id = v_id;\n    SET v_was_there",
+    find: "v_was_there = v_state <> 'r' AND v_expires > v_now;",
+    replace: "v_was_there = v_expires > v_now;",
     tests: "test/conformance/mysql.test.ts",
   },
   {

@@ -9,7 +9,9 @@ const BUCKET_COLUMNS = [
   "id varbinary(64)",
   "`key` varbinary(512)",
   "form varchar(5)",
-  ..."permits permit_limit ttl expires token_count used waits_from next_expiry counted".split(" ").map((name) => `${name} bigint`),
+  ..."permits permit_limit ttl expires token_count used waits_from next_expiry counted"
+    .split(" ")
+    .map((name) => `${name} bigint`),
 ];
 
 withMariaDb((server) => {

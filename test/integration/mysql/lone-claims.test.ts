@@ -90,6 +90,16 @@ withMariaDb((server) => {
     await claimAlone();
   });
 
+  test("claims of two keys of a bucket that one call releases are each followed by the claim that waits for its key", async () => {
+    const holders = KEYS.map((key) => makeClaim(key));
+    const waiters = KEYS.map((key) => makeClaim(key));
+    for (const claim of [...holders, ...waiters]) await driver.claim(claim);
+    expect(await driver.release(toReleases(...holders))).toEqual([true, true]);
+    expect(await query("select id from holdfast_3_claims where token > 0")).toHaveLength(2);
+    expect(await driver.release(toReleases(...waiters))).toEqual([true, true]);
+    await claimAlone();
+  });
+
   test("the same call again, and a renewal, find it with its token and all its fields", async () => {
     const shared = makeClaim([{ key: "key", permits: 2, limit: 3 }], { tokenCount: 7, ttlMs: 20_000, label: "mine" });
     for (const ask of [

@@ -2,6 +2,7 @@
 
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { parseWaitersAhead } from "../../../src/drivers/reply-codec.ts";
+import { formatRows } from "../../../src/drivers/sql/mysql/row-format.ts";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
@@ -97,8 +98,8 @@ withMariaDb((server) => {
       expect(parseWaitersAhead(await callProcedure("claim", values)), "the same call again").toBe(index);
     }
     const readPlaces = async (): Promise<(number | null)[]> => {
-      const records = waiters.map(({ id }) => `${String(bucket).padStart(4, "0")}${id}`).join("");
-      const lines = (await callProcedure("renew", `'inbox', 5, '${records}', 0`)).trim().split("\n");
+      const rows = formatRows(waiters.map(({ id }) => ({ id, key, bucket, ttlMs: 30_000 })));
+      const lines = (await callProcedure("renew", `'inbox', 5, '${rows}', 0`)).trim().split("\n");
       return lines.map((line) => parseWaitersAhead(line.slice(27)));
     };
     expect(await readPlaces()).toEqual([0, 1, 2, 3]);

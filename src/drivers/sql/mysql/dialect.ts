@@ -1,6 +1,5 @@
 /** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. */
 
-import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
@@ -32,6 +31,7 @@ import { expandStatement } from "./migration.ts";
 import type { MysqlLocation, MysqlOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
 import { prepareDatabase, readDefaultDatabase } from "./prepare-database.ts";
+import { formatRows } from "./row-format.ts";
 
 const ID_CHARS = 26;
 /** The highest number of a BIGINT. A floor above it is refused like any that is too high. */
@@ -42,7 +42,7 @@ const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
 /**
  * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its client gives it up,
  * and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which rows are sorted. Without the two
- * checks an insert into an empty table locks all of it. In a time zone with daylight saving the local time of the clock (NOW in migration.ts)
+ * checks an insert into an empty table locks all of it. In a time zone with daylight saving the local time of the clock (clock.ts)
  * would be ambiguous for an hour.
  */
 const CALL_SETTINGS =
@@ -175,8 +175,7 @@ class MysqlSession implements DialectSession {
   }
 
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
-    const records = formatRenewals(rows);
-    const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(records), this.#maxTtlMs];
+    const values = [this.#inbox, this.#lockWaitSeconds, formatRows(rows, ({ recall }) => recall), this.#maxTtlMs];
     const [row] = await this.#call("renew", values, toOneBucket(rows));
     const replies = new Map<string, string>();
     for (const line of String(row?.replies).split("\n")) replies.set(line.slice(0, ID_CHARS), line.slice(ID_CHARS + 1));
@@ -189,17 +188,8 @@ class MysqlSession implements DialectSession {
 
   release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     return this.#calls.release(rows, (batch) => {
-      const records = batch.map((row) => {
-        const ttlMs = row.ttlMs;
-        const keyLength = Buffer.byteLength(row.key);
-        return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
-      });
-      const work = this.#toWork("release", [
-        this.#inbox,
-        this.#lockWaitSeconds,
-        Buffer.from(records.join("")),
-        this.#maxTtlMs,
-      ]);
+      const records = formatRows(batch, ({ hasUnansweredClaim }) => hasUnansweredClaim);
+      const work = this.#toWork("release", [this.#inbox, this.#lockWaitSeconds, records, this.#maxTtlMs]);
       return async (connection) => {
         const {
           rows: [reply],
@@ -212,8 +202,7 @@ class MysqlSession implements DialectSession {
   }
 
   async detach(rows: readonly ClaimRow[], remainingMs: number | null): Promise<readonly boolean[]> {
-    const records = rows.map(formatRow).join("");
-    const values = [this.#lockWaitSeconds, remainingMs, Buffer.from(records)];
+    const values = [this.#lockWaitSeconds, remainingMs, formatRows(rows)];
     const [row] = await this.#call("detach", values, toOneBucket(rows));
     return decodeFlags(row?.reply, rows.length, "mysql").flags;
   }
@@ -322,23 +311,6 @@ async function callOrRollBack(
     }
     throw error;
   }
-}
-
-/** Only claims that ask to be recalled make the records longer. */
-function formatRenewals(rows: readonly ClaimRow[]): string {
-  if (!rows.some(({ recall }) => recall)) return rows.map(formatRow).join("");
-  return `+${rows.map((row) => `${formatRow(row)}${row.recall ? "1" : "0"}`).join("")}`;
-}
-
-/** The beginning of a record: bucket and id. */
-function formatRow({ id, bucket }: { readonly id: string; readonly bucket: number }): string {
-  if (!/^[a-z2-7]{26}$/.test(id))
-    throw new StoreRefusedError("mysql: the id of a claim has another form than expected");
-  return `${pad(bucket, 4)}${id}`;
-}
-
-function pad(value: number, digits: number): string {
-  return String(value).padStart(digits, "0");
 }
 
 function toListedRow(row: SqlRow): ListedRow {

@@ -1,8 +1,10 @@
 /** The statements of a location, and the text that creates its tables and procedures. */
 
 import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, splitStatements, toName } from "../schema.ts";
+import { LEASE_NOW, NOW } from "./clock.ts";
 import type { MysqlLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
+import { ROW_WORDS } from "./row-format.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
 import CHECK_IDENTITY from "./sql/check_identity.sql";
@@ -14,6 +16,7 @@ import LOCK_BUCKET from "./sql/lock_bucket.sql";
 import ORDER_HOLDERS from "./sql/order_holders.sql";
 import PURGE_TOMBSTONES from "./sql/purge_tombstones.sql";
 import READ_OWNED from "./sql/read_owned.sql";
+import REFUSE_SESSION from "./sql/refuse_session.sql";
 import RELEASE from "./sql/release.sql";
 import RELEASE_ROWS from "./sql/release_rows.sql";
 import RENEW from "./sql/renew.sql";
@@ -37,14 +40,6 @@ const OLDEST_CALLER = 14;
 /** The number of a bucket has two of these digits. */
 const BUCKET_DIGITS = Math.sqrt(BUCKET_COUNT);
 
-/**
- * The server's clock: microseconds since 1970. NOW and UTC_TIMESTAMP stand still in a session in which another user of the pool has set
- * `timestamp`; SYSDATE goes on, but knows local time only. In one expression both have the same offset from UTC, unless it has changed between
- * them (daylight saving): procedures that write a lease refuse a difference of more than 60 seconds.
- */
-export const NOW =
-  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))";
-
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
 
@@ -55,6 +50,7 @@ const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["check_data_loss", CHECK_DATA_LOSS],
   ["order_holders", ORDER_HOLDERS],
   ["restore", RESTORE],
+  ["refuse_session", REFUSE_SESSION],
   ["lock_bucket", LOCK_BUCKET],
   ["purge_tombstones", PURGE_TOMBSTONES],
   ["add_tombstone", ADD_TOMBSTONE],
@@ -74,6 +70,14 @@ function quoteName(name: string): string {
   return `\`${name.replaceAll("`", "``")}\``;
 }
 
+/** The words of statements that are no names. */
+const CONSTANTS: Readonly<Record<string, string>> = {
+  revision: `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`,
+  now: NOW,
+  lease_now: LEASE_NOW,
+  ...ROW_WORDS,
+};
+
 /** Puts names and constants into a statement. */
 export function expandStatement(text: string, { database, prefix }: MysqlLocation): string {
   const qualifier = database === null ? "" : `${quoteName(database)}.`;
@@ -81,11 +85,9 @@ export function expandStatement(text: string, { database, prefix }: MysqlLocatio
     text,
     prefix,
     (name, word) => {
-      if (word === "revision") return `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`;
-      if (word === "now") return NOW;
       // inside a text; a prefix has no quotes
       if (word === "claims_name") return toName("claims", prefix, MYSQL_LAYOUT_VERSION);
-      return `${qualifier}${quoteName(name)}`;
+      return CONSTANTS[word] ?? `${qualifier}${quoteName(name)}`;
     },
     MYSQL_LAYOUT_VERSION,
   );

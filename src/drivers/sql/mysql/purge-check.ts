@@ -3,8 +3,8 @@
 import type { Check } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import type { SqlConnection } from "../clients/types.ts";
+import { NOW } from "./clock.ts";
 import { readErrorNumber } from "./errors.ts";
-import { NOW } from "./migration.ts";
 import type { ServerVariables } from "./server-variables.ts";
 
 /** A transaction that is open for longer counts. */

@@ -24,8 +24,8 @@ BEGIN
       RESIGNAL;
     END;
     -- before the lock: a lease that ends early by the time of a wait for it ends by the caller's clock, too, which began when it sent
-    -- the call. NULL in a session that lock_bucket refuses
-    SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, {now});
+    -- the call. NULL in a session that lock_bucket refuses, so no row is found
+    SET v_now = {lease_now};
     -- Most claims find no other claim in their bucket. One statement is enough: the update locks the row of the bucket, checks that the
     -- bucket has no claim, and writes this one
     /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */

@@ -1,6 +1,6 @@
 /* detach.sql — detaches held claims: their leases run to the full ttl, or to p_left, and the way they end is kept as a tombstone.
    in       p_lock_wait: the longest wait for a lock, in seconds; p_left: milliseconds, NULL: the ttl; p_rows: the claims in order
-            of their buckets, each as bucket (4 digits) and id (26 characters)
+            of their buckets (row-format.ts)
    returns  reply: "1" for each claim that was held, else "0"
    cost     an index probe a claim */
 CREATE PROCEDURE {detach}(IN p_lock_wait INT, IN p_left BIGINT, IN p_rows LONGBLOB)
@@ -8,6 +8,7 @@ SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_flags VARBINARY(4000) DEFAULT '';
   DECLARE v_id VARBINARY(64);
+  DECLARE v_row VARBINARY({row_width});
   DECLARE v_at INT DEFAULT 1;
   DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
   DECLARE v_last, v_now, v_ttl BIGINT;
@@ -19,7 +20,7 @@ BEGIN
       RESIGNAL;
     END;
     WHILE v_at < LENGTH(p_rows) DO
-      SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30, v_ttl = NULL;
+      SET v_row = SUBSTRING(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id}, v_ttl = NULL;
       IF v_bucket <> v_locked THEN
         CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
         SET v_locked = v_bucket;

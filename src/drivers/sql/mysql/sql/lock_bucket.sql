@@ -27,13 +27,8 @@ BEGIN
       SIGNAL SQLSTATE '42S02' SET MYSQL_ERRNO = 1146, MESSAGE_TEXT = 'a row of the buckets table is missing';
     END IF;
   END IF;
-  SET o_now = {now};
-  IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
-    SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
-  END IF;
-  IF NOT @@session.sql_log_bin AND @@global.log_bin THEN
-    SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'this session does not write to the binary log (SET sql_log_bin): replicas would lack its grants';
-  END IF;
+  SET o_now = {lease_now};
+  IF o_now IS NULL THEN CALL {refuse_session}(); END IF;
   IF v_form = 'lone' THEN
     INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted)

@@ -1,7 +1,6 @@
 /* release.sql — removes claims, waiting or held, and grants what is admitted now.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets, each as bucket (4 digits), id (26), "1" if a `claim` call may still arrive, ttl of a tombstone (16, ms),
-            length of the key in bytes (4), key; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+            buckets (row-format.ts), with a flag: a `claim` call may still arrive; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  reply: "1" for each claim that was there, else "0"; then for each granted row with the caller's inbox a line with
             "<id> <token> <tokens> <remaining ms>". No result at all: every claim was there, and nothing follows
    cost     one claim, and no other of its bucket: 1 index probe, 1 row; else that of release_rows.sql */
@@ -9,6 +8,7 @@ CREATE PROCEDURE {release}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_ro
 SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_now BIGINT;
+  DECLARE v_row VARBINARY({row_width}) DEFAULT LEFT(p_rows, {row_width});
   DECLARE v_bucket SMALLINT;
   DECLARE v_id VARBINARY(64);
   DECLARE v_is_released BOOLEAN DEFAULT FALSE;
@@ -21,10 +21,9 @@ BEGIN
     END;
     -- Most calls release one claim that has no other claim in its bucket, so no claim waits for it. One statement is enough: the update
     -- locks the row of the bucket, checks that the claim is in it, and removes it
-    IF p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH(p_rows) = 51 + SUBSTRING(p_rows, 48, 4) THEN
-      -- before the lock: a lease that ended during a wait for it counts as released. NULL in a session that lock_bucket refuses
-      SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, {now}),
-        v_bucket = SUBSTRING(p_rows, 1, 4), v_id = SUBSTRING(p_rows, 5, 26);
+    IF p_max_ttl = 0 AND LENGTH(p_rows) = {row_width} AND NOT {row_flag} THEN
+      -- before the lock: a lease that ended during a wait for it counts as released. NULL in a session that lock_bucket refuses, so no row is found
+      SET v_now = {lease_now}, v_bucket = {row_bucket}, v_id = {row_id};
       /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
       UPDATE {buckets} SET form = 'free' WHERE bucket = v_bucket AND form = 'lone' AND id = v_id AND expires > v_now;
       SET v_is_released = ROW_COUNT() = 1;

@@ -8,23 +8,37 @@ SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
 BEGIN
   DECLARE v_flags VARBINARY(4000) DEFAULT '';
   DECLARE v_pushes LONGBLOB DEFAULT '';
+  DECLARE v_row VARBINARY({row_width});
   DECLARE v_id VARBINARY(64);
   DECLARE v_key, v_touched VARBINARY(512);
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
   DECLARE v_at INT DEFAULT 1;
-  DECLARE v_bucket, v_locked, v_length SMALLINT DEFAULT -1;
+  DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
   DECLARE v_was_there, v_in_flight, v_is_stale BOOLEAN;
   DECLARE v_may_grant BOOLEAN DEFAULT TRUE;
   DECLARE v_grace_ends BIGINT;
-  DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next, v_permits BIGINT;
+  DECLARE v_last, v_now, v_expires, v_behind, v_used, v_front, v_next, v_permits BIGINT;
   DECLARE v_freed BIGINT DEFAULT 0;
-  items: LOOP
-    SET v_key = NULL;
-    IF v_at < LENGTH(p_rows) THEN
-      SET v_length = CAST(SUBSTRING(p_rows, v_at + 47, 4) AS SIGNED), v_key = SUBSTRING(p_rows, v_at + 51, v_length);
+  WHILE v_at < LENGTH(p_rows) DO
+    SET v_row = SUBSTRING(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
+      v_in_flight = {row_flag};
+    IF v_bucket <> v_locked THEN
+      CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+      SET v_locked = v_bucket, v_behind = NULL;
     END IF;
-    -- one walk for the releases of a key that follow each other; the bucket is still locked
-    IF v_touched IS NOT NULL AND (v_key IS NULL OR v_key <> v_touched) THEN
+    SET v_state = NULL, v_permits = 0;
+    SELECT `key`, state, expires, IF(token > 0, permits, 0) INTO v_key, v_state, v_expires, v_permits FROM {claims} WHERE id = v_id;
+    SET v_freed = v_freed + v_permits, v_was_there = FALSE;
+    IF v_state IS NOT NULL THEN
+      DELETE FROM {claims} WHERE id = v_id;
+      SET v_touched = v_key, v_was_there = v_state <> 'r' AND v_expires > v_now;
+    END IF;
+    IF v_in_flight OR (v_state <> 'o' AND v_expires > v_now) THEN
+      CALL {add_tombstone}(v_id, v_bucket, IF(v_state = 'r', 'revoked', 'released'), v_now, {row_ttl} * 1000);
+    END IF;
+    SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0'));
+    -- one walk for the releases of a key that follow each other
+    IF v_touched IS NOT NULL AND {row_ends_key} THEN
       IF p_max_ttl > 0 THEN
         CALL {check_identity}(p_max_ttl, v_now, FALSE, FALSE, v_grace_ends);
         SET v_may_grant = v_grace_ends <=> 0;
@@ -32,43 +46,14 @@ BEGIN
       CALL {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, TRUE, v_may_grant, v_used, v_front, v_next, v_is_stale, v_pushes);
       SET v_behind = COALESCE(v_front, NULLIF(v_used, 0)), v_touched = NULL, v_freed = 0;
     END IF;
-    IF v_key IS NOT NULL THEN SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED); END IF;
     -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
-    IF v_locked >= 0 AND v_behind IS NULL AND (v_key IS NULL OR v_bucket <> v_locked)
-      AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_locked)
-    THEN
-      CALL {purge_tombstones}(v_locked, v_now);
-      IF p_max_ttl = 0 AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked) THEN
-        UPDATE {buckets} SET form = 'free', used = NULL WHERE bucket = v_locked;
+    IF {row_ends_bucket} AND v_behind IS NULL AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_bucket) THEN
+      CALL {purge_tombstones}(v_bucket, v_now);
+      IF p_max_ttl = 0 AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_bucket) THEN
+        UPDATE {buckets} SET form = 'free', used = NULL WHERE bucket = v_bucket;
       END IF;
     END IF;
-    IF v_key IS NULL THEN LEAVE items; END IF;
-    SET v_id = SUBSTRING(p_rows, v_at + 4, 26),
-      v_in_flight = SUBSTRING(p_rows, v_at + 30, 1) = '1';
-    IF v_bucket <> v_locked THEN
-      CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-      SET v_locked = v_bucket, v_behind = NULL;
-    END IF;
-    SET v_permits = 0;
-    SELECT IF(token > 0, permits, 0) INTO v_permits FROM {claims} WHERE id = v_id;
-    SET v_freed = v_freed + v_permits;
-    -- most claims are the caller's own and live
-    DELETE FROM {claims} WHERE id = v_id AND state = 'o' AND expires > v_now;
-    SET v_was_there = ROW_COUNT() = 1;
-    IF v_was_there THEN SET v_touched = v_key; END IF;
-    IF v_in_flight OR NOT v_was_there THEN
-      SET v_ttl = CAST(SUBSTRING(p_rows, v_at + 31, 16) AS SIGNED) * 1000, v_state = NULL, v_expires = NULL;
-      SELECT state, expires INTO v_state, v_expires FROM {claims} WHERE id = v_id;
-      IF v_state IS NOT NULL THEN
-        DELETE FROM {claims} WHERE id = v_id;
-        SET v_touched = v_key, v_was_there = v_state <> 'r' AND v_expires > v_now;
-      END IF;
-      IF v_in_flight OR (v_state <> 'o' AND v_expires > v_now) THEN
-        CALL {add_tombstone}(v_id, v_bucket, IF(v_state = 'r', 'revoked', 'released'), v_now, v_ttl);
-      END IF;
-    END IF;
-    SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0')), v_at = v_at + 51 + v_length;
-  END LOOP;
+  END WHILE;
   -- a loss is noted after the last bucket is locked
   IF NOT v_may_grant THEN CALL {check_identity}(p_max_ttl, v_now, TRUE, FALSE, v_grace_ends); END IF;
   IF v_pushes <> '' OR LOCATE('0', v_flags) > 0 THEN

@@ -2,8 +2,7 @@
    still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
    queue is to be done.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets, each as bucket (4 digits) and id (26 characters), or behind a "+" each with a third field: "1" if it asks to be
-            recalled, else "0"; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+            buckets (row-format.ts), with a flag: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql, or
             "r ..." instead of "h ...": held, and recalled, since another claim waits;
             "b <end in ms>": unknown, or expired, in a grace period: if it was held, the caller may restore it
@@ -19,13 +18,13 @@ BEGIN
   DECLARE v_id VARBINARY(64);
   DECLARE v_key, v_walked VARBINARY(512);
   DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_at INT DEFAULT 1;
+  DECLARE v_row VARBINARY({row_width});
+  DECLARE v_at INT;
   DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
   DECLARE v_is_locked, v_is_stale BOOLEAN DEFAULT FALSE;
   DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next, v_freed BIGINT;
   DECLARE v_grace_ends BIGINT DEFAULT 0;
   DECLARE v_count INT;
-  DECLARE v_has_recall BOOLEAN DEFAULT LEFT(p_rows, 1) = '+';
   DECLARE v_recall BOOLEAN;
   SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
   START TRANSACTION READ WRITE;
@@ -34,10 +33,8 @@ BEGIN
       ROLLBACK AND NO CHAIN NO RELEASE;
       RESIGNAL;
     END;
-    SET v_now = {now};
-    IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
-      SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
-    END IF;
+    SET v_now = {lease_now};
+    IF v_now IS NULL THEN CALL {refuse_session}(); END IF;
     IF p_max_ttl > 0 THEN
       SELECT id INTO v_id FROM {claims} LIMIT 1;
       CALL {check_identity}(p_max_ttl, v_now, FALSE, FALSE, v_grace_ends);
@@ -49,11 +46,10 @@ BEGIN
     END IF;
     -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
     passes: LOOP
-      SET v_walked = NULL, v_at = 1 + v_has_recall;
+      SET v_walked = NULL, v_at = 1;
       WHILE v_at < LENGTH(p_rows) DO
-        SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26),
-          v_recall = v_has_recall AND SUBSTRING(p_rows, v_at + 30, 1) = '1', v_at = v_at + 30 + v_has_recall;
-        SET v_state = NULL, v_reply = NULL;
+        SET v_row = SUBSTRING(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
+          v_recall = {row_flag}, v_state = NULL, v_reply = NULL;
         IF v_is_locked AND v_bucket <> v_locked THEN
           CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
           SET v_locked = v_bucket;
@@ -102,14 +98,14 @@ BEGIN
           END IF;
         END IF;
         IF v_reply IS NULL THEN
-          SET v_left = CONCAT(v_left, SUBSTRING(p_rows, v_at - 30 - v_has_recall, 30 + v_has_recall));
+          SET v_left = CONCAT(v_left, v_row);
         ELSE
           SET v_part = CONCAT(v_part, v_id, ' ', v_reply, '\n');
           IF LENGTH(v_part) > 4000 THEN SET v_replies = CONCAT(v_replies, v_part), v_part = ''; END IF;
         END IF;
       END WHILE;
       IF v_left = '' THEN LEAVE passes; END IF;
-      SET p_rows = CONCAT(IF(v_has_recall, '+', ''), v_left), v_left = '', v_is_locked = TRUE;
+      SET p_rows = v_left, v_left = '', v_is_locked = TRUE;
     END LOOP;
     IF p_max_ttl > 0 AND v_is_locked THEN CALL {check_identity}(p_max_ttl, v_now, TRUE, FALSE, v_grace_ends); END IF;
     COMMIT AND NO CHAIN NO RELEASE;
