@@ -329,7 +329,7 @@ export const SQL_MUTANTS: readonly Mutant[] = [
     tests: "test/integration/mysql/table-growth.test.ts",
   },
   {
-    file: "src/drivers/sql/sqlite/sql/purge-all.sql",
+    file: "src/drivers/sql/sqlite/sql/purge_all.sql",
     name: "on SQLite, an open that removes a dead claim that a live one waits behind, and leaves that one without its grant",
     find: " and others.arrival > {claims}.arrival and others.expires > ?",
     replace: " and others.arrival < {claims}.arrival and others.expires > ?",

@@ -1,4 +1,4 @@
-/** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. */
+/** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. Its clock is in clock.ts. */
 
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
