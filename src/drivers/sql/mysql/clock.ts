@@ -5,10 +5,10 @@
  * local time only. In one expression both have the same offset from UTC, unless it has changed between them (daylight saving).
  */
 export const NOW =
-  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))";
+  "(timestampdiff(microsecond, '1970-01-01', utc_timestamp(6)) + timestampdiff(microsecond, now(6), sysdate(6)))";
 
 /**
  * The time for what writes a lease or decides whether one has ended. NULL in a session that must not do that (refuse_session.sql): its
  * clock was set by more than a minute, which cannot be told from a change of its offset from UTC, or replicas would lack what it writes.
  */
-export const LEASE_NOW = `IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR (NOT @@session.sql_log_bin AND @@global.log_bin), NULL, ${NOW})`;
+export const LEASE_NOW: string = `if(abs(timestampdiff(second, now(), sysdate())) > 60 or (not @@session.sql_log_bin and @@global.log_bin), null, ${NOW})`;

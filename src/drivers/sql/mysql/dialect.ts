@@ -46,7 +46,7 @@ const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
  * would be ambiguous for an hour.
  */
 const CALL_SETTINGS =
-  "/*M! SET STATEMENT max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' FOR */";
+  "/*M! set statement max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' for */";
 /** The share of a call's time after which the server ends it. */
 const ANSWER_IN_TIME = 0.9;
 /** 0 would mean no limit. */
@@ -286,7 +286,7 @@ class MysqlSession implements DialectSession {
     let text = this.#texts.get(procedure);
     if (text === undefined) {
       const placeholders = values.map(() => "?").join(",");
-      text = expandStatement(`${CALL_SETTINGS} CALL {${procedure}}(${placeholders})`, this.#location);
+      text = expandStatement(`${CALL_SETTINGS} call {${procedure}}(${placeholders})`, this.#location);
       this.#texts.set(procedure, text);
     }
     const call = text;
@@ -307,7 +307,7 @@ async function callOrRollBack(
     return await connection.query(text, values);
   } catch (error) {
     if (readErrorNumber(error) !== 0 && leavesTransactionOpen(error)) {
-      await connection.query("ROLLBACK").catch(() => undefined);
+      await connection.query("rollback").catch(() => undefined);
     }
     throw error;
   }

@@ -107,24 +107,24 @@ export function parseRevision(comment: unknown): { readonly revision: number; re
 
 /** The statements that create tables and rows that are missing. They can run again, and while locks are in use. */
 export function renderTables(location: MysqlLocation): readonly string[] {
-  const digits = Array.from({ length: BUCKET_DIGITS }, (_, digit) => `SELECT ${digit} AS digit`).join(" UNION ALL ");
+  const digits = Array.from({ length: BUCKET_DIGITS }, (_, digit) => `select ${digit} as digit`).join(" union all ");
   return [
     ...splitStatements(SCHEMA),
-    `INSERT IGNORE INTO {layout} (version) SELECT ${MYSQL_LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
-    "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
+    `insert ignore into {layout} (version) select ${MYSQL_LAYOUT_VERSION} from dual where not exists (select 1 from {layout})`,
+    "insert ignore into {identity} (only_row, created, sequence, grace_begins, grace_ends) values (1, '', 0, 0, 0)",
     // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would be, too. What
     // is read at this level is not locked. A migration may run without autocommit, and tables have ended its transaction before
-    "COMMIT AND NO CHAIN NO RELEASE",
-    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    `INSERT IGNORE INTO {buckets} (bucket, last_token) SELECT bucket, 0
-      FROM (SELECT high.digit * ${BUCKET_DIGITS} + low.digit AS bucket FROM (${digits}) AS high CROSS JOIN (${digits}) AS low) AS numbers
-      WHERE bucket NOT IN (SELECT bucket FROM {buckets})`,
+    "commit and no chain no release",
+    "set transaction isolation level read committed",
+    `insert ignore into {buckets} (bucket, last_token) select bucket, 0
+      from (select high.digit * ${BUCKET_DIGITS} + low.digit as bucket from (${digits}) as high cross join (${digits}) as low) as numbers
+      where bucket not in (select bucket from {buckets})`,
   ].map((text) => expandStatement(text, location));
 }
 
 /** The statements that create or replace the procedures. A call that meets one while it is replaced fails and is repeated. */
 export function renderProcedures(location: MysqlLocation): readonly string[] {
-  return PROCEDURES.flatMap(([word, text]) => [`DROP PROCEDURE IF EXISTS {${word}}`, text]).map((text) =>
+  return PROCEDURES.flatMap(([word, text]) => [`drop procedure if exists {${word}}`, text]).map((text) =>
     expandStatement(text, location),
   );
 }
@@ -142,7 +142,7 @@ export function mysqlMigration(options: { readonly database?: string; readonly p
   const target = location.database === null ? "DATABASE" : quoteName(location.database);
   const grants = GRANTS.replaceAll("DATABASE", target).split("\n");
   return [
-    `SET SESSION sql_mode = '${PROCEDURE_SQL_MODE}';`,
+    `set session sql_mode = '${PROCEDURE_SQL_MODE}';`,
     ...renderTables(location).map((text) => `${text};`),
     "DELIMITER //",
     ...renderProcedures(location).map((text) => `${text}//`),
@@ -153,5 +153,5 @@ export function mysqlMigration(options: { readonly database?: string; readonly p
 }
 
 const GRANTS = `Rights of a user that only locks (option createTables: false, or after the first open):
-GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON DATABASE.* TO USER;
+grant select, insert, update, delete, execute on DATABASE.* to USER;
 To create tables and procedures it also needs CREATE, CREATE ROUTINE and ALTER ROUTINE.`;

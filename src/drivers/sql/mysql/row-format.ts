@@ -67,11 +67,11 @@ function sumWidths(fields: readonly Field[]): number {
 
 function readText(field: Field): string {
   const start = sumWidths(FIELDS.slice(0, FIELDS.indexOf(field))) + 1;
-  return `SUBSTRING(v_row, ${start}, ${WIDTHS[field]})`;
+  return `substring(v_row, ${start}, ${WIDTHS[field]})`;
 }
 
 function readNumber(field: Field): string {
-  return `CAST(${readText(field)} AS SIGNED)`;
+  return `cast(${readText(field)} as signed)`;
 }
 
 function readBoolean(field: Field): string {

@@ -3,60 +3,60 @@
    in       as release.sql
    returns  as release.sql
    cost     a walk (walk.sql) of each key, and a few index probes for each claim */
-CREATE PROCEDURE {release_rows}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_flags VARBINARY(4000) DEFAULT '';
-  DECLARE v_pushes LONGBLOB DEFAULT '';
-  DECLARE v_row VARBINARY({row_width});
-  DECLARE v_id VARBINARY(64);
-  DECLARE v_key, v_touched VARBINARY(512);
-  DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_at INT DEFAULT 1;
-  DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
-  DECLARE v_was_there, v_in_flight, v_is_stale BOOLEAN;
-  DECLARE v_may_grant BOOLEAN DEFAULT TRUE;
-  DECLARE v_grace_ends BIGINT;
-  DECLARE v_last, v_now, v_expires, v_behind, v_used, v_front, v_next, v_permits BIGINT;
-  DECLARE v_freed BIGINT DEFAULT 0;
-  WHILE v_at < LENGTH(p_rows) DO
-    SET v_row = SUBSTRING(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
+create procedure {release_rows}(in p_inbox varbinary(64), in p_lock_wait int, in p_rows longblob, in p_max_ttl bigint)
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_flags varbinary(4000) default '';
+  declare v_pushes longblob default '';
+  declare v_row varbinary({row_width});
+  declare v_id varbinary(64);
+  declare v_key, v_touched varbinary(512);
+  declare v_state char(1) character set ascii;
+  declare v_at int default 1;
+  declare v_bucket, v_locked smallint default -1;
+  declare v_was_there, v_in_flight, v_is_stale boolean;
+  declare v_may_grant boolean default true;
+  declare v_grace_ends bigint;
+  declare v_last, v_now, v_expires, v_behind, v_used, v_front, v_next, v_permits bigint;
+  declare v_freed bigint default 0;
+  while v_at < length(p_rows) do
+    set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
       v_in_flight = {row_flag};
-    IF v_bucket <> v_locked THEN
-      CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-      SET v_locked = v_bucket, v_behind = NULL;
-    END IF;
-    SET v_state = NULL, v_permits = 0;
-    SELECT `key`, state, expires, IF(token > 0, permits, 0) INTO v_key, v_state, v_expires, v_permits FROM {claims} WHERE id = v_id;
-    SET v_freed = v_freed + v_permits, v_was_there = FALSE;
-    IF v_state IS NOT NULL THEN
-      DELETE FROM {claims} WHERE id = v_id;
-      SET v_touched = v_key, v_was_there = v_state <> 'r' AND v_expires > v_now;
-    END IF;
-    IF v_in_flight OR (v_state <> 'o' AND v_expires > v_now) THEN
-      CALL {add_tombstone}(v_id, v_bucket, IF(v_state = 'r', 'revoked', 'released'), v_now, {row_ttl} * 1000);
-    END IF;
-    SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0'));
+    if v_bucket <> v_locked then
+      call {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+      set v_locked = v_bucket, v_behind = null;
+    end if;
+    set v_state = null, v_permits = 0;
+    select `key`, state, expires, if(token > 0, permits, 0) into v_key, v_state, v_expires, v_permits from {claims} where id = v_id;
+    set v_freed = v_freed + v_permits, v_was_there = false;
+    if v_state is not null then
+      delete from {claims} where id = v_id;
+      set v_touched = v_key, v_was_there = v_state <> 'r' and v_expires > v_now;
+    end if;
+    if v_in_flight or (v_state <> 'o' and v_expires > v_now) then
+      call {add_tombstone}(v_id, v_bucket, if(v_state = 'r', 'revoked', 'released'), v_now, {row_ttl} * 1000);
+    end if;
+    set v_flags = concat(v_flags, if(v_was_there, '1', '0'));
     -- one walk for the releases of a key that follow each other
-    IF v_touched IS NOT NULL AND {row_ends_key} THEN
-      IF p_max_ttl > 0 THEN
-        CALL {check_identity}(p_max_ttl, v_now, FALSE, FALSE, v_grace_ends);
-        SET v_may_grant = v_grace_ends <=> 0;
-      END IF;
-      CALL {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, TRUE, v_may_grant, v_used, v_front, v_next, v_is_stale, v_pushes);
-      SET v_behind = COALESCE(v_front, NULLIF(v_used, 0)), v_touched = NULL, v_freed = 0;
-    END IF;
+    if v_touched is not null and {row_ends_key} then
+      if p_max_ttl > 0 then
+        call {check_identity}(p_max_ttl, v_now, false, false, v_grace_ends);
+        set v_may_grant = v_grace_ends <=> 0;
+      end if;
+      call {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, true, v_may_grant, v_used, v_front, v_next, v_is_stale, v_pushes);
+      set v_behind = coalesce(v_front, nullif(v_used, 0)), v_touched = null, v_freed = 0;
+    end if;
     -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
-    IF {row_ends_bucket} AND v_behind IS NULL AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_bucket) THEN
-      CALL {purge_tombstones}(v_bucket, v_now);
-      IF p_max_ttl = 0 AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_bucket) THEN
-        UPDATE {buckets} SET form = 'free', used = NULL WHERE bucket = v_bucket;
-      END IF;
-    END IF;
-  END WHILE;
+    if {row_ends_bucket} and v_behind is null and not exists (select 1 from {claims} where bucket = v_bucket) then
+      call {purge_tombstones}(v_bucket, v_now);
+      if p_max_ttl = 0 and not exists (select 1 from {tombstones} where bucket = v_bucket) then
+        update {buckets} set form = 'free', used = null where bucket = v_bucket;
+      end if;
+    end if;
+  end while;
   -- a loss is noted after the last bucket is locked
-  IF NOT v_may_grant THEN CALL {check_identity}(p_max_ttl, v_now, TRUE, FALSE, v_grace_ends); END IF;
-  IF v_pushes <> '' OR LOCATE('0', v_flags) > 0 THEN
-    SELECT CONVERT(CONCAT(v_flags, v_pushes) USING ascii) AS reply;
-  END IF;
-END
+  if not v_may_grant then call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends); end if;
+  if v_pushes <> '' or locate('0', v_flags) > 0 then
+    select convert(concat(v_flags, v_pushes) using ascii) as reply;
+  end if;
+end
