@@ -61,6 +61,7 @@ begin
         from {buckets} where bucket = p_bucket;
     end if;
     set v_arrival = coalesce(v_arrival, 0) + 1, v_ahead = v_arrival - coalesce(v_front, v_arrival);
+    -- restates the admission rule, and, below, restates the token rule
     if v_grace_ends = 0 and v_front is null and v_used + p_permits <= p_limit then
       set v_token = greatest(v_last + 1, p_floor, v_now);
       -- if another program has deleted the rows of the key, the numbers of the bucket's row are out of date. Without numbers `used` stays NULL

@@ -60,6 +60,7 @@ begin
       set v_expires = p_now + v_ttl;
       update {claims} set expires = v_expires where id = v_id;
     end if;
+    -- restates the admission rule
     if o_used + v_permits > v_limit or (v_token = 0 and not p_may_grant) then
       set o_front = v_arrival, v_front_expires = v_expires;
       leave rows_of_key;
@@ -68,6 +69,7 @@ begin
     if v_token = 0 then
       if not p_may_write then set o_is_stale = true; leave rows_of_key; end if;
       select last_token into v_last from {buckets} where bucket = p_bucket;
+      -- restates the token rule
       set v_token = greatest(v_last + 1, v_floor, p_now);
       update {buckets} set last_token = v_token + v_count - 1 where bucket = p_bucket;
       update {claims} set token = v_token, granted = p_now where id = v_id;
