@@ -67,8 +67,8 @@ export const DATA_LOSS_MUTANTS: readonly Mutant[] = [
     ...mysql,
     file: "src/drivers/sql/mysql/sql/check_identity.sql",
     name: "on MariaDB, tables of a dump regarded as those that were there",
-    find: "COALESCE(v_created = v_table_created AND v_next",
-    replace: "COALESCE(v_next",
+    find: "coalesce(v_created = v_table_created and v_next",
+    replace: "coalesce(v_next",
   },
   {
     name: "on SQLite, an older state regarded as the one that was there",

@@ -2,6 +2,9 @@
  * What the SQL driver needs of a database: the one file to read before adding a dialect. The driver (driver.ts) does what is the
  * same for all: options, batches, replies, pushes, recheck times, lists and diagnosis. A dialect contains the statements
  * and what its database does differently. docs/design/sql.md describes the tables and the algorithm.
+ *
+ * All times are microseconds of the database's clock. A dialect has one source of them, which the head of its file names: a clock that neither
+ * stands still in a transaction nor follows a setting of the session.
  */
 
 import type { Check } from "../../spi/driver.ts";

@@ -1,6 +1,7 @@
 // What a call reads, however many hold its key.
 
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { formatRows } from "../../../src/drivers/sql/mysql/row-format.ts";
 import { toBucket } from "../../../src/drivers/sql/schema.ts";
 import type { Driver } from "../../../src/spi/driver.ts";
 import { randomId } from "../../../src/util/ids.ts";
@@ -31,13 +32,12 @@ withMariaDb((server) => {
       .getConnection();
     const limit = 2_000;
     const claim = (id: string, permitLimit: number, wait = 1) =>
-      session.query("call holdfast_2_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, '', 0)", [
+      session.query("call holdfast_3_claim('inbox', 4, ?, 'key', ?, 1, ?, 600000, 1, 0, ?, false, '', 0)", [
         ...[id, BUCKET, permitLimit, wait],
       ]);
-    const record = (id: string): string => `${String(BUCKET).padStart(4, "0")}${id}`;
-    const release = (id: string) =>
-      session.query("call holdfast_2_release('inbox', 4, ?, 0)", [`${record(id)}0${"0".repeat(16)}0003key`]);
-    const renew = (id: string) => session.query("call holdfast_2_renew('inbox', 4, ?, 0)", [record(id)]);
+    const rows = (id: string) => formatRows([{ id, key: "key", bucket: BUCKET, ttlMs: 600_000 }]);
+    const release = (id: string) => session.query("call holdfast_3_release('inbox', 4, ?, 0)", [rows(id)]);
+    const renew = (id: string) => session.query("call holdfast_3_renew('inbox', 4, ?, 0)", [rows(id)]);
     const readCount = async (): Promise<number> => {
       const [rows] = await session.query("show session status like 'Handler_read%'");
       return (rows as { readonly Value: string }[]).reduce((sum, { Value: value }) => sum + Number(value), 0);

@@ -3,13 +3,15 @@ import { withMariaDb } from "../../support/stores/sql-fixture.ts";
 import { findMySqlViolations } from "../../support/stores/sql-inspector.ts";
 import { EXPECTED_VIOLATIONS, wrongTables } from "../../support/stores/sql-inspector-tables.ts";
 
-const toMySqlTable = (table: string): string => table.replace("_1_", "_2_");
-/** A bucket has the fields of a claim that is alone in it, with mode 1. */
+const toMySqlTable = (table: string): string => table.replace("_1_", "_3_");
+/** A bucket has the fields of a claim that is alone in it, with the form lone. */
 const BUCKET_COLUMNS = [
   "id varbinary(64)",
   "`key` varbinary(512)",
-  "mode tinyint",
-  ..."permits permit_limit ttl expires token_count floor created".split(" ").map((name) => `${name} bigint`),
+  "form varchar(5)",
+  ..."permits permit_limit ttl expires token_count used waits_from next_expiry counted"
+    .split(" ")
+    .map((name) => `${name} bigint`),
 ];
 
 withMariaDb((server) => {
@@ -17,7 +19,7 @@ withMariaDb((server) => {
     const database = await server().freshDatabase();
     for (const statement of wrongTables(toMySqlTable, "`key`", "varbinary(512)")) await database.query(statement);
     await database.query(
-      `alter table holdfast_2_buckets ${BUCKET_COLUMNS.map((column) => `add ${column}`).join(", ")}`,
+      `alter table holdfast_3_buckets ${BUCKET_COLUMNS.map((column) => `add ${column}`).join(", ")}`,
     );
     expect(await findMySqlViolations(database.query)).toEqual(EXPECTED_VIOLATIONS);
     const elsewhere = await server().freshDatabase();

@@ -38,8 +38,8 @@ withMariaDb((server) => {
   async function readPlaces(): Promise<{ readonly queued: readonly string[]; readonly alone: readonly string[] }> {
     const toIds = (rows: readonly Readonly<Record<string, unknown>>[]): string[] => rows.map(({ id }) => String(id));
     return {
-      queued: toIds(await query("select id from holdfast_2_claims order by arrival")),
-      alone: toIds(await query("select id from holdfast_2_buckets where mode = 1")),
+      queued: toIds(await query("select id from holdfast_3_claims order by arrival")),
+      alone: toIds(await query("select id from holdfast_3_buckets where form = 'lone'")),
     };
   }
 
@@ -90,6 +90,16 @@ withMariaDb((server) => {
     await claimAlone();
   });
 
+  test("claims of two keys of a bucket that one call releases are each followed by the claim that waits for its key", async () => {
+    const holders = KEYS.map((key) => makeClaim(key));
+    const waiters = KEYS.map((key) => makeClaim(key));
+    for (const claim of [...holders, ...waiters]) await driver.claim(claim);
+    expect(await driver.release(toReleases(...holders))).toEqual([true, true]);
+    expect(await query("select id from holdfast_3_claims where token > 0")).toHaveLength(2);
+    expect(await driver.release(toReleases(...waiters))).toEqual([true, true]);
+    await claimAlone();
+  });
+
   test("the same call again, and a renewal, find it with its token and all its fields", async () => {
     const shared = makeClaim([{ key: "key", permits: 2, limit: 3 }], { tokenCount: 7, ttlMs: 20_000, label: "mine" });
     for (const ask of [
@@ -113,7 +123,7 @@ withMariaDb((server) => {
     const { claim } = await claimAlone();
     expect(await driver.release([{ claim, hasUnansweredClaim: true }])).toEqual([true]);
     expect(await driver.claim(claim), "a late call").toEqual({ state: "none", reason: "released" });
-    await query("update holdfast_2_tombstones set expires = 1");
+    await query("update holdfast_3_tombstones set expires = 1");
     await lockOnce("key");
     await claimAlone();
   });
@@ -123,7 +133,7 @@ withMariaDb((server) => {
     expect(await driver.claim(makeClaim("key"))).toMatchObject({ state: "waiting" });
     // a walk notes what is in use
     expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
-    await query("delete from holdfast_2_claims");
+    await query("delete from holdfast_3_claims");
     const next = makeClaim("key");
     expect(await driver.claim(next)).toMatchObject({ state: "held" });
     expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
@@ -138,14 +148,14 @@ withMariaDb((server) => {
     expect(await driver.claim(makeClaim("key", { wait: false }))).toEqual({ state: "none" });
     expect(await driver.release(toReleases(detached.claim))).toEqual([true]);
     expect(await driver.claim(detached.claim), "a late call").toEqual({ state: "none", reason: "released" });
-    await query("update holdfast_2_tombstones set expires = 1");
+    await query("update holdfast_3_tombstones set expires = 1");
     await lockOnce("key");
     for (const now of [false, true]) {
       const { claim, token } = await claimAlone();
       expect(await driver.revoke?.([{ key: "key", token, now }])).toEqual([true]);
       expect(await driver.renew([claim])).toEqual([{ state: "none", reason: "revoked" }]);
       expect(await driver.release(toReleases(claim))).toEqual([false]);
-      await query("update holdfast_2_tombstones set expires = 1");
+      await query("update holdfast_3_tombstones set expires = 1");
       await lockOnce("key");
     }
   });
@@ -173,7 +183,7 @@ withMariaDb((server) => {
 
   test("its lease ends: it is over for its holder, and the key is granted to the next one", async () => {
     const { claim } = await claimAlone();
-    await query("update holdfast_2_buckets set expires = 1 where mode = 1");
+    await query("update holdfast_3_buckets set expires = 1 where form = 'lone'");
     expect((await driver.list({ prefix: "" }, { max: 9 })).items).toEqual([]);
     const next = makeClaim("key");
     expect(await driver.claim(next)).toMatchObject({ state: "held" });

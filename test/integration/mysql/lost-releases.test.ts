@@ -12,9 +12,9 @@ import { tcpProxy } from "../../support/tcp-proxy.ts";
 import { until } from "../../support/until.ts";
 
 const KEY = "a key with ünïcode";
-const CLAIMS = "holdfast_2_claims";
+const CLAIMS = "holdfast_3_claims";
 /** The row of a bucket has the claim that is alone in it. */
-const BUCKETS = "holdfast_2_buckets";
+const BUCKETS = "holdfast_3_buckets";
 
 withMariaDb((server) => {
   let fixture: MysqlFixture;
@@ -69,7 +69,7 @@ withMariaDb((server) => {
     await lock.release();
     await failOver(proxy, [one, other], bringBack);
     await expectFreeSoon(other, KEY);
-    expect(await query(`select id from ${CLAIMS} union all select id from ${BUCKETS} where mode = 1`)).toEqual([]);
+    expect(await query(`select id from ${CLAIMS} union all select id from ${BUCKETS} where form = 'lone'`)).toEqual([]);
     expect(await query("select * from information_schema.innodb_trx")).toEqual([]);
   });
 

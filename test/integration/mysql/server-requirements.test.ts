@@ -55,14 +55,14 @@ withMariaDb((server) => {
       const options = { pool: { connectionLimit: 1 }, driver: { connectTimeoutMs: 15_000 } };
       await Promise.all(Array.from({ length: 16 }, () => fixture.open(options)));
       expect(await fixture.violations(true)).toEqual([]);
-      expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 2 }]);
+      expect(await fixture.database.query("select version from holdfast_layout")).toEqual([{ version: 3 }]);
     });
 
     test("the trial claim of open() is in no list: its lease is over when it begins", async () => {
       await fixture.open();
       await fixture.database.query("create table trials (lease bigint)");
       await fixture.database.query(
-        "create trigger trial before delete on holdfast_2_claims for each row insert into trials values (old.expires - old.created)",
+        "create trigger trial before delete on holdfast_3_claims for each row insert into trials values (old.expires - old.created)",
       );
       await fixture.open();
       expect(await fixture.database.query("select lease from trials")).toEqual([{ lease: "0" }]);
@@ -71,7 +71,7 @@ withMariaDb((server) => {
     test("a second open changes nothing", async () => {
       await fixture.open();
       const created = await fixture.database.query("show procedure status like 'holdfast%'");
-      expect(created).toHaveLength(17);
+      expect(created).toHaveLength(18);
       await fixture.open();
       expect(await fixture.database.query("show procedure status like 'holdfast%'")).toEqual(created);
     });
@@ -102,8 +102,8 @@ withMariaDb((server) => {
 
     test("tables in another layout are refused", async () => {
       await fixture.open();
-      await fixture.database.query("update holdfast_layout set version = 1");
-      expect(await refused(fixture.driver())).toMatch(/holdfast_layout` has layout 1, .* uses layout 2/);
+      await fixture.database.query("update holdfast_layout set version = 2");
+      expect(await refused(fixture.driver())).toMatch(/holdfast_layout` has layout 2, .* uses layout 3/);
     });
 
     test("procedures of a lower revision are replaced, those of a higher one are kept", async () => {
@@ -114,15 +114,15 @@ withMariaDb((server) => {
         return [...new Set(rows.map(({ c }) => c))];
       };
       await fixture.open();
-      expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 8`]);
+      expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 14`]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 1, for callers from revision 1'",
+        "alter procedure holdfast_3_walk comment 'Holdfast, revision 1, for callers from revision 1'",
       );
       expect(await refused(fixture.driver({ driver: { createTables: false } }))).toMatch(
         /an older version of Holdfast/,
       );
       await fixture.open();
-      expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 8`]);
+      expect(await readComments()).toEqual([`Holdfast, revision ${REVISION}, for callers from revision 14`]);
       const procedures = await fixture.database.query(
         "select routine_name as name from information_schema.routines where routine_schema = database()",
       );
@@ -133,7 +133,7 @@ withMariaDb((server) => {
       await lockOnce(await fixture.open());
       expect(await readComments()).toEqual(["Holdfast, revision 99, for callers from revision 8"]);
       await fixture.database.query(
-        "alter procedure holdfast_2_walk comment 'Holdfast, revision 99, for callers from revision 99'",
+        "alter procedure holdfast_3_walk comment 'Holdfast, revision 99, for callers from revision 99'",
       );
       expect(await refused(fixture.driver())).toMatch(
         /procedures of database .* are of revision 99, which this version of Holdfast \(revision \d+\) cannot call: use the newer/,
@@ -142,7 +142,7 @@ withMariaDb((server) => {
 
     test("a call while tables are missing says so, and is no reason to give up", async () => {
       const driver = await fixture.open();
-      await fixture.database.query("drop table holdfast_2_claims");
+      await fixture.database.query("drop table holdfast_3_claims");
       const error = await driver.claim(makeClaim("key")).catch((failure: Error & { code?: string }) => failure);
       expect(error).toMatchObject({ code: "ER_NO_SUCH_TABLE" });
       expect(String(error)).toMatch(/tables or procedures are missing/);
@@ -151,10 +151,10 @@ withMariaDb((server) => {
     test("a call whose bucket has no row is refused, and changes nothing", async () => {
       await expectRefusedWithoutBucket({
         driver: await fixture.open(),
-        tables: { buckets: "holdfast_2_buckets", claims: "holdfast_2_claims" },
+        tables: { buckets: "holdfast_3_buckets", claims: "holdfast_3_claims" },
         hasRowLocks: true,
         run: (text) => fixture.database.query(text),
-        readClaims: () => fixture.database.query("select * from holdfast_2_claims order by arrival"),
+        readClaims: () => fixture.database.query("select * from holdfast_3_claims order by arrival"),
       });
     });
 
@@ -168,7 +168,7 @@ withMariaDb((server) => {
       ];
       for (const [index, driver] of drivers.entries())
         expect(await driver.claim(claims[index] as (typeof claims)[0])).toMatchObject({ state: "held" });
-      expect(await other.query("select count(*) as count from holdfast_2_claims")).toEqual([{ count: "1" }]);
+      expect(await other.query("select count(*) as count from holdfast_3_claims")).toEqual([{ count: "1" }]);
       await other.drop();
     });
   });
@@ -230,7 +230,7 @@ withMariaDb((server) => {
         /^LOCK_STORE_REFUSED: mysql: tables are missing, and this user cannot create them: this user lacks a right; the comments of mysqlMigration\(\)/,
       );
       expect(mysqlMigration({ database: "app" })).toContain(
-        "GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON `app`.* TO USER;",
+        "grant select, insert, update, delete, execute on `app`.* to USER;",
       );
       const creator = await userDriver(
         "creator",

@@ -5,7 +5,7 @@ import postgresJs from "postgres";
 import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
-import { PostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
+import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import type { PostgresOptions } from "../../../src/drivers/sql/postgres/driver.ts";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import type { BreakableStore, BreakTestOptions } from "../../support/stores/connection-breaks.ts";
@@ -44,7 +44,7 @@ withPostgres((server) => {
         max: 4,
         idle_timeout: 60,
       });
-    return createSqlDriver(new PostgresDialect(create, true, SETTINGS), SETTINGS);
+    return createSqlDriver(createPostgresDialect(create, true, SETTINGS), SETTINGS);
   };
 
   const libraries: Readonly<

@@ -5,7 +5,7 @@ import { expect, onTestFinished, test } from "vitest";
 import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
-import { PostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
+import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import type { Locks } from "../../../src/index.ts";
 import { createLocks } from "../../../src/index.ts";
 import { withPostgres } from "../../support/stores/sql-fixture.ts";
@@ -20,7 +20,7 @@ withPostgres((server) => {
     const create = async () =>
       createPostgresJsPool((changes) => postgres(url, changes) as unknown as PostgresJsLike, settings);
     const options = { silenceWarnings: ["durability"] } as const;
-    const locks = createLocks(createSqlDriver(new PostgresDialect(create, true, options), options), {
+    const locks = createLocks(createSqlDriver(createPostgresDialect(create, true, options), options), {
       order: "strict",
     });
     onTestFinished(() => locks.close());

@@ -7,7 +7,7 @@ import { beforeAll, expect, onTestFinished, test } from "vitest";
 import type { PostgresJsLike } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createPostgresJsPool } from "../../../src/drivers/sql/clients/postgres-js.ts";
 import { createSqlDriver } from "../../../src/drivers/sql/driver.ts";
-import { PostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
+import { createPostgresDialect } from "../../../src/drivers/sql/postgres/dialect.ts";
 import { postgres } from "../../../src/drivers/sql/postgres/driver.ts";
 import { postgresFromUrl } from "../../../src/drivers/sql/postgres/from-url.ts";
 import type { Lock, Locks } from "../../../src/index.ts";
@@ -51,7 +51,7 @@ const ROWS: Readonly<Record<string, (url: string) => Row>> = {
     const create = (changes: object) =>
       postgresJs(url, { onnotice: () => undefined, ...changes }) as unknown as PostgresJsLike;
     const pool = async () => createPostgresJsPool(create, { max: 4, idle_timeout: 60 });
-    return { driver: createSqlDriver(new PostgresDialect(pool, true, OPTIONS), OPTIONS) };
+    return { driver: createSqlDriver(createPostgresDialect(pool, true, OPTIONS), OPTIONS) };
   },
   "a Pool of pg": (url) => {
     const pool = new Pool({ connectionString: url, max: POOL_SIZE });

@@ -3,8 +3,8 @@
 import Database from "libsql";
 import { describe, expect, test } from "vitest";
 import { sqlite } from "../../../src/drivers/sql/sqlite/driver.ts";
-import READ_QUEUE from "../../../src/drivers/sql/sqlite/sql/read-queue.sql";
-import READ_WAITING from "../../../src/drivers/sql/sqlite/sql/read-waiting.sql";
+import READ_QUEUE from "../../../src/drivers/sql/sqlite/sql/read_queue.sql";
+import READ_WAITING from "../../../src/drivers/sql/sqlite/sql/read_waiting.sql";
 import type { Claim, Driver } from "../../../src/spi/driver.ts";
 import { ALL_PERMITS } from "../../../src/spi/driver.ts";
 import { NO_EVENTS } from "../../support/driver-events.ts";

@@ -59,12 +59,12 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
     name: (table) =>
       [...(options.schema === undefined ? [] : [options.schema]), table].map((name) => `\`${name}\``).join("."),
     key: "`key`",
-    layout: 2,
+    layout: 3,
     highestToken: "last_token",
     counts: {
-      isKnown: "mode = 3",
-      ...{ key: "`key`", first: "-9223372036854775808", waitsFrom: "floor" },
-      ...{ used: "permits", nextExpiry: "expires", counted: "created" },
+      isKnown: "used is not null",
+      ...{ key: "`key`", first: "-9223372036854775808", waitsFrom: "waits_from" },
+      ...{ used: "used", nextExpiry: "next_expiry", counted: "counted" },
     },
     claims: (table) => `(${mysqlClaims(table("claims"), table("buckets"))}) as claims`,
     now: "timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))",
@@ -76,7 +76,7 @@ export async function findMySqlViolations(query: Query, options: Options = {}): 
 function mysqlClaims(claims: string, buckets: string): string {
   const columns = "id, `key`, bucket, permits, permit_limit, ttl, expires, token_count";
   return `select ${columns}, state, token, arrival from ${claims}
-    union all select ${columns}, 'o', last_token - token_count + 1, 1 from ${buckets} where mode = 1`;
+    union all select ${columns}, 'o', last_token - token_count + 1, 1 from ${buckets} where form = 'lone'`;
 }
 
 /** The same on SQLite. */

@@ -19,30 +19,30 @@ const MAX_NAME_LENGTH = 64;
 /** Begins the names of locks, so that people see whose they are. */
 const NAME_PREFIX = "holdfast:";
 
-const IDENTIFY = "SELECT CONNECTION_ID() AS id, @@GLOBAL.read_only AS read_only";
+const IDENTIFY = "select connection_id() as id, @@global.read_only as read_only";
 
 /** What a call of GET_LOCK or RELEASE_LOCK never returns. */
 const NOT_MARKED = -1;
 
 /** Its number too: some proxies repeat what was set in each session that they use. */
-const IS_MARKED = "@holdfast_session = ? AND CONNECTION_ID() = ?";
-const PROBE = `SELECT IF(${IS_MARKED}, @@GLOBAL.read_only, NULL) AS read_only`;
-const TRY_LOCK = createStatement("GET_LOCK(?, 0)");
-const WAIT_FOR_LOCK = createStatement("GET_LOCK(?, ?)");
-const UNLOCK = createStatement("RELEASE_LOCK(?)");
+const IS_MARKED = "@holdfast_session = ? and connection_id() = ?";
+const PROBE = `select if(${IS_MARKED}, @@global.read_only, null) as read_only`;
+const TRY_LOCK = createStatement("get_lock(?, 0)");
+const WAIT_FOR_LOCK = createStatement("get_lock(?, ?)");
+const UNLOCK = createStatement("release_lock(?)");
 
 /**
  * A server that was started again has other sessions, with the same numbers. It counts to NOW, which another user of the session may
  * have set (SET timestamp).
  */
-const READ_UPTIME = `SELECT variable_value + TIMESTAMPDIFF(SECOND, NOW(), SYSDATE()) AS uptime
-  FROM /*M! information_schema */ /*!80013 performance_schema */ .global_status WHERE variable_name = 'Uptime'`;
+const READ_UPTIME = `select variable_value + timestampdiff(second, now(), sysdate()) as uptime
+  from /*M! information_schema */ /*!80013 performance_schema */ .global_status where variable_name = 'Uptime'`;
 /** One that has been idle for a second is not just being given to another client. */
 const FIND_UNUSED =
-  "SELECT command = 'Sleep' AND time >= 1 AS is_unused FROM information_schema.processlist WHERE id = ?";
+  "select command = 'Sleep' and time >= 1 as is_unused from information_schema.processlist where id = ?";
 
 /** The statement of a wait contains its name as hexadecimal digits. */
-const FIND_WAIT = "SELECT id FROM information_schema.processlist WHERE id = ? AND INSTR(LOWER(info), ?) > 0";
+const FIND_WAIT = "select id from information_schema.processlist where id = ? and instr(lower(info), ?) > 0";
 
 export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string): AdvisoryDialect {
   return {
@@ -61,12 +61,12 @@ export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string):
       const limit = limitOf(product);
       const mark = toNumber(session);
       await connection.query(
-        "SET @holdfast_session = IF(@holdfast_session IS NULL AND CONNECTION_ID() = ?, ?, @holdfast_session)",
+        "set @holdfast_session = if(@holdfast_session is null and connection_id() = ?, ?, @holdfast_session)",
         [Number(session.id), mark],
       );
       // a statement that meets another session changes nothing
       await connection.query(
-        `SET SESSION wait_timeout = IF(${IS_MARKED}, ?, @@SESSION.wait_timeout), SESSION autocommit = IF(${IS_MARKED}, 1, @@SESSION.autocommit), SESSION ${limit} = IF(${IS_MARKED}, 0, @@SESSION.${limit})`,
+        `set session wait_timeout = if(${IS_MARKED}, ?, @@session.wait_timeout), session autocommit = if(${IS_MARKED}, 1, @@session.autocommit), session ${limit} = if(${IS_MARKED}, 0, @@session.${limit})`,
         [...markOf(session), Math.ceil(idleMs / 1_000), ...markOf(session), ...markOf(session)],
       );
       return probe(connection, session);
@@ -82,7 +82,7 @@ export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string):
         (name) => `SESSION ${name} = IF(${IS_MARKED}, @@GLOBAL.${name}, @@SESSION.${name})`,
       );
       await connection.query(
-        `SET ${assignments.join(", ")}, @holdfast_session = IF(${IS_MARKED}, NULL, @holdfast_session)`,
+        `set ${assignments.join(", ")}, @holdfast_session = if(${IS_MARKED}, null, @holdfast_session)`,
         [...settings, ""].flatMap(() => markOf(session)),
       );
       return true;
@@ -91,7 +91,7 @@ export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string):
       const { uptime } = await readRow(connection, READ_UPTIME);
       if (Number(uptime) * 1_000 < ageMs - 1_000) return true;
       const { is_unused: isUnused } = await readRow(connection, FIND_UNUSED, [Number(id)]);
-      if (Number(isUnused) === 1) await connection.query(`KILL ${Number(id)}`);
+      if (Number(isUnused) === 1) await connection.query(`kill ${Number(id)}`);
       return isUnused === undefined || Number(isUnused) === 1;
     },
     probe,
@@ -102,16 +102,16 @@ export function createMysqlAdvisoryDialect(keyToName?: (key: string) => string):
     unlock: (connection, session, { lock }) =>
       connection.query(UNLOCK, [...markOf(session), ...lock.values]).then(toResult),
     async unlockAll(connection, session, modes) {
-      const calls = modes.map((_, index) => `IF(${IS_MARKED}, RELEASE_LOCK(?), ${NOT_MARKED}) AS lock_${index}`);
+      const calls = modes.map((_, index) => `if(${IS_MARKED}, release_lock(?), ${NOT_MARKED}) as lock_${index}`);
       const values = modes.flatMap(({ lock }) => [...markOf(session), ...lock.values]);
-      const row = await readRow(connection, `SELECT ${calls.join(", ")}`, values);
+      const row = await readRow(connection, `select ${calls.join(", ")}`, values);
       if (Number(row.lock_0) === NOT_MARKED) return null;
       return modes.map((_, index) => Number(row[`lock_${index}`]) === 1);
     },
     async cancelWait(connection, sessionId, { lock }) {
       const [name] = lock.values;
       const row = await readRow(connection, FIND_WAIT, [sessionId, Buffer.from(String(name)).toString("hex")]);
-      if (row.id !== undefined) await connection.query(`KILL QUERY ${Number(row.id)}`);
+      if (row.id !== undefined) await connection.query(`kill query ${Number(row.id)}`);
     },
     async diagnose(connection) {
       const variables = await readVariables(connection);
@@ -151,7 +151,7 @@ async function readRow(connection: SqlConnection, text: string, values?: readonl
 
 /** A statement that calls the function in the marked session only. Its values begin with markOf(). */
 function createStatement(call: string): string {
-  return `SELECT IF(${IS_MARKED}, ${call}, ${NOT_MARKED}) AS result`;
+  return `select if(${IS_MARKED}, ${call}, ${NOT_MARKED}) as result`;
 }
 
 /** The parameters of IS_MARKED. */

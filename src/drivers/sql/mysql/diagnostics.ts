@@ -67,11 +67,11 @@ export async function checkRole(
 async function isReplica(connection: Pick<SqlConnection, "query">, { product }: ServerVariables): Promise<boolean> {
   if (product === "MariaDB") {
     // every user may read it
-    const { rows } = await connection.query("SHOW GLOBAL STATUS LIKE 'Slaves_running'");
+    const { rows } = await connection.query("show global status like 'Slaves_running'");
     return Number(rows[0]?.Value) > 0;
   }
   // needs the right REPLICATION CLIENT, and MySQL 8.0.22
-  const { rows } = await connection.query("SHOW REPLICA STATUS").catch(() => ({ rows: [] }));
+  const { rows } = await connection.query("show replica status").catch(() => ({ rows: [] }));
   return rows.length > 0;
 }
 
@@ -100,7 +100,7 @@ export async function checkConnections(
   { get }: ServerVariables,
 ): Promise<MysqlCheck<"connections">> {
   const name = "connections";
-  const { rows } = await connection.query("SHOW GLOBAL STATUS LIKE 'Threads_connected'");
+  const { rows } = await connection.query("show global status like 'Threads_connected'");
   const [count, max] = [Number(rows[0]?.Value), Number(get("max_connections"))];
   if (!(max > 0)) return { status: "unknown", name, message: `${count} connections in use` };
   const message = `${count} of ${max} connections in use`;
@@ -110,7 +110,7 @@ export async function checkConnections(
 
 async function checkLeftovers(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<MysqlCheck> {
   const name = "leftovers";
-  const text = `SELECT COUNT(*) AS count FROM (SELECT 1 FROM {claims} WHERE expires <= {now} LIMIT ${MANY_LEFTOVERS}) AS expired`;
+  const text = `select count(*) as count from (select 1 from {claims} where expires <= {now} limit ${MANY_LEFTOVERS}) as expired`;
   const { rows } = await connection.query(expandStatement(text, location));
   const count = Number(rows[0]?.count);
   const message = `${count}${count === MANY_LEFTOVERS ? " or more" : ""} expired rows of claims`;

@@ -1,6 +1,5 @@
-/** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. */
+/** The dialect of MariaDB and MySQL: each verb is one CALL of a procedure (sql/), which is one transaction. Its clock is in clock.ts. */
 
-import { StoreRefusedError } from "../../../errors.ts";
 import type { Check } from "../../../spi/driver.ts";
 import { systemClock } from "../../../util/clock.ts";
 import { randomId } from "../../../util/ids.ts";
@@ -32,9 +31,8 @@ import { expandStatement } from "./migration.ts";
 import type { MysqlLocation, MysqlOptions } from "./options.ts";
 import { resolveLocation } from "./options.ts";
 import { prepareDatabase, readDefaultDatabase } from "./prepare-database.ts";
+import { formatRows } from "./row-format.ts";
 
-/** A tombstone outlives a statement that waits for a lock longer than a short ttl. */
-const MIN_TOMBSTONE_MS = 60_000;
 const ID_CHARS = 26;
 /** The highest number of a BIGINT. A floor above it is refused like any that is too high. */
 const MAX_BIGINT = 2n ** 63n - 1n;
@@ -44,11 +42,11 @@ const ABOVE_ALL_KEYS: Uint8Array = Buffer.from([0xff]);
 /**
  * Settings of the session, for one call, on MariaDB: whatever another user of the pool has set, a call ends before its client gives it up,
  * and does not fail by a time-out, by a limit of rows to examine, or by one of the bytes by which rows are sorted. Without the two
- * checks an insert into an empty table locks all of it. In a time zone with daylight saving the local time of the clock (NOW in migration.ts)
+ * checks an insert into an empty table locks all of it. In a time zone with daylight saving the local time of the clock (clock.ts)
  * would be ambiguous for an hour.
  */
 const CALL_SETTINGS =
-  "/*M! SET STATEMENT max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' FOR */";
+  "/*M! set statement max_statement_time=?,lock_wait_timeout=?,innodb_lock_wait_timeout=?,sql_big_selects=1,max_sort_length=1024,unique_checks=1,foreign_key_checks=1,time_zone='+00:00' for */";
 /** The share of a call's time after which the server ends it. */
 const ANSWER_IN_TIME = 0.9;
 /** 0 would mean no limit. */
@@ -167,7 +165,8 @@ class MysqlSession implements DialectSession {
       ttlMs,
       tokenCount,
       floor > MAX_BIGINT ? MAX_BIGINT : floor,
-      (wait ? 1 : 0) + (recall ? 2 : 0),
+      wait,
+      recall,
       Buffer.from(label),
       this.#maxTtlMs,
     ];
@@ -176,8 +175,7 @@ class MysqlSession implements DialectSession {
   }
 
   async renew(rows: readonly ClaimRow[]): Promise<readonly string[]> {
-    const records = formatRenewals(rows);
-    const values = [this.#inbox, this.#lockWaitSeconds, Buffer.from(records), this.#maxTtlMs];
+    const values = [this.#inbox, this.#lockWaitSeconds, formatRows(rows, ({ recall }) => recall), this.#maxTtlMs];
     const [row] = await this.#call("renew", values, toOneBucket(rows));
     const replies = new Map<string, string>();
     for (const line of String(row?.replies).split("\n")) replies.set(line.slice(0, ID_CHARS), line.slice(ID_CHARS + 1));
@@ -190,17 +188,8 @@ class MysqlSession implements DialectSession {
 
   release(rows: readonly ReleaseRow[]): Promise<ReleaseReply> {
     return this.#calls.release(rows, (batch) => {
-      const records = batch.map((row) => {
-        const ttlMs = Math.max(row.ttlMs, MIN_TOMBSTONE_MS);
-        const keyLength = Buffer.byteLength(row.key);
-        return `${formatRow(row)}${row.hasUnansweredClaim ? "1" : "0"}${pad(ttlMs, 16)}${pad(keyLength, 4)}${row.key}`;
-      });
-      const work = this.#toWork("release", [
-        this.#inbox,
-        this.#lockWaitSeconds,
-        Buffer.from(records.join("")),
-        this.#maxTtlMs,
-      ]);
+      const records = formatRows(batch, ({ hasUnansweredClaim }) => hasUnansweredClaim);
+      const work = this.#toWork("release", [this.#inbox, this.#lockWaitSeconds, records, this.#maxTtlMs]);
       return async (connection) => {
         const {
           rows: [reply],
@@ -213,8 +202,7 @@ class MysqlSession implements DialectSession {
   }
 
   async detach(rows: readonly ClaimRow[], remainingMs: number | null): Promise<readonly boolean[]> {
-    const records = rows.map(formatRow).join("");
-    const values = [this.#lockWaitSeconds, remainingMs, Buffer.from(records)];
+    const values = [this.#lockWaitSeconds, remainingMs, formatRows(rows)];
     const [row] = await this.#call("detach", values, toOneBucket(rows));
     return decodeFlags(row?.reply, rows.length, "mysql").flags;
   }
@@ -298,7 +286,7 @@ class MysqlSession implements DialectSession {
     let text = this.#texts.get(procedure);
     if (text === undefined) {
       const placeholders = values.map(() => "?").join(",");
-      text = expandStatement(`${CALL_SETTINGS} CALL {${procedure}}(${placeholders})`, this.#location);
+      text = expandStatement(`${CALL_SETTINGS} call {${procedure}}(${placeholders})`, this.#location);
       this.#texts.set(procedure, text);
     }
     const call = text;
@@ -319,27 +307,10 @@ async function callOrRollBack(
     return await connection.query(text, values);
   } catch (error) {
     if (readErrorNumber(error) !== 0 && leavesTransactionOpen(error)) {
-      await connection.query("ROLLBACK").catch(() => undefined);
+      await connection.query("rollback").catch(() => undefined);
     }
     throw error;
   }
-}
-
-/** Only claims that ask to be recalled make the records longer. */
-function formatRenewals(rows: readonly ClaimRow[]): string {
-  if (!rows.some(({ recall }) => recall)) return rows.map(formatRow).join("");
-  return `+${rows.map((row) => `${formatRow(row)}${row.recall ? "1" : "0"}`).join("")}`;
-}
-
-/** The beginning of a record: bucket and id. */
-function formatRow({ id, bucket }: { readonly id: string; readonly bucket: number }): string {
-  if (!/^[a-z2-7]{26}$/.test(id))
-    throw new StoreRefusedError("mysql: the id of a claim has another form than expected");
-  return `${pad(bucket, 4)}${id}`;
-}
-
-function pad(value: number, digits: number): string {
-  return String(value).padStart(digits, "0");
 }
 
 function toListedRow(row: SqlRow): ListedRow {

@@ -1,8 +1,10 @@
 /** The statements of a location, and the text that creates its tables and procedures. */
 
 import { BUCKET_COUNT, expandNames, MYSQL_LAYOUT_VERSION, splitStatements, toName } from "../schema.ts";
+import { LEASE_NOW, NOW } from "./clock.ts";
 import type { MysqlLocation } from "./options.ts";
 import { resolveLocation, validateLocation } from "./options.ts";
+import { ROW_WORDS } from "./row-format.ts";
 import ADD_TOMBSTONE from "./sql/add_tombstone.sql";
 import CHECK_DATA_LOSS from "./sql/check_data_loss.sql";
 import CHECK_IDENTITY from "./sql/check_identity.sql";
@@ -14,6 +16,7 @@ import LOCK_BUCKET from "./sql/lock_bucket.sql";
 import ORDER_HOLDERS from "./sql/order_holders.sql";
 import PURGE_TOMBSTONES from "./sql/purge_tombstones.sql";
 import READ_OWNED from "./sql/read_owned.sql";
+import REFUSE_SESSION from "./sql/refuse_session.sql";
 import RELEASE from "./sql/release.sql";
 import RELEASE_ROWS from "./sql/release_rows.sql";
 import RENEW from "./sql/renew.sql";
@@ -26,24 +29,16 @@ import WALK from "./sql/walk.sql";
  * Raise it with every change of a procedure. A database keeps the procedures of the highest revision, so an older version of
  * the library does not replace those of a newer one.
  */
-export const REVISION = 13;
+export const REVISION = 14;
 
 /**
  * The oldest revision of a library that can call the procedures: raise it to REVISION when parameters change, or when a reply
  * changes that older versions must understand. Older versions refuse such a database, and work with any other of their layout.
  */
-const OLDEST_CALLER = 8;
+const OLDEST_CALLER = 14;
 
 /** The number of a bucket has two of these digits. */
 const BUCKET_DIGITS = Math.sqrt(BUCKET_COUNT);
-
-/**
- * The server's clock: microseconds since 1970. NOW and UTC_TIMESTAMP stand still in a session in which another user of the pool has set
- * `timestamp`; SYSDATE goes on, but knows local time only. In one expression both have the same offset from UTC, unless it has changed between
- * them (daylight saving): procedures that write a lease refuse a difference of more than 60 seconds.
- */
-export const NOW =
-  "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))";
 
 /** A procedure keeps the sql_mode of its creation, so no setting of a session changes what it does. */
 export const PROCEDURE_SQL_MODE = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION";
@@ -55,6 +50,7 @@ const PROCEDURES: readonly (readonly [word: string, text: string])[] = [
   ["check_data_loss", CHECK_DATA_LOSS],
   ["order_holders", ORDER_HOLDERS],
   ["restore", RESTORE],
+  ["refuse_session", REFUSE_SESSION],
   ["lock_bucket", LOCK_BUCKET],
   ["purge_tombstones", PURGE_TOMBSTONES],
   ["add_tombstone", ADD_TOMBSTONE],
@@ -74,6 +70,14 @@ function quoteName(name: string): string {
   return `\`${name.replaceAll("`", "``")}\``;
 }
 
+/** The words of statements that are no names. */
+const CONSTANTS: Readonly<Record<string, string>> = {
+  revision: `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`,
+  now: NOW,
+  lease_now: LEASE_NOW,
+  ...ROW_WORDS,
+};
+
 /** Puts names and constants into a statement. */
 export function expandStatement(text: string, { database, prefix }: MysqlLocation): string {
   const qualifier = database === null ? "" : `${quoteName(database)}.`;
@@ -81,11 +85,9 @@ export function expandStatement(text: string, { database, prefix }: MysqlLocatio
     text,
     prefix,
     (name, word) => {
-      if (word === "revision") return `Holdfast, revision ${REVISION}, for callers from revision ${OLDEST_CALLER}`;
-      if (word === "now") return NOW;
       // inside a text; a prefix has no quotes
       if (word === "claims_name") return toName("claims", prefix, MYSQL_LAYOUT_VERSION);
-      return `${qualifier}${quoteName(name)}`;
+      return CONSTANTS[word] ?? `${qualifier}${quoteName(name)}`;
     },
     MYSQL_LAYOUT_VERSION,
   );
@@ -105,24 +107,24 @@ export function parseRevision(comment: unknown): { readonly revision: number; re
 
 /** The statements that create tables and rows that are missing. They can run again, and while locks are in use. */
 export function renderTables(location: MysqlLocation): readonly string[] {
-  const digits = Array.from({ length: BUCKET_DIGITS }, (_, digit) => `SELECT ${digit} AS digit`).join(" UNION ALL ");
+  const digits = Array.from({ length: BUCKET_DIGITS }, (_, digit) => `select ${digit} as digit`).join(" union all ");
   return [
     ...splitStatements(SCHEMA),
-    `INSERT IGNORE INTO {layout} (version) SELECT ${MYSQL_LAYOUT_VERSION} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {layout})`,
-    "INSERT IGNORE INTO {identity} (only_row, created, sequence, grace_begins, grace_ends) VALUES (1, '', 0, 0, 0)",
+    `insert ignore into {layout} (version) select ${MYSQL_LAYOUT_VERSION} from dual where not exists (select 1 from {layout})`,
+    "insert ignore into {identity} (only_row, created, sequence, grace_begins, grace_ends) values (1, '', 0, 0, 0)",
     // A row that is inserted again is locked first: beside a session that keeps one locked, all those before it would be, too. What
     // is read at this level is not locked. A migration may run without autocommit, and tables have ended its transaction before
-    "COMMIT AND NO CHAIN NO RELEASE",
-    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    `INSERT IGNORE INTO {buckets} (bucket, last_token) SELECT bucket, 0
-      FROM (SELECT high.digit * ${BUCKET_DIGITS} + low.digit AS bucket FROM (${digits}) AS high CROSS JOIN (${digits}) AS low) AS numbers
-      WHERE bucket NOT IN (SELECT bucket FROM {buckets})`,
+    "commit and no chain no release",
+    "set transaction isolation level read committed",
+    `insert ignore into {buckets} (bucket, last_token) select bucket, 0
+      from (select high.digit * ${BUCKET_DIGITS} + low.digit as bucket from (${digits}) as high cross join (${digits}) as low) as numbers
+      where bucket not in (select bucket from {buckets})`,
   ].map((text) => expandStatement(text, location));
 }
 
 /** The statements that create or replace the procedures. A call that meets one while it is replaced fails and is repeated. */
 export function renderProcedures(location: MysqlLocation): readonly string[] {
-  return PROCEDURES.flatMap(([word, text]) => [`DROP PROCEDURE IF EXISTS {${word}}`, text]).map((text) =>
+  return PROCEDURES.flatMap(([word, text]) => [`drop procedure if exists {${word}}`, text]).map((text) =>
     expandStatement(text, location),
   );
 }
@@ -140,7 +142,7 @@ export function mysqlMigration(options: { readonly database?: string; readonly p
   const target = location.database === null ? "DATABASE" : quoteName(location.database);
   const grants = GRANTS.replaceAll("DATABASE", target).split("\n");
   return [
-    `SET SESSION sql_mode = '${PROCEDURE_SQL_MODE}';`,
+    `set session sql_mode = '${PROCEDURE_SQL_MODE}';`,
     ...renderTables(location).map((text) => `${text};`),
     "DELIMITER //",
     ...renderProcedures(location).map((text) => `${text}//`),
@@ -151,5 +153,5 @@ export function mysqlMigration(options: { readonly database?: string; readonly p
 }
 
 const GRANTS = `Rights of a user that only locks (option createTables: false, or after the first open):
-GRANT SELECT, INSERT, UPDATE, DELETE, EXECUTE ON DATABASE.* TO USER;
+grant select, insert, update, delete, execute on DATABASE.* to USER;
 To create tables and procedures it also needs CREATE, CREATE ROUTINE and ALTER ROUTINE.`;

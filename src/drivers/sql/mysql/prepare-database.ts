@@ -33,7 +33,7 @@ const SETUP_LOCK_SECONDS = 4;
  */
 export async function readDefaultDatabase({ connectDedicated }: SqlClient, calls: Calls): Promise<string> {
   const read = async (connection: Pick<SqlConnection, "query">): Promise<unknown> =>
-    (await connection.query("SELECT DATABASE() AS name LIMIT 1")).rows[0]?.name;
+    (await connection.query("select database() as name limit 1")).rows[0]?.name;
   const name = await (connectDedicated === undefined
     ? calls.run(read)
     : connectDedicated().then((connection) => read(connection).finally(() => connection.release())));
@@ -96,7 +96,7 @@ function verifyServer(variables: ServerVariables): void {
 async function verifyClock(connection: Pick<SqlConnection, "query">): Promise<void> {
   // a millisecond passes before the comparison; SLEEP would end by a clock that may be stepped
   const { rows } = await connection.query(
-    "/*M! SET STATEMENT max_statement_time=0 FOR */ SELECT BENCHMARK(500, MD5('')), SYSDATE(6) = NOW(6) AS stands_still",
+    "/*M! set statement max_statement_time=0 for */ select benchmark(500, md5('')), sysdate(6) = now(6) as stands_still",
   );
   if (Number(rows[0]?.stands_still) === 0) return;
   throw new StoreRefusedError(
@@ -119,18 +119,18 @@ function isAtLeast(version: readonly number[], wanted: readonly number[]): boole
  */
 async function findMissing(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<string | null> {
   try {
-    const layout = await connection.query(expandStatement("SELECT version FROM {layout}", location));
+    const layout = await connection.query(expandStatement("select version from {layout}", location));
     const versions = layout.rows.map(({ version }) => Number(version));
     if (versions.some((version) => version !== MYSQL_LAYOUT_VERSION)) {
       throw new StoreRefusedError(
         explainLayout("mysql", expandStatement("{layout}", location), versions[0], MYSQL_LAYOUT_VERSION),
       );
     }
-    const buckets = await connection.query(expandStatement("SELECT COUNT(*) AS count FROM {buckets}", location));
+    const buckets = await connection.query(expandStatement("select count(*) as count from {buckets}", location));
     if (versions.length === 0 || Number(buckets.rows[0]?.count) < BUCKET_COUNT) return "rows of the tables are missing";
-    await connection.query(expandStatement("SELECT 1 FROM {claims} LIMIT 0", location));
-    await connection.query(expandStatement("SELECT 1 FROM {tombstones} LIMIT 0", location));
-    const identity = await connection.query(expandStatement("SELECT 1 FROM {identity}", location));
+    await connection.query(expandStatement("select 1 from {claims} limit 0", location));
+    await connection.query(expandStatement("select 1 from {tombstones} limit 0", location));
+    const identity = await connection.query(expandStatement("select 1 from {identity}", location));
     if (identity.rows.length === 0) return "rows of the tables are missing";
   } catch (error) {
     if (isMissingError(error)) return "tables are missing";
@@ -157,8 +157,8 @@ async function readRevisions(
 ): Promise<ReadonlyMap<string, ReturnType<typeof parseRevision>>> {
   const names = listProcedures(prefix);
   const { rows } = await connection.query(
-    `SELECT ROUTINE_NAME AS name, ROUTINE_COMMENT AS comment FROM information_schema.ROUTINES
-      WHERE ROUTINE_SCHEMA = ? AND ROUTINE_TYPE = 'PROCEDURE' AND ROUTINE_NAME IN (${names.map(() => "?").join(",")})`,
+    `select routine_name as name, routine_comment as comment from information_schema.routines
+      where routine_schema = ? and routine_type = 'PROCEDURE' and routine_name in (${names.map(() => "?").join(",")})`,
     [database, ...names],
   );
   return new Map(rows.map(({ name, comment }) => [String(name), parseRevision(comment)]));
@@ -168,7 +168,7 @@ async function readRevisions(
 async function createMissing(connection: Pick<SqlConnection, "query">, location: MysqlLocation): Promise<void> {
   const digest = createHash("sha256").update(`${location.database} ${location.prefix}`).digest("hex");
   const lockName = `holdfast_setup_${digest.slice(0, 16)}`;
-  const { rows } = await connection.query("SELECT GET_LOCK(?, ?) AS result", [lockName, SETUP_LOCK_SECONDS]);
+  const { rows } = await connection.query("select get_lock(?, ?) as result", [lockName, SETUP_LOCK_SECONDS]);
   if (Number(rows[0]?.result) !== 1) throw new Error("mysql: another process has been creating the tables for long");
   try {
     for (const text of renderTables(location)) await connection.query(text);
@@ -177,6 +177,6 @@ async function createMissing(connection: Pick<SqlConnection, "query">, location:
     if (isCurrent) return;
     for (const text of renderProcedures(location)) await connection.query(text);
   } finally {
-    await connection.query("SELECT RELEASE_LOCK(?) AS result", [lockName]);
+    await connection.query("select release_lock(?) as result", [lockName]);
   }
 }

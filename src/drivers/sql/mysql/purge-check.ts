@@ -3,8 +3,8 @@
 import type { Check } from "../../../spi/driver.ts";
 import { formatDuration } from "../../../util/duration.ts";
 import type { SqlConnection } from "../clients/types.ts";
+import { NOW } from "./clock.ts";
 import { readErrorNumber } from "./errors.ts";
-import { NOW } from "./migration.ts";
 import type { ServerVariables } from "./server-variables.ts";
 
 /** A transaction that is open for longer counts. */
@@ -16,15 +16,15 @@ const MAX_HISTORY = 100_000;
  * At READ COMMITTED a transaction keeps old rows only while a statement runs. trx_started is in the time zone of the server. The connection
  * of a transaction that was prepared before a restart is 0.
  */
-const READ_OLDEST = `SELECT trx_mysql_thread_id AS connection, user AS user, seconds FROM (
-  SELECT trx_mysql_thread_id, TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ('1970-01-01' + INTERVAL ${NOW} MICROSECOND, '+00:00', 'SYSTEM')) AS seconds
-  FROM information_schema.innodb_trx
-  WHERE trx_isolation_level NOT IN ('READ COMMITTED', 'READ UNCOMMITTED') OR trx_query IS NOT NULL
-) AS transactions LEFT JOIN information_schema.processlist ON id = trx_mysql_thread_id
-WHERE seconds > ${MAX_OPEN_SECONDS} ORDER BY seconds DESC LIMIT 1`;
+const READ_OLDEST = `select trx_mysql_thread_id as connection, user as user, seconds from (
+  select trx_mysql_thread_id, timestampdiff(second, trx_started, convert_tz('1970-01-01' + interval ${NOW} microsecond, '+00:00', 'SYSTEM')) as seconds
+  from information_schema.innodb_trx
+  where trx_isolation_level not in ('READ COMMITTED', 'READ UNCOMMITTED') or trx_query is not null
+) as transactions left join information_schema.processlist on id = trx_mysql_thread_id
+where seconds > ${MAX_OPEN_SECONDS} order by seconds desc limit 1`;
 
 const MYSQL_HISTORY =
-  "SELECT count AS Value FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len'";
+  "select count as Value from information_schema.innodb_metrics where name = 'trx_rseg_history_len'";
 
 /** One of the right PROCESS, and one of a table. */
 const MISSING_RIGHT: readonly number[] = [1227, 1142];
@@ -50,7 +50,7 @@ export async function checkPurge(
   const transactions = await read(READ_OLDEST);
   // every user may read that of MariaDB
   const isMariaDb = product === "MariaDB";
-  const counts = await read(isMariaDb ? "SHOW GLOBAL STATUS LIKE 'Innodb_history_list_length'" : MYSQL_HISTORY);
+  const counts = await read(isMariaDb ? "show global status like 'Innodb_history_list_length'" : MYSQL_HISTORY);
   const count = counts?.[0]?.Value;
   const history = `old rows of ${count ?? "an unknown number of"} transactions are not purged yet`;
   const [oldest] = transactions ?? [];

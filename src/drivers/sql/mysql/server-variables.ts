@@ -29,7 +29,7 @@ export interface ServerVariables {
 
 export async function readVariables(connection: Pick<SqlConnection, "query">): Promise<ServerVariables> {
   const names = NAMES.map((name) => `'${name}'`).join(",");
-  const { rows } = await connection.query(`SHOW VARIABLES WHERE Variable_name IN (${names})`);
+  const { rows } = await connection.query(`show variables where Variable_name in (${names})`);
   const values = new Map(rows.map((row) => [String(row.Variable_name), String(row.Value)]));
   const get = (name: string): string => values.get(name) ?? "";
   const version = (/^\d+(?:\.\d+)*/.exec(get("version"))?.[0] ?? "").split(".").map(Number);
@@ -60,10 +60,10 @@ export async function withPlainSession<T>(
   work: () => Promise<T>,
 ): Promise<T> {
   // fails inside a transaction of the user, which autocommit = 1 and every CREATE would commit
-  await connection.query("SET TRANSACTION ISOLATION LEVEL READ COMMITTED");
+  await connection.query("set transaction isolation level read committed");
   const names = PLAIN_SETTINGS.map(([name]) => name);
   const { rows } = await connection.query(
-    `SELECT ${names.map((name) => `@@session.${name} AS ${name}`).join(", ")} LIMIT 1`,
+    `select ${names.map((name) => `@@session.${name} as ${name}`).join(", ")} limit 1`,
   );
   const [before = {}] = rows;
   await setSession(connection, PLAIN_SETTINGS);
@@ -83,5 +83,5 @@ function setSession(
 ): Promise<unknown> {
   const assignments = settings.map(([name]) => `SESSION ${name} = ?`);
   const values = settings.map(([, value]) => value);
-  return connection.query(`SET ${assignments.join(", ")}`, values);
+  return connection.query(`set ${assignments.join(", ")}`, values);
 }

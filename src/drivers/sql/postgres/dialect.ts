@@ -1,4 +1,4 @@
-/** The dialect of PostgreSQL: stored functions (sql/), one call and one round trip for each verb, pushes by NOTIFY. */
+/** The dialect of PostgreSQL: stored functions (sql/), one call and one round trip for each verb, pushes by NOTIFY. Its clock is sql/read_clock.sql. */
 
 import type { Check } from "../../../spi/driver.ts";
 import { chunk } from "../../../util/chunk.ts";
@@ -45,31 +45,27 @@ const LAST_CHARACTER = "\u{10ffff}";
 /** A call that may be given up before its wait for a lock ends at the server (migration.ts) is sent with the time that it has left. */
 const MIN_REMAINING_MS = 4_500;
 
-export class PostgresDialect implements Dialect {
-  readonly name = "postgres";
-  readonly durability = "restart";
-  readonly #makeClient: () => Promise<SqlClient>;
-  readonly #ownsClient: boolean;
-  readonly #options: PostgresOptions;
-
-  /** `ownsClient`: the session closes the client. */
-  constructor(makeClient: () => Promise<SqlClient>, ownsClient: boolean, options: PostgresOptions) {
-    this.#makeClient = makeClient;
-    this.#ownsClient = ownsClient;
-    this.#options = options;
-  }
-
-  async open(events: DialectEvents): Promise<DialectSession> {
-    const client = await this.#makeClient();
-    const session = new PostgresSession(client, this.#ownsClient, this.#options, events);
-    try {
-      await session.verify();
-    } catch (error) {
-      await session.close();
-      throw toOpenError(explainError(error));
-    }
-    return session;
-  }
+/** `ownsClient`: close() closes the client. */
+export function createPostgresDialect(
+  createClient: () => Promise<SqlClient>,
+  ownsClient: boolean,
+  options: PostgresOptions,
+): Dialect {
+  return {
+    name: "postgres",
+    durability: "restart",
+    async open(events) {
+      const client = await createClient();
+      const session = new PostgresSession(client, ownsClient, options, events);
+      try {
+        await session.prepare();
+      } catch (error) {
+        await session.close();
+        throw toOpenError(explainError(error));
+      }
+      return session;
+    },
+  };
 }
 
 type Statements = Readonly<
@@ -133,7 +129,7 @@ class PostgresSession implements DialectSession {
   }
 
   /** @throws StoreRefusedError if this database cannot keep locks */
-  async verify(): Promise<void> {
+  async prepare(): Promise<void> {
     const isCreating = this.#options.createTables ?? true;
     const { isReadCommitted } = await verifyDatabase(this.#calls, this.#location, isCreating);
     this.#isAlwaysPlain = !isReadCommitted;

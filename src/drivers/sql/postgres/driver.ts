@@ -4,7 +4,7 @@ import type { Driver } from "../../../spi/driver.ts";
 import { adaptPostgresClient } from "../clients/detect.ts";
 import { toClientSource } from "../clients/source.ts";
 import { createSqlDriver } from "../driver.ts";
-import { PostgresDialect } from "./dialect.ts";
+import { createPostgresDialect } from "./dialect.ts";
 import type { PostgresClient, PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
 
@@ -27,5 +27,5 @@ export function postgres(
 ): Driver {
   validatePostgresOptions(options);
   const { create, isOwned } = toClientSource(client, adaptPostgresClient);
-  return createSqlDriver(new PostgresDialect(create, isOwned, options), options);
+  return createSqlDriver(createPostgresDialect(create, isOwned, options), options);
 }

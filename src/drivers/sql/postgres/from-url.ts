@@ -11,7 +11,7 @@ import { parsePostgresUrl } from "../clients/url.ts";
 import { createSqlDriver } from "../driver.ts";
 import { DEFAULT_CONNECT_TIMEOUT_MS } from "../options.ts";
 import { parseUrlBoolean, takeUrlOptions, takeUrlParameters, URL_OPTIONS } from "../url-parameters.ts";
-import { PostgresDialect } from "./dialect.ts";
+import { createPostgresDialect } from "./dialect.ts";
 import type { PostgresOptions } from "./options.ts";
 import { validatePostgresOptions } from "./options.ts";
 
@@ -36,5 +36,5 @@ export function postgresFromUrl(url: string, options: PostgresOptions): Driver {
   validatePostgresOptions(allOptions);
   const { connectTimeoutMs = DEFAULT_CONNECT_TIMEOUT_MS } = allOptions;
   const createClient = () => loadPostgresClient(own.url, { connectTimeoutMs });
-  return createSqlDriver(new PostgresDialect(createClient, true, allOptions), allOptions);
+  return createSqlDriver(createPostgresDialect(createClient, true, allOptions), allOptions);
 }

@@ -1,4 +1,4 @@
-/** SQLite as a database of locks: one file, used by the processes of one machine. */
+/** The dialect of SQLite: a transaction of this process for each verb, in one file that the processes of one machine use. Its clock is in clock.ts. */
 
 import { StoreRefusedError } from "../../../errors.ts";
 import type { Check, ClaimId } from "../../../spi/driver.ts";

@@ -5,41 +5,42 @@ import { ALL_PERMITS } from "../../../spi/driver.ts";
 import type { SqliteDatabase, SqliteStatement, SqlRow, SqlValue } from "../clients/types.ts";
 import type { ClaimRow, ListedRow, ListRequest, OwnedRow } from "../dialect.ts";
 import { expandNames, quoteIdentifier, SQLITE_LAYOUT_VERSION, splitStatements, toUpperBound } from "../schema.ts";
-import COUNT_ROWS from "./sql/count-rows.sql";
-import DELETE_CLAIM from "./sql/delete-claim.sql";
-import EXTEND_LEASE from "./sql/extend-lease.sql";
-import FILL_BUCKETS from "./sql/fill-buckets.sql";
-import FIND_CLAIM from "./sql/find-claim.sql";
-import FORGET_TOTALS from "./sql/forget-totals.sql";
-import GRANT_CLAIM from "./sql/grant-claim.sql";
-import INSERT_CLAIM from "./sql/insert-claim.sql";
-import LIST_KEY from "./sql/list-key.sql";
-import LIST_PREFIX from "./sql/list-prefix.sql";
-import MOVE_CLAIM from "./sql/move-claim.sql";
-import PURGE_ALL from "./sql/purge-all.sql";
-import PURGE_TOMBSTONES from "./sql/purge-tombstones.sql";
-import READ_BUCKET from "./sql/read-bucket.sql";
-import READ_CLAIM from "./sql/read-claim.sql";
-import READ_CLOCK from "./sql/read-clock.sql";
-import READ_ENTRY from "./sql/read-entry.sql";
-import READ_FRONT from "./sql/read-front.sql";
-import READ_HOLDERS from "./sql/read-holders.sql";
-import READ_IDENTITY from "./sql/read-identity.sql";
-import READ_LAST from "./sql/read-last.sql";
-import READ_LAYOUT from "./sql/read-layout.sql";
-import READ_OWNED from "./sql/read-owned.sql";
-import READ_QUEUE from "./sql/read-queue.sql";
-import READ_TOMBSTONE from "./sql/read-tombstone.sql";
-import READ_TOTALS from "./sql/read-totals.sql";
-import READ_WAITING from "./sql/read-waiting.sql";
-import REDUCE_TOTALS from "./sql/reduce-totals.sql";
+import { NOW } from "./clock.ts";
+import COUNT_ROWS from "./sql/count_rows.sql";
+import DELETE_CLAIM from "./sql/delete_claim.sql";
+import EXTEND_LEASE from "./sql/extend_lease.sql";
+import FILL_BUCKETS from "./sql/fill_buckets.sql";
+import FIND_CLAIM from "./sql/find_claim.sql";
+import FORGET_TOTALS from "./sql/forget_totals.sql";
+import GRANT_CLAIM from "./sql/grant_claim.sql";
+import INSERT_CLAIM from "./sql/insert_claim.sql";
+import LIST_KEY from "./sql/list_key.sql";
+import LIST_PREFIX from "./sql/list_prefix.sql";
+import MOVE_CLAIM from "./sql/move_claim.sql";
+import PURGE_ALL from "./sql/purge_all.sql";
+import PURGE_TOMBSTONES from "./sql/purge_tombstones.sql";
+import READ_BUCKET from "./sql/read_bucket.sql";
+import READ_CLAIM from "./sql/read_claim.sql";
+import READ_CLOCK from "./sql/read_clock.sql";
+import READ_ENTRY from "./sql/read_entry.sql";
+import READ_FRONT from "./sql/read_front.sql";
+import READ_HOLDERS from "./sql/read_holders.sql";
+import READ_IDENTITY from "./sql/read_identity.sql";
+import READ_LAST from "./sql/read_last.sql";
+import READ_LAYOUT from "./sql/read_layout.sql";
+import READ_OWNED from "./sql/read_owned.sql";
+import READ_QUEUE from "./sql/read_queue.sql";
+import READ_TOMBSTONE from "./sql/read_tombstone.sql";
+import READ_TOTALS from "./sql/read_totals.sql";
+import READ_WAITING from "./sql/read_waiting.sql";
+import REDUCE_TOTALS from "./sql/reduce_totals.sql";
 import SCHEMA from "./sql/schema.sql";
-import SET_STATE from "./sql/set-state.sql";
-import WRITE_BUCKET from "./sql/write-bucket.sql";
-import WRITE_IDENTITY from "./sql/write-identity.sql";
-import WRITE_LAYOUT from "./sql/write-layout.sql";
-import WRITE_TOMBSTONE from "./sql/write-tombstone.sql";
-import WRITE_TOTALS from "./sql/write-totals.sql";
+import SET_STATE from "./sql/set_state.sql";
+import WRITE_BUCKET from "./sql/write_bucket.sql";
+import WRITE_IDENTITY from "./sql/write_identity.sql";
+import WRITE_LAYOUT from "./sql/write_layout.sql";
+import WRITE_TOMBSTONE from "./sql/write_tombstone.sql";
+import WRITE_TOTALS from "./sql/write_totals.sql";
 
 /** The identity row (identity.ts). Times are microseconds. */
 export interface Identity {
@@ -347,7 +348,8 @@ export class SqliteRows {
   }
 
   #expand(text: string): string {
-    return expandNames(text, this.#prefix, quoteIdentifier, SQLITE_LAYOUT_VERSION);
+    const write = (name: string, word: string): string => (word === "now" ? NOW : quoteIdentifier(name));
+    return expandNames(text, this.#prefix, write, SQLITE_LAYOUT_VERSION);
   }
 }
 

@@ -1,44 +1,45 @@
 /* claim.sql — queues a claim, or finds it by its id and restarts its lease, and answers whether it is held.
-   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim; p_wait: 1: it
-            waits, 0: it does not, and 2 more if it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+   in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; the fields of the claim; p_wait: it
+            waits if it must; p_recall: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  reply: "h <token> <tokens> <remaining ms> <store ms>" | the same with "r": held, and recalled | "q <remaining ms> <recheck ms> <store ms> <waiters ahead>" |
             "n [reason]" |
             "f": the floor is more than a day ahead of the clock, and would exhaust the bucket's tokens |
             "p <end in ms> <store ms>": not granted because of a grace period, in which "h" and "r" have its end as another field |
             "w <remaining ms> <recheck ms> <store ms> <end in ms>": waiting in a grace period
    cost     a bucket without claims: 1 index probe, 1 row; else that of claim_queued.sql */
-CREATE PROCEDURE {claim}(
-  IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_id VARBINARY(64), IN p_key VARBINARY(512), IN p_bucket SMALLINT,
-  IN p_permits INT, IN p_limit INT, IN p_ttl BIGINT, IN p_count INT, IN p_floor BIGINT, IN p_wait TINYINT,
-  IN p_label VARBINARY(1024), IN p_max_ttl BIGINT
+create procedure {claim}(
+  in p_inbox varbinary(64), in p_lock_wait int, in p_id varbinary(64), in p_key varbinary(512), in p_bucket smallint,
+  in p_permits int, in p_limit int, in p_ttl bigint, in p_count int, in p_floor bigint, in p_wait boolean,
+  in p_recall boolean, in p_label varbinary(1024), in p_max_ttl bigint
 )
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_now BIGINT;
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_now bigint;
   -- fails inside an open transaction, which is not ours to commit or to roll back, so this precedes the handler
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ WRITE;
-  BEGIN
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      RESIGNAL;
-    END;
+  set transaction isolation level read committed;
+  start transaction read write;
+  begin
+    declare exit handler for sqlexception begin
+      rollback and no chain no release;
+      resignal;
+    end;
     -- before the lock: a lease that ends early by the time of a wait for it ends by the caller's clock, too, which began when it sent
-    -- the call. NULL in a session that lock_bucket refuses
-    SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, {now});
+    -- the call. NULL in a session that lock_bucket refuses, so no row is found
+    set v_now = {lease_now};
     -- Most claims find no other claim in their bucket. One statement is enough: the update locks the row of the bucket, checks that the
-    -- bucket has no claim, and writes this one
-    /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
-    UPDATE {buckets} SET last_token = LAST_INSERT_ID(GREATEST(last_token + 1, v_now)) + p_count - 1, mode = 1, id = p_id, `key` = p_key,
+    -- bucket has no claim, and writes this one. Restates the admission rule and restates the token rule, for a bucket without claims
+    /*m! set statement innodb_lock_wait_timeout = p_lock_wait for */
+    update {buckets} set last_token = last_insert_id(greatest(last_token + 1, v_now)) + p_count - 1, form = 'lone', id = p_id, `key` = p_key,
         permits = p_permits, permit_limit = p_limit, ttl = p_ttl, expires = v_now + p_ttl * 1000, token_count = p_count,
-        floor = p_floor, inbox = p_inbox, wait = p_wait & 1, label = p_label, created = v_now
-      WHERE bucket = p_bucket AND mode = 0 AND p_max_ttl = 0 AND p_floor <= v_now AND p_permits <= p_limit;
-    IF ROW_COUNT() = 1 THEN
+        floor = p_floor, inbox = p_inbox, wait = p_wait, label = p_label, created = v_now
+      where bucket = p_bucket and form = 'free' and p_max_ttl = 0 and p_floor <= v_now and p_permits <= p_limit;
+    if row_count() = 1 then
       -- the reply counts when the call has succeeded, so after the commit; the client decodes it while the log is flushed
-      SELECT CONCAT('h ', LAST_INSERT_ID(), ' ', p_count, ' ', p_ttl, ' ', v_now DIV 1000) AS reply;
-    ELSE
-      CALL {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_label, p_max_ttl);
-    END IF;
-    COMMIT AND NO CHAIN NO RELEASE;
-  END;
-END
+      select concat('h ', last_insert_id(), ' ', p_count, ' ', p_ttl, ' ', v_now div 1000) as reply;
+    else
+      call {claim_queued}(p_inbox, p_lock_wait, p_id, p_key, p_bucket, p_permits, p_limit, p_ttl, p_count, p_floor, p_wait, p_recall, p_label,
+        p_max_ttl);
+    end if;
+    commit and no chain no release;
+  end;
+end

@@ -1,39 +1,40 @@
 /* detach.sql — detaches held claims: their leases run to the full ttl, or to p_left, and the way they end is kept as a tombstone.
    in       p_lock_wait: the longest wait for a lock, in seconds; p_left: milliseconds, NULL: the ttl; p_rows: the claims in order
-            of their buckets, each as bucket (4 digits) and id (26 characters)
+            of their buckets (row-format.ts)
    returns  reply: "1" for each claim that was held, else "0"
    cost     an index probe a claim */
-CREATE PROCEDURE {detach}(IN p_lock_wait INT, IN p_left BIGINT, IN p_rows LONGBLOB)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_flags VARBINARY(4000) DEFAULT '';
-  DECLARE v_id VARBINARY(64);
-  DECLARE v_at INT DEFAULT 1;
-  DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
-  DECLARE v_last, v_now, v_ttl BIGINT;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ WRITE;
-  BEGIN
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      RESIGNAL;
-    END;
-    WHILE v_at < LENGTH(p_rows) DO
-      SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26), v_at = v_at + 30, v_ttl = NULL;
-      IF v_bucket <> v_locked THEN
-        CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-        SET v_locked = v_bucket;
-      END IF;
-      SELECT LEAST(ttl, COALESCE(p_left, ttl)) * 1000 INTO v_ttl FROM {claims}
-        WHERE id = v_id AND token > 0 AND state <> 'r' AND expires > v_now;
-      SET v_flags = CONCAT(v_flags, IF(v_ttl IS NULL, '0', '1'));
-      IF v_ttl IS NOT NULL THEN
-        UPDATE {claims} SET state = 'd', expires = v_now + v_ttl WHERE id = v_id;
+create procedure {detach}(in p_lock_wait int, in p_left bigint, in p_rows longblob)
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_flags varbinary(4000) default '';
+  declare v_id varbinary(64);
+  declare v_row varbinary({row_width});
+  declare v_at int default 1;
+  declare v_bucket, v_locked smallint default -1;
+  declare v_last, v_now, v_ttl bigint;
+  set transaction isolation level read committed;
+  start transaction read write;
+  begin
+    declare exit handler for sqlexception begin
+      rollback and no chain no release;
+      resignal;
+    end;
+    while v_at < length(p_rows) do
+      set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id}, v_ttl = null;
+      if v_bucket <> v_locked then
+        call {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+        set v_locked = v_bucket;
+      end if;
+      select least(ttl, coalesce(p_left, ttl)) * 1000 into v_ttl from {claims}
+        where id = v_id and token > 0 and state <> 'r' and expires > v_now;
+      set v_flags = concat(v_flags, if(v_ttl is null, '0', '1'));
+      if v_ttl is not null then
+        update {claims} set state = 'd', expires = v_now + v_ttl where id = v_id;
         -- its lease may end earlier now
-        UPDATE {buckets} SET mode = 2 WHERE bucket = v_bucket AND mode = 3;
-      END IF;
-    END WHILE;
-    COMMIT AND NO CHAIN NO RELEASE;
-  END;
-  SELECT CONVERT(v_flags USING ascii) AS reply;
-END
+        update {buckets} set used = null where bucket = v_bucket;
+      end if;
+    end while;
+    commit and no chain no release;
+  end;
+  select convert(v_flags using ascii) as reply;
+end

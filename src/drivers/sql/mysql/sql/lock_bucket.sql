@@ -5,43 +5,38 @@
    out   o_last: the highest token of the bucket; o_now: the time in microseconds, read after the lock: a call that waited must
          not use an older time
    cost  one index probe; two if the row is locked; two rows if the bucket was free or had one claim */
-CREATE PROCEDURE {lock_bucket}(IN p_bucket SMALLINT, IN p_lock_wait INT, OUT o_last BIGINT, OUT o_now BIGINT)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_lock_wait INT;
-  DECLARE v_mode TINYINT;
-  SELECT last_token, mode INTO o_last, v_mode FROM {buckets} WHERE bucket = p_bucket FOR UPDATE SKIP LOCKED;
-  IF o_last IS NULL THEN
-    BEGIN
-      DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-        SET SESSION innodb_lock_wait_timeout = v_lock_wait;
-        RESIGNAL;
-      END;
-      SET v_lock_wait = @@session.innodb_lock_wait_timeout;
-      SET SESSION innodb_lock_wait_timeout = p_lock_wait;
-      SELECT last_token, mode INTO o_last, v_mode FROM {buckets} WHERE bucket = p_bucket FOR UPDATE;
-      SET SESSION innodb_lock_wait_timeout = v_lock_wait;
-    END;
+create procedure {lock_bucket}(in p_bucket smallint, in p_lock_wait int, out o_last bigint, out o_now bigint)
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_lock_wait int;
+  declare v_form varchar(5) character set ascii;
+  select last_token, form into o_last, v_form from {buckets} where bucket = p_bucket for update skip locked;
+  if o_last is null then
+    begin
+      declare exit handler for sqlexception begin
+        set session innodb_lock_wait_timeout = v_lock_wait;
+        resignal;
+      end;
+      set v_lock_wait = @@session.innodb_lock_wait_timeout;
+      set session innodb_lock_wait_timeout = p_lock_wait;
+      select last_token, form into o_last, v_form from {buckets} where bucket = p_bucket for update;
+      set session innodb_lock_wait_timeout = v_lock_wait;
+    end;
     -- without its row a bucket has no lock, and every claim of its keys would be granted
-    IF o_last IS NULL THEN
-      SIGNAL SQLSTATE '42S02' SET MYSQL_ERRNO = 1146, MESSAGE_TEXT = 'a row of the buckets table is missing';
-    END IF;
-  END IF;
-  SET o_now = {now};
-  IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
-    SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
-  END IF;
-  IF NOT @@session.sql_log_bin AND @@global.log_bin THEN
-    SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'this session does not write to the binary log (SET sql_log_bin): replicas would lack its grants';
-  END IF;
-  IF v_mode = 1 THEN
-    INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
+    if o_last is null then
+      signal sqlstate '42S02' set mysql_errno = 1146, message_text = 'a row of the buckets table is missing';
+    end if;
+  end if;
+  set o_now = {lease_now};
+  if o_now is null then call {refuse_session}(); end if;
+  if v_form = 'lone' then
+    insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
       floor, inbox, wait, label, created, granted)
-      SELECT id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
-        floor, inbox, wait, label, created, created FROM {buckets} WHERE bucket = p_bucket;
-    -- the numbers of the key: the others are in the row already
-    UPDATE {buckets} SET mode = 3, floor = 2 WHERE bucket = p_bucket;
-  END IF;
-  -- from now on only a release that leaves nothing behind makes the bucket free
-  IF v_mode = 0 THEN UPDATE {buckets} SET mode = 2 WHERE bucket = p_bucket; END IF;
-END
+      select id, `key`, 1, bucket, permits, permit_limit, 'o', ttl, expires, last_token - token_count + 1, token_count,
+        floor, inbox, wait, label, created, created from {buckets} where bucket = p_bucket;
+    update {buckets} set form = 'table', used = permits, waits_from = 2, next_expiry = expires, counted = created where bucket = p_bucket;
+  elseif v_form = 'free' then
+    -- from now on only a release that leaves nothing behind makes the bucket free
+    update {buckets} set form = 'table' where bucket = p_bucket;
+  end if;
+end

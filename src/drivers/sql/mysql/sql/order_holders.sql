@@ -7,38 +7,38 @@
    - In order of tokens each held claim fits beside those before it, as when it was granted. Claims that do not were not held at the
      same time: those with the lowest tokens had ended when the others were granted, and end here.
    - Held claims are in order of their tokens, and in front of all that wait. */
-CREATE PROCEDURE {order_holders}(IN p_key VARBINARY(512), IN p_bucket SMALLINT, IN p_now BIGINT)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_id, v_first VARBINARY(64);
-  DECLARE v_permits, v_limit BIGINT;
-  DECLARE v_used, v_token, v_ttl, v_first_ttl, v_arrival, v_lowest, v_next BIGINT;
-  conflicts: LOOP
-    SET v_used = 0, v_token = 0, v_first = NULL;
-    holders: LOOP
-      SET v_id = NULL;
-      SELECT id, permits, permit_limit, token, ttl * 1000 INTO v_id, v_permits, v_limit, v_token, v_ttl FROM {claims} FORCE INDEX (by_key)
-        WHERE `key` = p_key AND token > v_token AND expires > p_now ORDER BY token LIMIT 1;
-      IF v_id IS NULL THEN LEAVE conflicts; END IF;
-      IF v_first IS NULL THEN SET v_first = v_id, v_first_ttl = v_ttl; END IF;
-      SET v_used = v_used + v_permits;
-      IF v_used > v_limit THEN LEAVE holders; END IF;
-    END LOOP;
-    DELETE FROM {claims} WHERE id = v_first;
-    CALL {add_tombstone}(v_first, p_bucket, 'expired', p_now, GREATEST(v_first_ttl, 60000000));
-  END LOOP;
-  SELECT MIN(arrival), MIN(IF(token = 0, arrival, NULL)) INTO v_lowest, v_next FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key;
-  SET v_token = 9223372036854775807;
-  moves: LOOP
-    SET v_id = NULL;
-    SELECT id, arrival, token INTO v_id, v_arrival, v_token FROM {claims} FORCE INDEX (by_key)
-      WHERE `key` = p_key AND token > 0 AND token < v_token ORDER BY token DESC LIMIT 1;
-    IF v_id IS NULL THEN LEAVE moves; END IF;
-    IF v_arrival >= v_next THEN
-      SET v_lowest = v_lowest - 1, v_next = v_lowest;
-      UPDATE {claims} SET arrival = v_lowest WHERE id = v_id;
-    ELSE
-      SET v_next = v_arrival;
-    END IF;
-  END LOOP;
-END
+create procedure {order_holders}(in p_key varbinary(512), in p_bucket smallint, in p_now bigint)
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_id, v_first varbinary(64);
+  declare v_permits, v_limit bigint;
+  declare v_used, v_token, v_ttl, v_first_ttl, v_arrival, v_lowest, v_next bigint;
+  conflicts: loop
+    set v_used = 0, v_token = 0, v_first = null;
+    holders: loop
+      set v_id = null;
+      select id, permits, permit_limit, token, ttl * 1000 into v_id, v_permits, v_limit, v_token, v_ttl from {claims} force index (by_key)
+        where `key` = p_key and token > v_token and expires > p_now order by token limit 1;
+      if v_id is null then leave conflicts; end if;
+      if v_first is null then set v_first = v_id, v_first_ttl = v_ttl; end if;
+      set v_used = v_used + v_permits;
+      if v_used > v_limit then leave holders; end if;
+    end loop;
+    delete from {claims} where id = v_first;
+    call {add_tombstone}(v_first, p_bucket, 'expired', p_now, v_first_ttl);
+  end loop;
+  select min(arrival), min(if(token = 0, arrival, null)) into v_lowest, v_next from {claims} force index (by_key) where `key` = p_key;
+  set v_token = 9223372036854775807;
+  moves: loop
+    set v_id = null;
+    select id, arrival, token into v_id, v_arrival, v_token from {claims} force index (by_key)
+      where `key` = p_key and token > 0 and token < v_token order by token desc limit 1;
+    if v_id is null then leave moves; end if;
+    if v_arrival >= v_next then
+      set v_lowest = v_lowest - 1, v_next = v_lowest;
+      update {claims} set arrival = v_lowest where id = v_id;
+    else
+      set v_next = v_arrival;
+    end if;
+  end loop;
+end

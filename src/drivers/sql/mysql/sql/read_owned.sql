@@ -2,19 +2,19 @@
    in       p_inbox: that of the process
    returns  a row for each claim: the key in hexadecimal
    cost     O(all rows): it is called once after a break */
-CREATE PROCEDURE {read_owned}(IN p_inbox VARBINARY(64))
-SQL SECURITY INVOKER READS SQL DATA COMMENT '{revision}'
-BEGIN
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ ONLY;
-  BEGIN
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      RESIGNAL;
-    END;
-    SELECT CONVERT(id USING ascii) AS id, HEX(`key`) AS key_hex, bucket, CAST(ttl AS CHAR) AS ttl
-      FROM {claims} WHERE inbox = p_inbox AND state = 'o'
-    UNION ALL SELECT CONVERT(id USING ascii), HEX(`key`), bucket, CAST(ttl AS CHAR) FROM {buckets} WHERE mode = 1 AND inbox = p_inbox;
-    COMMIT AND NO CHAIN NO RELEASE;
-  END;
-END
+create procedure {read_owned}(in p_inbox varbinary(64))
+sql security invoker reads sql data comment '{revision}'
+begin
+  set transaction isolation level read committed;
+  start transaction read only;
+  begin
+    declare exit handler for sqlexception begin
+      rollback and no chain no release;
+      resignal;
+    end;
+    select convert(id using ascii) as id, hex(`key`) as key_hex, bucket, cast(ttl as char) as ttl
+      from {claims} where inbox = p_inbox and state = 'o'
+    union all select convert(id using ascii), hex(`key`), bucket, cast(ttl as char) from {buckets} where form = 'lone' and inbox = p_inbox;
+    commit and no chain no release;
+  end;
+end

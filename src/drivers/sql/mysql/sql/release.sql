@@ -1,35 +1,34 @@
 /* release.sql — removes claims, waiting or held, and grants what is admitted now.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets, each as bucket (4 digits), id (26), "1" if a `claim` call may still arrive, ttl of a tombstone (16, ms),
-            length of the key in bytes (4), key; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+            buckets (row-format.ts), with a flag: a `claim` call may still arrive; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  reply: "1" for each claim that was there, else "0"; then for each granted row with the caller's inbox a line with
             "<id> <token> <tokens> <remaining ms>". No result at all: every claim was there, and nothing follows
    cost     one claim, and no other of its bucket: 1 index probe, 1 row; else that of release_rows.sql */
-CREATE PROCEDURE {release}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_now BIGINT;
-  DECLARE v_bucket SMALLINT;
-  DECLARE v_id VARBINARY(64);
-  DECLARE v_is_released TINYINT DEFAULT 0;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ WRITE;
-  BEGIN
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      RESIGNAL;
-    END;
+create procedure {release}(in p_inbox varbinary(64), in p_lock_wait int, in p_rows longblob, in p_max_ttl bigint)
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_now bigint;
+  declare v_row varbinary({row_width}) default left(p_rows, {row_width});
+  declare v_bucket smallint;
+  declare v_id varbinary(64);
+  declare v_is_released boolean default false;
+  set transaction isolation level read committed;
+  start transaction read write;
+  begin
+    declare exit handler for sqlexception begin
+      rollback and no chain no release;
+      resignal;
+    end;
     -- Most calls release one claim that has no other claim in its bucket, so no claim waits for it. One statement is enough: the update
     -- locks the row of the bucket, checks that the claim is in it, and removes it
-    IF p_max_ttl = 0 AND SUBSTRING(p_rows, 31, 1) = '0' AND LENGTH(p_rows) = 51 + SUBSTRING(p_rows, 48, 4) THEN
-      -- before the lock: a lease that ended during a wait for it counts as released. NULL in a session that lock_bucket refuses
-      SET v_now = IF(ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 OR NOT @@session.sql_log_bin, NULL, {now}),
-        v_bucket = SUBSTRING(p_rows, 1, 4), v_id = SUBSTRING(p_rows, 5, 26);
-      /*M! SET STATEMENT innodb_lock_wait_timeout = p_lock_wait FOR */
-      UPDATE {buckets} SET mode = 0 WHERE bucket = v_bucket AND mode = 1 AND id = v_id AND expires > v_now;
-      SET v_is_released = ROW_COUNT() = 1;
-    END IF;
-    IF NOT v_is_released THEN CALL {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); END IF;
-    COMMIT AND NO CHAIN NO RELEASE;
-  END;
-END
+    if p_max_ttl = 0 and length(p_rows) = {row_width} and not {row_flag} then
+      -- before the lock: a lease that ended during a wait for it counts as released. NULL in a session that lock_bucket refuses, so no row is found
+      set v_now = {lease_now}, v_bucket = {row_bucket}, v_id = {row_id};
+      /*m! set statement innodb_lock_wait_timeout = p_lock_wait for */
+      update {buckets} set form = 'free' where bucket = v_bucket and form = 'lone' and id = v_id and expires > v_now;
+      set v_is_released = row_count() = 1;
+    end if;
+    if not v_is_released then call {release_rows}(p_inbox, p_lock_wait, p_rows, p_max_ttl); end if;
+    commit and no chain no release;
+  end;
+end

@@ -3,75 +3,60 @@
    in       as release.sql
    returns  as release.sql
    cost     a walk (walk.sql) of each key, and a few index probes for each claim */
-CREATE PROCEDURE {release_rows}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_flags VARBINARY(4000) DEFAULT '';
-  DECLARE v_pushes LONGBLOB DEFAULT '';
-  DECLARE v_id VARBINARY(64);
-  DECLARE v_key, v_touched VARBINARY(512);
-  DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_at INT DEFAULT 1;
-  DECLARE v_bucket, v_locked, v_length SMALLINT DEFAULT -1;
-  DECLARE v_was_there, v_in_flight, v_is_stale TINYINT;
-  DECLARE v_mode TINYINT DEFAULT 1;
-  DECLARE v_grace_ends BIGINT;
-  DECLARE v_last, v_now, v_ttl, v_expires, v_behind, v_used, v_front, v_next, v_permits BIGINT;
-  DECLARE v_freed BIGINT DEFAULT 0;
-  items: LOOP
-    SET v_key = NULL;
-    IF v_at < LENGTH(p_rows) THEN
-      SET v_length = CAST(SUBSTRING(p_rows, v_at + 47, 4) AS SIGNED), v_key = SUBSTRING(p_rows, v_at + 51, v_length);
-    END IF;
-    -- one walk for the releases of a key that follow each other; the bucket is still locked
-    IF v_touched IS NOT NULL AND (v_key IS NULL OR v_key <> v_touched) THEN
-      IF p_max_ttl > 0 THEN
-        CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
-        SET v_mode = IF(v_grace_ends IS NULL OR v_grace_ends > 0, 2, 1);
-      END IF;
-      CALL {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, v_mode, v_used, v_front, v_next, v_is_stale, v_pushes);
-      SET v_behind = COALESCE(v_front, NULLIF(v_used, 0)), v_touched = NULL, v_freed = 0;
-    END IF;
-    IF v_key IS NOT NULL THEN SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED); END IF;
+create procedure {release_rows}(in p_inbox varbinary(64), in p_lock_wait int, in p_rows longblob, in p_max_ttl bigint)
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_flags varbinary(4000) default '';
+  declare v_pushes longblob default '';
+  declare v_row varbinary({row_width});
+  declare v_id varbinary(64);
+  declare v_key, v_touched varbinary(512);
+  declare v_state char(1) character set ascii;
+  declare v_at int default 1;
+  declare v_bucket, v_locked smallint default -1;
+  declare v_was_there, v_in_flight, v_is_stale boolean;
+  declare v_may_grant boolean default true;
+  declare v_grace_ends bigint;
+  declare v_last, v_now, v_expires, v_behind, v_used, v_front, v_next, v_permits bigint;
+  declare v_freed bigint default 0;
+  while v_at < length(p_rows) do
+    set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
+      v_in_flight = {row_flag};
+    if v_bucket <> v_locked then
+      call {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+      set v_locked = v_bucket, v_behind = null;
+    end if;
+    set v_state = null, v_permits = 0;
+    select `key`, state, expires, if(token > 0, permits, 0) into v_key, v_state, v_expires, v_permits from {claims} where id = v_id;
+    set v_freed = v_freed + v_permits, v_was_there = false;
+    if v_state is not null then
+      delete from {claims} where id = v_id;
+      set v_touched = v_key, v_was_there = v_state <> 'r' and v_expires > v_now;
+    end if;
+    if v_in_flight or (v_state <> 'o' and v_expires > v_now) then
+      call {add_tombstone}(v_id, v_bucket, if(v_state = 'r', 'revoked', 'released'), v_now, {row_ttl} * 1000);
+    end if;
+    set v_flags = concat(v_flags, if(v_was_there, '1', '0'));
+    -- one walk for the releases of a key that follow each other
+    if v_touched is not null and {row_ends_key} then
+      if p_max_ttl > 0 then
+        call {check_identity}(p_max_ttl, v_now, false, false, v_grace_ends);
+        set v_may_grant = v_grace_ends <=> 0;
+      end if;
+      call {walk}(v_touched, v_bucket, v_now, v_freed, p_inbox, true, v_may_grant, v_used, v_front, v_next, v_is_stale, v_pushes);
+      set v_behind = coalesce(v_front, nullif(v_used, 0)), v_touched = null, v_freed = 0;
+    end if;
     -- nothing follows that writes a claim or a tombstone of the bucket: if it has none, the next claim is alone in it
-    IF v_locked >= 0 AND v_behind IS NULL AND (v_key IS NULL OR v_bucket <> v_locked)
-      AND NOT EXISTS (SELECT 1 FROM {claims} WHERE bucket = v_locked)
-    THEN
-      CALL {purge_tombstones}(v_locked, v_now);
-      IF p_max_ttl = 0 AND NOT EXISTS (SELECT 1 FROM {tombstones} WHERE bucket = v_locked) THEN
-        UPDATE {buckets} SET mode = 0 WHERE bucket = v_locked;
-      END IF;
-    END IF;
-    IF v_key IS NULL THEN LEAVE items; END IF;
-    SET v_id = SUBSTRING(p_rows, v_at + 4, 26),
-      v_in_flight = SUBSTRING(p_rows, v_at + 30, 1) = '1';
-    IF v_bucket <> v_locked THEN
-      CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-      SET v_locked = v_bucket, v_behind = NULL;
-    END IF;
-    SET v_permits = 0;
-    SELECT IF(token > 0, permits, 0) INTO v_permits FROM {claims} WHERE id = v_id;
-    SET v_freed = v_freed + v_permits;
-    -- most claims are the caller's own and live
-    DELETE FROM {claims} WHERE id = v_id AND state = 'o' AND expires > v_now;
-    SET v_was_there = ROW_COUNT() = 1;
-    IF v_was_there THEN SET v_touched = v_key; END IF;
-    IF v_in_flight OR NOT v_was_there THEN
-      SET v_ttl = CAST(SUBSTRING(p_rows, v_at + 31, 16) AS SIGNED) * 1000, v_state = NULL, v_expires = NULL;
-      SELECT state, expires INTO v_state, v_expires FROM {claims} WHERE id = v_id;
-      IF v_state IS NOT NULL THEN
-        DELETE FROM {claims} WHERE id = v_id;
-        SET v_touched = v_key, v_was_there = v_state <> 'r' AND v_expires > v_now;
-      END IF;
-      IF v_in_flight OR (v_state <> 'o' AND v_expires > v_now) THEN
-        CALL {add_tombstone}(v_id, v_bucket, IF(v_state = 'r', 'revoked', 'released'), v_now, v_ttl);
-      END IF;
-    END IF;
-    SET v_flags = CONCAT(v_flags, IF(v_was_there, '1', '0')), v_at = v_at + 51 + v_length;
-  END LOOP;
+    if {row_ends_bucket} and v_behind is null and not exists (select 1 from {claims} where bucket = v_bucket) then
+      call {purge_tombstones}(v_bucket, v_now);
+      if p_max_ttl = 0 and not exists (select 1 from {tombstones} where bucket = v_bucket) then
+        update {buckets} set form = 'free', used = null where bucket = v_bucket;
+      end if;
+    end if;
+  end while;
   -- a loss is noted after the last bucket is locked
-  IF v_mode = 2 THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
-  IF v_pushes <> '' OR LOCATE('0', v_flags) > 0 THEN
-    SELECT CONVERT(CONCAT(v_flags, v_pushes) USING ascii) AS reply;
-  END IF;
-END
+  if not v_may_grant then call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends); end if;
+  if v_pushes <> '' or locate('0', v_flags) > 0 then
+    select convert(concat(v_flags, v_pushes) using ascii) as reply;
+  end if;
+end

@@ -2,117 +2,113 @@
    still waits, so what the rows say is the answer, without a lock, if the lease was restarted lately and nothing in the
    queue is to be done.
    in       p_inbox: the caller's; p_lock_wait: the longest wait for a lock, in seconds; p_rows: the claims in order of their
-            buckets, each as bucket (4 digits) and id (26 characters), or behind a "+" each with a third field: "1" if it asks to be
-            recalled, else "0"; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
+            buckets (row-format.ts), with a flag: it asks to be recalled; p_max_ttl: the longest ttl in ms, 0: guardDataLoss is off
    returns  replies: for each claim "<id> <reply>" on a line of its own, in any order; replies as in claim.sql, or
             "r ..." instead of "h ...": held, and recalled, since another claim waits;
             "b <end in ms>": unknown, or expired, in a grace period: if it was held, the caller may restore it
    cost     O(admitted + expired rows of each key); an index probe more for each held claim that asks to be recalled */
-CREATE PROCEDURE {renew}(IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_rows LONGBLOB, IN p_max_ttl BIGINT)
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
+create procedure {renew}(in p_inbox varbinary(64), in p_lock_wait int, in p_rows longblob, in p_max_ttl bigint)
+sql security invoker modifies sql data comment '{revision}'
+begin
   -- long batches: the reply grows by parts, since each CONCAT copies what it extends
-  DECLARE v_replies, v_part LONGBLOB DEFAULT '';
-  DECLARE v_reply VARCHAR(200) CHARACTER SET ascii;
-  DECLARE v_left, v_pushes LONGBLOB DEFAULT '';
-  DECLARE v_suffix VARCHAR(32) CHARACTER SET ascii DEFAULT '';
-  DECLARE v_id VARBINARY(64);
-  DECLARE v_key, v_walked VARBINARY(512);
-  DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_at INT DEFAULT 1;
-  DECLARE v_bucket, v_locked SMALLINT DEFAULT -1;
-  DECLARE v_is_locked, v_is_stale, v_is_answered TINYINT DEFAULT 0;
-  DECLARE v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next, v_freed BIGINT;
-  DECLARE v_grace_ends BIGINT DEFAULT 0;
-  DECLARE v_count INT;
-  DECLARE v_has_recall TINYINT DEFAULT LEFT(p_rows, 1) = '+';
-  DECLARE v_recall TINYINT;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ WRITE;
-  BEGIN
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      RESIGNAL;
-    END;
-    SET v_now = {now};
-    IF ABS(TIMESTAMPDIFF(SECOND, NOW(), SYSDATE())) > 60 THEN
-      SIGNAL SQLSTATE 'HF001' SET MESSAGE_TEXT = 'the clock of this session was set (SET timestamp): leases would end too early or never';
-    END IF;
-    IF p_max_ttl > 0 THEN
-      SELECT id INTO v_id FROM {claims} LIMIT 1;
-      CALL {check_identity}(p_max_ttl, v_now, 0, v_grace_ends);
-      IF v_grace_ends IS NULL OR v_grace_ends > 0 THEN
+  declare v_replies, v_part longblob default '';
+  declare v_reply varchar(200) character set ascii;
+  declare v_left, v_pushes longblob default '';
+  declare v_suffix varchar(32) character set ascii default '';
+  declare v_id varbinary(64);
+  declare v_key, v_walked varbinary(512);
+  declare v_state char(1) character set ascii;
+  declare v_row varbinary({row_width});
+  declare v_at int;
+  declare v_bucket, v_locked smallint default -1;
+  declare v_is_locked, v_is_stale boolean default false;
+  declare v_last, v_now, v_ttl, v_expires, v_arrival, v_token, v_used, v_front, v_next, v_freed bigint;
+  declare v_grace_ends bigint default 0;
+  declare v_count int;
+  declare v_recall boolean;
+  set transaction isolation level read committed;
+  start transaction read write;
+  begin
+    declare exit handler for sqlexception begin
+      rollback and no chain no release;
+      resignal;
+    end;
+    set v_now = {lease_now};
+    if v_now is null then call {refuse_session}(); end if;
+    if p_max_ttl > 0 then
+      select id into v_id from {claims} limit 1;
+      call {check_identity}(p_max_ttl, v_now, false, false, v_grace_ends);
+      if v_grace_ends is null or v_grace_ends > 0 then
         -- nothing is granted; a loss is noted below
-        SET v_is_locked = 2, v_grace_ends = COALESCE(v_grace_ends, v_now + p_max_ttl * 1000),
-          v_suffix = CONCAT(' ', (v_grace_ends + 999) DIV 1000);
-      END IF;
-    END IF;
+        set v_is_locked = true, v_grace_ends = coalesce(v_grace_ends, v_now + p_max_ttl * 1000),
+          v_suffix = concat(' ', (v_grace_ends + 999) div 1000);
+      end if;
+    end if;
     -- the first pass without locks; the second, under the locks of their buckets, for the claims that are left
-    passes: LOOP
-      SET v_walked = NULL, v_at = 1 + v_has_recall;
-      WHILE v_at < LENGTH(p_rows) DO
-        SET v_bucket = CAST(SUBSTRING(p_rows, v_at, 4) AS SIGNED), v_id = SUBSTRING(p_rows, v_at + 4, 26),
-          v_recall = v_has_recall AND SUBSTRING(p_rows, v_at + 30, 1) = '1', v_at = v_at + 30 + v_has_recall;
-        SET v_state = NULL, v_reply = NULL;
-        IF v_is_locked AND v_bucket <> v_locked THEN
-          CALL {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
-          SET v_locked = v_bucket;
-        END IF;
-        SELECT `key`, arrival, state, ttl * 1000, LEAST(expires, v_now + ttl * 1000), token, token_count,
-          IF(token > 0, permits, 0)
-          INTO v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count, v_freed FROM {claims} WHERE id = v_id;
-        IF v_state IS NULL THEN
+    passes: loop
+      set v_walked = null, v_at = 1;
+      while v_at < length(p_rows) do
+        set v_row = substring(p_rows, v_at, {row_width}), v_at = v_at + {row_width}, v_bucket = {row_bucket}, v_id = {row_id},
+          v_recall = {row_flag}, v_state = null, v_reply = null;
+        if v_is_locked and v_bucket <> v_locked then
+          call {lock_bucket}(v_bucket, p_lock_wait, v_last, v_now);
+          set v_locked = v_bucket;
+        end if;
+        select `key`, arrival, state, ttl * 1000, least(expires, v_now + ttl * 1000), token, token_count,
+          if(token > 0, permits, 0)
+          into v_key, v_arrival, v_state, v_ttl, v_expires, v_token, v_count, v_freed from {claims} where id = v_id;
+        if v_state is null then
           -- without the lock it may be in the row of its bucket
-          IF v_is_locked THEN
-            SET v_reply = COALESCE((SELECT CONCAT('n ', reason) FROM {tombstones} WHERE id = v_id AND expires > v_now),
-              IF(v_grace_ends > 0, CONCAT('b', v_suffix), 'n'));
-          END IF;
-        ELSEIF v_state = 'r' THEN
-          SET v_reply = 'n revoked';
-        ELSEIF v_expires <= v_now AND v_is_locked = 2 AND v_state = 'o' THEN
+          if v_is_locked then
+            set v_reply = coalesce((select concat('n ', reason) from {tombstones} where id = v_id and expires > v_now),
+              if(v_grace_ends > 0, concat('b', v_suffix), 'n'));
+          end if;
+        elseif v_state = 'r' then
+          set v_reply = 'n revoked';
+        elseif v_expires <= v_now and v_grace_ends > 0 and v_state = 'o' then
           -- the last renewals may be lost: the holder may still restore it
-          DELETE FROM {claims} WHERE id = v_id;
-          SET v_reply = CONCAT('b', v_suffix);
-        ELSEIF v_expires <= v_now AND v_is_locked THEN
-          DELETE FROM {claims} WHERE id = v_id;
-          IF v_state = 'd' THEN CALL {add_tombstone}(v_id, v_bucket, 'expired', v_now, GREATEST(v_ttl, 60000000)); END IF;
+          delete from {claims} where id = v_id;
+          set v_reply = concat('b', v_suffix);
+        elseif v_expires <= v_now and v_is_locked then
+          delete from {claims} where id = v_id;
+          if v_state = 'd' then call {add_tombstone}(v_id, v_bucket, 'expired', v_now, v_ttl); end if;
           -- what it kept waiting is granted now, and not at the next recheck of a process that may be gone
-          CALL {walk}(v_key, v_bucket, v_now, v_freed, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
-          SET v_reply = 'n expired', v_walked = v_key;
-        ELSEIF v_expires > v_now AND (v_is_locked OR (v_expires - v_now) * 8 > v_ttl * 7) THEN
-          IF v_is_locked THEN
-            SET v_expires = v_now + v_ttl;
-            UPDATE {claims} SET expires = v_expires, inbox = p_inbox WHERE id = v_id;
-          END IF;
-          IF v_token = 0 AND (v_walked IS NULL OR v_walked <> v_key) THEN
-            CALL {walk}(v_key, v_bucket, v_now, 0, p_inbox, v_is_locked, v_used, v_front, v_next, v_is_stale, v_pushes);
-            SET v_walked = v_key;
-          END IF;
-          IF v_token = 0 AND v_is_locked THEN SELECT token INTO v_token FROM {claims} WHERE id = v_id; END IF;
-          IF v_token > 0 THEN
+          call {walk}(v_key, v_bucket, v_now, v_freed, p_inbox, v_is_locked, v_grace_ends = 0, v_used, v_front, v_next, v_is_stale, v_pushes);
+          set v_reply = 'n expired', v_walked = v_key;
+        elseif v_expires > v_now and (v_is_locked or (v_expires - v_now) * 8 > v_ttl * 7) then
+          if v_is_locked then
+            set v_expires = v_now + v_ttl;
+            update {claims} set expires = v_expires, inbox = p_inbox where id = v_id;
+          end if;
+          if v_token = 0 and (v_walked is null or v_walked <> v_key) then
+            call {walk}(v_key, v_bucket, v_now, 0, p_inbox, v_is_locked, v_grace_ends = 0, v_used, v_front, v_next, v_is_stale, v_pushes);
+            set v_walked = v_key;
+          end if;
+          if v_token = 0 and v_is_locked then select token into v_token from {claims} where id = v_id; end if;
+          if v_token > 0 then
             -- what waits is behind all that is held
-            IF v_recall THEN
-              SELECT token = 0 INTO v_recall FROM {claims} FORCE INDEX (by_key) WHERE `key` = v_key ORDER BY arrival DESC LIMIT 1;
-            END IF;
-            SET v_reply = CONCAT(IF(v_recall AND v_state = 'o', 'r ', 'h '), v_token, ' ', v_count, ' ', (v_expires - v_now) DIV 1000, ' ', v_now DIV 1000, v_suffix);
-          ELSEIF v_is_locked OR (NOT v_is_stale AND v_arrival >= v_front) THEN
-            SET v_reply = CONCAT(IF(v_grace_ends > 0, 'w ', 'q '), (v_expires - v_now) DIV 1000, ' ',
-              GREATEST((LEAST(v_next, v_expires, IF(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) DIV 1000, 1), ' ',
-              v_now DIV 1000, IF(v_grace_ends > 0, v_suffix, CONCAT(' ', v_arrival - v_front)));
-          END IF;
-        END IF;
-        IF v_reply IS NULL THEN
-          SET v_left = CONCAT(v_left, SUBSTRING(p_rows, v_at - 30 - v_has_recall, 30 + v_has_recall));
-        ELSE
-          SET v_part = CONCAT(v_part, v_id, ' ', v_reply, '\n');
-          IF LENGTH(v_part) > 4000 THEN SET v_replies = CONCAT(v_replies, v_part), v_part = ''; END IF;
-        END IF;
-      END WHILE;
-      IF v_left = '' THEN LEAVE passes; END IF;
-      SET p_rows = CONCAT(IF(v_has_recall, '+', ''), v_left), v_left = '', v_is_locked = 1;
-    END LOOP;
-    IF p_max_ttl > 0 AND v_is_locked THEN CALL {check_identity}(p_max_ttl, v_now, 1, v_grace_ends); END IF;
-    COMMIT AND NO CHAIN NO RELEASE;
-  END;
-  SELECT CONVERT(CONCAT(v_replies, v_part) USING ascii) AS replies;
-END
+            if v_recall then
+              select token = 0 into v_recall from {claims} force index (by_key) where `key` = v_key order by arrival desc limit 1;
+            end if;
+            set v_reply = concat(if(v_recall and v_state = 'o', 'r ', 'h '), v_token, ' ', v_count, ' ', (v_expires - v_now) div 1000, ' ', v_now div 1000, v_suffix);
+          elseif v_is_locked or (not v_is_stale and v_arrival >= v_front) then
+            set v_reply = concat(if(v_grace_ends > 0, 'w ', 'q '), (v_expires - v_now) div 1000, ' ',
+              greatest((least(v_next, v_expires, if(v_grace_ends > 0, v_grace_ends, v_expires)) - v_now) div 1000, 1), ' ',
+              v_now div 1000, if(v_grace_ends > 0, v_suffix, concat(' ', v_arrival - v_front)));
+          end if;
+        end if;
+        if v_reply is null then
+          set v_left = concat(v_left, v_row);
+        else
+          set v_part = concat(v_part, v_id, ' ', v_reply, '\n');
+          if length(v_part) > 4000 then set v_replies = concat(v_replies, v_part), v_part = ''; end if;
+        end if;
+      end while;
+      if v_left = '' then leave passes; end if;
+      set p_rows = v_left, v_left = '', v_is_locked = true;
+    end loop;
+    if p_max_ttl > 0 and v_is_locked then call {check_identity}(p_max_ttl, v_now, true, false, v_grace_ends); end if;
+    commit and no chain no release;
+  end;
+  select convert(concat(v_replies, v_part) using ascii) as replies;
+end

@@ -5,49 +5,49 @@
             of the claim, and its token
    returns  reply: as claim.sql
    cost     that of order_holders.sql, which keeps conflicting claims apart (I1) */
-CREATE PROCEDURE {restore}(
-  IN p_inbox VARBINARY(64), IN p_lock_wait INT, IN p_max_ttl BIGINT, IN p_id VARBINARY(64), IN p_key VARBINARY(512),
-  IN p_bucket SMALLINT, IN p_permits INT, IN p_limit INT, IN p_ttl BIGINT, IN p_count INT, IN p_floor BIGINT, IN p_wait TINYINT,
-  IN p_label VARBINARY(1024), IN p_token BIGINT
+create procedure {restore}(
+  in p_inbox varbinary(64), in p_lock_wait int, in p_max_ttl bigint, in p_id varbinary(64), in p_key varbinary(512),
+  in p_bucket smallint, in p_permits int, in p_limit int, in p_ttl bigint, in p_count int, in p_floor bigint, in p_wait boolean,
+  in p_label varbinary(1024), in p_token bigint
 )
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_reason VARCHAR(16) CHARACTER SET ascii;
-  DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_now, v_last, v_grace_ends, v_arrival, v_expires BIGINT;
-  DECLARE v_token BIGINT DEFAULT 0;
-  DECLARE v_count INT;
-  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-  START TRANSACTION READ WRITE;
-  BEGIN
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN
-      ROLLBACK AND NO CHAIN NO RELEASE;
-      RESIGNAL;
-    END;
-    CALL {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
-    SELECT token INTO v_token FROM {claims} WHERE id = p_id;
-    CALL {check_identity}(p_max_ttl, v_now, 2, v_grace_ends);
-    SELECT reason INTO v_reason FROM {tombstones} WHERE id = p_id AND expires > v_now;
-    SET v_expires = v_now + p_ttl * 1000;
-    IF v_token > 0 THEN
-      UPDATE {claims} SET expires = v_expires, inbox = p_inbox WHERE id = p_id AND state <> 'r' AND expires > v_now;
-    ELSEIF v_reason IS NULL AND p_token <= v_now + 86400000000 THEN
-      DELETE FROM {claims} WHERE id = p_id;
-      SELECT COALESCE(MIN(arrival), 2) - 1 INTO v_arrival FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key;
-      INSERT INTO {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
-        floor, inbox, wait, label, created, granted) VALUES (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl,
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_reason varchar(16) character set ascii;
+  declare v_state char(1) character set ascii;
+  declare v_now, v_last, v_grace_ends, v_arrival, v_expires bigint;
+  declare v_token bigint default 0;
+  declare v_count int;
+  set transaction isolation level read committed;
+  start transaction read write;
+  begin
+    declare exit handler for sqlexception begin
+      rollback and no chain no release;
+      resignal;
+    end;
+    call {lock_bucket}(p_bucket, p_lock_wait, v_last, v_now);
+    select token into v_token from {claims} where id = p_id;
+    call {check_identity}(p_max_ttl, v_now, true, true, v_grace_ends);
+    select reason into v_reason from {tombstones} where id = p_id and expires > v_now;
+    set v_expires = v_now + p_ttl * 1000;
+    if v_token > 0 then
+      update {claims} set expires = v_expires, inbox = p_inbox where id = p_id and state <> 'r' and expires > v_now;
+    elseif v_reason is null and p_token <= v_now + 86400000000 then
+      delete from {claims} where id = p_id;
+      select coalesce(min(arrival), 2) - 1 into v_arrival from {claims} force index (by_key) where `key` = p_key;
+      insert into {claims} (id, `key`, arrival, bucket, permits, permit_limit, state, ttl, expires, token, token_count,
+        floor, inbox, wait, label, created, granted) values (p_id, p_key, v_arrival, p_bucket, p_permits, p_limit, 'o', p_ttl,
         v_expires, p_token, p_count, p_floor, p_inbox, p_wait, p_label, v_now, v_now);
-      UPDATE {buckets} SET last_token = GREATEST(last_token, p_token + p_count - 1), mode = 2 WHERE bucket = p_bucket;
-      CALL {order_holders}(p_key, p_bucket, v_now);
-    END IF;
-    SET v_token = 0;
-    SELECT state, token, token_count INTO v_state, v_token, v_count FROM {claims} WHERE id = p_id AND expires > v_now;
-    COMMIT AND NO CHAIN NO RELEASE;
-  END;
-  SELECT CASE
-    WHEN v_state = 'r' THEN 'n revoked'
-    WHEN v_token > 0 THEN CONCAT('h ', v_token, ' ', v_count, ' ', p_ttl, ' ', v_now DIV 1000, ' ', (v_grace_ends + 999) DIV 1000)
-    WHEN v_reason IS NOT NULL THEN CONCAT('n ', v_reason)
-    ELSE 'n'
-  END AS reply;
-END
+      update {buckets} set last_token = greatest(last_token, p_token + p_count - 1), used = null where bucket = p_bucket;
+      call {order_holders}(p_key, p_bucket, v_now);
+    end if;
+    set v_token = 0;
+    select state, token, token_count into v_state, v_token, v_count from {claims} where id = p_id and expires > v_now;
+    commit and no chain no release;
+  end;
+  select case
+    when v_state = 'r' then 'n revoked'
+    when v_token > 0 then concat('h ', v_token, ' ', v_count, ' ', p_ttl, ' ', v_now div 1000, ' ', (v_grace_ends + 999) div 1000)
+    when v_reason is not null then concat('n ', v_reason)
+    else 'n'
+  end as reply;
+end

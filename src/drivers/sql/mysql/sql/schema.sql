@@ -3,68 +3,73 @@
    Numbers of times are microseconds since 1970 of the database's clock.
    No secondary index is unique: the check of a unique one locks its neighbours, which are rows of other buckets. arrival is
    unique for each key because it is chosen under the lock of the bucket.
-   The mode of a bucket: 0: no claim of its keys, and no tombstone; 1: one claim, held, whose fields are those of the row, and
-   whose first token is last_token - token_count + 1; 2: all claims are rows of {claims}. A new row has mode 2: the procedures read the
-   tables then, so it is correct even if these have claims already. 3: as 2, and the row has the numbers of one key, `key`, which walk.sql would
-   otherwise read from all its held claims: permits: those in use; floor: held claims arrived before, and the others did not;
-   expires: no lease of a held claim ends before; created: when that was read.
+   The form of a bucket: 'free': no claim of its keys, and no tombstone; 'lone': one claim, held, whose fields are those of the row, and
+   whose first token is last_token - token_count + 1; 'table': all claims are rows of {claims}. A new row has the form 'table': the
+   procedures read the tables then, so it is correct even if these have claims already.
+   In this form the row may have the numbers of one key, `key`, which walk.sql would otherwise read from all its held claims: used: permits
+   in use, NULL: there are no numbers; waits_from: held claims arrived before, and the others did not; next_expiry: no lease of a held
+   claim ends before; counted: when that was read.
    `by_bucket` finds rows of claims that ended without a release, tombstones of the bucket that have expired. */
-CREATE TABLE IF NOT EXISTS {layout} (
-  version INT NOT NULL PRIMARY KEY
-) ENGINE = InnoDB;
+create table if not exists {layout} (
+  version int not null primary key
+) engine = Innodb;
 
-CREATE TABLE IF NOT EXISTS {buckets} (
-  bucket SMALLINT NOT NULL PRIMARY KEY,
-  last_token BIGINT NOT NULL,
-  mode TINYINT NOT NULL DEFAULT 2,
-  id VARBINARY(64) NOT NULL DEFAULT '',
-  `key` VARBINARY(512) NOT NULL DEFAULT '',
-  permits INT NOT NULL DEFAULT 0,
-  permit_limit INT NOT NULL DEFAULT 0,
-  ttl BIGINT NOT NULL DEFAULT 0,
-  expires BIGINT NOT NULL DEFAULT 0,
-  token_count INT NOT NULL DEFAULT 0,
-  floor BIGINT NOT NULL DEFAULT 0,
-  inbox VARBINARY(64) NOT NULL DEFAULT '',
-  wait TINYINT NOT NULL DEFAULT 0,
-  label VARBINARY(1024) NOT NULL DEFAULT '',
-  created BIGINT NOT NULL DEFAULT 0
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+create table if not exists {buckets} (
+  bucket smallint not null primary key,
+  last_token bigint not null,
+  form enum('free', 'lone', 'table') character set ascii collate ascii_bin not null default 'table',
+  id varbinary(64) not null default '',
+  `key` varbinary(512) not null default '',
+  permits int not null default 0,
+  permit_limit int not null default 0,
+  ttl bigint not null default 0,
+  expires bigint not null default 0,
+  token_count int not null default 0,
+  floor bigint not null default 0,
+  inbox varbinary(64) not null default '',
+  wait boolean not null default false,
+  label varbinary(1024) not null default '',
+  created bigint not null default 0,
+  used int null,
+  waits_from bigint not null default 0,
+  next_expiry bigint not null default 0,
+  counted bigint not null default 0
+) engine = Innodb row_format = dynamic;
 
-CREATE TABLE IF NOT EXISTS {claims} (
-  id VARBINARY(64) NOT NULL PRIMARY KEY,
-  `key` VARBINARY(512) NOT NULL,
-  arrival BIGINT NOT NULL,
-  bucket SMALLINT NOT NULL,
-  permits INT NOT NULL,
-  permit_limit INT NOT NULL,
-  state CHAR(1) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  ttl BIGINT NOT NULL,
-  expires BIGINT NOT NULL,
-  token BIGINT NOT NULL,
-  token_count INT NOT NULL,
-  floor BIGINT NOT NULL,
-  inbox VARBINARY(64) NOT NULL,
-  wait TINYINT NOT NULL,
-  label VARBINARY(1024) NOT NULL,
-  created BIGINT NOT NULL,
-  granted BIGINT NULL,
-  INDEX by_key (`key`, arrival),
-  INDEX by_bucket (bucket, id)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+create table if not exists {claims} (
+  id varbinary(64) not null primary key,
+  `key` varbinary(512) not null,
+  arrival bigint not null,
+  bucket smallint not null,
+  permits int not null,
+  permit_limit int not null,
+  state char(1) character set ascii collate ascii_bin not null,
+  ttl bigint not null,
+  expires bigint not null,
+  token bigint not null,
+  token_count int not null,
+  floor bigint not null,
+  inbox varbinary(64) not null,
+  wait boolean not null,
+  label varbinary(1024) not null,
+  created bigint not null,
+  granted bigint null,
+  index by_key (`key`, arrival),
+  index by_bucket (bucket, id)
+) engine = Innodb row_format = dynamic;
 
-CREATE TABLE IF NOT EXISTS {identity} (
-  only_row TINYINT NOT NULL PRIMARY KEY,
-  created VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  sequence BIGINT UNSIGNED NOT NULL,
-  grace_begins BIGINT NOT NULL,
-  grace_ends BIGINT NOT NULL
-) ENGINE = InnoDB;
+create table if not exists {identity} (
+  only_row tinyint not null primary key,
+  created varchar(32) character set ascii collate ascii_bin not null,
+  sequence bigint unsigned not null,
+  grace_begins bigint not null,
+  grace_ends bigint not null
+) engine = Innodb;
 
-CREATE TABLE IF NOT EXISTS {tombstones} (
-  id VARBINARY(64) NOT NULL PRIMARY KEY,
-  bucket SMALLINT NOT NULL,
-  reason VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  expires BIGINT NOT NULL,
-  INDEX by_bucket (bucket, expires)
-) ENGINE = InnoDB
+create table if not exists {tombstones} (
+  id varbinary(64) not null primary key,
+  bucket smallint not null,
+  reason varchar(16) character set ascii collate ascii_bin not null,
+  expires bigint not null,
+  index by_bucket (bucket, expires)
+) engine = Innodb

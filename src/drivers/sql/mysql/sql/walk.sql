@@ -1,9 +1,8 @@
 /* walk.sql — the admission rule: walks the queue of a key from its front, deletes expired rows and grants what fits. The
    only procedure that grants a claim that has waited.
    in      p_key, p_bucket; p_now: the time; p_freed: the permits of held rows that the caller has removed;
-           p_inbox: the caller's; p_mode: 1: the caller's transaction has locked the
-           bucket, which protects I1 and I2; 2: as well, in a grace period after a loss of data, in which nothing is granted; 0: nothing
-           is written
+           p_inbox: the caller's; p_may_write: the caller's transaction has locked the bucket, which protects I1 and I2;
+           p_may_grant: FALSE in a grace period after a loss of data
    out     o_used: permits of the admitted rows; o_front: arrival of the first row that does not fit, NULL: there is none;
            o_next: no lease of the rows that it looked at ends before, NULL: there are none; o_is_stale: without the lock: an expired row, or one
            to grant, may be there, so the rest is unknown
@@ -13,74 +12,77 @@
 
    Invariant: the numbers are changed with each change of a held row, in the same transaction, but for leases that are renewed: they end
    later. They count for no longer than the earliest end, since the holder of that lease may be gone */
-CREATE PROCEDURE {walk}(
-  IN p_key VARBINARY(512), IN p_bucket SMALLINT, IN p_now BIGINT, IN p_freed BIGINT, IN p_inbox VARBINARY(64), IN p_mode TINYINT,
-  OUT o_used BIGINT, OUT o_front BIGINT, OUT o_next BIGINT, OUT o_is_stale TINYINT, INOUT io_pushes LONGBLOB
+create procedure {walk}(
+  in p_key varbinary(512), in p_bucket smallint, in p_now bigint, in p_freed bigint, in p_inbox varbinary(64), in p_may_write boolean,
+  in p_may_grant boolean, out o_used bigint, out o_front bigint, out o_next bigint, out o_is_stale boolean, inout io_pushes longblob
 )
-SQL SECURITY INVOKER MODIFIES SQL DATA COMMENT '{revision}'
-BEGIN
-  DECLARE v_id, v_inbox VARBINARY(64);
-  DECLARE v_expires, v_token, v_floor, v_last BIGINT DEFAULT -1;
+sql security invoker modifies sql data comment '{revision}'
+begin
+  declare v_id, v_inbox varbinary(64);
+  declare v_expires, v_token, v_floor, v_last bigint;
   -- below those of restored claims, which are in front of the queue
-  DECLARE v_arrival BIGINT DEFAULT -4611686018427387904;
-  DECLARE v_permits, v_limit, v_count INT;
-  DECLARE v_state CHAR(1) CHARACTER SET ascii;
-  DECLARE v_ttl, v_front_expires BIGINT;
-  DECLARE v_row_mode, v_is_own TINYINT;
-  DECLARE v_is_counted, v_is_changed TINYINT DEFAULT 0;
-  DECLARE v_counted, v_waits_from BIGINT;
-  SET o_used = 0, o_front = NULL, o_next = NULL, o_is_stale = 0;
-  SELECT mode, mode = 3 AND `key` = p_key, permits, expires, floor, created
-    INTO v_row_mode, v_is_own, v_permits, v_expires, v_floor, v_counted FROM {buckets} WHERE bucket = p_bucket;
+  declare v_arrival bigint default -4611686018427387904;
+  declare v_permits, v_limit, v_count int;
+  declare v_state char(1) character set ascii;
+  declare v_ttl, v_front_expires bigint;
+  -- there are numbers; they are those of this key; they still count
+  declare v_has_numbers, v_is_own, v_is_counted boolean;
+  declare v_is_changed boolean default false;
+  declare v_used, v_waits_from, v_next_expiry, v_counted bigint;
+  set o_used = 0, o_front = null, o_next = null, o_is_stale = false;
+  select used is not null, used is not null and `key` = p_key, used, waits_from, next_expiry, counted
+    into v_has_numbers, v_is_own, v_used, v_waits_from, v_next_expiry, v_counted from {buckets} where bucket = p_bucket;
   -- after a loss of data the rows may be gone; before v_counted the clock has stepped back
-  SET v_is_counted = v_row_mode = 3 AND p_mode < 2 AND p_now >= v_counted AND p_now < v_expires;
-  IF v_is_own AND v_is_counted THEN
-    SET o_used = v_permits - p_freed, o_next = v_expires, v_waits_from = v_floor, v_arrival = v_floor - 1, v_is_changed = p_freed > 0;
-  ELSE
+  set v_is_counted = v_has_numbers and p_may_grant and p_now >= v_counted and p_now < v_next_expiry;
+  if v_is_own and v_is_counted then
+    set o_used = v_used - p_freed, o_next = v_next_expiry, v_arrival = v_waits_from - 1, v_is_changed = p_freed > 0;
+  else
     -- a caller that has the bucket's lock reads all rows again, and writes the numbers
-    SET o_is_stale = v_is_own AND p_mode = 0, v_counted = p_now, v_waits_from = v_arrival, v_is_changed = NOT v_is_counted;
-  END IF;
-  rows_of_key: WHILE NOT o_is_stale DO
-    SET v_id = NULL;
-    SELECT id, arrival, expires, ttl * 1000, state, permits, permit_limit, token, token_count, floor, inbox
-      INTO v_id, v_arrival, v_expires, v_ttl, v_state, v_permits, v_limit, v_token, v_count, v_floor, v_inbox
-      FROM {claims} FORCE INDEX (by_key) WHERE `key` = p_key AND arrival > v_arrival ORDER BY arrival LIMIT 1;
-    IF v_id IS NULL THEN LEAVE rows_of_key; END IF;
-    IF v_expires <= p_now THEN
-      IF p_mode = 0 THEN SET o_is_stale = 1; LEAVE rows_of_key; END IF;
-      DELETE FROM {claims} WHERE id = v_id;
-      IF v_state <> 'o' THEN
-        CALL {add_tombstone}(v_id, p_bucket, IF(v_state = 'r', 'revoked', 'expired'), p_now, GREATEST(v_ttl, 60000000));
-      END IF;
-      ITERATE rows_of_key;
-    END IF;
-    IF v_expires > p_now + v_ttl THEN
+    set o_is_stale = v_is_own and not p_may_write, v_counted = p_now, v_waits_from = v_arrival, v_is_changed = not v_is_counted;
+  end if;
+  rows_of_key: while not o_is_stale do
+    set v_id = null;
+    select id, arrival, expires, ttl * 1000, state, permits, permit_limit, token, token_count, floor, inbox
+      into v_id, v_arrival, v_expires, v_ttl, v_state, v_permits, v_limit, v_token, v_count, v_floor, v_inbox
+      from {claims} force index (by_key) where `key` = p_key and arrival > v_arrival order by arrival limit 1;
+    if v_id is null then leave rows_of_key; end if;
+    if v_expires <= p_now then
+      if not p_may_write then set o_is_stale = true; leave rows_of_key; end if;
+      delete from {claims} where id = v_id;
+      if v_state <> 'o' then
+        call {add_tombstone}(v_id, p_bucket, if(v_state = 'r', 'revoked', 'expired'), p_now, v_ttl);
+      end if;
+      iterate rows_of_key;
+    end if;
+    if v_expires > p_now + v_ttl then
       -- the clock has stepped back: else the row of a dead process would stay until the clock has caught up
-      IF p_mode = 0 THEN SET o_is_stale = 1; LEAVE rows_of_key; END IF;
-      SET v_expires = p_now + v_ttl;
-      UPDATE {claims} SET expires = v_expires WHERE id = v_id;
-    END IF;
-    IF o_used + v_permits > v_limit OR (v_token = 0 AND p_mode = 2) THEN
-      SET o_front = v_arrival, v_front_expires = v_expires;
-      LEAVE rows_of_key;
-    END IF;
-    SET o_next = LEAST(COALESCE(o_next, v_expires), v_expires), o_used = o_used + v_permits, v_waits_from = v_arrival + 1;
-    IF v_token = 0 THEN
-      IF p_mode = 0 THEN SET o_is_stale = 1; LEAVE rows_of_key; END IF;
-      SELECT last_token INTO v_last FROM {buckets} WHERE bucket = p_bucket;
-      SET v_token = GREATEST(v_last + 1, v_floor, p_now);
-      UPDATE {buckets} SET last_token = v_token + v_count - 1 WHERE bucket = p_bucket;
-      UPDATE {claims} SET token = v_token, granted = p_now WHERE id = v_id;
-      SET v_is_changed = 1;
-      IF v_inbox = p_inbox THEN
-        SET io_pushes = CONCAT(io_pushes, '\n', v_id, ' ', v_token, ' ', v_count, ' ', (v_expires - p_now) DIV 1000);
-      END IF;
-    END IF;
-  END WHILE;
+      if not p_may_write then set o_is_stale = true; leave rows_of_key; end if;
+      set v_expires = p_now + v_ttl;
+      update {claims} set expires = v_expires where id = v_id;
+    end if;
+    -- restates the admission rule
+    if o_used + v_permits > v_limit or (v_token = 0 and not p_may_grant) then
+      set o_front = v_arrival, v_front_expires = v_expires;
+      leave rows_of_key;
+    end if;
+    set o_next = least(coalesce(o_next, v_expires), v_expires), o_used = o_used + v_permits, v_waits_from = v_arrival + 1;
+    if v_token = 0 then
+      if not p_may_write then set o_is_stale = true; leave rows_of_key; end if;
+      select last_token into v_last from {buckets} where bucket = p_bucket;
+      -- restates the token rule
+      set v_token = greatest(v_last + 1, v_floor, p_now);
+      update {buckets} set last_token = v_token + v_count - 1 where bucket = p_bucket;
+      update {claims} set token = v_token, granted = p_now where id = v_id;
+      set v_is_changed = true;
+      if v_inbox = p_inbox then
+        set io_pushes = concat(io_pushes, '\n', v_id, ' ', v_token, ' ', v_count, ' ', (v_expires - p_now) div 1000);
+      end if;
+    end if;
+  end while;
   -- the numbers of another key stay while they count
-  IF p_mode > 0 AND v_is_changed AND (v_is_own OR NOT v_is_counted) AND (o_used > 0 OR v_row_mode = 3) THEN
-    UPDATE {buckets} SET mode = IF(o_used > 0, 3, 2), `key` = p_key, permits = o_used, floor = v_waits_from, expires = COALESCE(o_next, 0),
-      created = v_counted WHERE bucket = p_bucket;
-  END IF;
-  SET o_next = LEAST(COALESCE(o_next, v_front_expires), COALESCE(v_front_expires, o_next));
-END
+  if p_may_write and v_is_changed and (v_is_own or not v_is_counted) and (o_used > 0 or v_has_numbers) then
+    update {buckets} set `key` = p_key, used = if(o_used > 0, o_used, null), waits_from = v_waits_from, next_expiry = coalesce(o_next, 0),
+      counted = v_counted where bucket = p_bucket;
+  end if;
+  set o_next = least(coalesce(o_next, v_front_expires), coalesce(v_front_expires, o_next));
+end

@@ -27,5 +27,5 @@ begin
   if v_count <> pg_catalog.cardinality(p_buckets) then
     raise exception 'bucket rows are missing' using errcode = 'HF002';
   end if;
-  return (extract(epoch from pg_catalog.clock_timestamp()) operator(pg_catalog.*) 1000000)::bigint;
+  return {read_clock}();
 end $body$;

@@ -1,5 +1,5 @@
 /* schema.sql — the tables. docs/design/sql.md describes them. Times are microseconds since 1970, of the clock of this
-   machine in milliseconds (read-clock.sql). Text is compared byte by byte.
+   machine in milliseconds (clock.ts). Text is compared byte by byte.
    A semicolon at the end of a line separates statements.
    Parameters of the statement for the bucket rows: their number.
    Returns nothing. Cost: once for each database. */
