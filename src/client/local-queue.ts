@@ -211,6 +211,7 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       // unless the error is fatal, the requests that wait keep waiting
       const isFatal = effect === "reject" && isFatalError(pendingClaim.failure);
       for (const waiter of isFatal ? [...this.#waiters] : this.#listWithoutWait()) {
+        if (waiter.queue !== this) continue; // as in #refuseAll()
         const { keys } = waiter.target;
         this.#removeFromList(waiter);
         waiter.reject(effect === "expire" ? lateError(driver.name, keys) : failedError(pendingClaim, keys));
@@ -245,10 +246,12 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
   }
 
   #startNext(now?: number): void {
+    const { engine, queues } = this.context;
     // a listener of an event has requested the same keys, and so started the claim
     if (this.#hasClaim) return;
-    if (this.#waiters.size > 0) this.#startIfNone(now ?? this.context.engine.clock.now());
-    else if (this.#name !== null) this.context.queues.delete(this.#name);
+    if (this.#waiters.size > 0) return this.#startIfNone(now ?? engine.clock.now());
+    // or it has come after this queue was deleted: then another one has the name
+    if (this.#name !== null && queues.get(this.#name) === this) queues.delete(this.#name);
   }
 
   #startIfNone(now: number): void {

@@ -224,6 +224,20 @@ export const MUTANTS: readonly Mutant[] = [
     tests: "test/unit/client/unanswered-tries.test.ts",
   },
   {
+    name: "a rejected request that a listener has withdrawn is removed again, with those behind it",
+    file: "src/client/local-queue.ts",
+    find: "        if (waiter.queue !== this) continue; // as in #refuseAll()\n",
+    replace: "",
+    tests: "test/unit/client/unanswered-tries.test.ts",
+  },
+  {
+    name: "a queue that deletes the one that follows it",
+    file: "src/client/local-queue.ts",
+    find: "if (this.#name !== null && queues.get(this.#name) === this) queues",
+    replace: "if (this.#name !== null) queues",
+    tests: "test/unit/client/unanswered-tries.test.ts",
+  },
+  {
     name: "a release that does not read the clocks",
     file: "src/client/local-queue.ts",
     find: "if (localHold === this.#grant?.holder) engine.observe(now, activeClaim);",
