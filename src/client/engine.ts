@@ -205,10 +205,23 @@ export class Engine {
     return this.#addClaim(claim, settings, listener, firstStep, now);
   }
 
-  /** Releases a claim, held or waiting. `onReleased` receives the store's reply exactly once, possibly late. */
-  release(activeClaim: ActiveClaim, onReleased?: ReleaseCallback, now: number = this.clock.now()): void {
-    if (onReleased !== undefined) activeClaim.onReleased = onReleased;
+  /** Releases a claim, held or waiting. */
+  release(activeClaim: ActiveClaim, now: number = this.clock.now()): void {
     this.#apply(activeClaim, { type: "released" }, now);
+  }
+
+  /**
+   * Releases a lock, and says whether it was held until now. If its lease was valid by the local clock (`isHeld`), it was, unless the store
+   * answers within the lease that the claim did not exist. Else it was lost, unless the store answers that the claim existed.
+   */
+  releaseLock(activeClaim: ActiveClaim, isHeld: boolean, now: number): Promise<boolean> {
+    const { state } = activeClaim;
+    const expiresAt = state.status === "held" ? this.#elapsedMs(state.deadline) : 0;
+    return new Promise((resolve) => {
+      activeClaim.onReleased = (existed) =>
+        resolve(isHeld ? existed !== false || this.#elapsedMs(this.observe()) >= expiresAt : existed === true);
+      this.release(activeClaim, now);
+    });
   }
 
   /** The holder has exceeded maxHold: gives the lock up although its lease has not ended. */
@@ -261,11 +274,6 @@ export class Engine {
   /** See isReusable() of the machine. */
   isReusable({ state, settings }: ActiveClaim, now: number): boolean {
     return isReusable(state, now, this.#epoch, settings);
-  }
-
-  /** The time plus all suspensions detected so far, for intervals that may span one. */
-  elapsedMs(now: number): number {
-    return now + this.suspendedMs;
   }
 
   /** Returns the live claim of this client with this id. */
@@ -479,6 +487,11 @@ export class Engine {
       this.scheduler.runEarly(now, early, MAX_BATCH - (pendingCount % MAX_BATCH));
     }
     this.scheduler.arm();
+  }
+
+  /** The time plus all suspensions detected so far, for intervals that may span one. */
+  #elapsedMs(now: number): number {
+    return now + this.suspendedMs;
   }
 
   #onSuspend(byMs: number): void {

@@ -46,7 +46,6 @@ import { toClaimSettings } from "./options.ts";
 import type { QueueEvents } from "./queue-events.ts";
 import type { QueueReader } from "./queue-reader.ts";
 import { failedError, isAsking, isFailing, lateError, notBusyError } from "./rejections.ts";
-import type { ReleaseCallback } from "./release-queue.ts";
 import { createTimeoutError } from "./timeout-error.ts";
 import type { TokenFloors } from "./token-floors.ts";
 import type { Waiter, WaiterQueue } from "./waiter.ts";
@@ -337,29 +336,24 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     grant.activeClaim.listener = successor;
     successor.#pendingClaim = null;
     successor.#grant = grant;
-    this.context.engine.release(ownClaim, undefined, now);
+    this.context.engine.release(ownClaim, now);
   }
 
   /** Ends the grant. Its last holder need not wait for the store if others here want the lock: it can request it again behind them. */
   #end(grant: Grant, isHeld: boolean, cacheMs: number, now: number): boolean | Promise<boolean> {
     const { engine, strictWaits } = this.context;
-    const { state } = grant.activeClaim;
     const isWantedInStrictOrder = isHeld && this.#limits.isStrict && strictWaits.has(this.#key);
     const isWantedHere = this.#waiters.size > 0 ? grant.isUsable(now) : isWantedInStrictOrder;
     if (isHeld) this.#suggestedCount = grant.suggestedCount;
     if (cacheMs > 0) this.#rememberTokens();
-    const expiresAt = state.status === "held" ? state.deadline + engine.suspendedMs : 0;
-    const wasHeld = new Promise<boolean>((resolve) => {
-      // If the lease was valid by the local clock, the lock counts as held, unless the store answers within the lease that
-      // the claim did not exist. If it was not, the lock counts as lost, unless the store answers that the claim existed.
-      this.#releaseGrant(grant, now, (existed) =>
-        resolve(isHeld ? existed !== false || engine.elapsedMs(engine.observe()) >= expiresAt : existed === true),
-      );
-    });
+    this.#leaveGrant(grant);
+    const wasHeld = engine.releaseLock(grant.activeClaim, isHeld, now);
+    this.#startNext(now); // in the same turn: both calls leave together
     return isWantedHere ? true : wasHeld;
   }
 
   giveBack(now: number): void {
+    const { engine, queueEvents } = this.context;
     const grant = this.#grant;
     if (grant === null) return; // its requests wait on
     const { holder, isIdle } = grant;
@@ -368,10 +362,12 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
       this.#suggestedCount = grant.suggestedCount;
       this.#rememberTokens();
     } else if (holder === null) return; // just released
-    this.#releaseGrant(grant, now);
+    this.#leaveGrant(grant);
+    engine.release(grant.activeClaim, now);
+    this.#startNext(now);
     if (holder === null) return;
-    this.context.engine.scheduler.cancel(holder);
-    this.context.queueEvents.emitReleased(holder);
+    engine.scheduler.cancel(holder);
+    queueEvents.emitReleased(holder);
     holder.lose("released");
   }
 
@@ -442,13 +438,6 @@ export class LocalQueue implements ClaimListener, HoldQueue, WaiterQueue {
     if (grant.reuse(now)) return grant;
     this.giveBack(now);
     return null;
-  }
-
-  /** Releases the claim and, if requests wait here, starts the next claim in the same turn. */
-  #releaseGrant(grant: Grant, now: number, onReleased?: ReleaseCallback): void {
-    this.#leaveGrant(grant);
-    this.context.engine.release(grant.activeClaim, onReleased, now);
-    this.#startNext(now);
   }
 
   /** The claim is not the one of this queue any more. */

@@ -69,7 +69,7 @@ export function testClientClose(test: DefineTest): void {
       await context.sleep(round * 4);
       await testClient.locks.close();
       for (const code of await Promise.all(operations))
-        assert.ok([null, "CLOSED", "LOCK_LOST"].includes(code as string | null));
+        assert.ok([null, "LOCK_CLOSED", "LOCK_LOST"].includes(code as string | null));
       await waitForEmptyStore(context);
     }
   });

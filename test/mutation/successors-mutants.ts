@@ -97,7 +97,7 @@ export const SUCCESSORS_MUTANTS: readonly Mutant[] = [
   {
     name: "a lock handed on while its claim stays in the queue",
     file: "src/client/local-queue.ts",
-    find: "    this.context.engine.release(ownClaim, undefined, now);\n",
+    find: "    this.context.engine.release(ownClaim, now);\n",
     replace: "",
     tests: clientTests,
   },
