@@ -203,6 +203,10 @@ describe("in strict order", () => {
     expect(handOn(["a"], { a: {} }, { status: "lost" })).toEqual([]);
   });
 
+  test("not beyond the claims that were named, if the range is longer", () => {
+    expect(handOn(["a"], { a: {}, b: {} }, { tokenCount: 3 })).toEqual([["a", 101n]]);
+  });
+
   test("not beyond the token range of the last answer", () => {
     expect(handOn(["a", "b"], { a: {}, b: {} }, { tokenCount: 2 })).toEqual([["a", 101n]]);
     const successors = { token: 100n, ids: ["a"] };
